@@ -1,0 +1,492 @@
+//! One connection of the load generator: native protocol v4, many requests in flight.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use cql_wire::request::{RequestOptions, encode_request};
+use cql_wire::{
+    BoundValue, Consistency, FrameDecoder, Negotiated, ProtocolVersion, QueryParameters, Request,
+    Response, ResponseBody, Side, StringMap, ValueList,
+};
+
+use super::{Outcome, Plan, Workload};
+
+const VERSION: ProtocolVersion = ProtocolVersion::V4;
+const NEGOTIATED: Negotiated = Negotiated::plain(VERSION);
+/// Longest answer that is taken.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+/// How long an answer may take before the run is given up.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Stream of requests outside the load.
+const CONTROL_STREAM: i16 = i16::MAX;
+
+/// Why a run was given up.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Io(String, io::Error),
+    Text(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Io(what, error) => write!(f, "{what}: {error}"),
+            Failure::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+fn lost(error: io::Error) -> Failure {
+    Failure::Io("the connection was lost".to_owned(), error)
+}
+
+/// A connection that is ready for requests.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    decoder: FrameDecoder,
+    received: Vec<u8>,
+    out: Vec<u8>,
+    insert_id: Vec<u8>,
+    read_id: Vec<u8>,
+}
+
+/// What an answer was, without what it was made of.
+enum Answer {
+    Done,
+    Rows(u32),
+    Prepared(Vec<u8>),
+    Error(String),
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy)]
+struct Waiting {
+    due: Instant,
+    is_read: bool,
+}
+
+impl Connection {
+    pub(crate) fn open(host: &str, port: u16) -> Result<Connection, Failure> {
+        let name = format!("{host}:{port}");
+        let failed = |error| Failure::Io(format!("cannot connect to {name}"), error);
+        let addresses = (host, port).to_socket_addrs().map_err(failed)?;
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let mut stream = None;
+        for address in addresses {
+            match TcpStream::connect(address) {
+                Ok(found) => {
+                    stream = Some(found);
+                    break;
+                }
+                Err(error) => last = error,
+            }
+        }
+        let Some(stream) = stream else { return Err(failed(last)) };
+        stream.set_nodelay(true).map_err(lost)?;
+        let mut connection = Connection {
+            stream,
+            decoder: FrameDecoder::new(Side::Client, FRAME_BYTES_MAX),
+            received: Vec::new(),
+            out: Vec::new(),
+            insert_id: Vec::new(),
+            read_id: Vec::new(),
+        };
+        connection.startup()?;
+        Ok(connection)
+    }
+
+    fn startup(&mut self) -> Result<(), Failure> {
+        let mut map = Vec::new();
+        let options = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "helenus bench")];
+        StringMap::encode(&mut map, &options).map_err(text)?;
+        let mut reader = codec::Reader::new(&map, "startup");
+        let options = StringMap::decode(&mut reader).map_err(text)?;
+        match self.control(&Request::Startup(options))? {
+            Answer::Done => self.decoder.start(VERSION, None).map_err(text),
+            Answer::Error(message) => Err(Failure::Text(message)),
+            Answer::Rows(_) | Answer::Prepared(_) => {
+                Err(Failure::Text("strange answer to STARTUP".to_owned()))
+            }
+        }
+    }
+
+    /// Runs one statement.
+    pub(crate) fn query(&mut self, query: &str) -> Result<(), Failure> {
+        let parameters = QueryParameters::new(Consistency::One);
+        match self.control(&Request::Query { query, parameters })? {
+            Answer::Error(message) => Err(Failure::Text(format!("{message} ({query})"))),
+            Answer::Done | Answer::Rows(_) | Answer::Prepared(_) => Ok(()),
+        }
+    }
+
+    /// Prepares the plan's statements.
+    pub(crate) fn prepare(&mut self, plan: &Plan) -> Result<(), Failure> {
+        self.insert_id = self.prepare_one(&plan.insert)?;
+        self.read_id = self.prepare_one(&plan.read)?;
+        Ok(())
+    }
+
+    fn prepare_one(&mut self, query: &str) -> Result<Vec<u8>, Failure> {
+        match self.control(&Request::Prepare { query, keyspace: None })? {
+            Answer::Prepared(id) => Ok(id),
+            Answer::Error(message) => Err(Failure::Text(format!("{message} ({query})"))),
+            Answer::Done | Answer::Rows(_) => {
+                Err(Failure::Text("strange answer to PREPARE".to_owned()))
+            }
+        }
+    }
+
+    /// Sends one request and waits for its answer.
+    fn control(&mut self, request: &Request<'_>) -> Result<Answer, Failure> {
+        self.out.clear();
+        let options = RequestOptions { stream: CONTROL_STREAM, ..RequestOptions::default() };
+        encode_request(request, NEGOTIATED, &options, &mut self.out).map_err(text)?;
+        self.stream.write_all(&self.out).map_err(lost)?;
+        let mut found = None;
+        while found.is_none() {
+            self.receive(Some(ANSWER_MAX))?;
+            self.answers(|stream, answer| {
+                if stream == CONTROL_STREAM {
+                    found = Some(answer);
+                }
+            })?;
+        }
+        found.ok_or_else(|| Failure::Text("no answer".to_owned()))
+    }
+
+    /// Puts the load on; `start` is when all connections began.
+    pub(crate) fn run(
+        mut self,
+        plan: &Plan,
+        number: u64,
+        start: Instant,
+    ) -> Result<Outcome, Failure> {
+        let latency = telemetry::Shard::new().histogram("latency_nanos", "", &[]);
+        let mut outcome = Outcome::default();
+        let mut waiting: Vec<Option<Waiting>> = vec![None; plan.window];
+        let mut free: Vec<i16> =
+            (0..plan.window).rev().filter_map(|s| i16::try_from(s).ok()).collect();
+        let mut load = Load::new(plan, number);
+        loop {
+            let now = Instant::now();
+            self.out.clear();
+            while let Some(stream) = free.last().copied() {
+                let Some(due) = load.next_due(start, now) else { break };
+                free.pop();
+                let is_read = self.put_request(plan, &mut load, stream)?;
+                if let Some(slot) = waiting.get_mut(usize::from(stream.unsigned_abs())) {
+                    *slot = Some(Waiting { due, is_read });
+                }
+            }
+            if !self.out.is_empty() {
+                self.stream.write_all(&self.out).map_err(lost)?;
+            }
+            let in_flight = plan.window - free.len();
+            if in_flight == 0 {
+                if load.is_over(start, Instant::now()) {
+                    break;
+                }
+                std::thread::sleep(load.pause(start, Instant::now()));
+                continue;
+            }
+            // Something may be due before an answer comes.
+            let may_send = !free.is_empty() && !load.is_over(start, Instant::now());
+            let pause = if may_send { load.pause(start, Instant::now()) } else { ANSWER_MAX };
+            self.receive(Some(pause))?;
+            let arrived = Instant::now();
+            self.answers(|stream, answer| {
+                let slot = waiting.get_mut(usize::from(stream.unsigned_abs()));
+                let Some(request) = slot.and_then(Option::take) else { return };
+                free.push(stream);
+                let nanos = arrived.saturating_duration_since(request.due).as_nanos();
+                latency.record(u64::try_from(nanos).unwrap_or(u64::MAX));
+                outcome.operations += 1;
+                match answer {
+                    Answer::Rows(0) if request.is_read => outcome.missing += 1,
+                    Answer::Rows(_) | Answer::Done | Answer::Prepared(_) => {}
+                    Answer::Error(message) => {
+                        outcome.errors += 1;
+                        outcome.first_error.get_or_insert(message);
+                    }
+                }
+            })?;
+        }
+        outcome.latency = latency.snapshot();
+        Ok(outcome)
+    }
+
+    /// Appends the next request; whether it is a read.
+    fn put_request(
+        &mut self,
+        plan: &Plan,
+        load: &mut Load<'_>,
+        stream: i16,
+    ) -> Result<bool, Failure> {
+        let (is_read, key) = load.next_operation();
+        let mut values = ValueList::new();
+        values.push(BoundValue::Bytes(&key.to_be_bytes())).map_err(text)?;
+        if !is_read {
+            for _ in 0..plan.columns {
+                load.fill_value();
+                values.push(BoundValue::Bytes(&load.value)).map_err(text)?;
+            }
+        }
+        let mut parameters = QueryParameters::new(Consistency::One);
+        parameters.values = values.values();
+        parameters.skip_metadata = is_read;
+        let id = if is_read { &self.read_id } else { &self.insert_id };
+        let request = Request::Execute { id, result_metadata_id: None, parameters };
+        let options = RequestOptions { stream, ..RequestOptions::default() };
+        encode_request(&request, NEGOTIATED, &options, &mut self.out).map_err(text)?;
+        Ok(is_read)
+    }
+
+    /// Reads what is there; waits for the first byte, at most `wait`.
+    fn receive(&mut self, wait: Option<Duration>) -> Result<(), Failure> {
+        // Zero would mean for ever.
+        let wait = wait.map(|w| w.max(Duration::from_micros(1)));
+        self.stream.set_read_timeout(wait).map_err(lost)?;
+        let mut buffer = [0_u8; 64 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(lost(io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => {
+                self.received.extend_from_slice(buffer.get(..n).unwrap_or(&[]));
+                Ok(())
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    if wait.is_some_and(|w| w < ANSWER_MAX) =>
+                {
+                    Ok(())
+                }
+                io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(lost(error)),
+            },
+        }
+    }
+
+    /// Hands every whole answer to `take` with its stream.
+    fn answers(&mut self, mut take: impl FnMut(i16, Answer)) -> Result<(), Failure> {
+        let used = {
+            let mut input = self.received.as_slice();
+            while let Some(frame) = self.decoder.next(&mut input).map_err(text)? {
+                let response = Response::decode(&frame, NEGOTIATED).map_err(text)?;
+                take(frame.header.stream, answer(&response.body));
+            }
+            self.received.len() - input.len()
+        };
+        self.received.drain(..used);
+        Ok(())
+    }
+}
+
+fn answer(body: &ResponseBody<'_>) -> Answer {
+    match body {
+        ResponseBody::Rows(rows) => Answer::Rows(rows.row_count()),
+        ResponseBody::Prepared(prepared) => Answer::Prepared(prepared.id.to_vec()),
+        ResponseBody::Error { message, .. } => Answer::Error((*message).to_owned()),
+        ResponseBody::Authenticate(by) => Answer::Error(format!(
+            "the server asks for a login ({by}), which helenus bench does not do"
+        )),
+        _ => Answer::Done,
+    }
+}
+
+fn text(error: impl fmt::Display) -> Failure {
+    Failure::Text(error.to_string())
+}
+
+/// Which operations come when.
+struct Load<'p> {
+    plan: &'p Plan,
+    number: u64,
+    sent: u64,
+    random: u64,
+    value: Vec<u8>,
+}
+
+impl<'p> Load<'p> {
+    fn new(plan: &'p Plan, number: u64) -> Load<'p> {
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Load { plan, number, sent: 0, random, value: vec![0; plan.value_bytes] }
+    }
+
+    /// splitmix64: the same keys in every run.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn is_over(&self, start: Instant, now: Instant) -> bool {
+        self.plan.operations.is_some_and(|n| self.sent >= n)
+            || self.plan.duration.is_some_and(|d| now.saturating_duration_since(start) >= d)
+    }
+
+    /// When the next request is due on the schedule; `None` without one.
+    fn scheduled(&self, start: Instant) -> Option<Instant> {
+        let interval = self.plan.interval?;
+        // Connections take turns within the interval.
+        let turn = self.number as f64 / self.plan.connections as f64;
+        Some(start + interval.mul_f64(self.sent as f64 + turn))
+    }
+
+    /// Since when the next request waits to be sent; `None`: not yet, or nothing more.
+    fn next_due(&self, start: Instant, now: Instant) -> Option<Instant> {
+        if self.is_over(start, now) {
+            return None;
+        }
+        match self.scheduled(start) {
+            Some(due) => (due <= now).then_some(due),
+            None => Some(now),
+        }
+    }
+
+    /// How long until the next request is due.
+    fn pause(&self, start: Instant, now: Instant) -> Duration {
+        let until =
+            self.scheduled(start).map_or(ANSWER_MAX / 2, |due| due.saturating_duration_since(now));
+        until.min(ANSWER_MAX / 2)
+    }
+
+    /// Whether it is a read, and its key.
+    fn next_operation(&mut self) -> (bool, u64) {
+        let turn = self.sent;
+        self.sent += 1;
+        let keys = self.plan.keys.max(1);
+        match self.plan.workload {
+            // Connections interleave, so that together they write 0, 1, 2, ….
+            Workload::Insert => {
+                (false, turn.wrapping_mul(self.plan.connections).wrapping_add(self.number) % keys)
+            }
+            Workload::Read => (true, self.random() % keys),
+            Workload::Mixed => {
+                let random = self.random();
+                (random >> 63 == 1, self.random() % keys)
+            }
+        }
+    }
+
+    fn fill_value(&mut self) {
+        let mut at = 0;
+        while at < self.value.len() {
+            let random = self.random().to_le_bytes();
+            let length = random.len().min(self.value.len() - at);
+            if let (Some(to), Some(from)) =
+                (self.value.get_mut(at..at + length), random.get(..length))
+            {
+                to.copy_from_slice(from);
+            }
+            at += length;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(workload: Workload) -> Plan {
+        Plan {
+            workload,
+            keys: 10,
+            columns: 1,
+            value_bytes: 13,
+            window: 4,
+            connections: 2,
+            operations: Some(5),
+            duration: None,
+            interval: Some(Duration::from_millis(10)),
+            insert: String::new(),
+            read: String::new(),
+        }
+    }
+
+    #[test]
+    fn connections_insert_all_keys_together() {
+        let plan = plan(Workload::Insert);
+        let mut keys: Vec<u64> = Vec::new();
+        for number in 0..2 {
+            let mut load = Load::new(&plan, number);
+            keys.extend((0..5).map(|_| load.next_operation().1));
+        }
+        keys.sort_unstable();
+        assert_eq!(keys, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn mixed_load_is_half_reads() {
+        let plan = plan(Workload::Mixed);
+        let mut load = Load::new(&plan, 1);
+        let reads = (0..10_000).filter(|_| load.next_operation().0).count();
+        assert!((4_700..5_300).contains(&reads), "{reads}");
+        load.fill_value();
+        assert!(load.value.iter().any(|b| *b != 0));
+    }
+
+    #[test]
+    fn schedule_is_kept_and_ends() {
+        let plan = plan(Workload::Read);
+        let start = Instant::now();
+        let mut load = Load::new(&plan, 1);
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(load.next_due(start, at(4)), None);
+        assert_eq!(load.pause(start, at(4)), Duration::from_millis(1));
+        assert_eq!(load.next_due(start, at(99)), Some(at(5)));
+        for _ in 0..5 {
+            load.next_operation();
+        }
+        assert!(load.is_over(start, at(99)));
+        assert_eq!(load.next_due(start, at(99)), None);
+    }
+
+    #[test]
+    fn load_runs_against_a_server_that_answers() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut prepared = 0_u8;
+            loop {
+                let mut head = [0_u8; 9];
+                if stream.read_exact(&mut head).is_err() {
+                    return;
+                }
+                let length = u32::from_be_bytes(head[5..9].try_into().unwrap()) as usize;
+                let mut body = vec![0; length];
+                stream.read_exact(&mut body).unwrap();
+                let (opcode, answer): (u8, Vec<u8>) = match head[4] {
+                    1 => (2, Vec::new()),
+                    9 => {
+                        prepared += 1;
+                        let mut body = vec![0, 0, 0, 4, 0, 1, prepared];
+                        // No markers, no result.
+                        body.extend([0; 12]);
+                        body.extend([0, 0, 0, 4, 0, 0, 0, 0]);
+                        (8, body)
+                    }
+                    // The read: rows without metadata, none of them.
+                    _ if body[2] == 2 => (8, vec![0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0]),
+                    _ => (8, vec![0, 0, 0, 1]),
+                };
+                let mut out = vec![0x84, 0, head[2], head[3], opcode];
+                out.extend(u32::try_from(answer.len()).unwrap().to_be_bytes());
+                out.extend(answer);
+                stream.write_all(&out).unwrap();
+            }
+        });
+        let mut plan = plan(Workload::Mixed);
+        (plan.operations, plan.interval) = (Some(1000), None);
+        let mut connection = Connection::open("127.0.0.1", port).unwrap();
+        connection.prepare(&plan).unwrap();
+        let outcome = connection.run(&plan, 0, Instant::now()).unwrap();
+        assert_eq!((outcome.operations, outcome.errors), (1000, 0));
+        assert!((400..600).contains(&outcome.missing), "{}", outcome.missing);
+        assert_eq!(outcome.latency.count(), 1000);
+        server.join().unwrap();
+    }
+}

@@ -1,0 +1,63 @@
+//! Exit codes. `docs/user/exit-codes.md` says the same to users.
+
+use membership::SubmitError;
+use membership::log::OpenError;
+use node::{ImportError, StartError};
+use stdx::{IoError, IoErrorKind};
+use store::StoreError;
+
+/// Done, or stopped because it was asked to.
+pub const OK: u8 = 0;
+/// Failed at run time.
+pub const FAILED: u8 = 1;
+/// Wrong command line, setting or environment; nothing was done.
+pub const USAGE: u8 = 2;
+/// Files are damaged, or of a kind that is refused.
+pub const DAMAGED: u8 = 3;
+/// Another process has the data directory open.
+pub const IN_USE: u8 = 4;
+/// An address cannot be listened on.
+pub const LISTEN: u8 = 5;
+
+/// For `--help`.
+pub const HELP: &str = "\
+Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 damaged or refused files;
+4 data directory in use; 5 address in use. `nodetool`: 1 wrong usage or no connection,
+2 the node reported an error.";
+
+/// The exit code of a node that did not start or stopped by itself.
+pub fn of_start(error: &StartError) -> u8 {
+    match error {
+        StartError::InUse(_) => IN_USE,
+        StartError::ClusterName { .. } | StartError::Address(_) => USAGE,
+        StartError::Metadata(OpenError::Log { .. })
+        | StartError::Submit(SubmitError::Rejected(_))
+        | StartError::Store { error: StoreError::Corrupt { .. }, .. } => DAMAGED,
+        StartError::Listen { .. } => LISTEN,
+        StartError::Io(error) | StartError::Import(ImportError::Io(error)) => of_io(error),
+        // Files of Cassandra that cannot be taken over as they are.
+        StartError::Import(_) => DAMAGED,
+        // Whatever else stops a node is a failure of the moment: disk full, IO error, panic.
+        _ => FAILED,
+    }
+}
+
+fn of_io(error: &IoError) -> u8 {
+    if error.kind == IoErrorKind::AddrInUse { LISTEN } else { FAILED }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_refusal_has_its_code() {
+        assert_eq!(of_start(&StartError::InUse("d".into())), IN_USE);
+        assert_eq!(of_start(&StartError::Address("x".into())), USAGE);
+        let error = StoreError::Corrupt { file: "f".into(), what: "w".into() };
+        assert_eq!(of_start(&StartError::Store { shard: 0, error }), DAMAGED);
+        let error = StoreError::Stopping;
+        assert_eq!(of_start(&StartError::Store { shard: 0, error }), FAILED);
+        assert_eq!(of_start(&StartError::Abandoned), FAILED);
+    }
+}

@@ -1,0 +1,123 @@
+//! The one binary: server, nodetool, offline SSTable tools, load generator.
+//!
+//! Owns: the command line, the log's form, what this machine offers (cores, memory, host names),
+//! signals, exit codes. Never: decisions about data; a node is started through crate `node`.
+//!
+//! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`bench`].
+
+mod bench;
+mod exit;
+mod http;
+mod logging;
+mod nodetool;
+mod resources;
+mod server;
+mod sstable_tools;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// Bytes cross shards and are freed where they end up, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// A database that speaks Cassandra's protocol, query language and files.
+#[derive(Debug, Parser)]
+#[command(name = "helenus", version = VERSION, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node in the foreground until it is told to stop
+    #[command(disable_help_flag = true)]
+    Server {
+        /// Settings as --its-name value; --help lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
+        options: Vec<String>,
+    },
+    /// Ask a running node and command it, as Cassandra's nodetool does
+    #[command(disable_help_flag = true)]
+    Nodetool {
+        /// [-h HOST] [-p PORT] COMMAND …; `help` lists the commands
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<String>,
+    },
+    /// Look into SSTable files while no node has them open
+    Sstable {
+        #[command(subcommand)]
+        command: sstable_tools::Command,
+    },
+    /// Put load on a server over its CQL port and report throughput and latency
+    Bench(bench::Arguments),
+    /// Print versions
+    Version,
+}
+
+/// Our version, the one of Cassandra that is announced to drivers, and of CQL.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (Cassandra 5.0.9, CQL 3.4.7)");
+
+fn main() -> ExitCode {
+    let matches = Cli::command()
+        .after_help(exit::HELP)
+        .mut_subcommand("server", |command| command.after_help(server::help()))
+        .get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let code = match cli.command {
+        Command::Server { options } => server::main(options),
+        Command::Nodetool { arguments } => nodetool::main(arguments),
+        Command::Sstable { command } => sstable_tools::main(command),
+        Command::Bench(arguments) => bench::main(arguments),
+        Command::Version => {
+            println!("helenus {VERSION}");
+            exit::OK
+        }
+    };
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn server_takes_every_flag_to_the_settings() {
+        let cli = parse("helenus server --smp 2 --listen-address=::1 --help -h").unwrap();
+        let Command::Server { options } = cli.command else { panic!("{cli:?}") };
+        assert_eq!(options, ["--smp", "2", "--listen-address=::1", "--help", "-h"]);
+    }
+
+    #[test]
+    fn nodetool_h_is_the_host() {
+        let cli = parse("helenus nodetool -h 127.0.0.2 -p 10001 status -r ks").unwrap();
+        let Command::Nodetool { arguments } = cli.command else { panic!("{cli:?}") };
+        assert_eq!(arguments, ["-h", "127.0.0.2", "-p", "10001", "status", "-r", "ks"]);
+    }
+
+    #[test]
+    fn sstable_needs_a_command_and_files() {
+        assert!(parse("helenus sstable verify a-Data.db b-Data.db").is_ok());
+        assert!(parse("helenus sstable verify").is_err());
+        assert!(parse("helenus sstable mend a-Data.db").is_err());
+    }
+
+    #[test]
+    fn unknown_commands_are_a_usage_error() {
+        assert_eq!(parse("helenus serve").unwrap_err().exit_code(), i32::from(exit::USAGE));
+    }
+}

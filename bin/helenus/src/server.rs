@@ -1,0 +1,279 @@
+//! `helenus server`: settings from all layers, the log, signals, and a node.
+
+use std::fmt::Write;
+use std::net::{IpAddr, ToSocketAddrs};
+
+use conf::{Address, CommandLine, Loaded, MemorySize, Options, Setting, Sources, Status};
+use node::{Node, StartError};
+use rt::{IoBackend, Machine, NativeOptions, Stopper};
+
+use crate::{exit, logging, resources};
+
+/// Variable that names the configuration file when `--config` does not.
+const CONFIG_VARIABLE: &str = "HELENUS_CONFIG";
+
+/// Runs a node until it ends; the exit code.
+pub fn main(arguments: Vec<String>) -> u8 {
+    let command_line = match CommandLine::parse(arguments) {
+        Ok(line) => line,
+        Err(errors) => return usage(&errors.to_string()),
+    };
+    if command_line.help {
+        println!("Run a node in the foreground until it is told to stop\n\n{}", help());
+        return exit::OK;
+    }
+    let loaded = match load(command_line) {
+        Ok(loaded) => loaded,
+        Err(message) => return usage(&message),
+    };
+    let Loaded { mut options, warnings, .. } = loaded;
+    if let Err(message) = resolve_addresses(&mut options) {
+        return usage(&message);
+    }
+    if let Err(message) = logging::start(options.log_level, options.log_format) {
+        return usage(&message);
+    }
+    fill_from_machine(&mut options);
+    announce(&options);
+    for line in conf::summarize(&warnings) {
+        tracing::warn!("{line}");
+    }
+    run(options)
+}
+
+fn usage(message: &str) -> u8 {
+    for line in message.lines() {
+        eprintln!("helenus server: {line}");
+    }
+    eprintln!("see \"helenus server --help\"");
+    exit::USAGE
+}
+
+fn load(command_line: CommandLine) -> Result<Loaded, String> {
+    let from_environment = std::env::var(CONFIG_VARIABLE).ok().filter(|path| !path.is_empty());
+    let file = match command_line.config_file.clone().or(from_environment) {
+        Some(path) => {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| format!("cannot read configuration file \"{path}\": {error}"))?;
+            Some((path, text))
+        }
+        None => None,
+    };
+    let mut environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    // The process's own order is arbitrary; messages should not be.
+    environment.sort();
+    conf::load(&Sources { file, environment, command_line }).map_err(|errors| errors.to_string())
+}
+
+/// Host names become addresses here, because nothing below may ask the network for names.
+fn resolve_addresses(options: &mut Options) -> Result<(), String> {
+    resolve("listen_address", &mut options.listen_address)?;
+    resolve("rpc_address", &mut options.rpc_address)?;
+    resolve("api_address", &mut options.api_address)?;
+    if let Some(address) = &mut options.broadcast_address {
+        resolve("broadcast_address", address)?;
+    }
+    if let Some(address) = &mut options.broadcast_rpc_address {
+        resolve("broadcast_rpc_address", address)?;
+    }
+    Ok(())
+}
+
+fn resolve(setting: &str, address: &mut Address) -> Result<(), String> {
+    let Address::Name(name) = &*address else { return Ok(()) };
+    let found: Vec<IpAddr> = (name.as_str(), 0)
+        .to_socket_addrs()
+        .map_err(|error| format!("\"{setting}\": cannot resolve \"{name}\": {error}"))?
+        .map(|a| a.ip())
+        .collect();
+    // IPv4 first, as Cassandra does without rpc_interface_prefer_ipv6.
+    let ip = found.iter().find(|ip| ip.is_ipv4()).or(found.first());
+    match ip {
+        Some(ip) => {
+            *address = Address::Ip(*ip);
+            Ok(())
+        }
+        None => Err(format!("\"{setting}\": \"{name}\" has no address")),
+    }
+}
+
+fn fill_from_machine(options: &mut Options) {
+    if options.smp.is_none() {
+        options.smp = Some(resources::cores());
+    }
+    if options.memory.is_none() {
+        options.memory = Some(MemorySize(resources::memory_default()));
+    }
+    match resources::raise_open_files() {
+        Some(files) if files < 10_000 => {
+            tracing::warn!(files, "few open files are allowed; raise the hard limit (ulimit -Hn)");
+        }
+        _ => {}
+    }
+}
+
+fn announce(options: &Options) {
+    tracing::info!(
+        version = crate::VERSION,
+        pid = std::process::id(),
+        shards = options.smp,
+        memory_mib = options.memory.map(|m| m.0 >> 20),
+        workdir = options.workdir,
+        "starting"
+    );
+}
+
+fn run(options: Options) -> u8 {
+    let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });
+    let node = Node::start(options, &machine);
+    tracing::info!(io = node.io_description(), "files");
+    if let Err(error) = watch_signals(node.stopper()) {
+        tracing::error!(%error, "signals cannot be watched; stopping");
+        node.request_stop();
+        // The first error is the one to report.
+        let _ = node.join();
+        return exit::FAILED;
+    }
+    match node.join() {
+        Ok(()) => {
+            tracing::info!("stopped");
+            exit::OK
+        }
+        Err(error) => {
+            report(&error);
+            exit::of_start(&error)
+        }
+    }
+}
+
+fn report(error: &StartError) {
+    tracing::error!(%error, "the node ended");
+    // The log may go to a collector; whoever started the program by hand reads this.
+    eprintln!("helenus server: {error}");
+}
+
+/// SIGTERM and SIGINT drain and stop; a second one ends the process at once, which loses nothing
+/// that was acknowledged.
+fn watch_signals(stopper: Stopper) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let watch = async move {
+        let first = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = first, "draining and stopping");
+        stopper.request_stop();
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::warn!("second signal: ending without draining");
+        std::process::exit(i32::from(exit::FAILED));
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || runtime.block_on(watch))?;
+    Ok(())
+}
+
+/// All settings, for `--help`.
+pub fn help() -> String {
+    let mut out = String::from(
+        "\
+Without options: one node on 127.0.0.1:9042, data below ./helenus-data.
+
+Settings, each layer over the one before: defaults, the file of --config FILE or HELENUS_CONFIG
+(a cassandra.yaml), the environment (HELENUS_ and the name in capitals), the command line
+(--name value, --name=value, --name for true; dashes and underscores are the same).
+SIGTERM and SIGINT drain and stop.
+
+",
+    );
+    let _ = writeln!(out, "{}", exit::HELP);
+    let mut section = "";
+    for setting in conf::settings().iter().filter(|s| s.status == Status::Supported) {
+        if setting.section != section {
+            section = setting.section;
+            let _ = writeln!(out, "\n{section}:");
+        }
+        write_setting(&mut out, setting);
+    }
+    out.push_str(
+        "\nSettings that are read and have no effect yet, and those that stop the start:\n\
+         docs/user/configuration.md\n",
+    );
+    out
+}
+
+fn write_setting(out: &mut String, setting: &Setting) {
+    let default = match setting.default.as_str() {
+        "" => String::new(),
+        text => format!(" [default: {text}]"),
+    };
+    let name = setting.name.replace('_', "-");
+    let _ = writeln!(out, "  --{name} <{}>{default}", setting.form);
+    let mut line = String::new();
+    for word in setting.help.split_whitespace() {
+        if line.len() + word.len() > 86 {
+            let _ = writeln!(out, "          {line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(out, "          {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_supported_setting_once() {
+        let text = help();
+        for setting in conf::settings() {
+            let flag = format!("  --{} <", setting.name.replace('_', "-"));
+            let expected = usize::from(setting.status == Status::Supported);
+            assert_eq!(text.matches(&flag).count(), expected, "{flag}");
+        }
+        assert!(text.lines().all(|l| l.len() <= 100 || l.starts_with("  --")));
+    }
+
+    #[test]
+    fn command_line_wins_over_the_file() {
+        let file = Some(("c.yaml".to_owned(), "native_transport_port: 9100\nsmp: 3".to_owned()));
+        let command_line =
+            CommandLine::parse(["--native-transport-port", "9200", "--log-format=json"]).unwrap();
+        let sources = Sources { file, environment: Vec::new(), command_line };
+        let options = conf::load(&sources).unwrap().options;
+        assert_eq!((options.native_transport_port, options.smp), (9200, Some(3)));
+        assert_eq!(options.log_format, conf::LogFormat::Json);
+    }
+
+    #[test]
+    fn an_address_stays_and_a_wrong_name_is_refused() {
+        let mut address = Address::Ip([127, 0, 0, 9].into());
+        assert_eq!(resolve("rpc_address", &mut address), Ok(()));
+        assert_eq!(address, Address::Ip([127, 0, 0, 9].into()));
+        let mut address = Address::Name("no-such-host.invalid".into());
+        let error = resolve("rpc_address", &mut address).unwrap_err();
+        assert!(error.starts_with("\"rpc_address\": cannot resolve"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_set_comes_from_the_machine() {
+        let mut options = Options::default();
+        fill_from_machine(&mut options);
+        assert!(options.smp.is_some_and(|n| n >= 1));
+        assert!(options.memory.is_some_and(|m| m.0 >= 64 << 20));
+    }
+}

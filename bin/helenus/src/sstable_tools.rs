@@ -1,0 +1,192 @@
+//! `helenus sstable`: offline tools over the files of an SSTable, layouts as Cassandra's tools.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use clap::Subcommand;
+use rt::{Machine, NativeOptions, NodeSpec, Rt};
+use sstable::{Descriptor, SstableError, SstableReader, offline};
+
+use crate::exit;
+
+/// What can be done with files.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Print all partitions and rows as JSON, as Cassandra's sstabledump does
+    Dump {
+        /// Any component of an SSTable, such as nb-1-big-Data.db
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
+    /// Print what the file says of itself, as Cassandra's sstablemetadata does
+    Metadata {
+        /// Seconds after which tombstones count as droppable
+        #[arg(long, short, default_value_t = 0, value_name = "SECONDS")]
+        gc_grace_seconds: u32,
+        /// Any component of an SSTable, such as nb-1-big-Data.db
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
+    /// Read every byte and compare checksums, order, index and Bloom filter; changes nothing
+    Verify {
+        /// Any component of an SSTable, such as nb-1-big-Data.db
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
+}
+
+impl Command {
+    fn files(&self) -> &[String] {
+        match self {
+            Command::Dump { files }
+            | Command::Metadata { files, .. }
+            | Command::Verify { files } => files,
+        }
+    }
+}
+
+/// Directory and name of the set of files that a path belongs to.
+fn locate(path: &str) -> Option<(String, Descriptor)> {
+    let (directory, name) = match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some((directory, name)) => (directory, name),
+        None => (".", path),
+    };
+    let (descriptor, _) = Descriptor::parse(name)?;
+    Some((directory.to_owned(), descriptor))
+}
+
+/// Runs the tool; the exit code: of several files the worst.
+pub fn main(command: Command) -> u8 {
+    let mut targets = Vec::new();
+    for path in command.files() {
+        match locate(path) {
+            Some((directory, descriptor)) => targets.push((path.clone(), directory, descriptor)),
+            None => {
+                eprintln!(
+                    "helenus sstable: \"{path}\" is not a component of an SSTable; expects a name \
+                     such as nb-1-big-Data.db"
+                );
+                return exit::USAGE;
+            }
+        }
+    }
+    let code = Arc::new(Mutex::new(exit::OK));
+    let of_main = code.clone();
+    let machine = Machine::native(NativeOptions::default());
+    let spec = NodeSpec { name: "sstable".to_owned(), shards: 1, work_dir: String::new() };
+    let running = machine.start(
+        spec,
+        Arc::new(move |rt| {
+            let (command, targets, code) = (command.clone(), targets.clone(), of_main.clone());
+            Box::pin(async move {
+                let mut worst = exit::OK;
+                for (path, directory, descriptor) in targets {
+                    let result = run(&rt, &command, &path, &directory, descriptor).await;
+                    if let Err(error) = result {
+                        worst = worst.max(report(&path, &error));
+                    }
+                }
+                if let Ok(mut code) = code.lock() {
+                    *code = worst;
+                }
+            })
+        }),
+    );
+    if let Err(error) = running.join() {
+        eprintln!("helenus sstable: {error}");
+        return exit::FAILED;
+    }
+    code.lock().map_or(exit::FAILED, |code| *code)
+}
+
+/// Why a file was not done.
+enum Failure {
+    File(SstableError),
+    Output(std::io::Error),
+}
+
+impl From<SstableError> for Failure {
+    fn from(error: SstableError) -> Failure {
+        Failure::File(error)
+    }
+}
+
+async fn run(
+    rt: &Rt,
+    command: &Command,
+    path: &str,
+    directory: &str,
+    descriptor: Descriptor,
+) -> Result<(), Failure> {
+    let reader = SstableReader::open(&rt.fs(), directory, descriptor, None).await?;
+    let now = rt.wall().seconds();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    let mut print = |text: &str| {
+        if written.is_ok() {
+            written = out.write_all(text.as_bytes());
+        }
+    };
+    match command {
+        Command::Dump { .. } => offline::dump_json(&reader, now, &mut print).await?,
+        Command::Metadata { gc_grace_seconds, .. } => {
+            print(&offline::metadata_text(&reader, now, i64::from(*gc_grace_seconds)));
+        }
+        Command::Verify { .. } => {
+            let seen = offline::verify(&reader).await?;
+            print(&format!(
+                "{path}: ok, {} partitions, {} rows, {} range tombstone markers, {} bytes\n",
+                seen.partitions, seen.rows, seen.markers, seen.bytes
+            ));
+        }
+    }
+    written.and_then(|()| out.flush()).map_err(Failure::Output)
+}
+
+fn report(path: &str, failure: &Failure) -> u8 {
+    match failure {
+        // The reader of a pipe had enough.
+        Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => exit::OK,
+        Failure::Output(error) => {
+            eprintln!("helenus sstable: cannot write: {error}");
+            exit::FAILED
+        }
+        Failure::File(error) => {
+            eprintln!("helenus sstable: {path}: {error}");
+            match error {
+                SstableError::Corrupt { .. }
+                | SstableError::Missing { .. }
+                | SstableError::Unsupported { .. } => exit::DAMAGED,
+                SstableError::Unwritable { .. } | SstableError::Io(_) => exit::FAILED,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_by_any_of_their_components() {
+        for (path, directory) in [
+            ("/data/ks/t-1/nb-7-big-Data.db", "/data/ks/t-1"),
+            ("nb-7-big-Index.db", "."),
+            ("/nb-7-big-TOC.txt", "/"),
+        ] {
+            let (found, _) = locate(path).unwrap_or_else(|| panic!("{path}"));
+            assert_eq!(found, directory, "{path}");
+        }
+        for path in ["", "/data/ks", "nb-x-big-Data.db", "manifest.json"] {
+            assert!(locate(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_a_usage_error_and_a_missing_file_a_damage() {
+        let verify = |path: &str| main(Command::Verify { files: vec![path.to_owned()] });
+        assert_eq!(verify("manifest.json"), exit::USAGE);
+        assert_eq!(verify("no-such-directory/nb-7-big-Data.db"), exit::DAMAGED);
+    }
+}

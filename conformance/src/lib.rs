@@ -1,0 +1,18 @@
+//! Runs `.cqltest` files against a server that speaks the CQL native protocol.
+//!
+//! Owns: the file format (`file`), a small blocking client (`client`), the rendering of values as
+//! CQL literals (`value`), the comparison (`run`), and the list of known differences (`known`).
+//!
+//! Never: shares code with the server. The client has its own codec on purpose: a mistake that
+//! server and client make together would pass unseen.
+//!
+//! Invariant: the expected text of a file comes from a real Cassandra (`--record`), so both back
+//! ends are held to the same bytes.
+//!
+//! Reading order: `file`, `run`, `client`, `value`. The format is described in `README.md`.
+
+pub mod client;
+pub mod file;
+pub mod known;
+pub mod run;
+pub mod value;

@@ -1,0 +1,125 @@
+//! Entry points for fuzzing: any bytes in, no panic and no output above the cap.
+
+use crate::compression::{self, Algorithm, Compressor};
+use crate::reader::Reader;
+use stdx::invariant;
+
+/// Every reading method in an order that the data chooses.
+pub fn fuzz_reader(data: &[u8]) {
+    let mut r = Reader::new(data, "fuzz");
+    while let Ok(choice) = r.u8() {
+        let before = r.position();
+        let taken = match choice % 20 {
+            0 => r.u16().is_ok(),
+            1 => r.i32().is_ok(),
+            2 => r.u64().is_ok(),
+            3 => r.u128().is_ok(),
+            4 => r.f64().is_ok(),
+            5 => r.u32_le().is_ok(),
+            6 => r.bytes(usize::from(choice)).is_ok(),
+            7 => r.bytes_u16().is_ok(),
+            8 => r.bytes_i32().is_ok(),
+            9 => r.bytes_vint().is_ok(),
+            10 => r.utf8_u16().is_ok(),
+            11 => r.vint_unsigned().is_ok(),
+            12 => r.vint_signed().is_ok(),
+            13 => r.vint_unsigned_i32().is_ok(),
+            14 => r.vint_signed_i32().is_ok(),
+            15 => r.vint_len().is_ok(),
+            16 => r.len_i32().is_ok(),
+            17 => r.sub(usize::from(choice), "inner").is_ok_and(|mut inner| inner.u32().is_ok()),
+            18 => r.check_count(usize::from(choice), 3).is_ok(),
+            _ => r.bool().is_ok(),
+        };
+        invariant!(
+            taken || r.position() == before || choice % 20 == 17,
+            "a failed read moves nothing"
+        );
+    }
+    invariant!(r.position() <= data.len(), "position stays inside");
+}
+
+/// The first byte chooses the compressor and the cap, the rest is the block.
+pub fn fuzz_decompress(data: &[u8]) {
+    let Some((choice, block)) = data.split_first() else { return };
+    let algorithm = match choice & 3 {
+        0 => Algorithm::Lz4,
+        1 => Algorithm::Snappy,
+        2 => Algorithm::Deflate,
+        _ => Algorithm::Zstd,
+    };
+    let max = 1usize << (choice >> 4);
+    let mut out = Vec::new();
+    if let Ok(mut compressor) = Compressor::new(algorithm) {
+        let result = compressor.decompress(block, max, &mut out);
+        invariant!(out.len() <= max, "the cap holds");
+        invariant!(result.is_ok() || out.is_empty(), "an error leaves nothing behind");
+    }
+    out.clear();
+    let raw = compression::lz4::decompress(block, max, &mut out);
+    invariant!(
+        out.len() == if raw.is_ok() { max } else { 0 },
+        "a raw block has its exact length or none"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `target` over the corpus and 10,000 deterministic mutations of it.
+    fn mutate(corpus: &[Vec<u8>], target: fn(&[u8])) {
+        for seed in corpus {
+            target(seed);
+        }
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        for _ in 0..10_000 {
+            let mut data = corpus[next() % corpus.len()].clone();
+            for _ in 0..1 + next() % 4 {
+                let at = next() % (data.len() + 1);
+                match next() % 4 {
+                    0 if at < data.len() => data[at] = next() as u8,
+                    1 => data.truncate(at),
+                    2 if at < data.len() => data[at] ^= 1 << (next() % 8),
+                    _ => data.insert(at, next() as u8),
+                }
+            }
+            target(&data);
+        }
+    }
+
+    #[test]
+    fn reading_any_bytes_never_panics() {
+        mutate(
+            &[
+                (0..=255).collect(),
+                vec![0xff; 40],
+                vec![9, 3, 1, 2, 3, 11, 0xfe, 0, 0, 0, 0, 0, 0, 1],
+            ],
+            fuzz_reader,
+        );
+    }
+
+    #[test]
+    fn decompressing_any_bytes_never_panics_nor_passes_the_cap() {
+        let mut corpus = Vec::new();
+        for (tag, algorithm) in
+            [Algorithm::Lz4, Algorithm::Snappy, Algorithm::Deflate, Algorithm::Zstd]
+                .iter()
+                .enumerate()
+        {
+            for sample in [&b""[..], b"abcabcabcabcabcabcabcabcabcabcabcabc", &[7; 3000]] {
+                let mut data = vec![0xc0 | tag as u8];
+                Compressor::new(*algorithm).unwrap().compress(sample, &mut data).unwrap();
+                corpus.push(data);
+            }
+        }
+        mutate(&corpus, fuzz_decompress);
+    }
+}

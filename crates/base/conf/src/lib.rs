@@ -1,0 +1,38 @@
+//! Typed options, cassandra.yaml names and spellings.
+//!
+//! Owns: the table of settings ([`options`]), the grammars of their values ([`value`]), Cassandra's
+//! old spellings ([`spelling`]) and the settings that are known without having an effect
+//! ([`known`]); the layers defaults < file < environment < command line ([`load()`]); the reference
+//! ([`reference_markdown`]). Never: reads a file, the environment or a host name; text and
+//! iterators come in, [`Options`] and warnings go out.
+//!
+//! Invariants: a value that was written and has no effect is named in a warning or stops the
+//! start; every wrong value is reported with its place and the form that was expected, all of them
+//! at once.
+//!
+//! Reading order: [`options`], [`load()`], [`value`].
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod fuzz;
+pub mod known;
+pub mod load;
+pub mod options;
+mod reference;
+pub mod spelling;
+pub mod value;
+pub mod yaml;
+
+pub use load::{
+    CommandLine, ConfError, ConfErrors, ENV_PREFIX, Loaded, Origin, Sources, Warning, load,
+    summarize,
+};
+pub use options::{Options, Setting, Status, settings};
+pub use reference::reference_markdown;
+pub use value::{
+    Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
+    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Partitioner, Snitch,
+};

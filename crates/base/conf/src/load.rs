@@ -1,0 +1,683 @@
+//! Layers: defaults < file < environment < command line.
+//!
+//! Owns: which layer wins, what is reported as wrong and what as a warning, checks that concern
+//! several settings. Never: opens the file, reads the environment.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use crate::known;
+use crate::options::{NAMES, Options, Status};
+use crate::spelling;
+use crate::value::{CommitLogSync, class_name};
+use crate::yaml::{self, Node, NodeKind};
+
+/// Prefix of environment variables that set something: `HELENUS_NATIVE_TRANSPORT_PORT=9142`.
+pub const ENV_PREFIX: &str = "HELENUS_";
+
+/// Variables with the prefix that are not settings: the path of the file, which the binary reads.
+const ENV_NOT_SETTINGS: &[&str] = &["HELENUS_CONFIG"];
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of the file.
+    File {
+        /// Path as it was given.
+        path: String,
+        /// Line from 1.
+        line: usize,
+    },
+    /// A variable of the environment.
+    Environment {
+        /// Its whole name.
+        variable: String,
+    },
+    /// A flag of the command line.
+    CommandLine {
+        /// The flag as it was written.
+        flag: String,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { path, line } => write!(f, "{path}:{line}"),
+            Origin::Environment { variable } => write!(f, "environment {variable}"),
+            Origin::CommandLine { flag } => write!(f, "command line {flag}"),
+        }
+    }
+}
+
+/// Something that stops the start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfError {
+    /// The file is not YAML or not a map of settings.
+    #[error("{path}:{line}: {message}")]
+    Syntax {
+        /// Path as it was given.
+        path: String,
+        /// Line from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// A value is not of the form that its setting needs.
+    #[error("{origin}: \"{name}\" expects {expected}, found \"{found}\"")]
+    Value {
+        /// Place of the value.
+        origin: Origin,
+        /// Name as it was written.
+        name: String,
+        /// The form.
+        expected: String,
+        /// The value.
+        found: String,
+    },
+    /// Two spellings of one setting in one layer.
+    #[error("{origin}: \"{name}\" is the old spelling of \"{new}\", which is set too")]
+    TwoSpellings {
+        /// Place of the second one.
+        origin: Origin,
+        /// The old spelling.
+        name: String,
+        /// The new one.
+        new: String,
+    },
+    /// A setting asks for protection that this server does not give.
+    #[error(
+        "{origin}: \"{name}\" asks for {protection}, which is not supported yet: \
+         refusing to start without it (found \"{found}\")"
+    )]
+    Unprotected {
+        /// Place of the value.
+        origin: Origin,
+        /// Name as it was written.
+        name: String,
+        /// What is asked for.
+        protection: String,
+        /// The value.
+        found: String,
+    },
+    /// Settings that do not go together.
+    #[error("\"{name}\": {message}")]
+    Inconsistent {
+        /// The setting to change.
+        name: &'static str,
+        /// Why.
+        message: String,
+    },
+    /// A flag that is no setting.
+    #[error("unknown option {flag}{}", suggestion.as_ref().map(|s| format!(", did you mean --{s}?")).unwrap_or_default())]
+    UnknownFlag {
+        /// As it was written.
+        flag: String,
+        /// The nearest name.
+        suggestion: Option<String>,
+    },
+    /// A flag without its value.
+    #[error("option {flag} needs a value")]
+    FlagWithoutValue {
+        /// As it was written.
+        flag: String,
+    },
+}
+
+/// Everything that is wrong, in the order of the layers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfErrors(pub Vec<ConfError>);
+
+impl fmt::Display for ConfErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, error) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfErrors {}
+
+/// Something that was written and has no effect, or has another name today.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// No such setting.
+    Unknown {
+        /// Place.
+        origin: Origin,
+        /// Name as it was written.
+        name: String,
+    },
+    /// A known setting without an effect.
+    NotSupportedYet {
+        /// Place.
+        origin: Origin,
+        /// Name as it was written.
+        name: String,
+        /// The value.
+        value: String,
+        /// Whether the value is what Cassandra does without it.
+        is_default: bool,
+    },
+    /// An old spelling; it has its effect.
+    OldSpelling {
+        /// Place.
+        origin: Origin,
+        /// Name as it was written.
+        name: String,
+        /// Name of today.
+        new: &'static str,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Unknown { origin, name } => write!(f, "{origin}: unknown setting \"{name}\""),
+            Warning::NotSupportedYet { origin, name, value, .. } => {
+                write!(
+                    f,
+                    "{origin}: \"{name}\" is not supported yet and has no effect (\"{value}\")"
+                )
+            }
+            Warning::OldSpelling { origin, name, new } => {
+                write!(f, "{origin}: \"{name}\" is the old spelling of \"{new}\"")
+            }
+        }
+    }
+}
+
+/// One log line for each unknown setting and each one whose value has no effect, and one line for
+/// all that are at Cassandra's default anyway and one for all old spellings.
+pub fn summarize(warnings: &[Warning]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut at_default = Vec::new();
+    let mut old = Vec::new();
+    for warning in warnings {
+        match warning {
+            Warning::NotSupportedYet { name, is_default: true, .. } => {
+                at_default.push(name.as_str())
+            }
+            Warning::OldSpelling { name, new, .. } => old.push(format!("{name} ({new})")),
+            Warning::Unknown { .. } | Warning::NotSupportedYet { .. } => {
+                lines.push(warning.to_string());
+            }
+        }
+    }
+    if !at_default.is_empty() {
+        lines
+            .push(format!("set to their default and not supported yet: {}", at_default.join(", ")));
+    }
+    if !old.is_empty() {
+        lines.push(format!("old spellings, read as their new names: {}", old.join(", ")));
+    }
+    lines
+}
+
+/// The flags of a command line, split but not yet understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandLine {
+    /// Path given with `--config`; the binary reads it (or `HELENUS_CONFIG`).
+    pub config_file: Option<String>,
+    /// Whether `--help` or `-h` was given.
+    pub help: bool,
+    settings: Vec<(String, String, String)>,
+}
+
+impl CommandLine {
+    /// Splits `--name value`, `--name=value` and `--name` (true, for settings that are true or
+    /// false). Dashes and underscores in names are the same.
+    ///
+    /// # Errors
+    /// A word that is no flag, an unknown flag, a flag without its value: all of them at once.
+    pub fn parse<I, S>(arguments: I) -> Result<CommandLine, ConfErrors>
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        let mut line = CommandLine::default();
+        let mut errors = Vec::new();
+        let mut rest = arguments.into_iter().map(Into::into).peekable();
+        while let Some(word) = rest.next() {
+            if word == "-h" || word == "--help" {
+                line.help = true;
+                continue;
+            }
+            let (flag, mut value) = match word.split_once('=') {
+                Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
+                None => (word, None),
+            };
+            let Some(name) = flag.strip_prefix("--").filter(|n| !n.is_empty()) else {
+                errors.push(ConfError::UnknownFlag { flag, suggestion: None });
+                continue;
+            };
+            let name = name.replace('-', "_");
+            let is_config = name == "config" || name == "options_file";
+            if !is_config && !is_known(&name) {
+                // Its value, if any, belongs to it: one mistake, one message.
+                if value.is_none() && rest.peek().is_some_and(|next| !next.starts_with("--")) {
+                    rest.next();
+                }
+                let suggestion = nearest(&name);
+                errors.push(ConfError::UnknownFlag { flag, suggestion });
+                continue;
+            }
+            if value.is_none() {
+                value = rest.next_if(|next| !next.starts_with("--"));
+            }
+            let value = match value {
+                Some(value) => value,
+                None if is_flag(&name) => "true".to_owned(),
+                None => {
+                    errors.push(ConfError::FlagWithoutValue { flag });
+                    continue;
+                }
+            };
+            if is_config {
+                line.config_file = Some(value);
+            } else {
+                line.settings.push((flag, name, value));
+            }
+        }
+        if errors.is_empty() { Ok(line) } else { Err(ConfErrors(errors)) }
+    }
+
+    /// A command line with one setting, for tests and embedding.
+    pub fn with(mut self, name: &str, value: &str) -> CommandLine {
+        self.settings.push((format!("--{name}"), name.replace('-', "_"), value.to_owned()));
+        self
+    }
+}
+
+/// The layers above the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Path as it is to be shown, and text of the YAML file.
+    pub file: Option<(String, String)>,
+    /// Variables of the environment; those without [`ENV_PREFIX`] are passed over.
+    pub environment: Vec<(String, String)>,
+    /// The command line.
+    pub command_line: CommandLine,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The settings.
+    pub options: Options,
+    /// What was written without effect.
+    pub warnings: Vec<Warning>,
+    /// Where each setting that is not at its default was set, by name.
+    pub origins: BTreeMap<&'static str, Origin>,
+}
+
+/// Applies all layers.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
+    let mut loader = Loader {
+        loaded: Loaded {
+            options: Options::default(),
+            warnings: Vec::new(),
+            origins: BTreeMap::new(),
+        },
+        errors: Vec::new(),
+        layer: BTreeMap::new(),
+    };
+    if let Some((path, text)) = &sources.file {
+        loader.file(path, text);
+    }
+    loader.layer.clear();
+    for (variable, value) in &sources.environment {
+        let Some(name) = variable.strip_prefix(ENV_PREFIX) else {
+            continue;
+        };
+        if ENV_NOT_SETTINGS.contains(&variable.as_str()) {
+            continue;
+        }
+        let origin = Origin::Environment { variable: variable.clone() };
+        loader.text(&name.to_ascii_lowercase(), value, origin);
+    }
+    loader.layer.clear();
+    for (flag, name, value) in &sources.command_line.settings {
+        loader.text(name, value, Origin::CommandLine { flag: flag.clone() });
+    }
+    if loader.errors.is_empty() {
+        check(&loader.loaded.options, &mut loader.errors);
+    }
+    if loader.errors.is_empty() { Ok(loader.loaded) } else { Err(ConfErrors(loader.errors)) }
+}
+
+struct Loader {
+    loaded: Loaded,
+    errors: Vec<ConfError>,
+    /// New name -> whether the old spelling set it, of the layer being read.
+    layer: BTreeMap<&'static str, bool>,
+}
+
+impl Loader {
+    fn file(&mut self, path: &str, text: &str) {
+        let root = match yaml::parse(text) {
+            Ok(root) => root,
+            Err(error) => {
+                self.errors.push(ConfError::Syntax {
+                    path: path.into(),
+                    line: error.line,
+                    message: error.message,
+                });
+                return;
+            }
+        };
+        match root.kind {
+            NodeKind::Null => {}
+            NodeKind::Map(entries) => {
+                for entry in entries {
+                    let line = if entry.value.line == 0 { entry.line } else { entry.value.line };
+                    let origin = Origin::File { path: path.into(), line };
+                    self.node(&entry.key, &entry.value, origin);
+                }
+            }
+            NodeKind::Scalar(_) | NodeKind::List(_) => self.errors.push(ConfError::Syntax {
+                path: path.into(),
+                line: root.line,
+                message: "expects settings such as \"cluster_name: Test Cluster\"".into(),
+            }),
+        }
+    }
+
+    /// A value of the environment or the command line: maps and lists are written as YAML there.
+    fn text(&mut self, name: &str, text: &str, origin: Origin) {
+        let flow = text.trim_start().starts_with(['{', '[']);
+        let node = match flow.then(|| yaml::parse(text)) {
+            Some(Ok(node)) => node,
+            Some(Err(_)) | None if text.is_empty() => Node { line: 0, kind: NodeKind::Null },
+            Some(Err(_)) | None => Node::scalar(text),
+        };
+        self.node(name, &node, origin);
+    }
+
+    fn node(&mut self, name: &str, node: &Node, origin: Origin) {
+        if name == "seed_provider" {
+            match seeds(node) {
+                Some(seeds) => self.assign(name, "seeds", &seeds, origin, "seeds"),
+                None => self.wrong(origin, name, "a seed provider with a list of seeds", node),
+            }
+            return;
+        }
+        let Some((new, unit)) = spelling::replaced(name) else {
+            self.assign(name, name, node, origin, "");
+            return;
+        };
+        if new != name {
+            self.loaded.warnings.push(Warning::OldSpelling {
+                origin: origin.clone(),
+                name: name.into(),
+                new,
+            });
+        }
+        match unit.convert(node) {
+            Some(value) => self.assign(name, new, &value, origin, unit.form().unwrap_or("")),
+            None => self.wrong(origin, name, unit.form().unwrap_or("another value"), node),
+        }
+    }
+
+    fn wrong(&mut self, origin: Origin, name: &str, expected: &str, node: &Node) {
+        self.errors.push(ConfError::Value {
+            origin,
+            name: name.into(),
+            expected: expected.into(),
+            found: node.brief(),
+        });
+    }
+
+    /// Sets `name` (written as `written`). `form` is what an old spelling expects, else empty.
+    fn assign(&mut self, written: &str, name: &str, node: &Node, origin: Origin, form: &str) {
+        let Some(&(name, status)) = NAMES.iter().find(|(n, _)| *n == name) else {
+            self.without_field(written, name, node, origin);
+            return;
+        };
+        let old = written != name;
+        if let Some(before) = self.layer.insert(name, old)
+            && before != old
+        {
+            self.errors.push(ConfError::TwoSpellings {
+                origin: origin.clone(),
+                name: written.into(),
+                new: name.into(),
+            });
+        }
+        if node.is_null() {
+            return;
+        }
+        // Set in a copy of the default, to see whether it is one.
+        let mut fresh = Options::default();
+        let refused = match fresh.set(name, node) {
+            Some(Err(unaccepted)) => Some(unaccepted.expected),
+            Some(Ok(())) | None => None,
+        };
+        if let Some(expected) = refused {
+            if name == "authenticator" || name == "authorizer" {
+                self.errors.push(ConfError::Unprotected {
+                    origin,
+                    name: written.into(),
+                    protection: format!("another {name} than {expected}"),
+                    found: class_name(node).unwrap_or_default().into(),
+                });
+                return;
+            }
+            let expected = if form.is_empty() { expected } else { form.to_owned() };
+            self.wrong(origin, written, &expected, node);
+            return;
+        }
+        let is_default = fresh.render(name) == Options::default().render(name);
+        match status {
+            Status::Supported => {}
+            Status::NotYet => self.loaded.warnings.push(Warning::NotSupportedYet {
+                origin: origin.clone(),
+                name: written.into(),
+                value: node.brief(),
+                is_default: is_default || harmless(name, node),
+            }),
+            Status::Protects if is_default => {}
+            Status::Protects => {
+                self.errors.push(ConfError::Unprotected {
+                    origin,
+                    name: written.into(),
+                    protection: "protection of data".into(),
+                    found: node.brief(),
+                });
+                return;
+            }
+        }
+        // It was accepted a moment ago by the same function.
+        let _ = self.loaded.options.set(name, node);
+        self.loaded.origins.insert(name, origin);
+    }
+
+    fn without_field(&mut self, written: &str, name: &str, node: &Node, origin: Origin) {
+        if let Some((_, protection)) = known::PROTECTS.iter().find(|(n, _)| *n == name) {
+            if !node.is_null() && known::asks_for_protection(name, node) {
+                self.errors.push(ConfError::Unprotected {
+                    origin,
+                    name: written.into(),
+                    protection: (*protection).into(),
+                    found: node.brief(),
+                });
+            }
+            return;
+        }
+        let known = known::NOT_YET.binary_search_by(|(n, _)| n.cmp(&name)).ok();
+        let default = known.and_then(|at| known::NOT_YET.get(at)).map(|row| row.1);
+        let default = match default {
+            None if known::SCYLLA_ONLY.contains(&name) => Some(""),
+            other => other,
+        };
+        match default {
+            Some(_) if node.is_null() => {}
+            Some(default) => self.loaded.warnings.push(Warning::NotSupportedYet {
+                origin,
+                name: written.into(),
+                value: node.brief(),
+                is_default: known::is_default(default, node),
+            }),
+            None => self.loaded.warnings.push(Warning::Unknown { origin, name: written.into() }),
+        }
+    }
+}
+
+/// Seeds that name this machine only ask for nothing.
+fn harmless(name: &str, node: &Node) -> bool {
+    name == "seeds"
+        && node.text().is_some_and(|text| {
+            text.split(',').map(str::trim).all(|seed| {
+                let host = seed.rsplit_once(':').map_or(seed, |(host, _)| host);
+                matches!(host, "127.0.0.1" | "localhost" | "[::1]")
+            })
+        })
+}
+
+/// The `seeds` of Cassandra's seed provider:
+/// `[{class_name: …, parameters: [{seeds: "a,b"}]}]`, or the same without the lists.
+fn seeds(node: &Node) -> Option<Node> {
+    fn first(node: &Node) -> &Node {
+        match &node.kind {
+            NodeKind::List(items) => items.first().unwrap_or(node),
+            _ => node,
+        }
+    }
+    if node.is_null() {
+        return Some(node.clone());
+    }
+    let parameters = first(first(node).get("parameters")?);
+    parameters.get("seeds").cloned()
+}
+
+fn is_known(name: &str) -> bool {
+    name == "seed_provider"
+        || NAMES.iter().any(|(n, _)| *n == name)
+        || spelling::replaced(name).is_some()
+        || known::NOT_YET.iter().chain(known::PROTECTS).any(|(n, _)| *n == name)
+        || known::SCYLLA_ONLY.contains(&name)
+}
+
+fn is_flag(name: &str) -> bool {
+    let rendered = Options::default().render(name);
+    matches!(rendered.as_deref(), Some("true" | "false"))
+        || known::NOT_YET.iter().any(|(n, d)| *n == name && matches!(*d, "true" | "false"))
+        || known::SCYLLA_ONLY.contains(&name)
+}
+
+/// The setting whose name is nearest, when one is near.
+fn nearest(name: &str) -> Option<String> {
+    if name.len() > 80 {
+        return None;
+    }
+    let best = NAMES.iter().map(|(n, _)| (distance(name, n), *n)).min()?;
+    (best.0 <= 1 + name.len() / 5).then(|| best.1.replace('_', "-"))
+}
+
+/// Edit distance; both are short.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
+            let up = *cell;
+            left = (diagonal + usize::from(x != y)).min(up + 1).min(left + 1);
+            diagonal = up;
+            *cell = left;
+        }
+        if let Some(head) = row.first_mut() {
+            *head = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Settings that must fit each other.
+fn check(options: &Options, errors: &mut Vec<ConfError>) {
+    let mut wrong = |name: &'static str, message: String| {
+        errors.push(ConfError::Inconsistent { name, message });
+    };
+    if options.listen_address.is_wildcard() {
+        wrong("listen_address", "cannot be a wildcard address".into());
+    }
+    if options.rpc_address.is_wildcard() && options.broadcast_rpc_address.is_none() {
+        wrong(
+            "broadcast_rpc_address",
+            format!(
+                "must be set when \"rpc_address\" is the wildcard address {}",
+                options.rpc_address
+            ),
+        );
+    }
+    for (name, address) in [
+        ("broadcast_address", &options.broadcast_address),
+        ("broadcast_rpc_address", &options.broadcast_rpc_address),
+    ] {
+        if address.as_ref().is_some_and(crate::Address::is_wildcard) {
+            wrong(name, "cannot be a wildcard address".into());
+        }
+    }
+    if options.data_file_directories.len() > 1 {
+        wrong(
+            "data_file_directories",
+            format!("one is supported, found {}", options.data_file_directories.len()),
+        );
+    }
+    let tokens = options.initial_token.len();
+    if tokens > 0 && u32::try_from(tokens) != Ok(options.num_tokens) {
+        // Cassandra: "The number of initial tokens (by initial_token) specified (n) is different
+        // from num_tokens value (m)".
+        wrong(
+            "initial_token",
+            format!("has {tokens} tokens, \"num_tokens\" is {}", options.num_tokens),
+        );
+    }
+    if options.mutation_bytes_max() > options.commitlog_segment_size.0 / 2 {
+        wrong("max_mutation_size", "must be at most half of \"commitlog_segment_size\"".into());
+    }
+    let ports = [
+        ("native_transport_port", options.native_transport_port, &options.rpc_address),
+        (
+            "native_shard_aware_transport_port",
+            options.native_shard_aware_transport_port,
+            &options.rpc_address,
+        ),
+        ("api_port", options.api_port, &options.api_address),
+        ("storage_port", options.storage_port, &options.listen_address),
+    ];
+    for (at, (name, port, address)) in ports.iter().enumerate() {
+        let same = ports.iter().take(at).find(|(_, p, a)| {
+            p == port && *p != 0 && (a == address || a.is_wildcard() || address.is_wildcard())
+        });
+        if let Some((other, ..)) = same {
+            wrong(name, format!("is {port}, as is \"{other}\""));
+        }
+    }
+    if options.commitlog_sync == CommitLogSync::Periodic && options.commitlog_sync_period.is_zero()
+    {
+        wrong("commitlog_sync_period", "must be above 0".into());
+    }
+    if options.tombstone_warn_threshold > options.tombstone_failure_threshold {
+        wrong(
+            "tombstone_warn_threshold",
+            "must not be above \"tombstone_failure_threshold\"".into(),
+        );
+    }
+    if options.batch_size_warn_threshold > options.batch_size_fail_threshold {
+        wrong(
+            "batch_size_warn_threshold",
+            "must not be above \"batch_size_fail_threshold\"".into(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

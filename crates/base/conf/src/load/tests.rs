@@ -1,0 +1,275 @@
+use core::time::Duration;
+
+use super::*;
+use crate::{Address, Authenticator, DataSize, MemorySize};
+
+fn yaml(text: &str) -> Result<Loaded, ConfErrors> {
+    load(&Sources { file: Some(("cassandra.yaml".into(), text.into())), ..Sources::default() })
+}
+
+fn errors(text: &str) -> Vec<String> {
+    yaml(text).unwrap_err().0.iter().map(ToString::to_string).collect()
+}
+
+fn flags(words: &[&str]) -> Result<Loaded, ConfErrors> {
+    let command_line = CommandLine::parse(words.iter().copied())?;
+    load(&Sources { command_line, ..Sources::default() })
+}
+
+#[test]
+fn nothing_given_means_defaults_without_a_warning() {
+    let loaded = load(&Sources::default()).unwrap();
+    assert_eq!(loaded.options, Options::default());
+    assert!(loaded.warnings.is_empty());
+    assert_eq!(loaded.options.data_directory(), "./helenus-data/data");
+    assert_eq!(loaded.options.commitlog_directory(), "./helenus-data/commitlog");
+    assert_eq!(loaded.options.mutation_bytes_max(), 16 << 20);
+}
+
+#[test]
+fn old_and_new_spellings_set_the_same() {
+    let new = yaml("read_request_timeout: 3s\ncommitlog_segment_size: 16MiB\n").unwrap();
+    let old = yaml("read_request_timeout_in_ms: 3000\ncommitlog_segment_size_in_mb: 16\n").unwrap();
+    assert_eq!(new.options, old.options);
+    assert_eq!(new.options.read_request_timeout, Duration::from_secs(3));
+    assert_eq!(new.options.commitlog_segment_size, DataSize(16 << 20));
+    assert!(new.warnings.is_empty());
+    assert_eq!(old.warnings.len(), 2);
+    assert_eq!(summarize(&old.warnings).len(), 1);
+}
+
+#[test]
+fn a_wrong_value_is_named_with_line_and_form() {
+    assert_eq!(
+        errors("cluster_name: x\nread_request_timeout: abc\n"),
+        [
+            r#"cassandra.yaml:2: "read_request_timeout" expects a duration such as 5s or 500ms, found "abc""#
+        ]
+    );
+    assert_eq!(
+        errors("read_request_timeout_in_ms: 5s\n"),
+        [
+            r#"cassandra.yaml:1: "read_request_timeout_in_ms" expects a number of milliseconds, found "5s""#
+        ]
+    );
+    assert_eq!(
+        errors("native_transport_port: 65536\n"),
+        [
+            r#"cassandra.yaml:1: "native_transport_port" expects a whole number from 1 to 65535, found "65536""#
+        ]
+    );
+    assert_eq!(
+        errors("commitlog_sync: never\n"),
+        [
+            r#"cassandra.yaml:1: "commitlog_sync" expects one of periodic, batch, group, found "never""#
+        ]
+    );
+    // The bare number belongs to the old spelling only.
+    assert_eq!(errors("read_request_timeout: 5000\n").len(), 1);
+}
+
+#[test]
+fn all_wrong_values_are_named_at_once() {
+    assert_eq!(errors("num_tokens: 0\nauto_snapshot: perhaps\nlog_format: xml\n").len(), 3);
+}
+
+#[test]
+fn the_edges_of_a_range_are_accepted_and_their_neighbours_refused() {
+    for (value, accepted) in [("0", false), ("1", true), ("1536", true), ("1537", false)] {
+        assert_eq!(yaml(&format!("num_tokens: {value}\n")).is_ok(), accepted, "{value}");
+    }
+}
+
+#[test]
+fn both_spellings_in_one_file_are_refused() {
+    let text = "read_request_timeout: 5s\nread_request_timeout_in_ms: 5000\n";
+    assert!(matches!(yaml(text).unwrap_err().0[..], [ConfError::TwoSpellings { .. }]));
+}
+
+#[test]
+fn unknown_and_unsupported_settings_are_warnings() {
+    let loaded =
+        yaml("no_such_thing: 1\nhinted_handoff_enabled: true\nphi_convict_threshold: 12\n");
+    let warnings = loaded.unwrap().warnings;
+    assert_eq!(
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            r#"cassandra.yaml:1: unknown setting "no_such_thing""#,
+            r#"cassandra.yaml:2: "hinted_handoff_enabled" is not supported yet and has no effect ("true")"#,
+            r#"cassandra.yaml:3: "phi_convict_threshold" is not supported yet and has no effect ("12")"#,
+        ]
+    );
+    assert_eq!(summarize(&warnings).len(), 3);
+    assert!(summarize(&warnings)[2].ends_with("hinted_handoff_enabled"));
+}
+
+#[test]
+fn a_setting_that_asks_for_protection_stops_the_start() {
+    for text in [
+        "client_encryption_options:\n  enabled: true\n",
+        "server_encryption_options:\n  internode_encryption: all\n",
+        "authenticator: MutualTlsAuthenticator\n",
+        "authenticator:\n  class_name: com.example.LdapAuthenticator\n",
+        "authorizer: CassandraAuthorizer\n",
+        "audit_logging_options: {enabled: true}\n",
+        "transparent_data_encryption_options: {enabled: true}\n",
+        "incremental_backups: true\n",
+        "drop_truncate_table_enabled: false\n",
+        "dynamic_data_masking_enabled: true\n",
+    ] {
+        let errors = yaml(text).unwrap_err().0;
+        assert!(matches!(errors[..], [ConfError::Unprotected { .. }]), "{text}: {errors:?}");
+    }
+    for text in [
+        "client_encryption_options:\n  enabled: false\n  keystore: conf/.keystore\n",
+        "server_encryption_options:\n  internode_encryption: none\n",
+        "authenticator:\n  class_name: AllowAllAuthenticator\n",
+        "authorizer: org.apache.cassandra.auth.AllowAllAuthorizer\n",
+        "audit_logging_options: {enabled: false, logger: {class_name: BinAuditLogger}}\n",
+        "incremental_backups: false\n",
+        "cidr_authorizer:\n  class_name: AllowAllCIDRAuthorizer\n  parameters:\n    a: b\n",
+    ] {
+        assert!(yaml(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn password_authentication_is_supported() {
+    let loaded = yaml("authenticator: PasswordAuthenticator\n").unwrap();
+    assert_eq!(loaded.options.authenticator, Authenticator::Password);
+}
+
+#[test]
+fn later_layers_win() {
+    let sources = |environment: &[(&str, &str)], line: CommandLine| Sources {
+        file: Some(("c.yaml".into(), "native_transport_port: 1\nauto_snapshot: false\n".into())),
+        environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+        command_line: line,
+    };
+    let port = |sources: &Sources| load(sources).unwrap().options.native_transport_port;
+    assert_eq!(port(&sources(&[], CommandLine::default())), 1);
+    let variable = [("HELENUS_NATIVE_TRANSPORT_PORT", "2"), ("PATH", "x"), ("HELENUS_CONFIG", "y")];
+    assert_eq!(port(&sources(&variable, CommandLine::default())), 2);
+    let all = sources(&variable, CommandLine::default().with("native-transport-port", "3"));
+    assert_eq!(port(&all), 3);
+    let loaded = load(&all).unwrap();
+    assert!(!loaded.options.auto_snapshot);
+    assert!(loaded.warnings.is_empty());
+    assert_eq!(
+        loaded.origins["native_transport_port"].to_string(),
+        "command line --native-transport-port"
+    );
+}
+
+#[test]
+fn wrong_values_of_the_environment_are_named_by_their_variable() {
+    let environment = vec![("HELENUS_API_PORT".into(), "x".into())];
+    let errors = load(&Sources { environment, ..Sources::default() }).unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        r#"environment HELENUS_API_PORT: "api_port" expects a whole number, found "x""#
+    );
+}
+
+#[test]
+fn flags_are_those_scylla_users_know() {
+    let loaded = flags(&[
+        "--smp",
+        "2",
+        "--memory",
+        "1G",
+        "--workdir",
+        "/data",
+        "--listen-address",
+        "10.0.0.1",
+        "--rpc-address=10.0.0.2",
+        "--native-transport-port",
+        "9142",
+        "--api-address",
+        "10.0.0.3",
+        "--api-port=10001",
+        "--cluster-name",
+        "x",
+        "--seeds",
+        "127.0.0.1",
+        "--overprovisioned",
+        "--auto-snapshot",
+        "false",
+        "--start_native_transport",
+    ])
+    .unwrap();
+    let options = &loaded.options;
+    assert_eq!(options.smp, Some(2));
+    assert_eq!(options.memory, Some(MemorySize(1 << 30)));
+    assert_eq!(options.data_directory(), "/data/data");
+    assert_eq!(options.rpc_address, Address::Ip([10, 0, 0, 2].into()));
+    assert_eq!(options.announced_rpc_address(), &options.rpc_address);
+    assert_eq!((options.native_transport_port, options.api_port), (9142, 10_001));
+    assert!(!options.auto_snapshot && options.start_native_transport);
+    let names: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
+    assert!(names.iter().any(|w| w.contains("overprovisioned")), "{names:?}");
+}
+
+#[test]
+fn flags_that_are_unknown_or_lack_their_value_are_errors() {
+    let line = CommandLine::parse(["--native-transport-prot", "1", "--nonsense=1", "--smp"]);
+    assert_eq!(
+        line.unwrap_err().to_string(),
+        "unknown option --native-transport-prot, did you mean --native-transport-port?\n\
+         unknown option --nonsense\noption --smp needs a value"
+    );
+    assert!(CommandLine::parse(["server"]).is_err());
+    let line = CommandLine::parse(["--config", "a.yaml", "-h"]).unwrap();
+    assert_eq!((line.config_file.as_deref(), line.help), (Some("a.yaml"), true));
+}
+
+#[test]
+fn seeds_are_read_from_the_seed_provider() {
+    let text = "seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    \
+                parameters:\n      - seeds: \"10.0.0.1,10.0.0.2:7000\"\n";
+    let loaded = yaml(text).unwrap();
+    assert_eq!(loaded.options.seeds, ["10.0.0.1", "10.0.0.2:7000"]);
+    assert!(matches!(loaded.warnings[..], [Warning::NotSupportedYet { is_default: false, .. }]));
+    let own = yaml(&text.replace("10.0.0.1,10.0.0.2:7000", "127.0.0.1:7000")).unwrap();
+    assert!(matches!(own.warnings[..], [Warning::NotSupportedYet { is_default: true, .. }]));
+    assert!(yaml("seed_provider: 3\n").is_err());
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    for (text, name) in [
+        ("listen_address: 0.0.0.0\n", "listen_address"),
+        ("rpc_address: 0.0.0.0\n", "broadcast_rpc_address"),
+        ("data_file_directories: [/a, /b]\n", "data_file_directories"),
+        ("initial_token: 1,2,3\nnum_tokens: 2\n", "initial_token"),
+        ("api_port: 9042\n", "api_port"),
+        ("max_mutation_size: 17MiB\n", "max_mutation_size"),
+        ("tombstone_warn_threshold: 100001\n", "tombstone_warn_threshold"),
+    ] {
+        let errors = yaml(text).unwrap_err().0;
+        assert!(
+            matches!(&errors[..], [ConfError::Inconsistent { name: n, .. }] if *n == name),
+            "{text}: {errors:?}"
+        );
+    }
+    assert!(yaml("rpc_address: 0.0.0.0\nbroadcast_rpc_address: 10.0.0.1\n").is_ok());
+    assert!(yaml("initial_token: '-9,8'\nnum_tokens: 2\n").is_ok());
+    assert!(yaml("native_shard_aware_transport_port: 0\n").is_ok());
+}
+
+#[test]
+fn an_empty_value_leaves_the_default() {
+    let loaded = yaml("prepared_statements_cache_size:\nnum_tokens:\nkey_cache_size:\n").unwrap();
+    assert_eq!(loaded.options, Options::default());
+    assert!(loaded.warnings.is_empty());
+}
+
+#[test]
+fn a_file_that_is_no_map_is_an_error_and_an_empty_one_is_not() {
+    assert!(yaml("").is_ok());
+    assert_eq!(
+        errors("- a\n"),
+        ["cassandra.yaml:1: expects settings such as \"cluster_name: Test Cluster\""]
+    );
+    assert!(matches!(yaml("a: [\n").unwrap_err().0[..], [ConfError::Syntax { .. }]));
+}

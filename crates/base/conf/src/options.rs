@@ -1,0 +1,424 @@
+//! The one table of settings: name, type, default, range, reload, help.
+//!
+//! Owns: [`Options`] and the description of each of its fields. Never: where values come from.
+//! A setting that the server does not act on yet is `not_yet` (named in a warning when it is set)
+//! or, where it protects data or access, `protects` (a value other than the default stops the
+//! start). Whoever wires a setting changes that one word to `supported`.
+
+use core::time::Duration;
+
+use stdx::Token;
+
+use crate::value::{
+    Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
+    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Partitioner, Range, Refusal, Snitch, Value,
+};
+use crate::yaml::Node;
+
+/// Whether the server acts on a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It does.
+    Supported,
+    /// It is known and has no effect; it is named in a warning when it is set.
+    NotYet,
+    /// It asks for protection that is not given; any value but the default stops the start.
+    Protects,
+}
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Name in the file; in the environment `HELENUS_` and the name in capitals.
+    pub name: &'static str,
+    /// Heading in the reference.
+    pub section: &'static str,
+    /// Help text, one paragraph.
+    pub help: String,
+    /// Whether the server acts on it.
+    pub status: Status,
+    /// Whether a change takes effect without a restart.
+    pub hot: bool,
+    /// What a value looks like.
+    pub form: String,
+    /// Default as written in a file, empty when nothing is set.
+    pub default: String,
+    /// Smallest and largest value as written in a file.
+    pub range: Option<(String, String)>,
+}
+
+/// A value that was not accepted, with what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unaccepted {
+    /// To follow "expects".
+    pub expected: String,
+}
+
+macro_rules! status {
+    (supported) => {
+        Status::Supported
+    };
+    (not_yet) => {
+        Status::NotYet
+    };
+    (protects) => {
+        Status::Protects
+    };
+}
+macro_rules! hot {
+    (cold) => {
+        false
+    };
+    (hot) => {
+        true
+    };
+}
+macro_rules! range {
+    () => {
+        None
+    };
+    ($min:literal $max:expr) => {
+        Some(Range { min: $min, max: $max })
+    };
+}
+
+macro_rules! settings {
+    ($( $section:literal { $(
+        $(#[doc = $help:literal])+
+        $status:ident $hot:ident $name:ident : $ty:ty = $default:expr $(, $min:literal to $max:expr)? ;
+    )+ } )+) => {
+        /// Every setting with its type, after all layers were applied.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Options {
+            $($( $(#[doc = $help])+ pub $name: $ty, )+)+
+        }
+
+        impl Default for Options {
+            fn default() -> Self {
+                Options { $($( $name: $default, )+)+ }
+            }
+        }
+
+        impl Options {
+            /// Sets one field from a node that is not null; `None` when there is no such field.
+            pub(crate) fn set(&mut self, name: &str, node: &Node) -> Option<Result<(), Unaccepted>> {
+                match name {
+                    $($( stringify!($name) => {
+                        let range: Option<Range> = range!($($min $max)?);
+                        Some(match <$ty as Value>::read(node, range.unwrap_or(Range::ALL)) {
+                            Ok(value) => {
+                                self.$name = value;
+                                Ok(())
+                            }
+                            Err(refusal) => Err(unaccepted::<$ty>(refusal, range)),
+                        })
+                    } )+)+
+                    _ => None,
+                }
+            }
+
+            /// One field as it is written in a file; `None` when there is no such field.
+            pub fn render(&self, name: &str) -> Option<String> {
+                match name {
+                    $($( stringify!($name) => Some(Value::render(&self.$name)), )+)+
+                    _ => None,
+                }
+            }
+        }
+
+        /// Names and whether the server acts on them, in the order of the reference.
+        pub const NAMES: &[(&str, Status)] =
+            &[$($( (stringify!($name), status!($status)) ),+),+];
+
+        /// The table with its texts, in the order of the reference.
+        pub fn settings() -> Vec<Setting> {
+            let defaults = Options::default();
+            vec![$($( {
+                let range: Option<Range> = range!($($min $max)?);
+                Setting {
+                    name: stringify!($name),
+                    section: $section,
+                    help: concat!($($help),+).trim().to_owned(),
+                    status: status!($status),
+                    hot: hot!($hot),
+                    form: <$ty as Value>::form(),
+                    default: Value::render(&defaults.$name),
+                    range: range.map(bounds::<$ty>),
+                }
+            } ),+),+]
+        }
+    };
+}
+
+fn bounds<T: Value>(range: Range) -> (String, String) {
+    (T::render_bound(range.min), T::render_bound(range.max))
+}
+
+fn unaccepted<T: Value>(refusal: Refusal, range: Option<Range>) -> Unaccepted {
+    let form = T::form();
+    let expected = match (refusal, range) {
+        (Refusal::Range, Some(range)) => {
+            let (min, max) = bounds::<T>(range);
+            format!("{form} from {min} to {max}")
+        }
+        (Refusal::Range | Refusal::Form, _) => form,
+    };
+    Unaccepted { expected }
+}
+
+fn loopback() -> Address {
+    Address::Ip([127, 0, 0, 1].into())
+}
+
+const DAY_MS: i64 = 86_400_000;
+const GIB: i64 = 1 << 30;
+const TIB: i64 = 1 << 40;
+
+settings! {
+    "Node" {
+        /// Name of the cluster; a node joins only members of the same name, and a data directory
+        /// keeps the name it was made with.
+        supported cold cluster_name: String = "Test Cluster".into();
+        /// Directory below which everything is kept unless a directory is set by itself.
+        supported cold workdir: String = "./helenus-data".into();
+        /// Shards, each with its own thread. Unset: the usable cores.
+        supported cold smp: Option<u16> = None, 1 to 256;
+        /// Memory for memtables, caches and requests of all shards together. Unset: a quarter of
+        /// the RAM or of the cgroup limit, at most 8 GiB.
+        supported cold memory: Option<MemorySize> = None, 67_108_864 to 64 * TIB;
+        /// Cores to pin shards to, such as `0-3,6`. Unset: not pinned.
+        not_yet cold cpuset: Option<String> = None;
+        /// Tokens of this node when it first starts.
+        supported cold num_tokens: u32 = 16, 1 to 1536;
+        /// The tokens themselves, separated by commas, instead of drawing `num_tokens`.
+        supported cold initial_token: Vec<Token> = Vec::new();
+        /// How a partition key becomes a token.
+        supported cold partitioner: Partitioner = Partitioner::Murmur3;
+        /// Where data centre and rack names come from.
+        supported cold endpoint_snitch: Snitch = Snitch::Simple;
+        /// Addresses of members to join through. One node alone has no use for it.
+        not_yet cold seeds: Vec<String> = Vec::new();
+    }
+    "Directories" {
+        /// Where SSTables are kept; one directory. Unset: `data` below `workdir`.
+        supported cold data_file_directories: Vec<String> = Vec::new();
+        /// Where the commit log is kept. Unset: `commitlog` below `workdir`.
+        supported cold commitlog_directory: Option<String> = None;
+        /// Where hints are kept. Unset: `hints` below `workdir`.
+        not_yet cold hints_directory: Option<String> = None;
+        /// Where saved caches are kept. Unset: `saved_caches` below `workdir`.
+        not_yet cold saved_caches_directory: Option<String> = None;
+    }
+    "Addresses and ports" {
+        /// Address for other nodes.
+        supported cold listen_address: Address = loopback();
+        /// Address that other nodes are told. Unset: `listen_address`.
+        supported cold broadcast_address: Option<Address> = None;
+        /// Address for clients. 0.0.0.0 needs `broadcast_rpc_address`.
+        supported cold rpc_address: Address = loopback();
+        /// Address that drivers are told. Unset: `rpc_address`.
+        supported cold broadcast_rpc_address: Option<Address> = None;
+        /// Port for other nodes, as announced in `system.local` and `system.peers_v2`.
+        supported cold storage_port: u16 = 7000, 1 to 65_535;
+        /// Whether CQL clients are served from the start.
+        supported cold start_native_transport: bool = true;
+        /// Port for CQL clients.
+        supported cold native_transport_port: u16 = 9042, 1 to 65_535;
+        /// Port for shard-aware drivers, where the source port picks the shard; 0 is off.
+        supported cold native_shard_aware_transport_port: u16 = 19_042, 0 to 65_535;
+        /// Address for nodetool, the HTTP API and `/metrics`.
+        supported cold api_address: Address = loopback();
+        /// Port for nodetool, the HTTP API and `/metrics`.
+        supported cold api_port: u16 = 10_000, 1 to 65_535;
+        /// TCP keep-alive on client connections.
+        not_yet cold rpc_keepalive: bool = true;
+    }
+    "CQL clients" {
+        /// Longest frame that is accepted; a longer one costs its connection.
+        supported cold native_transport_max_frame_size: DataSize = DataSize(16 << 20), 65_536 to 2 * GIB - 1;
+        /// Most client connections; -1 is no limit.
+        supported hot native_transport_max_concurrent_connections: i64 = -1, -1 to i64::MAX;
+        /// Most client connections of one address; -1 is no limit.
+        supported hot native_transport_max_concurrent_connections_per_ip: i64 = -1, -1 to i64::MAX;
+        /// Most requests in flight on one connection; more are answered with OVERLOADED.
+        supported hot native_transport_max_concurrent_requests_per_connection: u32 = 8192, 1 to 32_768;
+        /// Most bytes of requests in flight. Unset: 15 % of `memory`.
+        supported cold native_transport_max_request_data_in_flight: Option<DataSize> = None, 1_048_576 to TIB;
+        /// Most bytes of requests in flight of one address. Unset: a quarter of the total.
+        not_yet cold native_transport_max_request_data_in_flight_per_ip: Option<DataSize> = None, 1_048_576 to TIB;
+        /// Connections that are silent for longer are closed; 0 is never.
+        supported hot native_transport_idle_timeout: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
+        /// Whether protocol versions below the newest are spoken.
+        supported hot native_transport_allow_older_protocols: bool = true;
+        /// Whether requests per second are limited.
+        not_yet hot native_transport_rate_limiting_enabled: bool = false;
+        /// Requests per second of all clients together.
+        not_yet hot native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
+        /// Memory for prepared statements. Unset: 1/256 of `memory`, at least 10 MiB.
+        not_yet cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
+    }
+    "Access" {
+        /// Who may connect.
+        supported cold authenticator: Authenticator = Authenticator::AllowAll;
+        /// What a connected role may do.
+        supported cold authorizer: Authorizer = Authorizer::AllowAll;
+        /// How long verified credentials are remembered.
+        not_yet hot credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        /// How long roles are remembered.
+        not_yet hot roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+    }
+    "Timeouts" {
+        /// Time for a read of partitions.
+        supported hot read_request_timeout: Duration = Duration::from_secs(5), 10 to DAY_MS;
+        /// Time for a read of token ranges.
+        supported hot range_request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
+        /// Time for a write.
+        supported hot write_request_timeout: Duration = Duration::from_secs(2), 10 to DAY_MS;
+        /// Time for TRUNCATE.
+        supported hot truncate_request_timeout: Duration = Duration::from_secs(60), 10 to DAY_MS;
+        /// Time for everything else.
+        not_yet hot request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
+        /// Requests that take longer are logged; 0 is none.
+        not_yet hot slow_query_log_timeout: Duration = Duration::from_millis(500), 0 to DAY_MS;
+    }
+    "Commit log" {
+        /// When records are synced. In every mode an answered write survives the end of the
+        /// process; in `batch` and `group` it survives a power cut too.
+        supported cold commitlog_sync: CommitLogSync = CommitLogSync::Periodic;
+        /// Longest time between syncs in `periodic` mode: what a power cut may cost.
+        supported cold commitlog_sync_period: Duration = Duration::from_secs(10), 1 to DAY_MS;
+        /// Longest time that writes wait for others to share their sync in `group` mode.
+        supported cold commitlog_sync_group_window: Duration = Duration::from_millis(10), 1 to 60_000;
+        /// Size of a segment file.
+        supported cold commitlog_segment_size: DataSize = DataSize(32 << 20), 1_048_576 to 2 * GIB - 1;
+        /// Most space of the commit log; above it the tables of the oldest segment are flushed.
+        /// Unset: 8 GiB, at most a quarter of the disk.
+        not_yet cold commitlog_total_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Largest mutation. Unset: half of `commitlog_segment_size`.
+        not_yet cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
+    }
+    "Storage" {
+        /// Memory for memtables of all shards. Unset: 40 % of `memory`.
+        not_yet cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Partitions longer than this get an index of their rows. Unset: 64 KiB.
+        not_yet hot column_index_size: Option<DataSize> = None, 1024 to GIB;
+        /// Compactions that run at the same time. Unset: one for each shard.
+        not_yet cold concurrent_compactors: Option<u32> = None, 1 to 256;
+        /// Bytes per second that all compactions write; 0 is no limit.
+        supported hot compaction_throughput: DataRate = DataRate(64 << 20), 0 to TIB;
+        /// Free space that is kept on the data disk.
+        not_yet cold min_free_space_per_drive: DataSize = DataSize(50 << 20), 0 to TIB;
+        /// Largest single value; a longer one in a file is taken for corruption.
+        not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
+        /// Whether DROP and TRUNCATE take a snapshot first.
+        supported hot auto_snapshot: bool = true;
+        /// Whether each compaction takes a snapshot first.
+        protects cold snapshot_before_compaction: bool = false;
+        /// Whether each new SSTable is linked into `backups`.
+        protects hot incremental_backups: bool = false;
+        /// What happens after an error of a data file.
+        not_yet hot disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
+        /// What happens after an error of the commit log.
+        not_yet hot commit_failure_policy: CommitFailurePolicy = CommitFailurePolicy::Stop;
+    }
+    "Limits of requests" {
+        /// Batches larger than this give a warning.
+        supported hot batch_size_warn_threshold: DataSize = DataSize(5 << 10), 0 to 2 * GIB - 1;
+        /// Batches larger than this are refused.
+        supported hot batch_size_fail_threshold: DataSize = DataSize(50 << 10), 0 to 2 * GIB - 1;
+        /// Unlogged batches over more partitions than this give a warning.
+        supported hot unlogged_batch_across_partitions_warn_threshold: u32 = 10, 0 to 2_147_483_647;
+        /// Reads that meet more tombstones than this give a warning.
+        supported hot tombstone_warn_threshold: u32 = 1000, 0 to 2_147_483_647;
+        /// Reads that meet more tombstones than this fail.
+        supported hot tombstone_failure_threshold: u32 = 100_000, 0 to 2_147_483_647;
+    }
+    "Guardrails" {
+        /// Keyspaces above this give a warning; -1 is off.
+        not_yet hot keyspaces_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Keyspaces above this are refused; -1 is off.
+        not_yet hot keyspaces_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Tables above this give a warning; -1 is off.
+        not_yet hot tables_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Tables above this are refused; -1 is off.
+        not_yet hot tables_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Columns of a table above this give a warning; -1 is off.
+        not_yet hot columns_per_table_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Columns of a table above this are refused; -1 is off.
+        not_yet hot columns_per_table_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Page sizes above this give a warning; -1 is off.
+        not_yet hot page_size_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Page sizes above this are refused; -1 is off.
+        not_yet hot page_size_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Partition keys in one SELECT above this give a warning; -1 is off.
+        not_yet hot partition_keys_in_select_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Partition keys in one SELECT above this are refused; -1 is off.
+        not_yet hot partition_keys_in_select_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Combinations of IN values above this give a warning; -1 is off.
+        not_yet hot in_select_cartesian_product_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Combinations of IN values above this are refused; -1 is off.
+        not_yet hot in_select_cartesian_product_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Whether ALLOW FILTERING may be used.
+        not_yet hot allow_filtering_enabled: bool = true;
+        /// Whether clients may give timestamps.
+        not_yet hot user_timestamps_enabled: bool = true;
+        /// Whether tables may be altered.
+        protects hot alter_table_enabled: bool = true;
+        /// Whether tables may be dropped and truncated.
+        protects hot drop_truncate_table_enabled: bool = true;
+        /// Whether keyspaces may be dropped.
+        protects hot drop_keyspace_enabled: bool = true;
+        /// Whether USE may be used.
+        not_yet hot use_statements_enabled: bool = true;
+    }
+    "Log" {
+        /// Least severe events that are logged.
+        supported hot log_level: LogLevel = LogLevel::Info;
+        /// Form of the log.
+        supported cold log_format: LogFormat = LogFormat::Text;
+    }
+}
+
+impl Options {
+    /// Directory of the SSTables.
+    pub fn data_directory(&self) -> String {
+        match self.data_file_directories.first() {
+            Some(directory) => directory.clone(),
+            None => self.below_workdir("data"),
+        }
+    }
+
+    /// Directory of the commit log.
+    pub fn commitlog_directory(&self) -> String {
+        self.commitlog_directory.clone().unwrap_or_else(|| self.below_workdir("commitlog"))
+    }
+
+    /// Directory of the metadata log.
+    pub fn metadata_directory(&self) -> String {
+        self.below_workdir("metadata")
+    }
+
+    /// Directory of hints.
+    pub fn hints_directory(&self) -> String {
+        self.hints_directory.clone().unwrap_or_else(|| self.below_workdir("hints"))
+    }
+
+    /// Address that other nodes are told.
+    pub fn announced_address(&self) -> &Address {
+        self.broadcast_address.as_ref().unwrap_or(&self.listen_address)
+    }
+
+    /// Address that drivers are told.
+    pub fn announced_rpc_address(&self) -> &Address {
+        self.broadcast_rpc_address.as_ref().unwrap_or(&self.rpc_address)
+    }
+
+    /// Largest mutation, bytes: `max_mutation_size`, else half of a commit-log segment.
+    pub fn mutation_bytes_max(&self) -> u64 {
+        self.max_mutation_size.map_or(self.commitlog_segment_size.0 / 2, |size| size.0)
+    }
+
+    fn below_workdir(&self, name: &str) -> String {
+        format!("{}/{name}", self.workdir.trim_end_matches('/'))
+    }
+}

@@ -1,0 +1,85 @@
+//! Read commands: what a replica is asked, independent of CQL.
+
+use stdx::{ColumnId, DeletionSeconds, TableId, Token};
+
+use crate::clustering::Slices;
+
+/// Which partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Partitions {
+    /// One, by serialised key.
+    Key(Vec<u8>),
+    /// Those between two positions of the ring, in (token, key) order.
+    Range(KeyRange),
+}
+
+/// A position on the ring relative to keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RingBound {
+    /// Before every key of this token (`after` false) or after every key of it.
+    Token {
+        /// The token.
+        token: Token,
+        /// After all of its keys.
+        after: bool,
+    },
+    /// Just before (`after` false) or just after one key: used by paging.
+    Key {
+        /// The key's token.
+        token: Token,
+        /// Serialised key.
+        key: Vec<u8>,
+        /// After it.
+        after: bool,
+    },
+}
+
+/// A range of partitions; never wraps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Where it starts.
+    pub start: RingBound,
+    /// Where it ends.
+    pub end: RingBound,
+}
+
+impl KeyRange {
+    /// The whole ring.
+    pub fn all() -> KeyRange {
+        KeyRange {
+            start: RingBound::Token { token: Token::MIN, after: false },
+            end: RingBound::Token { token: Token::MAX, after: true },
+        }
+    }
+}
+
+/// Where inside its first partition a paged read goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResumePosition {
+    /// Serialised clustering of the last row returned; the next row is after it in read order.
+    /// `None`: only the static row was returned so far.
+    pub clustering: Option<Vec<u8>>,
+    /// Rows of this partition returned so far (PER PARTITION LIMIT goes on counting).
+    pub rows_in_partition: u32,
+}
+
+/// One read of one table.
+#[derive(Clone, Debug)]
+pub struct ReadCommand {
+    /// The table.
+    pub table: TableId,
+    /// Which partitions.
+    pub partitions: Partitions,
+    /// Which rows of each.
+    pub slices: Slices,
+    /// Rows in descending clustering order.
+    pub reversed: bool,
+    /// Columns that the reader needs (regular and static); `None` = all.
+    pub columns: Option<Vec<ColumnId>>,
+    /// Clock of TTLs and tombstone counting.
+    pub now: DeletionSeconds,
+    /// The static row is wanted even when no row matches.
+    pub wants_static: bool,
+    /// Where a paged read goes on in the first partition.
+    pub resume: Option<ResumePosition>,
+}

@@ -1,0 +1,41 @@
+//! The mutation model: the law book of last-write-wins.
+//!
+//! Owns: packed rows ([`row`]), clusterings and bounds ([`clustering`]), mutations ([`mutation`]),
+//! cursors over sorted partitions and their merge ([`cursor`], [`merge`]), read commands
+//! ([`command`]). Never: IO, clocks (`now` is an argument), schema decisions.
+//!
+//! Invariants:
+//! INV-data-1: cells of a packed row are ordered by column id, each id at most once; nested cells
+//! by path in the collection's path order, each path at most once.
+//! INV-data-2: rows of a partition are ordered by clustering and unique.
+//! INV-data-3: merging is commutative, associative and idempotent.
+//!
+//! Reading order: [`deletion`], [`row`], [`clustering`], [`mutation`], [`cursor`], [`merge`],
+//! [`tombstones`], [`merge_cursor`].
+
+pub mod clustering;
+pub mod command;
+pub mod cursor;
+pub mod deletion;
+pub mod digest;
+pub mod fuzz;
+pub mod merge;
+pub mod merge_cursor;
+pub mod mutation;
+mod raw;
+pub mod row;
+pub mod shape;
+#[cfg(test)]
+mod tests;
+pub mod tombstones;
+
+pub use clustering::{BoundRef, ClusteringBuf, ClusteringComparator, Slice, Slices};
+pub use cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};
+pub use deletion::{DeletionTime, Liveness};
+pub use digest::Digest;
+pub use merge::{Keep, Merged, Outcome, Purge, merge_rows};
+pub use merge_cursor::{MergeCursor, MergeMode};
+pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
+pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef};
+pub use shape::TableShape;
+pub use tombstones::{BoundBuf, RangeTombstone, RangeTombstoneList};

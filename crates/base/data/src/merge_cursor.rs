@@ -1,0 +1,513 @@
+//! Merging of cursors: rows and range deletions of many sources as one sorted stream.
+//!
+//! Owns the state of a merge over N sources of one table. Never waits: a missing block is passed
+//! on as [`Advance::NeedBlock`] with the source's number.
+//!
+//! INV-merge-1: emitted markers alternate: each closes exactly what the one before opened.
+//! Source of the range rules: Cassandra `RangeTombstoneMarker.Merger`.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+use stdx::{DeletionSeconds, TimestampMicros, Token};
+
+use crate::clustering::BoundRef;
+use crate::cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};
+use crate::deletion::DeletionTime;
+use crate::merge::{Keep, Merged, Purge, merge_rows};
+use crate::row::RowRef;
+use crate::shape::TableShape;
+
+/// Gives the timestamp below which tombstones of a partition (token, key) may go.
+pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
+
+/// What a merge does with tombstones.
+pub enum MergeMode {
+    /// Keeps everything.
+    All,
+    /// What a reader at `now` sees: live rows only, no markers, partition deletions shown as live.
+    /// A partition without live rows still shows its start and end.
+    Live {
+        /// The reader's clock.
+        now: DeletionSeconds,
+    },
+    /// Compaction. A partition from which nothing is left still shows its start and end.
+    Purge {
+        /// The clock of TTLs.
+        now: DeletionSeconds,
+        /// Tombstones made before this may go.
+        gc_before: DeletionSeconds,
+        /// The timestamp below which a partition's tombstones may go (see
+        /// [`Purge::timestamp_below`]); asked once per partition.
+        timestamp_below: TimestampBelow,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LaneState {
+    /// `advance` must be called before its item is looked at.
+    Stale,
+    /// Its item is the next of it.
+    Ready,
+    /// At its end.
+    Done,
+}
+
+struct Lane<C> {
+    cursor: C,
+    state: LaneState,
+    /// Has the current partition.
+    member: bool,
+    /// The range deletion that is open in it.
+    open: DeletionTime,
+}
+
+#[derive(Clone, Copy)]
+enum Current {
+    None,
+    Partition { lane: usize, deletion: DeletionTime },
+    StaticOf(usize),
+    StaticBuilt,
+    RowOf(usize),
+    RowBuilt(usize),
+    Marker { lane: usize, close: Option<DeletionTime>, open: Option<DeletionTime> },
+    PartitionEnd,
+}
+
+/// N cursors as one. `C` is the concrete cursor, or an enum of those.
+pub struct MergeCursor<'s, C> {
+    shape: &'s TableShape,
+    mode: MergeMode,
+    reversed: bool,
+    lanes: SmallVec<[Lane<C>; 4]>,
+    in_partition: bool,
+    keep: Keep,
+    /// Deletion of the current partition, unpurged.
+    partition_deletion: DeletionTime,
+    /// The range deletion open in the merged stream, unpurged; live when the partition's deletion
+    /// covers it.
+    open: DeletionTime,
+    /// The same as the emitted markers show it (purged ones are not shown).
+    shown_open: DeletionTime,
+    scratch: Vec<u8>,
+    current: Current,
+    tombstones: u32,
+}
+
+impl<'s, C: Cursor> MergeCursor<'s, C> {
+    /// Merges these sources. All of them must be in the same clustering order; `reversed` says
+    /// that it is descending.
+    pub fn new(
+        shape: &'s TableShape,
+        mode: MergeMode,
+        reversed: bool,
+        sources: impl IntoIterator<Item = C>,
+    ) -> Self {
+        let lanes = sources
+            .into_iter()
+            .map(|cursor| Lane {
+                cursor,
+                state: LaneState::Stale,
+                member: false,
+                open: DeletionTime::LIVE,
+            })
+            .collect();
+        let keep = match &mode {
+            MergeMode::Live { now } => Keep::Live { now: *now },
+            MergeMode::All | MergeMode::Purge { .. } => Keep::All,
+        };
+        MergeCursor {
+            shape,
+            mode,
+            reversed,
+            lanes,
+            in_partition: false,
+            keep,
+            partition_deletion: DeletionTime::LIVE,
+            open: DeletionTime::LIVE,
+            shown_open: DeletionTime::LIVE,
+            scratch: Vec::new(),
+            current: Current::None,
+            tombstones: 0,
+        }
+    }
+
+    /// The source of that number, to feed it a block.
+    pub fn source_mut(&mut self, number: u32) -> Option<&mut C> {
+        self.lanes.get_mut(usize::try_from(number).ok()?).map(|l| &mut l.cursor)
+    }
+
+    /// The sources, in the order they were given.
+    pub fn sources(&self) -> impl Iterator<Item = &C> {
+        self.lanes.iter().map(|l| &l.cursor)
+    }
+
+    /// Tombstones and expired cells met so far, after merging.
+    pub fn tombstones(&self) -> u32 {
+        self.tombstones
+    }
+
+    /// Takes the scratch buffer back, to be used for the next merge.
+    pub fn set_scratch(&mut self, mut scratch: Vec<u8>) {
+        scratch.clear();
+        self.scratch = scratch;
+    }
+
+    /// Ends the merge and hands out the scratch buffer and the sources.
+    pub fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = C>) {
+        (self.scratch, self.lanes.into_iter().map(|l| l.cursor))
+    }
+
+    fn partition_of(lane: &Lane<C>) -> Option<(Token, &[u8], DeletionTime)> {
+        if lane.state != LaneState::Ready {
+            return None;
+        }
+        match lane.cursor.item() {
+            Item::Partition { token, key, deletion } => Some((token, key, deletion)),
+            _ => None,
+        }
+    }
+
+    /// Begins the first partition of all lanes; false at the end.
+    fn begin_partition(&mut self) -> bool {
+        let mut first: Option<(Token, &[u8])> = None;
+        let mut first_lane = 0;
+        let mut deletion = DeletionTime::LIVE;
+        let mut members: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.lanes.len());
+        for (index, lane) in self.lanes.iter().enumerate() {
+            let Some((token, key, lane_deletion)) = Self::partition_of(lane) else { continue };
+            let order = match first {
+                None => Ordering::Less,
+                Some(f) => (token, key).cmp(&f),
+            };
+            if order == Ordering::Less {
+                first = Some((token, key));
+                first_lane = index;
+                deletion = lane_deletion;
+                members.iter_mut().for_each(|m| *m = false);
+            } else if order == Ordering::Equal {
+                deletion = deletion.max(lane_deletion);
+            }
+            if order != Ordering::Greater
+                && let Some(member) = members.get_mut(index)
+            {
+                *member = true;
+            }
+        }
+        let Some((token, key)) = first else { return false };
+        self.partition_deletion = deletion;
+        let mut shown = deletion;
+        match &self.mode {
+            MergeMode::All => {}
+            MergeMode::Live { .. } => shown = DeletionTime::LIVE,
+            MergeMode::Purge { now, gc_before, timestamp_below } => {
+                let timestamp_below = timestamp_below(token, key);
+                let purge = Purge { now: *now, gc_before: *gc_before, timestamp_below };
+                if purge.drops_deletion(&deletion) {
+                    shown = DeletionTime::LIVE;
+                }
+                self.keep = Keep::Purge(purge);
+            }
+        }
+        for (lane, member) in self.lanes.iter_mut().zip(members) {
+            lane.member = member;
+            lane.open = DeletionTime::LIVE;
+            if member {
+                lane.state = LaneState::Stale;
+            }
+        }
+        self.open = DeletionTime::LIVE;
+        self.shown_open = DeletionTime::LIVE;
+        self.in_partition = true;
+        self.current = Current::Partition { lane: first_lane, deletion: shown };
+        true
+    }
+
+    /// One step inside a partition; true when there is something to show.
+    fn step(&mut self) -> bool {
+        match self.next_position() {
+            Position::Static => self.merge_static(),
+            Position::Row(lane) => self.merge_row(lane),
+            Position::Marker(lane) => self.merge_marker(lane),
+            Position::End => {
+                for lane in self.lanes.iter_mut().filter(|l| l.member) {
+                    lane.member = false;
+                    lane.state = match lane.state {
+                        LaneState::Done => LaneState::Done,
+                        LaneState::Ready | LaneState::Stale => LaneState::Stale,
+                    };
+                }
+                self.in_partition = false;
+                self.current = Current::PartitionEnd;
+                true
+            }
+        }
+    }
+
+    fn next_position(&self) -> Position {
+        let mut best = Position::End;
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if !lane.member || lane.state != LaneState::Ready {
+                continue;
+            }
+            let item = lane.cursor.item();
+            match item {
+                Item::Static(_) => return Position::Static,
+                Item::Row { .. } | Item::Marker(_) => {}
+                Item::Partition { .. } | Item::PartitionEnd => continue,
+            }
+            let better = match best {
+                Position::End | Position::Static => true,
+                Position::Row(b) | Position::Marker(b) => match self.lanes.get(b) {
+                    Some(other) => self.compare(&item, &other.cursor.item()) == Ordering::Less,
+                    None => true,
+                },
+            };
+            if better {
+                best = match item {
+                    Item::Row { .. } => Position::Row(index),
+                    _ => Position::Marker(index),
+                };
+            }
+        }
+        best
+    }
+
+    /// Read order of two rows or markers.
+    fn compare(&self, a: &Item<'_>, b: &Item<'_>) -> Ordering {
+        let cmp = self.shape.clustering();
+        let order = match (a, b) {
+            (Item::Row { clustering: a, .. }, Item::Row { clustering: b, .. }) => cmp.compare(a, b),
+            (Item::Row { clustering, .. }, Item::Marker(m)) => {
+                cmp.compare_to_bound(clustering, m.position)
+            }
+            (Item::Marker(m), Item::Row { clustering, .. }) => {
+                cmp.compare_to_bound(clustering, m.position).reverse()
+            }
+            (Item::Marker(a), Item::Marker(b)) => cmp.compare_bounds(a.position, b.position),
+            _ => Ordering::Equal,
+        };
+        if self.reversed { order.reverse() } else { order }
+    }
+
+    fn merge_static(&mut self) -> bool {
+        let mut rows: SmallVec<[RowRef<'_>; 4]> = SmallVec::new();
+        let mut from: SmallVec<[usize; 4]> = SmallVec::new();
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if lane.member
+                && lane.state == LaneState::Ready
+                && let Item::Static(row) = lane.cursor.item()
+            {
+                rows.push(row);
+                from.push(index);
+            }
+        }
+        self.scratch.clear();
+        let outcome =
+            merge_rows(self.shape, &rows, self.partition_deletion, self.keep, &mut self.scratch);
+        drop(rows);
+        self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
+        self.stale(&from);
+        match outcome.row {
+            Merged::Nothing => return false,
+            Merged::Built => self.current = Current::StaticBuilt,
+            Merged::Source(i) => {
+                self.current = Current::StaticOf(from.get(i).copied().unwrap_or(0));
+            }
+        }
+        true
+    }
+
+    fn stale(&mut self, lanes: &[usize]) {
+        for &index in lanes {
+            if let Some(lane) = self.lanes.get_mut(index) {
+                lane.state = LaneState::Stale;
+            }
+        }
+    }
+
+    /// The deletion that covers the position from outside the row.
+    fn active(&self) -> DeletionTime {
+        if self.open.is_live() { self.partition_deletion } else { self.open }
+    }
+
+    fn merge_row(&mut self, first: usize) -> bool {
+        let mut rows: SmallVec<[RowRef<'_>; 4]> = SmallVec::new();
+        let mut from: SmallVec<[usize; 4]> = SmallVec::new();
+        let Some(first_item) = self.lanes.get(first).map(|l| l.cursor.item()) else {
+            return false;
+        };
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if !lane.member || lane.state != LaneState::Ready {
+                continue;
+            }
+            let item = lane.cursor.item();
+            if let Item::Row { row, .. } = item
+                && (index == first || self.compare(&item, &first_item) == Ordering::Equal)
+            {
+                rows.push(row);
+                from.push(index);
+            }
+        }
+        let active = self.active();
+        self.scratch.clear();
+        let outcome = merge_rows(self.shape, &rows, active, self.keep, &mut self.scratch);
+        drop(rows);
+        self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
+        self.stale(&from);
+        match outcome.row {
+            Merged::Nothing => return false,
+            Merged::Built => self.current = Current::RowBuilt(first),
+            Merged::Source(i) => self.current = Current::RowOf(from.get(i).copied().unwrap_or(0)),
+        }
+        true
+    }
+
+    fn merge_marker(&mut self, first: usize) -> bool {
+        let mut from: SmallVec<[(usize, DeletionTime); 4]> = SmallVec::new();
+        let Some(first_item) = self.lanes.get(first).map(|l| l.cursor.item()) else {
+            return false;
+        };
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if !lane.member || lane.state != LaneState::Ready {
+                continue;
+            }
+            let item = lane.cursor.item();
+            if let Item::Marker(marker) = item
+                && (index == first || self.compare(&item, &first_item) == Ordering::Equal)
+            {
+                from.push((index, marker.open.unwrap_or(DeletionTime::LIVE)));
+            }
+        }
+        for (index, open) in from {
+            if let Some(lane) = self.lanes.get_mut(index) {
+                lane.state = LaneState::Stale;
+                lane.open = open;
+            }
+        }
+        let mut open = DeletionTime::LIVE;
+        for lane in self.lanes.iter().filter(|l| l.member) {
+            open = open.max(lane.open);
+        }
+        if !open.supersedes(&self.partition_deletion) {
+            open = DeletionTime::LIVE;
+        }
+        if open == self.open {
+            return false;
+        }
+        self.open = open;
+        let shown = match &self.keep {
+            Keep::Live { .. } => {
+                self.tombstones = self.tombstones.saturating_add(1);
+                return false;
+            }
+            Keep::All => open,
+            Keep::Purge(purge) if purge.drops_deletion(&open) => DeletionTime::LIVE,
+            Keep::Purge(_) => open,
+        };
+        if shown == self.shown_open {
+            return false;
+        }
+        let some = |d: DeletionTime| (!d.is_live()).then_some(d);
+        self.current =
+            Current::Marker { lane: first, close: some(self.shown_open), open: some(shown) };
+        self.shown_open = shown;
+        true
+    }
+}
+
+enum Position {
+    Static,
+    Row(usize),
+    Marker(usize),
+    End,
+}
+
+impl<C: Cursor> Cursor for MergeCursor<'_, C> {
+    fn advance(&mut self) -> Result<Advance, CursorError> {
+        loop {
+            for (index, lane) in self.lanes.iter_mut().enumerate() {
+                if lane.state != LaneState::Stale || (self.in_partition && !lane.member) {
+                    continue;
+                }
+                match lane.cursor.advance()? {
+                    Advance::Item => lane.state = LaneState::Ready,
+                    Advance::End => lane.state = LaneState::Done,
+                    Advance::NeedBlock(request) => {
+                        let source = u32::try_from(index).unwrap_or(u32::MAX);
+                        return Ok(Advance::NeedBlock(BlockRequest { source, ..request }));
+                    }
+                }
+            }
+            if self.in_partition {
+                if self.step() {
+                    return Ok(Advance::Item);
+                }
+            } else if self.begin_partition() {
+                return Ok(Advance::Item);
+            } else {
+                return Ok(Advance::End);
+            }
+        }
+    }
+
+    fn item(&self) -> Item<'_> {
+        let of = |lane: usize| self.lanes.get(lane).map(|l| l.cursor.item());
+        let item = match self.current {
+            Current::None => None,
+            Current::Partition { lane, deletion } => match of(lane) {
+                Some(Item::Partition { token, key, .. }) => {
+                    Some(Item::Partition { token, key, deletion })
+                }
+                _ => None,
+            },
+            Current::StaticOf(lane) | Current::RowOf(lane) => of(lane),
+            Current::StaticBuilt => Some(Item::Static(RowRef::trusted(&self.scratch))),
+            Current::RowBuilt(lane) => match of(lane) {
+                Some(Item::Row { clustering, .. }) => {
+                    Some(Item::Row { clustering, row: RowRef::trusted(&self.scratch) })
+                }
+                _ => None,
+            },
+            Current::Marker { lane, close, open } => match of(lane) {
+                Some(Item::Marker(marker)) => {
+                    Some(Item::Marker(Marker { position: marker.position, close, open }))
+                }
+                _ => None,
+            },
+            Current::PartitionEnd => Some(Item::PartitionEnd),
+        };
+        match item {
+            Some(item) => item,
+            None => stdx::invariant::broken(format_args!("merge: item asked for before advance")),
+        }
+    }
+
+    fn skip_partition(&mut self) {
+        if !self.in_partition {
+            return;
+        }
+        for lane in self.lanes.iter_mut().filter(|l| l.member) {
+            lane.member = false;
+            let at_end =
+                lane.state == LaneState::Ready && matches!(lane.cursor.item(), Item::PartitionEnd);
+            if lane.state != LaneState::Done {
+                if !at_end {
+                    lane.cursor.skip_partition();
+                }
+                lane.state = LaneState::Stale;
+            }
+        }
+        self.in_partition = false;
+        self.current = Current::None;
+    }
+}
+
+/// The bound of a slice or tombstone where iteration in read order enters it, and where it leaves.
+pub fn in_read_order<'a>(
+    start: BoundRef<'a>,
+    end: BoundRef<'a>,
+    reversed: bool,
+) -> (BoundRef<'a>, BoundRef<'a>) {
+    if reversed { (end, start) } else { (start, end) }
+}

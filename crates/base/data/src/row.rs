@@ -1,0 +1,527 @@
+//! Packed rows: the one in-memory form of a row.
+//!
+//! A packed row is an immutable byte run; memtable, cache, mutations and results all hold it, and
+//! [`RowRef`] is a view of it. The clustering is *not* inside: its owner keeps it beside the run.
+//! Layout (integers little-endian, `v` = LEB128, `z` = zigzag LEB128):
+//!
+//! ```text
+//! flags u8 · base timestamp i64 · [ttl u32 · expires i64] · [deletion ts i64 · local i64] · column*
+//! column  = id v · cell
+//! cell    = flags u8 · [ts delta z] · [ttl v · expires z | local z] · [length v · value]
+//! complex = flags u8 · nested length u32 · [deletion ts delta z · local z] · (path length v · path · cell)*
+//! ```
+//!
+//! INV-row-1: columns ascend by id; nested cells ascend by path. See `docs/formats/mutation.md`.
+
+use std::cmp::Ordering;
+
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
+
+use crate::deletion::{DeletionTime, Liveness};
+use crate::raw::{Raw, put_v, put_z};
+
+const ROW_HAS_LIVENESS: u8 = 0x01;
+const ROW_EXPIRES: u8 = 0x02;
+const ROW_HAS_DELETION: u8 = 0x04;
+const ROW_FLAGS: u8 = 0x07;
+
+const CELL_TOMBSTONE: u8 = 0x01;
+const CELL_EXPIRING: u8 = 0x02;
+const CELL_SAME_TIMESTAMP: u8 = 0x04;
+const CELL_SAME_EXPIRY: u8 = 0x08;
+const CELL_COMPLEX: u8 = 0x10;
+const COMPLEX_HAS_DELETION: u8 = 0x20;
+const CELL_FLAGS: u8 = 0x0f;
+
+/// One cell's value and times; fields as in Cassandra's `Cell`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellRef<'a> {
+    /// Write timestamp.
+    pub timestamp: TimestampMicros,
+    /// Time to live; none for tombstones and cells that do not expire.
+    pub ttl: TtlSeconds,
+    /// Deletion time of a tombstone, expiry time of an expiring cell, `NONE` of a live one.
+    pub local: DeletionSeconds,
+    /// Serialised value; empty for tombstones.
+    pub value: &'a [u8],
+}
+
+impl<'a> CellRef<'a> {
+    /// A cell that does not expire.
+    pub fn live(timestamp: TimestampMicros, value: &'a [u8]) -> Self {
+        CellRef { timestamp, ttl: TtlSeconds::NONE, local: DeletionSeconds::NONE, value }
+    }
+
+    /// A cell that expires at `expires_at` (write time plus `ttl`).
+    pub fn expiring(
+        timestamp: TimestampMicros,
+        ttl: TtlSeconds,
+        expires_at: DeletionSeconds,
+        value: &'a [u8],
+    ) -> Self {
+        CellRef { timestamp, ttl, local: expires_at, value }
+    }
+
+    /// A cell tombstone made at `local`.
+    pub fn tombstone(timestamp: TimestampMicros, local: DeletionSeconds) -> Self {
+        CellRef { timestamp, ttl: TtlSeconds::NONE, local, value: &[] }
+    }
+
+    /// Was written with a TTL (expired or not).
+    pub fn is_expiring(&self) -> bool {
+        self.ttl != TtlSeconds::NONE
+    }
+
+    /// Was written as a deletion.
+    pub fn is_tombstone(&self) -> bool {
+        self.local != DeletionSeconds::NONE && self.ttl == TtlSeconds::NONE
+    }
+
+    /// Has a visible value at `now`.
+    pub fn is_live(&self, now: DeletionSeconds) -> bool {
+        self.local == DeletionSeconds::NONE || (self.is_expiring() && now < self.local)
+    }
+
+    /// Whether `self` wins over `other` in last-write-wins; `Equal` only for identical outcomes.
+    /// Source: Cassandra `Cells.resolveRegular` (CASSANDRA-14592).
+    pub fn reconcile(&self, other: &CellRef<'_>) -> Ordering {
+        let by_time = self.timestamp.cmp(&other.timestamp);
+        if by_time != Ordering::Equal {
+            return by_time;
+        }
+        let self_dies = self.local != DeletionSeconds::NONE;
+        let other_dies = other.local != DeletionSeconds::NONE;
+        if self_dies != other_dies {
+            return self_dies.cmp(&other_dies);
+        }
+        if self_dies {
+            let by_kind = other.is_expiring().cmp(&self.is_expiring());
+            if by_kind != Ordering::Equal {
+                return by_kind;
+            }
+            let by_local = self.local.cmp(&other.local);
+            if by_local != Ordering::Equal {
+                return by_local;
+            }
+        }
+        // The last comparison only makes the choice independent of the order of arguments.
+        self.value.cmp(other.value).then(self.ttl.cmp(&other.ttl))
+    }
+}
+
+/// A column of a row: one cell, or a collection of cells.
+#[derive(Clone, Copy, Debug)]
+pub enum ColumnRef<'a> {
+    /// One cell.
+    Simple(CellRef<'a>),
+    /// Many cells under one deletion.
+    Complex(ComplexRef<'a>),
+}
+
+/// A collection or user type stored as many cells.
+#[derive(Clone, Copy, Debug)]
+pub struct ComplexRef<'a> {
+    /// Deletion of all cells at or before its timestamp (an overwrite of the whole collection).
+    pub deletion: DeletionTime,
+    base: i64,
+    liveness: Liveness,
+    cells: &'a [u8],
+}
+
+impl<'a> ComplexRef<'a> {
+    /// Cells with their paths, in path order.
+    pub fn cells(&self) -> ComplexCells<'a> {
+        ComplexCells { raw: Raw::new(self.cells), base: self.base, liveness: self.liveness }
+    }
+}
+
+/// Iterator over the cells of a complex column: (path, cell).
+#[derive(Clone)]
+pub struct ComplexCells<'a> {
+    raw: Raw<'a>,
+    base: i64,
+    liveness: Liveness,
+}
+
+impl<'a> Iterator for ComplexCells<'a> {
+    type Item = (&'a [u8], CellRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.raw.is_empty() {
+            return None;
+        }
+        let path = self.raw.sized();
+        let flags = self.raw.u8();
+        let cell = read_cell(&mut self.raw, flags, self.base, &self.liveness);
+        match (path, cell) {
+            (Some(path), Some(cell)) => Some((path, cell)),
+            _ => stdx::invariant::broken(format_args!("packed row: nested cell cut short")),
+        }
+    }
+}
+
+fn read_cell<'a>(
+    raw: &mut Raw<'a>,
+    flags: Option<u8>,
+    base: i64,
+    liveness: &Liveness,
+) -> Option<CellRef<'a>> {
+    let flags = flags?;
+    if flags & !CELL_FLAGS != 0 {
+        return None;
+    }
+    let timestamp =
+        if flags & CELL_SAME_TIMESTAMP != 0 { base } else { base.wrapping_add(raw.z()?) };
+    let (mut ttl, mut local) = (TtlSeconds::NONE, DeletionSeconds::NONE);
+    if flags & CELL_EXPIRING != 0 {
+        if flags & CELL_TOMBSTONE != 0 {
+            return None;
+        }
+        if flags & CELL_SAME_EXPIRY != 0 {
+            (ttl, local) = (liveness.ttl, liveness.expires_at);
+        } else {
+            ttl = TtlSeconds(i32::try_from(raw.v()?).ok()?);
+            local = DeletionSeconds(raw.z()?);
+        }
+    } else if flags & CELL_TOMBSTONE != 0 {
+        local = DeletionSeconds(raw.z()?);
+        return Some(CellRef { timestamp: TimestampMicros(timestamp), ttl, local, value: &[] });
+    }
+    let value = raw.sized()?;
+    Some(CellRef { timestamp: TimestampMicros(timestamp), ttl, local, value })
+}
+
+/// View of a packed row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRef<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> RowRef<'a> {
+    /// A view of bytes that this process packed or that [`RowRef::parse`] accepted.
+    pub fn trusted(bytes: &'a [u8]) -> RowRef<'a> {
+        RowRef { bytes }
+    }
+
+    /// Checks bytes from outside (a commit-log record, a peer): every length and flag, column
+    /// order, and that nothing is left over. `None` when they are not a packed row.
+    pub fn parse(bytes: &'a [u8]) -> Option<RowRef<'a>> {
+        let mut raw = Raw::new(bytes);
+        let header = RowHeader::read(&mut raw)?;
+        let mut last: Option<u64> = None;
+        while !raw.is_empty() {
+            let id = raw.v()?;
+            if u16::try_from(id).is_err() || last.is_some_and(|l| l >= id) {
+                return None;
+            }
+            last = Some(id);
+            if let ColumnRef::Complex(complex) = read_column(&mut raw, &header)? {
+                let mut nested = Raw::new(complex.cells);
+                while !nested.is_empty() {
+                    nested.sized()?;
+                    let flags = nested.u8();
+                    read_cell(&mut nested, flags, complex.base, &complex.liveness)?;
+                }
+            }
+        }
+        Some(RowRef { bytes })
+    }
+
+    /// The packed bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn header(&self) -> (RowHeader, Raw<'a>) {
+        let mut raw = Raw::new(self.bytes);
+        match RowHeader::read(&mut raw) {
+            Some(header) => (header, raw),
+            None => stdx::invariant::broken(format_args!("packed row: header cut short")),
+        }
+    }
+
+    /// Liveness, deletion and columns with one look at the header.
+    #[inline]
+    pub fn parts(&self) -> (Liveness, DeletionTime, Columns<'a>) {
+        let (header, raw) = self.header();
+        (header.liveness, header.deletion, Columns { raw, header })
+    }
+
+    /// The timestamp that cells are stored relative to.
+    pub fn base_timestamp(&self) -> TimestampMicros {
+        TimestampMicros(self.header().0.base)
+    }
+
+    /// Primary-key liveness.
+    pub fn liveness(&self) -> Liveness {
+        self.header().0.liveness
+    }
+
+    /// Deletion of the whole row.
+    pub fn deletion(&self) -> DeletionTime {
+        self.header().0.deletion
+    }
+
+    /// Columns in order of id.
+    pub fn columns(&self) -> Columns<'a> {
+        let (header, raw) = self.header();
+        Columns { raw, header }
+    }
+
+    /// The column of that id.
+    pub fn column(&self, id: ColumnId) -> Option<ColumnRef<'a>> {
+        self.columns().find(|(i, _)| *i >= id).filter(|(i, _)| *i == id).map(|(_, c)| c)
+    }
+
+    /// No liveness, no deletion, no cell.
+    pub fn is_empty(&self) -> bool {
+        let (header, raw) = self.header();
+        header.liveness.is_empty() && header.deletion.is_live() && raw.is_empty()
+    }
+
+    /// Whether a reader at `now` sees the row: live liveness or any live cell (the caller has
+    /// already applied deletions by merging).
+    pub fn has_live_data(&self, now: DeletionSeconds) -> bool {
+        self.liveness().is_live(now)
+            || self.columns().any(|(_, column)| match column {
+                ColumnRef::Simple(cell) => cell.is_live(now),
+                ColumnRef::Complex(complex) => complex.cells().any(|(_, c)| c.is_live(now)),
+            })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RowHeader {
+    base: i64,
+    liveness: Liveness,
+    deletion: DeletionTime,
+}
+
+impl RowHeader {
+    fn read(raw: &mut Raw<'_>) -> Option<RowHeader> {
+        let flags = raw.u8()?;
+        if flags & !ROW_FLAGS != 0 || (flags & ROW_EXPIRES != 0 && flags & ROW_HAS_LIVENESS == 0) {
+            return None;
+        }
+        let base = raw.i64()?;
+        let mut liveness = Liveness::NONE;
+        if flags & ROW_HAS_LIVENESS != 0 {
+            liveness.timestamp = TimestampMicros(base);
+        }
+        if flags & ROW_EXPIRES != 0 {
+            liveness.ttl = TtlSeconds(i32::try_from(raw.u32()?).ok()?);
+            liveness.expires_at = DeletionSeconds(raw.i64()?);
+        }
+        let mut deletion = DeletionTime::LIVE;
+        if flags & ROW_HAS_DELETION != 0 {
+            deletion.timestamp = TimestampMicros(raw.i64()?);
+            deletion.local = DeletionSeconds(raw.i64()?);
+        }
+        Some(RowHeader { base, liveness, deletion })
+    }
+}
+
+fn read_column<'a>(raw: &mut Raw<'a>, header: &RowHeader) -> Option<ColumnRef<'a>> {
+    let flags = raw.u8()?;
+    if flags & CELL_COMPLEX == 0 {
+        return read_cell(raw, Some(flags), header.base, &header.liveness).map(ColumnRef::Simple);
+    }
+    if flags & !(CELL_COMPLEX | COMPLEX_HAS_DELETION) != 0 {
+        return None;
+    }
+    let length = usize::try_from(raw.u32()?).ok()?;
+    let mut nested = Raw::new(raw.bytes(length)?);
+    let mut deletion = DeletionTime::LIVE;
+    if flags & COMPLEX_HAS_DELETION != 0 {
+        deletion.timestamp = TimestampMicros(header.base.wrapping_add(nested.z()?));
+        deletion.local = DeletionSeconds(nested.z()?);
+    }
+    Some(ColumnRef::Complex(ComplexRef {
+        deletion,
+        base: header.base,
+        liveness: header.liveness,
+        cells: nested.rest(),
+    }))
+}
+
+/// Iterator over the columns of a row, ascending by id.
+#[derive(Clone)]
+pub struct Columns<'a> {
+    raw: Raw<'a>,
+    header: RowHeader,
+}
+
+impl<'a> Iterator for Columns<'a> {
+    type Item = (ColumnId, ColumnRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.raw.is_empty() {
+            return None;
+        }
+        let id = self.raw.v().and_then(|id| u16::try_from(id).ok());
+        match (id, read_column(&mut self.raw, &self.header)) {
+            (Some(id), Some(column)) => Some((ColumnId(id), column)),
+            _ => stdx::invariant::broken(format_args!("packed row: column cut short")),
+        }
+    }
+}
+
+/// Appends one packed row to a byte buffer.
+///
+/// Columns are given in ascending order of id. A row that got no liveness, deletion or cell is
+/// still a valid (empty) row; [`RowBuilder::is_empty`] tells.
+pub struct RowBuilder<'o> {
+    out: &'o mut Vec<u8>,
+    start: usize,
+    base: i64,
+    liveness: Liveness,
+    last: Option<ColumnId>,
+    complex_at: Option<usize>,
+    /// Where the open complex column began, and whether the row was empty before it.
+    complex_start: (usize, bool),
+    empty: bool,
+}
+
+impl<'o> RowBuilder<'o> {
+    /// Starts a row at the end of `out`. `base` is the timestamp most cells have (any value is
+    /// correct, a good one is small); a liveness overrides it.
+    pub fn new(
+        out: &'o mut Vec<u8>,
+        liveness: Liveness,
+        deletion: DeletionTime,
+        base: TimestampMicros,
+    ) -> Self {
+        let start = out.len();
+        let mut flags = 0;
+        let mut base = base.0;
+        if !liveness.is_empty() {
+            flags |= ROW_HAS_LIVENESS;
+            base = liveness.timestamp.0;
+            if liveness.is_expiring() {
+                flags |= ROW_EXPIRES;
+            }
+        }
+        if !deletion.is_live() {
+            flags |= ROW_HAS_DELETION;
+        }
+        out.push(flags);
+        out.extend_from_slice(&base.to_le_bytes());
+        if flags & ROW_EXPIRES != 0 {
+            out.extend_from_slice(&liveness.ttl.0.to_le_bytes());
+            out.extend_from_slice(&liveness.expires_at.0.to_le_bytes());
+        }
+        if flags & ROW_HAS_DELETION != 0 {
+            out.extend_from_slice(&deletion.timestamp.0.to_le_bytes());
+            out.extend_from_slice(&deletion.local.0.to_le_bytes());
+        }
+        let empty = flags == 0;
+        RowBuilder {
+            out,
+            start,
+            base,
+            liveness,
+            last: None,
+            complex_at: None,
+            complex_start: (0, true),
+            empty,
+        }
+    }
+
+    fn column_id(&mut self, id: ColumnId) {
+        stdx::invariant!(self.complex_at.is_none(), "packed row: column inside a complex column");
+        stdx::invariant!(self.last.is_none_or(|l| l < id), "packed row: columns out of order");
+        self.last = Some(id);
+        self.empty = false;
+        put_v(self.out, u64::from(id.0));
+    }
+
+    fn put_cell(&mut self, cell: &CellRef<'_>) {
+        let mut flags = 0;
+        if cell.timestamp.0 == self.base {
+            flags |= CELL_SAME_TIMESTAMP;
+        }
+        if cell.is_expiring() {
+            flags |= CELL_EXPIRING;
+            if cell.ttl == self.liveness.ttl && cell.local == self.liveness.expires_at {
+                flags |= CELL_SAME_EXPIRY;
+            }
+        } else if cell.is_tombstone() {
+            flags |= CELL_TOMBSTONE;
+        }
+        self.out.push(flags);
+        if flags & CELL_SAME_TIMESTAMP == 0 {
+            put_z(self.out, cell.timestamp.0.wrapping_sub(self.base));
+        }
+        if flags & CELL_EXPIRING != 0 && flags & CELL_SAME_EXPIRY == 0 {
+            put_v(self.out, u64::from(cell.ttl.0.unsigned_abs()));
+            put_z(self.out, cell.local.0);
+        }
+        if flags & CELL_TOMBSTONE != 0 {
+            put_z(self.out, cell.local.0);
+            return;
+        }
+        put_v(self.out, cell.value.len() as u64);
+        self.out.extend_from_slice(cell.value);
+    }
+
+    /// Adds a column of one cell.
+    pub fn cell(&mut self, id: ColumnId, cell: &CellRef<'_>) {
+        self.column_id(id);
+        self.put_cell(cell);
+    }
+
+    /// Opens a complex column; cells follow by [`RowBuilder::complex_cell`].
+    pub fn begin_complex(&mut self, id: ColumnId, deletion: DeletionTime) {
+        self.complex_start = (self.out.len(), self.empty);
+        self.column_id(id);
+        let has_deletion = !deletion.is_live();
+        self.out.push(CELL_COMPLEX | if has_deletion { COMPLEX_HAS_DELETION } else { 0 });
+        self.complex_at = Some(self.out.len());
+        self.out.extend_from_slice(&[0; 4]);
+        if has_deletion {
+            put_z(self.out, deletion.timestamp.0.wrapping_sub(self.base));
+            put_z(self.out, deletion.local.0);
+        }
+    }
+
+    /// Adds a cell to the open complex column, in path order.
+    pub fn complex_cell(&mut self, path: &[u8], cell: &CellRef<'_>) {
+        stdx::invariant!(self.complex_at.is_some(), "packed row: no complex column is open");
+        put_v(self.out, path.len() as u64);
+        self.out.extend_from_slice(path);
+        self.put_cell(cell);
+    }
+
+    /// Closes the open complex column.
+    pub fn end_complex(&mut self) {
+        let Some(at) = self.complex_at.take() else {
+            stdx::invariant::broken(format_args!("packed row: no complex column is open"))
+        };
+        let length = self.out.len().saturating_sub(at + 4);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        stdx::invariant!(length != u32::MAX, "packed row: complex column of 4 GiB or more");
+        if let Some(slot) = self.out.get_mut(at..at + 4) {
+            slot.copy_from_slice(&length.to_le_bytes());
+        }
+    }
+
+    /// Takes the open complex column back, with all cells given to it.
+    pub fn cancel_complex(&mut self) {
+        stdx::invariant!(self.complex_at.is_some(), "packed row: no complex column is open");
+        self.complex_at = None;
+        let (start, was_empty) = self.complex_start;
+        self.out.truncate(start);
+        self.empty = was_empty;
+    }
+
+    /// Nothing was given so far.
+    pub fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// Ends the row and says where it lies in the buffer.
+    pub fn finish(self) -> std::ops::Range<usize> {
+        stdx::invariant!(self.complex_at.is_none(), "packed row: complex column left open");
+        self.start..self.out.len()
+    }
+}

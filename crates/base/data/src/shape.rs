@@ -1,0 +1,123 @@
+//! What merging needs to know of a table, compiled once per table version.
+
+use std::cmp::Ordering;
+
+use schema::{Column, Table};
+use stdx::{ColumnId, TableId, TimestampMicros};
+use types::{Comparator, CqlType};
+
+use crate::clustering::ClusteringComparator;
+
+/// One column as merging sees it.
+#[derive(Clone, Debug)]
+struct ShapeColumn {
+    /// False: dropped, or of a version this node has not seen; its cells are invisible.
+    known: bool,
+    /// Cells written at or before this are invisible (an older column of that name was dropped).
+    dropped_at: TimestampMicros,
+    /// Order of the paths of a complex column.
+    path: Option<Comparator>,
+}
+
+/// The compiled shape of one table version: comparators and dropped columns.
+#[derive(Clone, Debug)]
+pub struct TableShape {
+    table: TableId,
+    version: u64,
+    clustering: ClusteringComparator,
+    /// By column id. Ids are small and dense, so this is a plain vector.
+    columns: Vec<ShapeColumn>,
+    /// Some column id was dropped or has a drop time: rows must be looked through.
+    filters: bool,
+}
+
+/// The order of cell paths of a multi-cell type. Source: Cassandra `CollectionType.nameComparator`,
+/// `UserType.nameComparator` (field position as a short).
+fn path_comparator(column: &Column) -> Option<Comparator> {
+    if !column.is_complex() {
+        return None;
+    }
+    match &column.ty {
+        CqlType::Set { element, .. } => Some(Comparator::for_type(element)),
+        CqlType::Map { key, .. } => Some(Comparator::for_type(key)),
+        CqlType::Udt(_) => Some(Comparator::for_type(&CqlType::Smallint)),
+        _ => Some(Comparator::for_type(&CqlType::Timeuuid)),
+    }
+}
+
+impl TableShape {
+    /// Compiles a table version.
+    pub fn for_table(table: &Table) -> TableShape {
+        let unknown = ShapeColumn { known: false, dropped_at: TimestampMicros::NONE, path: None };
+        let mut columns = vec![unknown; usize::from(table.next_column_id)];
+        let mut filters = !table.dropped.is_empty();
+        for column in &table.columns {
+            let index = usize::from(column.id.0);
+            if index >= columns.len() {
+                columns.resize(
+                    index + 1,
+                    ShapeColumn { known: false, dropped_at: TimestampMicros::NONE, path: None },
+                );
+            }
+            let dropped_at =
+                table.dropped.get(&column.name).map_or(TimestampMicros::NONE, |d| d.dropped_at);
+            if dropped_at != TimestampMicros::NONE {
+                filters = true;
+            }
+            if let Some(slot) = columns.get_mut(index) {
+                *slot = ShapeColumn { known: true, dropped_at, path: path_comparator(column) };
+            }
+        }
+        TableShape {
+            table: table.id,
+            version: table.version,
+            clustering: ClusteringComparator::for_table(table),
+            columns,
+            filters,
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// The table's schema version this was compiled from.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Order of rows within a partition.
+    pub fn clustering(&self) -> &ClusteringComparator {
+        &self.clustering
+    }
+
+    /// True when cells of some column id may have to be hidden.
+    pub(crate) fn has_filters(&self) -> bool {
+        self.filters
+    }
+
+    /// Cells of this column at or before the returned timestamp are invisible; `None` = all are.
+    pub(crate) fn visible_after(&self, id: ColumnId) -> Option<TimestampMicros> {
+        match self.columns.get(usize::from(id.0)) {
+            Some(c) if c.known => Some(c.dropped_at),
+            _ => None,
+        }
+    }
+
+    /// Whether a cell of this column written at `timestamp` is visible.
+    pub(crate) fn is_visible(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
+        match self.visible_after(id) {
+            Some(after) => after == TimestampMicros::NONE || timestamp > after,
+            None => false,
+        }
+    }
+
+    /// Order of two paths of a complex column.
+    pub fn compare_paths(&self, id: ColumnId, a: &[u8], b: &[u8]) -> Ordering {
+        match self.columns.get(usize::from(id.0)) {
+            Some(ShapeColumn { path: Some(comparator), .. }) => comparator.compare(a, b),
+            _ => a.cmp(b),
+        }
+    }
+}

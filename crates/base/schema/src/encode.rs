@@ -1,0 +1,487 @@
+//! Binary form of schema definitions, for the metadata log. Version 1; every field is written, in
+//! the order of the struct; integers big-endian, strings with a vint length.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use codec::{DecodeError, DecodeErrorKind, Reader, Writer};
+use stdx::{ColumnId, TableId, TimestampMicros, Uuid};
+use types::{CqlType, UdtType};
+
+use crate::change::SchemaChange;
+use crate::model::{
+    Column, ColumnKind, DroppedColumn, Keyspace, KeyspaceParams, Table, TableKind, TableOptions,
+};
+
+/// Deepest nesting of a type that is decoded; CQL itself allows less.
+const TYPE_DEPTH_MAX: usize = 64;
+
+fn text(out: &mut Vec<u8>, s: &str) {
+    out.put_bytes_vint(s.as_bytes());
+}
+
+fn map(out: &mut Vec<u8>, map: &BTreeMap<String, String>) {
+    out.put_vint_unsigned(map.len() as u64);
+    for (k, v) in map {
+        text(out, k);
+        text(out, v);
+    }
+}
+
+fn read_text(r: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let bytes = r.bytes_vint()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| r.error(DecodeErrorKind::Utf8))
+}
+
+fn read_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
+    let n = r.vint_unsigned()?;
+    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    r.check_count(n, 1)
+}
+
+fn read_map(r: &mut Reader<'_>) -> Result<BTreeMap<String, String>, DecodeError> {
+    let mut out = BTreeMap::new();
+    for _ in 0..read_count(r)? {
+        let key = read_text(r)?;
+        out.insert(key, read_text(r)?);
+    }
+    Ok(out)
+}
+
+const NATIVE: &[CqlType] = &[
+    CqlType::Ascii,
+    CqlType::Bigint,
+    CqlType::Blob,
+    CqlType::Boolean,
+    CqlType::Counter,
+    CqlType::Date,
+    CqlType::Decimal,
+    CqlType::Double,
+    CqlType::Duration,
+    CqlType::Empty,
+    CqlType::Float,
+    CqlType::Inet,
+    CqlType::Int,
+    CqlType::Smallint,
+    CqlType::Text,
+    CqlType::Time,
+    CqlType::Timestamp,
+    CqlType::Timeuuid,
+    CqlType::Tinyint,
+    CqlType::Uuid,
+    CqlType::Varint,
+];
+const LIST: u8 = 64;
+const SET: u8 = 65;
+const MAP: u8 = 66;
+const TUPLE: u8 = 67;
+const UDT: u8 = 68;
+const VECTOR: u8 = 69;
+const CUSTOM: u8 = 70;
+
+/// Appends a type.
+pub fn cql_type(out: &mut Vec<u8>, ty: &CqlType) {
+    match ty {
+        CqlType::List { element, frozen } => {
+            out.put_u8(LIST);
+            out.put_bool(*frozen);
+            cql_type(out, element);
+        }
+        CqlType::Set { element, frozen } => {
+            out.put_u8(SET);
+            out.put_bool(*frozen);
+            cql_type(out, element);
+        }
+        CqlType::Map { key, value, frozen } => {
+            out.put_u8(MAP);
+            out.put_bool(*frozen);
+            cql_type(out, key);
+            cql_type(out, value);
+        }
+        CqlType::Tuple(fields) => {
+            out.put_u8(TUPLE);
+            out.put_vint_unsigned(fields.len() as u64);
+            for field in fields.iter() {
+                cql_type(out, field);
+            }
+        }
+        CqlType::Udt(udt) => {
+            out.put_u8(UDT);
+            user_type(out, udt);
+        }
+        CqlType::Vector { element, dimension } => {
+            out.put_u8(VECTOR);
+            out.put_u32(*dimension);
+            cql_type(out, element);
+        }
+        CqlType::Custom(class) => {
+            out.put_u8(CUSTOM);
+            text(out, class);
+        }
+        native => {
+            let tag = NATIVE.iter().position(|n| n == native).unwrap_or(usize::MAX);
+            stdx::invariant!(tag < NATIVE.len(), "type {native:?} has no tag");
+            out.put_u8(tag as u8);
+        }
+    }
+}
+
+/// Reads a type.
+///
+/// # Errors
+/// Unknown tag, nesting beyond 64, or bytes that end early.
+pub fn read_cql_type(r: &mut Reader<'_>) -> Result<CqlType, DecodeError> {
+    read_type(r, TYPE_DEPTH_MAX)
+}
+
+fn read_type(r: &mut Reader<'_>, depth: usize) -> Result<CqlType, DecodeError> {
+    let tag = r.u8()?;
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(r.invalid(i64::from(tag)));
+    };
+    Ok(match tag {
+        LIST => {
+            let frozen = r.bool()?;
+            CqlType::list(read_type(r, depth)?, frozen)
+        }
+        SET => {
+            let frozen = r.bool()?;
+            CqlType::set(read_type(r, depth)?, frozen)
+        }
+        MAP => {
+            let frozen = r.bool()?;
+            let key = read_type(r, depth)?;
+            CqlType::map(key, read_type(r, depth)?, frozen)
+        }
+        TUPLE => {
+            let mut fields = Vec::new();
+            for _ in 0..read_count(r)? {
+                fields.push(read_type(r, depth)?);
+            }
+            CqlType::tuple(fields)
+        }
+        UDT => CqlType::Udt(Arc::new(read_user_type(r, depth)?)),
+        VECTOR => {
+            let dimension = r.u32()?;
+            CqlType::vector(read_type(r, depth)?, dimension)
+        }
+        CUSTOM => CqlType::Custom(read_text(r)?.into()),
+        tag => match NATIVE.get(usize::from(tag)) {
+            Some(native) => native.clone(),
+            None => return Err(r.invalid(i64::from(tag))),
+        },
+    })
+}
+
+fn user_type(out: &mut Vec<u8>, udt: &UdtType) {
+    text(out, &udt.keyspace);
+    text(out, &udt.name);
+    out.put_bool(udt.frozen);
+    out.put_vint_unsigned(udt.fields.len() as u64);
+    for (name, ty) in &udt.fields {
+        text(out, name);
+        cql_type(out, ty);
+    }
+}
+
+fn read_user_type(r: &mut Reader<'_>, depth: usize) -> Result<UdtType, DecodeError> {
+    let keyspace = read_text(r)?.into();
+    let name = read_text(r)?.into();
+    let frozen = r.bool()?;
+    let mut fields = Vec::new();
+    for _ in 0..read_count(r)? {
+        let field = read_text(r)?;
+        fields.push((field, read_type(r, depth)?));
+    }
+    Ok(UdtType { keyspace, name, fields, frozen })
+}
+
+fn params(out: &mut Vec<u8>, p: &KeyspaceParams) {
+    out.put_bool(p.durable_writes);
+    map(out, &p.replication);
+}
+
+fn read_params(r: &mut Reader<'_>) -> Result<KeyspaceParams, DecodeError> {
+    let durable_writes = r.bool()?;
+    Ok(KeyspaceParams { durable_writes, replication: read_map(r)? })
+}
+
+fn column(out: &mut Vec<u8>, c: &Column) {
+    out.put_u16(c.id.0);
+    text(out, &c.name);
+    cql_type(out, &c.ty);
+    match c.kind {
+        ColumnKind::PartitionKey(position) => {
+            out.put_u8(0);
+            out.put_u16(position);
+        }
+        ColumnKind::Clustering { position, reversed } => {
+            out.put_u8(if reversed { 2 } else { 1 });
+            out.put_u16(position);
+        }
+        ColumnKind::Static => out.put_u8(3),
+        ColumnKind::Regular => out.put_u8(4),
+    }
+}
+
+fn read_column(r: &mut Reader<'_>) -> Result<Column, DecodeError> {
+    let id = ColumnId(r.u16()?);
+    let name = read_text(r)?.into();
+    let ty = read_cql_type(r)?;
+    let kind = match r.u8()? {
+        0 => ColumnKind::PartitionKey(r.u16()?),
+        1 => ColumnKind::Clustering { position: r.u16()?, reversed: false },
+        2 => ColumnKind::Clustering { position: r.u16()?, reversed: true },
+        3 => ColumnKind::Static,
+        4 => ColumnKind::Regular,
+        other => return Err(r.invalid(i64::from(other))),
+    };
+    Ok(Column { id, name, ty, kind })
+}
+
+fn options(out: &mut Vec<u8>, o: &TableOptions) {
+    text(out, &o.additional_write_policy);
+    out.put_bool(o.allow_auto_snapshot);
+    out.put_bool(o.bloom_filter_fp_chance.is_some());
+    out.put_f64(o.bloom_filter_fp_chance.unwrap_or(0.0));
+    map(out, &o.caching);
+    out.put_bool(o.cdc);
+    text(out, &o.comment);
+    map(out, &o.compaction);
+    map(out, &o.compression);
+    out.put_f64(o.crc_check_chance);
+    out.put_i32(o.default_time_to_live);
+    out.put_vint_unsigned(o.extensions.len() as u64);
+    for (name, bytes) in &o.extensions {
+        text(out, name);
+        out.put_bytes_vint(bytes);
+    }
+    out.put_i32(o.gc_grace_seconds);
+    out.put_bool(o.incremental_backups);
+    out.put_i32(o.max_index_interval);
+    out.put_bool(o.memtable.is_some());
+    text(out, o.memtable.as_deref().unwrap_or(""));
+    out.put_i32(o.memtable_flush_period_in_ms);
+    out.put_i32(o.min_index_interval);
+    text(out, &o.read_repair);
+    text(out, &o.speculative_retry);
+}
+
+fn read_options(r: &mut Reader<'_>) -> Result<TableOptions, DecodeError> {
+    let additional_write_policy = read_text(r)?;
+    let allow_auto_snapshot = r.bool()?;
+    let has_chance = r.bool()?;
+    let chance = r.f64()?;
+    let caching = read_map(r)?;
+    let cdc = r.bool()?;
+    let comment = read_text(r)?;
+    let compaction = read_map(r)?;
+    let compression = read_map(r)?;
+    let crc_check_chance = r.f64()?;
+    let default_time_to_live = r.i32()?;
+    let mut extensions = BTreeMap::new();
+    for _ in 0..read_count(r)? {
+        let name = read_text(r)?;
+        extensions.insert(name, r.bytes_vint()?.to_vec());
+    }
+    let gc_grace_seconds = r.i32()?;
+    let incremental_backups = r.bool()?;
+    let max_index_interval = r.i32()?;
+    let has_memtable = r.bool()?;
+    let memtable = read_text(r)?;
+    Ok(TableOptions {
+        additional_write_policy,
+        allow_auto_snapshot,
+        bloom_filter_fp_chance: has_chance.then_some(chance),
+        caching,
+        cdc,
+        comment,
+        compaction,
+        compression,
+        crc_check_chance,
+        default_time_to_live,
+        extensions,
+        gc_grace_seconds,
+        incremental_backups,
+        max_index_interval,
+        memtable: has_memtable.then_some(memtable),
+        memtable_flush_period_in_ms: r.i32()?,
+        min_index_interval: r.i32()?,
+        read_repair: read_text(r)?,
+        speculative_retry: read_text(r)?,
+    })
+}
+
+/// Appends a table.
+pub fn table(out: &mut Vec<u8>, t: &Table) {
+    out.put_bytes(t.id.0.as_bytes());
+    text(out, &t.keyspace);
+    text(out, &t.name);
+    out.put_u8(match t.kind {
+        TableKind::Regular => 0,
+        TableKind::Virtual => 1,
+    });
+    out.put_vint_unsigned(t.columns.len() as u64);
+    for c in &t.columns {
+        column(out, c);
+    }
+    options(out, &t.options);
+    out.put_vint_unsigned(t.dropped.len() as u64);
+    for d in t.dropped.values() {
+        column(out, &d.column);
+        out.put_i64(d.dropped_at.0);
+    }
+    out.put_u64(t.version);
+    out.put_u16(t.next_column_id);
+}
+
+/// Reads a table.
+///
+/// # Errors
+/// Anything that is not a table in this form, columns out of order included.
+pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
+    let id = TableId(Uuid::from_bytes(r.array::<16>()?));
+    let keyspace = read_text(r)?.into();
+    let name = read_text(r)?.into();
+    let kind = match r.u8()? {
+        0 => TableKind::Regular,
+        1 => TableKind::Virtual,
+        other => return Err(r.invalid(i64::from(other))),
+    };
+    let mut columns = Vec::new();
+    for _ in 0..read_count(r)? {
+        columns.push(read_column(r)?);
+    }
+    let options = read_options(r)?;
+    let mut dropped = BTreeMap::new();
+    for _ in 0..read_count(r)? {
+        let column = read_column(r)?;
+        let dropped_at = TimestampMicros(r.i64()?);
+        dropped.insert(column.name.clone(), DroppedColumn { column, dropped_at });
+    }
+    let version = r.u64()?;
+    let next_column_id = r.u16()?;
+    let count = |f: fn(&ColumnKind) -> bool| columns.iter().filter(|c| f(&c.kind)).count();
+    let partition_key_count = count(|k| matches!(k, ColumnKind::PartitionKey(_)));
+    let clustering_count = count(|k| matches!(k, ColumnKind::Clustering { .. }));
+    let static_count = count(|k| matches!(k, ColumnKind::Static));
+    if !columns.iter().map(sort_key).is_sorted() {
+        return Err(r.invalid(0));
+    }
+    Ok(Table {
+        id,
+        keyspace,
+        name,
+        kind,
+        columns,
+        partition_key_count,
+        clustering_count,
+        static_count,
+        options,
+        dropped,
+        version,
+        next_column_id,
+    })
+}
+
+/// The order of INV-schema-2.
+pub fn sort_key(c: &Column) -> (u8, u16, &str) {
+    match c.kind {
+        ColumnKind::PartitionKey(position) => (0, position, ""),
+        ColumnKind::Clustering { position, .. } => (1, position, ""),
+        ColumnKind::Static => (2, 0, &c.name),
+        ColumnKind::Regular => (3, 0, &c.name),
+    }
+}
+
+/// Appends a keyspace with its tables and types.
+pub fn keyspace(out: &mut Vec<u8>, k: &Keyspace) {
+    text(out, &k.name);
+    params(out, &k.params);
+    out.put_bool(k.is_virtual);
+    out.put_vint_unsigned(k.types.len() as u64);
+    for udt in k.types.values() {
+        user_type(out, udt);
+    }
+    out.put_vint_unsigned(k.tables.len() as u64);
+    for t in k.tables.values() {
+        table(out, t);
+    }
+}
+
+/// Appends a schema change: kind byte, then its parts.
+pub fn change(out: &mut Vec<u8>, change: &SchemaChange) {
+    match change {
+        SchemaChange::CreateKeyspace { name, params: p } => {
+            out.put_u8(1);
+            text(out, name);
+            params(out, p);
+        }
+        SchemaChange::AlterKeyspace { name, params: p } => {
+            out.put_u8(2);
+            text(out, name);
+            params(out, p);
+        }
+        SchemaChange::DropKeyspace { name } => {
+            out.put_u8(3);
+            text(out, name);
+        }
+        SchemaChange::CreateTable(t) => {
+            out.put_u8(4);
+            table(out, t);
+        }
+        SchemaChange::AlterTable(t) => {
+            out.put_u8(5);
+            table(out, t);
+        }
+        SchemaChange::DropTable { keyspace, table } => {
+            out.put_u8(6);
+            text(out, keyspace);
+            text(out, table);
+        }
+        SchemaChange::CreateType(udt) => {
+            out.put_u8(7);
+            user_type(out, udt);
+        }
+        SchemaChange::AlterType(udt) => {
+            out.put_u8(8);
+            user_type(out, udt);
+        }
+        SchemaChange::DropType { keyspace, name } => {
+            out.put_u8(9);
+            text(out, keyspace);
+            text(out, name);
+        }
+    }
+}
+
+/// Reads a schema change.
+///
+/// # Errors
+/// Unknown kind, or bytes that are not what [`change`] writes.
+pub fn read_change(r: &mut Reader<'_>) -> Result<SchemaChange, DecodeError> {
+    Ok(match r.u8()? {
+        1 => {
+            let name = read_text(r)?.into();
+            SchemaChange::CreateKeyspace { name, params: read_params(r)? }
+        }
+        2 => {
+            let name = read_text(r)?.into();
+            SchemaChange::AlterKeyspace { name, params: read_params(r)? }
+        }
+        3 => SchemaChange::DropKeyspace { name: read_text(r)?.into() },
+        4 => SchemaChange::CreateTable(read_table(r)?),
+        5 => SchemaChange::AlterTable(read_table(r)?),
+        6 => {
+            let keyspace = read_text(r)?.into();
+            SchemaChange::DropTable { keyspace, table: read_text(r)?.into() }
+        }
+        7 => SchemaChange::CreateType(read_user_type(r, TYPE_DEPTH_MAX)?),
+        8 => SchemaChange::AlterType(read_user_type(r, TYPE_DEPTH_MAX)?),
+        9 => {
+            let keyspace = read_text(r)?.into();
+            SchemaChange::DropType { keyspace, name: read_text(r)?.into() }
+        }
+        other => return Err(r.invalid(i64::from(other))),
+    })
+}

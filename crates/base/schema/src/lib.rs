@@ -1,0 +1,21 @@
+//! Immutable schema metadata: what exists, and nothing of where it is stored.
+//!
+//! Owns: [`Schema`], [`Keyspace`], [`Table`], [`Column`], their options, schema changes
+//! (`change`), DESCRIBE text (`describe`). Never: IO, clocks;
+//! a schema value is never edited in place, a change makes a new one.
+//!
+//! Invariants: INV-schema-1: a column id is unique in its table for ever, dropped columns included.
+//! INV-schema-2: `Table::columns` is ordered: partition key by position, clustering by position,
+//! statics by name, regulars by name (names compared as bytes, as Cassandra orders them).
+
+pub mod change;
+pub mod encode;
+pub mod model;
+#[cfg(test)]
+mod tests;
+
+pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
+pub use model::{
+    Column, ColumnKind, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table, TableKind,
+    TableOptions,
+};

@@ -1,0 +1,266 @@
+//! The schema's plain data.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stdx::{ColumnId, FixedMap, TableId, TimestampMicros, Uuid};
+use types::{CqlType, UdtType};
+
+/// Everything that exists, at one epoch. Shared as `Arc<Schema>`; never edited in place.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// Keyspaces by name, virtual ones included.
+    pub keyspaces: BTreeMap<Arc<str>, Arc<Keyspace>>,
+    /// Tables by id, for mutations and files.
+    pub tables_by_id: FixedMap<TableId, Arc<Table>>,
+    /// The version that drivers compare in `system.local` and `system.peers`: a digest of all
+    /// keyspaces that are not local to a node.
+    pub version: Uuid,
+}
+
+impl Schema {
+    /// The keyspace of that exact name.
+    pub fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.get(name)
+    }
+
+    /// The table of that exact name.
+    pub fn table(&self, keyspace: &str, table: &str) -> Option<&Arc<Table>> {
+        self.keyspaces.get(keyspace)?.tables.get(table)
+    }
+
+    /// The table of that id.
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.tables_by_id.get(&id)
+    }
+}
+
+/// One keyspace with its tables and user types.
+#[derive(Clone, Debug)]
+pub struct Keyspace {
+    /// Name, case kept.
+    pub name: Arc<str>,
+    /// Replication and durability.
+    pub params: KeyspaceParams,
+    /// Tables by name.
+    pub tables: BTreeMap<Arc<str>, Arc<Table>>,
+    /// User types by name.
+    pub types: BTreeMap<Arc<str>, Arc<UdtType>>,
+    /// True for `system_views` and `system_virtual_schema`: computed, not stored.
+    pub is_virtual: bool,
+}
+
+/// Options of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceParams {
+    /// False: writes skip the commit log.
+    pub durable_writes: bool,
+    /// The replication map as stored: `class` is the full Java class name, as in `system_schema`.
+    pub replication: BTreeMap<String, String>,
+}
+
+/// What a table is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// A user's or system table, stored.
+    Regular,
+    /// Computed on read.
+    Virtual,
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Identity; also in the directory name.
+    pub id: TableId,
+    /// Keyspace name.
+    pub keyspace: Arc<str>,
+    /// Table name, case kept.
+    pub name: Arc<str>,
+    /// Stored or computed.
+    pub kind: TableKind,
+    /// All columns, ordered as INV-schema-2 says.
+    pub columns: Vec<Column>,
+    /// How many of `columns` are partition key, clustering and static; the rest is regular.
+    pub partition_key_count: usize,
+    /// See `partition_key_count`.
+    pub clustering_count: usize,
+    /// See `partition_key_count`.
+    pub static_count: usize,
+    /// Options of `WITH …`.
+    pub options: TableOptions,
+    /// Columns that were dropped, by name, newest drop of each name.
+    pub dropped: BTreeMap<Arc<str>, DroppedColumn>,
+    /// Grows by one at every ALTER of this table; written into mutations, 1 at CREATE.
+    pub version: u64,
+    /// The next column id to give: above every id ever used in this table.
+    pub next_column_id: u16,
+}
+
+impl Table {
+    /// Partition-key columns in key order.
+    pub fn partition_key(&self) -> &[Column] {
+        self.columns.get(..self.partition_key_count).unwrap_or(&[])
+    }
+
+    /// Clustering columns in clustering order.
+    pub fn clustering(&self) -> &[Column] {
+        let start = self.partition_key_count;
+        self.columns.get(start..start + self.clustering_count).unwrap_or(&[])
+    }
+
+    /// Static columns, by name.
+    pub fn statics(&self) -> &[Column] {
+        let start = self.partition_key_count + self.clustering_count;
+        self.columns.get(start..start + self.static_count).unwrap_or(&[])
+    }
+
+    /// Regular columns, by name.
+    pub fn regulars(&self) -> &[Column] {
+        let start = self.partition_key_count + self.clustering_count + self.static_count;
+        self.columns.get(start..).unwrap_or(&[])
+    }
+
+    /// The column of that exact name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|c| &*c.name == name)
+    }
+
+    /// The column of that id; `None` for dropped ones.
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
+        self.columns.iter().find(|c| c.id == id)
+    }
+
+    /// `name-<id without dashes>`: the table's directory below its keyspace's.
+    pub fn directory_name(&self) -> String {
+        format!("{}-{}", self.name, self.id.to_hex())
+    }
+}
+
+/// Where a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnKind {
+    /// Part of the partition key, at this position.
+    PartitionKey(u16),
+    /// Clustering column, at this position; `reversed` is `CLUSTERING ORDER BY … DESC`.
+    Clustering {
+        /// Position among the clustering columns.
+        position: u16,
+        /// Descending order.
+        reversed: bool,
+    },
+    /// One value per partition.
+    Static,
+    /// One value per row.
+    Regular,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Number within the table, never reused.
+    pub id: ColumnId,
+    /// Name, case kept.
+    pub name: Arc<str>,
+    /// CQL type; the reversal of a clustering column is in `kind`, not here.
+    pub ty: CqlType,
+    /// Where it stands.
+    pub kind: ColumnKind,
+}
+
+impl Column {
+    /// Stored as many cells (a collection or user type that is not frozen).
+    pub fn is_complex(&self) -> bool {
+        matches!(self.kind, ColumnKind::Static | ColumnKind::Regular) && self.ty.is_multi_cell()
+    }
+}
+
+/// A column that was dropped: its cells older than the drop are invisible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedColumn {
+    /// The column as it was.
+    pub column: Column,
+    /// Cells written at or before this are gone.
+    pub dropped_at: TimestampMicros,
+}
+
+/// Options of a table, with Cassandra 5.0's defaults ([`Default`]). Maps hold the text that
+/// `system_schema.tables` shows; classes are full Java names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOptions {
+    /// `additional_write_policy`, default `99p`.
+    pub additional_write_policy: String,
+    /// `allow_auto_snapshot`, default true.
+    pub allow_auto_snapshot: bool,
+    /// `bloom_filter_fp_chance`; `None` = the compaction strategy's default (0.01, LCS 0.1).
+    pub bloom_filter_fp_chance: Option<f64>,
+    /// `caching`: `keys`, `rows_per_partition`.
+    pub caching: BTreeMap<String, String>,
+    /// `cdc`.
+    pub cdc: bool,
+    /// `comment`.
+    pub comment: String,
+    /// `compaction`: `class` and its options.
+    pub compaction: BTreeMap<String, String>,
+    /// `compression`: `class`, `chunk_length_in_kb` …; `{'enabled': 'false'}` = none.
+    pub compression: BTreeMap<String, String>,
+    /// `crc_check_chance`, 0..=1.
+    pub crc_check_chance: f64,
+    /// `default_time_to_live`, seconds, 0 = none.
+    pub default_time_to_live: i32,
+    /// `extensions`: name to bytes.
+    pub extensions: BTreeMap<String, Vec<u8>>,
+    /// `gc_grace_seconds`, default 864000.
+    pub gc_grace_seconds: i32,
+    /// `incremental_backups`, default true.
+    pub incremental_backups: bool,
+    /// `max_index_interval`, default 2048.
+    pub max_index_interval: i32,
+    /// `memtable`: name of a configuration; `None` = default.
+    pub memtable: Option<String>,
+    /// `memtable_flush_period_in_ms`, 0 = never.
+    pub memtable_flush_period_in_ms: i32,
+    /// `min_index_interval`, default 128.
+    pub min_index_interval: i32,
+    /// `read_repair`: `BLOCKING` or `NONE`.
+    pub read_repair: String,
+    /// `speculative_retry`, default `99p`.
+    pub speculative_retry: String,
+}
+
+fn string_map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        TableOptions {
+            additional_write_policy: "99p".to_owned(),
+            allow_auto_snapshot: true,
+            bloom_filter_fp_chance: None,
+            caching: string_map(&[("keys", "ALL"), ("rows_per_partition", "NONE")]),
+            cdc: false,
+            comment: String::new(),
+            compaction: string_map(&[
+                ("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"),
+                ("max_threshold", "32"),
+                ("min_threshold", "4"),
+            ]),
+            compression: string_map(&[
+                ("chunk_length_in_kb", "16"),
+                ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),
+            ]),
+            crc_check_chance: 1.0,
+            default_time_to_live: 0,
+            extensions: BTreeMap::new(),
+            gc_grace_seconds: 864_000,
+            incremental_backups: true,
+            max_index_interval: 2048,
+            memtable: None,
+            memtable_flush_period_in_ms: 0,
+            min_index_interval: 128,
+            read_repair: "BLOCKING".to_owned(),
+            speculative_retry: "99p".to_owned(),
+        }
+    }
+}

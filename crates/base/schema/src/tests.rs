@@ -1,0 +1,139 @@
+//! Round trips of the log encoding and the rules of applying changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use codec::Reader;
+use stdx::{ColumnId, TableId, TimestampMicros, Uuid};
+use types::{CqlType, UdtType};
+
+use crate::encode;
+use crate::{
+    Column, ColumnKind, DroppedColumn, KeyspaceParams, Schema, SchemaChange, SchemaError, Table,
+    TableKind, TableOptions,
+};
+
+fn udt(fields: &[(&str, CqlType)]) -> UdtType {
+    let fields = fields.iter().map(|(n, t)| ((*n).to_owned(), t.clone())).collect();
+    UdtType { keyspace: "ks".into(), name: "address".into(), fields, frozen: false }
+}
+
+fn column(id: u16, name: &str, kind: ColumnKind, ty: CqlType) -> Column {
+    Column { id: ColumnId(id), name: name.into(), ty, kind }
+}
+
+fn table(version: u64) -> Table {
+    let clustering = ColumnKind::Clustering { position: 0, reversed: true };
+    let address = CqlType::Udt(Arc::new(udt(&[("street", CqlType::Text)])));
+    let gone = column(3, "gone", ColumnKind::Regular, CqlType::Int);
+    let dropped = DroppedColumn { column: gone, dropped_at: TimestampMicros(9) };
+    Table {
+        id: TableId(Uuid::from_u128(42)),
+        keyspace: "ks".into(),
+        name: "t".into(),
+        kind: TableKind::Regular,
+        columns: vec![
+            column(0, "k", ColumnKind::PartitionKey(0), CqlType::Bigint),
+            column(1, "c", clustering, CqlType::Timeuuid),
+            column(2, "s", ColumnKind::Static, CqlType::vector(CqlType::Float, 3)),
+            column(4, "a", ColumnKind::Regular, address),
+            column(
+                5,
+                "m",
+                ColumnKind::Regular,
+                CqlType::map(CqlType::Text, CqlType::tuple([CqlType::Int, CqlType::Blob]), false),
+            ),
+        ],
+        partition_key_count: 1,
+        clustering_count: 1,
+        static_count: 1,
+        options: TableOptions { comment: "it's".to_owned(), ..TableOptions::default() },
+        dropped: BTreeMap::from([("gone".into(), dropped)]),
+        version,
+        next_column_id: 6,
+    }
+}
+
+fn params() -> KeyspaceParams {
+    let replication = BTreeMap::from([("class".to_owned(), "SimpleStrategy".to_owned())]);
+    KeyspaceParams { durable_writes: false, replication }
+}
+
+fn schema() -> Schema {
+    let create = SchemaChange::CreateKeyspace { name: "ks".into(), params: params() };
+    let schema = Schema::default().apply(&create).unwrap();
+    let ty = SchemaChange::CreateType(udt(&[("street", CqlType::Text)]));
+    schema.apply(&ty).unwrap().apply(&SchemaChange::CreateTable(table(1))).unwrap()
+}
+
+#[test]
+fn every_change_survives_its_encoding_and_no_cut_of_it_is_accepted() {
+    let changes = [
+        SchemaChange::CreateKeyspace { name: "ks".into(), params: params() },
+        SchemaChange::AlterKeyspace { name: "ks".into(), params: params() },
+        SchemaChange::DropKeyspace { name: "ks".into() },
+        SchemaChange::CreateTable(table(1)),
+        SchemaChange::AlterTable(table(7)),
+        SchemaChange::DropTable { keyspace: "ks".into(), table: "t".into() },
+        SchemaChange::CreateType(udt(&[("f", CqlType::list(CqlType::Inet, true))])),
+        SchemaChange::AlterType(udt(&[("f", CqlType::set(CqlType::Varint, true))])),
+        SchemaChange::DropType { keyspace: "ks".into(), name: "address".into() },
+    ];
+    for change in changes {
+        let mut bytes = Vec::new();
+        encode::change(&mut bytes, &change);
+        let mut reader = Reader::new(&bytes, "change");
+        assert_eq!(encode::read_change(&mut reader).unwrap(), change);
+        assert!(reader.is_empty());
+        for cut in 0..bytes.len() {
+            let read = encode::read_change(&mut Reader::new(&bytes[..cut], "change"));
+            assert!(read.is_err(), "{change:?} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_change_made_for_an_older_table_is_a_conflict() {
+    let schema = schema();
+    let next = schema.apply(&SchemaChange::AlterTable(table(2))).unwrap();
+    assert_eq!(next.table("ks", "t").unwrap().version, 2);
+    let again = next.apply(&SchemaChange::AlterTable(table(2)));
+    assert_eq!(again.unwrap_err(), SchemaError::Conflict { name: "ks.t".to_owned() });
+}
+
+#[test]
+fn altering_a_type_reaches_the_tables_that_use_it() {
+    let schema = schema();
+    let wider = udt(&[("street", CqlType::Text), ("zip", CqlType::Int)]);
+    let next = schema.apply(&SchemaChange::AlterType(wider)).unwrap();
+    let table = next.table("ks", "t").unwrap();
+    match &table.column("a").unwrap().ty {
+        CqlType::Udt(udt) => assert_eq!(udt.fields.len(), 2),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(table.version, 2);
+    assert!(Arc::ptr_eq(next.table_by_id(table.id).unwrap(), table));
+}
+
+#[test]
+fn the_version_follows_user_keyspaces_only() {
+    let schema = schema();
+    let local = SchemaChange::CreateKeyspace { name: "system".into(), params: params() };
+    assert_eq!(schema.apply(&local).unwrap().version, schema.version);
+    let user = SchemaChange::CreateKeyspace { name: "other".into(), params: params() };
+    let next = schema.apply(&user).unwrap();
+    assert_ne!(next.version, schema.version);
+    let back = next.apply(&SchemaChange::DropKeyspace { name: "other".into() }).unwrap();
+    assert_eq!(back.version, schema.version);
+}
+
+#[test]
+fn existing_and_missing_things_are_refused() {
+    let schema = schema();
+    let again = schema.apply(&SchemaChange::CreateTable(table(1)));
+    assert!(matches!(again, Err(SchemaError::AlreadyExists { what: "table", .. })));
+    let missing = SchemaChange::DropTable { keyspace: "ks".into(), table: "u".into() };
+    assert!(matches!(schema.apply(&missing), Err(SchemaError::NotFound { what: "table", .. })));
+    let missing = SchemaChange::DropKeyspace { name: "nope".into() };
+    assert!(matches!(schema.apply(&missing), Err(SchemaError::NotFound { what: "keyspace", .. })));
+}

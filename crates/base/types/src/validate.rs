@@ -1,0 +1,337 @@
+//! Checks that bytes are a value of a type, with the texts of Cassandra's `MarshalException`s.
+
+use crate::duration::Duration;
+use crate::wire::{CollectionKind, Elements, Fields, VectorElements, null_element, split_value};
+use crate::{CqlType, TypeError, UdtType};
+
+/// Deepest nesting of a type that values are checked for. The CQL parser refuses such types long
+/// before; a type from a foreign file could be deeper.
+pub(crate) const DEPTH_MAX: u32 = 128;
+
+impl CqlType {
+    /// Checks that `bytes` are a value of the type.
+    ///
+    /// Empty bytes are a value of the types of [`CqlType::allows_empty_value`]. A counter is checked
+    /// as the 64-bit number the client sees, not as the context stored in cells.
+    ///
+    /// # Errors
+    /// `Marshal` with Cassandra's text.
+    pub fn validate(&self, bytes: &[u8]) -> Result<(), TypeError> {
+        self.validate_at(bytes, 0)
+    }
+
+    fn validate_at(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
+        if depth > DEPTH_MAX {
+            return Err(TypeError::marshal("value is nested too deep"));
+        }
+        let depth = depth.saturating_add(1);
+        let len = bytes.len();
+        let refuse = |text: String| Err(TypeError::Marshal(text));
+        match self {
+            CqlType::Blob | CqlType::Varint | CqlType::Custom(_) => {}
+            CqlType::Ascii => {
+                if let Some(bad) = bytes.iter().find(|b| !b.is_ascii()) {
+                    return refuse(format!("Invalid byte for ascii: {}", bad.cast_signed()));
+                }
+            }
+            CqlType::Text => {
+                if !is_cassandra_text(bytes) {
+                    return refuse("String didn't validate.".to_owned());
+                }
+            }
+            CqlType::Boolean if len > 1 => {
+                return refuse(format!("Expected 1 or 0 byte value ({len})"));
+            }
+            CqlType::Tinyint if len != 1 => {
+                return refuse(format!("Expected 1 byte for a tinyint ({len})"));
+            }
+            CqlType::Smallint if len != 2 => {
+                return refuse(format!("Expected 2 bytes for a smallint ({len})"));
+            }
+            CqlType::Int if len != 4 && len != 0 => {
+                return refuse(format!("Expected 4 or 0 byte int ({len})"));
+            }
+            CqlType::Bigint | CqlType::Counter if len != 8 && len != 0 => {
+                return refuse(format!("Expected 8 or 0 byte long ({len})"));
+            }
+            CqlType::Timestamp if len != 8 && len != 0 => {
+                return refuse(format!("Expected 8 or 0 byte long for date ({len})"));
+            }
+            CqlType::Float if len != 4 && len != 0 => {
+                return refuse(format!("Expected 4 or 0 byte value for a float ({len})"));
+            }
+            CqlType::Double if len != 8 && len != 0 => {
+                return refuse(format!("Expected 8 or 0 byte value for a double ({len})"));
+            }
+            CqlType::Decimal if len != 0 && len < 4 => {
+                return refuse(format!("Expected 0 or at least 4 bytes ({len})"));
+            }
+            CqlType::Date if len != 4 => {
+                return refuse(format!("Expected 4 byte long for date ({len})"));
+            }
+            CqlType::Time if len != 8 => {
+                return refuse(format!("Expected 8 byte long for time ({len})"));
+            }
+            CqlType::Inet if len != 0 && len != 4 && len != 16 => {
+                let mut hex = String::new();
+                crate::marshal::push_hex(&mut hex, bytes);
+                return refuse(format!("Expected 4 or 16 byte inetaddress; got {hex}"));
+            }
+            CqlType::Uuid if len != 16 && len != 0 => {
+                return refuse(format!("UUID should be 16 or 0 bytes ({len})"));
+            }
+            CqlType::Timeuuid => return validate_timeuuid(bytes),
+            CqlType::Empty if len != 0 => {
+                return refuse("EmptyType only accept empty values".to_owned());
+            }
+            CqlType::Duration => {
+                Duration::from_bytes(bytes)?;
+            }
+            CqlType::Boolean
+            | CqlType::Tinyint
+            | CqlType::Smallint
+            | CqlType::Int
+            | CqlType::Bigint
+            | CqlType::Counter
+            | CqlType::Timestamp
+            | CqlType::Float
+            | CqlType::Double
+            | CqlType::Decimal
+            | CqlType::Date
+            | CqlType::Time
+            | CqlType::Inet
+            | CqlType::Uuid
+            | CqlType::Empty => {}
+            CqlType::List { element, .. } => {
+                validate_elements(bytes, CollectionKind::List, element, depth)?;
+            }
+            CqlType::Set { element, .. } => {
+                validate_elements(bytes, CollectionKind::Set, element, depth)?;
+            }
+            CqlType::Map { key, value, .. } => {
+                let mut types = [key, value].into_iter().cycle();
+                for item in Elements::new(bytes, CollectionKind::Map)? {
+                    let item = item?.ok_or_else(null_element)?;
+                    if let Some(ty) = types.next() {
+                        ty.validate_at(item, depth)?;
+                    }
+                }
+            }
+            CqlType::Tuple(types) => {
+                let mut fields = Fields::new(bytes, types.len());
+                for (ty, field) in types.iter().zip(&mut fields) {
+                    if let Some(field) = field? {
+                        ty.validate_at(field, depth)?;
+                    }
+                }
+                if !fields.rest().is_empty() {
+                    return refuse("Invalid remaining data after end of tuple value".to_owned());
+                }
+            }
+            CqlType::Udt(udt) => validate_udt(udt, bytes, depth)?,
+            CqlType::Vector { element, dimension } => {
+                self.validate_vector(bytes, element, *dimension, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_vector(
+        &self,
+        bytes: &[u8],
+        element: &CqlType,
+        dimension: u32,
+        depth: u32,
+    ) -> Result<(), TypeError> {
+        let too_short =
+            || TypeError::Marshal(format!("Not enough bytes to read a {}", self.to_cql_name()));
+        if bytes.is_empty() {
+            return Err(TypeError::marshal("Invalid empty vector value"));
+        }
+        if self.fixed_len().is_some_and(|len| bytes.len() < len) {
+            return Err(too_short());
+        }
+        let mut elements = VectorElements::new(bytes, element, dimension);
+        for _ in 0..dimension {
+            // Without bytes for an element nothing more can follow: ends a vector of 2^31 `empty`.
+            let value = elements.next_quiet().ok_or_else(too_short)?;
+            element.validate_at(value, depth)?;
+            if element.fixed_len() == Some(0) {
+                break;
+            }
+        }
+        let left = elements.rest().len();
+        if left > 0 {
+            return Err(TypeError::Marshal(format!(
+                "Unexpected {left} extraneous bytes after {} value",
+                self.to_cql_name()
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn validate_elements(
+    bytes: &[u8],
+    kind: CollectionKind,
+    element: &CqlType,
+    depth: u32,
+) -> Result<(), TypeError> {
+    for value in Elements::new(bytes, kind)? {
+        element.validate_at(value?.ok_or_else(null_element)?, depth)?;
+    }
+    Ok(())
+}
+
+fn validate_udt(udt: &UdtType, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
+    let mut rest = bytes;
+    for (i, (name, ty)) in udt.fields.iter().enumerate() {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let sized = rest.len() >= 4;
+        let Some(field) = split_value(&mut rest) else {
+            let what = if sized { "" } else { "size of " };
+            return Err(TypeError::Marshal(format!(
+                "Not enough bytes to read {what}{i}th field {name}"
+            )));
+        };
+        if let Some(field) = field {
+            ty.validate_at(field, depth).map_err(|error| {
+                TypeError::Marshal(format!("Failure validating the {i}th field {name}; {error}"))
+            })?;
+        }
+    }
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(TypeError::marshal("Invalid remaining data after end of UDT value"))
+    }
+}
+
+fn validate_timeuuid(bytes: &[u8]) -> Result<(), TypeError> {
+    if bytes.is_empty() || crate::timeuuid::is_timeuuid(bytes) {
+        return Ok(());
+    }
+    if bytes.len() != 16 {
+        return Err(TypeError::Marshal(format!("UUID should be 16 or 0 bytes ({})", bytes.len())));
+    }
+    // Cassandra prints the first half-byte here, not the version.
+    let shown = bytes.first().map_or(0, |b| b >> 4);
+    Err(TypeError::Marshal(format!("Invalid version for TimeUUID type: 0x{shown:x}")))
+}
+
+/// True for bytes that Cassandra takes as text: UTF-8, and what its validator lets through beyond it
+/// (surrogates, `C0 80` for NUL, some wrong second bytes after `E0`, lead bytes up to `F7`). Old
+/// clients have stored such bytes, so they must stay valid.
+///
+/// Source: `UTF8Serializer.UTF8Validator`.
+fn is_cassandra_text(bytes: &[u8]) -> bool {
+    if std::str::from_utf8(bytes).is_ok() {
+        return true;
+    }
+    let continuation = |b: u8| b & 0xc0 == 0x80;
+    let mut rest = bytes.iter().copied();
+    while let Some(lead) = rest.next() {
+        let (second_ok, more): (fn(u8) -> bool, u8) = match lead {
+            0..0x80 => continue,
+            0xc0 => (|b| b == 0x80, 0),
+            0xc2..0xe0 => (|b| b & 0xc0 == 0x80, 0),
+            0xe0 => (|b| b & 0xe0 != 0x80, 1),
+            0xe1..0xf0 => (|b| b & 0xc0 == 0x80, 1),
+            0xf0 => (|b| b & 0x30 != 0, 2),
+            0xf1..0xf8 => (|b| b & 0xc0 == 0x80, 2),
+            0x80..0xc0 | 0xc1 | 0xf8..=0xff => return false,
+        };
+        if !rest.next().is_some_and(second_ok) {
+            return false;
+        }
+        for _ in 0..more {
+            if !rest.next().is_some_and(continuation) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn refused(ty: &CqlType, bytes: &[u8], text: &str) {
+        assert_eq!(ty.validate(bytes), Err(TypeError::marshal(text)), "{ty} {bytes:?}");
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused_with_cassandras_texts() {
+        refused(&CqlType::Int, &[0; 6], "Expected 4 or 0 byte int (6)");
+        refused(&CqlType::Bigint, &[0; 4], "Expected 8 or 0 byte long (4)");
+        refused(&CqlType::Tinyint, &[], "Expected 1 byte for a tinyint (0)");
+        refused(&CqlType::Smallint, &[0], "Expected 2 bytes for a smallint (1)");
+        refused(&CqlType::Boolean, &[0, 0], "Expected 1 or 0 byte value (2)");
+        refused(&CqlType::Decimal, &[0], "Expected 0 or at least 4 bytes (1)");
+        refused(&CqlType::Date, &[], "Expected 4 byte long for date (0)");
+        refused(&CqlType::Inet, &[1, 2, 3], "Expected 4 or 16 byte inetaddress; got 010203");
+        refused(&CqlType::Uuid, &[0], "UUID should be 16 or 0 bytes (1)");
+        refused(&CqlType::Ascii, &[b'a', 0xff], "Invalid byte for ascii: -1");
+        refused(&CqlType::Text, &[0xff], "String didn't validate.");
+        refused(&CqlType::Timeuuid, &[0; 16], "Invalid version for TimeUUID type: 0x0");
+        for ty in crate::testing::simple_types() {
+            assert_eq!(
+                ty.validate(&[]).is_ok(),
+                ty.allows_empty_value() || ty == CqlType::Empty,
+                "{ty}"
+            );
+        }
+    }
+
+    #[test]
+    fn text_that_only_cassandras_validator_takes_stays_valid() {
+        for ok in [&[0xc0, 0x80][..], &[0xed, 0xa0, 0x80], "aé€😀".as_bytes()] {
+            assert_eq!(CqlType::Text.validate(ok), Ok(()), "{ok:?}");
+        }
+        for bad in
+            [&[0xc0, 0x81][..], &[0xc1, 0x80], &[0x80], &[0xe2, 0x82], &[0xf0, 0x80, 0x80, 0x80]]
+        {
+            assert!(CqlType::Text.validate(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn nested_values_are_checked_to_the_leaves() {
+        let list = CqlType::list(CqlType::Int, true);
+        assert_eq!(list.validate(&[0, 0, 0, 0]), Ok(()));
+        refused(&list, &[], "Not enough bytes to read a list");
+        refused(&list, &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff], "Null value read when not allowed");
+        refused(&list, &[0, 0, 0, 1, 0, 0, 0, 1, 9], "Expected 4 or 0 byte int (1)");
+        refused(&list, &[0, 0, 0, 0, 9], "Unexpected extraneous bytes after list value");
+        let tuple = CqlType::tuple([CqlType::Int, CqlType::Text]);
+        assert_eq!(tuple.validate(&[0xff, 0xff, 0xff, 0xff]), Ok(()));
+        refused(&tuple, &[0, 0, 0], "Not enough bytes to read size of 0th component");
+        refused(&tuple, &[0, 0, 0, 4, 1], "Not enough bytes to read 0th component");
+        let udt = CqlType::Udt(Arc::new(UdtType {
+            keyspace: "k".into(),
+            name: "t".into(),
+            fields: vec![("f".to_owned(), CqlType::Int)],
+            frozen: true,
+        }));
+        refused(
+            &udt,
+            &[0, 0, 0, 1, 9],
+            "Failure validating the 0th field f; Expected 4 or 0 byte int (1)",
+        );
+        refused(
+            &udt,
+            &[0xff, 0xff, 0xff, 0xff, 1],
+            "Invalid remaining data after end of UDT value",
+        );
+        let vector = CqlType::vector(CqlType::Float, 2);
+        assert_eq!(vector.validate(&[0; 8]), Ok(()));
+        refused(&vector, &[], "Invalid empty vector value");
+        refused(&vector, &[0; 4], "Not enough bytes to read a vector<float, 2>");
+        refused(&vector, &[0; 9], "Unexpected 1 extraneous bytes after vector<float, 2> value");
+        assert_eq!(CqlType::vector(CqlType::Text, 2).validate(&[1, b'a', 0]), Ok(()));
+    }
+}

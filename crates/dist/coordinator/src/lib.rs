@@ -1,0 +1,203 @@
+//! Requests against the replicas of this node: which shard owns a key, one hop when it is another.
+//!
+//! Owns: the shard-to-shard requests ([`ShardRequest`]), pages of packed rows that cross shards
+//! ([`page`]), range scans merged in ring order. Never: CQL, frames, schema changes. When the
+//! cluster is built, the `request` machines take this place; the methods of [`Coordinator`] are the
+//! seam.
+//!
+//! Invariants: INV-coordinator-1: a mutation is applied on the shard that owns its token, nowhere
+//! else. INV-coordinator-2: a scan shows partitions in (token, key) order whatever the number of
+//! shards.
+
+pub mod page;
+mod read;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::shard_of_token;
+use data::MutationRef;
+use data::command::ReadCommand;
+use rt::{Mesh, MeshError, Reply, Rt};
+use stdx::{ShardId, Token};
+use store::{Store, StoreError};
+
+pub use page::PackedPage;
+
+/// What one shard asks another.
+#[derive(Debug)]
+pub enum ShardRequest {
+    /// Apply one encoded mutation and make it as durable as configured.
+    Apply {
+        /// The mutation's bytes.
+        mutation: Vec<u8>,
+        /// False: the keyspace has `durable_writes = false`.
+        durable: bool,
+    },
+    /// Read one page.
+    Read {
+        /// What to read; its partitions are restricted by the owner to its own.
+        command: Box<ReadCommand>,
+        /// Where the page stops.
+        limit: PageLimit,
+    },
+}
+
+/// Answer to a [`ShardRequest`].
+#[derive(Debug)]
+pub enum ShardReply {
+    /// To `Apply`.
+    Applied(Result<(), StoreError>),
+    /// To `Read`.
+    Page(Result<PackedPage, StoreError>),
+}
+
+/// Bounds of one page that crosses shards.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimit {
+    /// At most this many rows.
+    pub rows: usize,
+    /// Stop after the row that crosses this many bytes.
+    pub bytes: usize,
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        PageLimit { rows: usize::MAX, bytes: 1 << 20 }
+    }
+}
+
+/// The way between the shards of one node.
+pub type ShardMesh = Mesh<ShardRequest, ShardReply>;
+
+/// One shard's access to all data of the node.
+#[derive(Clone)]
+pub struct Coordinator {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    rt: Rt,
+    store: Store,
+    mesh: Arc<ShardMesh>,
+    gate: rt::Gate,
+}
+
+impl Coordinator {
+    /// Puts the parts together and begins to serve the other shards.
+    pub fn new(rt: Rt, store: Store, mesh: Arc<ShardMesh>) -> Coordinator {
+        let gate = rt.gate("shard-requests");
+        let inner = Rc::new(Inner { rt: rt.clone(), store, mesh: mesh.clone(), gate });
+        let this = Coordinator { inner };
+        let server = this.clone();
+        mesh.serve(&rt, move |request, reply| server.serve(request, reply));
+        this
+    }
+
+    /// This shard's store.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// The shard that owns a token.
+    #[inline]
+    pub fn owner(&self, token: Token) -> ShardId {
+        shard_of_token(token, self.inner.rt.shard_count())
+    }
+
+    /// Whether this shard owns a token.
+    #[inline]
+    pub fn is_local(&self, token: Token) -> bool {
+        self.inner.rt.shard_count() == 1 || self.owner(token) == self.inner.rt.shard()
+    }
+
+    /// Applies an encoded mutation whose token this shard owns. Synchronous; the answer may be sent
+    /// only after [`Coordinator::commit`].
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    #[inline]
+    pub fn apply_local(&self, mutation: &[u8], durable: bool) -> Result<(), StoreError> {
+        let Some(view) = MutationRef::open(mutation) else {
+            stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+        };
+        self.inner.store.apply(&view, durable)
+    }
+
+    /// Applies an encoded mutation wherever it belongs and waits until it may be acknowledged.
+    ///
+    /// # Errors
+    /// As [`Store::apply`] and [`Store::commit`]; `Overloaded` when the owner's queue is full.
+    pub async fn apply(
+        &self,
+        token: Token,
+        mutation: Vec<u8>,
+        durable: bool,
+    ) -> Result<(), StoreError> {
+        if self.is_local(token) {
+            self.inner.store.admit_write()?;
+            self.apply_local(&mutation, durable)?;
+            return self.inner.store.commit().await;
+        }
+        let request = ShardRequest::Apply { mutation, durable };
+        let owner = self.owner(token);
+        match self.inner.mesh.call(&self.inner.rt, owner, request).await {
+            Ok(ShardReply::Applied(result)) => result,
+            Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
+            Err(error) => Err(mesh_error(error)),
+        }
+    }
+
+    /// Everything applied so far on this shard may be acknowledged afterwards.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub async fn commit(&self) -> Result<(), StoreError> {
+        self.inner.store.commit().await
+    }
+
+    fn serve(&self, request: ShardRequest, reply: Reply<ShardReply>) {
+        let this = self.clone();
+        let task = async move {
+            let answer = match request {
+                ShardRequest::Apply { mutation, durable } => {
+                    ShardReply::Applied(this.serve_apply(&mutation, durable).await)
+                }
+                ShardRequest::Read { command, limit } => {
+                    ShardReply::Page(this.page(&command, limit).await)
+                }
+            };
+            reply.send(answer);
+        };
+        // A closed gate means that the node stops: dropping the reply tells the caller.
+        let _ = self.inner.gate.spawn(&self.inner.rt, rt::Group::Statement, "shard-request", task);
+    }
+
+    async fn serve_apply(&self, mutation: &[u8], durable: bool) -> Result<(), StoreError> {
+        self.inner.store.admit_write()?;
+        self.apply_local(mutation, durable)?;
+        self.inner.store.commit().await
+    }
+
+    async fn page(
+        &self,
+        command: &ReadCommand,
+        limit: PageLimit,
+    ) -> Result<PackedPage, StoreError> {
+        let mut writer = page::PageWriter::new(limit);
+        self.inner.store.read(command, &mut writer).await?;
+        Ok(writer.finish())
+    }
+
+    /// Refuses new requests of other shards and waits for the running ones.
+    pub async fn stop(&self) {
+        self.inner.gate.close().await;
+    }
+}
+
+fn mesh_error(error: MeshError) -> StoreError {
+    match error {
+        MeshError::Full => StoreError::QueueFull,
+        MeshError::Closed => StoreError::Stopping,
+    }
+}

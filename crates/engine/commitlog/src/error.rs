@@ -1,0 +1,50 @@
+//! The crate's error.
+
+use stdx::{IoError, IoErrorKind};
+
+/// Why the log refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// The disk is full. What was appended is kept and written when space returns.
+    #[error("the commit log's disk is full: {0}")]
+    DiskFull(IoError),
+    /// A write or fsync failed: nothing can be promised any more. Restart the node.
+    #[error("the commit log failed and takes no more writes: {0}")]
+    Failed(IoError),
+    /// The directory or an old segment cannot be read.
+    #[error("the commit log cannot be read: {0}")]
+    Io(#[from] IoError),
+    /// A segment is damaged where it had been synced.
+    #[error(
+        "commit-log segment {file} is corrupt at offset {offset}: {what}; restore the file, or move it away to lose its writes"
+    )]
+    Corrupt {
+        /// The segment's file.
+        file: String,
+        /// Where the damage is.
+        offset: u64,
+        /// What was wrong there.
+        what: &'static str,
+    },
+    /// One record must fit into half a segment.
+    #[error("mutation of {bytes} bytes is too large for the maximum size of {max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The log was closed.
+    #[error("the commit log is closed")]
+    Closed,
+}
+
+impl LogError {
+    /// The error of a failed append or sync.
+    pub(crate) fn of_write(error: IoError) -> LogError {
+        match error.kind {
+            IoErrorKind::NoSpace => LogError::DiskFull(error),
+            _ => LogError::Failed(error),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The commit log of one shard: append, one buffered write per turn, sync, replay.
+//!
+//! Owns: segment files below the commit-log directory, their format ([`format`]), sync modes and
+//! markers. Never: decodes mutations, decides what is flushed, or replays into tables; the store
+//! does, and says with [`CommitLog::release_below`] which segments are needed no longer.
+//!
+//! Invariants:
+//! INV-log-1: what `commit` confirmed is with the kernel, in batch and group mode also on the disk.
+//! INV-log-2: a failed fsync is final: every later `commit` fails, the node must be restarted.
+//! INV-log-3: a marker is appended only after what it attests was synced; damage before an attested
+//! position is corruption, damage after it is the tail of a crash.
+//! INV-log-4: segments of one writer are deleted oldest first, so the log is always a suffix of
+//! the history; replaying a suffix over flushed data changes nothing.
+//!
+//! See `docs/formats/commitlog.md`.
+
+mod dirs;
+mod error;
+pub mod format;
+pub mod fuzz;
+mod log;
+mod replay;
+mod signal;
+#[cfg(test)]
+mod tests;
+
+pub use dirs::create_dir_durably;
+pub use error::LogError;
+pub use format::{LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
+pub use log::{CommitLog, LogOptions, SyncMode, TableTicket};
+pub use replay::{ReplaySummary, walk_segment};

@@ -1,0 +1,196 @@
+//! Blocks: the pieces of Data and Index in which files are read, cached and fed to cursors.
+//!
+//! A block number names a Data chunk (0, 1, …) or, with [`INDEX_BLOCK`] set, a page of the index.
+//! Positions are uncompressed ones.
+
+use std::rc::Rc;
+
+/// Set in the number of a block of Index.db.
+pub const INDEX_BLOCK: u64 = 1 << 63;
+/// Bytes of an index page: as much as one checksum of Checksums.db covers.
+pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
+
+/// Verified, uncompressed bytes of one block.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+}
+
+impl Chunk {
+    pub(crate) fn new(bytes: Vec<u8>) -> Chunk {
+        Chunk { bytes }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Memory that the chunk holds, for cache budgets.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + size_of::<Chunk>() + 2 * size_of::<usize>()
+    }
+}
+
+/// The contiguous bytes that a cursor sees of one file, from its position on. Bytes come straight
+/// from the block at hand; only what spans blocks is copied together.
+#[derive(Debug)]
+pub(crate) struct Window {
+    mark: u64,
+    block_length: u64,
+    file_length: u64,
+    position: u64,
+    chunk: Option<Rc<Chunk>>,
+    chunk_start: u64,
+    spill: Vec<u8>,
+    spill_start: u64,
+    spilled: bool,
+}
+
+impl Window {
+    pub(crate) fn new(
+        mark: u64,
+        block_length: u64,
+        file_length: u64,
+        mut spill: Vec<u8>,
+    ) -> Window {
+        spill.clear();
+        Window {
+            mark,
+            block_length: block_length.max(1),
+            file_length,
+            position: 0,
+            chunk: None,
+            chunk_start: 0,
+            spill,
+            spill_start: 0,
+            spilled: false,
+        }
+    }
+
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.spill
+    }
+
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.position >= self.file_length
+    }
+
+    fn run(&self) -> (u64, &[u8]) {
+        if self.spilled {
+            return (self.spill_start, &self.spill);
+        }
+        match &self.chunk {
+            Some(chunk) => (self.chunk_start, chunk.bytes()),
+            None => (self.position, &[]),
+        }
+    }
+
+    /// What is there from the position on; empty when a block is needed.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let (start, run) = self.run();
+        let skip = usize::try_from(self.position.wrapping_sub(start)).unwrap_or(usize::MAX);
+        run.get(skip..).unwrap_or(&[])
+    }
+
+    /// The block that continues [`Window::bytes`]; `None` at the end of the file.
+    pub(crate) fn needed(&self) -> Option<u64> {
+        let end = self.position.saturating_add(self.bytes().len() as u64);
+        (end < self.file_length).then(|| (end / self.block_length) | self.mark)
+    }
+
+    pub(crate) fn seek(&mut self, position: u64) {
+        let (start, run) = self.run();
+        let inside = position >= start && position - start < run.len() as u64;
+        self.position = position;
+        if self.spilled && position >= self.chunk_start {
+            self.spilled = false;
+        }
+        if inside {
+            return;
+        }
+        self.spilled = false;
+        let in_chunk = self.chunk.as_ref().is_some_and(|c| {
+            position >= self.chunk_start && position - self.chunk_start < c.bytes().len() as u64
+        });
+        if !in_chunk {
+            self.chunk = None;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.seek(self.position.saturating_add(bytes as u64));
+    }
+
+    /// Takes the block that [`Window::needed`] named; others (late ones) are ignored.
+    pub(crate) fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
+        if self.needed() != Some(block) {
+            return;
+        }
+        let start = (block & !self.mark).saturating_mul(self.block_length);
+        if self.bytes().is_empty() {
+            self.spilled = false;
+        } else {
+            if !self.spilled {
+                let mut spill = std::mem::take(&mut self.spill);
+                spill.clear();
+                spill.extend_from_slice(self.bytes());
+                self.spill = spill;
+                self.spill_start = self.position;
+                self.spilled = true;
+            }
+            self.spill.extend_from_slice(chunk.bytes());
+        }
+        self.chunk = Some(chunk);
+        self.chunk_start = start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(bytes: &[u8]) -> Rc<Chunk> {
+        Rc::new(Chunk::new(bytes.to_vec()))
+    }
+
+    #[test]
+    fn bytes_over_several_blocks_are_joined_and_come_from_the_block_again_behind() {
+        let mut w = Window::new(INDEX_BLOCK, 4, 10, Vec::new());
+        assert_eq!(w.needed(), Some(INDEX_BLOCK));
+        w.feed(INDEX_BLOCK, chunk(b"abcd"));
+        w.skip(3);
+        assert_eq!(w.bytes(), b"d");
+        w.feed(INDEX_BLOCK | 1, chunk(b"efgh"));
+        assert_eq!(w.bytes(), b"defgh");
+        w.feed(INDEX_BLOCK | 2, chunk(b"ij"));
+        assert_eq!((w.bytes(), w.needed()), (&b"defghij"[..], None));
+        w.skip(6);
+        assert_eq!((w.bytes(), w.spilled), (&b"j"[..], false));
+        w.skip(1);
+        assert!(w.is_at_end() && w.bytes().is_empty() && w.needed().is_none());
+    }
+
+    #[test]
+    fn a_seek_keeps_a_block_that_holds_the_place_and_drops_others() {
+        let mut w = Window::new(0, 4, 100, Vec::new());
+        w.seek(9);
+        assert_eq!(w.needed(), Some(2));
+        w.feed(2, chunk(b"ijkl"));
+        w.seek(8);
+        assert_eq!(w.bytes(), b"ijkl");
+        w.seek(12);
+        assert_eq!((w.bytes(), w.needed()), (&b""[..], Some(3)));
+        w.seek(11);
+        assert_eq!((w.bytes(), w.needed()), (&b""[..], Some(2)));
+        w.feed(7, chunk(b"late"));
+        assert_eq!(w.needed(), Some(2));
+    }
+}

@@ -1,0 +1,107 @@
+//! SSTables of one shard: readers, cursors, writers and offline tools over `rt` files.
+//!
+//! Owns: which bytes of which file are read and written when, their verification, the search for a
+//! partition and its rows. Never: the bytes themselves (crate `sst-format`), the cache of blocks and
+//! the choice of files (crate `store`).
+//!
+//! A file set is described by [`SstableMeta`], which is pure: everything but Data and Index, decoded
+//! and verified at open. [`SstableReader`] adds the open files and loads blocks. [`SstableCursor`]
+//! walks partitions over blocks that its driver feeds.
+//!
+//! Invariants: INV-sstable-1: no byte of a file of ours reaches a cursor before a checksum over it
+//! was compared. INV-sstable-2: TOC.txt is written last: a file set without it is a leftover.
+//!
+//! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`offline`].
+
+pub mod block;
+pub mod cursor;
+pub mod meta;
+pub mod offline;
+pub mod reader;
+mod search;
+pub mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use block::{Chunk, INDEX_BLOCK};
+pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
+pub use meta::{Components, SstableMeta};
+pub use reader::{SequentialReader, SstableReader, list_sstables, remove_sstable};
+pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup};
+pub use writer::{SstableWriter, WriteCompression, WriterOptions, Written};
+
+use data::CursorError;
+use sst_format::FormatError;
+use stdx::IoError;
+
+/// What went wrong with an SSTable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SstableError {
+    /// Bytes on disk are not what was written there: restore the file from a replica or snapshot.
+    #[error(
+        "{file} is corrupt at offset {offset}: {what}; restore it from a replica or a snapshot"
+    )]
+    Corrupt {
+        /// The component file.
+        file: String,
+        /// Byte offset in it (for Data: uncompressed where the damage was seen after decompression).
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A component that must be there is not: an unfinished write (no TOC) or a lost file.
+    #[error("{file} is missing")]
+    Missing {
+        /// The file.
+        file: String,
+    },
+    /// This build cannot read the file, though nothing says that it is damaged.
+    #[error("{file} cannot be read: {what}")]
+    Unsupported {
+        /// The file.
+        file: String,
+        /// Why.
+        what: String,
+    },
+    /// What was given to a writer cannot be written.
+    #[error("a row cannot be written to {file}: {error}")]
+    Unwritable {
+        /// The Data file.
+        file: String,
+        /// Why.
+        error: FormatError,
+    },
+    /// The machine refused an operation.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+impl SstableError {
+    /// Turns what a decoder said about a component into an error that names its file.
+    pub(crate) fn of_format(file: &str, base: u64, error: &FormatError) -> SstableError {
+        match error {
+            FormatError::Unsupported { .. } | FormatError::UnknownColumn { .. } => {
+                SstableError::Unsupported { file: file.to_owned(), what: error.to_string() }
+            }
+            _ => SstableError::Corrupt {
+                file: file.to_owned(),
+                offset: base.saturating_add(error.offset()),
+                what: error.to_string(),
+            },
+        }
+    }
+}
+
+impl From<CursorError> for SstableError {
+    fn from(error: CursorError) -> Self {
+        match error {
+            CursorError::Corrupt { file, offset, what } => {
+                SstableError::Corrupt { file, offset, what }
+            }
+        }
+    }
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, SstableError>;

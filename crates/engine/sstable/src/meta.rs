@@ -1,0 +1,485 @@
+//! Everything about one SSTable except the bytes of Data and Index: decoded, verified, immutable.
+//! Pure, so that it is tested on byte slices.
+
+use std::cell::RefCell;
+
+use codec::checksum::crc32;
+use codec::{Compressor, KeyHash, token_of};
+use data::{ClusteringBuf, ClusteringComparator, Slices};
+use schema::Table;
+use sst_format::checksums::{CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, decode_digest};
+use sst_format::component::decode_toc;
+use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
+use sst_format::statistics::Statistics;
+use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary};
+use stdx::Token;
+
+use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES};
+use crate::{Result, SstableError};
+
+/// Bytes per block of an uncompressed Data file without CRC.db.
+const PLAIN_CHUNK_BYTES: u32 = CHECKSUM_BLOCK as u32;
+
+/// The bytes of the small components, as read, and the lengths of the large ones.
+#[derive(Debug, Default)]
+pub struct Components {
+    /// Component and its bytes: all but Data and Index that exist.
+    pub small: Vec<(Component, Vec<u8>)>,
+    /// Length of Data.db on disk.
+    pub data_length: u64,
+    /// Length of Index.db on disk.
+    pub index_length: u64,
+}
+
+impl Components {
+    fn get(&self, component: Component) -> Option<&[u8]> {
+        self.small.iter().find(|(c, _)| *c == component).map(|(_, bytes)| bytes.as_slice())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SstableMeta {
+    directory: String,
+    descriptor: Descriptor,
+    statistics: Statistics,
+    schema: ReadSchema,
+    comparator: ClusteringComparator,
+    summary: Summary,
+    filter: Option<BloomFilter>,
+    compression: Option<CompressionInfo>,
+    checksums: Option<Checksums>,
+    data_crc: Option<DataCrc>,
+    digest: Option<u32>,
+    components: Vec<Component>,
+    data_file_length: u64,
+    data_length: u64,
+    index_length: u64,
+    first: Token,
+    last: Token,
+    data_file: String,
+    index_file: String,
+    small_bytes: usize,
+    decompressor: RefCell<Option<Compressor>>,
+}
+
+/// Where the bytes of a block lie on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLocation {
+    /// Data or Index.
+    pub component: Component,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Bytes there, checksum included.
+    pub length: usize,
+}
+
+impl SstableMeta {
+    /// Decodes and verifies the small components. `table` gives column ids by name; columns of the
+    /// file that it neither has nor had are refused. `None`: the table is made up from the file's
+    /// own header, for offline tools.
+    ///
+    /// # Errors
+    /// `Corrupt` with file and offset, `Missing`, `Unsupported`.
+    pub fn open(
+        directory: &str,
+        descriptor: Descriptor,
+        table: Option<&Table>,
+        components: &Components,
+    ) -> Result<SstableMeta> {
+        let file = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+        let at = |c: Component| move |e: FormatError| SstableError::of_format(&file(c), 0, &e);
+        let required =
+            |c: Component| components.get(c).ok_or_else(|| SstableError::Missing { file: file(c) });
+        let toc = decode_toc(required(Component::Toc)?).map_err(at(Component::Toc))?;
+        let checksums = match components.get(Component::Checksums) {
+            Some(bytes) => Some(Checksums::decode(bytes).map_err(at(Component::Checksums))?),
+            None if toc.contains(&Component::Checksums) => {
+                return Err(SstableError::Missing { file: file(Component::Checksums) });
+            }
+            None => None,
+        };
+        if let Some(list) = &checksums {
+            verify_small(list, components, &file)?;
+        }
+        for c in &toc {
+            let large = matches!(c, Component::Data | Component::Index);
+            if !large && components.get(*c).is_none() {
+                return Err(SstableError::Missing { file: file(*c) });
+            }
+        }
+        let statistics = Statistics::decode(required(Component::Statistics)?)
+            .map_err(at(Component::Statistics))?;
+        let made_up;
+        let table = match table {
+            Some(table) => table,
+            None => {
+                made_up = crate::offline::table_of_header(&statistics.header);
+                &made_up
+            }
+        };
+        let schema = statistics.header.read_schema(table).map_err(at(Component::Statistics))?;
+        let summary =
+            Summary::decode(required(Component::Summary)?).map_err(at(Component::Summary))?;
+        let filter = components.get(Component::Filter).map(BloomFilter::decode).transpose();
+        let filter = filter.map_err(at(Component::Filter))?;
+        let compression =
+            components.get(Component::CompressionInfo).map(CompressionInfo::decode).transpose();
+        let compression = compression.map_err(at(Component::CompressionInfo))?;
+        let data_crc = components.get(Component::Crc).map(DataCrc::decode).transpose();
+        let data_crc = data_crc.map_err(at(Component::Crc))?;
+        let digest = components.get(Component::Digest).map(decode_digest).transpose();
+        let digest = digest.map_err(at(Component::Digest))?;
+        let data_length =
+            compression.as_ref().map_or(components.data_length, |info| info.data_length);
+        let meta = SstableMeta {
+            directory: directory.to_owned(),
+            descriptor,
+            comparator: ClusteringComparator::for_table(table),
+            first: token_of(&summary.first),
+            last: token_of(&summary.last),
+            statistics,
+            schema,
+            summary,
+            filter,
+            compression,
+            checksums,
+            data_crc,
+            digest,
+            components: toc,
+            data_file_length: components.data_length,
+            data_length,
+            index_length: components.index_length,
+            data_file: file(Component::Data),
+            index_file: file(Component::Index),
+            small_bytes: components.small.iter().map(|(_, b)| b.len()).sum(),
+            decompressor: RefCell::new(None),
+        };
+        meta.verify_lengths()?;
+        Ok(meta)
+    }
+
+    /// Data must end where its last chunk does, Index behind its last sample.
+    fn verify_lengths(&self) -> Result<()> {
+        let cut = |file: &str, offset, what: &str| {
+            Err(SstableError::Corrupt { file: file.to_owned(), offset, what: what.to_owned() })
+        };
+        if let Some(info) = &self.compression {
+            let last = info.offsets.len().saturating_sub(1);
+            if info.chunk(last, self.data_file_length).is_none() {
+                let what = "the file ends before its last chunk, or far behind it";
+                return cut(&self.data_file, self.data_file_length, what);
+            }
+        }
+        let last_sample = self.summary.position(self.summary.len().saturating_sub(1));
+        if last_sample.is_none_or(|p| p >= self.index_length) {
+            return cut(
+                &self.index_file,
+                self.index_length,
+                "the file ends before its last sample",
+            );
+        }
+        if self.first > self.last || self.data_length == 0 {
+            let file = self.file(Component::Summary);
+            return cut(&file, 0, "the first key is behind the last");
+        }
+        Ok(())
+    }
+
+    /// Path of a component.
+    pub fn file(&self, component: Component) -> String {
+        format!("{}/{}", self.directory, self.descriptor.file_name(component))
+    }
+
+    /// Directory of the files.
+    pub fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    /// Version and generation.
+    pub fn descriptor(&self) -> Descriptor {
+        self.descriptor
+    }
+
+    /// The components that TOC.txt lists.
+    pub fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// Statistics.db.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Summary.db.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// CompressionInfo.db; `None` when Data is not compressed.
+    pub fn compression(&self) -> Option<&CompressionInfo> {
+        self.compression.as_ref()
+    }
+
+    /// Checksums.db; `None` for files that were not written here.
+    pub fn checksums(&self) -> Option<&Checksums> {
+        self.checksums.as_ref()
+    }
+
+    /// Digest.crc32: CRC32 of the whole Data file.
+    pub fn digest(&self) -> Option<u32> {
+        self.digest
+    }
+
+    /// The part of the ring that the file belongs to; `None` for files not written here.
+    pub fn group(&self) -> Option<StorageGroup> {
+        self.checksums.as_ref().map(|c| c.group)
+    }
+
+    pub(crate) fn schema(&self) -> &ReadSchema {
+        &self.schema
+    }
+
+    pub(crate) fn data_file(&self) -> &str {
+        &self.data_file
+    }
+
+    pub(crate) fn index_file(&self) -> &str {
+        &self.index_file
+    }
+
+    /// The order of rows.
+    pub fn comparator(&self) -> &ClusteringComparator {
+        &self.comparator
+    }
+
+    /// Token of the first partition.
+    pub fn first_token(&self) -> Token {
+        self.first
+    }
+
+    /// Token of the last partition.
+    pub fn last_token(&self) -> Token {
+        self.last
+    }
+
+    /// Uncompressed bytes of Data.
+    pub fn data_length(&self) -> u64 {
+        self.data_length
+    }
+
+    /// Bytes of all components on disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.data_file_length + self.index_length + self.small_bytes as u64
+    }
+
+    /// Length of Data.db on disk.
+    pub fn data_file_length(&self) -> u64 {
+        self.data_file_length
+    }
+
+    /// Length of Index.db.
+    pub fn index_length(&self) -> u64 {
+        self.index_length
+    }
+
+    /// Memory that the decoded components take.
+    pub fn memory_bytes(&self) -> usize {
+        let offsets = self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8);
+        let filter = self.filter.as_ref().map_or(0, BloomFilter::memory_bytes);
+        self.summary.memory_bytes() + offsets + filter + size_of::<Self>()
+    }
+
+    /// Estimated partitions, from the histogram of their sizes.
+    pub fn estimated_partitions(&self) -> u64 {
+        self.statistics.stats.partition_sizes.count()
+    }
+
+    /// Whether the partition may be in the file: token range and Bloom filter.
+    #[inline]
+    pub fn may_contain(&self, hash: &KeyHash) -> bool {
+        hash.token >= self.first
+            && hash.token <= self.last
+            && self.filter.as_ref().is_none_or(|f| f.may_contain(hash.bloom))
+    }
+
+    /// Whether rows in the slices may be in the file, by the smallest and largest clustering. False
+    /// only when the file can also hold no deletion of whole partitions (which statistics of `nb`
+    /// do not tell apart from other tombstones) and no static row.
+    pub fn may_intersect(&self, slices: &Slices) -> bool {
+        let stats = &self.statistics.stats;
+        if stats.may_have_tombstones() || self.schema.has_static() || self.comparator.is_empty() {
+            return true;
+        }
+        let prefix =
+            |values: &[Vec<u8>]| ClusteringBuf::from_components(values.iter().map(Vec::as_slice)).0;
+        let (min, max) = (prefix(&stats.min_clustering), prefix(&stats.max_clustering));
+        let (low, high) = (
+            data::BoundRef { prefix: &min, after: false },
+            data::BoundRef { prefix: &max, after: true },
+        );
+        slices.0.iter().any(|slice| {
+            self.comparator.compare_bounds(slice.start(), high).is_lt()
+                && self.comparator.compare_bounds(slice.end(), low).is_gt()
+        })
+    }
+
+    /// Uncompressed bytes per Data block.
+    pub fn data_block_bytes(&self) -> u64 {
+        u64::from(match (&self.compression, &self.data_crc) {
+            (Some(info), _) => info.chunk_length,
+            (None, Some(crc)) => crc.chunk_length,
+            (None, None) => PLAIN_CHUNK_BYTES,
+        })
+    }
+
+    /// Number of Data blocks.
+    pub fn data_blocks(&self) -> u64 {
+        self.data_length.div_ceil(self.data_block_bytes())
+    }
+
+    /// Number of Index blocks.
+    pub fn index_blocks(&self) -> u64 {
+        self.index_length.div_ceil(INDEX_PAGE_BYTES)
+    }
+
+    /// Where a block lies. `None` when there is no such block.
+    pub fn locate(&self, block: u64) -> Option<BlockLocation> {
+        if block & INDEX_BLOCK != 0 {
+            let offset = (block & !INDEX_BLOCK).checked_mul(INDEX_PAGE_BYTES)?;
+            let left = self.index_length.checked_sub(offset).filter(|l| *l > 0)?;
+            let length = usize::try_from(left.min(INDEX_PAGE_BYTES)).ok()?;
+            return Some(BlockLocation { component: Component::Index, offset, length });
+        }
+        if let Some(info) = &self.compression {
+            let (offset, length) =
+                info.chunk(usize::try_from(block).ok()?, self.data_file_length)?;
+            let length = length + CHUNK_CRC_BYTES as usize;
+            return Some(BlockLocation { component: Component::Data, offset, length });
+        }
+        let size = self.data_block_bytes();
+        let offset = block.checked_mul(size)?;
+        let left = self.data_length.checked_sub(offset).filter(|l| *l > 0)?;
+        let length = usize::try_from(left.min(size)).ok()?;
+        Some(BlockLocation { component: Component::Data, offset, length })
+    }
+
+    /// Verifies and decompresses the bytes of a block, as [`SstableMeta::locate`] found them.
+    ///
+    /// # Errors
+    /// `Corrupt` naming the file and the offset of the block in it.
+    pub fn decode_block(&self, block: u64, raw: &[u8]) -> Result<Chunk> {
+        let location = self.locate(block);
+        let offset = location.map_or(0, |l| l.offset);
+        let (name, index) = if block & INDEX_BLOCK != 0 {
+            (&self.index_file, (block & !INDEX_BLOCK) as usize)
+        } else {
+            (&self.data_file, usize::try_from(block).unwrap_or(usize::MAX))
+        };
+        let corrupt = |what: String| SstableError::Corrupt { file: name.clone(), offset, what };
+        let Some(location) = location.filter(|l| l.length == raw.len()) else {
+            return Err(corrupt("the file is shorter than its metadata says".to_owned()));
+        };
+        if location.component == Component::Data
+            && let Some(info) = &self.compression
+        {
+            return self.decompress(info, index, raw).map_err(corrupt).map(Chunk::new);
+        }
+        let verified = self.verify_plain(location, index, raw);
+        verified.map_err(|e| SstableError::of_format(name, 0, &e))?;
+        Ok(Chunk::new(raw.to_vec()))
+    }
+
+    fn verify_plain(
+        &self,
+        location: BlockLocation,
+        index: usize,
+        raw: &[u8],
+    ) -> std::result::Result<(), FormatError> {
+        let is_data = location.component == Component::Data;
+        if let Some(list) = self.checksums.as_ref().and_then(|c| c.component(location.component))
+            && (!is_data || self.data_block_bytes() == CHECKSUM_BLOCK as u64)
+        {
+            list.verify_block(index, raw)?;
+        }
+        if let (true, Some(crc)) = (is_data, &self.data_crc) {
+            let (offset, found) = (location.offset, crc32(raw));
+            let expected = *crc.chunks.get(index).ok_or(FormatError::Invalid {
+                what: "CRC.db has no checksum for this block",
+                offset,
+            })?;
+            if expected != found {
+                return Err(FormatError::Checksum { what: "block", offset, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    fn decompress(
+        &self,
+        info: &CompressionInfo,
+        index: usize,
+        raw: &[u8],
+    ) -> std::result::Result<Vec<u8>, String> {
+        let Some((compressed, stored)) = raw.split_last_chunk::<4>() else {
+            return Err("chunk without checksum".to_owned());
+        };
+        let (expected, found) = (u32::from_be_bytes(*stored), crc32(compressed));
+        if expected != found {
+            return Err(format!("chunk has the checksum {found:08x} instead of {expected:08x}"));
+        }
+        let length = info.chunk_data_length(index);
+        let plain = i64::try_from(compressed.len()).unwrap_or(i64::MAX)
+            >= i64::from(info.max_compressed_length);
+        let mut out = Vec::with_capacity(length);
+        match info.algorithm {
+            Some(algorithm) if !plain => {
+                let mut slot = self.decompressor.borrow_mut();
+                if slot.is_none() {
+                    *slot = Some(Compressor::new(algorithm).map_err(|e| e.to_string())?);
+                }
+                if let Some(compressor) = slot.as_mut() {
+                    compressor
+                        .decompress(compressed, length, &mut out)
+                        .map_err(|e| e.to_string())?;
+                }
+            }
+            // Stored plain, padded with zeros up to the limit when shorter than it.
+            _ => out.extend_from_slice(compressed.get(..length).unwrap_or(compressed)),
+        }
+        if out.len() != length {
+            return Err(format!("chunk has {} bytes instead of {length}", out.len()));
+        }
+        Ok(out)
+    }
+}
+
+fn verify_small(
+    list: &Checksums,
+    components: &Components,
+    file: &impl Fn(Component) -> String,
+) -> Result<()> {
+    for entry in &list.components {
+        let c = entry.component;
+        let large = match c {
+            Component::Data => Some(components.data_length),
+            Component::Index => Some(components.index_length),
+            _ => None,
+        };
+        match (large, components.get(c)) {
+            (Some(length), _) if length != entry.length => {
+                return Err(SstableError::Corrupt {
+                    file: file(c),
+                    offset: length.min(entry.length),
+                    what: format!("the file has {length} bytes instead of {}", entry.length),
+                });
+            }
+            (Some(_), _) => {}
+            (None, Some(bytes)) => {
+                entry.verify_all(bytes).map_err(|e| SstableError::of_format(&file(c), 0, &e))?;
+            }
+            (None, None) => return Err(SstableError::Missing { file: file(c) }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! Open files of one SSTable.
+
+use std::rc::Rc;
+
+use codec::KeyHash;
+use data::Slices;
+use data::command::KeyRange;
+use rt::{Buf, File, Fs, OpenOptions};
+use schema::Table;
+use sst_format::{Component, Descriptor};
+use stdx::{IoErrorKind, Token};
+
+use crate::block::{Chunk, INDEX_BLOCK};
+use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
+use crate::meta::{Components, SstableMeta};
+use crate::{Result, SstableError};
+
+/// Largest small component read at open, bytes.
+const SMALL_COMPONENT_BYTES_MAX: usize = 2 << 30;
+/// Bytes per request of a sequential read.
+pub const SEQUENTIAL_BYTES: usize = 256 * 1024;
+
+/// An open SSTable. Clones share the files, which close with the last one.
+#[derive(Clone)]
+pub struct SstableReader {
+    meta: Rc<SstableMeta>,
+    data: File,
+    index: File,
+}
+
+impl SstableReader {
+    /// Opens the files and verifies every small component. `table`: see [`SstableMeta::open`].
+    ///
+    /// # Errors
+    /// `Missing` when TOC.txt is not there (an unfinished write) or a component that it lists;
+    /// `Corrupt`, `Unsupported`, `Io`.
+    pub async fn open(
+        fs: &Fs,
+        directory: &str,
+        descriptor: Descriptor,
+        table: Option<&Table>,
+    ) -> Result<SstableReader> {
+        let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+        let mut components = Components::default();
+        for component in Component::ALL {
+            if matches!(component, Component::Data | Component::Index) {
+                continue;
+            }
+            match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+                Ok(bytes) => components.small.push((component, bytes)),
+                Err(e) if e.kind == IoErrorKind::NotFound => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let data = open_large(fs, &path(Component::Data), true).await?;
+        let index = open_large(fs, &path(Component::Index), true).await?;
+        components.data_length = data.len().await?;
+        components.index_length = index.len().await?;
+        let meta = SstableMeta::open(directory, descriptor, table, &components)?;
+        Ok(SstableReader { meta: Rc::new(meta), data, index })
+    }
+
+    /// The decoded components.
+    pub fn meta(&self) -> &Rc<SstableMeta> {
+        &self.meta
+    }
+
+    /// Whether the partition may be here. See [`SstableMeta::may_contain`].
+    #[inline]
+    pub fn may_contain(&self, hash: &KeyHash) -> bool {
+        self.meta.may_contain(hash)
+    }
+
+    /// A cursor over one partition. Ask [`SstableReader::may_contain`] first. `source` is the
+    /// number that its block requests carry.
+    pub fn partition_cursor(
+        &self,
+        source: u32,
+        token: Token,
+        key: &[u8],
+        slices: Rc<Slices>,
+        reversed: bool,
+        buffers: CursorBuffers,
+    ) -> SstableCursor {
+        SstableCursor::partition(self.meta.clone(), source, token, key, slices, reversed, buffers)
+    }
+
+    /// A cursor over a range of partitions, in order.
+    pub fn range_cursor(
+        &self,
+        source: u32,
+        range: KeyRange,
+        slices: Rc<Slices>,
+        filter: Option<TokenFilter>,
+    ) -> SstableCursor {
+        SstableCursor::range(self.meta.clone(), source, range, slices, filter)
+    }
+
+    /// Reads, verifies and decompresses one block, for the caller's cache and
+    /// [`SstableCursor::feed`].
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub async fn load_block(&self, block: u64) -> Result<Rc<Chunk>> {
+        let location = self.meta.locate(block).ok_or_else(|| self.no_block(block))?;
+        let file = if location.component == Component::Index { &self.index } else { &self.data };
+        let (buf, result) = file.read_at(Buf::new(), location.offset, location.length).await;
+        let read = result?;
+        let chunk = self.meta.decode_block(block, buf.as_slice().get(..read).unwrap_or(&[]))?;
+        Ok(Rc::new(chunk))
+    }
+
+    fn no_block(&self, block: u64) -> SstableError {
+        let file =
+            if block & INDEX_BLOCK != 0 { self.meta.index_file() } else { self.meta.data_file() };
+        SstableError::Corrupt {
+            file: file.to_owned(),
+            offset: 0,
+            what: format!(
+                "a position points to block {}, which is not there",
+                block & !INDEX_BLOCK
+            ),
+        }
+    }
+
+    /// A reader that fetches Data in runs of 256 KiB, for compaction and other scans that should
+    /// not pass through the cache.
+    pub fn sequential(&self) -> SequentialReader {
+        SequentialReader { reader: self.clone(), run: Buf::new(), start: 0 }
+    }
+
+    /// Raw bytes of Data or Index, for verification. Short at the end of the file.
+    pub(crate) async fn read_raw(
+        &self,
+        component: Component,
+        offset: u64,
+        len: usize,
+    ) -> Result<Buf> {
+        let file = if component == Component::Index { &self.index } else { &self.data };
+        let (mut buf, result) = file.read_at(Buf::new(), offset, len).await;
+        let read = result?;
+        buf.resize(read);
+        Ok(buf)
+    }
+}
+
+/// Loads blocks for one pass over the file. See [`SstableReader::sequential`].
+pub struct SequentialReader {
+    reader: SstableReader,
+    run: Buf,
+    start: u64,
+}
+
+impl SequentialReader {
+    /// As [`SstableReader::load_block`]; Data is read ahead in whole requests.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub async fn load_block(&mut self, block: u64) -> Result<Rc<Chunk>> {
+        let meta = self.reader.meta.clone();
+        let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
+        if location.component == Component::Index {
+            return self.reader.load_block(block).await;
+        }
+        if self.in_run(location.offset, location.length).is_none() {
+            // Aligned for direct IO; a block may begin in the middle of a run.
+            let start = location.offset - location.offset % 4096;
+            let skip = usize::try_from(location.offset - start).unwrap_or(0);
+            let want = SEQUENTIAL_BYTES.max((skip + location.length).next_multiple_of(4096));
+            let left = usize::try_from(meta.data_file_length().saturating_sub(start));
+            let want = want.min(left.unwrap_or(usize::MAX));
+            let buf = std::mem::replace(&mut self.run, Buf::new());
+            let (buf, result) = self.reader.data.read_at(buf, start, want).await;
+            let read = result?;
+            self.run = buf;
+            self.run.resize(read);
+            self.start = start;
+        }
+        let raw = self.in_run(location.offset, location.length).unwrap_or(&[]);
+        Ok(Rc::new(meta.decode_block(block, raw)?))
+    }
+
+    fn in_run(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let skip = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        self.run.as_slice().get(skip..skip.checked_add(length)?)
+    }
+}
+
+async fn open_large(fs: &Fs, path: &str, direct: bool) -> Result<File> {
+    let options = OpenOptions { read: true, direct, ..OpenOptions::default() };
+    match fs.open(path, options).await {
+        Ok(file) => Ok(file),
+        Err(e) if e.kind == IoErrorKind::NotFound => {
+            Err(SstableError::Missing { file: path.to_owned() })
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The SSTables of a directory by generation, with whether each is complete (has its TOC.txt).
+///
+/// # Errors
+/// `Io`.
+pub async fn list_sstables(fs: &Fs, directory: &str) -> Result<Vec<(Descriptor, bool)>> {
+    let mut found: Vec<(Descriptor, bool)> = Vec::new();
+    for entry in fs.read_dir(directory).await? {
+        let Some((descriptor, component)) = Descriptor::parse(&entry.name) else { continue };
+        let complete = component == Component::Toc;
+        match found.iter_mut().find(|(d, _)| *d == descriptor) {
+            Some((_, c)) => *c |= complete,
+            None => found.push((descriptor, complete)),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes the files of one SSTable, TOC.txt first, so that a crash in between leaves a leftover
+/// and never half a file set. The caller syncs the directory.
+///
+/// # Errors
+/// `Io`.
+pub async fn remove_sstable(fs: &Fs, directory: &str, descriptor: Descriptor) -> Result<()> {
+    for component in Component::ALL.into_iter().rev() {
+        let path = format!("{directory}/{}", descriptor.file_name(component));
+        let removed = remove_if_there(fs, &path).await?;
+        if component == Component::Toc {
+            if removed {
+                fs.sync_dir(directory).await?;
+            }
+            // Left by a crash just before the rename that completes a file set.
+            remove_if_there(fs, &format!("{path}.tmp")).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove_if_there(fs: &Fs, path: &str) -> Result<bool> {
+    match fs.remove_file(path).await {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind == IoErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}

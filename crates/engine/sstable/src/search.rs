@@ -1,0 +1,159 @@
+//! The promoted index of one partition, read block by block from Index.db.
+//!
+//! Every method may end with a block that is needed; called again after it was fed, it goes on.
+
+use codec::DecodeErrorKind;
+use sst_format::index::{IndexInfo, PromotedHeader};
+
+use crate::block::Window;
+
+/// What a step of a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<T> {
+    /// Feed this block and call again.
+    Need(u64),
+    /// Done.
+    Is(T),
+}
+
+/// What is wrong with the index, and where.
+#[derive(Debug)]
+pub(crate) struct IndexDamage {
+    pub(crate) offset: u64,
+    pub(crate) what: String,
+}
+
+type Result<T> = std::result::Result<T, IndexDamage>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Promoted {
+    at: u64,
+    length: u64,
+    header: Option<PromotedHeader>,
+    place: Option<(usize, u64)>,
+    loaded: Option<usize>,
+    low: usize,
+    high: usize,
+    searching: bool,
+}
+
+impl Promoted {
+    pub(crate) fn new(at: u64, length: u64) -> Promoted {
+        Promoted {
+            at,
+            length,
+            header: None,
+            place: None,
+            loaded: None,
+            low: 0,
+            high: 0,
+            searching: false,
+        }
+    }
+
+    /// Number of blocks.
+    pub(crate) fn blocks(&mut self, window: &mut Window) -> Result<Found<usize>> {
+        if let Some(header) = &self.header {
+            return Ok(Found::Is(header.blocks));
+        }
+        window.seek(self.at);
+        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
+        match PromotedHeader::decode(window.bytes(), length) {
+            Ok(header) => {
+                self.header = Some(header);
+                Ok(Found::Is(header.blocks))
+            }
+            Err(e) => need(window, &e),
+        }
+    }
+
+    /// Loads one block's entry into `info`.
+    pub(crate) fn load(
+        &mut self,
+        index: usize,
+        lengths: &[Option<usize>],
+        window: &mut Window,
+        info: &mut IndexInfo,
+    ) -> Result<Found<()>> {
+        if self.loaded == Some(index) {
+            return Ok(Found::Is(()));
+        }
+        let header = match self.blocks(window)? {
+            Found::Need(block) => return Ok(Found::Need(block)),
+            Found::Is(_) => self.header,
+        };
+        let Some(header) = header else { return Ok(Found::Is(())) };
+        let first = self.at.saturating_add(header.length as u64);
+        let end = self.at.saturating_add(self.length);
+        let table = end.saturating_sub((header.blocks as u64).saturating_mul(4));
+        let offset = match self.place {
+            Some((i, offset)) if i == index => offset,
+            _ => {
+                window.seek(table.saturating_add((index as u64).saturating_mul(4)));
+                let mut r = codec::Reader::new(window.bytes(), "promoted index offset");
+                match r.u32() {
+                    Ok(offset) => {
+                        self.place = Some((index, u64::from(offset)));
+                        u64::from(offset)
+                    }
+                    Err(e) => return need(window, &e),
+                }
+            }
+        };
+        let at = first.saturating_add(offset);
+        if at >= table {
+            let what = "a block of the promoted index lies outside of it".to_owned();
+            return Err(IndexDamage { offset: at, what });
+        }
+        window.seek(at);
+        self.loaded = None;
+        match info.decode_into(window.bytes(), lengths) {
+            Ok(_) => {
+                self.loaded = Some(index);
+                Ok(Found::Is(()))
+            }
+            Err(e) => need(window, &e),
+        }
+    }
+
+    /// The first block for which `is_at_or_behind` holds; the number of blocks when none does.
+    pub(crate) fn search(
+        &mut self,
+        lengths: &[Option<usize>],
+        window: &mut Window,
+        info: &mut IndexInfo,
+        is_at_or_behind: impl Fn(&IndexInfo) -> bool,
+    ) -> Result<Found<usize>> {
+        let blocks = match self.blocks(window)? {
+            Found::Need(block) => return Ok(Found::Need(block)),
+            Found::Is(blocks) => blocks,
+        };
+        if !self.searching {
+            (self.low, self.high, self.searching) = (0, blocks, true);
+        }
+        while self.low < self.high {
+            let middle = self.low.midpoint(self.high);
+            if let Found::Need(block) = self.load(middle, lengths, window, info)? {
+                return Ok(Found::Need(block));
+            }
+            if is_at_or_behind(info) {
+                self.high = middle;
+            } else {
+                self.low = middle.saturating_add(1);
+            }
+        }
+        self.searching = false;
+        Ok(Found::Is(self.low))
+    }
+}
+
+fn need<T>(window: &Window, error: &codec::DecodeError) -> Result<Found<T>> {
+    match (error.kind, window.needed()) {
+        (DecodeErrorKind::Truncated { .. }, Some(block)) => Ok(Found::Need(block)),
+        _ => Err(IndexDamage {
+            offset: window.position().saturating_add(error.offset as u64),
+            what: error.to_string(),
+        }),
+    }
+}

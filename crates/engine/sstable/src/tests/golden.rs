@@ -1,0 +1,177 @@
+use codec::crc32;
+use stdx::DeletionSeconds;
+
+use super::{GOLDEN, TABLES, open_golden, rewrite, run};
+use crate::offline::{add_checksums, dump_json, metadata_text, verify};
+use crate::{Component, SstableReader};
+
+/// When sstabledump made the stored dumps.
+const NOW: DeletionSeconds = DeletionSeconds(1_795_236_668);
+
+async fn dump(reader: &SstableReader) -> String {
+    let mut text = String::new();
+    dump_json(reader, NOW, &mut |piece| text.push_str(piece)).await.unwrap();
+    text
+}
+
+fn first_difference(ours: &str, theirs: &str) -> String {
+    let lines = ours.lines().zip(theirs.lines()).enumerate();
+    let found = lines.into_iter().find(|(_, (a, b))| a != b);
+    match found {
+        Some((n, (a, b))) => format!("line {}:\n  ours   {a}\n  theirs {b}", n + 1),
+        None => format!("lengths {} and {}", ours.len(), theirs.len()),
+    }
+}
+
+#[test]
+fn dumps_of_cassandras_files_are_those_of_sstabledump() {
+    run(|rt| async move {
+        for table in ["alltypes", "clust", "plain", "dropped"] {
+            let reader = open_golden(&rt.fs(), table).await;
+            let path = format!("{GOLDEN}/{table}/dump.json");
+            let theirs = rt.fs().read(&path, 1 << 20).await.unwrap();
+            let theirs = String::from_utf8(theirs).unwrap();
+            let ours = dump(&reader).await;
+            assert!(ours == theirs, "{table} {}", first_difference(&ours, &theirs));
+        }
+        // Too long to keep: their length and CRC32.
+        for (table, length, crc) in [
+            ("wide", WIDE.0, WIDE.1),
+            ("widestat", WIDESTAT.0, WIDESTAT.1),
+            ("snappy", CHUNKED.0, CHUNKED.1),
+            ("deflate", CHUNKED.0, CHUNKED.1),
+            ("zstd", CHUNKED.0, CHUNKED.1),
+        ] {
+            let reader = open_golden(&rt.fs(), table).await;
+            let ours = dump(&reader).await;
+            assert_eq!((ours.len(), crc32(ours.as_bytes())), (length, crc), "{table}");
+        }
+    });
+}
+
+/// Uncompressed bytes of Data.
+async fn data_of(reader: &SstableReader) -> Vec<u8> {
+    let mut out = Vec::new();
+    for block in 0..reader.meta().data_blocks() {
+        out.extend_from_slice(reader.load_block(block).await.unwrap().bytes());
+    }
+    out
+}
+
+#[test]
+fn rewriting_cassandras_rows_gives_its_bytes_again() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        for (n, (table, _)) in (1..).zip(TABLES) {
+            let theirs = open_golden(&fs, table).await;
+            let ours = rewrite(&fs, &theirs, n, |_| ()).await;
+            let (a, b) = (data_of(&ours).await, data_of(&theirs).await);
+            let at = a.iter().zip(&b).position(|(x, y)| x != y).unwrap_or(a.len().min(b.len()));
+            let near =
+                |d: &[u8]| format!("{:02x?}", &d[at.saturating_sub(8)..(at + 24).min(d.len())]);
+            assert!(a == b, "Data of {table} at {at} of {}:\n{}\n{}", b.len(), near(&a), near(&b));
+            let read = |path: String| {
+                let fs = fs.clone();
+                async move { fs.read(&path, 1 << 20).await.unwrap() }
+            };
+            for component in [Component::Index, Component::Summary, Component::Filter] {
+                let a = read(ours.meta().file(component)).await;
+                let b = read(theirs.meta().file(component)).await;
+                assert!(a == b, "{component} of {table}");
+            }
+            let (a, b) = (ours.meta().statistics(), theirs.meta().statistics());
+            let mut expected = b.stats.clone();
+            expected.commit_log = Vec::new();
+            expected.originating_host = None;
+            expected.compression_ratio = a.stats.compression_ratio;
+            assert_eq!(a.stats, expected, "stats of {table}");
+            assert_eq!(a.header, b.header, "header of {table}");
+            verify(&ours).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn every_component_of_cassandra_writes_back_to_its_bytes() {
+    run(|rt| async move {
+        for (table, generation) in TABLES {
+            let file = |c: Component| format!("{GOLDEN}/{table}/nb-{generation}-big-{c}");
+            let bytes = |c| {
+                let (fs, path) = (rt.fs(), file(c));
+                async move { fs.read(&path, 1 << 20).await.unwrap() }
+            };
+            let raw = bytes(Component::Statistics).await;
+            let back = sst_format::Statistics::decode(&raw).unwrap().encode().unwrap();
+            assert!(back == raw, "statistics of {table}");
+            let raw = bytes(Component::Summary).await;
+            assert_eq!(sst_format::Summary::decode(&raw).unwrap().encode().unwrap(), raw);
+            let raw = bytes(Component::Filter).await;
+            assert_eq!(sst_format::BloomFilter::decode(&raw).unwrap().encode(), raw);
+            if table != "plain" {
+                let raw = bytes(Component::CompressionInfo).await;
+                assert_eq!(
+                    sst_format::CompressionInfo::decode(&raw).unwrap().encode().unwrap(),
+                    raw
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn cassandras_files_verify_and_get_checksums() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        for (table, generation) in TABLES {
+            let reader = open_golden(&fs, table).await;
+            let report = verify(&reader).await.unwrap();
+            assert_eq!(report.partitions, reader.meta().estimated_partitions(), "{table}");
+            fs.create_dir_all(table).await.unwrap();
+            for component in reader.meta().components() {
+                let name = format!("nb-{generation}-big-{component}");
+                let bytes = fs.read(&format!("{GOLDEN}/{table}/{name}"), 1 << 20).await.unwrap();
+                fs.write_atomic(&format!("{table}/{name}"), bytes).await.unwrap();
+            }
+            let copy =
+                SstableReader::open(&fs, table, reader.meta().descriptor(), None).await.unwrap();
+            add_checksums(&fs, &copy, 4).await.unwrap();
+            let copy =
+                SstableReader::open(&fs, table, reader.meta().descriptor(), None).await.unwrap();
+            assert_eq!(copy.meta().group().unwrap().shard, None);
+            assert_eq!(verify(&copy).await.unwrap(), report);
+        }
+    });
+}
+
+#[test]
+fn metadata_of_cassandras_files_is_that_of_sstablemetadata() {
+    run(|rt| async move {
+        for table in METADATA {
+            let reader = open_golden(&rt.fs(), table).await;
+            let path = format!("{GOLDEN}/{table}/metadata.txt");
+            let theirs = rt.fs().read(&path, 1 << 20).await.unwrap();
+            let theirs = String::from_utf8(theirs).unwrap();
+            let ours = metadata_text(&reader, NOW, 0);
+            // The first line has the path; the estimate of droppable ones the second it was asked in.
+            let lines = |text: &str| {
+                text.lines()
+                    .filter(|l| {
+                        !l.starts_with("SSTable: ") && !l.starts_with("Estimated droppable")
+                    })
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            for (a, b) in lines(&ours).iter().zip(lines(&theirs)) {
+                assert_eq!(*a, b, "{table}");
+            }
+            assert_eq!(lines(&ours).len(), lines(&theirs).len());
+        }
+    });
+}
+
+/// Tables with a stored output of sstablemetadata.
+const METADATA: [&str; 4] = ["clust", "plain", "wide", "alltypes"];
+
+const WIDE: (usize, u32) = (1812930, 0xcc448f26);
+const WIDESTAT: (usize, u32) = (1023478, 0xbe63e821);
+const CHUNKED: (usize, u32) = (113400, 0x6f12b581);

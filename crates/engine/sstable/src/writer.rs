@@ -1,0 +1,812 @@
+//! Writing one SSTable.
+//!
+//! Partitions, rows and markers come in order and are encoded at once; chunks are compressed when
+//! they are full and go to disk in sequential requests of 256 KiB. Order at the end (each step
+//! leaves either nothing that opens, or the whole file set):
+//!
+//! 1. rest of Data and Index, both synced;
+//! 2. CompressionInfo or CRC, Digest, Filter, Statistics, Summary, Checksums, each synced;
+//! 3. the directory synced, so that every name is durable;
+//! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
+//! 5. the directory synced again: the file set is complete.
+
+use std::collections::BTreeMap;
+
+use codec::checksum::{Crc32, crc32};
+use codec::{Algorithm, Compressor, Writer, hash_key};
+use data::{BoundRef, ClusteringComparator, DeletionTime, Item, Marker, RowBuilder, RowRef};
+use rt::{Buf, File, Fs, OpenOptions};
+use schema::Table;
+use sst_format::checksums::{
+    BlockChecksummer, CHECKSUM_BLOCK, Checksums, ComponentChecksum, DataCrc, StorageGroup,
+    encode_digest,
+};
+use sst_format::clustering::{Prefix, PrefixKind};
+use sst_format::component::encode_toc;
+use sst_format::compression_info::CHUNK_CRC_BYTES;
+use sst_format::header::SerializationHeader;
+use sst_format::index::{COLUMN_INDEX_SIZE, IndexInfo, PromotedBuilder};
+use sst_format::row_write::{
+    EncodeScratch, RowKind, encode_marker, encode_partition_end, encode_partition_header,
+    encode_row,
+};
+use sst_format::statistics::{CommitLogPosition, Statistics};
+use sst_format::stats_collector::FileFacts;
+use sst_format::summary::SummaryBuilder;
+use sst_format::{
+    BloomFilter, Component, CompressionInfo, Descriptor, EncodingStats, FormatError,
+    StatsCollector, WriteSchema,
+};
+use stdx::{Generation, Token, Uuid};
+
+use crate::{Result, SstableError};
+
+/// Bytes per write request.
+pub const WRITE_BYTES: usize = 256 * 1024;
+
+/// How Data is compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteCompression {
+    /// The compressor.
+    pub algorithm: Algorithm,
+    /// Uncompressed bytes per chunk, a power of two.
+    pub chunk_length: u32,
+    /// A chunk is stored plain when its compressed form has this many bytes or more.
+    pub max_compressed_length: i32,
+    /// Options of the compressor that go into CompressionInfo.db.
+    pub options: Vec<(String, String)>,
+}
+
+impl WriteCompression {
+    /// What a table's `compression` option asks for; inner `None`: no compression.
+    ///
+    /// # Errors
+    /// The text names an option that is not understood.
+    pub fn of_options(
+        map: &BTreeMap<String, String>,
+    ) -> std::result::Result<Option<WriteCompression>, String> {
+        let class = map.get("class").or_else(|| map.get("sstable_compression"));
+        let enabled = map.get("enabled").is_none_or(|v| v.eq_ignore_ascii_case("true"));
+        let Some(class) = class.filter(|c| enabled && !c.is_empty()) else { return Ok(None) };
+        let algorithm = match CompressionInfo::algorithm_of(class) {
+            Some(Some(algorithm)) => algorithm,
+            Some(None) => return Ok(None),
+            None => return Err(format!("compressor \"{class}\" is not supported")),
+        };
+        let number = |key: &str, default: u32| match map.get(key) {
+            None => Ok(default),
+            Some(text) => text
+                .parse()
+                .map_err(|_| format!("compression option {key} is not a number: {text}")),
+        };
+        let kib = match map.contains_key("chunk_length_kb") {
+            true => number("chunk_length_kb", 16)?,
+            false => number("chunk_length_in_kb", 16)?,
+        };
+        let chunk_length = kib.saturating_mul(1024);
+        if !chunk_length.is_power_of_two()
+            || chunk_length > sst_format::compression_info::CHUNK_LENGTH_MAX
+        {
+            return Err(format!("chunk length of {kib} KiB is not a power of two up to 64 MiB"));
+        }
+        let ratio: f64 = match map.get("min_compress_ratio") {
+            None => 0.0,
+            Some(text) => {
+                text.parse().map_err(|_| format!("min_compress_ratio is not a number: {text}"))?
+            }
+        };
+        let max_compressed_length =
+            if ratio > 0.0 { (f64::from(chunk_length) / ratio).ceil() as i32 } else { i32::MAX };
+        let known = [
+            "class",
+            "sstable_compression",
+            "enabled",
+            "chunk_length_in_kb",
+            "chunk_length_kb",
+            "min_compress_ratio",
+            "crc_check_chance",
+        ];
+        let options = map
+            .iter()
+            .filter(|(k, _)| !known.contains(&k.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        Ok(Some(WriteCompression { algorithm, chunk_length, max_compressed_length, options }))
+    }
+}
+
+/// What a writer must know beforehand.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Generation of the file set; no file of it may exist.
+    pub generation: Generation,
+    /// Compression; `None` = plain, with CRC.db.
+    pub compression: Option<WriteCompression>,
+    /// Partitions to come, for the size of the Bloom filter; an estimate too high costs memory,
+    /// one too low lookups.
+    pub expected_partitions: u64,
+    /// False-positive rate of the Bloom filter; 1.0 = no filter.
+    pub bloom_fp_chance: f64,
+    /// Partitions per sample of the summary.
+    pub min_index_interval: u32,
+    /// Bytes of rows after which a block of the promoted index ends.
+    pub column_index_size: u64,
+    /// Bases of times; minima of what is to come make small files, any values are correct.
+    pub encoding_stats: EncodingStats,
+    /// Commit-log stretches whose mutations are in the file.
+    pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
+    /// This node.
+    pub host: Option<Uuid>,
+    /// Level in leveled compaction.
+    pub level: i32,
+    /// Milliseconds since 1970 of the repair, 0 = not repaired.
+    pub repaired_at: i64,
+    /// Shard whose slice the file stays in (`None` = it may span slices), and the shard count.
+    pub shard: Option<u16>,
+    /// See `shard`.
+    pub shard_count: u16,
+    /// Bypass the page cache for Data where the file system allows it.
+    pub direct: bool,
+}
+
+impl WriterOptions {
+    /// Options as the table's own say; the rest neutral.
+    ///
+    /// # Errors
+    /// The text names a compression option that is not understood.
+    pub fn for_table(
+        table: &Table,
+        generation: Generation,
+        expected_partitions: u64,
+        encoding_stats: EncodingStats,
+    ) -> std::result::Result<WriterOptions, String> {
+        let options = &table.options;
+        let leveled = options
+            .compaction
+            .get("class")
+            .is_some_and(|class| class.ends_with("LeveledCompactionStrategy"));
+        let fp_default = if leveled { 0.1 } else { 0.01 };
+        Ok(WriterOptions {
+            generation,
+            compression: WriteCompression::of_options(&options.compression)?,
+            expected_partitions,
+            bloom_fp_chance: options.bloom_filter_fp_chance.unwrap_or(fp_default),
+            min_index_interval: u32::try_from(options.min_index_interval).unwrap_or(128),
+            column_index_size: COLUMN_INDEX_SIZE,
+            encoding_stats,
+            commit_log: Vec::new(),
+            host: None,
+            level: 0,
+            repaired_at: 0,
+            shard: None,
+            shard_count: 1,
+            direct: true,
+        })
+    }
+}
+
+/// A finished file set.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its generation.
+    pub descriptor: Descriptor,
+    /// Components and their bytes.
+    pub components: Vec<(Component, u64)>,
+    /// Partitions.
+    pub partitions: u64,
+    /// Uncompressed bytes of Data.
+    pub data_length: u64,
+    /// Token of the first partition.
+    pub first: Token,
+    /// Token of the last partition.
+    pub last: Token,
+}
+
+impl Written {
+    /// Bytes of all components.
+    pub fn disk_bytes(&self) -> u64 {
+        self.components.iter().map(|(_, n)| n).sum()
+    }
+}
+
+/// A file written from front to back.
+struct Output {
+    file: File,
+    pending: Vec<u8>,
+    written: u64,
+    checksums: BlockChecksummer,
+}
+
+impl Output {
+    async fn create(fs: &Fs, path: &str, direct: bool) -> Result<Output> {
+        let options = OpenOptions {
+            read: false,
+            write: true,
+            create_new: true,
+            direct,
+            ..OpenOptions::default()
+        };
+        let file = fs.open(path, options).await?;
+        let pending = Vec::with_capacity(WRITE_BYTES + CHECKSUM_BLOCK);
+        Ok(Output { file, pending, written: 0, checksums: BlockChecksummer::default() })
+    }
+
+    fn length(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.pending.len() >= WRITE_BYTES
+    }
+
+    async fn write_full(&mut self) -> Result<()> {
+        while self.is_full() {
+            self.write(WRITE_BYTES).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, length: usize) -> Result<()> {
+        let now = self.pending.get(..length).unwrap_or(&self.pending);
+        self.checksums.update(now);
+        let (_, result) = self.file.write_at(Buf::from_slice(now), self.written).await;
+        result?;
+        self.written += now.len() as u64;
+        let length = now.len();
+        self.pending.drain(..length);
+        Ok(())
+    }
+
+    async fn finish(mut self, component: Component) -> Result<ComponentChecksum> {
+        self.write_full().await?;
+        if !self.pending.is_empty() {
+            self.write(self.pending.len()).await?;
+        }
+        self.file.sync_data().await?;
+        Ok(self.checksums.finish(component))
+    }
+}
+
+/// The partition being written.
+#[derive(Default)]
+struct Partition {
+    key: Vec<u8>,
+    deletion: Option<DeletionTime>,
+    start: u64,
+    header_length: Option<u64>,
+    previous: u64,
+    rows: u64,
+    block: IndexInfo,
+    in_block: bool,
+    first: Prefix,
+    last: Prefix,
+    open: Option<DeletionTime>,
+}
+
+/// See the module. Call order per partition: `partition`, at most one `static_row`, `row` and
+/// `marker` in order, `partition_end`; [`SstableWriter::put`] takes the items of a cursor instead.
+/// After each, [`SstableWriter::write_full`] when [`SstableWriter::is_full`].
+pub struct SstableWriter {
+    fs: Fs,
+    directory: String,
+    options: WriterOptions,
+    descriptor: Descriptor,
+    header: SerializationHeader,
+    schema: WriteSchema,
+    comparator: ClusteringComparator,
+    stats: StatsCollector,
+    filter: BloomFilter,
+    summary: SummaryBuilder,
+    promoted: PromotedBuilder,
+    scratch: EncodeScratch,
+    empty_row: Vec<u8>,
+    data: Output,
+    index: Output,
+    compressor: Option<Compressor>,
+    chunk: Vec<u8>,
+    chunk_length: usize,
+    data_length: u64,
+    offsets: Vec<u64>,
+    chunk_crcs: Vec<u32>,
+    digest: Crc32,
+    partition: Partition,
+    in_partition: bool,
+}
+
+impl SstableWriter {
+    /// Creates Data and Index in `directory`, which must exist.
+    ///
+    /// # Errors
+    /// `Io`, `AlreadyExists` among them when the generation is taken.
+    pub async fn create(
+        fs: &Fs,
+        directory: &str,
+        table: &Table,
+        options: WriterOptions,
+    ) -> Result<SstableWriter> {
+        let descriptor = Descriptor { generation: options.generation };
+        let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+        let data = Output::create(fs, &path(Component::Data), options.direct).await?;
+        let index = Output::create(fs, &path(Component::Index), false).await?;
+        let header = SerializationHeader::for_table(table, options.encoding_stats);
+        let compressor = match &options.compression {
+            None => None,
+            Some(c) => Some(Compressor::new(c.algorithm).map_err(|e| {
+                SstableError::Unsupported { file: path(Component::Data), what: e.to_string() }
+            })?),
+        };
+        let chunk_length = options
+            .compression
+            .as_ref()
+            .map_or(CHECKSUM_BLOCK, |c| usize::try_from(c.chunk_length).unwrap_or(CHECKSUM_BLOCK));
+        let mut empty_row = Vec::new();
+        RowBuilder::new(
+            &mut empty_row,
+            data::Liveness::NONE,
+            DeletionTime::LIVE,
+            EncodingStats::NONE.min_timestamp,
+        )
+        .finish();
+        Ok(SstableWriter {
+            fs: fs.clone(),
+            directory: directory.to_owned(),
+            descriptor,
+            schema: header.write_schema(table),
+            header,
+            comparator: ClusteringComparator::for_table(table),
+            stats: StatsCollector::default(),
+            filter: BloomFilter::with_capacity(
+                options.expected_partitions,
+                options.bloom_fp_chance,
+            ),
+            summary: SummaryBuilder::new(options.min_index_interval),
+            promoted: PromotedBuilder::default(),
+            scratch: EncodeScratch::default(),
+            empty_row,
+            data,
+            index,
+            compressor,
+            chunk: Vec::with_capacity(2 * chunk_length),
+            chunk_length,
+            data_length: 0,
+            offsets: Vec::new(),
+            chunk_crcs: Vec::new(),
+            digest: Crc32::new(),
+            partition: Partition::default(),
+            in_partition: false,
+            options,
+        })
+    }
+
+    fn file(&self, component: Component) -> String {
+        format!("{}/{}", self.directory, self.descriptor.file_name(component))
+    }
+
+    fn unwritable(&self, error: FormatError) -> SstableError {
+        SstableError::Unwritable { file: self.file(Component::Data), error }
+    }
+
+    /// Version and generation.
+    pub fn descriptor(&self) -> Descriptor {
+        self.descriptor
+    }
+
+    /// Uncompressed bytes so far.
+    pub fn data_length(&self) -> u64 {
+        self.data_length + self.chunk.len() as u64
+    }
+
+    /// Bytes on disk so far (Data and Index), for size limits of compaction outputs.
+    pub fn disk_length(&self) -> u64 {
+        self.data.length() + self.index.length()
+    }
+
+    /// Partitions so far.
+    pub fn partitions(&self) -> u64 {
+        self.summary.key_count()
+    }
+
+    /// Whether [`SstableWriter::write_full`] has something to do.
+    pub fn is_full(&self) -> bool {
+        self.data.is_full() || self.index.is_full()
+    }
+
+    /// Writes what is full: whole requests of 256 KiB.
+    ///
+    /// # Errors
+    /// `Io`; the writer should then be aborted.
+    pub async fn write_full(&mut self) -> Result<()> {
+        self.data.write_full().await?;
+        self.index.write_full().await
+    }
+
+    /// Takes one item of a cursor.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn put(&mut self, item: Item<'_>) -> Result<()> {
+        match item {
+            Item::Partition { key, deletion, .. } => self.partition(key, deletion),
+            Item::Static(row) => self.static_row(row),
+            Item::Row { clustering, row } => self.row(clustering, row),
+            Item::Marker(marker) => self.marker(&marker),
+            Item::PartitionEnd => self.partition_end(),
+        }
+    }
+
+    /// Begins a partition. Keys ascend by (token, bytes).
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn partition(&mut self, key: &[u8], deletion: DeletionTime) -> Result<()> {
+        stdx::invariant!(!self.in_partition, "sstable writer: a partition is open");
+        self.in_partition = true;
+        let hash = hash_key(key);
+        stdx::debug_invariant!(
+            self.summary.key_count() == 0
+                || (codec::token_of(&self.partition.key), self.partition.key.as_slice())
+                    < (hash.token, key),
+            "sstable writer: keys do not ascend"
+        );
+        let p = &mut self.partition;
+        p.key.clear();
+        p.key.extend_from_slice(key);
+        p.deletion = Some(deletion);
+        p.start = self.data_length + self.chunk.len() as u64;
+        p.header_length = None;
+        p.previous = 0;
+        p.rows = 0;
+        p.in_block = false;
+        p.open = None;
+        self.promoted.clear();
+        self.filter.add(hash.bloom);
+        self.stats.partition(key, &deletion);
+        encode_partition_header(key, &deletion, &mut self.chunk).map_err(|e| self.unwritable(e))?;
+        self.cut_chunks()
+    }
+
+    /// The static row of the partition.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn static_row(&mut self, row: RowRef<'_>) -> Result<()> {
+        stdx::invariant!(
+            self.in_partition && self.partition.header_length.is_none(),
+            "sstable writer: a static row out of place"
+        );
+        if self.schema.has_static() {
+            self.encode_row(RowKind::Static, row, 0)?;
+            self.cut_chunks()?;
+        }
+        self.partition.header_length = Some(self.offset());
+        Ok(())
+    }
+
+    /// Bytes of the partition so far.
+    fn offset(&self) -> u64 {
+        self.data_length() - self.partition.start
+    }
+
+    fn encode_row(&mut self, kind: RowKind<'_>, row: RowRef<'_>, previous: u64) -> Result<()> {
+        encode_row(
+            &self.schema,
+            kind,
+            row,
+            previous,
+            &mut self.scratch,
+            &mut self.stats,
+            &mut self.chunk,
+        )
+        .map_err(|e| self.unwritable(e))
+    }
+
+    /// Ends the header: a table with static columns has a static row in every partition.
+    fn end_header(&mut self) -> Result<()> {
+        if self.partition.header_length.is_none() {
+            let empty = std::mem::take(&mut self.empty_row);
+            let result = self.static_row(RowRef::trusted(&empty));
+            self.empty_row = empty;
+            result?;
+        }
+        Ok(())
+    }
+
+    /// A row; clusterings ascend.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Result<()> {
+        self.end_header()?;
+        let at = self.offset();
+        self.encode_row(RowKind::Regular(clustering), row, at - self.partition.previous)?;
+        self.placed(PrefixKind::Clustering, clustering, at)
+    }
+
+    /// A range-tombstone marker.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn marker(&mut self, marker: &Marker<'_>) -> Result<()> {
+        self.end_header()?;
+        let at = self.offset();
+        let kind = encode_marker(
+            &self.schema,
+            marker,
+            at - self.partition.previous,
+            &mut self.scratch,
+            &mut self.stats,
+            &mut self.chunk,
+        )
+        .map_err(|e| self.unwritable(e))?;
+        self.partition.open = marker.open;
+        self.placed(kind, marker.position.prefix, at)
+    }
+
+    /// Notes where a row or marker lies, for the promoted index and the covered clusterings.
+    fn placed(&mut self, kind: PrefixKind, prefix: &[u8], at: u64) -> Result<()> {
+        fn set(target: &mut Prefix, kind: PrefixKind, prefix: &[u8]) {
+            target.kind = kind;
+            target.values.clear();
+            target.values.extend_from_slice(prefix);
+        }
+        let end = self.offset();
+        let p = &mut self.partition;
+        if p.rows == 0 {
+            set(&mut p.first, kind, prefix);
+        }
+        if !p.in_block {
+            set(&mut p.block.first, kind, prefix);
+            p.block.offset = at;
+            p.in_block = true;
+        }
+        set(&mut p.last, kind, prefix);
+        p.rows += 1;
+        p.previous = at;
+        if end - p.block.offset >= self.options.column_index_size {
+            self.end_block()?;
+        }
+        self.cut_chunks()
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let end = self.offset();
+        let p = &mut self.partition;
+        p.block.last.kind = p.last.kind;
+        p.block.last.values.clone_from(&p.last.values);
+        p.block.width = end - p.block.offset;
+        p.block.open = p.open;
+        p.in_block = false;
+        self.promoted
+            .push(&self.partition.block, &self.schema.clustering)
+            .map_err(|e| self.unwritable(e))
+    }
+
+    /// Ends the partition.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn partition_end(&mut self) -> Result<()> {
+        stdx::invariant!(self.in_partition, "sstable writer: no partition is open");
+        self.end_header()?;
+        encode_partition_end(&mut self.chunk);
+        // As in Cassandra, the last block takes in the end of the partition.
+        if self.partition.in_block {
+            self.end_block()?;
+        }
+        let bytes = self.offset();
+        let p = &self.partition;
+        let index_at = self.index.length();
+        let encoded = self.promoted.encode_entry(
+            &p.key,
+            p.start,
+            p.header_length.unwrap_or(0),
+            &p.deletion.unwrap_or(DeletionTime::LIVE),
+            &mut self.index.pending,
+        );
+        self.summary.add(&p.key, index_at);
+        self.stats.partition_end(bytes);
+        if p.rows > 0 {
+            let first = BoundRef { prefix: &p.first.values, after: p.first.kind.is_after() };
+            let row_last = p.last.kind == PrefixKind::Clustering;
+            let last =
+                BoundRef { prefix: &p.last.values, after: row_last || p.last.kind.is_after() };
+            self.stats.covered(&self.comparator, first, last);
+        }
+        self.in_partition = false;
+        encoded.map_err(|e| self.unwritable(e))?;
+        self.cut_chunks()
+    }
+
+    /// Moves full chunks to the output.
+    fn cut_chunks(&mut self) -> Result<()> {
+        if self.chunk.len() < self.chunk_length {
+            return Ok(());
+        }
+        let mut done = 0;
+        while self.chunk.len() - done >= self.chunk_length {
+            self.cut(done, self.chunk_length)?;
+            done += self.chunk_length;
+        }
+        self.chunk.drain(..done);
+        Ok(())
+    }
+
+    /// Moves one chunk, which stays in `self.chunk` until the caller drains it.
+    fn cut(&mut self, from: usize, length: usize) -> Result<()> {
+        let plain = self.chunk.get(from..from + length).unwrap_or(&[]);
+        let at = self.data.pending.len();
+        let out = &mut self.data.pending;
+        match (&mut self.compressor, &self.options.compression) {
+            (Some(compressor), Some(options)) => {
+                self.offsets.push(self.data.written + at as u64);
+                let size =
+                    compressor.compress(plain, out).map_err(|e| SstableError::Unsupported {
+                        file: self.data.file.path().to_owned(),
+                        what: e.to_string(),
+                    })?;
+                let limit = usize::try_from(options.max_compressed_length).unwrap_or(usize::MAX);
+                if size >= limit {
+                    out.truncate(at);
+                    out.extend_from_slice(plain);
+                    // A short last chunk is padded so that its length says "plain".
+                    out.resize(at + length.max(limit.min(self.chunk_length)), 0);
+                }
+                let crc = crc32(out.get(at..).unwrap_or(&[]));
+                out.put_u32(crc);
+            }
+            _ => {
+                out.extend_from_slice(plain);
+                self.chunk_crcs.push(crc32(plain));
+            }
+        }
+        self.digest.update(out.get(at..).unwrap_or(&[]));
+        self.data_length += length as u64;
+        Ok(())
+    }
+
+    /// Finishes the file set in the order of the module's list. `None` when no partition came: all
+    /// files are removed.
+    ///
+    /// # Errors
+    /// `Io`, `Unwritable`. Everything that was written is removed then as far as possible.
+    pub async fn finish(mut self) -> Result<Option<Written>> {
+        if self.partitions() == 0 {
+            self.abort().await;
+            return Ok(None);
+        }
+        let (fs, directory, descriptor) =
+            (self.fs.clone(), self.directory.clone(), self.descriptor);
+        match self.finish_files().await {
+            Ok(written) => Ok(Some(written)),
+            Err(e) => {
+                remove_all(&fs, &directory, descriptor).await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn finish_files(&mut self) -> Result<Written> {
+        stdx::invariant!(!self.in_partition, "sstable writer: a partition is open");
+        if !self.chunk.is_empty() {
+            let length = self.chunk.len();
+            self.cut(0, length)?;
+            self.chunk.clear();
+        }
+        let data_length = self.data_length;
+        // 1. Data and Index.
+        let (data, index) = (self.take_output(true).await?, self.take_output(false).await?);
+        let mut lengths = vec![(Component::Data, data.length), (Component::Index, index.length)];
+        let ratio = match self.compressor {
+            // Cassandra's ratio leaves the chunks' checksums out.
+            Some(_) => {
+                let checksums = self.offsets.len() as u64 * CHUNK_CRC_BYTES;
+                (data.length - checksums) as f64 / data_length.max(1) as f64
+            }
+            None => -1.0,
+        };
+        let mut checksums = vec![data, index];
+        // 2. The small components.
+        let mut small: Vec<(Component, Vec<u8>)> = Vec::new();
+        match &self.options.compression {
+            Some(c) => {
+                let info = CompressionInfo {
+                    algorithm: Some(c.algorithm),
+                    options: c.options.clone(),
+                    chunk_length: c.chunk_length,
+                    max_compressed_length: c.max_compressed_length,
+                    data_length,
+                    offsets: std::mem::take(&mut self.offsets),
+                };
+                let bytes = info.encode().map_err(|e| self.unwritable(e))?;
+                small.push((Component::CompressionInfo, bytes));
+            }
+            None => {
+                let chunks = std::mem::take(&mut self.chunk_crcs);
+                let crc = DataCrc { chunk_length: CHECKSUM_BLOCK as u32, chunks };
+                small.push((Component::Crc, crc.encode()));
+            }
+        }
+        small.push((Component::Digest, encode_digest(self.digest.value())));
+        if !self.filter.is_always_present() {
+            small.push((Component::Filter, self.filter.encode()));
+        }
+        let facts = FileFacts {
+            commit_log: std::mem::take(&mut self.options.commit_log),
+            originating_host: self.options.host,
+            level: self.options.level,
+            repaired_at: self.options.repaired_at,
+            compression_ratio: ratio,
+        };
+        let (stats, cardinality) = std::mem::take(&mut self.stats).finish(facts);
+        let statistics = Statistics {
+            bloom_fp_chance: self.options.bloom_fp_chance,
+            cardinality,
+            stats,
+            header: self.header.clone(),
+        };
+        small.push((Component::Statistics, statistics.encode().map_err(|e| self.unwritable(e))?));
+        let partitions = self.partitions();
+        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
+        let (first, last) = (codec::token_of(&summary.first), codec::token_of(&summary.last));
+        small.push((Component::Summary, summary.encode().map_err(|e| self.unwritable(e))?));
+        let mut toc: Vec<Component> = lengths.iter().map(|(c, _)| *c).collect();
+        toc.extend(small.iter().map(|(c, _)| *c));
+        toc.extend([Component::Checksums, Component::Toc]);
+        let toc = encode_toc(&toc);
+        for (component, bytes) in &small {
+            checksums.push(BlockChecksummer::of(*component, bytes));
+        }
+        checksums.push(BlockChecksummer::of(Component::Toc, &toc));
+        let group = StorageGroup {
+            shard: self.options.shard,
+            shard_count: self.options.shard_count,
+            first,
+            last,
+        };
+        small.push((Component::Checksums, Checksums { group, components: checksums }.encode()));
+        for (component, bytes) in &small {
+            self.write_small(*component, bytes).await?;
+            lengths.push((*component, bytes.len() as u64));
+        }
+        // 3. to 5.
+        self.fs.sync_dir(&self.directory).await?;
+        lengths.push((Component::Toc, toc.len() as u64));
+        self.fs.write_atomic(&self.file(Component::Toc), toc).await?;
+        let descriptor = self.descriptor;
+        Ok(Written { descriptor, components: lengths, partitions, data_length, first, last })
+    }
+
+    async fn take_output(&mut self, data: bool) -> Result<ComponentChecksum> {
+        let (slot, component) = if data {
+            (&mut self.data, Component::Data)
+        } else {
+            (&mut self.index, Component::Index)
+        };
+        let output = Output {
+            file: slot.file.clone(),
+            pending: std::mem::take(&mut slot.pending),
+            written: slot.written,
+            checksums: std::mem::take(&mut slot.checksums),
+        };
+        output.finish(component).await
+    }
+
+    async fn write_small(&self, component: Component, bytes: &[u8]) -> Result<()> {
+        let mut out = Output::create(&self.fs, &self.file(component), false).await?;
+        out.pending.extend_from_slice(bytes);
+        out.finish(component).await.map(|_| ())
+    }
+
+    /// Removes everything written so far.
+    pub async fn abort(self) {
+        let (fs, directory, descriptor) =
+            (self.fs.clone(), self.directory.clone(), self.descriptor);
+        drop(self);
+        remove_all(&fs, &directory, descriptor).await;
+    }
+}
+
+/// Best effort: what stays behind has no TOC.txt (or it went first) and is removed at the next start.
+async fn remove_all(fs: &Fs, directory: &str, descriptor: Descriptor) {
+    drop(crate::reader::remove_sstable(fs, directory, descriptor).await);
+}

@@ -1,0 +1,116 @@
+//! What a store does by itself: flushes for memory, log size and age, compaction, release of the
+//! log, watching the disk.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::Group;
+
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::table::TableState;
+
+/// At least this often the loop looks around.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Store {
+    pub(crate) fn start_background(&self) {
+        let store = self.clone();
+        let flushes = async move {
+            while !store.inner.stopping.get() {
+                store.flush_round().await;
+                let deadline = store.inner.rt.now() + TICK;
+                // Elapsed: the tick.
+                let _ = store.inner.rt.timeout(deadline, store.inner.work.notified()).await;
+            }
+        };
+        let store = self.clone();
+        let compactions = async move {
+            while !store.inner.stopping.get() {
+                let busy = store.compact_next().await.unwrap_or(false);
+                if !busy {
+                    let deadline = store.inner.rt.now() + TICK;
+                    let stop = store.inner.stop.notified();
+                    let _ = store.inner.rt.timeout(deadline, stop).await;
+                }
+            }
+        };
+        // A closed gate: the store is stopping already.
+        let rt = &self.inner.rt;
+        let _ = self.inner.gate.spawn(rt, Group::Flush, "store-flush", flushes);
+        let _ = self.inner.gate.spawn(rt, Group::Compaction, "store-compaction", compactions);
+    }
+
+    async fn flush_round(&self) {
+        self.watch_disk().await;
+        if self.inner.log.disk_full().is_some() {
+            // Tries to write what waits in the log's buffer.
+            let _ = self.inner.log.commit().await;
+        }
+        for table in self.tables_to_flush() {
+            self.switch_memtable(&table);
+        }
+        for table in self.all_tables() {
+            // The error is kept by `note_write_result`; the next round tries again.
+            if self.flush_switched(&table).await.is_err() {
+                break;
+            }
+        }
+        let released = self.release_log().await;
+        self.note_write_result(&released);
+    }
+
+    async fn watch_disk(&self) {
+        let reserve = self.inner.options.disk_reserve_bytes;
+        let free = self.inner.rt.fs().free_bytes(&self.inner.options.data_directory).await;
+        let Ok(free) = free else { return };
+        let full = free < reserve.max(1);
+        if full {
+            *self.inner.disk_full.borrow_mut() =
+                Some(format!("{free} bytes are free, writes need {reserve}"));
+        } else if self.inner.disk_full.borrow().is_some() {
+            *self.inner.disk_full.borrow_mut() = None;
+        }
+    }
+
+    /// Keeps what a background write says about the disk.
+    pub(crate) fn note_write_result<T>(&self, result: &Result<T, StoreError>) {
+        if let Err(StoreError::DiskFull { detail }) = result {
+            *self.inner.disk_full.borrow_mut() = Some(detail.clone());
+        }
+    }
+
+    /// Whether memtables are so large that a flush should begin; asked after each write.
+    #[inline]
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.inner.memtable_bytes.get() > self.inner.options.memtable_bytes_max / 3
+    }
+
+    fn tables_to_flush(&self) -> Vec<Rc<TableState>> {
+        let tables = self.all_tables();
+        let mut chosen: Vec<Rc<TableState>> = Vec::new();
+        // Memory: the largest active memtable, when what is not on its way yet is over a third.
+        let active: usize = tables.iter().map(|t| t.view().active.bytes()).sum();
+        if active > self.inner.options.memtable_bytes_max / 3 {
+            chosen.extend(tables.iter().max_by_key(|t| t.view().active.bytes()).cloned());
+        }
+        // Log size: whoever keeps its oldest segment.
+        if let Some(end) = self.inner.log.oldest_over_limit() {
+            let keeps = |t: &&Rc<TableState>| t.first_unflushed().is_some_and(|p| p <= end);
+            chosen.extend(tables.iter().filter(keeps).cloned());
+        }
+        // What was replayed, so that old segments can go.
+        chosen.extend(tables.iter().filter(|t| t.view().active.is_replayed()).cloned());
+        // Age.
+        let now = self.inner.rt.now();
+        for table in &tables {
+            let period = table.version().table.options.memtable_flush_period_in_ms;
+            let Ok(period @ 1..) = u64::try_from(period) else { continue };
+            let due = table.switched_at.get() + Duration::from_millis(period);
+            if due <= now && !table.view().active.is_empty() {
+                chosen.push(table.clone());
+            }
+        }
+        chosen
+    }
+}

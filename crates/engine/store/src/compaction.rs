@@ -1,0 +1,422 @@
+//! Compaction of one table's files: plans come from `compact-plan`, the order of steps from
+//! [`crate::files`]. One at a time per shard, in its own scheduling group, throttled.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use compact_plan::{
+    CompactionOptions, Plan, SstableInfo, TableState as PlanState, gc_before, parse_options,
+};
+use data::command::KeyRange;
+use data::{Advance, Cursor, MergeCursor, MergeMode, Slices};
+use schema::Table;
+use sst_format::header::EncodingStats;
+use sstable::{SequentialReader, SstableReader, SstableWriter, Written};
+use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, WallMicros};
+
+use crate::error::StoreError;
+use crate::files::{TableFile, map_error};
+use crate::flush::Sieve;
+use crate::read::{FileSource, Source};
+use crate::store::Store;
+use crate::table::{TableState, TableView, bump};
+
+/// A compaction under way, for `nodetool compactionstats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionProgress {
+    /// The table.
+    pub table: TableId,
+    /// Keyspace name.
+    pub keyspace: String,
+    /// Table name.
+    pub name: String,
+    /// Uncompressed bytes read so far.
+    pub done_bytes: u64,
+    /// Uncompressed bytes of all inputs.
+    pub total_bytes: u64,
+    /// Number of inputs.
+    pub inputs: usize,
+    /// Why it runs.
+    pub reason: String,
+}
+
+/// What is shared with a running compaction.
+pub(crate) struct Running {
+    pub(crate) progress: CompactionProgress,
+    pub(crate) done: Rc<Cell<u64>>,
+}
+
+pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableInfo {
+    let meta = file.reader.meta();
+    let stats = &meta.statistics().stats;
+    let columns = stats.total_columns_set.max(1) as f64;
+    SstableInfo {
+        generation: file.generation,
+        size_bytes: meta.data_file_length(),
+        level: u32::try_from(stats.level).unwrap_or(0),
+        min_timestamp: stats.min_timestamp,
+        max_timestamp: stats.max_timestamp,
+        max_local_deletion_time: stats.max_local_deletion,
+        droppable_tombstone_ratio: stats.tombstones.sum(gc_before.0) / columns,
+        first_token: meta.first_token(),
+        last_token: meta.last_token(),
+        repaired_at: stats.repaired_at,
+        created_at: file.created_at,
+        hotness: 0.0,
+    }
+}
+
+pub(crate) fn options_of(table: &Table) -> Result<CompactionOptions, StoreError> {
+    let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    parse_options(map).map_err(|e| StoreError::Invalid(e.to_string()))
+}
+
+fn gc_before_of(table: &Table, now: WallMicros) -> DeletionSeconds {
+    gc_before(now, u32::try_from(table.options.gc_grace_seconds).unwrap_or(0))
+}
+
+/// What plans are made from.
+struct Infos {
+    infos: Vec<SstableInfo>,
+    memtable_min_timestamp: Option<TimestampMicros>,
+    gc_before: DeletionSeconds,
+    now: WallMicros,
+}
+
+impl Infos {
+    fn state(&self) -> PlanState<'_> {
+        PlanState {
+            candidates: &self.infos,
+            others: &[],
+            memtable_min_timestamp: self.memtable_min_timestamp,
+            gc_before: self.gc_before,
+            now: self.now,
+        }
+    }
+}
+
+impl Store {
+    fn infos(&self, table: &TableState) -> Infos {
+        let now = self.inner.rt.wall();
+        let gc_before = gc_before_of(&table.version().table, now);
+        let view = table.view();
+        // Exact minima of memtables are not kept: any timestamp may be in one that is not empty.
+        let unflushed = view.memtables().any(|m| !m.is_empty());
+        Infos {
+            infos: view.files.iter().map(|f| info_of(f, gc_before)).collect(),
+            memtable_min_timestamp: unflushed.then_some(TimestampMicros(i64::MIN)),
+            gc_before,
+            now,
+        }
+    }
+
+    /// Compactions that the strategy would run now.
+    pub(crate) fn pending_compactions(&self, table: &TableState) -> u64 {
+        let Ok(options) = options_of(&table.version().table) else { return 0 };
+        compact_plan::estimated_tasks(&self.infos(table).infos, &options.size_tiered)
+    }
+
+    /// The running compaction of this shard, if there is one.
+    pub fn compactions(&self) -> Vec<CompactionProgress> {
+        let running = self.inner.compacting.borrow();
+        running
+            .iter()
+            .map(|r| CompactionProgress { done_bytes: r.done.get(), ..r.progress.clone() })
+            .collect()
+    }
+
+    /// Compacts all files of a table into one (repaired and other files apart), after a flush.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; the old files stay then.
+    pub async fn compact_major(&self, id: TableId) -> Result<(), StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.flush(Some(&[id])).await?;
+        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let options = options_of(&table.version().table)?;
+        let infos = self.infos(&table);
+        for plan in compact_plan::major(&options.tombstones, &infos.state()) {
+            self.compact(&table, &plan, &options).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the next background compaction of any table; false when none is due.
+    pub(crate) async fn compact_next(&self) -> Result<bool, StoreError> {
+        let _permit = self.inner.compaction_slot.acquire(1).await;
+        for table in self.all_tables() {
+            if table.compaction_paused_until.get() > self.inner.rt.now() {
+                continue;
+            }
+            let Ok(options) = options_of(&table.version().table) else { continue };
+            let infos = self.infos(&table);
+            let Some(plan) = compact_plan::next(&options, &infos.state()) else { continue };
+            let result = self.compact(&table, &plan, &options).await;
+            if result.is_err() {
+                // Do not spin on a damaged file or a full disk.
+                let later = self.inner.rt.now() + Duration::from_secs(60);
+                table.compaction_paused_until.set(later);
+            }
+            return result.map(|()| true);
+        }
+        Ok(false)
+    }
+
+    async fn compact(
+        &self,
+        table: &Rc<TableState>,
+        plan: &Plan,
+        options: &CompactionOptions,
+    ) -> Result<(), StoreError> {
+        let view = table.view();
+        let inputs: Vec<Rc<TableFile>> =
+            view.files.iter().filter(|f| plan.inputs.contains(&f.generation)).cloned().collect();
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        let version = table.version();
+        let bytes: u64 = inputs.iter().map(|f| f.reader.meta().disk_bytes()).sum();
+        let free = self.inner.rt.fs().free_bytes(&self.inner.options.data_directory).await?;
+        if free < bytes.saturating_add(self.inner.options.disk_reserve_bytes) {
+            return Err(StoreError::DiskFull {
+                detail: format!("a compaction needs up to {bytes} bytes, {free} are free"),
+            });
+        }
+        let done = Rc::new(Cell::new(0));
+        *self.inner.compacting.borrow_mut() = Some(Running {
+            progress: CompactionProgress {
+                table: table.id,
+                keyspace: version.table.keyspace.to_string(),
+                name: version.table.name.to_string(),
+                done_bytes: 0,
+                total_bytes: inputs.iter().map(|f| f.reader.meta().data_length()).sum(),
+                inputs: inputs.len(),
+                reason: format!("{:?}", plan.reason),
+            },
+            done: done.clone(),
+        });
+        let result = self.compact_inputs(table, &inputs, plan, options, &done).await;
+        *self.inner.compacting.borrow_mut() = None;
+        self.note_write_result(&result);
+        result
+    }
+
+    async fn compact_inputs(
+        &self,
+        table: &Rc<TableState>,
+        inputs: &[Rc<TableFile>],
+        plan: &Plan,
+        options: &CompactionOptions,
+        done: &Rc<Cell<u64>>,
+    ) -> Result<(), StoreError> {
+        let version = table.version();
+        let directory = self.directory_of(&version.table);
+        let generation = self.next_generation(table);
+        let in_flight = table.in_flight(generation);
+        // 1. The output.
+        let written = self
+            .write_compacted(table, inputs, plan, options, &directory, generation, done)
+            .await?;
+        let fs = self.inner.rt.fs();
+        let output = match &written {
+            Some(written) => {
+                let reader =
+                    SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
+                        .await
+                        .map_err(map_error)?;
+                self.file_of(reader, Vec::new()).map(Rc::new)
+            }
+            None => None,
+        };
+        let still_there = |view: &TableView| {
+            inputs.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
+        };
+        if !still_there(&table.view()) {
+            // Truncated or dropped meanwhile.
+            if let Some(output) = output {
+                self.remove_file(&directory, &output).await?;
+            }
+            return Ok(());
+        }
+        // 2. The record.
+        let txn = self.write_txn(&directory, generation, inputs).await?;
+        // 3. The view. A truncation that came while the record was written wins.
+        let view = table.view();
+        let truncated = !still_there(&view);
+        if !truncated {
+            let mut files: Vec<Rc<TableFile>> = view
+                .files
+                .iter()
+                .filter(|f| !inputs.iter().any(|i| i.generation == f.generation))
+                .cloned()
+                .collect();
+            files.extend(output.clone());
+            table.set_view(TableView {
+                active: view.active.clone(),
+                flushing: view.flushing.clone(),
+                files,
+            });
+        }
+        // 4. and 5. Readers that have the inputs open keep reading them.
+        for input in inputs {
+            self.inner.cache.forget(input.id);
+        }
+        if truncated && let Some(output) = output {
+            self.remove_file(&directory, &output).await?;
+        }
+        self.finish_txn(&fs, &directory, generation, &txn).await?;
+        bump(&table.counters.compactions, 1);
+        drop(in_flight);
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "parts of one compaction")]
+    async fn write_compacted(
+        &self,
+        table: &Rc<TableState>,
+        inputs: &[Rc<TableFile>],
+        plan: &Plan,
+        options: &CompactionOptions,
+        directory: &str,
+        generation: Generation,
+        done: &Rc<Cell<u64>>,
+    ) -> Result<Option<Written>, StoreError> {
+        let version = table.version();
+        let read: Vec<&Rc<TableFile>> =
+            inputs.iter().filter(|f| !plan.expired.contains(&f.generation)).collect();
+        if read.is_empty() {
+            return Ok(None);
+        }
+        let partitions = read.iter().map(|f| f.reader.meta().estimated_partitions()).sum();
+        let mut stats = EncodingStats::NONE;
+        let mut repaired_at = i64::MAX;
+        for file in &read {
+            stats = stats.merge(file.reader.meta().statistics().header.stats);
+            repaired_at = repaired_at.min(file.reader.meta().statistics().stats.repaired_at);
+        }
+        let mut writer_options =
+            self.writer_options(&version.table, generation, partitions, stats)?;
+        writer_options.level = i32::try_from(plan.level).unwrap_or(0);
+        writer_options.repaired_at = repaired_at;
+        let fs = self.inner.rt.fs();
+        let mut writer = SstableWriter::create(&fs, directory, &version.table, writer_options)
+            .await
+            .map_err(map_error)?;
+        let now = self.inner.rt.wall();
+        let infos: Vec<SstableInfo> =
+            inputs.iter().map(|f| info_of(f, DeletionSeconds(0))).collect();
+        let never = !compact_plan::purge::may_purge(&infos, options.tombstones.only_purge_repaired);
+        let mode = MergeMode::Purge {
+            now: now.seconds(),
+            gc_before: if never {
+                DeletionSeconds(i64::MIN)
+            } else {
+                gc_before_of(&version.table, now)
+            },
+            timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
+        };
+        match self.merge_into(&version.shape, &read, mode, &mut writer, done).await {
+            Ok(()) => writer.finish().await.map_err(map_error),
+            Err(error) => {
+                writer.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn merge_into(
+        &self,
+        shape: &data::TableShape,
+        read: &[&Rc<TableFile>],
+        mode: MergeMode,
+        writer: &mut SstableWriter,
+        done: &Rc<Cell<u64>>,
+    ) -> Result<(), StoreError> {
+        let slices = Rc::new(Slices::all());
+        let mut blocks: Vec<SequentialReader> =
+            read.iter().map(|f| f.reader.sequential()).collect();
+        let sources = read.iter().map(|file| {
+            let cursor = file.reader.range_cursor(0, KeyRange::all(), slices.clone(), file.filter);
+            Source::File(Box::new(FileSource::new(
+                (*file).clone(),
+                cursor,
+                self.inner.options.shard_of,
+            )))
+        });
+        let mut merge = MergeCursor::new(shape, mode, false, sources);
+        let mut sieve = Sieve::new();
+        let mut throttle = Throttle::new(self.inner.rt.now());
+        loop {
+            match merge.advance()? {
+                Advance::End => return Ok(()),
+                Advance::NeedBlock(request) => {
+                    let index = request.source as usize;
+                    let Some(reader) = blocks.get_mut(index) else { continue };
+                    let chunk = reader.load_block(request.block).await.map_err(map_error)?;
+                    done.set(done.get() + chunk.bytes().len() as u64);
+                    if let Some(source) = merge.source_mut(request.source) {
+                        source.feed(request.block, chunk);
+                    }
+                    if self.inner.stopping.get() {
+                        return Err(StoreError::Stopping);
+                    }
+                }
+                Advance::Item => {
+                    sieve.put(merge.item(), writer).map_err(map_error)?;
+                    if writer.is_full() {
+                        writer.write_full().await.map_err(map_error)?;
+                        let rate = self.inner.options.compaction_bytes_per_second;
+                        let due = throttle.due(writer.data_length(), rate);
+                        if due > self.inner.rt.now() {
+                            self.inner.rt.sleep_until(due).await;
+                        }
+                    }
+                }
+            }
+            if self.inner.rt.is_yield_due() {
+                self.inner.rt.yield_if_due().await;
+            }
+        }
+    }
+}
+
+/// Paces a compaction.
+struct Throttle {
+    began: Instant,
+}
+
+impl Throttle {
+    fn new(began: Instant) -> Throttle {
+        Throttle { began }
+    }
+
+    /// When `bytes` may have been written at that rate; 0 = no limit.
+    fn due(&mut self, bytes: u64, bytes_per_second: u64) -> Instant {
+        match bytes.saturating_mul(1_000_000).checked_div(bytes_per_second) {
+            Some(micros) => self.began + Duration::from_micros(micros),
+            None => self.began,
+        }
+    }
+}
+
+/// Below which timestamp a partition's tombstones may go: the smallest one in files outside of the
+/// compaction that may have the partition; none at all while a memtable has it.
+fn timestamp_below(
+    table: Rc<TableState>,
+    inputs: Vec<Generation>,
+) -> data::merge_cursor::TimestampBelow {
+    Box::new(move |token, key| {
+        let view = table.view();
+        if view.memtables().any(|m| m.get(token, key).is_some()) {
+            return TimestampMicros(i64::MIN);
+        }
+        let hash = codec::hash_key(key);
+        view.files
+            .iter()
+            .filter(|f| !inputs.contains(&f.generation) && f.reader.may_contain(&hash))
+            .map(|f| f.reader.meta().statistics().stats.min_timestamp)
+            .min()
+            .unwrap_or(TimestampMicros(i64::MAX))
+    })
+}

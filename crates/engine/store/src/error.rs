@@ -1,0 +1,97 @@
+//! The crate's error.
+
+use commitlog::LogError;
+use data::CursorError;
+use stdx::{IoError, IoErrorKind, TableId};
+
+/// Why the store refused, by what the caller can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No such table here: the schema changed.
+    #[error("unknown table {0}")]
+    UnknownTable(TableId),
+    /// Memtables are over their budget and flushes do not keep up: try later.
+    #[error("overloaded: memtables hold {used} of {limit} bytes")]
+    Overloaded {
+        /// Accounted bytes.
+        used: usize,
+        /// The budget.
+        limit: usize,
+    },
+    /// The shard that owns the data has too many requests waiting: try later.
+    #[error("overloaded: the owning shard's request queue is full")]
+    QueueFull,
+    /// The disk is full: writes are refused until space returns, reads go on.
+    #[error("disk full: {detail}")]
+    DiskFull {
+        /// What could not be written, or how little is free.
+        detail: String,
+    },
+    /// Bytes on disk are not what was written.
+    #[error("{file} is corrupt: {what}")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A mutation is larger than the commit log takes.
+    #[error("mutation of {bytes} bytes is too large for the maximum size of {max}")]
+    MutationTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A read met more tombstones than allowed.
+    #[error("scanned over {scanned} tombstones")]
+    TombstoneFailure {
+        /// How many it met before it gave up.
+        scanned: u32,
+    },
+    /// The commit log failed: the node must be restarted.
+    #[error("commit log failed: {0}")]
+    LogFailed(String),
+    /// A file operation failed.
+    #[error("{0}")]
+    Io(IoError),
+    /// The store is stopping or drained.
+    #[error("the store is stopping")]
+    Stopping,
+    /// A name that cannot be used (snapshot tags with path separators …).
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<IoError> for StoreError {
+    fn from(error: IoError) -> StoreError {
+        match error.kind {
+            IoErrorKind::NoSpace => StoreError::DiskFull { detail: error.to_string() },
+            IoErrorKind::Stopping => StoreError::Stopping,
+            _ => StoreError::Io(error),
+        }
+    }
+}
+
+impl From<CursorError> for StoreError {
+    fn from(error: CursorError) -> StoreError {
+        let CursorError::Corrupt { file, offset, what } = error;
+        StoreError::Corrupt { file, what: format!("{what} at offset {offset}") }
+    }
+}
+
+impl From<LogError> for StoreError {
+    fn from(error: LogError) -> StoreError {
+        match error {
+            LogError::DiskFull(e) => StoreError::DiskFull { detail: e.to_string() },
+            LogError::TooLarge { bytes, max } => StoreError::MutationTooLarge { bytes, max },
+            LogError::Closed => StoreError::Stopping,
+            LogError::Io(e) => e.into(),
+            LogError::Failed(e) if e.kind == IoErrorKind::Stopping => StoreError::Stopping,
+            LogError::Failed(e) => StoreError::LogFailed(e.to_string()),
+            LogError::Corrupt { file, offset, what } => {
+                StoreError::Corrupt { file, what: format!("{what} at offset {offset}") }
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! SSTables of a table's directory: which ones this shard opens, how they go.
+//!
+//! A file that this node wrote lies in one shard's slice and says so; only that shard opens it. A
+//! file that spans slices (Cassandra's, or ours from a run with another shard count) is opened by
+//! every shard with a token filter. A shard that needs it no longer leaves a note
+//! (`nb-7-big-Released.0of2`); the shard whose note makes them complete removes the file.
+//!
+//! Removal of a compaction's inputs is atomic by a transaction record
+//! (`helenus-txn-<generation>.log`), because a tombstone must not vanish before what it hides:
+//!
+//! 1. The output is complete and synced.
+//! 2. The record, naming the inputs, is written and synced.
+//! 3. The view is switched.
+//! 4. The inputs are removed.
+//! 5. The record is removed. A start that finds a record goes on with step 4.
+
+use std::rc::Rc;
+
+use rt::{Fs, OpenOptions};
+use schema::Table;
+use sstable::{
+    Component, Descriptor, SstableError, SstableReader, TokenFilter, list_sstables, remove_sstable,
+};
+use stdx::{FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
+
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::table::TableState;
+
+/// Attempts to open a directory while other shards change it.
+const OPEN_ATTEMPTS: u32 = 20;
+
+/// An open SSTable of this shard.
+pub(crate) struct TableFile {
+    /// Its number in the chunk cache.
+    pub(crate) id: u64,
+    pub(crate) generation: Generation,
+    pub(crate) reader: SstableReader,
+    /// Other shards use it too.
+    pub(crate) spanning: bool,
+    pub(crate) filter: Option<TokenFilter>,
+    /// Slices (shard, of how many) that were released: their partitions are invisible.
+    pub(crate) hidden: Rc<[(u16, u16)]>,
+    pub(crate) created_at: WallMicros,
+}
+
+impl TableFile {
+    /// The same file with other hidden slices.
+    pub(crate) fn hiding(&self, hidden: Vec<(u16, u16)>) -> TableFile {
+        TableFile { hidden: hidden.into(), reader: self.reader.clone(), ..*self }
+    }
+
+    /// Whether a partition of that token is visible through this file.
+    pub(crate) fn shows(&self, shard_of: fn(Token, u16) -> ShardId, token: Token) -> bool {
+        self.hidden.iter().all(|(shard, shards)| shard_of(token, *shards).0 != *shard)
+    }
+}
+
+fn note_prefix(generation: Generation) -> String {
+    format!("nb-{}-big-Released.", generation.0)
+}
+
+fn note_name(generation: Generation, shard: u16, shards: u16) -> String {
+    format!("{}{shard}of{shards}", note_prefix(generation))
+}
+
+fn parse_note(name: &str, generation: Generation) -> Option<(u16, u16)> {
+    let (shard, shards) = name.strip_prefix(&note_prefix(generation))?.split_once("of")?;
+    Some((shard.parse().ok()?, shards.parse().ok()?))
+}
+
+fn txn_name(generation: Generation) -> String {
+    format!("helenus-txn-{}.log", generation.0)
+}
+
+fn parse_txn_name(name: &str) -> Option<Generation> {
+    let digits = name.strip_prefix("helenus-txn-")?.strip_suffix(".log")?;
+    digits.parse().ok().map(Generation)
+}
+
+/// The generation in the name of a half-written `.tmp` file of a file set or record.
+fn leftover_of(name: &str) -> Option<Generation> {
+    let name = name.strip_suffix(".tmp")?;
+    parse_txn_name(name).or_else(|| Descriptor::parse(name).map(|(d, _)| d.generation))
+}
+
+/// Inputs of a compaction whose output is complete.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Transaction {
+    pub(crate) shard: u16,
+    pub(crate) shards: u16,
+    /// Generation, and whether the file spans slices.
+    pub(crate) inputs: Vec<(Generation, bool)>,
+}
+
+impl Transaction {
+    fn encode(&self) -> Vec<u8> {
+        let mut text = format!("helenus-txn 1\nslice {} of {}\n", self.shard, self.shards);
+        for (generation, spanning) in &self.inputs {
+            let word = if *spanning { "release" } else { "remove" };
+            text.push_str(&format!("{word} {}\n", generation.0));
+        }
+        let crc = codec::crc32(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        text.into_bytes()
+    }
+
+    /// `None` when it is not a record that this code wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Transaction> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let at = text.rfind("crc32 ")?;
+        let (body, crc) = text.split_at_checked(at)?;
+        let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+        if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != "helenus-txn 1" {
+            return None;
+        }
+        let (shard, shards) = lines.next()?.strip_prefix("slice ")?.split_once(" of ")?;
+        let (shard, shards) = (shard.parse().ok()?, shards.parse().ok()?);
+        let mut inputs = Vec::new();
+        for line in lines {
+            let (word, generation) = line.split_once(' ')?;
+            let spanning = match word {
+                "release" => true,
+                "remove" => false,
+                _ => return None,
+            };
+            inputs.push((Generation(generation.parse().ok()?), spanning));
+        }
+        Some(Transaction { shard, shards, inputs })
+    }
+}
+
+pub(crate) fn map_error(error: SstableError) -> StoreError {
+    match error {
+        SstableError::Io(error) => error.into(),
+        SstableError::Corrupt { file, offset, what } => {
+            StoreError::Corrupt { file, what: format!("{what} at offset {offset}") }
+        }
+        SstableError::Missing { file } => {
+            StoreError::Corrupt { file, what: "the file is missing".to_owned() }
+        }
+        SstableError::Unsupported { .. } | SstableError::Unwritable { .. } => {
+            StoreError::Invalid(error.to_string())
+        }
+    }
+}
+
+fn is_gone(error: &SstableError) -> bool {
+    match error {
+        SstableError::Missing { .. } => true,
+        SstableError::Io(error) => error.kind == IoErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+pub(crate) async fn remove_if_there(fs: &Fs, path: &str) -> Result<(), StoreError> {
+    match fs.remove_file(path).await {
+        Err(error) if error.kind != IoErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+impl Store {
+    pub(crate) fn shard(&self) -> (u16, u16) {
+        (self.inner.rt.shard().0, self.inner.rt.shard_count().max(1))
+    }
+
+    pub(crate) fn directory_of(&self, table: &Table) -> String {
+        format!(
+            "{}/{}/{}",
+            self.inner.options.data_directory,
+            table.keyspace,
+            table.directory_name()
+        )
+    }
+
+    /// Opens this shard's files of a table, finishing what a crash left half done. Names of removed
+    /// leftovers are appended to `removed`.
+    pub(crate) async fn open_files(
+        &self,
+        table: &Table,
+        removed: &mut Vec<String>,
+    ) -> Result<(Vec<Rc<TableFile>>, Generation), StoreError> {
+        let fs = self.inner.rt.fs();
+        let directory = self.directory_of(table);
+        commitlog::create_dir_durably(&fs, &directory).await?;
+        for _ in 0..OPEN_ATTEMPTS {
+            if let Some(opened) = self.try_open_files(&fs, &directory, table, removed).await? {
+                return Ok(opened);
+            }
+        }
+        Err(StoreError::Corrupt {
+            file: directory,
+            what: "files vanished again and again while they were opened".to_owned(),
+        })
+    }
+
+    /// `None`: another shard removed a file meanwhile.
+    async fn try_open_files(
+        &self,
+        fs: &Fs,
+        directory: &str,
+        table: &Table,
+        removed: &mut Vec<String>,
+    ) -> Result<Option<(Vec<Rc<TableFile>>, Generation)>, StoreError> {
+        let (shard, shards) = self.shard();
+        let mine = |generation: Generation| generation.0 % u64::from(shards) == u64::from(shard);
+        let mut dead: FixedSet<Generation> = FixedSet::default();
+        for entry in fs.read_dir(directory).await? {
+            if let Some(generation) = parse_txn_name(&entry.name) {
+                let path = format!("{directory}/{}", entry.name);
+                let Some(txn) = read_txn(fs, &path).await? else { continue };
+                if mine(generation) {
+                    self.finish_txn(fs, directory, generation, &txn).await?;
+                } else {
+                    dead.extend(txn.inputs.iter().map(|(g, _)| *g));
+                }
+            } else if leftover_of(&entry.name).is_some_and(mine) {
+                remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
+            } else if entry.name.ends_with("-Data.db") && Descriptor::parse(&entry.name).is_none() {
+                return Err(StoreError::Invalid(format!(
+                    "{directory}/{} is an SSTable of a version or naming that cannot be read here",
+                    entry.name
+                )));
+            }
+        }
+        let names = fs.read_dir(directory).await?;
+        let mut highest = Generation(0);
+        let mut files = Vec::new();
+        for (descriptor, complete) in list_sstables(fs, directory).await.map_err(map_error)? {
+            let generation = descriptor.generation;
+            highest = highest.max(generation);
+            if !complete {
+                // Another shard may be writing it right now; its own leftovers it finds itself.
+                if mine(generation) {
+                    remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
+                    removed.push(format!("{directory}/nb-{}-big", generation.0));
+                }
+                continue;
+            }
+            let notes: Vec<(u16, u16)> =
+                names.iter().filter_map(|e| parse_note(&e.name, generation)).collect();
+            if dead.contains(&generation) || notes.contains(&(shard, shards)) {
+                continue;
+            }
+            let reader = match SstableReader::open(fs, directory, descriptor, Some(table)).await {
+                Ok(reader) => reader,
+                Err(error) if is_gone(&error) => {
+                    let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
+                    if fs.exists(&toc).await? {
+                        return Err(map_error(error));
+                    }
+                    return Ok(None);
+                }
+                Err(error) => return Err(map_error(error)),
+            };
+            if let Some(file) = self.file_of(reader, notes) {
+                files.push(Rc::new(file));
+            }
+        }
+        Ok(Some((files, highest)))
+    }
+
+    /// What this shard makes of an open file; `None` when it lies in another shard's slice.
+    pub(crate) fn file_of(
+        &self,
+        reader: SstableReader,
+        notes: Vec<(u16, u16)>,
+    ) -> Option<TableFile> {
+        let (shard, shards) = self.shard();
+        let group = reader.meta().group();
+        let spanning = match group {
+            Some(group) if group.shard_count == shards && group.shard.is_some() => {
+                if group.shard != Some(shard) {
+                    return None;
+                }
+                false
+            }
+            _ => shards > 1,
+        };
+        let filter = spanning.then_some(TokenFilter {
+            shard_of: self.inner.options.shard_of,
+            shard: ShardId(shard),
+            shard_count: shards,
+        });
+        Some(TableFile {
+            id: self.inner.cache.next_file(),
+            generation: reader.meta().descriptor().generation,
+            spanning,
+            filter,
+            hidden: notes.into(),
+            created_at: self.inner.rt.wall(),
+            reader,
+        })
+    }
+
+    /// Writes the record of step 2.
+    pub(crate) async fn write_txn(
+        &self,
+        directory: &str,
+        output: Generation,
+        inputs: &[Rc<TableFile>],
+    ) -> Result<Transaction, StoreError> {
+        let (shard, shards) = self.shard();
+        let inputs = inputs.iter().map(|f| (f.generation, f.spanning)).collect();
+        let txn = Transaction { shard, shards, inputs };
+        let path = format!("{directory}/{}", txn_name(output));
+        self.inner.rt.fs().write_atomic(&path, txn.encode()).await?;
+        Ok(txn)
+    }
+
+    /// Steps 4 and 5; may be repeated.
+    pub(crate) async fn finish_txn(
+        &self,
+        fs: &Fs,
+        directory: &str,
+        output: Generation,
+        txn: &Transaction,
+    ) -> Result<(), StoreError> {
+        for (generation, spanning) in &txn.inputs {
+            if *spanning {
+                let slice = (txn.shard, txn.shards);
+                self.release_spanning(fs, directory, *generation, slice).await?;
+            } else {
+                let descriptor = Descriptor { generation: *generation };
+                remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
+            }
+        }
+        fs.sync_dir(directory).await?;
+        remove_if_there(fs, &format!("{directory}/{}", txn_name(output))).await
+    }
+
+    /// Removes a file this shard uses no longer, or leaves the note that it does not.
+    pub(crate) async fn remove_file(
+        &self,
+        directory: &str,
+        file: &TableFile,
+    ) -> Result<(), StoreError> {
+        let fs = self.inner.rt.fs();
+        self.inner.cache.forget(file.id);
+        if file.spanning {
+            return self.release_spanning(&fs, directory, file.generation, self.shard()).await;
+        }
+        let descriptor = Descriptor { generation: file.generation };
+        remove_sstable(&fs, directory, descriptor).await.map_err(map_error)
+    }
+
+    pub(crate) async fn release_spanning(
+        &self,
+        fs: &Fs,
+        directory: &str,
+        generation: Generation,
+        (shard, shards): (u16, u16),
+    ) -> Result<(), StoreError> {
+        let descriptor = Descriptor { generation };
+        let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
+        if fs.exists(&toc).await? {
+            let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
+            fs.open(&format!("{directory}/{}", note_name(generation, shard, shards)), options)
+                .await?;
+            fs.sync_dir(directory).await?;
+        }
+        let names = fs.read_dir(directory).await?;
+        let has = |s: u16| {
+            let name = note_name(generation, s, shards);
+            names.iter().any(|e| e.name == name)
+        };
+        if (0..shards).all(has) {
+            remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
+            // The notes go last: without them the file would come back whole.
+            fs.sync_dir(directory).await?;
+            for entry in names.iter().filter(|e| parse_note(&e.name, generation).is_some()) {
+                remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next generation of this shard in a table: generations of a shard are congruent to its
+    /// number, so no two shards ever give the same.
+    pub(crate) fn next_generation(&self, table: &TableState) -> Generation {
+        let (shard, shards) = self.shard();
+        let (shard, shards) = (u64::from(shard), u64::from(shards));
+        let after = table.generation.get().0;
+        let mut next = after - after % shards + shard;
+        if next <= after {
+            next += shards;
+        }
+        table.generation.set(Generation(next));
+        Generation(next)
+    }
+}
+
+async fn read_txn(fs: &Fs, path: &str) -> Result<Option<Transaction>, StoreError> {
+    match fs.read(path, 1 << 24).await {
+        Ok(bytes) => match Transaction::decode(&bytes) {
+            Some(txn) => Ok(Some(txn)),
+            None => Err(StoreError::Corrupt {
+                file: path.to_owned(),
+                what: "not a transaction record".to_owned(),
+            }),
+        },
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,242 @@
+//! Flush: a memtable becomes an SSTable.
+//!
+//! Order: 1. the view gets a new active memtable, the old one is among the flushing ones; 2. the
+//! file set is written, TOC.txt last, everything synced; 3. the view gets the file and loses the
+//! memtable in one step; 4. the commit log's segments below every unflushed mutation are deleted. A
+//! crash before 2 is done leaves a leftover without TOC.txt, which the next start removes; the
+//! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
+
+use std::rc::Rc;
+
+use data::command::KeyRange;
+use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, Slices};
+use sst_format::header::EncodingStats;
+use sstable::{SstableReader, SstableWriter, WriterOptions, Written};
+use stdx::{Generation, TableId, TimestampMicros, Token};
+
+use crate::error::StoreError;
+use crate::files::map_error;
+use crate::memtable::{Memtable, MemtableScan};
+use crate::store::Store;
+use crate::table::{TableState, TableView, bump};
+
+/// Passes items on to a writer; partitions from which nothing is left are not begun.
+pub(crate) struct Sieve {
+    pending: Option<DeletionTime>,
+    key: Vec<u8>,
+    token: Token,
+}
+
+impl Sieve {
+    pub(crate) fn new() -> Sieve {
+        Sieve { pending: None, key: Vec::new(), token: Token::MIN }
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        item: Item<'_>,
+        writer: &mut SstableWriter,
+    ) -> sstable::Result<()> {
+        match item {
+            Item::Partition { token, key, deletion } => {
+                self.token = token;
+                if deletion.is_live() {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    self.pending = Some(deletion);
+                    return Ok(());
+                }
+                self.pending = None;
+            }
+            Item::PartitionEnd => {
+                if self.pending.take().is_some() {
+                    return Ok(());
+                }
+            }
+            Item::Static(_) | Item::Row { .. } | Item::Marker(_) => {
+                if let Some(deletion) = self.pending.take() {
+                    writer.partition(&self.key, deletion)?;
+                }
+            }
+        }
+        writer.put(item)
+    }
+}
+
+impl Store {
+    /// Writes memtables to SSTables: of the named tables, or of all.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`: what was not written stays in memory and in the commit log, and is tried
+    /// again in the background.
+    pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
+        let states: Vec<Rc<TableState>> = match tables {
+            Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
+            None => self.all_tables(),
+        };
+        for table in &states {
+            self.switch_memtable(table);
+        }
+        for table in &states {
+            self.flush_switched(table).await?;
+        }
+        self.release_log().await
+    }
+
+    /// Step 1.
+    pub(crate) fn switch_memtable(&self, table: &TableState) {
+        let view = table.view();
+        if view.active.is_empty() {
+            return;
+        }
+        let mut flushing = view.flushing.clone();
+        flushing.push(view.active.clone());
+        table.set_view(TableView {
+            active: Rc::new(Memtable::new()),
+            flushing,
+            files: view.files.clone(),
+        });
+    }
+
+    /// Writes every memtable of a table that is waiting, oldest first.
+    pub(crate) async fn flush_switched(&self, table: &Rc<TableState>) -> Result<(), StoreError> {
+        loop {
+            let Some(memtable) = table.view().flushing.first().cloned() else { return Ok(()) };
+            let result = self.flush_memtable(table, &memtable).await;
+            self.note_write_result(&result);
+            result?;
+        }
+    }
+
+    async fn flush_memtable(
+        &self,
+        table: &Rc<TableState>,
+        memtable: &Rc<Memtable>,
+    ) -> Result<(), StoreError> {
+        let _permit = self.inner.flush_slot.acquire(1).await;
+        if !table.view().is_flushing(memtable) {
+            return Ok(());
+        }
+        let version = table.version();
+        let directory = self.directory_of(&version.table);
+        let generation = self.next_generation(table);
+        let in_flight = table.in_flight(generation);
+        let written = self.write_memtable(table, memtable, &directory, generation).await?;
+        let file = match written {
+            Some(written) => {
+                let fs = self.inner.rt.fs();
+                let reader =
+                    SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
+                        .await
+                        .map_err(map_error)?;
+                self.file_of(reader, Vec::new()).map(Rc::new)
+            }
+            None => None,
+        };
+        let view = table.view();
+        if view.is_flushing(memtable) {
+            let mut files = view.files.clone();
+            files.extend(file);
+            table.set_view(TableView {
+                active: view.active.clone(),
+                flushing: view.flushing_without(memtable),
+                files,
+            });
+            self.release_memory(memtable.bytes());
+            bump(&table.counters.flushes, 1);
+        } else if let Some(file) = file {
+            // Truncated or dropped meanwhile.
+            self.remove_file(&directory, &file).await?;
+        }
+        drop(in_flight);
+        self.inner.work.notify_one();
+        Ok(())
+    }
+
+    pub(crate) fn writer_options(
+        &self,
+        table: &schema::Table,
+        generation: Generation,
+        partitions: u64,
+        stats: EncodingStats,
+    ) -> Result<WriterOptions, StoreError> {
+        let (shard, shards) = self.shard();
+        let mut options = WriterOptions::for_table(table, generation, partitions.max(1), stats)
+            .map_err(StoreError::Invalid)?;
+        options.host = Some(self.inner.options.host.0);
+        options.shard = Some(shard);
+        options.shard_count = shards;
+        Ok(options)
+    }
+
+    /// Step 2, into any directory.
+    pub(crate) async fn write_memtable(
+        &self,
+        table: &TableState,
+        memtable: &Rc<Memtable>,
+        directory: &str,
+        generation: Generation,
+    ) -> Result<Option<Written>, StoreError> {
+        let version = table.version();
+        let stats = EncodingStats {
+            min_timestamp: memtable.min_timestamp().unwrap_or(TimestampMicros(0)),
+            ..EncodingStats::NONE
+        };
+        let partitions = memtable.partition_count() as u64;
+        let options = self.writer_options(&version.table, generation, partitions, stats)?;
+        let fs = self.inner.rt.fs();
+        let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
+            .await
+            .map_err(map_error)?;
+        let result = self.write_scan(&version.shape, memtable, &mut writer).await;
+        match result {
+            Ok(()) => writer.finish().await.map_err(map_error),
+            Err(error) => {
+                writer.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_scan(
+        &self,
+        shape: &Rc<data::TableShape>,
+        memtable: &Rc<Memtable>,
+        writer: &mut SstableWriter,
+    ) -> Result<(), StoreError> {
+        let slices = Rc::new(Slices::all());
+        let scan =
+            MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
+        // A merge of one source: it drops what ALTER TABLE dropped.
+        let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);
+        let mut sieve = Sieve::new();
+        while merge.advance()? == Advance::Item {
+            sieve.put(merge.item(), writer).map_err(map_error)?;
+            if writer.is_full() {
+                writer.write_full().await.map_err(map_error)?;
+            }
+            if self.inner.rt.is_yield_due() {
+                self.inner.rt.yield_if_due().await;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release_memory(&self, bytes: usize) {
+        self.inner.memtable_bytes.set(self.inner.memtable_bytes.get().saturating_sub(bytes));
+        self.inner.room.notify_waiters();
+    }
+
+    /// Step 4.
+    pub(crate) async fn release_log(&self) -> Result<(), StoreError> {
+        let tables = self.all_tables();
+        let old_pinned = tables.iter().any(|t| t.holds_old_log());
+        if !old_pinned && !self.inner.old_log_released.get() {
+            let done = self.inner.log.release_old().await?;
+            self.inner.old_log_released.set(done);
+        }
+        let below = tables.iter().filter_map(|t| t.first_unflushed()).min();
+        let below = below.unwrap_or_else(|| self.inner.log.position());
+        Ok(self.inner.log.release_below(below).await?)
+    }
+}

@@ -1,0 +1,6 @@
+//! Fuzz targets: plain functions over bytes that must never panic.
+
+/// A transaction record of a compaction.
+pub fn fuzz_transaction(data: &[u8]) {
+    let _ = crate::files::Transaction::decode(data);
+}

@@ -1,0 +1,42 @@
+//! The tables of one shard: memtables, SSTables, reads, flush, compaction, truncate, snapshots.
+//!
+//! Owns: the data of this shard's slice of every table, and the order in which things become
+//! durable. Never: decides about schema, replicas or CQL; never shares anything with another shard
+//! except files.
+//!
+//! Invariants:
+//! INV-store-1: what `commit` confirmed is in the commit log or in a complete SSTable.
+//! INV-store-2: a read sees one table view from begin to end.
+//! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
+//! synced SSTables (or truncated).
+//!
+//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `flush`, `files`, `compaction`,
+//! `truncate`, `snapshot`, `background`.
+
+mod background;
+mod cache;
+mod compaction;
+mod error;
+mod files;
+mod flush;
+pub mod fuzz;
+mod memtable;
+mod options;
+mod read;
+mod replay;
+mod snapshot;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+mod truncate;
+
+pub use commitlog::SyncMode;
+pub use compaction::CompactionProgress;
+pub use error::StoreError;
+pub use options::StoreOptions;
+pub use read::{Flow, ReadStats, RowSink};
+pub use replay::ReplayReport;
+pub use snapshot::SnapshotInfo;
+pub use store::Store;
+pub use table::TableStats;

@@ -1,0 +1,368 @@
+//! Cursors over memtables.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use data::command::{KeyRange, RingBound};
+use data::{
+    Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, Slice, Slices, TableShape,
+};
+
+use super::Memtable;
+use super::partition::PartitionVersion;
+use super::rows::Place;
+
+#[derive(Clone, Copy)]
+enum Stage {
+    Start,
+    Partition,
+    Static,
+    AtRow(Place),
+    /// At a marker: an end of the tombstone range of that index, inside the current slice.
+    AtMarker {
+        position: Edge,
+        close: Option<DeletionTime>,
+        open: Option<DeletionTime>,
+    },
+    End,
+    Done,
+}
+
+/// Names a bound without borrowing it.
+#[derive(Clone, Copy, PartialEq)]
+enum Edge {
+    RangeStart(usize),
+    RangeEnd(usize),
+    SliceStart(usize),
+    SliceEnd(usize),
+}
+
+/// Items of one partition version within slices.
+pub(crate) struct PartitionCursor {
+    shape: Rc<TableShape>,
+    slices: Rc<Slices>,
+    reversed: bool,
+    version: Rc<PartitionVersion>,
+    stage: Stage,
+    /// Slices entered so far, in read order.
+    slices_entered: usize,
+    /// Inside a slice: the next row, if it is in the slice.
+    row: Option<Place>,
+    /// Inside a slice: the next tombstone range to open or close; `None` = no more.
+    range: Option<usize>,
+    /// The range at `range` is open.
+    open: bool,
+}
+
+impl PartitionCursor {
+    pub(crate) fn new(
+        shape: Rc<TableShape>,
+        slices: Rc<Slices>,
+        reversed: bool,
+        version: Rc<PartitionVersion>,
+    ) -> PartitionCursor {
+        PartitionCursor {
+            shape,
+            slices,
+            reversed,
+            version,
+            stage: Stage::Start,
+            slices_entered: 0,
+            row: None,
+            range: None,
+            open: false,
+        }
+    }
+
+    fn slice_index(&self) -> usize {
+        let entered = self.slices_entered.saturating_sub(1);
+        if self.reversed { self.slices.0.len().saturating_sub(1 + entered) } else { entered }
+    }
+
+    fn slice(&self) -> Option<&Slice> {
+        self.slices.0.get(self.slice_index())
+    }
+
+    fn bound(&self, edge: Edge) -> BoundRef<'_> {
+        let ranges = self.version.tombstones.ranges();
+        let slices = &self.slices.0;
+        let bound = match edge {
+            Edge::RangeStart(i) => ranges.get(i).map(|r| r.start.as_bound()),
+            Edge::RangeEnd(i) => ranges.get(i).map(|r| r.end.as_bound()),
+            Edge::SliceStart(i) => slices.get(i).map(Slice::start),
+            Edge::SliceEnd(i) => slices.get(i).map(Slice::end),
+        };
+        bound.unwrap_or(BoundRef::TOP)
+    }
+
+    /// Enters the next slice; false when there is none.
+    fn enter_slice(&mut self) -> bool {
+        if self.slices_entered >= self.slices.0.len() {
+            return false;
+        }
+        self.slices_entered += 1;
+        self.open = false;
+        let version = self.version.clone();
+        let cmp = self.shape.clustering();
+        let slices = self.slices.clone();
+        let Some(slice) = slices.0.get(self.slice_index()) else { return false };
+        let rows = &version.rows;
+        let row = if self.reversed {
+            let behind = if slice.end() == BoundRef::TOP {
+                rows.after_bound(cmp, BoundRef::TOP)
+            } else {
+                rows.after_bound(cmp, slice.end())
+            };
+            rows.previous(behind)
+        } else {
+            Some(rows.after_bound(cmp, slice.start()))
+        };
+        let first = version.tombstones.first_ending_after(cmp, slice.start());
+        let ranges = version.tombstones.ranges();
+        let range = if self.reversed {
+            // The last range that starts before the slice's end.
+            let count = ranges.partition_point(|r| {
+                cmp.compare_bounds(r.start.as_bound(), slice.end()) == Ordering::Less
+            });
+            count.checked_sub(1).filter(|last| *last >= first)
+        } else {
+            Some(first)
+        };
+        self.row = self.row_in_slice(row, slice);
+        self.range = self.range_in_slice(range, slice);
+        true
+    }
+
+    fn row_in_slice(&self, place: Option<Place>, slice: &Slice) -> Option<Place> {
+        let place = place?;
+        let entry = self.version.rows.get(place)?;
+        let cmp = self.shape.clustering();
+        let inside = if self.reversed {
+            slice.start() == BoundRef::BOTTOM
+                || cmp.compare_to_bound(entry.clustering(), slice.start()) == Ordering::Greater
+        } else {
+            slice.end() == BoundRef::TOP
+                || cmp.compare_to_bound(entry.clustering(), slice.end()) == Ordering::Less
+        };
+        inside.then_some(place)
+    }
+
+    fn range_in_slice(&self, index: Option<usize>, slice: &Slice) -> Option<usize> {
+        let range = self.version.tombstones.ranges().get(index?)?;
+        let cmp = self.shape.clustering();
+        let inside = if self.reversed {
+            cmp.compare_bounds(range.end.as_bound(), slice.start()) == Ordering::Greater
+        } else {
+            cmp.compare_bounds(range.start.as_bound(), slice.end()) == Ordering::Less
+        };
+        if inside { index } else { None }
+    }
+
+    fn next_row(&mut self, place: Place) {
+        let next = if self.reversed {
+            self.version.rows.previous(place)
+        } else {
+            Some(self.version.rows.next(place))
+        };
+        self.row = self.slice().and_then(|slice| self.row_in_slice(next, slice));
+    }
+
+    fn next_range(&mut self, index: usize) {
+        let next = if self.reversed { index.checked_sub(1) } else { Some(index + 1) };
+        self.range = self.slice().and_then(|slice| self.range_in_slice(next, slice));
+        self.open = false;
+    }
+
+    /// Where the deletion of a range begins (or ends) in read order, clipped to the slice.
+    fn edge(&self, index: usize, end: bool) -> Edge {
+        let cmp = self.shape.clustering();
+        let slice = self.slice_index();
+        // In ascending order: is it the upper edge that is wanted?
+        let upper = end != self.reversed;
+        let (range, bound) = if upper {
+            (Edge::RangeEnd(index), Edge::SliceEnd(slice))
+        } else {
+            (Edge::RangeStart(index), Edge::SliceStart(slice))
+        };
+        let outside = if upper { Ordering::Greater } else { Ordering::Less };
+        if cmp.compare_bounds(self.bound(range), self.bound(bound)) == outside {
+            bound
+        } else {
+            range
+        }
+    }
+
+    fn deletion(&self, index: usize) -> Option<DeletionTime> {
+        self.version.tombstones.ranges().get(index).map(|r| r.deletion)
+    }
+
+    /// The next item of the slice.
+    fn step(&mut self) -> Option<Stage> {
+        let Some(index) = self.range else {
+            return self.row.map(|place| {
+                self.next_row(place);
+                Stage::AtRow(place)
+            });
+        };
+        let edge = self.edge(index, self.open);
+        if let Some(place) = self.row
+            && let Some(entry) = self.version.rows.get(place)
+        {
+            let order =
+                self.shape.clustering().compare_to_bound(entry.clustering(), self.bound(edge));
+            let row_first = if self.reversed { order.is_gt() } else { order.is_lt() };
+            if row_first {
+                self.next_row(place);
+                return Some(Stage::AtRow(place));
+            }
+        }
+        let deletion = self.deletion(index);
+        if !self.open {
+            self.open = true;
+            return Some(Stage::AtMarker { position: edge, close: None, open: deletion });
+        }
+        self.next_range(index);
+        // A range that begins where this one ends makes one marker of two.
+        let mut open = None;
+        if let Some(next) = self.range {
+            let start = self.edge(next, false);
+            let cmp = self.shape.clustering();
+            if cmp.compare_bounds(self.bound(start), self.bound(edge)) == Ordering::Equal {
+                open = self.deletion(next);
+                self.open = true;
+            }
+        }
+        Some(Stage::AtMarker { position: edge, close: deletion, open })
+    }
+}
+
+impl Cursor for PartitionCursor {
+    fn advance(&mut self) -> Result<Advance, CursorError> {
+        self.stage = match self.stage {
+            Stage::Start => Stage::Partition,
+            Stage::Partition if self.version.static_row.is_some() => Stage::Static,
+            Stage::Partition | Stage::Static | Stage::AtRow(_) | Stage::AtMarker { .. } => loop {
+                if let Some(stage) = self.step() {
+                    break stage;
+                }
+                if !self.enter_slice() {
+                    break Stage::End;
+                }
+            },
+            Stage::End | Stage::Done => {
+                self.stage = Stage::Done;
+                return Ok(Advance::End);
+            }
+        };
+        Ok(Advance::Item)
+    }
+
+    fn item(&self) -> Item<'_> {
+        match self.stage {
+            Stage::Partition => Item::Partition {
+                token: self.version.token,
+                key: &self.version.key,
+                deletion: self.version.deletion,
+            },
+            Stage::Static if let Some(row) = self.version.static_row() => Item::Static(row),
+            Stage::AtRow(place) if let Some(entry) = self.version.rows.get(place) => {
+                Item::Row { clustering: entry.clustering(), row: entry.row() }
+            }
+            Stage::AtMarker { position, close, open } => {
+                Item::Marker(Marker { position: self.bound(position), close, open })
+            }
+            _ => Item::PartitionEnd,
+        }
+    }
+
+    fn skip_partition(&mut self) {
+        self.stage = Stage::Done;
+    }
+}
+
+/// Partitions of a memtable within a range.
+pub(crate) struct MemtableScan {
+    memtable: Rc<Memtable>,
+    shape: Rc<TableShape>,
+    slices: Rc<Slices>,
+    reversed: bool,
+    /// Where the next partition is looked for.
+    from: RingBound,
+    end: RingBound,
+    current: Option<PartitionCursor>,
+    at_end: bool,
+}
+
+impl MemtableScan {
+    pub(crate) fn new(
+        memtable: Rc<Memtable>,
+        shape: Rc<TableShape>,
+        range: &KeyRange,
+        slices: Rc<Slices>,
+        reversed: bool,
+    ) -> MemtableScan {
+        MemtableScan {
+            memtable,
+            shape,
+            slices,
+            reversed,
+            from: range.start.clone(),
+            end: range.end.clone(),
+            current: None,
+            at_end: false,
+        }
+    }
+
+    fn is_inside(&self, version: &PartitionVersion) -> bool {
+        match &self.end {
+            RingBound::Token { token, after } => {
+                version.token < *token || (*after && version.token == *token)
+            }
+            RingBound::Key { token, key, after } => {
+                match (version.token, &*version.key).cmp(&(*token, key.as_slice())) {
+                    Ordering::Less => true,
+                    Ordering::Equal => *after,
+                    Ordering::Greater => false,
+                }
+            }
+        }
+    }
+}
+
+impl Cursor for MemtableScan {
+    fn advance(&mut self) -> Result<Advance, CursorError> {
+        if let Some(current) = &mut self.current
+            && current.advance()? == Advance::Item
+        {
+            return Ok(Advance::Item);
+        }
+        self.current = None;
+        if self.at_end {
+            return Ok(Advance::End);
+        }
+        let next = self.memtable.first_after(&self.shape, &self.from);
+        let Some(version) = next.filter(|v| self.is_inside(v)) else {
+            self.at_end = true;
+            return Ok(Advance::End);
+        };
+        self.from = RingBound::Key { token: version.token, key: version.key.to_vec(), after: true };
+        let mut cursor =
+            PartitionCursor::new(self.shape.clone(), self.slices.clone(), self.reversed, version);
+        cursor.advance()?;
+        self.current = Some(cursor);
+        Ok(Advance::Item)
+    }
+
+    fn item(&self) -> Item<'_> {
+        match &self.current {
+            Some(current) => current.item(),
+            None => Item::PartitionEnd,
+        }
+    }
+
+    fn skip_partition(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.skip_partition();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Memtables: the newest writes of a table, sorted, in memory.
+//!
+//! Owns: partitions by (token, key), their version chains, accounted bytes. Never: durability.
+//!
+//! INV-memtable-1: a [`PartitionVersion`] is changed only when nobody else holds it; else the write
+//! goes to a new version behind it. A reader that waits for the disk thus sees a mutation whole or
+//! not at all. Versions fold when a write or read finds that no reader holds them any more.
+
+mod cursor;
+mod partition;
+mod rows;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use commitlog::LogPosition;
+use data::command::RingBound;
+use data::{MutationRef, TableShape};
+use smallvec::SmallVec;
+use stdx::{TimestampMicros, Token};
+
+pub(crate) use cursor::{MemtableScan, PartitionCursor};
+pub(crate) use partition::PartitionVersion;
+
+/// Versions of one partition, oldest first; usually one.
+pub(crate) type Versions = SmallVec<[Rc<PartitionVersion>; 1]>;
+
+/// Partitions of one token; usually one.
+type Slot = SmallVec<[Versions; 1]>;
+
+/// See the module.
+pub(crate) struct Memtable {
+    map: RefCell<BTreeMap<i64, Slot>>,
+    bytes: Cell<usize>,
+    partitions: Cell<usize>,
+    mutations: Cell<u64>,
+    /// The first and last mutation in it, in the commit log; `None` when none of it is logged.
+    first_position: Cell<Option<LogPosition>>,
+    /// Holds mutations from segments of earlier runs.
+    replayed: Cell<bool>,
+}
+
+fn key_of(versions: &Versions) -> &[u8] {
+    versions.first().map_or(&[], |v| &v.key)
+}
+
+impl Memtable {
+    pub(crate) fn new() -> Memtable {
+        Memtable {
+            map: RefCell::new(BTreeMap::new()),
+            bytes: Cell::new(0),
+            partitions: Cell::new(0),
+            mutations: Cell::new(0),
+            first_position: Cell::new(None),
+            replayed: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.replayed.get()
+    }
+
+    pub(crate) fn set_replayed(&self) {
+        self.replayed.set(true);
+    }
+
+    /// A small timestamp of what is in it, for the deltas of its file; need not be the smallest.
+    pub(crate) fn min_timestamp(&self) -> Option<TimestampMicros> {
+        let map = self.map.borrow();
+        let versions = map.values().flatten().flatten();
+        let of_version = |v: &Rc<PartitionVersion>| {
+            let rows = v.rows.iter().map(|e| e.row().base_timestamp());
+            rows.chain(v.static_row().map(|r| r.base_timestamp())).min()
+        };
+        versions.filter_map(of_version).min()
+    }
+
+    /// Removes the partitions of chosen tokens.
+    pub(crate) fn remove_where(&self, gone: impl Fn(Token) -> bool) {
+        let mut map = self.map.borrow_mut();
+        map.retain(|token, _| !gone(Token(*token)));
+        self.partitions.set(map.values().map(|slot| slot.len()).sum());
+        let versions = map.values().flatten().flatten();
+        self.bytes.set(versions.map(|v| v.memory_bytes()).sum());
+    }
+
+    /// Accounted memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    pub(crate) fn partition_count(&self) -> usize {
+        self.partitions.get()
+    }
+
+    pub(crate) fn mutation_count(&self) -> u64 {
+        self.mutations.get()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.partitions.get() == 0
+    }
+
+    /// Where in the commit log its first mutation lies.
+    pub(crate) fn first_position(&self) -> Option<LogPosition> {
+        self.first_position.get()
+    }
+
+    /// Merges a mutation in. `position` is its place in the log, `None` when it was not logged.
+    /// Returns the change of accounted memory.
+    pub(crate) fn apply(
+        &self,
+        shape: &TableShape,
+        token: Token,
+        mutation: &MutationRef<'_>,
+        position: Option<LogPosition>,
+        scratch: &mut Vec<u8>,
+    ) -> isize {
+        if self.first_position.get().is_none() {
+            self.first_position.set(position);
+        }
+        self.mutations.set(self.mutations.get() + 1);
+        let mut map = self.map.borrow_mut();
+        let slot = map.entry(token.0).or_default();
+        let mut delta = 0_isize;
+        let versions = match slot.iter().position(|v| key_of(v) >= mutation.key) {
+            Some(i) if slot.get(i).is_some_and(|v| key_of(v) == mutation.key) => slot.get_mut(i),
+            other => {
+                let i = other.unwrap_or(slot.len());
+                let mut versions = Versions::new();
+                versions.push(Rc::new(PartitionVersion::new(token, mutation.key.into())));
+                slot.insert(i, versions);
+                self.partitions.set(self.partitions.get() + 1);
+                delta += PartitionVersion::overhead(mutation.key) as isize;
+                slot.get_mut(i)
+            }
+        };
+        if let Some(versions) = versions {
+            if versions.len() > 1 {
+                fold(shape, versions, scratch);
+            }
+            delta += write(shape, versions, mutation, scratch);
+        }
+        drop(map);
+        let bytes = self.bytes.get().saturating_add_signed(delta);
+        self.bytes.set(bytes);
+        delta
+    }
+
+    /// The versions of a partition.
+    pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<Versions> {
+        let map = self.map.borrow();
+        let slot = map.get(&token.0)?;
+        slot.iter().find(|v| key_of(v) == key).cloned()
+    }
+
+    /// The first partition behind a position of the ring, its versions folded into one (a private
+    /// copy when readers hold some).
+    pub(crate) fn first_after(
+        &self,
+        shape: &TableShape,
+        start: &RingBound,
+    ) -> Option<Rc<PartitionVersion>> {
+        let mut map = self.map.borrow_mut();
+        let from = match start {
+            RingBound::Token { token, after: false } => Bound::Included(token.0),
+            RingBound::Token { token, after: true } => Bound::Excluded(token.0),
+            RingBound::Key { token, .. } => Bound::Included(token.0),
+        };
+        for (_, slot) in map.range_mut((from, Bound::Unbounded)) {
+            for versions in slot.iter_mut() {
+                if let RingBound::Key { token, key, after } = start
+                    && let Some(v) = versions.first()
+                    && v.token == *token
+                    && (&*v.key < key.as_slice() || (*after && &*v.key == key.as_slice()))
+                {
+                    continue;
+                }
+                let mut scratch = Vec::new();
+                if versions.len() > 1 {
+                    fold(shape, versions, &mut scratch);
+                }
+                if let [only] = versions.as_slice() {
+                    return Some(only.clone());
+                }
+                let mut all = versions.iter();
+                let mut copy = PartitionVersion::clone(all.next()?);
+                for newer in all {
+                    copy.absorb(shape, newer, &mut scratch);
+                }
+                return Some(Rc::new(copy));
+            }
+        }
+        None
+    }
+}
+
+/// Writes into the newest version, or a new one when a reader holds that.
+fn write(
+    shape: &TableShape,
+    versions: &mut Versions,
+    mutation: &MutationRef<'_>,
+    scratch: &mut Vec<u8>,
+) -> isize {
+    if let Some(newest) = versions.last_mut().and_then(Rc::get_mut) {
+        return newest.apply(shape, mutation, scratch);
+    }
+    let Some(held) = versions.last() else { return 0 };
+    let mut version = PartitionVersion::new(held.token, held.key.clone());
+    version.apply(shape, mutation, scratch);
+    let bytes = version.memory_bytes();
+    versions.push(Rc::new(version));
+    isize::try_from(bytes).unwrap_or(isize::MAX)
+}
+
+/// Folds versions into the oldest as far as no reader holds it. Accounted bytes stay as they are:
+/// an upper bound until the flush.
+fn fold(shape: &TableShape, versions: &mut Versions, scratch: &mut Vec<u8>) {
+    if versions.first_mut().and_then(Rc::get_mut).is_none() {
+        return;
+    }
+    let newer: SmallVec<[Rc<PartitionVersion>; 4]> = versions.drain(1..).collect();
+    if let Some(oldest) = versions.first_mut().and_then(Rc::get_mut) {
+        for version in newer {
+            oldest.absorb(shape, &version, scratch);
+        }
+    }
+}

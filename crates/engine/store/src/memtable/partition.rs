@@ -1,0 +1,154 @@
+//! One version of a partition in a memtable.
+
+use std::rc::Rc;
+
+use data::{
+    DeletionTime, Keep, Merged, MutationRef, RangeTombstoneList, RowRef, TableShape, merge_rows,
+};
+use stdx::Token;
+
+use super::rows::{Entry, Rows};
+
+/// Accounted for a partition beside its rows: its places in the map and its own fields.
+const PARTITION_OVERHEAD: usize = 200;
+
+/// Content of a partition. Immutable while a reader holds it: the writer changes it only when it
+/// is the sole owner (INV-memtable-1).
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionVersion {
+    pub(crate) token: Token,
+    pub(crate) key: Rc<[u8]>,
+    pub(crate) deletion: DeletionTime,
+    pub(crate) static_row: Option<Box<[u8]>>,
+    pub(crate) rows: Rows,
+    pub(crate) tombstones: RangeTombstoneList,
+}
+
+impl PartitionVersion {
+    pub(crate) fn new(token: Token, key: Rc<[u8]>) -> PartitionVersion {
+        PartitionVersion {
+            token,
+            key,
+            deletion: DeletionTime::LIVE,
+            static_row: None,
+            rows: Rows::None,
+            tombstones: RangeTombstoneList::new(),
+        }
+    }
+
+    pub(crate) fn overhead(key: &[u8]) -> usize {
+        PARTITION_OVERHEAD + key.len()
+    }
+
+    pub(crate) fn static_row(&self) -> Option<RowRef<'_>> {
+        self.static_row.as_deref().map(RowRef::trusted)
+    }
+
+    /// Memory it accounts for.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        Self::overhead(&self.key)
+            + self.static_row.as_ref().map_or(0, |r| r.len() + 16)
+            + self.rows.iter().map(Entry::memory_bytes).sum::<usize>()
+            + self.tombstones.heap_bytes()
+    }
+
+    /// Merges a mutation in; returns the change of memory. `scratch` is overwritten.
+    pub(crate) fn apply(
+        &mut self,
+        shape: &TableShape,
+        mutation: &MutationRef<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> isize {
+        self.deletion = self.deletion.max(mutation.deletion);
+        let mut delta = 0;
+        if let Some(row) = mutation.static_row {
+            delta += self.apply_static(shape, row, scratch);
+        }
+        let mut rows = mutation.rows();
+        for (clustering, row) in &mut rows {
+            delta += self.apply_row(shape, clustering, row, scratch);
+        }
+        if rows.has_range_tombstones() {
+            let before = self.tombstones.heap_bytes();
+            for tombstone in mutation.range_tombstones() {
+                self.tombstones.add(shape.clustering(), tombstone);
+            }
+            delta += signed(self.tombstones.heap_bytes()) - signed(before);
+        }
+        delta
+    }
+
+    fn apply_static(
+        &mut self,
+        shape: &TableShape,
+        row: RowRef<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> isize {
+        let Some(old) = self.static_row() else {
+            self.static_row = Some(row.bytes().into());
+            return signed(row.bytes().len() + 16);
+        };
+        scratch.clear();
+        let outcome = merge_rows(shape, &[old, row], DeletionTime::LIVE, Keep::All, scratch);
+        if outcome.row != Merged::Built {
+            return 0;
+        }
+        let before = signed(old.bytes().len());
+        self.static_row = Some(scratch.as_slice().into());
+        signed(scratch.len()) - before
+    }
+
+    fn apply_row(
+        &mut self,
+        shape: &TableShape,
+        clustering: &[u8],
+        row: RowRef<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> isize {
+        match self.rows.find(shape.clustering(), clustering) {
+            Err(place) => {
+                let entry = Entry::new(clustering, row);
+                let bytes = entry.memory_bytes();
+                self.rows.insert(place, entry);
+                signed(bytes)
+            }
+            Ok(place) => {
+                let Some(old) = self.rows.get(place) else { return 0 };
+                scratch.clear();
+                let outcome =
+                    merge_rows(shape, &[old.row(), row], DeletionTime::LIVE, Keep::All, scratch);
+                if outcome.row != Merged::Built {
+                    return 0;
+                }
+                let before = signed(old.memory_bytes());
+                let entry = Entry::new(clustering, RowRef::trusted(scratch));
+                let after = signed(entry.memory_bytes());
+                self.rows.replace(place, entry);
+                after - before
+            }
+        }
+    }
+
+    /// Merges a newer version of the same partition in.
+    pub(crate) fn absorb(
+        &mut self,
+        shape: &TableShape,
+        newer: &PartitionVersion,
+        scratch: &mut Vec<u8>,
+    ) {
+        self.deletion = self.deletion.max(newer.deletion);
+        if let Some(row) = newer.static_row() {
+            self.apply_static(shape, row, scratch);
+        }
+        for entry in newer.rows.iter() {
+            self.apply_row(shape, entry.clustering(), entry.row(), scratch);
+        }
+        for range in newer.tombstones.ranges() {
+            self.tombstones.add(shape.clustering(), range.as_ref());
+        }
+    }
+}
+
+fn signed(n: usize) -> isize {
+    isize::try_from(n).unwrap_or(isize::MAX)
+}

@@ -1,0 +1,199 @@
+//! Rows of one partition version, sorted: nothing, one row, or blocks of rows.
+
+use std::cmp::Ordering;
+
+use data::{BoundRef, ClusteringComparator, RowRef};
+
+/// Rows per block; an insert moves at most this many entries.
+const BLOCK_ROWS_MAX: usize = 64;
+
+/// One row: clustering and packed row in one allocation.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    bytes: Box<[u8]>,
+    clustering_len: u32,
+}
+
+impl Entry {
+    pub(crate) fn new(clustering: &[u8], row: RowRef<'_>) -> Entry {
+        let mut bytes = Vec::with_capacity(clustering.len() + row.bytes().len());
+        bytes.extend_from_slice(clustering);
+        bytes.extend_from_slice(row.bytes());
+        let clustering_len = u32::try_from(clustering.len()).unwrap_or(u32::MAX);
+        Entry { bytes: bytes.into_boxed_slice(), clustering_len }
+    }
+
+    fn split(&self) -> (&[u8], &[u8]) {
+        self.bytes.split_at_checked(self.clustering_len as usize).unwrap_or((&[], &[]))
+    }
+
+    pub(crate) fn clustering(&self) -> &[u8] {
+        self.split().0
+    }
+
+    pub(crate) fn row(&self) -> RowRef<'_> {
+        RowRef::trusted(self.split().1)
+    }
+
+    /// Memory it accounts for.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + std::mem::size_of::<Entry>() + 16
+    }
+}
+
+/// Place of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    block: usize,
+    index: usize,
+}
+
+/// Sorted rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Rows {
+    #[default]
+    None,
+    One(Entry),
+    Blocks(Vec<Vec<Entry>>),
+}
+
+impl Rows {
+    pub(crate) fn get(&self, place: Place) -> Option<&Entry> {
+        match self {
+            Rows::None => None,
+            Rows::One(entry) => (place == Place { block: 0, index: 0 }).then_some(entry),
+            Rows::Blocks(blocks) => blocks.get(place.block)?.get(place.index),
+        }
+    }
+
+    pub(crate) fn replace(&mut self, place: Place, new: Entry) {
+        match self {
+            Rows::None => {}
+            Rows::One(entry) => *entry = new,
+            Rows::Blocks(blocks) => {
+                if let Some(entry) =
+                    blocks.get_mut(place.block).and_then(|b| b.get_mut(place.index))
+                {
+                    *entry = new;
+                }
+            }
+        }
+    }
+
+    /// First place for which `before` is false (rows for which it holds come first).
+    fn partition_point(&self, before: impl Fn(&Entry) -> bool) -> Place {
+        match self {
+            Rows::None => Place { block: 0, index: 0 },
+            Rows::One(entry) => Place { block: 0, index: usize::from(before(entry)) },
+            Rows::Blocks(blocks) => {
+                let block = blocks.partition_point(|b| b.last().is_some_and(&before));
+                let index = blocks.get(block).map_or(0, |b| b.partition_point(&before));
+                Place { block, index }
+            }
+        }
+    }
+
+    /// The row of that clustering, or where it belongs.
+    pub(crate) fn find(
+        &self,
+        cmp: &ClusteringComparator,
+        clustering: &[u8],
+    ) -> Result<Place, Place> {
+        // Time series append at the end: look there first.
+        if let Rows::Blocks(blocks) = self
+            && let Some(last) = blocks.last().and_then(|b| b.last())
+            && cmp.compare(last.clustering(), clustering) == Ordering::Less
+        {
+            return Err(Place { block: blocks.len(), index: 0 });
+        }
+        let place =
+            self.partition_point(|e| cmp.compare(e.clustering(), clustering) == Ordering::Less);
+        match self.get(place) {
+            Some(e) if cmp.compare(e.clustering(), clustering) == Ordering::Equal => Ok(place),
+            _ => Err(place),
+        }
+    }
+
+    /// Inserts at a place that `find` gave.
+    pub(crate) fn insert(&mut self, place: Place, entry: Entry) {
+        match self {
+            Rows::None => *self = Rows::One(entry),
+            Rows::One(_) => {
+                let Rows::One(old) = std::mem::take(self) else { return };
+                let mut block = Vec::with_capacity(4);
+                block.push(old);
+                block.insert(place.index.min(1), entry);
+                *self = Rows::Blocks(vec![block]);
+            }
+            Rows::Blocks(blocks) => {
+                let count = blocks.len();
+                // Behind everything: fill the last block.
+                let (block, index) = if place.block >= count {
+                    (count.saturating_sub(1), usize::MAX)
+                } else {
+                    (place.block, place.index)
+                };
+                let Some(rows) = blocks.get_mut(block) else {
+                    blocks.push(vec![entry]);
+                    return;
+                };
+                let index = index.min(rows.len());
+                if rows.len() < BLOCK_ROWS_MAX {
+                    rows.insert(index, entry);
+                } else if block + 1 == count && index == rows.len() {
+                    blocks.push(vec![entry]);
+                } else if block == 0 && index == 0 {
+                    blocks.insert(0, vec![entry]);
+                } else {
+                    let mut upper = rows.split_off(BLOCK_ROWS_MAX / 2);
+                    if index <= rows.len() {
+                        rows.insert(index, entry);
+                    } else {
+                        upper.insert(index - rows.len(), entry);
+                    }
+                    blocks.insert(block + 1, upper);
+                }
+            }
+        }
+    }
+
+    /// First row behind a bound.
+    pub(crate) fn after_bound(&self, cmp: &ClusteringComparator, bound: BoundRef<'_>) -> Place {
+        if bound == BoundRef::BOTTOM {
+            return Place { block: 0, index: 0 };
+        }
+        self.partition_point(|e| cmp.compare_to_bound(e.clustering(), bound) == Ordering::Less)
+    }
+
+    /// The row before a place; `None` at the start.
+    pub(crate) fn previous(&self, place: Place) -> Option<Place> {
+        if let Some(index) = place.index.checked_sub(1) {
+            return Some(Place { block: place.block, index });
+        }
+        let block = place.block.checked_sub(1)?;
+        let Rows::Blocks(blocks) = self else { return None };
+        Some(Place { block, index: blocks.get(block)?.len().checked_sub(1)? })
+    }
+
+    /// The row behind a row.
+    pub(crate) fn next(&self, place: Place) -> Place {
+        match self {
+            Rows::Blocks(blocks)
+                if blocks.get(place.block).is_some_and(|b| place.index + 1 >= b.len()) =>
+            {
+                Place { block: place.block + 1, index: 0 }
+            }
+            _ => Place { block: place.block, index: place.index + 1 },
+        }
+    }
+
+    /// All rows in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let (one, blocks): (Option<&Entry>, &[Vec<Entry>]) = match self {
+            Rows::None => (None, &[]),
+            Rows::One(entry) => (Some(entry), &[]),
+            Rows::Blocks(blocks) => (None, blocks),
+        };
+        one.into_iter().chain(blocks.iter().flatten())
+    }
+}

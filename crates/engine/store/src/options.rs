@@ -1,0 +1,87 @@
+//! What a store is told at open.
+
+use std::time::Duration;
+
+use commitlog::{LogOptions, SyncMode};
+use schema::Table;
+use stdx::{HostId, ShardId, Token};
+
+/// Options of one shard's store; sizes are this shard's share.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Directory of keyspaces: `<data>/<keyspace>/<table>-<id>/nb-<generation>-big-Data.db`.
+    pub data_directory: String,
+    /// Directory of commit-log segments, shared by all shards.
+    pub commitlog_directory: String,
+    /// This node.
+    pub host: HostId,
+    /// Number of this run, the same on all shards, larger than every earlier run's (wall clock at
+    /// start in microseconds).
+    pub run: u64,
+    /// Which shard of how many owns a token.
+    pub shard_of: fn(Token, u16) -> ShardId,
+    /// When commits are confirmed.
+    pub sync: SyncMode,
+    /// Size of a commit-log segment; a mutation may take half of it. Default 32 MiB.
+    pub segment_bytes: u64,
+    /// Commit log above which the oldest tables are flushed.
+    pub commitlog_bytes_max: u64,
+    /// Budget of memtables; a flush of the largest begins at a third of it.
+    pub memtable_bytes_max: usize,
+    /// Budget of uncompressed chunks.
+    pub chunk_cache_bytes_max: usize,
+    /// Writes are refused while the data disk has less than this free.
+    pub disk_reserve_bytes: u64,
+    /// A read that meets more fails. Default 100,000.
+    pub tombstone_failure_threshold: u32,
+    /// Uncompressed bytes that compactions of this shard may write per second; 0 = no limit.
+    pub compaction_bytes_per_second: u64,
+    /// TRUNCATE and DROP take a snapshot first.
+    pub auto_snapshot: bool,
+    /// The text of `schema.cql` in a snapshot.
+    pub schema_text: fn(&Table) -> String,
+    /// Longest wait for memtable room before `Overloaded`.
+    pub room_wait_max: Duration,
+}
+
+impl StoreOptions {
+    /// Options with defaults for everything that has one.
+    pub fn new(
+        data_directory: String,
+        commitlog_directory: String,
+        host: HostId,
+        run: u64,
+        shard_of: fn(Token, u16) -> ShardId,
+        schema_text: fn(&Table) -> String,
+    ) -> StoreOptions {
+        StoreOptions {
+            data_directory,
+            commitlog_directory,
+            host,
+            run,
+            shard_of,
+            sync: SyncMode::Periodic { period: Duration::from_secs(10) },
+            segment_bytes: 32 << 20,
+            commitlog_bytes_max: 8 << 30,
+            memtable_bytes_max: 256 << 20,
+            chunk_cache_bytes_max: 256 << 20,
+            disk_reserve_bytes: 64 << 20,
+            tombstone_failure_threshold: 100_000,
+            compaction_bytes_per_second: 64 << 20,
+            auto_snapshot: true,
+            schema_text,
+            room_wait_max: Duration::from_secs(2),
+        }
+    }
+
+    pub(crate) fn log_options(&self) -> LogOptions {
+        LogOptions {
+            directory: self.commitlog_directory.clone(),
+            host: self.host,
+            run: self.run,
+            sync: self.sync,
+            segment_bytes: self.segment_bytes,
+            total_bytes_max: self.commitlog_bytes_max,
+        }
+    }
+}

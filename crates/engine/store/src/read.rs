@@ -1,0 +1,468 @@
+//! Reads: sources chosen, merged, and shown to a sink.
+
+use std::rc::Rc;
+
+use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
+use data::{
+    Advance, BlockRequest, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, Slices,
+    TableShape,
+};
+use sstable::{Chunk, SstableCursor};
+use stdx::{ShardId, Token};
+
+use crate::error::StoreError;
+use crate::files::{TableFile, map_error};
+use crate::memtable::{MemtableScan, PartitionCursor};
+use crate::store::Store;
+use crate::table::{TableView, bump};
+
+/// Cursor memory kept for the next reads.
+const CURSOR_BUFFERS_MAX: usize = 64;
+
+/// What the sink wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Nothing more of this partition; its `partition_end` still comes.
+    SkipPartition,
+    /// Nothing more at all; nothing else is called.
+    Stop,
+}
+
+/// Takes what a read finds. Views live until the call returns.
+pub trait RowSink {
+    /// A partition begins: called before its first row, or alone when only a live static row is
+    /// there and the command wants it. `static_row` is merged and live, if there is one.
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow;
+
+    /// A row that is live at the command's `now`: merged, deletions applied, expired and deleted
+    /// cells removed. A complex column may still show a deletion; it hides none of the cells.
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow;
+
+    /// The partition that was announced is over.
+    fn partition_end(&mut self) -> Flow;
+}
+
+/// What a read cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Partitions shown.
+    pub partitions: u64,
+    /// Rows shown.
+    pub rows: u64,
+    /// Tombstones and expired cells met.
+    pub tombstones: u32,
+    /// SSTables that were looked into.
+    pub sstables: u32,
+    /// Blocks that were not in the cache.
+    pub blocks_read: u32,
+}
+
+/// A source of a read or compaction.
+pub(crate) enum Source {
+    Partition(PartitionCursor),
+    Scan(MemtableScan),
+    File(Box<FileSource>),
+}
+
+/// A cursor over an SSTable, with the file it belongs to.
+pub(crate) struct FileSource {
+    file: Rc<TableFile>,
+    cursor: SstableCursor,
+    shard_of: fn(Token, u16) -> ShardId,
+}
+
+impl FileSource {
+    pub(crate) fn new(
+        file: Rc<TableFile>,
+        cursor: SstableCursor,
+        shard_of: fn(Token, u16) -> ShardId,
+    ) -> FileSource {
+        FileSource { file, cursor, shard_of }
+    }
+
+    fn advance(&mut self) -> Result<Advance, CursorError> {
+        loop {
+            let advance = self.cursor.advance()?;
+            // Slices that were released (after a change of the shard count) stay invisible.
+            if advance == Advance::Item
+                && !self.file.hidden.is_empty()
+                && let Item::Partition { token, .. } = self.cursor.item()
+                && !self.file.shows(self.shard_of, token)
+            {
+                self.cursor.skip_partition();
+                continue;
+            }
+            return Ok(advance);
+        }
+    }
+}
+
+impl Source {
+    /// Hands a block over that the source asked for.
+    pub(crate) fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
+        if let Source::File(file) = self {
+            file.cursor.feed(block, chunk);
+        }
+    }
+}
+
+impl Cursor for Source {
+    fn advance(&mut self) -> Result<Advance, CursorError> {
+        match self {
+            Source::Partition(c) => c.advance(),
+            Source::Scan(c) => c.advance(),
+            Source::File(c) => c.advance(),
+        }
+    }
+
+    fn item(&self) -> Item<'_> {
+        match self {
+            Source::Partition(c) => c.item(),
+            Source::Scan(c) => c.item(),
+            Source::File(c) => c.cursor.item(),
+        }
+    }
+
+    fn skip_partition(&mut self) {
+        match self {
+            Source::Partition(c) => c.skip_partition(),
+            Source::Scan(c) => c.skip_partition(),
+            Source::File(c) => c.cursor.skip_partition(),
+        }
+    }
+}
+
+/// The read's place in the sink's protocol.
+struct Shown {
+    /// The partition was announced to the sink.
+    announced: bool,
+    /// A static row is kept in `static_row`.
+    has_static: bool,
+    static_row: Vec<u8>,
+    token: Token,
+    key: Vec<u8>,
+}
+
+impl Store {
+    /// Runs a read command. Completes without suspending when everything is in memory.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `Corrupt`, `Io`, `TombstoneFailure`.
+    pub async fn read<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        sink: &mut S,
+    ) -> Result<ReadStats, StoreError> {
+        let Some(table) = self.table(command.table) else {
+            return Err(StoreError::UnknownTable(command.table));
+        };
+        let (shape, view) = (table.shape(), table.view());
+        bump(&table.counters.reads, 1);
+        let mut stats = ReadStats::default();
+        let result = self.read_view(&shape, &view, command, sink, &mut stats).await;
+        bump(&table.counters.tombstones, u64::from(stats.tombstones));
+        result.map(|_| stats)
+    }
+
+    async fn read_view<S: RowSink>(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &Rc<TableView>,
+        command: &ReadCommand,
+        sink: &mut S,
+        stats: &mut ReadStats,
+    ) -> Result<Flow, StoreError> {
+        match &command.partitions {
+            Partitions::Key(key) => {
+                let slices = slices_of(shape, command, true);
+                self.read_key(shape, view, command, slices, key, sink, stats).await
+            }
+            Partitions::Range(range) => {
+                if command.reversed {
+                    return Err(StoreError::Invalid("a scan cannot be reversed".to_owned()));
+                }
+                let mut range = range.clone();
+                // A page that ended inside a partition: its rest is read like a single partition.
+                if command.resume.is_some()
+                    && let RingBound::Key { key, after, .. } = &mut range.start
+                    && !*after
+                {
+                    *after = true;
+                    let slices = slices_of(shape, command, true);
+                    let key = key.clone();
+                    let flow =
+                        self.read_key(shape, view, command, slices, &key, sink, stats).await?;
+                    if flow == Flow::Stop {
+                        return Ok(flow);
+                    }
+                }
+                self.read_range(shape, view, command, &range, sink, stats).await
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "parts of one read, split by key and range")]
+    async fn read_key<S: RowSink>(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &Rc<TableView>,
+        command: &ReadCommand,
+        slices: Rc<Slices>,
+        key: &[u8],
+        sink: &mut S,
+        stats: &mut ReadStats,
+    ) -> Result<Flow, StoreError> {
+        let hash = codec::hash_key(key);
+        let token = hash.token;
+        let mut sources: smallvec::SmallVec<[Source; 4]> = smallvec::SmallVec::new();
+        for memtable in view.memtables() {
+            for version in memtable.get(token, key).into_iter().flatten() {
+                sources.push(Source::Partition(PartitionCursor::new(
+                    shape.clone(),
+                    slices.clone(),
+                    command.reversed,
+                    version,
+                )));
+            }
+        }
+        for file in &view.files {
+            // A file that spans shards is open on each of them; the key belongs to one.
+            let of_another =
+                file.filter.is_some_and(|f| (f.shard_of)(token, f.shard_count) != f.shard);
+            if of_another {
+                continue;
+            }
+            if !file.reader.may_contain(&hash) || !file.reader.meta().may_intersect(&slices) {
+                continue;
+            }
+            stats.sstables += 1;
+            let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
+            let cursor = file.reader.partition_cursor(
+                0,
+                token,
+                key,
+                slices.clone(),
+                command.reversed,
+                buffers,
+            );
+            sources.push(self.file_source(file, cursor));
+        }
+        if sources.is_empty() {
+            return Ok(Flow::Continue);
+        }
+        self.drive(shape, command, sources, sink, stats, command.resume.is_some()).await
+    }
+
+    async fn read_range<S: RowSink>(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &Rc<TableView>,
+        command: &ReadCommand,
+        range: &KeyRange,
+        sink: &mut S,
+        stats: &mut ReadStats,
+    ) -> Result<Flow, StoreError> {
+        let slices = slices_of(shape, command, false);
+        let mut sources: smallvec::SmallVec<[Source; 4]> = view
+            .memtables()
+            .filter(|m| !m.is_empty())
+            .map(|memtable| {
+                Source::Scan(MemtableScan::new(
+                    memtable.clone(),
+                    shape.clone(),
+                    range,
+                    slices.clone(),
+                    command.reversed,
+                ))
+            })
+            .collect();
+        for file in &view.files {
+            stats.sstables += 1;
+            let cursor = file.reader.range_cursor(0, range.clone(), slices.clone(), file.filter);
+            sources.push(self.file_source(file, cursor));
+        }
+        self.drive(shape, command, sources, sink, stats, false).await
+    }
+
+    fn file_source(&self, file: &Rc<TableFile>, cursor: SstableCursor) -> Source {
+        Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_of)))
+    }
+
+    /// Fetches the block that a source needs, from the cache or the disk.
+    async fn feed(
+        &self,
+        merge: &mut MergeCursor<'_, Source>,
+        request: BlockRequest,
+        stats: &mut ReadStats,
+    ) -> Result<(), StoreError> {
+        let Some(Source::File(source)) = merge.source_mut(request.source) else {
+            stdx::invariant::broken(format_args!("read: a memtable asked for a block"))
+        };
+        let block = request.block;
+        if let Some(chunk) = self.inner.cache.get(source.file.id, block) {
+            source.cursor.feed(block, chunk);
+            return Ok(());
+        }
+        let file = source.file.clone();
+        stats.blocks_read += 1;
+        let chunk = file.reader.load_block(block).await.map_err(map_error)?;
+        self.inner.cache.insert(file.id, block, chunk.clone());
+        if let Some(source) = merge.source_mut(request.source) {
+            source.feed(block, chunk);
+        }
+        Ok(())
+    }
+
+    /// Runs the merge and shows what it gives. `resumed`: the first partition was announced on an
+    /// earlier page, so that it is not shown for its static row alone.
+    async fn drive<S: RowSink>(
+        &self,
+        shape: &TableShape,
+        command: &ReadCommand,
+        sources: smallvec::SmallVec<[Source; 4]>,
+        sink: &mut S,
+        stats: &mut ReadStats,
+        resumed: bool,
+    ) -> Result<Flow, StoreError> {
+        let mode = MergeMode::Live { now: command.now };
+        let mut merge = MergeCursor::new(shape, mode, command.reversed, sources);
+        merge.set_scratch(self.inner.read_scratch.take());
+        let before = stats.tombstones;
+        let limit = self.inner.options.tombstone_failure_threshold;
+        let mut shown = Shown {
+            announced: false,
+            has_static: false,
+            static_row: Vec::new(),
+            token: Token::MIN,
+            key: Vec::new(),
+        };
+        let alone = command.wants_static && !resumed;
+        let result = loop {
+            match merge.advance()? {
+                Advance::End => break Ok(Flow::Continue),
+                Advance::NeedBlock(request) => {
+                    self.feed(&mut merge, request, stats).await?;
+                    continue;
+                }
+                Advance::Item => {}
+            }
+            let flow = show(&mut shown, merge.item(), sink, alone, stats);
+            stats.tombstones = before.saturating_add(merge.tombstones());
+            if merge.tombstones() > limit {
+                break Err(StoreError::TombstoneFailure { scanned: stats.tombstones });
+            }
+            match flow {
+                Flow::Continue => {}
+                Flow::SkipPartition => {
+                    merge.skip_partition();
+                    if shown.announced {
+                        shown.announced = false;
+                        if sink.partition_end() == Flow::Stop {
+                            break Ok(Flow::Stop);
+                        }
+                    }
+                }
+                Flow::Stop => break Ok(Flow::Stop),
+            }
+            if self.inner.rt.is_yield_due() {
+                self.inner.rt.yield_if_due().await;
+            }
+        };
+        let (scratch, sources) = merge.into_parts();
+        self.inner.read_scratch.set(scratch);
+        for source in sources {
+            if let Source::File(file) = source {
+                let mut pool = self.inner.cursor_buffers.borrow_mut();
+                if pool.len() < CURSOR_BUFFERS_MAX {
+                    pool.push(file.cursor.into_buffers());
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Shows one item to the sink.
+fn show<S: RowSink>(
+    shown: &mut Shown,
+    item: Item<'_>,
+    sink: &mut S,
+    static_alone: bool,
+    stats: &mut ReadStats,
+) -> Flow {
+    match item {
+        Item::Partition { token, key, .. } => {
+            shown.announced = false;
+            shown.has_static = false;
+            shown.token = token;
+            shown.key.clear();
+            shown.key.extend_from_slice(key);
+            Flow::Continue
+        }
+        Item::Static(row) => {
+            shown.has_static = true;
+            shown.static_row.clear();
+            shown.static_row.extend_from_slice(row.bytes());
+            Flow::Continue
+        }
+        Item::Row { clustering, row } => {
+            if !shown.announced {
+                match announce(shown, sink, stats) {
+                    Flow::Continue => {}
+                    other => return other,
+                }
+            }
+            stats.rows += 1;
+            sink.row(clustering, row)
+        }
+        Item::Marker(_) => Flow::Continue,
+        Item::PartitionEnd => {
+            if !shown.announced && shown.has_static && static_alone {
+                match announce(shown, sink, stats) {
+                    Flow::Stop => return Flow::Stop,
+                    Flow::Continue | Flow::SkipPartition => {}
+                }
+            }
+            if !shown.announced {
+                return Flow::Continue;
+            }
+            shown.announced = false;
+            sink.partition_end()
+        }
+    }
+}
+
+fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut ReadStats) -> Flow {
+    shown.announced = true;
+    stats.partitions += 1;
+    let static_row = shown.has_static.then_some(RowRef::trusted(&shown.static_row));
+    sink.partition(shown.token, &shown.key, static_row)
+}
+
+/// The command's slices; in the partition where a page goes on, only what lies behind the last row
+/// returned.
+fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Rc<Slices> {
+    let last = match &command.resume {
+        Some(resume) if resumed => resume.clustering.as_deref(),
+        _ => None,
+    };
+    let Some(last) = last else { return Rc::new(command.slices.clone()) };
+    let cmp = shape.clustering();
+    let mut slices = command.slices.clone();
+    slices.0.retain_mut(|slice| {
+        if command.reversed {
+            // Keep what is before the last row.
+            if cmp.compare_to_bound(last, slice.end()).is_lt() {
+                slice.end = last.to_vec();
+                slice.end_after = false;
+            }
+        } else if cmp.compare_to_bound(last, slice.start()).is_gt() {
+            slice.start = last.to_vec();
+            slice.start_after = true;
+        }
+        !slice.is_empty(cmp)
+    });
+    Rc::new(slices)
+}

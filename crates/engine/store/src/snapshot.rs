@@ -1,0 +1,258 @@
+//! Snapshots: hard links of a table's files below `snapshots/<tag>/`, as Cassandra's.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rt::Fs;
+use schema::Table;
+use stdx::{IoErrorKind, ShardId, TableId, WallMicros};
+
+use crate::error::StoreError;
+use crate::files::TableFile;
+use crate::memtable::Memtable;
+use crate::store::Store;
+use crate::table::TableState;
+
+/// A snapshot of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its name.
+    pub tag: String,
+    /// The table.
+    pub table: TableId,
+    /// Keyspace name.
+    pub keyspace: String,
+    /// Table name.
+    pub name: String,
+    /// Bytes that only the snapshot holds.
+    pub true_bytes: u64,
+    /// Bytes of all its files.
+    pub disk_bytes: u64,
+    /// `created_at` of its manifest, as written there; empty when there is none.
+    pub created_at: String,
+}
+
+fn check_tag(tag: &str) -> Result<(), StoreError> {
+    let bad = tag.is_empty() || tag == "." || tag == ".." || tag.contains(['/', '\\', '\0']);
+    if bad || tag.len() > 200 {
+        return Err(StoreError::Invalid(format!("\"{tag}\" cannot be the name of a snapshot")));
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Flushes the tables (all of them when `None`) and links their files under a name.
+    ///
+    /// # Errors
+    /// `Invalid`: a name that is no file name, or one that exists already. `DiskFull`, `Io`.
+    pub async fn snapshot(&self, tag: &str, tables: Option<&[TableId]>) -> Result<(), StoreError> {
+        check_tag(tag)?;
+        self.flush(tables).await?;
+        let states: Vec<Rc<TableState>> = match tables {
+            Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
+            None => self.all_tables(),
+        };
+        for table in states {
+            let files = table.view().files.clone();
+            self.snapshot_files(&table, tag, &files, &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// Links files and writes memtables below `snapshots/<tag>/`. May be repeated after an error.
+    pub(crate) async fn snapshot_files(
+        &self,
+        table: &Rc<TableState>,
+        tag: &str,
+        files: &[Rc<TableFile>],
+        memtables: &[Rc<Memtable>],
+    ) -> Result<(), StoreError> {
+        let fs = self.inner.rt.fs();
+        let version = table.version();
+        let directory = self.directory_of(&version.table);
+        let target = format!("{directory}/snapshots/{tag}");
+        commitlog::create_dir_durably(&fs, &target).await?;
+        for file in files {
+            let meta = file.reader.meta();
+            for component in meta.components() {
+                let name = meta.descriptor().file_name(*component);
+                link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
+            }
+        }
+        for memtable in memtables {
+            let generation = self.next_generation(table);
+            self.write_memtable(table, memtable, &target, generation).await?;
+        }
+        let text = (self.inner.options.schema_text)(&version.table);
+        let shard = self.inner.rt.shard();
+        write_shared(&fs, shard, &format!("{target}/schema.cql"), text).await?;
+        write_manifest(&fs, shard, &target, self.inner.rt.wall()).await
+    }
+
+    /// All snapshots of all tables in the schema, by table and tag. The same on every shard.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn snapshots(&self) -> Result<Vec<SnapshotInfo>, StoreError> {
+        let fs = self.inner.rt.fs();
+        let mut found = Vec::new();
+        for state in self.all_tables() {
+            let version = state.version();
+            let table: &Table = &version.table;
+            let directory = self.directory_of(table);
+            let mut live: BTreeMap<String, u64> = BTreeMap::new();
+            for entry in entries(&fs, &directory).await? {
+                live.insert(entry.name, entry.len);
+            }
+            for tag in entries(&fs, &format!("{directory}/snapshots")).await? {
+                if !tag.is_dir {
+                    continue;
+                }
+                let path = format!("{directory}/snapshots/{}", tag.name);
+                let (mut disk_bytes, mut true_bytes) = (0, 0);
+                for entry in entries(&fs, &path).await? {
+                    disk_bytes += entry.len;
+                    if !live.contains_key(&entry.name) {
+                        true_bytes += entry.len;
+                    }
+                }
+                let manifest = fs.read(&format!("{path}/manifest.json"), 1 << 24).await;
+                found.push(SnapshotInfo {
+                    tag: tag.name,
+                    table: table.id,
+                    keyspace: table.keyspace.to_string(),
+                    name: table.name.to_string(),
+                    true_bytes,
+                    disk_bytes,
+                    created_at: manifest.ok().and_then(|m| created_at(&m)).unwrap_or_default(),
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes the snapshot of that name (all when `None`) of the tables (all when `None`). To be
+    /// called on one shard: snapshots belong to the node.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn clear_snapshot(
+        &self,
+        tag: Option<&str>,
+        tables: Option<&[TableId]>,
+    ) -> Result<(), StoreError> {
+        if let Some(tag) = tag {
+            check_tag(tag)?;
+        }
+        let fs = self.inner.rt.fs();
+        for state in self.all_tables() {
+            if tables.is_some_and(|ids| !ids.contains(&state.id)) {
+                continue;
+            }
+            let snapshots = format!("{}/snapshots", self.directory_of(&state.version().table));
+            for entry in entries(&fs, &snapshots).await? {
+                if tag.is_none_or(|t| t == entry.name) {
+                    fs.remove_dir_all(&format!("{snapshots}/{}", entry.name)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
+    match fs.read_dir(path).await {
+        Ok(entries) => Ok(entries),
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {
+    match fs.hard_link(from, to).await {
+        // An attempt before this one got that far.
+        Err(error) if error.kind == IoErrorKind::AlreadyExists => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Every shard writes the manifest after its links; the last one lists them all.
+/// Writes a file of a snapshot that every shard writes, some at the same time: each by way of a name
+/// of its own, so that none renames the other's away.
+async fn write_shared(fs: &Fs, shard: ShardId, path: &str, text: String) -> Result<(), StoreError> {
+    let own = format!("{path}.{}", shard.0);
+    fs.write_atomic(&own, text.into_bytes()).await?;
+    Ok(fs.rename(&own, path).await?)
+}
+
+async fn write_manifest(
+    fs: &Fs,
+    shard: ShardId,
+    target: &str,
+    now: WallMicros,
+) -> Result<(), StoreError> {
+    let mut listed: Option<Vec<String>> = None;
+    loop {
+        let names: Vec<String> = entries(fs, target)
+            .await?
+            .into_iter()
+            .map(|e| e.name)
+            .filter(|n| n.ends_with("-Data.db"))
+            .collect();
+        if listed.as_ref() == Some(&names) {
+            break;
+        }
+        let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
+        let text = format!(
+            "{{\"files\":[{}],\"created_at\":\"{}\",\"expires_at\":null,\"ephemeral\":false}}",
+            quoted.join(","),
+            iso_8601(now)
+        );
+        write_shared(fs, shard, &format!("{target}/manifest.json"), text).await?;
+        listed = Some(names);
+    }
+    Ok(fs.sync_dir(target).await?)
+}
+
+fn created_at(manifest: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(manifest).ok()?;
+    let (_, rest) = text.split_once("\"created_at\"")?;
+    let (_, rest) = rest.split_once('"')?;
+    rest.split_once('"').map(|(value, _)| value.to_owned())
+}
+
+/// `2024-02-29T12:34:56.789Z`.
+fn iso_8601(at: WallMicros) -> String {
+    let millis = at.millis();
+    let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
+    // Civil date from days: the era arithmetic of the proleptic Gregorian calendar.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        of_day / 3_600_000,
+        of_day / 60_000 % 60,
+        of_day / 1000 % 60,
+        of_day % 1000
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_iso_8601() {
+        assert_eq!(iso_8601(WallMicros(0)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso_8601(WallMicros(1_709_210_096_789_123)), "2024-02-29T12:34:56.789Z");
+        assert_eq!(iso_8601(WallMicros(1_735_689_599_999_999)), "2024-12-31T23:59:59.999Z");
+    }
+}

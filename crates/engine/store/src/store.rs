@@ -1,0 +1,340 @@
+//! The store: opening, writes, schema, budgets.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use std::time::Duration;
+
+use commitlog::{CommitLog, LogPosition};
+use data::MutationRef;
+use rt::sync::{Notify, Semaphore};
+use rt::{Gate, Group, Rt};
+use schema::{Schema, TableKind};
+use sstable::CursorBuffers;
+use stdx::{FixedMap, TableId, Token};
+
+use crate::cache::ChunkCache;
+use crate::compaction::Running;
+use crate::error::StoreError;
+use crate::files::TableFile;
+use crate::options::StoreOptions;
+use crate::replay::ReplayReport;
+use crate::table::{TableState, TableStats, TableView, bump};
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) options: StoreOptions,
+    pub(crate) log: CommitLog,
+    pub(crate) gate: Gate,
+    pub(crate) tables: RefCell<FixedMap<TableId, Rc<TableState>>>,
+    /// Accounted bytes of all memtables, flushing ones included.
+    pub(crate) memtable_bytes: Cell<usize>,
+    /// Merge buffers of writes.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    /// Merge buffers of reads, taken and given back.
+    pub(crate) read_scratch: Cell<Vec<u8>>,
+    /// Memory of finished SSTable cursors.
+    pub(crate) cursor_buffers: RefCell<Vec<CursorBuffers>>,
+    pub(crate) cache: ChunkCache,
+    pub(crate) stopping: Cell<bool>,
+    /// Drained: no more writes.
+    pub(crate) drained: Cell<bool>,
+    /// Memtables became smaller.
+    pub(crate) room: Notify,
+    /// There may be something to flush or release.
+    pub(crate) work: Notify,
+    /// The store is stopping.
+    pub(crate) stop: Notify,
+    /// One flush at a time.
+    pub(crate) flush_slot: Semaphore,
+    /// One compaction at a time.
+    pub(crate) compaction_slot: Semaphore,
+    pub(crate) compacting: RefCell<Option<Running>>,
+    /// Why writes are refused for lack of space.
+    pub(crate) disk_full: RefCell<Option<String>>,
+    /// Segments of earlier runs are gone.
+    pub(crate) old_log_released: Cell<bool>,
+}
+
+/// The tables of one shard. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Rc<Inner>,
+}
+
+impl Store {
+    /// Opens this shard's slice of all tables and replays the commit log.
+    ///
+    /// # Errors
+    /// `Corrupt` when a file or segment is damaged where it must not be; `Io`.
+    pub async fn open(
+        rt: Rt,
+        options: StoreOptions,
+        schema: Arc<Schema>,
+    ) -> Result<(Store, ReplayReport), StoreError> {
+        let log = CommitLog::open(&rt, options.log_options()).await?;
+        let cache = ChunkCache::new(options.chunk_cache_bytes_max, &rt.telemetry());
+        let inner = Inner {
+            gate: rt.gate("store"),
+            log,
+            tables: RefCell::default(),
+            memtable_bytes: Cell::new(0),
+            scratch: RefCell::default(),
+            read_scratch: Cell::default(),
+            stopping: Cell::new(false),
+            drained: Cell::new(false),
+            cursor_buffers: RefCell::default(),
+            cache,
+            room: Notify::new(),
+            work: Notify::new(),
+            stop: Notify::new(),
+            flush_slot: Semaphore::new(1),
+            compaction_slot: Semaphore::new(1),
+            compacting: RefCell::default(),
+            disk_full: RefCell::default(),
+            old_log_released: Cell::new(false),
+            rt,
+            options,
+        };
+        let store = Store { inner: Rc::new(inner) };
+        let removed_files = store.open_tables(&schema).await?;
+        let mut report = store.replay().await?;
+        report.removed_files = removed_files;
+        store.start_background();
+        Ok((store, report))
+    }
+
+    async fn open_tables(&self, schema: &Schema) -> Result<Vec<String>, StoreError> {
+        commitlog::create_dir_durably(&self.inner.rt.fs(), &self.inner.options.data_directory)
+            .await?;
+        let mut removed = Vec::new();
+        for id in table_ids(schema) {
+            let Some(table) = schema.table_by_id(id) else { continue };
+            let (files, highest) = self.open_files(table, &mut removed).await?;
+            let state = Rc::new(TableState::new(table.clone()));
+            state.generation.set(highest);
+            state.set_view(TableView { files, ..TableView::empty() });
+            self.inner.tables.borrow_mut().insert(id, state);
+        }
+        Ok(removed)
+    }
+
+    /// Takes a new schema over: new tables appear empty, changed ones get their new shape, dropped
+    /// ones are closed and their files removed in the background (after a snapshot, if wanted).
+    pub fn set_schema(&self, schema: Arc<Schema>) {
+        let mut added = Vec::new();
+        for id in table_ids(&schema) {
+            let Some(table) = schema.table_by_id(id) else { continue };
+            match self.table(id) {
+                Some(state) => state.set_table(table),
+                None => {
+                    let state = Rc::new(TableState::new(table.clone()));
+                    self.inner.tables.borrow_mut().insert(id, state.clone());
+                    added.push(state);
+                }
+            }
+        }
+        for state in self.all_tables() {
+            if schema.table_by_id(state.id).is_none() {
+                self.inner.tables.borrow_mut().remove(&state.id);
+                self.drop_table(state);
+            }
+        }
+        if added.is_empty() {
+            return;
+        }
+        // The directories: made in the background, a flush makes its own sure anyway.
+        let store = self.clone();
+        let task = async move {
+            for state in added {
+                let directory = store.directory_of(&state.version().table);
+                let fs = store.inner.rt.fs();
+                let made = commitlog::create_dir_durably(&fs, &directory).await;
+                store.note_write_result(&made.map_err(StoreError::from));
+            }
+        };
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "make-directories", task);
+    }
+
+    /// All tables, in order of id.
+    pub(crate) fn all_tables(&self) -> Vec<Rc<TableState>> {
+        let tables = self.inner.tables.borrow();
+        let mut all: Vec<Rc<TableState>> = tables.values().cloned().collect();
+        all.sort_unstable_by_key(|t| t.id);
+        all
+    }
+
+    /// Sleeps, but not beyond the stop of the store.
+    pub(crate) async fn pause(&self, duration: Duration) {
+        let deadline = self.inner.rt.now() + duration;
+        // Elapsed: the pause is over.
+        let _ = self.inner.rt.timeout(deadline, self.inner.stop.notified()).await;
+    }
+
+    pub(crate) fn table(&self, id: TableId) -> Option<Rc<TableState>> {
+        self.inner.tables.borrow().get(&id).cloned()
+    }
+
+    /// Appends a mutation to the commit log's buffer (`durable`; false for keyspaces without
+    /// durable writes) and applies it to the memtable. Answer the client after
+    /// [`Store::commit`] only. The mutation must be one this process encoded, or a parsed one.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `MutationTooLarge`, `LogFailed`, `Stopping`; nothing was applied then.
+    pub fn apply(&self, mutation: &MutationRef<'_>, durable: bool) -> Result<(), StoreError> {
+        if self.inner.stopping.get() || self.inner.drained.get() {
+            return Err(StoreError::Stopping);
+        }
+        let Some(table) = self.table(mutation.table) else {
+            return Err(StoreError::UnknownTable(mutation.table));
+        };
+        let position = if durable {
+            let version = table.version.borrow();
+            Some(self.inner.log.append(&version.ticket, mutation.bytes())?)
+        } else {
+            None
+        };
+        let token = codec::token_of(mutation.key);
+        self.apply_to_memtable(&table, mutation, token, position);
+        bump(&table.counters.writes, 1);
+        Ok(())
+    }
+
+    pub(crate) fn apply_to_memtable(
+        &self,
+        table: &TableState,
+        mutation: &MutationRef<'_>,
+        token: Token,
+        position: Option<LogPosition>,
+    ) {
+        let mut scratch = self.inner.scratch.borrow_mut();
+        let version = table.version.borrow();
+        let view = table.view.borrow();
+        let delta = view.active.apply(&version.shape, token, mutation, position, &mut scratch);
+        let bytes = self.inner.memtable_bytes.get().saturating_add_signed(delta);
+        self.inner.memtable_bytes.set(bytes);
+        if self.wants_flush() {
+            self.inner.work.notify_one();
+        }
+    }
+
+    /// Everything applied so far is handed to the kernel by one write, in batch and group mode also
+    /// synced. Does not suspend in periodic mode.
+    ///
+    /// # Errors
+    /// `DiskFull`: the writes are in memory and in the log's buffer, which is written when space
+    /// returns; the client is told that its write failed. `LogFailed`.
+    pub async fn commit(&self) -> Result<(), StoreError> {
+        Ok(self.inner.log.commit().await?)
+    }
+
+    /// To be asked before a write is begun.
+    ///
+    /// # Errors
+    /// `Overloaded`: over the memtable budget, [`Store::wait_for_room`] may help. `DiskFull`,
+    /// `LogFailed`, `Stopping`.
+    pub fn admit_write(&self) -> Result<(), StoreError> {
+        if self.inner.stopping.get() || self.inner.drained.get() {
+            return Err(StoreError::Stopping);
+        }
+        if let Some(error) = self.inner.log.failure() {
+            return Err(error.into());
+        }
+        if let Some(error) = self.inner.log.disk_full() {
+            return Err(error.into());
+        }
+        if let Some(detail) = self.inner.disk_full.borrow().as_ref() {
+            return Err(StoreError::DiskFull { detail: detail.clone() });
+        }
+        let (used, limit) =
+            (self.inner.memtable_bytes.get(), self.inner.options.memtable_bytes_max);
+        if used > limit {
+            return Err(StoreError::Overloaded { used, limit });
+        }
+        Ok(())
+    }
+
+    /// Waits until memtables are within their budget, at most `room_wait_max`.
+    ///
+    /// # Errors
+    /// As [`Store::admit_write`].
+    pub async fn wait_for_room(&self) -> Result<(), StoreError> {
+        let deadline = self.inner.rt.now() + self.inner.options.room_wait_max;
+        loop {
+            match self.admit_write() {
+                Err(StoreError::Overloaded { used, limit }) => {
+                    let freed = self.inner.room.notified();
+                    if self.inner.rt.timeout(deadline, freed).await.is_err() {
+                        return Err(StoreError::Overloaded { used, limit });
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Refuses new writes from now on and flushes everything, so that the next start replays nothing
+    /// and Cassandra can open the files. Reads go on.
+    ///
+    /// # Errors
+    /// As [`Store::flush`]; what was not written stays in the commit log.
+    pub async fn drain(&self) -> Result<(), StoreError> {
+        self.inner.drained.set(true);
+        self.flush(None).await?;
+        self.inner.log.sync().await?;
+        let unflushed = self.all_tables().iter().any(|t| t.first_unflushed().is_some());
+        if !unflushed && self.inner.old_log_released.get() {
+            self.inner.log.release_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses new writes, ends background work and syncs the log. Does not flush.
+    pub async fn stop(&self) {
+        self.inner.stopping.set(true);
+        self.inner.work.notify_waiters();
+        self.inner.stop.notify_waiters();
+        self.inner.room.notify_waiters();
+        self.inner.gate.close().await;
+        // A failure was reported to every commit that it concerned.
+        let _ = self.inner.log.close().await;
+    }
+
+    /// Numbers of a table; zeros for unknown ones.
+    pub fn table_stats(&self, id: TableId) -> TableStats {
+        let Some(table) = self.table(id) else { return TableStats::default() };
+        let view = table.view();
+        let counters = &table.counters;
+        let of_files = |of: fn(&TableFile) -> u64| view.files.iter().map(|f| of(f)).sum::<u64>();
+        TableStats {
+            memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
+            memtable_partitions: view.memtables().map(|m| m.partition_count() as u64).sum(),
+            memtable_mutations: view.memtables().map(|m| m.mutation_count()).sum(),
+            flushes: counters.flushes.get(),
+            compactions: counters.compactions.get(),
+            reads: counters.reads.get(),
+            writes: counters.writes.get(),
+            tombstones_scanned: counters.tombstones.get(),
+            pending_compactions: self.pending_compactions(&table),
+            sstables: view.files.len() as u64,
+            disk_bytes: of_files(|f| f.reader.meta().disk_bytes()),
+            uncompressed_bytes: of_files(|f| f.reader.meta().data_length()),
+            partitions_estimate: of_files(|f| f.reader.meta().estimated_partitions()),
+            metadata_bytes: of_files(|f| f.reader.meta().memory_bytes() as u64),
+        }
+    }
+
+    /// Accounted bytes of memtables and of the chunk cache.
+    pub fn memory_bytes(&self) -> (usize, u64) {
+        (self.inner.memtable_bytes.get(), self.inner.cache.bytes())
+    }
+}
+
+/// Stored tables, in order of id.
+fn table_ids(schema: &Schema) -> Vec<TableId> {
+    let stored = schema.tables_by_id.iter().filter(|(_, t)| t.kind != TableKind::Virtual);
+    let mut ids: Vec<TableId> = stored.map(|(id, _)| *id).collect();
+    ids.sort_unstable();
+    ids
+}

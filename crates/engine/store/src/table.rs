@@ -1,0 +1,202 @@
+//! One table of this shard: its shape and its view.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use commitlog::{LogPosition, TableTicket};
+use data::TableShape;
+use schema::Table;
+use stdx::{Generation, Instant, TableId};
+
+use crate::files::TableFile;
+use crate::memtable::Memtable;
+
+/// Everything a read merges, as of one moment. Replaced as a whole, never changed.
+pub(crate) struct TableView {
+    /// The memtable that takes writes.
+    pub(crate) active: Rc<Memtable>,
+    /// Memtables on their way to disk, oldest first.
+    pub(crate) flushing: Vec<Rc<Memtable>>,
+    /// Complete SSTables.
+    pub(crate) files: Vec<Rc<TableFile>>,
+}
+
+impl TableView {
+    pub(crate) fn empty() -> TableView {
+        TableView { active: Rc::new(Memtable::new()), flushing: Vec::new(), files: Vec::new() }
+    }
+
+    pub(crate) fn is_flushing(&self, memtable: &Rc<Memtable>) -> bool {
+        self.flushing.iter().any(|m| Rc::ptr_eq(m, memtable))
+    }
+
+    pub(crate) fn flushing_without(&self, memtable: &Rc<Memtable>) -> Vec<Rc<Memtable>> {
+        self.flushing.iter().filter(|m| !Rc::ptr_eq(m, memtable)).cloned().collect()
+    }
+
+    /// Memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Rc<Memtable>> {
+        std::iter::once(&self.active).chain(self.flushing.iter().rev())
+    }
+}
+
+/// Numbers of one table on this shard; as `nodetool tablestats` shows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Complete SSTables in use.
+    pub sstables: u64,
+    /// Bytes of their components on disk.
+    pub disk_bytes: u64,
+    /// Uncompressed bytes of their data.
+    pub uncompressed_bytes: u64,
+    /// Keys in SSTables, counted once per file.
+    pub partitions_estimate: u64,
+    /// Accounted memory of memtables.
+    pub memtable_bytes: u64,
+    /// Partitions in memtables.
+    pub memtable_partitions: u64,
+    /// Mutations in memtables.
+    pub memtable_mutations: u64,
+    /// Memtables flushed since start.
+    pub flushes: u64,
+    /// Compactions finished since start.
+    pub compactions: u64,
+    /// Compactions the strategy would start now.
+    pub pending_compactions: u64,
+    /// Reads since start.
+    pub reads: u64,
+    /// Writes since start.
+    pub writes: u64,
+    /// Memory of Bloom filters, summaries and chunk offsets.
+    pub metadata_bytes: u64,
+    /// Tombstones that reads met.
+    pub tombstones_scanned: u64,
+}
+
+/// Counters of a table.
+#[derive(Default)]
+pub(crate) struct TableCounters {
+    pub(crate) reads: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) flushes: Cell<u64>,
+    pub(crate) compactions: Cell<u64>,
+    pub(crate) tombstones: Cell<u64>,
+}
+
+pub(crate) fn bump(cell: &Cell<u64>, by: u64) {
+    cell.set(cell.get().wrapping_add(by));
+}
+
+/// A table version, compiled.
+pub(crate) struct TableVersion {
+    pub(crate) table: Arc<Table>,
+    pub(crate) shape: Rc<TableShape>,
+    pub(crate) ticket: TableTicket,
+}
+
+impl TableVersion {
+    fn new(table: Arc<Table>) -> Rc<TableVersion> {
+        Rc::new(TableVersion {
+            shape: Rc::new(TableShape::for_table(&table)),
+            ticket: TableTicket::new(&table),
+            table,
+        })
+    }
+}
+
+/// One table.
+pub(crate) struct TableState {
+    pub(crate) id: TableId,
+    pub(crate) version: RefCell<Rc<TableVersion>>,
+    pub(crate) view: RefCell<Rc<TableView>>,
+    pub(crate) counters: TableCounters,
+    /// The highest generation seen or given.
+    pub(crate) generation: Cell<Generation>,
+    /// Files being written.
+    writing: RefCell<Vec<Generation>>,
+    /// Truncations whose files are still there.
+    pub(crate) pins: RefCell<Vec<LogPosition>>,
+    /// Truncations of earlier runs whose files are still there.
+    pub(crate) replayed_removals: Cell<u32>,
+    /// No background compaction before this (after one failed).
+    pub(crate) compaction_paused_until: Cell<Instant>,
+    /// When the active memtable became active.
+    pub(crate) switched_at: Cell<Instant>,
+    /// Not in the schema any more.
+    pub(crate) dropped: Cell<bool>,
+}
+
+/// A file being written; ends when dropped.
+pub(crate) struct InFlight {
+    table: Rc<TableState>,
+    generation: Generation,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.table.writing.borrow_mut().retain(|g| *g != self.generation);
+    }
+}
+
+impl TableState {
+    pub(crate) fn new(table: Arc<Table>) -> TableState {
+        TableState {
+            id: table.id,
+            version: RefCell::new(TableVersion::new(table)),
+            view: RefCell::new(Rc::new(TableView::empty())),
+            counters: TableCounters::default(),
+            generation: Cell::new(Generation(0)),
+            writing: RefCell::default(),
+            pins: RefCell::default(),
+            replayed_removals: Cell::new(0),
+            compaction_paused_until: Cell::new(Instant::ZERO),
+            switched_at: Cell::new(Instant::ZERO),
+            dropped: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn set_view(&self, view: TableView) {
+        *self.view.borrow_mut() = Rc::new(view);
+    }
+
+    /// Registers a file as being written.
+    pub(crate) fn in_flight(self: &Rc<Self>, generation: Generation) -> InFlight {
+        self.writing.borrow_mut().push(generation);
+        InFlight { table: self.clone(), generation }
+    }
+
+    pub(crate) fn generations_in_flight(&self) -> Vec<Generation> {
+        self.writing.borrow().clone()
+    }
+
+    /// Whether segments of earlier runs are still needed for this table.
+    pub(crate) fn holds_old_log(&self) -> bool {
+        self.replayed_removals.get() > 0 || self.view.borrow().memtables().any(|m| m.is_replayed())
+    }
+
+    pub(crate) fn version(&self) -> Rc<TableVersion> {
+        self.version.borrow().clone()
+    }
+
+    pub(crate) fn shape(&self) -> Rc<TableShape> {
+        self.version.borrow().shape.clone()
+    }
+
+    pub(crate) fn view(&self) -> Rc<TableView> {
+        self.view.borrow().clone()
+    }
+
+    /// Takes a new version of the table over, if it is one.
+    pub(crate) fn set_table(&self, table: &Arc<Table>) {
+        if !Arc::ptr_eq(&self.version.borrow().table, table) {
+            *self.version.borrow_mut() = TableVersion::new(table.clone());
+        }
+    }
+
+    /// Where in the log its first mutation lies that is in no SSTable.
+    pub(crate) fn first_unflushed(&self) -> Option<LogPosition> {
+        let pin = self.pins.borrow().iter().min().copied();
+        self.view.borrow().memtables().filter_map(|m| m.first_position()).chain(pin).min()
+    }
+}

@@ -1,0 +1,24 @@
+//! Administration: what a node reports about itself and what it can be told to do.
+//!
+//! Owns: the requests that each shard answers ([`serve_shard`]), the HTTP server on its own small
+//! runtime ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and the
+//! texts that nodetool prints ([`nodetool`]). Never: touches a shard other than through the mesh;
+//! never decides about data; never asks who is there (the address it listens on is the protection,
+//! 127.0.0.1 by default).
+//!
+//! Invariants: INV-admin-1: a slow or hostile HTTP client costs its own connection only: connections,
+//! sizes and waiting are bounded. INV-admin-2: a command is answered after every shard has done it.
+//!
+//! Reading order: [`model`], [`shard`], [`server`], [`prometheus`], [`nodetool`].
+
+pub mod model;
+pub mod nodetool;
+pub mod prometheus;
+pub mod server;
+pub mod shard;
+
+pub use server::{AdminError, AdminHandle, AdminServer};
+pub use shard::{
+    ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,
+    ShardActions, ShardParts, Work, serve_shard,
+};

@@ -1,0 +1,456 @@
+//! What the API says, as JSON. Names are stable: fields are added, never renamed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /api/v1/node`: the cluster as this node sees it, and this node itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Full Java class name, as Cassandra's tools print it.
+    pub partitioner: String,
+    /// Full Java class name.
+    pub snitch: String,
+    /// Version of Cassandra that is announced to drivers.
+    pub release_version: String,
+    /// Version of this server.
+    pub server_version: String,
+    /// UUID of the schema.
+    pub schema_version: String,
+    /// UUID of this node.
+    pub host_id: String,
+    /// Members, this node included.
+    pub nodes: Vec<MemberReport>,
+    /// Keyspaces that are stored, by name.
+    pub keyspaces: Vec<KeyspaceReport>,
+    /// Seconds since this node started.
+    pub uptime_seconds: u64,
+    /// When this run began, seconds since 1970.
+    pub generation: i64,
+    /// Whether CQL clients are served.
+    pub native_transport_active: bool,
+    /// Shards of this node.
+    pub shards: u16,
+    /// Memory budget, bytes.
+    pub memory_bytes_max: u64,
+    /// Bytes per second that compactions may write; 0 is no limit.
+    pub compaction_bytes_per_second: u64,
+}
+
+/// One member of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// IP address that other nodes are told.
+    pub address: String,
+    /// Port for other nodes.
+    pub storage_port: u16,
+    /// UUID.
+    pub host_id: String,
+    /// Data centre.
+    pub datacenter: String,
+    /// Rack.
+    pub rack: String,
+    /// Whether it answers.
+    pub up: bool,
+    /// `Normal`, `Joining`, `Leaving`, `Moving`.
+    pub state: String,
+    /// Bytes of its SSTables; `None` when it is not known.
+    pub load_bytes: Option<u64>,
+    /// Uncompressed bytes of its SSTables; `None` when it is not known.
+    pub uncompressed_bytes: Option<u64>,
+    /// Its tokens, ascending.
+    pub tokens: Vec<i64>,
+    /// Version of Cassandra that it announces.
+    pub release_version: String,
+}
+
+/// One keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeyspaceReport {
+    /// Name.
+    pub name: String,
+    /// The replication map; `class` is a full Java class name.
+    pub replication: BTreeMap<String, String>,
+    /// Names of its tables.
+    pub tables: Vec<String>,
+}
+
+/// `GET /api/v1/tables`: numbers of one table, all shards together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TableReport {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// UUID without dashes.
+    pub id: String,
+    /// SSTables in use.
+    pub sstables: u64,
+    /// Bytes of their components.
+    pub disk_bytes: u64,
+    /// Uncompressed bytes of their data.
+    pub uncompressed_bytes: u64,
+    /// Partitions, counted once per SSTable and memtable.
+    pub partitions_estimate: u64,
+    /// Memory of memtables.
+    pub memtable_bytes: u64,
+    /// Mutations in memtables.
+    pub memtable_mutations: u64,
+    /// Memtables flushed since start.
+    pub flushes: u64,
+    /// Compactions finished since start.
+    pub compactions: u64,
+    /// Compactions that wait.
+    pub pending_compactions: u64,
+    /// Reads since start.
+    pub reads: u64,
+    /// Writes since start.
+    pub writes: u64,
+    /// Memory of Bloom filters, summaries and chunk offsets.
+    pub metadata_bytes: u64,
+    /// Tombstones that reads met since start.
+    pub tombstones_scanned: u64,
+    /// Bytes that only snapshots hold.
+    pub snapshot_bytes: u64,
+}
+
+impl TableReport {
+    /// Adds another shard's numbers of the same table.
+    pub fn merge(&mut self, other: &TableReport) {
+        self.sstables += other.sstables;
+        self.disk_bytes += other.disk_bytes;
+        self.uncompressed_bytes += other.uncompressed_bytes;
+        self.partitions_estimate += other.partitions_estimate;
+        self.memtable_bytes += other.memtable_bytes;
+        self.memtable_mutations += other.memtable_mutations;
+        self.flushes += other.flushes;
+        self.compactions += other.compactions;
+        self.pending_compactions += other.pending_compactions;
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.metadata_bytes += other.metadata_bytes;
+        self.tombstones_scanned += other.tombstones_scanned;
+        self.snapshot_bytes += other.snapshot_bytes;
+    }
+}
+
+/// `GET /api/v1/compactions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CompactionReport {
+    /// Compactions that may run at the same time.
+    pub concurrent: u32,
+    /// Compactions that wait, by keyspace and table; only those that are not 0.
+    pub pending: Vec<PendingReport>,
+    /// Finished since start.
+    pub completed: u64,
+    /// Given up since start.
+    pub aborted: u64,
+    /// Uncompressed bytes that went through compactions since start.
+    pub bytes_compacted: u64,
+    /// The same as they are on disk.
+    pub compressed_bytes_compacted: u64,
+    /// Finished per second: average of the last 15 minutes, and since start; `None`: not measured.
+    pub rate_15_minutes: Option<f64>,
+    /// See `rate_15_minutes`.
+    pub rate_mean: Option<f64>,
+    /// Bytes per second that compactions may write; 0 is no limit.
+    pub bytes_per_second_max: u64,
+    /// Running ones.
+    pub running: Vec<RunningReport>,
+}
+
+impl CompactionReport {
+    /// Adds another shard's.
+    pub fn merge(&mut self, other: CompactionReport) {
+        self.concurrent += other.concurrent;
+        for pending in other.pending {
+            let same =
+                |p: &&mut PendingReport| p.keyspace == pending.keyspace && p.table == pending.table;
+            match self.pending.iter_mut().find(same) {
+                Some(mine) => mine.tasks += pending.tasks,
+                None => self.pending.push(pending),
+            }
+        }
+        self.completed += other.completed;
+        self.aborted += other.aborted;
+        self.bytes_compacted += other.bytes_compacted;
+        self.compressed_bytes_compacted += other.compressed_bytes_compacted;
+        self.bytes_per_second_max += other.bytes_per_second_max;
+        self.running.extend(other.running);
+    }
+}
+
+/// Compactions of one table that wait.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PendingReport {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// How many.
+    pub tasks: u64,
+}
+
+/// A compaction that runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunningReport {
+    /// UUID or other unique word.
+    pub id: String,
+    /// As nodetool prints it: `Compaction`, `Major compaction`, ….
+    pub kind: String,
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Bytes done.
+    pub completed: u64,
+    /// Bytes to do.
+    pub total: u64,
+}
+
+/// `GET /api/v1/snapshots`: one table's part of a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotReport {
+    /// Name of the snapshot.
+    pub tag: String,
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Bytes that only the snapshot holds.
+    pub true_bytes: u64,
+    /// Bytes of its files.
+    pub disk_bytes: u64,
+    /// `2026-11-21T05:14:49.204Z`; empty when it is not known.
+    pub created_at: String,
+}
+
+/// Body of `POST /api/v1/flush` and `/api/v1/compact`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TablesRequest {
+    /// Keyspaces; empty is all.
+    #[serde(default)]
+    pub keyspaces: Vec<String>,
+    /// Tables of the one keyspace; empty is all of them.
+    #[serde(default)]
+    pub tables: Vec<String>,
+}
+
+/// Body of `POST /api/v1/snapshots`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotRequest {
+    /// Name of the snapshot.
+    pub tag: String,
+    /// What to take.
+    #[serde(default)]
+    pub keyspaces: Vec<String>,
+    /// Tables of the one keyspace; empty is all of them.
+    #[serde(default)]
+    pub tables: Vec<String>,
+    /// Memtables are not flushed first.
+    #[serde(default)]
+    pub skip_flush: bool,
+}
+
+/// Body of `DELETE /api/v1/snapshots`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClearRequest {
+    /// Name of the snapshot; `None` is every snapshot.
+    #[serde(default)]
+    pub tag: Option<String>,
+    /// Keyspaces; empty is all.
+    #[serde(default)]
+    pub keyspaces: Vec<String>,
+}
+
+/// Body of `POST /api/v1/drain`: an empty object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {}
+
+/// Body of every answer that is not 2xx.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// In words.
+    pub error: String,
+}
+
+/// Keyspaces of Cassandra itself: they do not count when ownership is worked out.
+const SYSTEM_KEYSPACES: &[&str] =
+    &["system", "system_schema", "system_auth", "system_distributed", "system_traces"];
+/// The class of keyspaces that are local to each node.
+const LOCAL_STRATEGY: &str = "LocalStrategy";
+
+/// How much of the ring each member is a replica of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ownership {
+    /// Per member, in the order of [`NodeReport::nodes`]: 0.0..=1.0; `None` when it means nothing.
+    pub effective: Option<Vec<f64>>,
+    /// Why it means nothing.
+    pub note: Option<String>,
+}
+
+impl NodeReport {
+    /// Effective ownership for a keyspace, or for all of the users' when they are replicated alike.
+    ///
+    /// # Errors
+    /// In Cassandra's words: there is no such keyspace.
+    pub fn ownership(&self, keyspace: Option<&str>) -> Result<Ownership, String> {
+        let meaningless =
+            |note: &str| Ok(Ownership { effective: None, note: Some(note.to_owned()) });
+        let replication = match keyspace {
+            Some(name) => match self.keyspaces.iter().find(|k| k.name == name) {
+                None => return Err(format!("The keyspace {name}, does not exist")),
+                Some(k) if k.strategy() == LOCAL_STRATEGY => {
+                    return meaningless(
+                        "Ownership values for keyspaces with LocalStrategy are meaningless",
+                    );
+                }
+                Some(k) => Some(&k.replication),
+            },
+            None => {
+                let mut users = self
+                    .keyspaces
+                    .iter()
+                    .filter(|k| !SYSTEM_KEYSPACES.contains(&k.name.as_str()))
+                    .map(|k| &k.replication);
+                let first = users.next();
+                if users.any(|r| Some(r) != first) {
+                    return meaningless(
+                        "Non-system keyspaces don't have the same replication settings, \
+                         effective ownership information is meaningless",
+                    );
+                }
+                first
+            }
+        };
+        Ok(Ownership { effective: Some(self.effective(replication)), note: None })
+    }
+
+    /// With one member it is a replica of everything that is replicated to its data centre.
+    fn effective(&self, replication: Option<&BTreeMap<String, String>>) -> Vec<f64> {
+        let by_datacenter = replication.filter(|map| {
+            map.get("class").is_some_and(|class| class.ends_with("NetworkTopologyStrategy"))
+        });
+        self.nodes
+            .iter()
+            .map(|node| match by_datacenter {
+                Some(map) if map.get(&node.datacenter).is_none_or(|n| n == "0") => 0.0,
+                _ if self.nodes.len() == 1 => 1.0,
+                _ => node.tokens.len() as f64 / self.token_count().max(1) as f64,
+            })
+            .collect()
+    }
+
+    /// Tokens of all members.
+    pub fn token_count(&self) -> usize {
+        self.nodes.iter().map(|n| n.tokens.len()).sum()
+    }
+}
+
+impl KeyspaceReport {
+    /// Short name of the replication class.
+    pub fn strategy(&self) -> &str {
+        let class = self.replication.get("class").map_or("", String::as_str);
+        class.rsplit('.').next().unwrap_or(class)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn keyspace(name: &str, pairs: &[(&str, &str)]) -> KeyspaceReport {
+        KeyspaceReport {
+            name: name.to_owned(),
+            replication: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            tables: Vec::new(),
+        }
+    }
+
+    const SIMPLE: &str = "org.apache.cassandra.locator.SimpleStrategy";
+    const NETWORK: &str = "org.apache.cassandra.locator.NetworkTopologyStrategy";
+    const LOCAL: &str = "org.apache.cassandra.locator.LocalStrategy";
+
+    /// One node with Cassandra's keyspaces and one user's.
+    pub(crate) fn one_node() -> NodeReport {
+        NodeReport {
+            cluster_name: "peer".to_owned(),
+            partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
+            snitch: "org.apache.cassandra.locator.SimpleSnitch".to_owned(),
+            release_version: "5.0.9".to_owned(),
+            schema_version: "fb799392-e8c6-337c-a9df-c7810a620ca5".to_owned(),
+            host_id: "fcd96e1a-a401-4d4a-84de-5c246d9acd87".to_owned(),
+            nodes: vec![MemberReport {
+                address: "127.0.0.1".to_owned(),
+                storage_port: 7000,
+                host_id: "fcd96e1a-a401-4d4a-84de-5c246d9acd87".to_owned(),
+                datacenter: "datacenter1".to_owned(),
+                rack: "rack1".to_owned(),
+                up: true,
+                state: "Normal".to_owned(),
+                load_bytes: Some(481_137),
+                uncompressed_bytes: Some(1_363_149),
+                tokens: vec![-8_378_705_484_723_146_421, 9_050_187_184_243_978_179],
+                release_version: "5.0.9".to_owned(),
+            }],
+            keyspaces: vec![
+                keyspace("adm_h", &[("class", SIMPLE), ("replication_factor", "1")]),
+                keyspace("system", &[("class", LOCAL)]),
+                keyspace("system_traces", &[("class", SIMPLE), ("replication_factor", "2")]),
+            ],
+            uptime_seconds: 2949,
+            generation: 1_795_234_238,
+            native_transport_active: true,
+            shards: 2,
+            memory_bytes_max: 1 << 30,
+            compaction_bytes_per_second: 64 << 20,
+            ..NodeReport::default()
+        }
+    }
+
+    #[test]
+    fn one_node_owns_everything_that_is_replicated_to_it() {
+        let mut node = one_node();
+        assert_eq!(node.ownership(None).unwrap().effective, Some(vec![1.0]));
+        node.keyspaces.push(keyspace("far", &[("class", NETWORK), ("elsewhere", "3")]));
+        assert_eq!(node.ownership(Some("far")).unwrap().effective, Some(vec![0.0]));
+        node.keyspaces.push(keyspace("near", &[("class", NETWORK), ("datacenter1", "3")]));
+        assert_eq!(node.ownership(Some("near")).unwrap().effective, Some(vec![1.0]));
+    }
+
+    #[test]
+    fn ownership_that_means_nothing_says_why() {
+        let mut node = one_node();
+        let local = node.ownership(Some("system")).unwrap();
+        assert_eq!(local.effective, None);
+        assert!(local.note.unwrap().contains("LocalStrategy"));
+        assert_eq!(node.ownership(Some("none")).unwrap_err(), "The keyspace none, does not exist");
+        node.keyspaces.push(keyspace("b", &[("class", SIMPLE), ("replication_factor", "3")]));
+        let mixed = node.ownership(None).unwrap();
+        assert!(mixed.note.unwrap().starts_with("Non-system keyspaces don't have the same"));
+    }
+
+    #[test]
+    fn numbers_of_shards_are_added_and_tables_kept_apart() {
+        let mut all = CompactionReport::default();
+        for (table, tasks) in [("a", 1), ("b", 2), ("a", 4)] {
+            let pending =
+                vec![PendingReport { keyspace: "k".to_owned(), table: table.to_owned(), tasks }];
+            all.merge(CompactionReport {
+                concurrent: 1,
+                pending,
+                completed: 10,
+                ..CompactionReport::default()
+            });
+        }
+        let pending: Vec<_> = all.pending.iter().map(|p| (p.table.as_str(), p.tasks)).collect();
+        assert_eq!(pending, [("a", 5), ("b", 2)]);
+        assert_eq!((all.concurrent, all.completed), (3, 30));
+    }
+}

@@ -1,0 +1,373 @@
+//! The texts that nodetool prints, from what the API says: pure functions, Cassandra 5.0's layouts
+//! to the byte.
+//!
+//! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
+//! does not have (percent repaired, key cache) are shown as Cassandra shows their absence: 0 or NaN.
+
+mod format;
+mod tables;
+
+pub use format::{file_size, pretty_memory};
+pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
+
+use std::fmt::Write;
+
+use crate::model::{CompactionReport, MemberReport, NodeReport, SnapshotReport};
+use format::{Table, decimal, java_double};
+
+/// How members are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostStyle {
+    /// With the port for other nodes (`-pp`).
+    pub port: bool,
+}
+
+impl HostStyle {
+    fn show(self, member: &MemberReport) -> String {
+        if self.port { endpoint(member) } else { member.address.clone() }
+    }
+}
+
+/// Address and port, as Cassandra names an endpoint.
+fn endpoint(member: &MemberReport) -> String {
+    if member.address.contains(':') {
+        format!("[{}]:{}", member.address, member.storage_port)
+    } else {
+        format!("{}:{}", member.address, member.storage_port)
+    }
+}
+
+fn load(member: &MemberReport) -> String {
+    member.load_bytes.map_or_else(|| "?".to_owned(), file_size)
+}
+
+/// Data centres by name, each with its members.
+fn datacenters(node: &NodeReport) -> Vec<(&str, Vec<(usize, &MemberReport)>)> {
+    let mut all: Vec<(&str, Vec<(usize, &MemberReport)>)> = Vec::new();
+    for (at, member) in node.nodes.iter().enumerate() {
+        match all.iter_mut().find(|(name, _)| *name == member.datacenter) {
+            Some((_, members)) => members.push((at, member)),
+            None => all.push((&member.datacenter, vec![(at, member)])),
+        }
+    }
+    all.sort_by_key(|(name, _)| *name);
+    all
+}
+
+/// `nodetool status [keyspace]`.
+///
+/// # Errors
+/// What Cassandra prints on standard output before it exits with 1.
+pub fn status(
+    node: &NodeReport,
+    keyspace: Option<&str>,
+    style: HostStyle,
+) -> Result<String, String> {
+    let ownership = node.ownership(keyspace).map_err(|e| format!("\nError: {e}\n"))?;
+    let effective = ownership.effective.as_deref();
+    let datacenters = datacenters(node);
+    let token_per_node = datacenters.len() >= node.token_count();
+    let owns_title = if effective.is_some() { "Owns (effective)" } else { "Owns" };
+    let mut tables = Vec::new();
+    for (_, members) in &datacenters {
+        let mut table = Table::new("  ");
+        if token_per_node {
+            table.add(&["--", "Address", "Load", owns_title, "Host ID", "Token", "Rack"]);
+        } else {
+            table.add(&["--", "Address", "Load", "Tokens", owns_title, "Host ID", "Rack"]);
+        }
+        for (at, member) in members {
+            let owns = effective
+                .and_then(|all| all.get(*at))
+                .map_or_else(|| "?".to_owned(), |owns| percent(*owns, 1));
+            let (letter, address, load) =
+                (status_letters(member), style.show(member), load(member));
+            let (id, rack) = (member.host_id.as_str(), member.rack.as_str());
+            if token_per_node {
+                let token = member.tokens.first().map(ToString::to_string).unwrap_or_default();
+                table.add(&[&letter, &address, &load, &owns, id, &token, rack]);
+            } else {
+                let tokens = member.tokens.len().to_string();
+                table.add(&[&letter, &address, &load, &tokens, &owns, id, rack]);
+            }
+        }
+        tables.push(table);
+    }
+    Table::share_widths(&mut tables);
+    let mut out = String::new();
+    for (number, ((name, _), table)) in datacenters.iter().zip(&tables).enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        let title = format!("Datacenter: {name}");
+        let _ = writeln!(out, "{title}\n{}", "=".repeat(title.chars().count()));
+        out.push_str("Status=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n");
+        table.print(&mut out);
+    }
+    out.push('\n');
+    if let Some(note) = ownership.note {
+        let _ = writeln!(out, "Note: {note}");
+    }
+    Ok(out)
+}
+
+/// `UN`, `DN`, `UJ`, ….
+fn status_letters(member: &MemberReport) -> String {
+    let up = if member.up { 'U' } else { 'D' };
+    let state = match member.state.as_str() {
+        "Joining" => 'J',
+        "Leaving" => 'L',
+        "Moving" => 'M',
+        _ => 'N',
+    };
+    format!("{up}{state}")
+}
+
+fn percent(share: f64, digits: usize) -> String {
+    format!("{:.digits$}%", share * 100.0)
+}
+
+/// `nodetool ring [keyspace]`.
+///
+/// # Errors
+/// As [`status`].
+pub fn ring(node: &NodeReport, keyspace: Option<&str>, style: HostStyle) -> Result<String, String> {
+    let ownership = node.ownership(keyspace).map_err(|e| format!("\nError: {e}\n"))?;
+    let width = node.nodes.iter().map(|n| endpoint(n).chars().count()).max().unwrap_or(0);
+    let row = |cells: [&str; 7]| {
+        let [address, rack, status, state, load, owns, token] = cells;
+        format!(
+            "{address:<width$}  {rack:<12}{status:<7}{state:<8}{load:<16}{owns:<20}{token:<44}\n"
+        )
+    };
+    let mut out = String::from("\n");
+    for (name, members) in datacenters(node) {
+        let _ = writeln!(out, "Datacenter: {name}\n==========");
+        let mut tokens: Vec<(i64, usize, &MemberReport)> = members
+            .iter()
+            .flat_map(|(at, m)| m.tokens.iter().map(move |t| (*t, *at, *m)))
+            .collect();
+        tokens.sort_by_key(|(token, _, _)| *token);
+        out.push_str(&row(["Address", "Rack", "Status", "State", "Load", "Owns", "Token"]));
+        match tokens.last() {
+            Some((last, _, _)) if tokens.len() > 1 => {
+                out.push_str(&row(["", "", "", "", "", "", &last.to_string()]));
+            }
+            _ => out.push('\n'),
+        }
+        for (token, at, member) in tokens {
+            let owns = ownership
+                .effective
+                .as_ref()
+                .and_then(|all| all.get(at))
+                .map_or_else(|| "?".to_owned(), |owns| percent(*owns, 2));
+            let status = if member.up { "Up" } else { "Down" };
+            out.push_str(&row([
+                &style.show(member),
+                &member.rack,
+                status,
+                &member.state,
+                &load(member),
+                &owns,
+                &token.to_string(),
+            ]));
+        }
+        out.push('\n');
+    }
+    if node.nodes.iter().any(|n| n.tokens.len() > 1) {
+        out.push_str(
+            "  Warning: \"nodetool ring\" is used to output all the tokens of a node.\n  \
+             To view status related info of a node use \"nodetool status\" instead.\n\n",
+        );
+    }
+    out.push_str("\n  ");
+    if let Some(note) = ownership.note {
+        let _ = writeln!(out, "Note: {note}");
+    }
+    Ok(out)
+}
+
+/// `nodetool info`.
+pub fn info(node: &NodeReport, memory_used: u64, all_tokens: bool) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<23}: {value}");
+    };
+    let this = node.nodes.iter().find(|n| n.host_id == node.host_id);
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), file_size);
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    line("ID", &node.host_id);
+    // One node has nobody to gossip with; tools take false for "it has left".
+    line("Gossip active", "true");
+    line("Native Transport active", &node.native_transport_active.to_string());
+    line("Load", &size(this.and_then(|n| n.load_bytes)));
+    line("Uncompressed load", &size(this.and_then(|n| n.uncompressed_bytes)));
+    line("Generation No", &node.generation.to_string());
+    line("Uptime (seconds)", &node.uptime_seconds.to_string());
+    let memory = format!("{:.2} / {:.2}", mib(memory_used), mib(node.memory_bytes_max));
+    line("Heap Memory (MB)", &memory);
+    line("Off Heap Memory (MB)", "0.00");
+    line("Data Center", this.map_or("?", |n| &n.datacenter));
+    line("Rack", this.map_or("?", |n| &n.rack));
+    line("Exceptions", "0");
+    let no_cache = "entries 0, size 0 bytes, capacity 0 bytes, 0 hits, 0 requests, \
+                    NaN recent hit rate, 0 save period in seconds";
+    for name in ["Key Cache", "Row Cache", "Counter Cache"] {
+        line(name, no_cache);
+    }
+    line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes");
+    line("Percent Repaired", "0.0%");
+    let tokens = this.map_or(&[][..], |n| &n.tokens);
+    if tokens.len() == 1 || all_tokens {
+        for token in tokens {
+            line("Token", &token.to_string());
+        }
+    } else {
+        let text = format!("(invoke with -T/--tokens to see all {} tokens)", tokens.len());
+        line("Token", &text);
+    }
+    line("Bootstrap state", "COMPLETED");
+    line("Bootstrap failed", "false");
+    line("Decommissioning", "false");
+    line("Decommission failed", "false");
+    out
+}
+
+/// `nodetool version`.
+pub fn version(node: &NodeReport) -> String {
+    format!("ReleaseVersion: {}\n", node.release_version)
+}
+
+/// `nodetool describecluster`.
+pub fn describe_cluster(node: &NodeReport, style: HostStyle) -> String {
+    let mut out = String::new();
+    let in_state = |state: &str| node.nodes.iter().filter(|n| n.state == state).count();
+    let up = node.nodes.iter().filter(|n| n.up).count();
+    let shown: Vec<String> = node.nodes.iter().map(|n| style.show(n)).collect();
+    let _ = writeln!(out, "Cluster Information:\n\tName: {}", node.cluster_name);
+    let _ = writeln!(out, "\tSnitch: {}\n\tDynamicEndPointSnitch: disabled", node.snitch);
+    let _ = writeln!(out, "\tPartitioner: {}\n\tSchema versions:", node.partitioner);
+    let _ = writeln!(out, "\t\t{}: [{}]\n", node.schema_version, shown.join(", "));
+    let _ = writeln!(out, "Stats for all nodes:\n\tLive: {up}");
+    for state in ["Joining", "Moving", "Leaving"] {
+        let _ = writeln!(out, "\t{state}: {}", in_state(state));
+    }
+    let _ = writeln!(out, "\tUnreachable: {}\n\nData Centers: ", node.nodes.len() - up);
+    for (name, members) in datacenters(node) {
+        let down = members.iter().filter(|(_, m)| !m.up).count();
+        let _ = writeln!(out, "\t{name} #Nodes: {} #Down: {down}", members.len());
+    }
+    let endpoints: Vec<String> = node.nodes.iter().map(endpoint).collect();
+    let _ = writeln!(out, "\nDatabase versions:");
+    let _ = writeln!(out, "\t{}: [{}]\n\nKeyspaces:", node.release_version, endpoints.join(", "));
+    for keyspace in &node.keyspaces {
+        let options: Vec<String> = keyspace
+            .replication
+            .iter()
+            .filter(|(key, _)| *key != "class")
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let (name, class) = (&keyspace.name, keyspace.strategy());
+        let _ = writeln!(out, "\t{name} -> Replication class: {class} {{{}}}", options.join(", "));
+    }
+    out
+}
+
+/// `nodetool listsnapshots`.
+pub fn list_snapshots(snapshots: &[SnapshotReport]) -> String {
+    let mut out = String::from("Snapshot Details: \n");
+    if snapshots.is_empty() {
+        out.push_str("There are no snapshots\n");
+        return out;
+    }
+    let mut table = Table::new(" ");
+    table.add(&[
+        "Snapshot name",
+        "Keyspace name",
+        "Column family name",
+        "True size",
+        "Size on disk",
+        "Creation time",
+        "Expiration time",
+    ]);
+    for s in snapshots {
+        let (true_size, size) = (file_size(s.true_bytes), file_size(s.disk_bytes));
+        table.add(&[&s.tag, &s.keyspace, &s.table, &true_size, &size, &s.created_at, ""]);
+    }
+    table.print(&mut out);
+    let total = snapshots.iter().map(|s| s.true_bytes).sum();
+    let _ = writeln!(out, "\nTotal TrueDiskSpaceUsed: {}\n", file_size(total));
+    out
+}
+
+/// `nodetool compactionstats`.
+pub fn compaction_stats(report: &CompactionReport, human_readable: bool) -> String {
+    let bytes = |n: u64| if human_readable { file_size(n) } else { n.to_string() };
+    let rate = |per_second: Option<f64>, factor: f64| {
+        per_second.map_or_else(|| "NaN".to_owned(), |r| decimal(r * factor, 2))
+    };
+    let mut table = Table::new(" ");
+    let pending: u64 = report.pending.iter().map(|p| p.tasks).sum();
+    table.add(&["concurrent compactors", &report.concurrent.to_string()]);
+    table.add(&["pending tasks", &pending.to_string()]);
+    for p in &report.pending {
+        table.add(&[&p.keyspace, &p.table, &p.tasks.to_string()]);
+    }
+    table.add(&["compactions completed", &report.completed.to_string()]);
+    table.add(&["data compacted", &bytes(report.bytes_compacted)]);
+    let compressed = bytes(report.compressed_bytes_compacted);
+    table.add(&["compressed data compacted", &compressed]);
+    table.add(&["compactions aborted", &report.aborted.to_string()]);
+    table.add(&["compactions reduced", "0"]);
+    table.add(&["sstables dropped from compaction", "0"]);
+    let text = format!("{}/minute", rate(report.rate_15_minutes, 60.0));
+    table.add(&["15 minute rate", &text]);
+    table.add(&["mean rate", &format!("{}/hour", rate(report.rate_mean, 3600.0))]);
+    let throughput = match report.bytes_per_second_max {
+        0 => "throttling disabled (0)".to_owned(),
+        n => java_double(n as f64 / f64::from(1 << 20)),
+    };
+    table.add(&["compaction throughput (MiB/s)", &throughput]);
+    let mut out = String::new();
+    if !report.running.is_empty() {
+        let titles = [
+            "id",
+            "compaction type",
+            "keyspace",
+            "table",
+            "completed",
+            "total",
+            "unit",
+            "progress",
+        ];
+        table.add(&titles);
+        for c in &report.running {
+            let progress = match c.total {
+                0 => "n/a".to_owned(),
+                total => format!("{:.2}%", c.completed as f64 / total as f64 * 100.0),
+            };
+            let (completed, total) = (bytes(c.completed), bytes(c.total));
+            table.add(&[
+                &c.id,
+                &c.kind,
+                &c.keyspace,
+                &c.table,
+                &completed,
+                &total,
+                "bytes",
+                &progress,
+            ]);
+        }
+        let left: u64 = report.running.iter().map(|c| c.total.saturating_sub(c.completed)).sum();
+        let remaining = match left.checked_div(report.bytes_per_second_max) {
+            None => "n/a".to_owned(),
+            Some(s) => format!("{}h{:02}m{:02}s", s / 3600, s % 3600 / 60, s % 60),
+        };
+        table.add(&["active compaction remaining time", &remaining]);
+    }
+    table.print(&mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! `nodetool tablestats`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::format::{file_size, java_double, pretty_memory};
+use crate::model::TableReport;
+
+/// How numbers are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableStatsOptions {
+    /// Sizes as `4.98 KiB` (`-H`).
+    pub human_readable: bool,
+    /// `SSTables in correct location` is shown (`-l`).
+    pub location_check: bool,
+}
+
+impl TableStatsOptions {
+    fn bytes(self, n: u64) -> String {
+        if self.human_readable { file_size(n) } else { n.to_string() }
+    }
+}
+
+/// Which tables are shown: words of the command line, `keyspace` or `keyspace.table`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFilter {
+    /// The others are shown instead (`-i`).
+    pub ignore: bool,
+    /// The words.
+    pub names: Vec<String>,
+}
+
+impl TableFilter {
+    /// The tables that are shown, by keyspace, and how many.
+    ///
+    /// # Errors
+    /// In Cassandra's words: a keyspace or table is not there.
+    fn choose<'a>(
+        &self,
+        tables: &'a [TableReport],
+    ) -> Result<BTreeMap<&'a str, Vec<&'a TableReport>>, String> {
+        let mut wanted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in &self.names {
+            match name.split_once('.') {
+                Some((keyspace, table)) => wanted.entry(keyspace).or_default().push(table),
+                None => {
+                    wanted.entry(name).or_default();
+                }
+            }
+        }
+        for (keyspace, names) in &wanted {
+            if !tables.iter().any(|t| t.keyspace == *keyspace) {
+                return Err(format!("Unknown keyspace: {keyspace}"));
+            }
+            let is_there =
+                |name: &str| tables.iter().any(|t| t.keyspace == *keyspace && t.table == name);
+            let missing: Vec<&str> = names.iter().copied().filter(|n| !is_there(n)).collect();
+            if !missing.is_empty() {
+                let missing = missing.join(", ");
+                return Err(format!("Unknown tables: [{missing}] in keyspace: {keyspace}"));
+            }
+        }
+        let is_shown = |t: &TableReport| match wanted.get(t.keyspace.as_str()) {
+            _ if self.names.is_empty() => !self.ignore,
+            None => self.ignore,
+            Some(names) if names.is_empty() => !self.ignore,
+            Some(names) => self.ignore ^ names.contains(&t.table.as_str()),
+        };
+        let mut chosen: BTreeMap<&str, Vec<&TableReport>> = BTreeMap::new();
+        for table in tables.iter().filter(|t| is_shown(t)) {
+            chosen.entry(&table.keyspace).or_default().push(table);
+        }
+        Ok(chosen)
+    }
+}
+
+/// `nodetool tablestats`.
+///
+/// # Errors
+/// As Cassandra's "nodetool: …": a keyspace or table is not there.
+pub fn table_stats(
+    tables: &[TableReport],
+    filter: &TableFilter,
+    options: TableStatsOptions,
+) -> Result<String, String> {
+    let chosen = filter.choose(tables)?;
+    let count: usize = chosen.values().map(Vec::len).sum();
+    let mut out = String::new();
+    let _ = writeln!(out, "Total number of tables: {count}\n----------------");
+    for (keyspace, shown) in chosen {
+        let all = || tables.iter().filter(|t| t.keyspace == keyspace);
+        let reads: u64 = all().map(|t| t.reads).sum();
+        let writes: u64 = all().map(|t| t.writes).sum();
+        let _ = writeln!(out, "Keyspace: {keyspace}");
+        let _ = writeln!(out, "\tRead Count: {reads}\n\tRead Latency: NaN ms");
+        let _ = writeln!(out, "\tWrite Count: {writes}\n\tWrite Latency: NaN ms");
+        out.push_str("\tPending Flushes: 0\n");
+        for table in shown {
+            print_table(&mut out, table, options);
+        }
+        out.push_str("----------------\n");
+    }
+    Ok(out)
+}
+
+fn print_table(out: &mut String, table: &TableReport, options: TableStatsOptions) {
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "\t\t{name}: {value}");
+    };
+    let bytes = |n: u64| options.bytes(n);
+    line("Table", &table.table);
+    line("SSTable count", &table.sstables.to_string());
+    line("Old SSTable count", "0");
+    line("Max SSTable size", &pretty_memory(0));
+    line("Space used (live)", &bytes(table.disk_bytes));
+    line("Space used (total)", &bytes(table.disk_bytes));
+    line("Space used by snapshots (total)", &bytes(table.snapshot_bytes));
+    line("Off heap memory used (total)", &bytes(table.metadata_bytes));
+    line("SSTable Compression Ratio", &format!("{:.5}", compression_ratio(table)));
+    line("Number of partitions (estimate)", &table.partitions_estimate.to_string());
+    line("Memtable cell count", &table.memtable_mutations.to_string());
+    line("Memtable data size", &bytes(table.memtable_bytes));
+    line("Memtable off heap memory used", &bytes(0));
+    line("Memtable switch count", &table.flushes.to_string());
+    line("Speculative retries", "0");
+    line("Local read count", &table.reads.to_string());
+    line("Local read latency", "NaN ms");
+    line("Local write count", &table.writes.to_string());
+    line("Local write latency", "NaN ms");
+    line("Local read/write ratio", &format!("{:.5}", read_write_ratio(table)));
+    line("Pending flushes", "0");
+    line("Percent repaired", &java_double(percent_repaired(table)));
+    line("Bytes repaired", &pretty_memory(0));
+    line("Bytes unrepaired", &pretty_memory(table.uncompressed_bytes));
+    line("Bytes pending repair", &pretty_memory(0));
+    line("Bloom filter false positives", "0");
+    line("Bloom filter false ratio", "0.00000");
+    line("Bloom filter space used", &bytes(0));
+    line("Bloom filter off heap memory used", &bytes(0));
+    line("Index summary off heap memory used", &bytes(0));
+    line("Compression metadata off heap memory used", &bytes(0));
+    line("Compacted partition minimum bytes", "0");
+    line("Compacted partition maximum bytes", "0");
+    line("Compacted partition mean bytes", "0");
+    line("Average live cells per slice (last five minutes)", "NaN");
+    line("Maximum live cells per slice (last five minutes)", "0");
+    line("Average tombstones per slice (last five minutes)", "NaN");
+    line("Maximum tombstones per slice (last five minutes)", "0");
+    line("Droppable tombstone ratio", "0.00000");
+    if options.location_check {
+        line("SSTables in correct location", "true");
+    }
+    out.push('\n');
+}
+
+fn compression_ratio(table: &TableReport) -> f64 {
+    match table.uncompressed_bytes {
+        // As Cassandra for a table without SSTables.
+        0 => -1.0,
+        bytes => table.disk_bytes as f64 / bytes as f64,
+    }
+}
+
+fn read_write_ratio(table: &TableReport) -> f64 {
+    match table.writes {
+        0 => 0.0,
+        writes => table.reads as f64 / writes as f64,
+    }
+}
+
+/// Nothing is repaired yet; nothing at all counts as repaired.
+fn percent_repaired(table: &TableReport) -> f64 {
+    if table.uncompressed_bytes == 0 { 100.0 } else { 0.0 }
+}
+
+/// `nodetool tablestats -F json`, keys in alphabetical order.
+///
+/// # Errors
+/// As [`table_stats`].
+pub fn table_stats_json(
+    tables: &[TableReport],
+    filter: &TableFilter,
+    options: TableStatsOptions,
+) -> Result<String, String> {
+    let chosen = filter.choose(tables)?;
+    let mut root = Map::new();
+    let count: usize = chosen.values().map(Vec::len).sum();
+    for (keyspace, shown) in chosen {
+        let all = || tables.iter().filter(|t| t.keyspace == keyspace);
+        let of_tables: Map<String, Value> =
+            shown.into_iter().map(|t| (t.table.clone(), as_json(t, options))).collect();
+        let of_keyspace = json!({
+            "read_count": all().map(|t| t.reads).sum::<u64>(),
+            "read_latency": "NaN",
+            "read_latency_ms": "NaN",
+            "write_count": all().map(|t| t.writes).sum::<u64>(),
+            "write_latency_ms": "NaN",
+            "pending_flushes": 0,
+            "tables": of_tables,
+        });
+        root.insert(keyspace.to_owned(), of_keyspace);
+    }
+    root.insert("total_number_of_tables".to_owned(), count.into());
+    let mut out = serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default();
+    out.push('\n');
+    Ok(out)
+}
+
+fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
+    let bytes = |n: u64| options.bytes(n);
+    let mut value = json!({
+        "sstable_count": table.sstables,
+        "old_sstable_count": 0,
+        "max_sstable_size": 0,
+        "twcs": null,
+        "sstables_in_each_level": [],
+        "sstable_bytes_in_each_level": [],
+        "space_used_live": bytes(table.disk_bytes),
+        "space_used_total": bytes(table.disk_bytes),
+        "space_used_by_snapshots_total": bytes(table.snapshot_bytes),
+        "off_heap_memory_used_total": bytes(table.metadata_bytes),
+        "sstable_compression_ratio": compression_ratio(table),
+        "number_of_partitions_estimate": table.partitions_estimate,
+        "memtable_cell_count": table.memtable_mutations,
+        "memtable_data_size": bytes(table.memtable_bytes),
+        "memtable_off_heap_memory_used": bytes(0),
+        "memtable_switch_count": table.flushes,
+        "speculative_retries": 0,
+        "local_read_count": table.reads,
+        "local_read_latency_ms": "NaN",
+        "local_write_count": table.writes,
+        "local_write_latency_ms": "NaN",
+        "local_read_write_ratio": format!("{:.5}", read_write_ratio(table)),
+        "pending_flushes": 0,
+        "percent_repaired": percent_repaired(table),
+        "bytes_repaired": 0,
+        "bytes_unrepaired": table.uncompressed_bytes,
+        "bytes_pending_repair": 0,
+        "bloom_filter_false_positives": 0,
+    });
+    let rest = json!({
+        "bloom_filter_false_ratio": "0.00000",
+        "bloom_filter_space_used": bytes(0),
+        "bloom_filter_off_heap_memory_used": bytes(0),
+        "index_summary_off_heap_memory_used": bytes(0),
+        "compression_metadata_off_heap_memory_used": bytes(0),
+        "compacted_partition_minimum_bytes": 0,
+        "compacted_partition_maximum_bytes": 0,
+        "compacted_partition_mean_bytes": 0,
+        "average_live_cells_per_slice_last_five_minutes": "NaN",
+        "maximum_live_cells_per_slice_last_five_minutes": 0,
+        "average_tombstones_per_slice_last_five_minutes": "NaN",
+        "maximum_tombstones_per_slice_last_five_minutes": 0,
+        "droppable_tombstone_ratio": "0.00000",
+        "top_size_partitions": {},
+        "top_tombstone_partitions": {},
+    });
+    if let (Some(value), Value::Object(rest)) = (value.as_object_mut(), rest) {
+        value.extend(rest);
+    }
+    if options.location_check
+        && let Some(value) = value.as_object_mut()
+    {
+        value.insert("sstables_in_correct_location".to_owned(), true.into());
+    }
+    value
+}

@@ -1,0 +1,212 @@
+//! Golden texts: what a real Cassandra 5.0.9 printed, with the values of the inputs here.
+
+use super::*;
+use crate::model::tests::one_node;
+use crate::model::{PendingReport, RunningReport, TableReport};
+
+#[test]
+fn status_is_cassandras() {
+    let node = one_node();
+    let text = status(&node, None, HostStyle::default()).unwrap();
+    assert_eq!(text, include_str!("testdata/status.txt"));
+    let with_port = status(&node, Some("adm_h"), HostStyle { port: true }).unwrap();
+    assert!(with_port.contains("\nUN  127.0.0.1:7000  469.86 KiB"), "{with_port}");
+}
+
+#[test]
+fn status_of_a_keyspace_that_is_not_there_is_an_error_and_of_a_local_one_a_note() {
+    let node = one_node();
+    let error = status(&node, Some("nosuch"), HostStyle::default()).unwrap_err();
+    assert_eq!(error, "\nError: The keyspace nosuch, does not exist\n");
+    let text = status(&node, Some("system"), HostStyle::default()).unwrap();
+    assert!(text.contains("Tokens  Owns  Host ID"), "{text}");
+    assert!(
+        text.ends_with(
+            "\n\nNote: Ownership values for keyspaces with LocalStrategy are meaningless\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn status_with_one_token_shows_it() {
+    let mut node = one_node();
+    node.nodes[0].tokens.truncate(1);
+    let text = status(&node, None, HostStyle::default()).unwrap();
+    assert!(text.contains("  Token                 Rack \n"), "{text}");
+    assert!(text.contains("  -8378705484723146421  rack1\n"), "{text}");
+}
+
+#[test]
+fn data_centres_share_their_column_widths() {
+    let mut node = one_node();
+    let mut far = node.nodes[0].clone();
+    far.datacenter = "dc2".to_owned();
+    far.address = "192.168.100.100".to_owned();
+    (far.up, far.load_bytes, far.state) = (false, None, "Leaving".to_owned());
+    node.nodes.push(far);
+    let text = status(&node, None, HostStyle::default()).unwrap();
+    assert!(text.starts_with("Datacenter: datacenter1\n"), "{text}");
+    assert!(text.contains("\n\nDatacenter: dc2\n===============\n"), "{text}");
+    assert!(text.contains("\nUN  127.0.0.1        469.86 KiB  2 "), "{text}");
+    assert!(text.contains("\nDL  192.168.100.100  ?           2 "), "{text}");
+}
+
+#[test]
+fn ring_is_cassandras() {
+    let text = ring(&one_node(), None, HostStyle::default()).unwrap();
+    assert_eq!(text, include_str!("testdata/ring.txt"));
+    let local = ring(&one_node(), Some("system"), HostStyle::default()).unwrap();
+    assert!(
+        local.ends_with(
+            "\n\n\n  Note: Ownership values for keyspaces with LocalStrategy are meaningless\n"
+        ),
+        "{local}"
+    );
+}
+
+#[test]
+fn info_is_cassandras() {
+    let used = 756_757_299;
+    assert_eq!(info(&one_node(), used, false), include_str!("testdata/info.txt"));
+    let all = info(&one_node(), used, true);
+    assert!(all.contains("Token                  : -8378705484723146421\nToken  "), "{all}");
+}
+
+#[test]
+fn describecluster_is_cassandras() {
+    let text = describe_cluster(&one_node(), HostStyle::default());
+    assert_eq!(text, include_str!("testdata/describecluster.txt"));
+    assert_eq!(version(&one_node()), "ReleaseVersion: 5.0.9\n");
+}
+
+#[test]
+fn listsnapshots_is_cassandras() {
+    let snapshot = |tag: &str, table: &str, sizes: (u64, u64), at: &str| SnapshotReport {
+        tag: tag.to_owned(),
+        keyspace: "adm_h".to_owned(),
+        table: table.to_owned(),
+        true_bytes: sizes.0,
+        disk_bytes: sizes.1,
+        created_at: at.to_owned(),
+    };
+    let snapshots = [
+        snapshot("tag1", "e", (1055, 1055), "2026-11-21T05:14:49.204Z"),
+        snapshot("tag3", "t", (1085, 6164), "2026-11-21T05:14:55.094Z"),
+    ];
+    assert_eq!(list_snapshots(&snapshots), include_str!("testdata/listsnapshots.txt"));
+    assert_eq!(list_snapshots(&[]), "Snapshot Details: \nThere are no snapshots\n");
+}
+
+fn compactions() -> CompactionReport {
+    CompactionReport {
+        concurrent: 2,
+        completed: 1007,
+        bytes_compacted: 18_932_498,
+        compressed_bytes_compacted: 5_183_035,
+        rate_15_minutes: Some(0.148),
+        rate_mean: Some(1229.28 / 3600.0),
+        bytes_per_second_max: 64 << 20,
+        ..CompactionReport::default()
+    }
+}
+
+#[test]
+fn compactionstats_is_cassandras() {
+    let text = compaction_stats(&compactions(), false);
+    assert_eq!(text, include_str!("testdata/compactionstats.txt"));
+    assert!(compaction_stats(&compactions(), true).contains(" 18.06 MiB "));
+}
+
+#[test]
+fn running_compactions_have_their_progress_and_the_time_that_is_left() {
+    let mut report = compactions();
+    let (keyspace, table) = ("ks".to_owned(), "t".to_owned());
+    report.pending =
+        vec![PendingReport { keyspace: keyspace.clone(), table: table.clone(), tasks: 3 }];
+    report.running = vec![RunningReport {
+        id: "1-7".to_owned(),
+        kind: "Compaction".to_owned(),
+        keyspace,
+        table,
+        completed: 64 << 20,
+        total: (64 << 20) * 4000,
+    }];
+    let text = compaction_stats(&report, false);
+    let words: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert!(words.contains(&vec!["pending", "tasks", "3"]), "{text}");
+    assert!(words.contains(&vec!["ks", "t", "3"]), "{text}");
+    let row = ["1-7", "Compaction", "ks", "t", "67108864", "268435456000", "bytes", "0.03%"];
+    assert!(words.contains(&row.to_vec()), "{text}");
+    let left = ["active", "compaction", "remaining", "time", "1h06m39s"];
+    assert!(words.contains(&left.to_vec()), "{text}");
+    report.bytes_per_second_max = 0;
+    let text = compaction_stats(&report, false);
+    assert!(text.contains("throttling disabled (0)") && text.contains("n/a"), "{text}");
+}
+
+fn tables() -> Vec<TableReport> {
+    let table = |keyspace: &str, name: &str| TableReport {
+        keyspace: keyspace.to_owned(),
+        table: name.to_owned(),
+        ..TableReport::default()
+    };
+    let mut all = vec![table("adm_h", "e"), table("adm_h", "t"), table("system", "local")];
+    all[0].reads = 2;
+    all[1] = TableReport {
+        sstables: 1,
+        disk_bytes: 5098,
+        uncompressed_bytes: 5700,
+        partitions_estimate: 2,
+        flushes: 1,
+        reads: 1,
+        writes: 2,
+        metadata_bytes: 8,
+        snapshot_bytes: 5082,
+        ..all[1].clone()
+    };
+    all
+}
+
+fn filter(ignore: bool, names: &[&str]) -> TableFilter {
+    TableFilter { ignore, names: names.iter().map(|n| (*n).to_owned()).collect() }
+}
+
+#[test]
+fn tablestats_is_cassandras() {
+    let options = TableStatsOptions { human_readable: true, location_check: false };
+    let text = table_stats(&tables(), &filter(false, &["adm_h.t"]), options).unwrap();
+    assert_eq!(text, include_str!("testdata/tablestats.txt"));
+}
+
+#[test]
+fn tablestats_shows_what_is_asked_for() {
+    let all = tables();
+    let shown = |ignore: bool, names: &[&str]| {
+        let text = table_stats(&all, &filter(ignore, names), TableStatsOptions::default());
+        text.map(|text| {
+            let tables = text.lines().filter_map(|l| l.strip_prefix("\t\tTable: "));
+            tables.map(str::to_owned).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(shown(false, &[]).unwrap(), ["e", "t", "local"]);
+    assert_eq!(shown(false, &["adm_h"]).unwrap(), ["e", "t"]);
+    assert_eq!(shown(true, &["adm_h.t"]).unwrap(), ["e", "local"]);
+    assert_eq!(shown(false, &["nosuch"]).unwrap_err(), "Unknown keyspace: nosuch");
+    assert_eq!(
+        shown(false, &["adm_h.x", "adm_h.y"]).unwrap_err(),
+        "Unknown tables: [x, y] in keyspace: adm_h"
+    );
+}
+
+#[test]
+fn tablestats_as_json_has_the_same_numbers() {
+    let options = TableStatsOptions { human_readable: false, location_check: true };
+    let text = table_stats_json(&tables(), &filter(false, &["adm_h.t"]), options).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let table = &value["adm_h"]["tables"]["t"];
+    assert_eq!(table["space_used_live"], "5098");
+    assert_eq!(table["local_write_count"], 2);
+    assert_eq!(table["sstables_in_correct_location"], true);
+    assert_eq!(value["total_number_of_tables"], 1);
+}

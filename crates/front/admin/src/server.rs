@@ -1,0 +1,557 @@
+//! The HTTP server: its own thread, its own runtime, JSON in and out.
+//!
+//! Commands need a body of type `application/json`, so that a page in somebody's browser cannot
+//! give one without being asked first (a cross-origin request of that type needs a permission that
+//! is never given).
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use rt::MeshError;
+use stdx::ShardId;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, Sleep};
+
+use crate::model::{
+    ClearRequest, CompactionReport, DrainRequest, ErrorReport, NodeReport, SnapshotReport,
+    SnapshotRequest, TableReport, TablesRequest,
+};
+use crate::prometheus;
+use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
+
+/// Connections at a time: more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 128;
+/// A connection that is silent for longer, while no command is being carried out, is closed.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Longest request body. The largest is a list of keyspaces.
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// How long a shard may take for an answer that needs no IO.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Address and port.
+        address: SocketAddr,
+        /// The system's word.
+        error: io::Error,
+    },
+    /// No thread or no reactor.
+    #[error("cannot run the admin server: {0}")]
+    Runtime(io::Error),
+}
+
+/// The HTTP server.
+pub struct AdminServer;
+
+impl AdminServer {
+    /// Listens and serves on a thread of its own until the handle is dropped or stopped. Port 0
+    /// takes a free one.
+    ///
+    /// # Errors
+    /// `Listen`: the address is taken; `Runtime`: the system refused a thread.
+    pub fn start(
+        address: IpAddr,
+        port: u16,
+        caller: AdminCaller,
+        shards: u16,
+    ) -> Result<AdminHandle, AdminError> {
+        let address = SocketAddr::new(address, port);
+        let listen = |error| AdminError::Listen { address, error };
+        let listener = StdListener::bind(address).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let local = listener.local_addr().map_err(listen)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(AdminError::Runtime)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let main = async move {
+            let listener = match TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(error) => {
+                    tracing::error!(%error, "admin server cannot listen");
+                    return;
+                }
+            };
+            let busy = Arc::new(AtomicUsize::new(0));
+            let snapshot_turn = Arc::new(Mutex::new(()));
+            let state = Api { caller, shards, busy: busy.clone(), snapshot_turn };
+            let listener =
+                Limited { listener, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)), busy };
+            let serve = axum::serve(listener, routes(state));
+            // Whoever still has a connection open does not hold up the node: dropped, not drained.
+            tokio::select! {
+                result = serve => if let Err(error) = result {
+                    tracing::error!(%error, "admin server ended");
+                },
+                _ = stopped => {}
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("admin".to_owned())
+            .spawn(move || runtime.block_on(main))
+            .map_err(AdminError::Runtime)?;
+        tracing::info!(address = %local, "serving nodetool, the API and /metrics");
+        Ok(AdminHandle { address: local, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// A running server; dropping it stops it.
+pub struct AdminHandle {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminHandle {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops it without waiting.
+    pub fn request_stop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+
+    /// Stops it and waits for its thread. Not for shards: it blocks.
+    pub fn join(mut self) {
+        self.request_stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was logged there.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for AdminHandle {
+    fn drop(&mut self) {
+        self.request_stop();
+    }
+}
+
+#[derive(Clone)]
+struct Api {
+    caller: AdminCaller,
+    shards: u16,
+    /// Commands being carried out.
+    busy: Arc<AtomicUsize>,
+    /// One snapshot is taken at a time: see [`Api::in_turn`].
+    snapshot_turn: Arc<Mutex<()>>,
+}
+
+fn routes(state: Api) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/node", get(node))
+        .route("/api/v1/tables", get(tables))
+        .route("/api/v1/compactions", get(compactions))
+        .route("/api/v1/snapshots", get(snapshots).post(take_snapshot).delete(clear_snapshots))
+        .route("/api/v1/flush", post(flush))
+        .route("/api/v1/compact", post(compact))
+        .route("/api/v1/drain", post(drain))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(state)
+}
+
+/// What is answered instead: status and a sentence.
+#[derive(Debug)]
+struct ApiError(StatusCode, String);
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.0, Json(ErrorReport { error: self.1 })).into_response()
+    }
+}
+
+impl From<ActionError> for ApiError {
+    fn from(error: ActionError) -> ApiError {
+        let status = match &error {
+            ActionError::Argument(_) => StatusCode::BAD_REQUEST,
+            ActionError::Exists(_) => StatusCode::CONFLICT,
+            ActionError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            ActionError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        ApiError(status, error.to_string())
+    }
+}
+
+impl From<MeshError> for ApiError {
+    fn from(error: MeshError) -> ApiError {
+        let text = match error {
+            MeshError::Full => "the node is busy, try again",
+            MeshError::Closed => "the node is stopping",
+        };
+        ApiError(StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+    }
+}
+
+type Answer<T> = Result<T, ApiError>;
+
+impl Api {
+    /// Asks every shard for something that needs no IO; answers in shard order.
+    async fn ask(&self, request: &AdminRequest) -> Answer<Vec<AdminReply>> {
+        match tokio::time::timeout(ANSWER_MAX, self.call(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let text = "a shard does not answer".to_owned();
+                Err(ApiError(StatusCode::SERVICE_UNAVAILABLE, text))
+            }
+        }
+    }
+
+    /// Sends to every shard at once and waits for all, also after a failure; the first failure.
+    async fn call(&self, request: &AdminRequest) -> Answer<Vec<AdminReply>> {
+        let sent: Vec<_> =
+            shard_ids(self.shards).map(|s| self.caller.call(s, request.clone())).collect();
+        let mut replies = Vec::with_capacity(sent.len());
+        let mut failure = None;
+        for reply in sent {
+            match reply.await {
+                Ok(AdminReply::Failed(error)) => {
+                    failure.get_or_insert(ApiError::from(error));
+                }
+                Ok(reply) => replies.push(reply),
+                Err(error) => {
+                    failure.get_or_insert(ApiError::from(error));
+                }
+            }
+        }
+        failure.map_or(Ok(replies), Err)
+    }
+
+    /// Has one shard after the other carry out a command, up to the first failure. Snapshots need
+    /// it: all shards write the description into the same directory.
+    async fn in_turn(&self, request: &AdminRequest) -> Answer<()> {
+        for shard in shard_ids(self.shards) {
+            if let AdminReply::Failed(error) = self.caller.call(shard, request.clone()).await? {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Has every shard carry out a command; answers when all have (INV-admin-2). It is carried out
+    /// to the end even when the client goes away.
+    async fn command(&self, request: AdminRequest) -> Answer<Json<DrainRequest>> {
+        let this = self.clone();
+        let task = tokio::spawn(async move {
+            let _busy = Busy::new(&this.busy);
+            if matches!(request, AdminRequest::TakeSnapshot { .. }) {
+                this.in_turn(&request).await?;
+            } else {
+                this.call(&request).await?;
+            }
+            Ok(Json(DrainRequest {}))
+        });
+        task.await.unwrap_or_else(|error| {
+            let text = format!("the command was not carried out: {error}");
+            Err(ApiError(StatusCode::INTERNAL_SERVER_ERROR, text))
+        })
+    }
+
+    async fn tables(&self) -> Answer<Vec<TableReport>> {
+        let mut all: Vec<TableReport> = Vec::new();
+        for reply in self.ask(&AdminRequest::Tables).await? {
+            let AdminReply::Tables(tables) = reply else { continue };
+            for table in tables {
+                let order = |t: &TableReport| {
+                    (t.keyspace.as_str(), t.table.as_str())
+                        .cmp(&(table.keyspace.as_str(), table.table.as_str()))
+                };
+                match all.binary_search_by(order) {
+                    Ok(at) => {
+                        if let Some(mine) = all.get_mut(at) {
+                            mine.merge(&table);
+                        }
+                    }
+                    Err(at) => all.insert(at, table),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    async fn node(&self) -> Answer<NodeReport> {
+        let asked = self.caller.call(ShardId(0), AdminRequest::Node);
+        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        let AdminReply::Node(mut node) = reply.map_err(|_| ApiError::from(MeshError::Full))??
+        else {
+            return Err(MeshError::Closed.into());
+        };
+        let tables = self.tables().await?;
+        let host_id = node.host_id.clone();
+        if let Some(this) = node.nodes.iter_mut().find(|n| n.host_id == host_id) {
+            this.load_bytes = Some(tables.iter().map(|t| t.disk_bytes).sum());
+            this.uncompressed_bytes = Some(tables.iter().map(|t| t.uncompressed_bytes).sum());
+        }
+        Ok(*node)
+    }
+
+    async fn compactions(&self) -> Answer<CompactionReport> {
+        let mut all = CompactionReport::default();
+        for reply in self.ask(&AdminRequest::Compactions).await? {
+            if let AdminReply::Compactions(report) = reply {
+                all.merge(*report);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn snapshots(&self) -> Answer<Vec<SnapshotReport>> {
+        let mut all = match self.caller.call(ShardId(0), AdminRequest::ListSnapshots).await? {
+            AdminReply::Snapshots(list) => list,
+            AdminReply::Failed(error) => return Err(error.into()),
+            _ => return Err(MeshError::Closed.into()),
+        };
+        all.sort_by(|a, b| (&a.tag, &a.keyspace, &a.table).cmp(&(&b.tag, &b.keyspace, &b.table)));
+        Ok(all)
+    }
+}
+
+const INDEX: &str = "\
+Helenus admin API
+
+GET    /health              200 when the node answers
+GET    /metrics             Prometheus text
+GET    /api/v1/node         the cluster and this node
+GET    /api/v1/tables       numbers of all tables
+GET    /api/v1/compactions  pending, running and finished compactions
+GET    /api/v1/snapshots    snapshots
+POST   /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[],\"tables\":[]}
+DELETE /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[]}; tag null: all
+POST   /api/v1/flush        {\"keyspaces\":[],\"tables\":[]}
+POST   /api/v1/compact      {\"keyspaces\":[],\"tables\":[]}
+POST   /api/v1/drain        {}
+";
+
+async fn index() -> &'static str {
+    INDEX
+}
+
+async fn health(State(api): State<Api>) -> Answer<&'static str> {
+    let asked = api.caller.call(ShardId(0), AdminRequest::Node);
+    match tokio::time::timeout(ANSWER_MAX, asked).await {
+        Ok(Ok(_)) => Ok("ok\n"),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(MeshError::Full.into()),
+    }
+}
+
+async fn metrics(State(api): State<Api>) -> Answer<Response> {
+    let mut shards = Vec::new();
+    for reply in api.ask(&AdminRequest::Metrics).await? {
+        if let AdminReply::Metrics(snapshot) = reply {
+            shards.push(snapshot);
+        }
+    }
+    let node = api.node().await?;
+    let tables = api.tables().await?;
+    let compactions = api.compactions().await?;
+    let text = prometheus::text(&node, &shards, &tables, &compactions);
+    Ok(([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response())
+}
+
+async fn node(State(api): State<Api>) -> Answer<Json<NodeReport>> {
+    api.node().await.map(Json)
+}
+
+async fn tables(State(api): State<Api>) -> Answer<Json<Vec<TableReport>>> {
+    let mut tables = api.tables().await?;
+    // Without snapshots, or where they cannot be listed, the rest is still worth showing.
+    if let Ok(snapshots) = api.snapshots().await {
+        for snapshot in snapshots {
+            let of =
+                |t: &&mut TableReport| t.keyspace == snapshot.keyspace && t.table == snapshot.table;
+            if let Some(table) = tables.iter_mut().find(of) {
+                table.snapshot_bytes += snapshot.true_bytes;
+            }
+        }
+    }
+    Ok(Json(tables))
+}
+
+async fn compactions(State(api): State<Api>) -> Answer<Json<CompactionReport>> {
+    api.compactions().await.map(Json)
+}
+
+async fn snapshots(State(api): State<Api>) -> Answer<Json<Vec<SnapshotReport>>> {
+    api.snapshots().await.map(Json)
+}
+
+async fn flush(
+    State(api): State<Api>,
+    Json(body): Json<TablesRequest>,
+) -> Answer<Json<DrainRequest>> {
+    api.command(AdminRequest::Flush(body.into())).await
+}
+
+async fn compact(
+    State(api): State<Api>,
+    Json(body): Json<TablesRequest>,
+) -> Answer<Json<DrainRequest>> {
+    api.command(AdminRequest::Compact(body.into())).await
+}
+
+async fn drain(State(api): State<Api>, Json(_): Json<DrainRequest>) -> Answer<Json<DrainRequest>> {
+    api.command(AdminRequest::Drain).await
+}
+
+async fn take_snapshot(
+    State(api): State<Api>,
+    Json(body): Json<SnapshotRequest>,
+) -> Answer<Json<DrainRequest>> {
+    let SnapshotRequest { tag, keyspaces, tables, skip_flush } = body;
+    let _turn = api.snapshot_turn.lock().await;
+    // Before any shard begins: half a snapshot under an old name would be two in one.
+    let meets = |s: &SnapshotReport| {
+        s.tag == tag
+            && (keyspaces.is_empty() || keyspaces.contains(&s.keyspace))
+            && (tables.is_empty() || tables.contains(&s.table))
+    };
+    if api.snapshots().await?.iter().any(meets) {
+        return Err(ActionError::Exists(format!("Snapshot {tag} already exists.")).into());
+    }
+    let selection = Selection { keyspaces, tables };
+    api.command(AdminRequest::TakeSnapshot { tag, selection, skip_flush }).await
+}
+
+async fn clear_snapshots(
+    State(api): State<Api>,
+    Json(body): Json<ClearRequest>,
+) -> Answer<Json<DrainRequest>> {
+    let ClearRequest { tag, keyspaces } = body;
+    // Snapshots belong to the node, not to a shard.
+    let request = AdminRequest::ClearSnapshots { tag, keyspaces };
+    match api.caller.call(ShardId(0), request).await? {
+        AdminReply::Failed(error) => Err(error.into()),
+        _ => Ok(Json(DrainRequest {})),
+    }
+}
+
+impl From<TablesRequest> for Selection {
+    fn from(body: TablesRequest) -> Selection {
+        Selection { keyspaces: body.keyspaces, tables: body.tables }
+    }
+}
+
+/// Counts a command while it lives.
+struct Busy(Arc<AtomicUsize>);
+
+impl Busy {
+    fn new(counter: &Arc<AtomicUsize>) -> Busy {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Busy(counter.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A listener that bounds connections and closes idle ones (INV-admin-1).
+struct Limited {
+    listener: TcpListener,
+    permits: Arc<Semaphore>,
+    busy: Arc<AtomicUsize>,
+}
+
+impl axum::serve::Listener for Limited {
+    type Io = LimitedStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (LimitedStream, SocketAddr) {
+        // Closed never: the semaphore lives as long as the listener.
+        let permit = self.permits.clone().acquire_owned().await.ok();
+        let (stream, peer) = axum::serve::Listener::accept(&mut self.listener).await;
+        let idle = Box::pin(tokio::time::sleep(IDLE_MAX));
+        (LimitedStream { stream, idle, busy: self.busy.clone(), _permit: permit }, peer)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+struct LimitedStream {
+    stream: TcpStream,
+    idle: Pin<Box<Sleep>>,
+    busy: Arc<AtomicUsize>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl LimitedStream {
+    fn rearm(&mut self) {
+        self.idle.as_mut().reset(Instant::now() + IDLE_MAX);
+    }
+}
+
+impl AsyncRead for LimitedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Poll::Ready(result) = Pin::new(&mut this.stream).poll_read(cx, buf) {
+            this.rearm();
+            return Poll::Ready(result);
+        }
+        while this.idle.as_mut().poll(cx).is_ready() {
+            if this.busy.load(Ordering::Relaxed) == 0 {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            this.rearm();
+        }
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for LimitedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if result.is_ready() {
+            self.rearm();
+        }
+        result
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;

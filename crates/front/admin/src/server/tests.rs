@@ -1,0 +1,207 @@
+//! The whole way: HTTP over a socket, the mesh, shards on their threads.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rt::{Machine, NativeOptions, NodeSpec};
+
+use super::*;
+use crate::model::MemberReport;
+use crate::shard::AdminMesh;
+
+const SHARDS: u16 = 2;
+
+/// A node of two shards that answers as told, and its server.
+struct TestNode {
+    running: rt::Running,
+    handle: AdminHandle,
+}
+
+impl TestNode {
+    fn start(answer: fn(u16, AdminRequest) -> AdminReply) -> TestNode {
+        let mesh = AdminMesh::new(SHARDS, 16);
+        let caller = mesh.foreign();
+        let main: rt::Main = Arc::new(move |rt| {
+            let mesh = mesh.clone();
+            Box::pin(async move {
+                let shard = rt.shard().0;
+                mesh.serve(&rt, move |request, reply| reply.send(answer(shard, request)));
+                rt.stop_requested().await;
+            })
+        });
+        let spec =
+            NodeSpec { name: "admin-test".to_owned(), shards: SHARDS, work_dir: String::new() };
+        let running = Machine::native(NativeOptions::default()).start(spec, main);
+        let handle = AdminServer::start([127, 0, 0, 1].into(), 0, caller, SHARDS).unwrap();
+        TestNode { running, handle }
+    }
+
+    /// Status and body.
+    fn send(&self, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.handle.local_addr()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn json(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.send(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+
+    fn stop(self) {
+        self.running.request_stop();
+        self.running.join().unwrap();
+        self.handle.join();
+    }
+}
+
+fn answer(shard: u16, request: AdminRequest) -> AdminReply {
+    match request {
+        AdminRequest::Node => {
+            let member = MemberReport { host_id: "h".to_owned(), ..MemberReport::default() };
+            AdminReply::Node(Box::new(NodeReport {
+                host_id: "h".to_owned(),
+                nodes: vec![member],
+                ..NodeReport::default()
+            }))
+        }
+        AdminRequest::Tables => AdminReply::Tables(vec![TableReport {
+            keyspace: "ks".to_owned(),
+            table: "t".to_owned(),
+            disk_bytes: 100 + u64::from(shard),
+            ..TableReport::default()
+        }]),
+        AdminRequest::Compactions => AdminReply::Compactions(Box::default()),
+        AdminRequest::Metrics => {
+            let telemetry = telemetry::Shard::new();
+            telemetry.counter("x_total", "x", &[]).add(u64::from(shard) + 7);
+            AdminReply::Metrics(telemetry.snapshot())
+        }
+        AdminRequest::ListSnapshots => AdminReply::Snapshots(vec![SnapshotReport {
+            tag: "old".to_owned(),
+            keyspace: "ks".to_owned(),
+            table: "t".to_owned(),
+            true_bytes: 5,
+            ..SnapshotReport::default()
+        }]),
+        AdminRequest::Flush(selection) if selection.keyspaces == ["nosuch"] => {
+            AdminReply::Failed(ActionError::Argument("Keyspace nosuch does not exist".to_owned()))
+        }
+        // Only one shard fails: the node has failed.
+        AdminRequest::Compact(_) if shard == 1 => {
+            AdminReply::Failed(ActionError::Failed("disk full".to_owned()))
+        }
+        // The first shard fails: the second one is not asked, it would answer otherwise.
+        AdminRequest::TakeSnapshot { tag, .. } if tag == "in-turn" => {
+            AdminReply::Failed(match shard {
+                0 => ActionError::Argument("no".to_owned()),
+                _ => ActionError::Failed("asked".to_owned()),
+            })
+        }
+        AdminRequest::TakeSnapshot { skip_flush: true, .. } => {
+            AdminReply::Failed(ActionError::Unsupported("a snapshot without flush"))
+        }
+        AdminRequest::Flush(_)
+        | AdminRequest::Compact(_)
+        | AdminRequest::Drain
+        | AdminRequest::TakeSnapshot { .. }
+        | AdminRequest::ClearSnapshots { .. } => AdminReply::Done,
+    }
+}
+
+#[test]
+fn questions_are_answered_for_all_shards_together() {
+    let node = TestNode::start(answer);
+    let (status, body) = node.get("/api/v1/node");
+    let report: NodeReport = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, report.nodes[0].load_bytes), (200, Some(201)));
+    let (_, body) = node.get("/api/v1/tables");
+    let tables: Vec<TableReport> = serde_json::from_str(&body).unwrap();
+    assert_eq!((tables.len(), tables[0].disk_bytes, tables[0].snapshot_bytes), (1, 201, 5));
+    let (status, body) = node.get("/metrics");
+    assert_eq!(status, 200);
+    for (shard, value) in [(0, 7), (1, 8)] {
+        let line = format!("\nhelenus_x_total{{shard=\"{shard}\"}} {value}\n");
+        assert!(body.contains(&line), "{body}");
+    }
+    assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
+    assert_eq!(node.get("/").1, INDEX);
+    node.stop();
+}
+
+#[test]
+fn commands_succeed_only_when_every_shard_did_them() {
+    let node = TestNode::start(answer);
+    assert_eq!(node.json("POST", "/api/v1/flush", "{}").0, 200);
+    assert_eq!(node.json("POST", "/api/v1/drain", "{}").0, 200);
+    let error = |text: &str| serde_json::from_str::<ErrorReport>(text).unwrap().error;
+    let (status, body) = node.json("POST", "/api/v1/flush", r#"{"keyspaces":["nosuch"]}"#);
+    assert_eq!((status, error(&body)), (400, "Keyspace nosuch does not exist".to_owned()));
+    let (status, body) = node.json("POST", "/api/v1/compact", "{}");
+    assert_eq!((status, error(&body)), (500, "disk full".to_owned()));
+    node.stop();
+}
+
+#[test]
+fn a_snapshot_of_a_name_that_is_taken_is_refused_before_any_shard_begins() {
+    let node = TestNode::start(answer);
+    let take = |body: &str| node.json("POST", "/api/v1/snapshots", body);
+    let (status, body) = take(r#"{"tag":"old"}"#);
+    assert_eq!(status, 409);
+    assert!(body.contains("Snapshot old already exists."), "{body}");
+    assert_eq!(take(r#"{"tag":"old","keyspaces":["other"]}"#).0, 200);
+    assert_eq!(take(r#"{"tag":"new"}"#).0, 200);
+    assert_eq!(take(r#"{"tag":"new","skip_flush":true}"#).0, 501);
+    assert_eq!(take(r#"{"tag":"in-turn"}"#).0, 400);
+    assert_eq!(node.json("DELETE", "/api/v1/snapshots", r#"{"tag":"old"}"#).0, 200);
+    node.stop();
+}
+
+#[test]
+fn wrong_requests_cost_only_themselves() {
+    let node = TestNode::start(answer);
+    assert_eq!(node.get("/api/v1/nosuch").0, 404);
+    assert_eq!(node.get("/api/v1/drain").0, 405);
+    assert_eq!(node.json("POST", "/api/v1/flush", "{").0, 400);
+    assert_eq!(node.json("POST", "/api/v1/flush", r#"{"tabels":[]}"#).0, 422);
+    let form = "POST /api/v1/drain HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(node.send(form).0, 415);
+    let large = format!(r#"{{"keyspaces":["{}"]}}"#, "x".repeat(BODY_BYTES_MAX));
+    assert_eq!(node.json("POST", "/api/v1/flush", &large).0, 413);
+    assert_eq!(node.send("nonsense\r\n\r\n").0, 400);
+    assert_eq!(node.get("/health").0, 200);
+    node.stop();
+}
+
+#[test]
+fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
+    let node = TestNode::start(answer);
+    let TestNode { running, handle } = node;
+    running.request_stop();
+    running.join().unwrap();
+    let taken = AdminServer::start(
+        handle.local_addr().ip(),
+        handle.local_addr().port(),
+        AdminMesh::new(1, 1).foreign(),
+        1,
+    );
+    assert!(matches!(taken, Err(AdminError::Listen { .. })));
+    let mut stream = TcpStream::connect(handle.local_addr()).unwrap();
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    handle.join();
+}

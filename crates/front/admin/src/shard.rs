@@ -1,0 +1,393 @@
+//! What each shard answers, on its own thread, through the mesh.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use membership::Membership;
+use rt::{ForeignCaller, Gate, Group, Mesh, Reply, Rt};
+use schema::Schema;
+use stdx::{ShardId, TableId};
+use store::Store;
+
+use crate::model::{
+    CompactionReport, KeyspaceReport, MemberReport, NodeReport, PendingReport, SnapshotReport,
+    TableReport,
+};
+
+/// The way of administration into the shards.
+pub type AdminMesh = Mesh<AdminRequest, AdminReply>;
+/// The caller that [`crate::AdminServer::start`] is given.
+pub type AdminCaller = ForeignCaller<AdminRequest, AdminReply>;
+
+/// Which tables a command is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Keyspaces; empty is all that are stored.
+    pub keyspaces: Vec<String>,
+    /// Tables of the one keyspace; empty is all of them.
+    pub tables: Vec<String>,
+}
+
+/// What a shard is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminRequest {
+    /// The cluster and this node; any shard can answer.
+    Node,
+    /// Numbers of all tables on this shard.
+    Tables,
+    /// Compactions of this shard.
+    Compactions,
+    /// All metrics of this shard.
+    Metrics,
+    /// Write memtables to disk.
+    Flush(Selection),
+    /// Merge all SSTables of each table into one.
+    Compact(Selection),
+    /// Take no more requests and write everything to disk.
+    Drain,
+    /// Keep the files as they are now under a name.
+    TakeSnapshot {
+        /// The name.
+        tag: String,
+        /// Of which tables.
+        selection: Selection,
+        /// Memtables are not flushed first.
+        skip_flush: bool,
+    },
+    /// What snapshots there are; any shard can answer.
+    ListSnapshots,
+    /// Forget snapshots; to one shard.
+    ClearSnapshots {
+        /// The name; `None` is every one.
+        tag: Option<String>,
+        /// Keyspaces; empty is all.
+        keyspaces: Vec<String>,
+    },
+}
+
+/// What a shard answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AdminReply {
+    /// To `Node`.
+    Node(Box<NodeReport>),
+    /// To `Tables`.
+    Tables(Vec<TableReport>),
+    /// To `Compactions`.
+    Compactions(Box<CompactionReport>),
+    /// To `Metrics`.
+    Metrics(telemetry::Snapshot),
+    /// To `ListSnapshots`.
+    Snapshots(Vec<SnapshotReport>),
+    /// The command was carried out.
+    Done,
+    /// It was not.
+    Failed(ActionError),
+}
+
+/// Why a command was not carried out, by what the caller can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    /// The arguments name something that is not there, or cannot be used.
+    #[error("{0}")]
+    Argument(String),
+    /// It is there already (a snapshot of that name).
+    #[error("{0}")]
+    Exists(String),
+    /// This build cannot do it.
+    #[error("{0} is not supported yet")]
+    Unsupported(&'static str),
+    /// It failed on this node: see its log.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A command in progress on one shard.
+pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, ActionError>>>>;
+
+/// What a shard can be told to do. Crate `node` binds it to the shard's store and server.
+pub trait ShardActions {
+    /// Writes the memtables of these tables to disk.
+    fn flush(&self, tables: Vec<TableId>) -> Work<()>;
+    /// Merges all SSTables of each of these tables.
+    fn compact(&self, tables: Vec<TableId>) -> Work<()>;
+    /// Stops serving clients, flushes everything; the shard goes on answering administration.
+    fn drain(&self) -> Work<()>;
+    /// Keeps the files of these tables as they are now.
+    fn take_snapshot(&self, tag: String, tables: Vec<TableId>, skip_flush: bool) -> Work<()>;
+    /// Snapshots of the node's tables; asked of shard 0.
+    fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
+    /// Removes snapshots: of this name (`None`: all) in these keyspaces (empty: all); told to
+    /// shard 0.
+    fn clear_snapshots(&self, tag: Option<String>, keyspaces: Vec<String>) -> Work<()>;
+    /// Running compactions of this shard; pending and finished ones come from the tables' numbers.
+    fn compactions(&self) -> CompactionReport;
+    /// Whether CQL clients are served.
+    fn native_transport_active(&self) -> bool;
+}
+
+/// What does not change while a node runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// IP address that other nodes are told.
+    pub address: String,
+    /// Port for other nodes.
+    pub storage_port: u16,
+    /// Full Java class name of the snitch.
+    pub snitch: String,
+    /// Full Java class name of the partitioner.
+    pub partitioner: String,
+    /// Version of Cassandra that is announced, `5.0.9`.
+    pub release_version: String,
+    /// Version of this server.
+    pub server_version: String,
+    /// When this run began, seconds since 1970.
+    pub generation: i64,
+    /// Memory budget of the node, bytes.
+    pub memory_bytes_max: u64,
+    /// Bytes per second that all compactions may write; 0 is no limit.
+    pub compaction_bytes_per_second: u64,
+}
+
+/// The parts of a shard that administration looks at.
+pub struct ShardParts {
+    /// The shard.
+    pub rt: Rt,
+    /// Its tables.
+    pub store: Store,
+    /// The schema and who is there.
+    pub membership: Membership,
+    /// What it can be told to do.
+    pub actions: Rc<dyn ShardActions>,
+    /// The node.
+    pub facts: Arc<NodeFacts>,
+    /// Owner of commands in progress: closing it waits for them.
+    pub gate: Gate,
+}
+
+/// Serves `mesh` on this shard from now on.
+pub fn serve_shard(mesh: &AdminMesh, parts: ShardParts) {
+    let rt = parts.rt.clone();
+    let parts = Rc::new(parts);
+    mesh.serve(&rt, move |request, reply| serve(&parts, request, reply));
+}
+
+fn serve(parts: &Rc<ShardParts>, request: AdminRequest, reply: Reply<AdminReply>) {
+    match request {
+        AdminRequest::Node => reply.send(AdminReply::Node(Box::new(parts.node()))),
+        AdminRequest::Tables => reply.send(AdminReply::Tables(parts.tables())),
+        AdminRequest::Compactions => {
+            reply.send(AdminReply::Compactions(Box::new(parts.compactions())));
+        }
+        AdminRequest::Metrics => {
+            reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
+        }
+        command => {
+            let of_task = parts.clone();
+            let task = async move {
+                let answer = of_task.carry_out(command).await;
+                reply.send(answer.unwrap_or_else(AdminReply::Failed));
+            };
+            // A closed gate means that the node stops: the dropped reply tells the caller.
+            let _ = parts.gate.spawn(&parts.rt, Group::Admin, "admin-command", task);
+        }
+    }
+}
+
+impl ShardParts {
+    fn node(&self) -> NodeReport {
+        let snapshot = self.membership.snapshot();
+        let local = &snapshot.local;
+        let host_id = local.host_id.to_string();
+        let member = MemberReport {
+            address: self.facts.address.clone(),
+            storage_port: self.facts.storage_port,
+            host_id: host_id.clone(),
+            datacenter: local.datacenter.clone(),
+            rack: local.rack.clone(),
+            up: true,
+            state: "Normal".to_owned(),
+            // The sum over all shards, which the server fills in.
+            load_bytes: None,
+            uncompressed_bytes: None,
+            tokens: local.tokens.iter().map(|t| t.0).collect(),
+            release_version: self.facts.release_version.clone(),
+        };
+        NodeReport {
+            cluster_name: local.cluster_name.clone(),
+            partitioner: self.facts.partitioner.clone(),
+            snitch: self.facts.snitch.clone(),
+            release_version: self.facts.release_version.clone(),
+            server_version: self.facts.server_version.clone(),
+            schema_version: snapshot.schema.version.to_string(),
+            host_id,
+            nodes: vec![member],
+            keyspaces: keyspaces(&snapshot.schema),
+            uptime_seconds: self.rt.now().0 / 1_000_000_000,
+            generation: self.facts.generation,
+            native_transport_active: self.actions.native_transport_active(),
+            shards: self.rt.shard_count(),
+            memory_bytes_max: self.facts.memory_bytes_max,
+            compaction_bytes_per_second: self.facts.compaction_bytes_per_second,
+        }
+    }
+
+    fn tables(&self) -> Vec<TableReport> {
+        let schema = self.membership.snapshot().schema.clone();
+        let mut reports = Vec::new();
+        for keyspace in schema.keyspaces.values().filter(|k| !k.is_virtual) {
+            for table in keyspace.tables.values() {
+                let stats = self.store.table_stats(table.id);
+                reports.push(TableReport {
+                    keyspace: keyspace.name.to_string(),
+                    table: table.name.to_string(),
+                    id: table.id.to_hex(),
+                    sstables: stats.sstables,
+                    disk_bytes: stats.disk_bytes,
+                    uncompressed_bytes: stats.uncompressed_bytes,
+                    partitions_estimate: stats
+                        .partitions_estimate
+                        .saturating_add(stats.memtable_partitions),
+                    memtable_bytes: stats.memtable_bytes,
+                    memtable_mutations: stats.memtable_mutations,
+                    flushes: stats.flushes,
+                    compactions: stats.compactions,
+                    pending_compactions: stats.pending_compactions,
+                    reads: stats.reads,
+                    writes: stats.writes,
+                    metadata_bytes: stats.metadata_bytes,
+                    tombstones_scanned: stats.tombstones_scanned,
+                    snapshot_bytes: 0,
+                });
+            }
+        }
+        reports
+    }
+
+    fn compactions(&self) -> CompactionReport {
+        let mut report = self.actions.compactions();
+        // This shard's share, so that the sum over shards is the node's limit.
+        let shards = u64::from(self.rt.shard_count().max(1));
+        report.bytes_per_second_max = self.facts.compaction_bytes_per_second / shards;
+        for table in self.tables() {
+            report.completed += table.compactions;
+            if table.pending_compactions > 0 {
+                report.pending.push(PendingReport {
+                    keyspace: table.keyspace,
+                    table: table.table,
+                    tasks: table.pending_compactions,
+                });
+            }
+        }
+        report
+    }
+
+    async fn carry_out(&self, command: AdminRequest) -> Result<AdminReply, ActionError> {
+        let schema = self.membership.snapshot().schema.clone();
+        match command {
+            AdminRequest::Flush(selection) => {
+                self.actions.flush(selected(&schema, &selection)?).await?;
+            }
+            AdminRequest::Compact(selection) => {
+                self.actions.compact(selected(&schema, &selection)?).await?;
+            }
+            AdminRequest::Drain => self.actions.drain().await?,
+            AdminRequest::TakeSnapshot { tag, selection, skip_flush } => {
+                check_tag(&tag)?;
+                let tables = selected(&schema, &selection)?;
+                self.actions.take_snapshot(tag, tables, skip_flush).await?;
+            }
+            AdminRequest::ClearSnapshots { tag, keyspaces } => {
+                if let Some(tag) = &tag {
+                    check_tag(tag)?;
+                }
+                self.actions.clear_snapshots(tag, keyspaces).await?;
+            }
+            AdminRequest::ListSnapshots => {
+                return Ok(AdminReply::Snapshots(self.actions.list_snapshots().await?));
+            }
+            AdminRequest::Node
+            | AdminRequest::Tables
+            | AdminRequest::Compactions
+            | AdminRequest::Metrics => {
+                stdx::invariant::broken(format_args!("admin: a question was taken for a command"))
+            }
+        }
+        Ok(AdminReply::Done)
+    }
+}
+
+fn keyspaces(schema: &Schema) -> Vec<KeyspaceReport> {
+    let stored = schema.keyspaces.values().filter(|k| !k.is_virtual);
+    stored
+        .map(|k| KeyspaceReport {
+            name: k.name.to_string(),
+            replication: k.params.replication.clone(),
+            tables: k.tables.keys().map(ToString::to_string).collect(),
+        })
+        .collect()
+}
+
+/// A tag becomes a directory: it must not lead anywhere else.
+fn check_tag(tag: &str) -> Result<(), ActionError> {
+    if tag.is_empty() || tag == "." || tag == ".." || tag.len() > 200 {
+        return Err(ActionError::Argument("You must supply a snapshot name.".to_owned()));
+    }
+    if tag.contains('/') || tag.contains('\0') {
+        return Err(ActionError::Argument("Snapshot name cannot contain /".to_owned()));
+    }
+    Ok(())
+}
+
+/// The tables of a selection, in Cassandra's words when there is none.
+fn selected(schema: &Schema, selection: &Selection) -> Result<Vec<TableId>, ActionError> {
+    if !selection.tables.is_empty() && selection.keyspaces.len() != 1 {
+        let text = "When specifying the table for a snapshot, you must specify one and only one \
+                    keyspace";
+        return Err(ActionError::Argument(text.to_owned()));
+    }
+    let mut ids = Vec::new();
+    let stored = |name: &str| schema.keyspace(name).filter(|k| !k.is_virtual);
+    if selection.keyspaces.is_empty() {
+        for keyspace in schema.keyspaces.values().filter(|k| !k.is_virtual) {
+            ids.extend(keyspace.tables.values().map(|t| t.id));
+        }
+    }
+    for name in &selection.keyspaces {
+        let Some(keyspace) = stored(name) else {
+            return Err(ActionError::Argument(format!("Keyspace {name} does not exist")));
+        };
+        if selection.tables.is_empty() {
+            ids.extend(keyspace.tables.values().map(|t| t.id));
+        }
+        for table in &selection.tables {
+            let Some(table) = keyspace.tables.get(table.as_str()) else {
+                let text = format!("Unknown keyspace/cf pair ({name}.{table})");
+                return Err(ActionError::Argument(text));
+            };
+            ids.push(table.id);
+        }
+    }
+    Ok(ids)
+}
+
+/// Which shards there are.
+pub(crate) fn shard_ids(shards: u16) -> impl Iterator<Item = ShardId> {
+    (0..shards).map(ShardId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_a_plain_name() {
+        assert_eq!(check_tag("before-upgrade"), Ok(()));
+        for tag in ["", ".", "..", "a/b", "../x", "a\0b"] {
+            assert!(check_tag(tag).is_err(), "{tag:?}");
+        }
+        assert!(check_tag(&"x".repeat(200)).is_ok());
+        assert!(check_tag(&"x".repeat(201)).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Who a client is: SASL PLAIN against the roles of the cluster snapshot.
+//!
+//! Owns the decoding of credentials, with Cassandra's words for what is wrong with them, and the
+//! cache of verified passwords. Never keeps a password: the cache holds an MD5 of it with the
+//! stored hash, which is worthless without the process's random salt.
+
+use md5::{Digest, Md5};
+use std::cell::RefCell;
+use std::time::Duration;
+use stdx::{FixedMap, Instant};
+
+/// The class name that AUTHENTICATE carries; drivers compare it.
+pub(crate) const AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
+
+/// Most passwords that are remembered; the cache is emptied above it, which costs some hashing.
+const CACHE_ENTRIES_MAX: usize = 1000;
+
+/// What a client claims to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+/// Takes a SASL PLAIN token apart: `[authorisation id] NUL user NUL password`.
+///
+/// # Errors
+/// Cassandra's message, to be sent as bad credentials.
+pub(crate) fn decode_plain(token: &[u8]) -> Result<Credentials, String> {
+    let mut parts = token.rsplit(|b| *b == 0);
+    let password = parts.next().unwrap_or_default();
+    let user = parts.next();
+    let authorisation = parts.next();
+    if parts.next().is_some() {
+        return Err("Credential format error: username or password is empty or contains NUL(\\0) \
+                    character"
+            .to_owned());
+    }
+    // Without two NULs there is no user in front of the password.
+    let user = authorisation.and(user);
+    if password.is_empty() || !token.contains(&0) {
+        return Err("Password must not be null".to_owned());
+    }
+    match user {
+        Some(user) if !user.is_empty() => Ok(Credentials {
+            user: String::from_utf8_lossy(user).into_owned(),
+            password: String::from_utf8_lossy(password).into_owned(),
+        }),
+        _ => Err("Authentication ID must not be null".to_owned()),
+    }
+}
+
+/// What a failed login is told.
+pub(crate) fn incorrect(user: &str) -> String {
+    format!("Provided username {user} and/or password are incorrect")
+}
+
+/// Passwords that were verified lately.
+pub(crate) struct CredentialsCache {
+    salt: [u8; 16],
+    validity: Duration,
+    entries: RefCell<FixedMap<[u8; 16], Instant>>,
+}
+
+impl CredentialsCache {
+    pub(crate) fn new(salt: [u8; 16], validity: Duration) -> CredentialsCache {
+        CredentialsCache { salt, validity, entries: RefCell::default() }
+    }
+
+    fn key(&self, credentials: &Credentials, hash: &str) -> [u8; 16] {
+        Md5::new()
+            .chain_update(self.salt)
+            .chain_update((credentials.user.len() as u64).to_le_bytes())
+            .chain_update(&credentials.user)
+            .chain_update((hash.len() as u64).to_le_bytes())
+            .chain_update(hash)
+            .chain_update(&credentials.password)
+            .finalize()
+            .into()
+    }
+
+    /// Whether this password was verified against this stored hash lately.
+    pub(crate) fn knows(&self, credentials: &Credentials, hash: &str, now: Instant) -> bool {
+        let entries = self.entries.borrow();
+        entries
+            .get(&self.key(credentials, hash))
+            .is_some_and(|verified| now.since(*verified) < self.validity)
+    }
+
+    /// Remembers that it is right.
+    pub(crate) fn remember(&self, credentials: &Credentials, hash: &str, now: Instant) {
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() >= CACHE_ENTRIES_MAX {
+            entries.clear();
+        }
+        entries.insert(self.key(credentials, hash), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(token: &[u8]) -> Result<(String, String), String> {
+        decode_plain(token).map(|c| (c.user, c.password))
+    }
+
+    #[test]
+    fn plain_tokens_are_taken_apart_as_cassandra_does() {
+        assert_eq!(plain(b"\0me\0secret"), Ok(("me".into(), "secret".into())));
+        assert_eq!(plain(b"other\0me\0secret"), Ok(("me".into(), "secret".into())));
+        let null_password = Err("Password must not be null".to_owned());
+        assert_eq!(plain(b""), null_password);
+        assert_eq!(plain(b"me"), null_password);
+        assert_eq!(plain(b"\0me\0"), null_password);
+        let null_user = Err("Authentication ID must not be null".to_owned());
+        assert_eq!(plain(b"\0\0secret"), null_user);
+        assert_eq!(plain(b"me\0secret"), null_user);
+        assert!(plain(b"\0me\0se\0cret").unwrap_err().contains("contains NUL"));
+    }
+
+    #[test]
+    fn a_verified_password_is_known_until_it_expires_or_the_hash_changes() {
+        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2));
+        let me = Credentials { user: "me".into(), password: "secret".into() };
+        let start = Instant(0);
+        assert!(!cache.knows(&me, "hash", start));
+        cache.remember(&me, "hash", start);
+        assert!(cache.knows(&me, "hash", start + Duration::from_millis(1999)));
+        assert!(!cache.knows(&me, "hash", start + Duration::from_secs(2)));
+        assert!(!cache.knows(&me, "other hash", start));
+        let wrong = Credentials { password: "Secret".into(), ..me };
+        assert!(!cache.knows(&wrong, "hash", start));
+    }
+}

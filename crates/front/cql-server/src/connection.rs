@@ -1,0 +1,559 @@
+//! One connection without its socket: request bytes in, response bytes out.
+//!
+//! Owns: the handshake, the order of things within a turn, the limits of one connection. Never
+//! reads or writes a socket (that is [`crate::driver`]) and never decides what a statement means
+//! (that is [`crate::execute`]).
+//!
+//! A turn: 1. requests that were woken go on; 2. every whole frame that arrived is run once in
+//! place, and kept if it has to wait; 3. what was written locally is committed, once for all;
+//! 4. answers and events are put into the output.
+//!
+//! INV-connection-1: the answer of a write is in the output only after a commit that followed it.
+//! INV-connection-2: whatever bytes arrive, only this connection is affected.
+
+use crate::auth;
+use crate::execute::{self, Step};
+use crate::failure::{Failure, Result};
+use crate::pending::{Entry, Freed, Pending, Waiting};
+use crate::server::{CqlServer, Server};
+use crate::session::{Session, Stage, Ticket};
+use crate::settings::Authentication;
+use crate::trace::Trace;
+use cql_wire::{
+    Compression, Consistency, ErrorCode, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion,
+    Request, RequestFrame, Side, StartupOptions, WireError, WriteType, response,
+};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Capacity above which a buffer is given back after use.
+const KEEP_BYTES_MAX: usize = 256 << 10;
+
+/// A local write that was applied and waits for the turn's commit.
+pub(crate) struct HeldWrite {
+    pub(crate) ticket: Ticket,
+    pub(crate) consistency: Consistency,
+    pub(crate) write_type: WriteType,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One connection: bytes in by [`Connection::feed`], work by [`Connection::turn`], bytes out by
+/// [`Connection::output`].
+pub struct Connection {
+    core: Core,
+    decoder: FrameDecoder,
+    /// Received, not yet decoded.
+    input: Vec<u8>,
+}
+
+/// Everything but the decoder, so that a request may borrow from the decoder while it runs.
+struct Core {
+    server: Rc<Server>,
+    session: Rc<Session>,
+    /// Finished frames that are not in the output yet.
+    frames: Vec<u8>,
+    /// Bytes for the socket.
+    output: Vec<u8>,
+    pending: Pending,
+    held: Vec<HeldWrite>,
+    /// STARTUP was accepted: what the decoder must be told.
+    started: Option<(ProtocolVersion, Option<Compression>)>,
+    segmented: bool,
+    /// Nothing more is taken; what is running is finished.
+    closing: bool,
+}
+
+impl Connection {
+    /// A new connection of this shard from `peer`.
+    pub fn new(server: &CqlServer, peer: SocketAddr) -> Connection {
+        let server = server.inner().clone();
+        let session = server.open_session(peer);
+        let decoder = FrameDecoder::new(Side::Server, server.settings.frame_bytes_max);
+        Connection {
+            core: Core {
+                server,
+                session,
+                frames: Vec::new(),
+                output: Vec::new(),
+                pending: Pending::default(),
+                held: Vec::new(),
+                started: None,
+                segmented: false,
+                closing: false,
+            },
+            decoder,
+            input: Vec::new(),
+        }
+    }
+
+    /// Takes received bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Takes received bytes by exchanging buffers; `bytes` is empty afterwards.
+    pub fn feed_buffer(&mut self, bytes: &mut Vec<u8>) {
+        if self.input.is_empty() {
+            std::mem::swap(&mut self.input, bytes);
+            bytes.clear();
+        } else {
+            self.input.append(bytes);
+        }
+    }
+
+    /// Whether more bytes are of use: false while answers wait to be written, after an error that
+    /// ends the connection, and while too many requests wait.
+    pub fn wants_input(&self) -> bool {
+        !self.core.closing && self.core.output.is_empty()
+    }
+
+    /// Nothing will happen any more: all answers are out, close the socket.
+    pub fn is_finished(&self) -> bool {
+        self.core.closing && self.core.pending.len() == 0 && self.core.output.is_empty()
+    }
+
+    /// Requests that wait.
+    pub fn in_flight(&self) -> usize {
+        self.core.pending.len()
+    }
+
+    /// Bytes for the client.
+    pub fn output(&self) -> &[u8] {
+        &self.core.output
+    }
+
+    /// The first `written` bytes of the output were sent.
+    pub fn consume_output(&mut self, written: usize) {
+        let output = &mut self.core.output;
+        if written >= output.len() {
+            output.clear();
+            if output.capacity() > KEEP_BYTES_MAX {
+                *output = Vec::new();
+            }
+        } else {
+            output.drain(..written);
+        }
+    }
+
+    /// Takes the output to be written elsewhere.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.core.output)
+    }
+
+    /// Gives the memory of a written output back.
+    pub(crate) fn recycle_output(&mut self, mut written: Vec<u8>) {
+        written.clear();
+        if self.core.output.is_empty() && written.capacity() <= KEEP_BYTES_MAX {
+            self.core.output = written;
+        }
+    }
+
+    /// Does everything that can be done now. Bytes may be in the output afterwards.
+    pub fn turn(&mut self, cx: &mut Context<'_>) {
+        self.core.session.set_waker(cx.waker());
+        self.poll_pending(cx);
+        self.take_frames(cx);
+        self.core.commit_held(cx);
+        self.core.take_events();
+        self.core.flush();
+        if self.core.server.is_draining() || self.core.session.overrun.get() {
+            self.core.closing = true;
+        }
+    }
+
+    /// Lets requests that were woken go on; their answers stay inside until the next turn.
+    pub(crate) fn poll_pending(&mut self, cx: &mut Context<'_>) {
+        let core = &mut self.core;
+        let (server, frames) = (&core.server, &mut core.frames);
+        core.pending.poll_woken(cx, |freed: Freed, answer| {
+            server.leave(freed);
+            append_answer(server, frames, answer);
+        });
+    }
+
+    fn take_frames(&mut self, cx: &mut Context<'_>) {
+        if self.core.closing || self.input.is_empty() {
+            return;
+        }
+        let received = std::mem::take(&mut self.input);
+        let mut rest = received.as_slice();
+        while !self.core.closing && self.core.has_room() {
+            match self.decoder.next(&mut rest) {
+                Ok(None) => break,
+                Ok(Some(frame)) => self.core.take_frame(&frame, cx),
+                Err(error) => self.core.take_frame_error(&error),
+            }
+            if let Some((version, compression)) = self.core.started.take() {
+                // READY or AUTHENTICATE still goes out in the old framing.
+                self.core.flush();
+                if self.decoder.start(version, compression).is_err() {
+                    self.core.closing = true;
+                }
+                self.core.segmented = version == ProtocolVersion::V5;
+            }
+        }
+        let used = received.len() - rest.len();
+        self.input = received;
+        if self.core.closing || used >= self.input.len() {
+            self.input.clear();
+            if self.input.capacity() > KEEP_BYTES_MAX {
+                self.input = Vec::new();
+            }
+        } else {
+            self.input.drain(..used);
+        }
+        if !self.core.has_room() && !self.input.is_empty() {
+            // Frames are left: come back when the output is written.
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let core = &mut self.core;
+        core.server.leave(Freed { bytes: core.pending.bytes(), count: core.pending.len() });
+        core.server.close_session(&core.session);
+    }
+}
+
+/// Puts the frames of an ended request behind those that are there.
+fn append_answer(server: &Server, frames: &mut Vec<u8>, mut answer: Vec<u8>) {
+    if frames.is_empty() {
+        std::mem::swap(frames, &mut answer);
+    } else {
+        frames.extend_from_slice(&answer);
+    }
+    server.recycle(answer);
+}
+
+impl Core {
+    /// Whether another frame may be run before the answers so far are written.
+    fn has_room(&self) -> bool {
+        self.frames.len() + self.output.len() < self.server.settings.output_bytes_max
+    }
+
+    fn take_frame_error(&mut self, error: &FrameError) {
+        if error.fatal {
+            tracing::debug!(peer = %self.session.peer, %error, "connection closed after bad bytes");
+            self.closing = true;
+        }
+        self.server.counters.protocol_errors.inc();
+        response::encode_frame_error(&mut self.frames, error);
+    }
+
+    fn take_frame(&mut self, frame: &Frame<'_>, cx: &mut Context<'_>) {
+        let header = frame.header;
+        self.server.counters.requests.inc();
+        self.session.requests.set(self.session.requests.get() + 1);
+        let mut ticket = Ticket { stream: header.stream, trace: None };
+        if self.session.stage.get() == Stage::Established {
+            // Errors before STARTUP are told in the client's version.
+            self.session.negotiated.set(cql_wire::Negotiated::plain(header.version));
+        }
+        if self.pending.has_stream(header.stream) {
+            // Two answers could not be told apart.
+            let failure = Failure::protocol(format!(
+                "stream {} is in use by a request that was not answered yet",
+                header.stream
+            ));
+            self.session.respond_failure(&mut self.frames, &ticket, &failure);
+            self.closing = true;
+            return;
+        }
+        let step = self
+            .check_stage(header.opcode, header.version)
+            .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?))
+            .and_then(|request| self.dispatch(&request, &mut ticket, frame.body.len()));
+        match step {
+            Ok(Step::Done) => {}
+            Ok(Step::Held(write)) => self.held.push(write),
+            Ok(Step::Waits(future)) => {
+                self.start(Some(header.stream), 1, frame.body.len(), future, cx);
+            }
+            Err(failure) => {
+                self.server.counters.failed(failure.code());
+                self.session.respond_failure(&mut self.frames, &ticket, &failure);
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        stream: Option<i16>,
+        count: usize,
+        bytes: usize,
+        future: Waiting,
+        cx: &mut Context<'_>,
+    ) {
+        match self.pending.start(Entry { stream, count, bytes, future }, cx) {
+            Poll::Ready(answer) => append_answer(&self.server, &mut self.frames, answer),
+            Poll::Pending => self.server.enter(Freed { bytes, count }),
+        }
+    }
+
+    fn check_stage(&self, opcode: Opcode, version: ProtocolVersion) -> Result<()> {
+        let is_start = matches!(opcode, Opcode::Startup | Opcode::Options);
+        match self.session.stage.get() {
+            Stage::Established if !is_start => Err(WireError::ExpectingStartup { opcode }.into()),
+            Stage::Established
+                if version < ProtocolVersion::CURRENT
+                    && !self.server.settings.allow_older_protocols =>
+            {
+                Err(WireError::UnsupportedVersion { version: version.number() }.into())
+            }
+            Stage::Authenticating if opcode != Opcode::AuthResponse => {
+                Err(WireError::ExpectingCredentials { opcode }.into())
+            }
+            Stage::Ready if opcode == Opcode::Startup => {
+                Err(WireError::AlreadyInitialized { opcode }.into())
+            }
+            Stage::Established | Stage::Authenticating | Stage::Ready => Ok(()),
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        request: &RequestFrame<'_>,
+        ticket: &mut Ticket,
+        bytes: usize,
+    ) -> Result<Step> {
+        match request.request {
+            Request::Startup(options) => self.startup(options, ticket),
+            Request::Options => {
+                let supported = self.server.supported();
+                self.session.respond(&mut self.frames, ticket, Opcode::Supported, &[], |body| {
+                    response::put_supported(body, &supported)
+                })?;
+                Ok(Step::Done)
+            }
+            Request::Register(kinds) => {
+                self.session.registered.set(self.session.registered.get().union(kinds));
+                self.session.respond(&mut self.frames, ticket, Opcode::Ready, &[], |_| Ok(()))?;
+                Ok(Step::Done)
+            }
+            Request::AuthResponse(token) => self.auth_response(token.unwrap_or_default(), ticket),
+            Request::Query { .. }
+            | Request::Prepare { .. }
+            | Request::Execute { .. }
+            | Request::Batch(_) => {
+                self.admit(bytes)?;
+                let traced = !matches!(request.request, Request::Prepare { .. });
+                if request.tracing && traced {
+                    let id = self.server.next_time_uuid();
+                    ticket.trace = Some(Rc::new(Trace::new(&self.server.rt, id)));
+                }
+                let mut cx = execute::Cx {
+                    server: &self.server,
+                    session: &self.session,
+                    ticket,
+                    out: &mut self.frames,
+                };
+                execute::run(&request.request, &mut cx)
+            }
+        }
+    }
+
+    /// Refuses a request where accepting it could make memory grow.
+    fn admit(&self, bytes: usize) -> Result<()> {
+        let settings = &self.server.settings;
+        if self.server.is_draining() {
+            return Err(Failure::overloaded("the node is stopping"));
+        }
+        let waiting = self.pending.len() + self.held.len();
+        let refused = if waiting >= settings.requests_per_connection_max {
+            Some(format!("{waiting} requests of this connection wait already"))
+        } else if self.pending.bytes().saturating_add(bytes)
+            > settings.request_bytes_per_connection_max.max(bytes.saturating_add(1))
+            && self.pending.len() > 0
+        {
+            Some("the requests of this connection that wait take too many bytes".to_owned())
+        } else {
+            self.server.refuses(bytes)
+        };
+        match refused {
+            Some(cause) => {
+                self.server.counters.overloaded.inc();
+                Err(Failure::overloaded(format!(
+                    "Request breached limit on requests in flight: {cause}. Server is currently in \
+                     an overloaded state and cannot accept more requests."
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn startup(&mut self, options: cql_wire::StringMap<'_>, ticket: &Ticket) -> Result<Step> {
+        let version = self.session.version();
+        let options = StartupOptions::check(options, version)?;
+        self.session.start(&options, version);
+        let password = self.server.settings.authentication == Authentication::Password;
+        if password {
+            self.session.respond(&mut self.frames, ticket, Opcode::Authenticate, &[], |body| {
+                response::put_authenticate(body, auth::AUTHENTICATOR)
+            })?;
+            self.session.stage.set(Stage::Authenticating);
+        } else {
+            self.session.respond(&mut self.frames, ticket, Opcode::Ready, &[], |_| Ok(()))?;
+            self.session.stage.set(Stage::Ready);
+        }
+        self.started = Some((version, options.compression));
+        Ok(Step::Done)
+    }
+
+    fn auth_response(&mut self, token: &[u8], ticket: &Ticket) -> Result<Step> {
+        if self.session.stage.get() == Stage::Ready
+            || self.server.settings.authentication == Authentication::AllowAll
+        {
+            return Err(Failure::protocol("no credentials are expected"));
+        }
+        let bad = |message: String| {
+            self.server.counters.auth_failures.inc();
+            Failure::Plain(ErrorCode::BadCredentials, message)
+        };
+        let credentials = auth::decode_plain(token).map_err(bad)?;
+        let stored = {
+            let snapshot = self.server.snapshot();
+            snapshot
+                .roles
+                .get(&credentials.user)
+                .map(|role| (role.salted_hash.clone(), role.can_login))
+        };
+        let Some((hash, can_login)) = stored.filter(|(hash, _)| !hash.is_empty()) else {
+            return Err(bad(auth::incorrect(&credentials.user)));
+        };
+        let (server, session) = (self.server.clone(), self.session.clone());
+        let ticket = ticket.clone();
+        Ok(Step::Waits(Box::pin(async move {
+            let mut out = server.buffer();
+            let known = server.credentials.knows(&credentials, &hash, server.rt.now());
+            let right = known || {
+                let (password, hash) = (credentials.password.clone(), hash.clone());
+                let verify = move || bcrypt::verify(password, &hash).unwrap_or(false);
+                server.rt.offload("bcrypt", verify).await
+            };
+            let refusal = if !right {
+                Some(auth::incorrect(&credentials.user))
+            } else if !can_login {
+                Some(format!("{} is not permitted to log in", credentials.user))
+            } else {
+                None
+            };
+            if let Some(message) = refusal {
+                server.counters.auth_failures.inc();
+                let failure = Failure::Plain(ErrorCode::BadCredentials, message);
+                session.respond_failure(&mut out, &ticket, &failure);
+                return out;
+            }
+            server.credentials.remember(&credentials, &hash, server.rt.now());
+            let answer = session.respond(&mut out, &ticket, Opcode::AuthSuccess, &[], |body| {
+                response::put_auth_token(body, None)
+            });
+            match answer {
+                Ok(()) => {
+                    *session.user.borrow_mut() = Some(credentials.user.as_str().into());
+                    session.stage.set(Stage::Ready);
+                }
+                Err(failure) => session.respond_failure(&mut out, &ticket, &failure),
+            }
+            out
+        })))
+    }
+
+    /// Commits what this turn applied and answers it; keeps the commit when it has to wait.
+    fn commit_held(&mut self, cx: &mut Context<'_>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let polled = {
+            let mut commit = pin!(self.server.coordinator.commit());
+            commit.as_mut().poll(cx)
+        };
+        let mut held = std::mem::take(&mut self.held);
+        if let Poll::Ready(result) = polled {
+            answer_held(&self.server, &self.session, &mut held, result, &mut self.frames);
+            self.held = held;
+            return;
+        }
+        let count = held.len();
+        let (server, session) = (self.server.clone(), self.session.clone());
+        let future = Box::pin(async move {
+            let deadline = server.rt.now() + server.settings.write_timeout;
+            let mut out = server.buffer();
+            match server.rt.timeout(deadline, server.coordinator.commit()).await {
+                Ok(result) => answer_held(&server, &session, &mut held, result, &mut out),
+                Err(_) => {
+                    for write in held.drain(..) {
+                        let HeldWrite { ticket, consistency, write_type, .. } = write;
+                        let failure = Failure::WriteTimeout { consistency, write_type };
+                        server.counters.failed(failure.code());
+                        session.respond_failure(&mut out, &ticket, &failure);
+                    }
+                }
+            }
+            out
+        });
+        self.start(None, count, 0, future, cx);
+    }
+
+    fn take_events(&mut self) {
+        let mut pushed = self.session.pushed.borrow_mut();
+        if !pushed.is_empty() {
+            self.frames.append(&mut pushed);
+        }
+    }
+
+    /// Moves finished frames into the output.
+    fn flush(&mut self) {
+        if self.frames.is_empty() {
+            return;
+        }
+        if self.segmented {
+            let lz4 = self.session.compression.get() == Some(Compression::Lz4);
+            cql_wire::pack_segments(&self.frames, lz4, &mut self.output);
+        } else if self.output.is_empty() {
+            std::mem::swap(&mut self.frames, &mut self.output);
+        } else {
+            self.output.extend_from_slice(&self.frames);
+        }
+        self.frames.clear();
+        if self.frames.capacity() > KEEP_BYTES_MAX {
+            self.frames = Vec::new();
+        }
+    }
+}
+
+/// Answers writes after their commit.
+fn answer_held(
+    server: &Rc<Server>,
+    session: &Session,
+    held: &mut Vec<HeldWrite>,
+    result: std::result::Result<(), store::StoreError>,
+    out: &mut Vec<u8>,
+) {
+    match result {
+        Ok(()) => {
+            for write in held.drain(..) {
+                if write.warnings.is_empty() {
+                    session.respond_void(out, &write.ticket, &[]);
+                } else {
+                    let warnings: Vec<&str> = write.warnings.iter().map(String::as_str).collect();
+                    session.respond_void(out, &write.ticket, &warnings);
+                }
+            }
+        }
+        Err(error) => {
+            // One log line for all of them.
+            let id = server.log_failure("write", &error);
+            for write in held.drain(..) {
+                let HeldWrite { ticket, consistency, write_type, .. } = write;
+                let failure = Failure::write(&error, consistency, write_type, id);
+                server.counters.failed(failure.code());
+                session.respond_failure(out, &ticket, &failure);
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What the server writes for itself: traces, and the table of prepared statements.
+//!
+//! Rows are packed here without CQL, because clients may not write `system` tables and the server
+//! must not depend on its own statement texts being accepted.
+
+use crate::prepared::PreparedId;
+use crate::server::Server;
+use crate::trace::{TTL_SECONDS, Trace};
+use data::command::{KeyRange, Partitions, ReadCommand};
+use data::{
+    CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef, Slices,
+};
+use schema::Table;
+use std::rc::Rc;
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros, Token, TtlSeconds};
+use store::{Flow, RowSink, StoreError};
+
+/// The content of one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A serialised value.
+    Value(Vec<u8>),
+    /// A `map<text, text>` of many cells, sorted by key.
+    Texts(Vec<(String, String)>),
+}
+
+/// One row to write: of one table, with its columns by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RowWrite {
+    pub(crate) key: Vec<u8>,
+    /// Serialised clustering.
+    pub(crate) clustering: Vec<u8>,
+    pub(crate) columns: Vec<(&'static str, Content)>,
+}
+
+/// Encodes a row as a mutation; columns that the table does not have are left out.
+fn encode(table: &Table, write: &RowWrite, at: TimestampMicros, ttl: TtlSeconds) -> Vec<u8> {
+    let expires_at = match ttl {
+        TtlSeconds::NONE => DeletionSeconds::NONE,
+        TtlSeconds(ttl) => {
+            DeletionSeconds(at.0.div_euclid(1_000_000).saturating_add(i64::from(ttl)))
+        }
+    };
+    let mut columns: Vec<_> = write
+        .columns
+        .iter()
+        .filter_map(|(name, content)| Some((table.column(name)?.id, content)))
+        .collect();
+    columns.sort_by_key(|(id, _)| *id);
+    let liveness = Liveness { timestamp: at, ttl, expires_at };
+    let cell = |value| CellRef { timestamp: at, ttl, local: expires_at, value };
+    let mut row = Vec::new();
+    let mut builder = RowBuilder::new(&mut row, liveness, DeletionTime::LIVE, at);
+    for (id, content) in columns {
+        match content {
+            Content::Value(value) => builder.cell(id, &cell(value)),
+            Content::Texts(texts) => {
+                builder.begin_complex(id, DeletionTime::LIVE);
+                for (key, value) in texts {
+                    builder.complex_cell(key.as_bytes(), &cell(value.as_bytes()));
+                }
+                builder.end_complex();
+            }
+        }
+    }
+    builder.finish();
+    let mut out = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut out, table.id, table.version, &write.key);
+    mutation.rows([(write.clustering.as_slice(), RowRef::trusted(&row))].into_iter());
+    mutation.finish();
+    out
+}
+
+/// Encodes the deletion of a partition.
+fn encode_deletion(table: &Table, key: &[u8], at: TimestampMicros) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut out, table.id, table.version, key);
+    let local = DeletionSeconds(at.0.div_euclid(1_000_000));
+    mutation.deletion(DeletionTime { timestamp: at, local });
+    mutation.finish();
+    out
+}
+
+async fn write(
+    server: &Rc<Server>,
+    (keyspace, table): (&str, &str),
+    rows: &[RowWrite],
+    ttl: TtlSeconds,
+) -> Result<(), StoreError> {
+    let schema = server.schema();
+    let Some(table) = schema.table(keyspace, table) else { return Ok(()) };
+    for row in rows {
+        let at = server.next_timestamp(server.rt.wall());
+        let token = codec::token_of(&row.key);
+        server.coordinator.apply(token, encode(table, row, at, ttl), true).await?;
+    }
+    Ok(())
+}
+
+/// Writes a finished trace. A failure costs the trace only.
+pub(crate) async fn write_trace(server: &Rc<Server>, trace: &Trace, client: std::net::IpAddr) {
+    let node = server.settings.broadcast_address;
+    let thread = format!("shard-{}", server.rt.shard().0);
+    let events = trace.event_rows(node, &thread, |at| server.uuids.time_uuid(at));
+    let session = [trace.session_row(client, node)];
+    for (table, rows) in [("events", events.as_slice()), ("sessions", &session)] {
+        let name = ("system_traces", table);
+        if let Err(error) = write(server, name, rows, TtlSeconds(TTL_SECONDS)).await {
+            tracing::debug!(%error, "trace lost");
+            return;
+        }
+    }
+}
+
+const PREPARED_STATEMENTS: (&str, &str) = ("system", "prepared_statements");
+
+/// Keeps a prepared statement over restarts.
+pub(crate) async fn store_prepared(
+    server: &Rc<Server>,
+    id: &PreparedId,
+    keyspace: Option<&str>,
+    text: &str,
+) -> Result<(), StoreError> {
+    let mut columns = vec![("query_string", Content::Value(text.as_bytes().to_vec()))];
+    columns.extend(keyspace.map(|k| ("logged_keyspace", Content::Value(k.as_bytes().to_vec()))));
+    let row = RowWrite { key: id.to_vec(), clustering: Vec::new(), columns };
+    write(server, PREPARED_STATEMENTS, &[row], TtlSeconds::NONE).await
+}
+
+/// Forgets evicted statements.
+pub(crate) fn forget_prepared(server: &Rc<Server>, evicted: Vec<PreparedId>) {
+    if evicted.is_empty() {
+        return;
+    }
+    let this = server.clone();
+    let task = async move {
+        let schema = this.schema();
+        let Some(table) = schema.table("system", "prepared_statements") else { return };
+        for id in evicted {
+            let at = this.next_timestamp(this.rt.wall());
+            let deletion = encode_deletion(table, &id, at);
+            let applied = this.coordinator.apply(codec::token_of(&id), deletion, true).await;
+            if let Err(error) = applied {
+                tracing::debug!(%error, "an evicted statement stays stored");
+                return;
+            }
+        }
+    };
+    // A closed gate: the node stops, the statement is prepared again at the next start.
+    let _ = server.gate.spawn(&server.rt, rt::Group::Admin, "forget-prepared", task);
+}
+
+/// Collects the rows of `system.prepared_statements`.
+struct Stored {
+    keyspace: Option<ColumnId>,
+    text: Option<ColumnId>,
+    found: Vec<(Option<String>, String)>,
+}
+
+impl Stored {
+    fn text_of(row: RowRef<'_>, id: Option<ColumnId>) -> Option<String> {
+        match row.column(id?)? {
+            ColumnRef::Simple(cell) => String::from_utf8(cell.value.to_vec()).ok(),
+            ColumnRef::Complex(_) => None,
+        }
+    }
+}
+
+impl RowSink for Stored {
+    fn partition(&mut self, _: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        Flow::Continue
+    }
+
+    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
+        if let Some(text) = Stored::text_of(row, self.text) {
+            self.found.push((Stored::text_of(row, self.keyspace), text));
+        }
+        Flow::Continue
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+/// Prepares what was prepared before the last stop, on all shards. Returns how many statements.
+pub(crate) async fn load_prepared(server: &Rc<Server>) -> Result<usize, StoreError> {
+    let schema = server.schema();
+    let Some(table) = schema.table("system", "prepared_statements") else { return Ok(0) };
+    let id_of = |name| table.column(name).map(|c| c.id);
+    let mut stored = Stored {
+        keyspace: id_of("logged_keyspace"),
+        text: id_of("query_string"),
+        found: Vec::new(),
+    };
+    let command = ReadCommand {
+        table: table.id,
+        partitions: Partitions::Range(KeyRange::all()),
+        slices: Slices::all(),
+        reversed: false,
+        columns: None,
+        now: server.rt.wall().seconds(),
+        wants_static: false,
+        resume: None,
+    };
+    server.coordinator.read(&command, usize::MAX, &mut stored).await?;
+    let mut count = 0;
+    for (keyspace, text) in &stored.found {
+        // A statement whose table is gone stays unprepared: its client is told so at EXECUTE.
+        if let Ok((prepared, _)) = crate::execute::prepare_here(server, text, keyspace.as_deref())
+            && crate::execute::spread(server, &prepared, keyspace.clone(), false).await.is_ok()
+        {
+            count += 1;
+        }
+    }
+    Ok(count)
+}

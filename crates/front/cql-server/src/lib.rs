@@ -1,0 +1,44 @@
+//! CQL connections, prepared statements, execution, results, events, authentication.
+//!
+//! Owns: everything between a client's bytes and the coordinator: the handshake and the turns of
+//! [`Connection`], limits and overload, prepared statements, the way of a statement from text or id
+//! to its answer, schema changes as clients ask for them, events, traces, virtual tables. Never:
+//! parses frames (that is `cql-wire`) or statements (`cql-syntax`), decides what a statement means
+//! (`cql-plan`), stores anything (`coordinator`, `membership`).
+//!
+//! Invariants: INV-connection-1: the answer of a write is in the output only after a commit that
+//! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
+//! INV-prepared-1 and -2: see `prepared`.
+//!
+//! Reading order: `settings`, `server`, `connection`, `driver`, `execute`, `select`,
+//! `schema_change`, `prepared`, `failure`.
+
+mod auth;
+mod connection;
+mod describe;
+mod driver;
+mod execute;
+mod failure;
+pub mod fuzz;
+mod internal;
+mod list_write;
+mod mesh;
+mod pending;
+mod prepared;
+mod schema_change;
+mod select;
+mod server;
+mod session;
+mod settings;
+mod trace;
+mod virtual_tables;
+mod wire_type;
+
+pub use connection::Connection;
+pub use mesh::ServerMesh;
+pub use server::{CqlServer, ServerParts};
+pub use settings::{Authentication, ServerSettings};
+pub use virtual_tables::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What the CQL servers of one node's shards ask each other.
+
+use rt::{Mesh, MovedConn};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use stdx::{ShardId, TableId, WallMicros};
+
+/// A request to the CQL server of another shard.
+pub(crate) enum ServerRequest {
+    /// Serve this connection from now on.
+    Adopt(MovedConn),
+    /// To shard 0: a connection of this address ended.
+    Closed(IpAddr),
+    /// Prepare a statement, so that any connection can execute it.
+    Prepare {
+        /// Its text.
+        text: String,
+        /// The keyspace in use.
+        keyspace: Option<String>,
+    },
+    /// List the connections.
+    Clients,
+    /// Empty this shard's part of a table.
+    Truncate {
+        /// The table.
+        table: TableId,
+        /// What was written at or before this is gone.
+        at: WallMicros,
+    },
+}
+
+/// Answer to a [`ServerRequest`].
+pub(crate) enum ServerReply {
+    /// To `Adopt`, `Closed`, `Prepare`.
+    Done,
+    /// To `Clients`.
+    Clients(Vec<ClientInfo>),
+    /// To `Truncate`: whether it is empty now.
+    Truncated(bool),
+}
+
+/// One connection, as `system_views.clients` shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientInfo {
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) options: Vec<(String, String)>,
+    pub(crate) stage: &'static str,
+    pub(crate) driver_name: Option<String>,
+    pub(crate) driver_version: Option<String>,
+    pub(crate) keyspace: Option<String>,
+    pub(crate) protocol_version: u8,
+    pub(crate) requests: u64,
+    pub(crate) user: Option<String>,
+}
+
+/// The way between the CQL servers of one node, and their shared counts. Made before the shards
+/// start.
+pub struct ServerMesh {
+    pub(crate) calls: Mesh<ServerRequest, ServerReply>,
+    connections: Vec<AtomicUsize>,
+}
+
+impl ServerMesh {
+    /// For a node of so many shards; at most `capacity` requests wait for each of them.
+    pub fn new(shards: u16, capacity: usize) -> ServerMesh {
+        ServerMesh {
+            calls: Mesh::new(shards, capacity),
+            connections: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// Connections of the whole node.
+    pub fn connection_count(&self) -> usize {
+        self.connections.iter().map(|c| c.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Connections of one shard.
+    pub fn connections_of(&self, shard: ShardId) -> usize {
+        self.connections.get(usize::from(shard.0)).map_or(0, |c| c.load(Ordering::Relaxed))
+    }
+
+    /// The shard with fewest connections, the first of several.
+    pub(crate) fn least_loaded(&self) -> ShardId {
+        let counts = self.connections.iter().map(|c| c.load(Ordering::Relaxed));
+        let best = counts.enumerate().min_by_key(|(_, n)| *n).map_or(0, |(i, _)| i);
+        ShardId(u16::try_from(best).unwrap_or(0))
+    }
+
+    pub(crate) fn opened(&self, shard: ShardId) {
+        if let Some(count) = self.connections.get(usize::from(shard.0)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn closed(&self, shard: ShardId) {
+        if let Some(count) = self.connections.get(usize::from(shard.0)) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

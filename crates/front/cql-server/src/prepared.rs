@@ -1,0 +1,234 @@
+//! Prepared statements: compiled plans by id, bounded, revalidated when the schema moves on.
+//!
+//! INV-prepared-1: an id depends on the text and the keyspace only, so it stays the same over
+//! restarts and schema changes. INV-prepared-2: a plan is executed only on the schema it was made
+//! for, or one that left its tables alone.
+
+use crate::wire_type::{Described, Description};
+use cluster::ClusterSnapshot;
+use cql_plan::PlanError;
+use cql_plan::plan::{Plan, PlanContext, PlanKind, PlanLimits};
+use cql_syntax::ast::{BatchEntry, QualifiedName, Statement, StatementKind};
+use md5::{Digest, Md5};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use stdx::{Epoch, FixedMap, WallMicros};
+
+/// Id of a prepared statement.
+pub(crate) type PreparedId = [u8; 16];
+
+/// Cassandra's id: MD5 of the text, with the keyspace in front when names need one.
+pub(crate) fn id_of(text: &str, keyspace: Option<&str>) -> PreparedId {
+    Md5::new().chain_update(keyspace.unwrap_or_default()).chain_update(text).finalize().into()
+}
+
+/// Whether the statement means the same whatever keyspace is in use. Statements that Cassandra does
+/// not call qualified (DDL of keyspaces, USE) count as unqualified, as there.
+pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
+    let named = |name: &QualifiedName| name.keyspace.is_some();
+    match kind {
+        StatementKind::Select(s) => named(&s.table),
+        StatementKind::Insert(s) => named(&s.table),
+        StatementKind::Update(s) => named(&s.table),
+        StatementKind::Delete(s) => named(&s.table),
+        StatementKind::Truncate(s) => named(&s.table),
+        StatementKind::Batch(b) => b.statements.iter().all(|entry| match entry {
+            BatchEntry::Insert(s) => named(&s.table),
+            BatchEntry::Update(s) => named(&s.table),
+            BatchEntry::Delete(s) => named(&s.table),
+        }),
+        StatementKind::CreateTable(s) => named(&s.table),
+        StatementKind::AlterTable(s) => named(&s.table),
+        StatementKind::DropTable(s) => named(&s.table),
+        _ => false,
+    }
+}
+
+/// A plan with everything that executing it needs ready.
+pub(crate) struct Compiled {
+    pub(crate) plan: Plan,
+    /// The bind markers.
+    pub(crate) markers: Description,
+    /// The result's columns; `None` for statements that return none.
+    pub(crate) result: Option<Description>,
+    /// `SELECT *`: what it means may change, so its description is not left out for clients that
+    /// cannot be told about a change.
+    pub(crate) is_wildcard: bool,
+    /// DROP TABLE.
+    pub(crate) drops_table: bool,
+    /// The newest epoch the plan was found valid for.
+    pub(crate) valid_at: Cell<Epoch>,
+    /// Consistency levels that were found achievable, one bit each, and for which epoch.
+    pub(crate) achievable: Cell<(Epoch, u32)>,
+}
+
+impl Compiled {
+    /// Plans a parsed statement.
+    ///
+    /// # Errors
+    /// As [`cql_plan::plan`].
+    pub(crate) fn new(
+        statement: &Statement,
+        snapshot: &ClusterSnapshot,
+        keyspace: Option<&str>,
+        limits: &PlanLimits,
+        now: WallMicros,
+    ) -> Result<Compiled, PlanError> {
+        let cx = PlanContext { schema: &snapshot.schema, keyspace, limits, now };
+        let plan = cql_plan::plan::plan(statement, &cx)?;
+        let markers = plan
+            .binds
+            .iter()
+            .map(|b| Described {
+                keyspace: b.keyspace.clone(),
+                table: b.table.clone(),
+                name: b.name.clone(),
+                ty: b.ty.clone(),
+            })
+            .collect();
+        let result = crate::execute::result_columns(&plan).map(Description::new);
+        Ok(Compiled {
+            markers: Description::new(markers),
+            result,
+            is_wildcard: matches!(&plan.kind, PlanKind::Select(select) if select.is_wildcard()),
+            drops_table: matches!(statement.kind, StatementKind::DropTable(_)),
+            valid_at: Cell::new(snapshot.epoch),
+            achievable: Cell::new((snapshot.epoch, 0)),
+            plan,
+        })
+    }
+
+    /// Whether the plan may be executed on this snapshot.
+    #[inline]
+    pub(crate) fn is_valid_for(&self, snapshot: &ClusterSnapshot) -> bool {
+        if self.valid_at.get() == snapshot.epoch {
+            return true;
+        }
+        let valid = self.plan.is_valid_for(&snapshot.schema);
+        if valid {
+            self.valid_at.set(snapshot.epoch);
+        }
+        valid
+    }
+}
+
+/// One prepared statement.
+pub(crate) struct Prepared {
+    pub(crate) id: PreparedId,
+    pub(crate) text: Rc<str>,
+    pub(crate) keyspace: Option<Rc<str>>,
+    /// Its names need no keyspace.
+    pub(crate) is_qualified: bool,
+    /// Replaced when the schema moved on.
+    pub(crate) compiled: RefCell<Rc<Compiled>>,
+    /// The result metadata id that PREPARE answered last.
+    pub(crate) described_as: Cell<Option<[u8; 16]>>,
+    used_at: Cell<u64>,
+    bytes: usize,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        id: PreparedId,
+        text: &str,
+        keyspace: Option<&str>,
+        is_qualified: bool,
+        compiled: Compiled,
+    ) -> Prepared {
+        let described_as = compiled.result.as_ref().map(|r| *r.id());
+        // An estimate: names, types and terms of a plan take about four times the text.
+        let bytes = 1024 + text.len().saturating_mul(5);
+        Prepared {
+            id,
+            text: text.into(),
+            keyspace: keyspace.map(Into::into),
+            is_qualified,
+            compiled: RefCell::new(Rc::new(compiled)),
+            described_as: Cell::new(described_as),
+            used_at: Cell::new(0),
+            bytes,
+        }
+    }
+}
+
+/// All prepared statements of one shard.
+pub(crate) struct PreparedCache {
+    by_id: RefCell<FixedMap<PreparedId, Rc<Prepared>>>,
+    bytes: Cell<usize>,
+    bytes_max: usize,
+    clock: Cell<u64>,
+}
+
+impl PreparedCache {
+    pub(crate) fn new(bytes_max: usize) -> PreparedCache {
+        PreparedCache {
+            by_id: RefCell::default(),
+            bytes: Cell::new(0),
+            bytes_max,
+            clock: Cell::new(0),
+        }
+    }
+
+    /// Number of statements.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.borrow().len()
+    }
+
+    /// The statement of that id, which thereby is the most recently used.
+    #[inline]
+    pub(crate) fn get(&self, id: &[u8]) -> Option<Rc<Prepared>> {
+        let id: &PreparedId = id.try_into().ok()?;
+        let by_id = self.by_id.borrow();
+        let found = by_id.get(id)?;
+        let now = self.clock.get() + 1;
+        self.clock.set(now);
+        found.used_at.set(now);
+        Some(found.clone())
+    }
+
+    /// Puts a statement in, and returns those that had to go for it.
+    pub(crate) fn insert(&self, prepared: Rc<Prepared>) -> Vec<PreparedId> {
+        let mut by_id = self.by_id.borrow_mut();
+        let now = self.clock.get() + 1;
+        self.clock.set(now);
+        prepared.used_at.set(now);
+        let mut bytes = self.bytes.get() + prepared.bytes;
+        if let Some(old) = by_id.insert(prepared.id, prepared) {
+            bytes -= old.bytes;
+        }
+        let mut evicted = Vec::new();
+        if bytes > self.bytes_max {
+            // A tenth at once: looking for the oldest one costs a pass over all.
+            let target = self.bytes_max - self.bytes_max / 10;
+            let mut by_age: Vec<(u64, PreparedId, usize)> =
+                by_id.values().map(|p| (p.used_at.get(), p.id, p.bytes)).collect();
+            by_age.sort_unstable();
+            by_age.pop();
+            for (_, id, size) in by_age {
+                if bytes <= target {
+                    break;
+                }
+                by_id.remove(&id);
+                bytes -= size;
+                evicted.push(id);
+            }
+        }
+        self.bytes.set(bytes);
+        evicted
+    }
+
+    /// Takes a statement out.
+    pub(crate) fn remove(&self, id: &PreparedId) {
+        if let Some(old) = self.by_id.borrow_mut().remove(id) {
+            self.bytes.set(self.bytes.get() - old.bytes);
+        }
+    }
+}
+
+/// What a statement is parsed into, with Cassandra's error.
+///
+/// # Errors
+/// A syntax error.
+pub(crate) fn parse(text: &str) -> Result<Statement, PlanError> {
+    Ok(cql_syntax::parse(text)?)
+}

@@ -1,0 +1,284 @@
+//! Reads: from a bound SELECT to one page of rows in the answer.
+//!
+//! Owns: the frame around a page (description, row count, paging state, warnings), the deadline, and
+//! the choice between stored and computed rows. What a row becomes is the planner's business
+//! ([`cql_plan::SelectExec`]); it writes straight into the answer.
+
+use crate::execute::{Cx, Describe, Step, finish, options_of};
+use crate::failure::{Failure, Result};
+use crate::prepared::Compiled;
+use crate::server::Server;
+use crate::session::{Session, Ticket};
+use crate::virtual_tables;
+use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
+use cql_plan::plan::{BoundValue, Plan, PlanKind};
+use cql_plan::select::{self, BoundSelect, SelectDone, SelectExec, SelectPlan};
+use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
+use data::RowRef;
+use data::command::{Partitions, ReadCommand};
+use schema::{Table, TableKind};
+use std::rc::Rc;
+use std::sync::Arc;
+use stdx::Token;
+use store::{Flow, ReadStats, RowSink};
+
+/// Bit of the result's flags: a paging state follows.
+const HAS_MORE_PAGES: u8 = 0x02;
+
+/// The columns of the result; `None` for statements that return none.
+pub(crate) fn result_columns(plan: &Plan) -> Option<Vec<Described>> {
+    let PlanKind::Select(select) = &plan.kind else { return None };
+    let columns = select.result_columns().iter();
+    Some(
+        columns
+            .map(|c| Described {
+                keyspace: c.keyspace.clone(),
+                table: c.table.clone(),
+                name: c.name.clone(),
+                ty: c.ty.clone(),
+            })
+            .collect(),
+    )
+}
+
+/// Binds and begins a read. It is polled once in place; what it finds in memory is answered at once.
+///
+/// # Errors
+/// Values that do not fit.
+pub(crate) fn run(
+    compiled: &Rc<Compiled>,
+    values: &[BoundValue<'_>],
+    parameters: &QueryParameters<'_>,
+    describe: Describe,
+    cx: &Cx<'_>,
+) -> Result<Step> {
+    let PlanKind::Select(plan) = &compiled.plan.kind else {
+        return Err(cx.server.internal_failure("a plan of another kind"));
+    };
+    let options = options_of(cx.server, cx.session, parameters);
+    let bound = plan.bind(values, &options)?;
+    let (server, session) = (cx.server.clone(), cx.session.clone());
+    let read = Read {
+        server,
+        session,
+        ticket: cx.ticket.clone(),
+        compiled: compiled.clone(),
+        describe,
+        consistency: parameters.consistency,
+    };
+    Ok(Step::Waits(Box::pin(async move { read.run(bound).await })))
+}
+
+/// One read on its way.
+struct Read {
+    server: Rc<Server>,
+    session: Rc<Session>,
+    ticket: Ticket,
+    compiled: Rc<Compiled>,
+    describe: Describe,
+    consistency: Consistency,
+}
+
+impl Read {
+    async fn run(self, bound: BoundSelect) -> Vec<u8> {
+        let mut out = self.server.buffer();
+        let result = self.page(bound, &mut out).await;
+        if result.is_ok() && self.ticket.trace.is_none() {
+            return out;
+        }
+        let answer = out;
+        let (server, session, ticket) = (&self.server, &self.session, &self.ticket);
+        finish(server, session, ticket, result, move |out| {
+            *out = answer;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Appends the whole answer.
+    async fn page(&self, bound: BoundSelect, out: &mut Vec<u8>) -> Result<()> {
+        let PlanKind::Select(plan) = &self.compiled.plan.kind else {
+            return Err(self.server.internal_failure("a plan of another kind"));
+        };
+        let version = self.session.version();
+        let extras = FrameExtras {
+            tracing_id: self.ticket.tracing_id(),
+            warnings: &[],
+            custom_payload: &[],
+        };
+        let stream = self.ticket.stream;
+        let mut frame = ResponseFrame::begin(out, version, stream, Opcode::Result, &extras)?;
+        let body_at = frame.body().len();
+        self.put_description(frame.body())?;
+        let count_at = frame.body().len();
+        frame.body().extend_from_slice(&[0; 4]);
+        let (page, stats) = self.rows(plan, bound, frame.body()).await?;
+        let body = frame.body();
+        if let Some(slot) = body.get_mut(count_at..count_at + 4) {
+            slot.copy_from_slice(&page.rows.to_be_bytes());
+        }
+        if let Some(state) = &page.paging_state {
+            put_paging_state(body, body_at, state);
+        }
+        let warnings = self.warnings(plan, &stats);
+        if warnings.is_empty() {
+            self.session.finish(frame)?;
+            return Ok(());
+        }
+        // Warnings stand before the body, and are known only now: write the frame again.
+        let content = body.split_off(body_at);
+        drop(frame);
+        let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+        self.session.respond(out, &self.ticket, Opcode::Result, &warnings, |body| {
+            body.extend_from_slice(&content);
+            Ok(())
+        })
+    }
+
+    fn put_description(&self, body: &mut Vec<u8>) -> Result<()> {
+        let Some(result) = &self.compiled.result else {
+            return Err(self.server.internal_failure("a read without columns"));
+        };
+        let version = self.session.version();
+        match self.describe {
+            Describe::Full => body.extend_from_slice(&result.encoded(version)?.rows_full),
+            Describe::Skip => body.extend_from_slice(&result.encoded(version)?.rows_skip),
+            Describe::Changed => body.extend_from_slice(&result.rows_changed(version)?),
+        }
+        Ok(())
+    }
+
+    /// Reads and appends the rows.
+    async fn rows(
+        &self,
+        plan: &SelectPlan,
+        bound: BoundSelect,
+        body: &mut Vec<u8>,
+    ) -> Result<(SelectDone, ReadStats)> {
+        let server = &self.server;
+        let is_range = bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_)));
+        let settings = &server.settings;
+        let timeout = match bound.timeout_nanos() {
+            Some(nanos) => std::time::Duration::from_nanos(nanos),
+            None if is_range => settings.range_timeout,
+            None => settings.read_timeout,
+        };
+        let table = plan.table().clone();
+        self.ticket.note(|| {
+            let kind = if is_range { "range query" } else { "single-partition query" };
+            format!("Executing {kind} on {}", table.name)
+        });
+        let reading = self.read_all(plan, bound, &table, body);
+        let deadline = server.rt.now() + timeout;
+        match server.rt.timeout(deadline, reading).await {
+            Ok(result) => {
+                let (page, stats) = result?;
+                self.ticket.note(|| {
+                    let ReadStats { rows, tombstones, .. } = stats;
+                    format!("Read {rows} live rows and {tombstones} tombstone cells")
+                });
+                Ok((page, stats))
+            }
+            Err(_) => Err(Failure::ReadTimeout { consistency: self.consistency }),
+        }
+    }
+
+    async fn read_all(
+        &self,
+        plan: &SelectPlan,
+        bound: BoundSelect,
+        table: &Arc<Table>,
+        body: &mut Vec<u8>,
+    ) -> Result<(SelectDone, ReadStats)> {
+        let mut stats = ReadStats::default();
+        let computed = match table.kind {
+            TableKind::Virtual => Some(virtual_tables::rows(&self.server, table).await),
+            TableKind::Regular => None,
+        };
+        let mut exec = SelectExec::new(plan, &bound, body);
+        for command in bound.reads() {
+            if exec.is_stopped() {
+                break;
+            }
+            let mut sink = Sink { exec: &mut exec };
+            let read = match &computed {
+                Some(rows) => virtual_tables::read(table, rows, command, &mut sink),
+                None => self.read_stored(command, bound.rows_wanted(), &mut sink).await?,
+            };
+            stats.rows = stats.rows.saturating_add(read.rows);
+            stats.tombstones = stats.tombstones.saturating_add(read.tombstones);
+        }
+        Ok((exec.finish()?, stats))
+    }
+
+    async fn read_stored<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        rows_wanted: usize,
+        sink: &mut S,
+    ) -> Result<ReadStats> {
+        let read = self.server.coordinator.read(command, rows_wanted, sink).await;
+        read.map_err(|error| {
+            let id = self.server.log_failure("read", &error);
+            Failure::read(&error, self.consistency, id)
+        })
+    }
+
+    fn warnings(&self, plan: &SelectPlan, stats: &ReadStats) -> Vec<String> {
+        let mut warnings: Vec<String> = plan.warning().map(str::to_owned).into_iter().collect();
+        if stats.tombstones > self.server.settings.tombstone_warn_threshold {
+            let table = plan.table();
+            warnings.push(format!(
+                "Read {} live rows and {} tombstone cells for query on {}.{} (see \
+                 tombstone_warn_threshold)",
+                stats.rows, stats.tombstones, table.keyspace, table.name
+            ));
+        }
+        warnings
+    }
+}
+
+/// Puts the paging state behind the column count, where it belongs.
+fn put_paging_state(body: &mut Vec<u8>, body_at: usize, state: &[u8]) {
+    let length = i32::try_from(state.len()).unwrap_or(i32::MAX);
+    body.extend_from_slice(&length.to_be_bytes());
+    body.extend_from_slice(state);
+    let moved = state.len() + 4;
+    if let Some(tail) = body.get_mut(body_at + PAGING_STATE_AT..) {
+        tail.rotate_right(moved);
+    }
+    if let Some(flags) = body.get_mut(body_at + FLAGS_LOW_BYTE_AT) {
+        *flags |= HAS_MORE_PAGES;
+    }
+}
+
+/// Lets the planner's executor take what a read finds.
+struct Sink<'e, 'p> {
+    exec: &'e mut SelectExec<'p>,
+}
+
+#[inline]
+fn flow(flow: select::Flow) -> Flow {
+    match flow {
+        select::Flow::Continue => Flow::Continue,
+        select::Flow::SkipPartition => Flow::SkipPartition,
+        select::Flow::Stop => Flow::Stop,
+    }
+}
+
+impl RowSink for Sink<'_, '_> {
+    #[inline]
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        flow(self.exec.partition(token, key, static_row))
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        flow(self.exec.row(clustering, row))
+    }
+
+    #[inline]
+    fn partition_end(&mut self) -> Flow {
+        flow(self.exec.partition_end())
+    }
+}

@@ -1,0 +1,661 @@
+//! The CQL server of one shard: connections, shared limits, prepared statements, the schema in use.
+//!
+//! Owns: who is connected, where connections go, what all connections of the shard share. Never:
+//! bytes of the protocol ([`crate::connection`]) or statements ([`crate::execute`]).
+
+use crate::auth::CredentialsCache;
+use crate::connection::Connection;
+use crate::driver;
+use crate::failure::Failure;
+use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
+use crate::pending::Freed;
+use crate::prepared::PreparedCache;
+use crate::session::{Session, Stage};
+use crate::settings::ServerSettings;
+use crate::virtual_tables::VirtualSource;
+use cluster::ClusterSnapshot;
+use coordinator::Coordinator;
+use cql_plan::plan::{PlanLimits, UuidSource};
+use cql_wire::{ErrorCode, Event, Opcode, ProtocolVersion, scylla};
+use membership::Membership;
+use rt::{Conn, Gate, Group, ListenOptions, Reply, Rt};
+use schema::Schema;
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use stdx::{FixedMap, IoError, ShardId, TimestampMicros, Uuid, WallMicros};
+use store::StoreError;
+
+/// What a [`CqlServer`] is made of.
+pub struct ServerParts {
+    /// The shard.
+    pub rt: Rt,
+    /// Access to all data of the node.
+    pub coordinator: Coordinator,
+    /// Schema and roles.
+    pub membership: Membership,
+    /// The same on all shards.
+    pub settings: Arc<ServerSettings>,
+    /// Limits that plans enforce.
+    pub plan_limits: PlanLimits,
+    /// The way to the other shards' servers.
+    pub mesh: Arc<ServerMesh>,
+    /// Rows of virtual tables that this crate does not compute.
+    pub virtual_source: Rc<dyn VirtualSource>,
+}
+
+/// The CQL server of one shard; clones are the same server.
+#[derive(Clone)]
+pub struct CqlServer {
+    inner: Rc<Server>,
+}
+
+/// Which port a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    /// Any shard may get the connection.
+    Balanced,
+    /// The client's source port picks the shard.
+    ShardAware,
+}
+
+pub(crate) struct Server {
+    pub(crate) rt: Rt,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) membership: Membership,
+    pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) plan_limits: PlanLimits,
+    pub(crate) mesh: Arc<ServerMesh>,
+    pub(crate) virtual_source: Rc<dyn VirtualSource>,
+    pub(crate) gate: Gate,
+    pub(crate) prepared: PreparedCache,
+    pub(crate) credentials: CredentialsCache,
+    pub(crate) uuids: UuidSource,
+    pub(crate) counters: Counters,
+    /// Encoded mutations of the statement that is being run.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    snapshot: RefCell<Arc<ClusterSnapshot>>,
+    sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
+    next_session: Cell<u64>,
+    /// Shard 0: connections by client address, when that is limited.
+    by_ip: RefCell<FixedMap<IpAddr, usize>>,
+    last_timestamp: Cell<i64>,
+    waiting: Cell<usize>,
+    waiting_bytes: Cell<usize>,
+    draining: Cell<bool>,
+    drained: rt::sync::Notify,
+    buffers: RefCell<Vec<Vec<u8>>>,
+}
+
+/// Buffers of answers that are kept for reuse, and how large one may be.
+const BUFFERS_MAX: usize = 64;
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// What is counted; names as exported.
+pub(crate) struct Counters {
+    pub(crate) requests: telemetry::Counter,
+    pub(crate) protocol_errors: telemetry::Counter,
+    pub(crate) overloaded: telemetry::Counter,
+    pub(crate) auth_failures: telemetry::Counter,
+    pub(crate) bytes_received: telemetry::Counter,
+    pub(crate) bytes_sent: telemetry::Counter,
+    pub(crate) reads: telemetry::Counter,
+    pub(crate) writes: telemetry::Counter,
+    pub(crate) batches: telemetry::Counter,
+    pub(crate) schema_changes: telemetry::Counter,
+    pub(crate) prepared: telemetry::Counter,
+    pub(crate) replanned: telemetry::Counter,
+    pub(crate) refused_connections: telemetry::Counter,
+    connections: telemetry::Gauge,
+    waiting: telemetry::Gauge,
+    pub(crate) prepared_statements: telemetry::Gauge,
+    errors: Vec<(ErrorCode, telemetry::Counter)>,
+}
+
+impl Counters {
+    fn new(shard: &telemetry::Shard) -> Counters {
+        let errors = ErrorCode::ALL
+            .iter()
+            .map(|code| {
+                let labels = [("code", code.name())];
+                (*code, shard.counter("cql_errors_total", "errors sent to clients", &labels))
+            })
+            .collect();
+        let counter = |name, help| shard.counter(name, help, &[]);
+        let statements =
+            |kind| shard.counter("cql_statements_total", "statements executed", &[("kind", kind)]);
+        Counters {
+            requests: counter("cql_requests_total", "frames received from clients"),
+            protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
+            overloaded: counter("cql_requests_shed_total", "requests refused for overload"),
+            auth_failures: counter("cql_auth_failures_total", "logins that failed"),
+            bytes_received: counter("cql_received_bytes_total", "bytes received from clients"),
+            bytes_sent: counter("cql_sent_bytes_total", "bytes sent to clients"),
+            reads: statements("select"),
+            writes: statements("modify"),
+            batches: statements("batch"),
+            schema_changes: statements("schema"),
+            prepared: counter("cql_statements_prepared_total", "PREPARE requests that succeeded"),
+            replanned: counter(
+                "cql_statements_replanned_total",
+                "prepared statements planned again because the schema changed",
+            ),
+            refused_connections: counter(
+                "cql_connections_refused_total",
+                "connections closed at once because of a limit",
+            ),
+            connections: shard.gauge("cql_connections", "connections now", &[]),
+            waiting: shard.gauge("cql_requests_in_flight", "requests that wait now", &[]),
+            prepared_statements: shard.gauge(
+                "cql_prepared_statements",
+                "prepared statements kept now",
+                &[],
+            ),
+            errors,
+        }
+    }
+
+    /// An error was sent.
+    #[cold]
+    pub(crate) fn failed(&self, code: ErrorCode) {
+        if let Some((_, counter)) = self.errors.iter().find(|(c, _)| *c == code) {
+            counter.inc();
+        }
+    }
+}
+
+impl CqlServer {
+    /// Puts the parts together and begins to serve the other shards' servers. No connection is
+    /// taken before [`CqlServer::listen`].
+    pub fn new(parts: ServerParts) -> CqlServer {
+        let ServerParts {
+            rt,
+            coordinator,
+            membership,
+            settings,
+            plan_limits,
+            mesh,
+            virtual_source,
+        } = parts;
+        let mut salt = [0; 16];
+        rt.random_fill(&mut salt);
+        let inner = Rc::new(Server {
+            coordinator,
+            snapshot: RefCell::new(membership.snapshot()),
+            membership: membership.clone(),
+            plan_limits,
+            mesh: mesh.clone(),
+            virtual_source,
+            gate: rt.gate("cql-connections"),
+            prepared: PreparedCache::new(settings.prepared_bytes_max),
+            credentials: CredentialsCache::new(salt, settings.credentials_validity),
+            uuids: UuidSource::new(rt.random_u64()),
+            counters: Counters::new(&rt.telemetry()),
+            scratch: RefCell::default(),
+            sessions: RefCell::default(),
+            next_session: Cell::new(1),
+            by_ip: RefCell::default(),
+            last_timestamp: Cell::new(0),
+            waiting: Cell::new(0),
+            waiting_bytes: Cell::new(0),
+            draining: Cell::new(false),
+            drained: rt::sync::Notify::new(),
+            buffers: RefCell::default(),
+            settings,
+            rt: rt.clone(),
+        });
+        let server = CqlServer { inner };
+        let hook = server.clone();
+        membership.on_change(move |_, after| hook.on_snapshot(after));
+        let hook = server.clone();
+        membership.on_applied(move |before, after| hook.announce_changes(before, after));
+        let serving = server.clone();
+        mesh.calls.serve(&rt, move |request, reply| serving.serve_request(request, reply));
+        server
+    }
+
+    pub(crate) fn inner(&self) -> &Rc<Server> {
+        &self.inner
+    }
+
+    /// Listens for connections of any driver; each goes to the shard with fewest. To be called on
+    /// one shard only. Returns the address, with the port chosen when 0 was asked for.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
+        self.listen_on(address, Port::Balanced).await
+    }
+
+    /// Listens for shard-aware drivers: a connection goes to shard (source port % shards).
+    ///
+    /// # Errors
+    /// As [`CqlServer::listen`].
+    pub async fn listen_shard_aware(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
+        self.listen_on(address, Port::ShardAware).await
+    }
+
+    async fn listen_on(&self, address: SocketAddr, port: Port) -> Result<SocketAddr, IoError> {
+        let rt = &self.inner.rt;
+        let listener = rt.listen(address, ListenOptions::default()).await?;
+        let local = listener.local_addr();
+        let server = self.clone();
+        let task = async move {
+            let rt = server.inner.rt.clone();
+            let mut accept_error_pause = std::time::Duration::from_millis(1);
+            while !server.inner.is_draining() {
+                let stopping = server.inner.drained.notified();
+                let accepted = first_of(listener.accept(), stopping).await;
+                match accepted {
+                    None => break,
+                    Some(Ok(conn)) => {
+                        accept_error_pause = std::time::Duration::from_millis(1);
+                        server.place(conn, port);
+                    }
+                    Some(Err(error)) => {
+                        if error.kind == stdx::IoErrorKind::Stopping {
+                            break;
+                        }
+                        // Out of descriptors, say: keep those that are there, try again.
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        rt.sleep(accept_error_pause).await;
+                        accept_error_pause =
+                            (accept_error_pause * 2).min(std::time::Duration::from_secs(1));
+                    }
+                }
+            }
+        };
+        // A closed gate: the node stops.
+        let _ = self.inner.gate.spawn(rt, Group::Admin, "cql-listener", task);
+        Ok(local)
+    }
+
+    /// Hands an accepted connection to its shard, or closes it where a limit says so.
+    fn place(&self, conn: Conn, port: Port) {
+        let server = &self.inner;
+        let peer = conn.peer_addr();
+        let settings = &server.settings;
+        let too_many =
+            settings.connections_max.is_some_and(|max| server.mesh.connection_count() >= max);
+        let per_ip = settings.connections_per_ip_max;
+        let too_many_of_ip = per_ip.is_some_and(|max| {
+            server.by_ip.borrow().get(&peer.ip()).is_some_and(|count| *count >= max)
+        });
+        if too_many || too_many_of_ip {
+            server.counters.refused_connections.inc();
+            tracing::warn!(%peer, "connection refused: too many connections");
+            conn.shutdown();
+            return;
+        }
+        if per_ip.is_some() {
+            *server.by_ip.borrow_mut().entry(peer.ip()).or_insert(0) += 1;
+        }
+        let shards = server.rt.shard_count().max(1);
+        let shard = match port {
+            Port::Balanced => server.mesh.least_loaded(),
+            Port::ShardAware => ShardId(peer.port() % shards),
+        };
+        server.mesh.opened(shard);
+        if shard == server.rt.shard() {
+            self.serve_counted(conn);
+            return;
+        }
+        let call =
+            server.mesh.calls.call(&server.rt, shard, ServerRequest::Adopt(conn.into_moved()));
+        let this = self.clone();
+        let task = async move {
+            if call.await.is_err() {
+                this.inner.mesh.closed(shard);
+                this.inner.forget_ip(peer.ip());
+            }
+        };
+        let _ = server.gate.spawn(&server.rt, Group::Admin, "hand-over", task);
+    }
+
+    /// Serves a connection on this shard until it ends.
+    pub fn serve(&self, conn: Conn) {
+        self.inner.mesh.opened(self.inner.rt.shard());
+        self.serve_counted(conn);
+    }
+
+    fn serve_counted(&self, conn: Conn) {
+        let server = self.inner.clone();
+        let connection = Connection::new(self, conn.peer_addr());
+        let peer = conn.peer_addr().ip();
+        let task = async move {
+            driver::serve(server.clone(), connection, conn).await;
+            server.mesh.closed(server.rt.shard());
+            server.connection_ended(peer).await;
+        };
+        let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "cql", task);
+        if spawned.is_err() {
+            self.inner.mesh.closed(self.inner.rt.shard());
+        }
+    }
+
+    /// Takes a new snapshot over. Called by the hook that [`CqlServer::new`] puts into membership.
+    pub fn on_snapshot(&self, after: &Arc<ClusterSnapshot>) {
+        *self.inner.snapshot.borrow_mut() = after.clone();
+    }
+
+    /// Tells registered clients what changed, once the system tables say it too: drivers answer an
+    /// event with a look into `system_schema`.
+    fn announce_changes(&self, before: &Arc<ClusterSnapshot>, after: &Arc<ClusterSnapshot>) {
+        if Arc::ptr_eq(&before.schema, &after.schema) {
+            return;
+        }
+        for event in crate::schema_change::events(&before.schema, &after.schema) {
+            self.inner.announce(&Event::SchemaChange(event.as_wire()));
+        }
+    }
+
+    /// Loads the statements that were prepared before the last stop, on all shards. To be called on
+    /// one shard, once the node's shards serve each other. Returns how many there are.
+    ///
+    /// # Errors
+    /// `system.prepared_statements` cannot be read.
+    pub async fn load_prepared(&self) -> Result<usize, StoreError> {
+        crate::internal::load_prepared(&self.inner).await
+    }
+
+    /// Number of connections of this shard.
+    pub fn connection_count(&self) -> usize {
+        self.inner.sessions.borrow().len()
+    }
+
+    /// Refuses new requests, finishes running ones, closes all connections of this shard.
+    pub async fn stop(&self) {
+        self.inner.draining.set(true);
+        self.inner.drained.notify_waiters();
+        let sessions: Vec<Rc<Session>> = self.inner.sessions.borrow().values().cloned().collect();
+        for session in sessions {
+            session.wake();
+        }
+        self.inner.gate.close().await;
+    }
+
+    fn serve_request(&self, request: ServerRequest, reply: Reply<ServerReply>) {
+        let server = self.inner.clone();
+        match request {
+            ServerRequest::Adopt(moved) => {
+                // Counted by the shard that accepted it.
+                match Conn::from_moved(&server.rt, moved) {
+                    Ok(conn) => self.serve_counted(conn),
+                    Err(error) => {
+                        server.mesh.closed(server.rt.shard());
+                        tracing::warn!(%error, "a connection could not be taken over");
+                    }
+                }
+                reply.send(ServerReply::Done);
+            }
+            ServerRequest::Closed(ip) => {
+                server.forget_ip(ip);
+                reply.send(ServerReply::Done);
+            }
+            ServerRequest::Prepare { text, keyspace } => {
+                // An error is told by the shard that the client is connected to.
+                let _ = crate::execute::prepare_here(&server, &text, keyspace.as_deref());
+                reply.send(ServerReply::Done);
+            }
+            ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),
+            ServerRequest::Truncate { table, at } => {
+                let rt = server.rt.clone();
+                let gate = server.gate.clone();
+                let task = async move {
+                    reply.send(ServerReply::Truncated(server.truncate_here(table, at).await));
+                };
+                // A closed gate means that the node stops: the dropped reply tells the caller.
+                let _ = gate.spawn(&rt, Group::Admin, "truncate", task);
+            }
+        }
+    }
+}
+
+/// The first future's output, or `None` when the second is done before.
+async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
+    let mut first = std::pin::pin!(first);
+    let mut second = std::pin::pin!(second);
+    std::future::poll_fn(|cx| {
+        use std::task::Poll;
+        if let Poll::Ready(output) = first.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        second.as_mut().poll(cx).map(|_| None)
+    })
+    .await
+}
+
+impl Server {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// The snapshot in use; not to be held over an await.
+    #[inline]
+    pub(crate) fn snapshot(&self) -> Ref<'_, Arc<ClusterSnapshot>> {
+        self.snapshot.borrow()
+    }
+
+    /// The schema in use.
+    pub(crate) fn schema(&self) -> Arc<Schema> {
+        self.snapshot.borrow().schema.clone()
+    }
+
+    /// The next timestamp of this shard: later than every one before, never behind the clock.
+    #[inline]
+    pub(crate) fn next_timestamp(&self, wall: WallMicros) -> TimestampMicros {
+        let next = wall.0.max(self.last_timestamp.get().saturating_add(1));
+        self.last_timestamp.set(next);
+        TimestampMicros(next)
+    }
+
+    pub(crate) fn next_time_uuid(&self) -> [u8; 16] {
+        self.uuids.time_uuid(self.rt.wall())
+    }
+
+    /// Why the shard cannot let another request of so many bytes wait.
+    pub(crate) fn refuses(&self, bytes: usize) -> Option<String> {
+        let waiting = self.waiting.get();
+        if waiting >= self.settings.requests_per_shard_max {
+            return Some(format!("{waiting} requests of this shard wait already"));
+        }
+        let share = self.settings.request_bytes_max / usize::from(self.rt.shard_count().max(1));
+        if waiting > 0 && self.waiting_bytes.get().saturating_add(bytes) > share {
+            return Some("the requests that wait take too many bytes".to_owned());
+        }
+        None
+    }
+
+    pub(crate) fn enter(&self, taken: Freed) {
+        self.waiting.set(self.waiting.get() + taken.count);
+        self.waiting_bytes.set(self.waiting_bytes.get() + taken.bytes);
+        self.counters.waiting.set(i64::try_from(self.waiting.get()).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn leave(&self, freed: Freed) {
+        self.waiting.set(self.waiting.get().saturating_sub(freed.count));
+        self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(freed.bytes));
+        self.counters.waiting.set(i64::try_from(self.waiting.get()).unwrap_or(i64::MAX));
+    }
+
+    /// An empty buffer for an answer.
+    #[inline]
+    pub(crate) fn buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn recycle(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        let size = buffer.capacity();
+        if size > 0 && size <= BUFFER_BYTES_MAX && buffers.len() < BUFFERS_MAX {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+
+    pub(crate) fn open_session(&self, peer: SocketAddr) -> Rc<Session> {
+        let id = self.next_session.get();
+        self.next_session.set(id + 1);
+        let session = Rc::new(Session::new(id, peer, self.settings.broadcast_address.ip()));
+        self.sessions.borrow_mut().insert(id, session.clone());
+        self.counters.connections.add(1);
+        session
+    }
+
+    pub(crate) fn close_session(&self, session: &Session) {
+        if self.sessions.borrow_mut().remove(&session.id).is_some() {
+            self.counters.connections.add(-1);
+        }
+    }
+
+    fn forget_ip(&self, ip: IpAddr) {
+        let mut by_ip = self.by_ip.borrow_mut();
+        if let Some(count) = by_ip.get_mut(&ip) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                by_ip.remove(&ip);
+            }
+        }
+    }
+
+    async fn connection_ended(&self, ip: IpAddr) {
+        if self.settings.connections_per_ip_max.is_none() {
+            return;
+        }
+        if self.rt.shard() == ShardId(0) {
+            self.forget_ip(ip);
+        } else {
+            let call = self.mesh.calls.call(&self.rt, ShardId(0), ServerRequest::Closed(ip));
+            // A full ring leaves the count too high until a restart; better than no limit.
+            if call.await.is_err() {
+                tracing::debug!(%ip, "the end of a connection could not be counted");
+            }
+        }
+    }
+
+    /// Answers OPTIONS.
+    pub(crate) fn supported(&self) -> Vec<(&'static str, Vec<String>)> {
+        let versions = ProtocolVersion::ALL
+            .into_iter()
+            .filter(|v| self.settings.allow_older_protocols || *v == ProtocolVersion::CURRENT);
+        let mut supported: Vec<(&'static str, Vec<String>)> = vec![
+            (cql_wire::startup::CQL_VERSION, vec!["3.4.7".to_owned()]),
+            (
+                cql_wire::startup::COMPRESSION,
+                cql_wire::Compression::ALL.iter().map(|c| c.name().to_owned()).collect(),
+            ),
+            (cql_wire::startup::PROTOCOL_VERSIONS, versions.map(|v| v.name().to_owned()).collect()),
+        ];
+        let sharding = scylla::ShardingInfo {
+            shard: self.rt.shard().0,
+            shard_count: self.rt.shard_count(),
+            ignore_msb: u8::try_from(cluster::IGNORE_MSB).unwrap_or(0),
+            shard_aware_port: self.settings.shard_aware_port,
+            shard_aware_port_ssl: None,
+        };
+        supported.extend(sharding.supported_options());
+        supported.push((scylla::USE_METADATA_ID, vec![String::new()]));
+        supported
+    }
+
+    /// Sends an event to every registered client of this shard.
+    pub(crate) fn announce(&self, event: &Event<'_>) {
+        let mut encoded: [Option<Vec<u8>>; 3] = [None, None, None];
+        for session in self.sessions.borrow().values() {
+            if session.stage.get() != Stage::Ready
+                || !session.registered.get().contains(event.kind())
+            {
+                continue;
+            }
+            let version = session.version();
+            let Some(slot) = encoded.get_mut(usize::from(version.number() - 3)) else { continue };
+            if slot.is_none() {
+                let mut frame = Vec::new();
+                let extras = cql_wire::FrameExtras::default();
+                let written = cql_wire::response::encode_frame(
+                    &mut frame,
+                    version,
+                    -1,
+                    Opcode::Event,
+                    &extras,
+                    |body| cql_wire::response::put_event(body, version, event),
+                );
+                if written.is_err() {
+                    return;
+                }
+                *slot = Some(frame);
+            }
+            if let Some(frame) = slot {
+                session.push_event(frame, self.settings.output_bytes_max);
+            }
+        }
+    }
+
+    /// This shard's connections.
+    pub(crate) fn clients(&self) -> Vec<ClientInfo> {
+        let sessions = self.sessions.borrow();
+        sessions
+            .values()
+            .map(|s| {
+                let (driver_name, driver_version) = s.driver.borrow().clone();
+                ClientInfo {
+                    address: s.peer.ip(),
+                    port: s.peer.port(),
+                    options: s.options.borrow().clone(),
+                    stage: match s.stage.get() {
+                        Stage::Established => "established",
+                        Stage::Authenticating => "authenticating",
+                        Stage::Ready => "ready",
+                    },
+                    driver_name,
+                    driver_version,
+                    keyspace: s.keyspace.borrow().as_deref().map(str::to_owned),
+                    protocol_version: s.version().number(),
+                    requests: s.requests.get(),
+                    user: s.user.borrow().as_deref().map(str::to_owned),
+                }
+            })
+            .collect()
+    }
+
+    /// Empties this shard's part of a table; false when that failed.
+    pub(crate) async fn truncate_here(&self, table: stdx::TableId, at: WallMicros) -> bool {
+        match self.coordinator.store().truncate(table, TimestampMicros(at.0)).await {
+            Ok(()) => true,
+            Err(error) => {
+                self.log_failure("truncate", &error);
+                false
+            }
+        }
+    }
+
+    /// Writes the one log line of an internal failure and returns the id that names it.
+    #[cold]
+    pub(crate) fn log_failure(&self, what: &'static str, error: &StoreError) -> Uuid {
+        let id = Uuid::from_bytes(self.uuids.random_uuid());
+        match error {
+            StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Stopping => {
+                tracing::debug!(%id, %error, "{what} refused");
+            }
+            StoreError::UnknownTable(_) => tracing::debug!(%id, %error, "{what} failed"),
+            StoreError::TombstoneFailure { .. } => {
+                tracing::warn!(%id, %error, "{what} failed");
+            }
+            _ => tracing::error!(%id, %error, "{what} failed"),
+        }
+        id
+    }
+
+    /// A [`Failure`] of something that must not fail.
+    #[cold]
+    pub(crate) fn internal_failure(&self, what: &str) -> Failure {
+        let id = Uuid::from_bytes(self.uuids.random_uuid());
+        tracing::error!(%id, "internal error: {what}");
+        let internal = crate::failure::Internal { id, cause: "internal error" };
+        Failure::Internal(ErrorCode::ServerError, "internal error".to_owned(), internal)
+    }
+}

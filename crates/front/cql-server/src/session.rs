@@ -1,0 +1,202 @@
+//! What a connection and its running requests share.
+
+use crate::failure::{Failure, Result};
+use crate::trace::Trace;
+use cql_wire::{
+    Compression, EventKinds, FrameExtras, Negotiated, Opcode, ProtocolVersion, ResponseFrame,
+    StartupOptions, WireError,
+};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::task::Waker;
+use stdx::Uuid;
+
+/// How far the handshake is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Before STARTUP.
+    Established,
+    /// STARTUP was answered with AUTHENTICATE.
+    Authenticating,
+    /// Statements are taken.
+    Ready,
+}
+
+/// State of one connection that its requests may read and change at any time.
+pub(crate) struct Session {
+    /// Number within the shard.
+    pub(crate) id: u64,
+    /// The client.
+    pub(crate) peer: SocketAddr,
+    /// This node, as error messages name it.
+    node: IpAddr,
+    pub(crate) stage: Cell<Stage>,
+    pub(crate) negotiated: Cell<Negotiated>,
+    pub(crate) compression: Cell<Option<Compression>>,
+    pub(crate) keyspace: RefCell<Option<Rc<str>>>,
+    pub(crate) user: RefCell<Option<Rc<str>>>,
+    pub(crate) registered: Cell<EventKinds>,
+    /// STARTUP's options as sent.
+    pub(crate) options: RefCell<Vec<(String, String)>>,
+    pub(crate) driver: RefCell<(Option<String>, Option<String>)>,
+    pub(crate) requests: Cell<u64>,
+    /// The advice about USE was given.
+    pub(crate) warned_use: Cell<bool>,
+    /// Event frames to be sent with the next answers.
+    pub(crate) pushed: RefCell<Vec<u8>>,
+    /// The client does not read its events: close.
+    pub(crate) overrun: Cell<bool>,
+    /// The connection's task.
+    pub(crate) waker: RefCell<Option<Waker>>,
+    /// Working memory of frame compression.
+    scratch: RefCell<Vec<u8>>,
+}
+
+/// One request, as far as its answer needs it.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    pub(crate) stream: i16,
+    pub(crate) trace: Option<Rc<Trace>>,
+}
+
+impl Ticket {
+    pub(crate) fn tracing_id(&self) -> Option<Uuid> {
+        self.trace.as_ref().map(|t| t.id())
+    }
+
+    /// Notes an event of the trace, if there is one.
+    pub(crate) fn note(&self, activity: impl FnOnce() -> String) {
+        if let Some(trace) = &self.trace {
+            trace.note(activity());
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(id: u64, peer: SocketAddr, node: IpAddr) -> Session {
+        Session {
+            id,
+            peer,
+            node,
+            stage: Cell::new(Stage::Established),
+            negotiated: Cell::new(Negotiated::plain(ProtocolVersion::CURRENT)),
+            compression: Cell::new(None),
+            keyspace: RefCell::new(None),
+            user: RefCell::new(None),
+            registered: Cell::new(EventKinds::NONE),
+            options: RefCell::default(),
+            driver: RefCell::default(),
+            requests: Cell::new(0),
+            warned_use: Cell::new(false),
+            pushed: RefCell::default(),
+            overrun: Cell::new(false),
+            waker: RefCell::new(None),
+            scratch: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn version(&self) -> ProtocolVersion {
+        self.negotiated.get().version
+    }
+
+    /// Takes STARTUP's options over.
+    pub(crate) fn start(&self, options: &StartupOptions<'_>, version: ProtocolVersion) {
+        // LWT marks need conditional statements, which are refused: the client's wish has no
+        // effect, and SUPPORTED does not offer it.
+        let negotiated = Negotiated { lwt_mark: false, ..options.negotiated(version) };
+        self.negotiated.set(negotiated);
+        self.compression.set(options.compression);
+        *self.options.borrow_mut() =
+            options.all.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        *self.driver.borrow_mut() =
+            (options.driver_name.map(str::to_owned), options.driver_version.map(str::to_owned));
+    }
+
+    /// Ends a response frame, compressed when the connection is (v3, v4).
+    pub(crate) fn finish(&self, frame: ResponseFrame<'_>) -> std::result::Result<(), WireError> {
+        match self.compression.get() {
+            Some(compression)
+                if self.stage.get() != Stage::Established
+                    && self.version() < ProtocolVersion::V5 =>
+            {
+                frame.finish_compressed(compression, &mut self.scratch.borrow_mut())?;
+            }
+            _ => {
+                frame.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one response whose body `write` fills.
+    pub(crate) fn respond(
+        &self,
+        out: &mut Vec<u8>,
+        ticket: &Ticket,
+        opcode: Opcode,
+        warnings: &[&str],
+        write: impl FnOnce(&mut Vec<u8>) -> std::result::Result<(), WireError>,
+    ) -> Result<()> {
+        let extras = FrameExtras { tracing_id: ticket.tracing_id(), warnings, custom_payload: &[] };
+        let mut frame = ResponseFrame::begin(out, self.version(), ticket.stream, opcode, &extras)?;
+        write(frame.body())?;
+        self.finish(frame)?;
+        Ok(())
+    }
+
+    /// Appends RESULT void.
+    pub(crate) fn respond_void(&self, out: &mut Vec<u8>, ticket: &Ticket, warnings: &[&str]) {
+        let write = |body: &mut Vec<u8>| {
+            cql_wire::response::put_void(body);
+            Ok(())
+        };
+        if let Err(failure) = self.respond(out, ticket, Opcode::Result, warnings, write) {
+            self.respond_failure(out, ticket, &failure);
+        }
+    }
+
+    /// Appends ERROR.
+    pub(crate) fn respond_failure(&self, out: &mut Vec<u8>, ticket: &Ticket, failure: &Failure) {
+        let node = self.node;
+        let mut plain = Vec::new();
+        // Errors are small: compressed frames are rebuilt from a plain one.
+        let encoded =
+            failure.encode(&mut plain, self.version(), ticket.stream, ticket.tracing_id(), node);
+        if encoded.is_err() {
+            plain.clear();
+            let short = Failure::Plain(cql_wire::ErrorCode::ServerError, "internal error".into());
+            // Nothing in it can be too long.
+            let _ = short.encode(&mut plain, self.version(), ticket.stream, None, node);
+        }
+        out.extend_from_slice(&plain);
+    }
+
+    /// Queues an event frame for the client.
+    pub(crate) fn push_event(&self, frame: &[u8], bytes_max: usize) {
+        let mut pushed = self.pushed.borrow_mut();
+        if pushed.len().saturating_add(frame.len()) > bytes_max {
+            self.overrun.set(true);
+        } else {
+            pushed.extend_from_slice(frame);
+        }
+        drop(pushed);
+        self.wake();
+    }
+
+    /// Remembers the connection's task.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        match kept.as_mut() {
+            Some(kept) => kept.clone_from(waker),
+            None => *kept = Some(waker.clone()),
+        }
+    }
+
+    /// Makes the connection's task look again.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}

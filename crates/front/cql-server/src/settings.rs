@@ -1,0 +1,103 @@
+//! What the server is told at start.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How clients prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authentication {
+    /// `AllowAllAuthenticator`: nobody is asked.
+    AllowAll,
+    /// `PasswordAuthenticator`: SASL PLAIN against the roles of the cluster snapshot.
+    Password,
+}
+
+/// Settings of the CQL server; the same on all shards of a node.
+///
+/// Byte budgets are of the whole node unless the name says otherwise; every shard takes its share.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Address and port that clients are told (`system.local`, traces).
+    pub broadcast_address: SocketAddr,
+    /// Address and port of this node for other nodes, as DESCRIBE CLUSTER shows it.
+    pub storage_address: SocketAddr,
+    /// Class of the snitch, as DESCRIBE CLUSTER shows it.
+    pub snitch: String,
+    /// Port on which the client's source port picks the shard; announced when set.
+    pub shard_aware_port: Option<u16>,
+    /// Largest frame with its header (`native_transport_max_frame_size`).
+    pub frame_bytes_max: usize,
+    /// Most requests of one connection that wait at the same time; more get OVERLOADED.
+    pub requests_per_connection_max: usize,
+    /// Most requests of one shard that wait at the same time; more get OVERLOADED.
+    pub requests_per_shard_max: usize,
+    /// Most bytes of waiting requests, whole node; more get OVERLOADED.
+    pub request_bytes_max: usize,
+    /// Most bytes of waiting requests of one connection; more get OVERLOADED.
+    pub request_bytes_per_connection_max: usize,
+    /// Bytes of answers after which a connection is written to before its next frame is looked at.
+    pub output_bytes_max: usize,
+    /// Most connections of the node; more are closed at once. `None`: no limit.
+    pub connections_max: Option<usize>,
+    /// Most connections of one client address. `None`: no limit.
+    pub connections_per_ip_max: Option<usize>,
+    /// Memory of prepared statements on one shard; the least recently used go first.
+    pub prepared_bytes_max: usize,
+    /// Who may connect.
+    pub authentication: Authentication,
+    /// How long a verified password is taken without hashing it again.
+    pub credentials_validity: Duration,
+    /// Connections that are silent for longer are closed. `None`: never.
+    pub idle_timeout: Option<Duration>,
+    /// Whether protocol versions before the newest are spoken.
+    pub allow_older_protocols: bool,
+    /// Time for a read of partitions.
+    pub read_timeout: Duration,
+    /// Time for a read of token ranges.
+    pub range_timeout: Duration,
+    /// Time for a write.
+    pub write_timeout: Duration,
+    /// Time for TRUNCATE.
+    pub truncate_timeout: Duration,
+    /// Tombstones of one read above which the client is warned.
+    pub tombstone_warn_threshold: u32,
+    /// Tombstones of one read above which it fails; for the message only, the store counts.
+    pub tombstone_failure_threshold: u32,
+    /// Whether tables may be dropped and truncated.
+    pub drop_truncate_table_enabled: bool,
+    /// Whether USE may be used.
+    pub use_statements_enabled: bool,
+}
+
+impl ServerSettings {
+    /// Cassandra's defaults.
+    pub fn new(broadcast_address: SocketAddr) -> ServerSettings {
+        ServerSettings {
+            broadcast_address,
+            storage_address: SocketAddr::new(broadcast_address.ip(), 7000),
+            snitch: "org.apache.cassandra.locator.SimpleSnitch".to_owned(),
+            shard_aware_port: None,
+            frame_bytes_max: 16 << 20,
+            requests_per_connection_max: 8192,
+            requests_per_shard_max: 32_768,
+            request_bytes_max: 256 << 20,
+            request_bytes_per_connection_max: 64 << 20,
+            output_bytes_max: 1 << 20,
+            connections_max: None,
+            connections_per_ip_max: None,
+            prepared_bytes_max: 10 << 20,
+            authentication: Authentication::AllowAll,
+            credentials_validity: Duration::from_secs(2),
+            idle_timeout: None,
+            allow_older_protocols: true,
+            read_timeout: Duration::from_secs(5),
+            range_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(2),
+            truncate_timeout: Duration::from_secs(60),
+            tombstone_warn_threshold: 1_000,
+            tombstone_failure_threshold: 100_000,
+            drop_truncate_table_enabled: true,
+            use_statements_enabled: true,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Clients that do not behave, and too many that do.
+
+use super::*;
+use cql_wire::Opcode;
+
+/// Turns a connection once and takes what it wants to send.
+async fn turn(connection: &mut Connection) -> Vec<u8> {
+    poll_fn(|cx| {
+        connection.turn(cx);
+        Poll::Ready(())
+    })
+    .await;
+    let output = connection.output().to_vec();
+    connection.consume_output(output.len());
+    output
+}
+
+#[test]
+fn garbage_costs_only_its_connection() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut good = Client::ready(&server, V4).await;
+        let samples: [&[u8]; 5] = [
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            &[0xff; 64],
+            &[4, 0, 0, 0, 7, 0x7f, 0xff, 0xff, 0xff],
+            &[5, 0, 0, 1, 1, 0xff, 0xff, 0xff, 0xff, 1, 2, 3],
+            &[0x84, 0, 0, 0, 2, 0, 0, 0, 0],
+        ];
+        for sample in samples {
+            let mut bad = Client::new(&server, V4);
+            bad.connection.feed(sample);
+            let output = turn(&mut bad.connection).await;
+            assert!(output.len() < 1000);
+            drop(bad);
+            good.must("SELECT key FROM system.local").await;
+        }
+        assert_eq!(server.connection_count(), 1);
+    });
+}
+
+#[test]
+fn random_bytes_never_panic_and_never_grow_memory() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut seed = 0x1234_5678_9abc_def0_u64;
+        let mut random = move || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        let mut sample = Client::new(&server, V4);
+        let mut map = Vec::new();
+        StringMap::encode(&mut map, &[("CQL_VERSION", "3.0.0")]).unwrap();
+        let map = StringMap::decode(&mut codec::Reader::new(&map, "test")).unwrap();
+        let options = RequestOptions::default();
+        let mut corpus = sample.encode(&options, &Request::Startup(map));
+        let parameters = QueryParameters::new(Consistency::One);
+        for query in ["SELECT * FROM system.local", "USE system", "CREATE TABLE a.b (c int)"] {
+            corpus.extend(sample.encode(&options, &Request::Query { query, parameters }));
+        }
+        corpus.extend(
+            sample.encode(&options, &Request::Prepare { query: "USE system", keyspace: None }),
+        );
+        corpus.extend(sample.encode(&options, &Request::Options));
+        sample.connection.feed(&corpus);
+        assert!(!turn(&mut sample.connection).await.is_empty());
+        for _ in 0..10_000 {
+            let mut mutant = corpus.clone();
+            for _ in 0..1 + random() % 4 {
+                let at = random() as usize % mutant.len();
+                mutant[at] = random() as u8;
+            }
+            mutant.truncate(1 + random() as usize % mutant.len());
+            let mut client = Client::new(&server, V4);
+            client.connection.feed(&mutant);
+            let output = turn(&mut client.connection).await;
+            assert!(output.len() < 1 << 20);
+        }
+        assert_eq!(server.connection_count(), 1);
+    });
+}
+
+#[test]
+fn a_frame_in_pieces_is_put_together() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        for version in [V4, V5] {
+            let mut client = Client::ready(&server, version).await;
+            let parameters = QueryParameters::new(Consistency::One);
+            let query = "SELECT table_name FROM system_schema.tables";
+            let bytes = client.encode(
+                &RequestOptions { stream: 4, ..Default::default() },
+                &Request::Query { query, parameters },
+            );
+            for byte in &bytes[..bytes.len() - 1] {
+                client.connection.feed(&[*byte]);
+                assert!(turn(&mut client.connection).await.is_empty());
+            }
+            client.connection.feed(&bytes[bytes.len() - 1..]);
+            assert_eq!(client.receive().await.stream, 4);
+        }
+    });
+}
+
+#[test]
+fn a_frame_above_the_limit_is_refused_and_the_connection_goes_on() {
+    run(|rt| async move {
+        let settings = ServerSettings { frame_bytes_max: 1000, ..settings() };
+        let server = node(&rt, settings, &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        let long = format!("SELECT * FROM system.local -- {}", "x".repeat(1000));
+        let (code, message) = client.query(&long).await.error();
+        assert_eq!(code, ErrorCode::Invalid);
+        assert!(message.starts_with("Request is too big"), "{message}");
+        client.must("SELECT key FROM system.local").await;
+    });
+}
+
+#[test]
+fn more_requests_than_allowed_get_overloaded() {
+    run(|rt| async move {
+        let settings = ServerSettings { requests_per_connection_max: 3, ..settings() };
+        let server = node(&rt, settings, &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client
+            .must(
+                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
+                 'replication_factor': 1}",
+            )
+            .await;
+        // Schema changes wait for the disk.
+        let parameters = QueryParameters::new(Consistency::One);
+        for i in 0..5_i16 {
+            let query = format!("CREATE TABLE ks.t{i} (k int PRIMARY KEY)");
+            client.send(i, &Request::Query { query: &query, parameters });
+        }
+        let mut overloaded = Vec::new();
+        let mut done = Vec::new();
+        for _ in 0..5 {
+            let got = client.receive().await;
+            match got.body {
+                Body::Error(ErrorCode::Overloaded, _) => overloaded.push(got.stream),
+                Body::SchemaChange(_) => done.push(got.stream),
+                other => panic!("{other:?}"),
+            }
+        }
+        done.sort_unstable();
+        assert_eq!((overloaded, done), (vec![3, 4], vec![0, 1, 2]));
+        assert_eq!(client.connection.in_flight(), 0);
+        client.must("SELECT key FROM system.local").await;
+    });
+}
+
+#[test]
+fn requests_that_wait_are_answered_out_of_order() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let parameters = QueryParameters::new(Consistency::One);
+        let slow = "CREATE TABLE ks.slow (k int PRIMARY KEY)";
+        client.send(1, &Request::Query { query: slow, parameters });
+        client.send(2, &Request::Query { query: "SELECT * FROM ks.t WHERE k = 1", parameters });
+        assert_eq!(client.receive().await.stream, 2);
+        assert_eq!(client.receive().await.stream, 1);
+    });
+}
+
+#[test]
+fn a_stream_in_use_twice_ends_the_connection() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let parameters = QueryParameters::new(Consistency::One);
+        let slow = "CREATE TABLE ks.slow (k int PRIMARY KEY)";
+        client.send(5, &Request::Query { query: slow, parameters });
+        client.send(5, &Request::Query { query: "SELECT * FROM ks.t", parameters });
+        let (code, _) = client.receive().await.error();
+        assert_eq!(code, ErrorCode::ProtocolError);
+        assert!(!client.connection.wants_input());
+        // What was running is still answered.
+        assert!(matches!(client.receive().await.body, Body::SchemaChange(_)));
+        assert!(client.connection.is_finished());
+    });
+}
+
+#[test]
+fn a_client_that_goes_away_in_the_middle_leaves_nothing_behind() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let parameters = QueryParameters::new(Consistency::One);
+        let slow = "CREATE TABLE ks.slow (k int PRIMARY KEY)";
+        client.send(5, &Request::Query { query: slow, parameters });
+        assert!(turn(&mut client.connection).await.is_empty());
+        assert_eq!(client.connection.in_flight(), 1);
+        drop(client);
+        assert_eq!(server.connection_count(), 0);
+        assert_eq!(server.inner().refuses(usize::MAX), None, "no request is counted any more");
+        let mut other = Client::ready(&server, V4).await;
+        other.must("SELECT * FROM ks.t").await;
+    });
+}
+
+#[test]
+fn answers_of_one_turn_stop_at_the_bound_of_the_output() {
+    run(|rt| async move {
+        let settings = ServerSettings { output_bytes_max: 4000, ..settings() };
+        let server = node(&rt, settings, &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        let query = "SELECT table_name FROM system_virtual_schema.tables";
+        let parameters = QueryParameters::new(Consistency::One);
+        for _ in 0..200 {
+            client.send(3, &Request::Query { query, parameters });
+        }
+        let options = RequestOptions { stream: 4, ..Default::default() };
+        let last = client.encode(&options, &Request::Options);
+        assert_eq!(last[4], Opcode::Options.number());
+        client.connection.feed(&last);
+        let mut most = 0;
+        loop {
+            let output = turn(&mut client.connection).await;
+            most = most.max(output.len());
+            client.received.extend_from_slice(&output);
+            let mut ended = false;
+            while let Some(got) = client.try_receive() {
+                ended |= got.stream == 4;
+            }
+            if ended {
+                break;
+            }
+        }
+        assert!(most < 20_000, "{most} bytes at once");
+    });
+}

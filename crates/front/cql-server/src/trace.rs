@@ -1,0 +1,139 @@
+//! Traces of single requests: what `TRACING ON` shows.
+//!
+//! Events are collected while the request runs and written with the session when it ends, before
+//! its answer: a client that asks for the trace finds it complete.
+
+use crate::internal::{Content, RowWrite};
+use data::ClusteringBuf;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use stdx::{Instant, Uuid, WallMicros};
+
+/// Most events of one trace; later ones are left out.
+const EVENTS_MAX: usize = 1000;
+/// Longest text of a value or activity, as in Cassandra.
+const TEXT_BYTES_MAX: usize = 1000;
+
+/// Seconds that traces are kept (`trace_type_query_ttl`, Cassandra's default of a day).
+pub(crate) const TTL_SECONDS: i32 = 86_400;
+
+/// One running trace.
+pub(crate) struct Trace {
+    id: [u8; 16],
+    started: Instant,
+    started_at: WallMicros,
+    clock: rt::Rt,
+    session: RefCell<SessionRow>,
+    events: RefCell<Vec<Event>>,
+}
+
+#[derive(Default)]
+struct SessionRow {
+    request: &'static str,
+    parameters: Vec<(String, String)>,
+}
+
+struct Event {
+    activity: String,
+    elapsed_micros: i32,
+    at: WallMicros,
+}
+
+impl Trace {
+    /// Begins one. `id` is a time UUID.
+    pub(crate) fn new(rt: &rt::Rt, id: [u8; 16]) -> Trace {
+        Trace {
+            id,
+            started: rt.now(),
+            started_at: rt.wall(),
+            clock: rt.clone(),
+            session: RefCell::default(),
+            events: RefCell::default(),
+        }
+    }
+
+    /// Its id, for the client.
+    pub(crate) fn id(&self) -> Uuid {
+        Uuid::from_bytes(self.id)
+    }
+
+    /// Says what is traced, in Cassandra's words.
+    pub(crate) fn describe(&self, request: &'static str, parameters: Vec<(String, String)>) {
+        let cut = |text: String| match text.get(..TEXT_BYTES_MAX) {
+            Some(head) if text.len() > TEXT_BYTES_MAX => format!("{head}..."),
+            _ => text,
+        };
+        let parameters = parameters.into_iter().map(|(k, v)| (k, cut(v))).collect();
+        *self.session.borrow_mut() = SessionRow { request, parameters };
+    }
+
+    /// Notes an event.
+    pub(crate) fn note(&self, activity: String) {
+        let mut events = self.events.borrow_mut();
+        if events.len() < EVENTS_MAX {
+            let elapsed_micros = self.elapsed_micros();
+            events.push(Event { activity, elapsed_micros, at: self.clock.wall() });
+        }
+    }
+
+    fn elapsed_micros(&self) -> i32 {
+        let micros = self.clock.now().since(self.started).as_micros();
+        i32::try_from(micros).unwrap_or(i32::MAX)
+    }
+
+    /// The row of `system_traces.sessions`.
+    pub(crate) fn session_row(&self, client: IpAddr, node: SocketAddr) -> RowWrite {
+        let session = self.session.borrow();
+        let mut parameters = session.parameters.clone();
+        parameters.sort();
+        parameters.dedup_by(|a, b| a.0 == b.0);
+        let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
+        RowWrite {
+            key: self.id.to_vec(),
+            clustering: Vec::new(),
+            columns: vec![
+                value("client", &inet(client)),
+                value("command", b"QUERY"),
+                value("coordinator", &inet(node.ip())),
+                value("coordinator_port", &i32::from(node.port()).to_be_bytes()),
+                value("duration", &self.elapsed_micros().to_be_bytes()),
+                ("parameters", Content::Texts(parameters)),
+                value("request", session.request.as_bytes()),
+                value("started_at", &self.started_at.millis().to_be_bytes()),
+            ],
+        }
+    }
+
+    /// The rows of `system_traces.events`. `next_id` makes time UUIDs.
+    pub(crate) fn event_rows(
+        &self,
+        node: SocketAddr,
+        thread: &str,
+        mut next_id: impl FnMut(WallMicros) -> [u8; 16],
+    ) -> Vec<RowWrite> {
+        let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
+        let events = self.events.borrow();
+        events
+            .iter()
+            .map(|event| RowWrite {
+                key: self.id.to_vec(),
+                clustering: ClusteringBuf::from_components([next_id(event.at).as_slice()]).0,
+                columns: vec![
+                    value("activity", event.activity.as_bytes()),
+                    value("source", &inet(node.ip())),
+                    value("source_elapsed", &event.elapsed_micros.to_be_bytes()),
+                    value("source_port", &i32::from(node.port()).to_be_bytes()),
+                    value("thread", thread.as_bytes()),
+                ],
+            })
+            .collect()
+    }
+}
+
+/// An address as CQL's `inet` holds it.
+pub(crate) fn inet(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}

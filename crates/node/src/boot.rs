@@ -1,0 +1,88 @@
+//! How shards wait for each other at start and stop: all questions go to shard 0.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::ClusterSnapshot;
+use rt::{Mesh, Reply, Rt};
+use stdx::ShardId;
+
+/// What shards ask shard 0.
+#[derive(Debug)]
+pub enum BootRequest {
+    /// The metadata as it was found or made at start.
+    Snapshot,
+    /// "I am at this point"; answered when every shard is.
+    Arrive(Point, Result<(), ()>),
+}
+
+/// Answer to a [`BootRequest`].
+#[derive(Debug, Clone)]
+pub enum BootReply {
+    /// The snapshot and the number of this run; `None`: the start failed.
+    Snapshot(Option<(Arc<ClusterSnapshot>, u64)>),
+    /// Everybody arrived; false: somebody failed.
+    Arrived(bool),
+}
+
+/// Points where shards wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// Stores are open.
+    Opened,
+    /// Shard 0 listens, or could not.
+    Serving,
+    /// Connections are closed.
+    Closed,
+}
+
+/// The way to shard 0.
+pub type BootMesh = Mesh<BootRequest, BootReply>;
+
+#[derive(Default)]
+struct Waiting {
+    replies: Vec<Reply<BootReply>>,
+    failed: bool,
+}
+
+/// Serves the boot protocol on shard 0. `answer` is what the others are told about the snapshot.
+pub fn serve(rt: &Rt, mesh: &BootMesh, answer: Option<(Arc<ClusterSnapshot>, u64)>) {
+    let shards = usize::from(rt.shard_count());
+    let waiting: Rc<RefCell<Vec<(Point, Waiting)>>> = Rc::default();
+    mesh.serve(rt, move |request, reply| match request {
+        BootRequest::Snapshot => reply.send(BootReply::Snapshot(answer.clone())),
+        BootRequest::Arrive(point, result) => {
+            let mut all = waiting.borrow_mut();
+            if !all.iter().any(|(p, _)| *p == point) {
+                all.push((point, Waiting::default()));
+            }
+            let Some((_, at)) = all.iter_mut().find(|(p, _)| *p == point) else { return };
+            at.failed |= result.is_err();
+            at.replies.push(reply);
+            if at.replies.len() == shards {
+                let ok = !at.failed;
+                for reply in at.replies.drain(..) {
+                    reply.send(BootReply::Arrived(ok));
+                }
+            }
+        }
+    });
+}
+
+/// Asks shard 0 for the snapshot; `None` when the start failed.
+pub async fn snapshot(rt: &Rt, mesh: &BootMesh) -> Option<(Arc<ClusterSnapshot>, u64)> {
+    match mesh.call(rt, ShardId(0), BootRequest::Snapshot).await {
+        Ok(BootReply::Snapshot(answer)) => answer,
+        Ok(BootReply::Arrived(_)) | Err(_) => None,
+    }
+}
+
+/// Waits until every shard is at `point`; false when one of them failed.
+pub async fn arrive(rt: &Rt, mesh: &BootMesh, point: Point, ok: bool) -> bool {
+    let result = if ok { Ok(()) } else { Err(()) };
+    match mesh.call(rt, ShardId(0), BootRequest::Arrive(point, result)).await {
+        Ok(BootReply::Arrived(all)) => all,
+        Ok(BootReply::Snapshot(_)) | Err(_) => false,
+    }
+}

@@ -1,0 +1,295 @@
+//! The one time that system tables are read back: a first start on a directory that Cassandra
+//! wrote (or that lost its metadata log).
+//!
+//! Owns: what of such a directory becomes the node's identity and schema, and everything that is
+//! refused about it. Never: writes anything, opens a store, changes a file.
+//!
+//! Order: 1. the commit log must hold nothing that is not in SSTables ([`commit_log`]); 2. the
+//! tables of `system` and `system_schema` are read from their SSTables ([`rows`]); 3. their rows
+//! become definitions ([`definitions`]); 4. the files of every table must be ones that can be read.
+//! Whatever fails, the directory is as it was: Cassandra can still start on it.
+
+pub(crate) mod commit_log;
+mod definitions;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use cluster::{LocalNode, Role};
+use conf::Options;
+use cql_plan::system_rows::PARTITIONER;
+use rt::{Fs, Rt};
+use schema::{Schema, SchemaChange, Table};
+use sstable::SstableError;
+use stdx::{HostId, IoError, IoErrorKind, TimestampMicros, Token, WallMicros};
+
+use rows::{Row, TableRows};
+
+/// What a directory of Cassandra's says of the node.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    /// Identity and place, as Cassandra knew them; `created_at` is behind every timestamp in the
+    /// system tables, so that what is written to them from now on is newer.
+    pub(crate) local: LocalNode,
+    /// Keyspaces, types and tables, in an order in which they can be applied to the built-in schema.
+    pub(crate) changes: Vec<SchemaChange>,
+    /// Roles with their password hashes.
+    pub(crate) roles: Vec<(String, Role)>,
+}
+
+/// Why a directory cannot be taken over. Nothing was changed in it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ImportError {
+    /// Writes are in the commit log only.
+    #[error(
+        "the commit log of Cassandra holds writes that are in no SSTable ({file}: {detail}); drain \
+         it first: start Cassandra on the directory, run `nodetool drain`, stop it"
+    )]
+    DirtyCommitLog {
+        /// The first segment that is not empty.
+        file: String,
+        /// What is in it.
+        detail: String,
+    },
+    /// An SSTable of another format.
+    #[error(
+        "{file} of table {table} has a format that Helenus does not read (it reads version nb of \
+         format BIG with numbers as generations); in cassandra.yaml set storage_compatibility_mode: \
+         CASSANDRA_4, sstable selected_format: big and uuid_sstable_identifiers_enabled: false, run \
+         `nodetool upgradesstables -a`, then `nodetool drain`"
+    )]
+    Format {
+        /// Keyspace and table.
+        table: String,
+        /// The Data file.
+        file: String,
+    },
+    /// A file set without TOC.txt, or a transaction that Cassandra did not finish.
+    #[error(
+        "{file} of table {table} is the rest of an unfinished operation; start Cassandra on the \
+         directory, which cleans up, run `nodetool drain`, stop it"
+    )]
+    Unfinished {
+        /// Keyspace and table.
+        table: String,
+        /// The file.
+        file: String,
+    },
+    /// The schema has what is not there.
+    #[error(
+        "the schema has what Helenus does not have: {}; drop it in Cassandra (or copy the data to a \
+         table without it), run `nodetool drain`, stop it", items.join("; ")
+    )]
+    Unsupported {
+        /// Each by kind and name.
+        items: Vec<String>,
+    },
+    /// The directory is one of several members' and has only its part of the data.
+    #[error(
+        "the directory belongs to a node of a cluster with other members ({}); Helenus runs as one \
+         node: decommission the others, so that this one holds all data, and drain it", peers.join(", ")
+    )]
+    Peers {
+        /// Their addresses.
+        peers: Vec<String>,
+    },
+    /// Logged batches that were not carried out yet.
+    #[error(
+        "{count} logged batches wait for their replay; start Cassandra on the directory, wait a \
+         minute, run `nodetool drain`, stop it"
+    )]
+    PendingBatches {
+        /// How many.
+        count: usize,
+    },
+    /// Another cluster's. Refused before anything is noted, so that the directory stays Cassandra's.
+    #[error(
+        "it belongs to cluster \"{found}\", the configuration says \"{configured}\"; set \
+         cluster_name to \"{found}\" or choose another --workdir"
+    )]
+    ClusterName {
+        /// In `system.local`.
+        found: String,
+        /// In the configuration.
+        configured: String,
+    },
+    /// Another way of placing keys.
+    #[error("the data is placed by {found}; only {PARTITIONER} is there")]
+    Partitioner {
+        /// Its class.
+        found: String,
+    },
+    /// SSTables, but nothing that says what they are.
+    #[error(
+        "{directory} holds SSTables, but neither a metadata log nor the table {table}; restore the \
+         missing part, or choose another --workdir"
+    )]
+    NoSystemTables {
+        /// The data directory.
+        directory: String,
+        /// What is missing.
+        table: String,
+    },
+    /// A system table says what cannot be.
+    #[error("the row of {table} for {row} cannot be understood: {what}")]
+    Row {
+        /// Keyspace and table.
+        table: String,
+        /// What the row is about.
+        row: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// An SSTable cannot be read.
+    #[error(transparent)]
+    Sstable(#[from] SstableError),
+    /// The machine refused an operation.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// Reads what a first start on a directory of Cassandra's needs. `None`: the directory is empty.
+/// Run it when there is no metadata log, before the store is opened.
+///
+/// # Errors
+/// See [`ImportError`].
+pub(crate) async fn import(
+    rt: &Rt,
+    options: &Options,
+    base: &Schema,
+) -> Result<Option<Imported>, ImportError> {
+    let fs = rt.fs();
+    let data = options.data_directory();
+    commit_log::check(&fs, &options.commitlog_directory()).await?;
+    let Some(local_table) = base.table("system", "local") else { return Ok(None) };
+    let local = rows::read_table(rt, &data, local_table).await?;
+    let Some(row) = local.rows.first() else {
+        if holds_sstables(&fs, &data).await? {
+            let table = "system.local".to_owned();
+            return Err(ImportError::NoSystemTables { directory: data, table });
+        }
+        return Ok(None);
+    };
+    let mut newest = local.newest;
+    let mut node = local_node(row)?;
+    if node.cluster_name != options.cluster_name {
+        let configured = options.cluster_name.clone();
+        return Err(ImportError::ClusterName { found: node.cluster_name, configured });
+    }
+    let mut system = Tables { rt, data: &data, base, newest: &mut newest };
+    let peers = system.rows("system", "peers_v2").await?;
+    if !peers.is_empty() {
+        let peers = peers.iter().map(|p| p.shown("peer")).collect();
+        return Err(ImportError::Peers { peers });
+    }
+    let batches = system.rows("system", "batches").await?;
+    if !batches.is_empty() {
+        return Err(ImportError::PendingBatches { count: batches.len() });
+    }
+    let mut rows = definitions::SchemaRows::default();
+    for (name, place) in rows.tables_mut() {
+        *place = system.rows("system_schema", name).await?;
+    }
+    if rows.keyspaces.is_empty() {
+        let table = "system_schema.keyspaces".to_owned();
+        return Err(ImportError::NoSystemTables { directory: data, table });
+    }
+    let roles = system.rows("system_auth", "roles").await?;
+    let roles = roles.iter().map(role).collect::<Result<_, _>>()?;
+    let changes = definitions::changes(base, &rows)?;
+
+    for table in base.tables_by_id.values() {
+        rows::sstables(&fs, &data, table).await?;
+    }
+    for change in &changes {
+        if let SchemaChange::CreateTable(table) = change {
+            rows::sstables(&fs, &data, table).await?;
+        }
+    }
+    node.created_at = created_at(rt.wall(), newest);
+    Ok(Some(Imported { local: node, changes, roles }))
+}
+
+/// The system tables of a directory.
+struct Tables<'a> {
+    rt: &'a Rt,
+    data: &'a str,
+    base: &'a Schema,
+    /// Largest timestamp of all that was read.
+    newest: &'a mut TimestampMicros,
+}
+
+impl Tables<'_> {
+    async fn rows(&mut self, keyspace: &str, name: &str) -> Result<Vec<Row>, ImportError> {
+        let Some(table) = self.base.table(keyspace, name) else { return Ok(Vec::new()) };
+        let TableRows { rows, newest } = rows::read_table(self.rt, self.data, table).await?;
+        *self.newest = (*self.newest).max(newest);
+        Ok(rows)
+    }
+}
+
+/// The wall clock, or what is needed to be behind Cassandra's rows when its clock was ahead.
+fn created_at(wall: WallMicros, newest: TimestampMicros) -> WallMicros {
+    WallMicros(wall.0.max(newest.0.saturating_add(1)))
+}
+
+fn local_node(row: &Row) -> Result<LocalNode, ImportError> {
+    let partitioner = row.required_text("partitioner")?;
+    if partitioner != PARTITIONER {
+        return Err(ImportError::Partitioner { found: partitioner });
+    }
+    let mut tokens = Vec::new();
+    for path in row.paths("tokens") {
+        let token = std::str::from_utf8(path).ok().and_then(|text| text.parse().ok());
+        tokens.push(Token(token.ok_or_else(|| row.wrong("tokens", "not a token"))?));
+    }
+    if tokens.is_empty() {
+        return Err(row.wrong("tokens", "the node never finished its first start"));
+    }
+    tokens.sort();
+    Ok(LocalNode {
+        host_id: HostId(row.required_uuid("host_id")?),
+        cluster_name: row.required_text("cluster_name")?,
+        datacenter: row.required_text("data_center")?,
+        rack: row.required_text("rack")?,
+        tokens,
+        created_at: WallMicros(0),
+    })
+}
+
+fn role(row: &Row) -> Result<(String, Role), ImportError> {
+    let role = Role {
+        is_superuser: row.boolean("is_superuser")?.unwrap_or(false),
+        can_login: row.boolean("can_login")?.unwrap_or(false),
+        salted_hash: row.text("salted_hash")?.unwrap_or_default(),
+    };
+    Ok((row.required_text("role")?, role))
+}
+
+/// Whether any table below the data directory has an SSTable.
+async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, ImportError> {
+    for keyspace in list(fs, data).await?.into_iter().filter(|e| e.is_dir) {
+        let keyspace = format!("{data}/{}", keyspace.name);
+        for table in list(fs, &keyspace).await?.into_iter().filter(|e| e.is_dir) {
+            let files = list(fs, &format!("{keyspace}/{}", table.name)).await?;
+            if files.iter().any(|f| f.name.ends_with("-Data.db")) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The entries of a directory; none when it is not there.
+async fn list(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, ImportError> {
+    match fs.read_dir(path).await {
+        Ok(entries) => Ok(entries),
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Keyspace and table as messages show them.
+fn name_of(table: &Table) -> String {
+    format!("{}.{}", table.keyspace, table.name)
+}

@@ -1,0 +1,293 @@
+//! Rows of a table straight from its SSTables, without a store.
+//!
+//! Meant for system tables: all rows are held in memory, and the partition key is one column.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use data::command::KeyRange;
+use data::{Advance, ColumnRef, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
+use rt::{Fs, Rt};
+use schema::Table;
+use sstable::{Descriptor, SstableReader};
+use stdx::{TimestampMicros, Uuid};
+use types::CqlType;
+use types::wire::{CollectionKind, Elements};
+
+use super::{ImportError, list, name_of};
+
+/// The live rows of a table and the largest timestamp in its files.
+#[derive(Debug)]
+pub(super) struct TableRows {
+    pub(super) rows: Vec<Row>,
+    pub(super) newest: TimestampMicros,
+}
+
+/// One row: key columns and cells by column name. Columns of several cells have their paths.
+#[derive(Debug)]
+pub(super) struct Row {
+    table: Arc<Table>,
+    values: BTreeMap<Arc<str>, Vec<u8>>,
+    paths: BTreeMap<Arc<str>, Vec<Vec<u8>>>,
+}
+
+impl Row {
+    #[cfg(test)]
+    pub(super) fn for_test(table: &Arc<Table>, values: &[(&str, Vec<u8>)]) -> Row {
+        let values = values.iter().map(|(name, value)| ((*name).into(), value.clone())).collect();
+        Row { table: table.clone(), values, paths: BTreeMap::new() }
+    }
+
+    /// An error about a column of this row.
+    pub(super) fn wrong(&self, column: &str, what: &str) -> ImportError {
+        let key: Vec<String> = self
+            .table
+            .columns
+            .iter()
+            .filter(|c| in_key(c.kind))
+            .map(|c| self.shown(&c.name))
+            .collect();
+        ImportError::Row {
+            table: name_of(&self.table),
+            row: key.join(" "),
+            what: format!("{column}: {what}"),
+        }
+    }
+
+    /// A value as text, for messages.
+    pub(super) fn shown(&self, column: &str) -> String {
+        match (self.bytes(column), self.table.column(column)) {
+            (Some(bytes), Some(c)) => c.ty.format_plain(bytes),
+            _ => String::new(),
+        }
+    }
+
+    /// The bytes of a column; `None` for null.
+    pub(super) fn bytes(&self, column: &str) -> Option<&[u8]> {
+        self.values.get(column).map(Vec::as_slice)
+    }
+
+    /// The cell paths of a column of several cells.
+    pub(super) fn paths(&self, column: &str) -> impl Iterator<Item = &[u8]> {
+        self.paths.get(column).into_iter().flatten().map(Vec::as_slice)
+    }
+
+    fn fixed<const N: usize>(&self, column: &str) -> Result<Option<[u8; N]>, ImportError> {
+        let Some(bytes) = self.bytes(column) else { return Ok(None) };
+        let array = bytes.try_into().map_err(|_| self.wrong(column, "wrong length"))?;
+        Ok(Some(array))
+    }
+
+    fn as_text(&self, column: &str, bytes: &[u8]) -> Result<String, ImportError> {
+        String::from_utf8(bytes.to_vec()).map_err(|_| self.wrong(column, "not UTF-8"))
+    }
+
+    pub(super) fn text(&self, column: &str) -> Result<Option<String>, ImportError> {
+        self.bytes(column).map(|b| self.as_text(column, b)).transpose()
+    }
+
+    pub(super) fn required_text(&self, column: &str) -> Result<String, ImportError> {
+        self.text(column)?.ok_or_else(|| self.wrong(column, "missing"))
+    }
+
+    pub(super) fn boolean(&self, column: &str) -> Result<Option<bool>, ImportError> {
+        Ok(self.fixed::<1>(column)?.map(|[b]| b != 0))
+    }
+
+    pub(super) fn int(&self, column: &str) -> Result<Option<i32>, ImportError> {
+        Ok(self.fixed(column)?.map(i32::from_be_bytes))
+    }
+
+    pub(super) fn bigint(&self, column: &str) -> Result<Option<i64>, ImportError> {
+        Ok(self.fixed(column)?.map(i64::from_be_bytes))
+    }
+
+    pub(super) fn double(&self, column: &str) -> Result<Option<f64>, ImportError> {
+        Ok(self.fixed(column)?.map(f64::from_be_bytes))
+    }
+
+    pub(super) fn required_uuid(&self, column: &str) -> Result<Uuid, ImportError> {
+        let bytes = self.fixed::<16>(column)?.ok_or_else(|| self.wrong(column, "missing"))?;
+        Ok(Uuid::from_bytes(bytes))
+    }
+
+    fn elements(
+        &self,
+        column: &str,
+        kind: CollectionKind,
+    ) -> Result<Option<Vec<&[u8]>>, ImportError> {
+        let Some(bytes) = self.bytes(column) else { return Ok(None) };
+        let elements =
+            Elements::new(bytes, kind).map_err(|e| self.wrong(column, &e.to_string()))?;
+        let mut out = Vec::new();
+        for element in elements {
+            let element = element.map_err(|e| self.wrong(column, &e.to_string()))?;
+            out.push(element.ok_or_else(|| self.wrong(column, "a null element"))?);
+        }
+        Ok(Some(out))
+    }
+
+    /// A frozen list or set of text; empty for null.
+    pub(super) fn text_list(&self, column: &str) -> Result<Vec<String>, ImportError> {
+        let kind = match self.table.column(column).map(|c| &c.ty) {
+            Some(CqlType::Set { .. }) => CollectionKind::Set,
+            _ => CollectionKind::List,
+        };
+        let elements = self.elements(column, kind)?.unwrap_or_default();
+        elements.into_iter().map(|e| self.as_text(column, e)).collect()
+    }
+
+    /// A frozen map from text to bytes.
+    pub(super) fn bytes_map(
+        &self,
+        column: &str,
+    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ImportError> {
+        let Some(elements) = self.elements(column, CollectionKind::Map)? else { return Ok(None) };
+        let mut map = BTreeMap::new();
+        for entry in elements.chunks_exact(2) {
+            if let [key, value] = entry {
+                map.insert(self.as_text(column, key)?, value.to_vec());
+            }
+        }
+        Ok(Some(map))
+    }
+
+    /// A frozen map from text to text.
+    pub(super) fn text_map(
+        &self,
+        column: &str,
+    ) -> Result<Option<BTreeMap<String, String>>, ImportError> {
+        let Some(map) = self.bytes_map(column)? else { return Ok(None) };
+        let each = map.into_iter().map(|(k, v)| Ok((k, self.as_text(column, &v)?)));
+        each.collect::<Result<_, _>>().map(Some)
+    }
+}
+
+fn in_key(kind: schema::ColumnKind) -> bool {
+    use schema::ColumnKind::{Clustering, PartitionKey};
+    matches!(kind, PartitionKey(_) | Clustering { .. })
+}
+
+/// The complete SSTables of a table, after a look at everything else in its directory.
+///
+/// # Errors
+/// `Format`, `Unfinished`: see [`ImportError`].
+pub(super) async fn sstables(
+    fs: &Fs,
+    data: &str,
+    table: &Table,
+) -> Result<Vec<Descriptor>, ImportError> {
+    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
+    let file = |name: &str| format!("{directory}/{name}");
+    let entries = list(fs, &directory).await?;
+    for entry in entries.iter().filter(|e| !e.is_dir) {
+        // Records of Cassandra's compactions and flushes, removed when these are done.
+        if entry.name.contains("_txn_") && entry.name.ends_with(".log") {
+            let table = name_of(table);
+            return Err(ImportError::Unfinished { table, file: file(&entry.name) });
+        }
+        if entry.name.ends_with("-Data.db") && Descriptor::parse(&entry.name).is_none() {
+            return Err(ImportError::Format { table: name_of(table), file: file(&entry.name) });
+        }
+    }
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut complete = Vec::new();
+    for (descriptor, has_toc) in sstable::list_sstables(fs, &directory).await? {
+        if !has_toc {
+            // The store would take it for a leftover of ours and remove it.
+            let name = descriptor.file_name(sstable::Component::Data);
+            return Err(ImportError::Unfinished { table: name_of(table), file: file(&name) });
+        }
+        complete.push(descriptor);
+    }
+    Ok(complete)
+}
+
+/// All live rows of a table, merged from its SSTables.
+///
+/// # Errors
+/// As [`sstables`]; `Sstable`, `Io`.
+pub(super) async fn read_table(
+    rt: &Rt,
+    data: &str,
+    table: &Arc<Table>,
+) -> Result<TableRows, ImportError> {
+    let fs = rt.fs();
+    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
+    let mut readers = Vec::new();
+    let mut newest = TimestampMicros::NONE;
+    for descriptor in sstables(&fs, data, table).await? {
+        let reader = SstableReader::open(&fs, &directory, descriptor, Some(table)).await?;
+        let largest = reader.meta().statistics().stats.max_timestamp;
+        // Of a file without timestamps Cassandra notes the largest number there is.
+        if largest.0 != i64::MAX {
+            newest = newest.max(largest);
+        }
+        readers.push(reader);
+    }
+    let slices = Rc::new(Slices::all());
+    let cursors: Vec<_> = readers
+        .iter()
+        .zip(0_u32..)
+        .map(|(reader, source)| reader.range_cursor(source, KeyRange::all(), slices.clone(), None))
+        .collect();
+    let mut blocks: Vec<_> = readers.iter().map(SstableReader::sequential).collect();
+    let shape = TableShape::for_table(table);
+    let mode = MergeMode::Live { now: rt.wall().seconds() };
+    let mut cursor = MergeCursor::new(&shape, mode, false, cursors);
+    let mut key = Vec::new();
+    let mut rows = Vec::new();
+    loop {
+        match cursor.advance().map_err(sstable::SstableError::from)? {
+            Advance::End => break,
+            Advance::NeedBlock(request) => {
+                let source = usize::try_from(request.source).unwrap_or(usize::MAX);
+                let Some(reader) = blocks.get_mut(source) else { break };
+                let chunk = reader.load_block(request.block).await?;
+                if let Some(source) = cursor.source_mut(request.source) {
+                    source.feed(request.block, chunk);
+                }
+            }
+            Advance::Item => match cursor.item() {
+                Item::Partition { key: k, .. } => {
+                    key.clear();
+                    key.extend_from_slice(k);
+                }
+                Item::Row { clustering, row } => {
+                    rows.push(row_of(table, &key, clustering, row));
+                }
+                Item::Static(_) | Item::Marker(_) | Item::PartitionEnd => {}
+            },
+        }
+    }
+    Ok(TableRows { rows, newest })
+}
+
+fn row_of(table: &Arc<Table>, key: &[u8], clustering: &[u8], row: RowRef<'_>) -> Row {
+    let mut out = Row { table: table.clone(), values: BTreeMap::new(), paths: BTreeMap::new() };
+    if let Some(column) = table.partition_key().first() {
+        out.values.insert(column.name.clone(), key.to_vec());
+    }
+    for (column, value) in table.clustering().iter().zip(data::clustering::components(clustering)) {
+        if let Some(value) = value {
+            out.values.insert(column.name.clone(), value.to_vec());
+        }
+    }
+    for (id, column) in row.columns() {
+        let Some(name) = table.column_by_id(id).map(|c| c.name.clone()) else { continue };
+        match column {
+            ColumnRef::Simple(cell) if cell.is_tombstone() => {}
+            ColumnRef::Simple(cell) => {
+                out.values.insert(name, cell.value.to_vec());
+            }
+            ColumnRef::Complex(complex) => {
+                let paths = complex.cells().map(|(path, _)| path.to_vec()).collect();
+                out.paths.insert(name, paths);
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,407 @@
+//! On a copy of a directory that a real Cassandra drained; see `testdata/cassandra/README.md`.
+#![allow(clippy::disallowed_methods, reason = "tests prepare directories with plain calls")]
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use cql_plan::ddl::{DdlContext, DdlPlan};
+use rt::{Machine, NativeOptions, NodeSpec};
+use schema::DroppedColumn;
+use stdx::{ColumnId, TableId, Uuid};
+
+use super::definitions::SchemaRows;
+use super::*;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/cassandra");
+const LOCAL: &str = "system/local-7ad54392bcdd35a684174e047860b377";
+
+/// The whole content of the only segment of a drained Cassandra; zeros follow.
+const DRAINED: &[u8] =
+    b"\x00\x00\x00\x07\x00\x00\x01\xa1\xfc\x9e\x3a\xe6\x00\x02{}\xac\x6b\x94\xb7\
+      \x00\x00\x00\x1c\x1b\x0f\xe4\xc6";
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Imports a directory that `prepare` made from the golden one.
+fn imported(prepare: impl Fn(&Path)) -> Result<Option<Imported>, ImportError> {
+    imported_as("peer", prepare)
+}
+
+fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported>, ImportError> {
+    let directory = tempfile::tempdir().unwrap();
+    copy(&Path::new(GOLDEN).join("data"), &directory.path().join("data"));
+    prepare(directory.path());
+    let work_dir = directory.path().to_str().unwrap().to_owned();
+    let cluster_name = cluster.to_owned();
+    let options = Options { workdir: work_dir.clone(), cluster_name, ..Options::default() };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let main: rt::Main = Arc::new(move |rt: Rt| {
+        let (options, sender) = (options.clone(), sender.clone());
+        Box::pin(async move {
+            let result = import(&rt, &options, &cql_plan::system::system_schema()).await;
+            sender.send(result).unwrap();
+            rt.request_stop();
+        }) as Pin<Box<dyn Future<Output = ()>>>
+    });
+    let machine = Machine::native(NativeOptions::default());
+    let spec = NodeSpec { name: "import".into(), shards: 1, work_dir };
+    machine.start(spec, main).join().unwrap();
+    receiver.recv().unwrap()
+}
+
+fn refused(prepare: impl Fn(&Path)) -> String {
+    imported(prepare).unwrap_err().to_string()
+}
+
+fn all_t(work: &Path, imported: &Imported) -> PathBuf {
+    let table = tables(imported).into_iter().find(|t| &*t.name == "all_t").unwrap();
+    work.join("data/imp").join(table.directory_name())
+}
+
+fn tables<'i>(imported: &'i Imported) -> Vec<&'i Table> {
+    let of = |change: &'i SchemaChange| match change {
+        SchemaChange::CreateTable(table) => Some(table),
+        _ => None,
+    };
+    imported.changes.iter().filter_map(of).collect()
+}
+
+#[test]
+fn identity_is_taken_from_system_local() {
+    let imported = imported(|_| {}).unwrap().unwrap();
+    let local = imported.local;
+    assert_eq!(local.cluster_name, "peer");
+    assert_eq!((&*local.datacenter, &*local.rack), ("datacenter1", "rack1"));
+    assert_eq!(local.tokens.len(), 16);
+    assert!(local.tokens.is_sorted());
+    assert_ne!(local.host_id.0, Uuid::nil());
+    assert!(imported.roles.is_empty());
+}
+
+#[test]
+fn another_cluster_name_is_refused_before_anything_is_noted() {
+    let error = imported_as("Peer", |_| {}).unwrap_err();
+    assert!(error.to_string().contains("it belongs to cluster \"peer\""), "{error}");
+}
+
+#[test]
+fn rows_written_from_now_on_are_newer_than_cassandras_even_when_its_clock_was_ahead() {
+    let wall = WallMicros(1_000);
+    assert_eq!(created_at(wall, TimestampMicros(5_000)), WallMicros(5_001));
+    assert_eq!(created_at(wall, TimestampMicros(10)), wall);
+    assert_eq!(created_at(wall, TimestampMicros::NONE), wall);
+}
+
+/// The schema that our own DDL makes of the statements that Cassandra was given.
+fn planned() -> Schema {
+    let text = std::fs::read_to_string(format!("{GOLDEN}/schema.cql")).unwrap();
+    let mut schema = cql_plan::system::system_schema();
+    let mut last = 0_u128;
+    for statement in cql_syntax::split_statements(&text) {
+        let statement = cql_syntax::parse(statement).unwrap();
+        let Some(plan) = DdlPlan::new(&statement.kind, None) else { continue };
+        let outcome = plan.unwrap().outcome(&mut DdlContext {
+            schema: &schema,
+            datacenters: &["datacenter1"],
+            node_count: 1,
+            new_table_id: &mut || {
+                last += 1;
+                Uuid::from_u128(last)
+            },
+            now: WallMicros(0),
+        });
+        for change in outcome.unwrap().changes {
+            schema = schema.apply(&change).unwrap();
+        }
+    }
+    schema
+}
+
+/// A table without what may differ: identity, history, and defaults that Cassandra spells out.
+fn essence(table: &Table) -> Table {
+    let mut table = table.clone();
+    table.id = TableId(Uuid::nil());
+    table.version = 0;
+    table.next_column_id = 0;
+    for column in &mut table.columns {
+        column.id = ColumnId(0);
+    }
+    for dropped in table.dropped.values_mut() {
+        dropped.dropped_at = TimestampMicros(0);
+        dropped.column.id = ColumnId(0);
+    }
+    let chance = bloom_filter_fp_chance_of(&table);
+    table.options.bloom_filter_fp_chance = Some(chance);
+    table
+}
+
+fn bloom_filter_fp_chance_of(table: &Table) -> f64 {
+    let leveled = table
+        .options
+        .compaction
+        .get("class")
+        .is_some_and(|c| c.ends_with("LeveledCompactionStrategy"));
+    table.options.bloom_filter_fp_chance.unwrap_or(if leveled { 0.1 } else { 0.01 })
+}
+
+#[test]
+fn schema_is_what_the_same_statements_make_here() {
+    let imported = imported(|_| {}).unwrap().unwrap();
+    let mut schema = cql_plan::system::system_schema();
+    for change in &imported.changes {
+        schema = schema.apply(change).unwrap();
+    }
+    let planned = planned();
+    let names = |s: &Schema| s.keyspaces.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&schema), names(&planned));
+    for name in ["imp", "Imp2"] {
+        let (ours, theirs) = (planned.keyspace(name).unwrap(), schema.keyspace(name).unwrap());
+        assert_eq!(ours.params, theirs.params);
+        assert_eq!(ours.types, theirs.types);
+        assert_eq!(
+            ours.tables.keys().collect::<Vec<_>>(),
+            theirs.tables.keys().collect::<Vec<_>>()
+        );
+        for (table, ours) in &ours.tables {
+            assert_eq!(essence(ours), essence(&theirs.tables[table]), "{name}.{table}");
+        }
+    }
+}
+
+#[test]
+fn ids_of_columns_are_distinct_dropped_ones_included() {
+    let imported = imported(|_| {}).unwrap().unwrap();
+    let tables = tables(&imported);
+    let table = tables.iter().find(|t| &*t.name == "Case_T").unwrap();
+    let dropped: Vec<&DroppedColumn> = table.dropped.values().collect();
+    assert_eq!(dropped.len(), 2, "b, and the first c");
+    let mut ids: Vec<u16> = table.columns.iter().map(|c| c.id.0).collect();
+    ids.extend(dropped.iter().map(|d| d.column.id.0));
+    ids.sort_unstable();
+    assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(table.next_column_id, 6);
+    assert!(dropped.iter().all(|d| d.dropped_at.0 > 1_700_000_000_000_000));
+}
+
+#[test]
+fn an_empty_directory_is_nothing_to_import() {
+    let emptied = imported(|work| std::fs::remove_dir_all(work.join("data")).unwrap());
+    assert!(emptied.unwrap().is_none());
+}
+
+#[test]
+fn tables_without_system_local_are_refused() {
+    let message = refused(|work| std::fs::remove_dir_all(work.join("data").join(LOCAL)).unwrap());
+    assert!(message.contains("neither a metadata log nor the table system.local"), "{message}");
+}
+
+fn segment(work: &Path, name: &str, bytes: &[u8]) {
+    std::fs::create_dir_all(work.join("commitlog")).unwrap();
+    let mut padded = bytes.to_vec();
+    padded.resize(64 << 10, 0);
+    std::fs::write(work.join("commitlog").join(name), padded).unwrap();
+}
+
+/// A segment with one record, whose mutation begins as given.
+fn dirty(mutation: &[u8]) -> Vec<u8> {
+    let mut bytes = DRAINED[..20].to_vec();
+    let end = 20 + 8 + 8 + mutation.len() + 4 + 4;
+    bytes.extend_from_slice(&(end as u32).to_be_bytes());
+    bytes.extend_from_slice(&[1, 2, 3, 4]);
+    bytes.extend_from_slice(&(mutation.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(&[1, 2, 3, 4]);
+    bytes.extend_from_slice(mutation);
+    bytes.extend_from_slice(&[1, 2, 3, 4]);
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&(end as u32 + 8).to_be_bytes());
+    bytes.extend_from_slice(&[1, 2, 3, 4]);
+    bytes
+}
+
+fn update_of(keyspace: &str, table: &str) -> Vec<u8> {
+    let mut mutation = vec![1];
+    mutation.extend_from_slice(cql_plan::system::system_table_id(keyspace, table).0.as_bytes());
+    mutation.extend_from_slice(b"the rest");
+    mutation
+}
+
+#[test]
+fn the_segment_that_a_drain_leaves_is_no_obstacle() {
+    let taken = imported(|work| segment(work, "CommitLog-7-1.log", DRAINED));
+    assert!(taken.unwrap().is_some());
+}
+
+#[test]
+fn a_segment_with_writes_is_refused_by_name() {
+    let bytes = dirty(&update_of("ks", "t"));
+    let message = refused(|work| segment(work, "CommitLog-7-2.log", &bytes));
+    assert!(message.contains("commitlog/CommitLog-7-2.log: writes to the table"), "{message}");
+    assert!(message.contains("nodetool drain"), "{message}");
+}
+
+#[test]
+fn statistics_that_cassandra_noted_after_its_drain_are_no_obstacle_but_its_identity_is() {
+    assert_eq!(commit_log::content(&dirty(&update_of("system", "compaction_history"))), None);
+    assert!(commit_log::content(&dirty(&update_of("system", "local"))).is_some());
+}
+
+#[test]
+fn bytes_behind_the_last_section_are_writes_that_were_not_synced() {
+    let mut bytes = DRAINED.to_vec();
+    bytes.resize(100, 0);
+    assert_eq!(commit_log::content(&bytes), None);
+    bytes[90] = 1;
+    assert_eq!(commit_log::content(&bytes).unwrap(), "unsynced bytes behind offset 28");
+}
+
+#[test]
+fn segments_of_unknown_versions_are_refused() {
+    let mut bytes = DRAINED.to_vec();
+    bytes[3] = 6;
+    assert!(commit_log::content(&bytes).unwrap().contains("version 6"));
+    bytes[3] = 8;
+    assert_eq!(commit_log::content(&bytes), None);
+}
+
+#[test]
+fn any_bytes_can_be_given_as_a_segment() {
+    let mut state = 1_u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize
+    };
+    let corpus = [DRAINED.to_vec(), dirty(&update_of("system", "compaction_history"))];
+    for round in 0..10_000 {
+        let mut bytes = corpus[round % corpus.len()].clone();
+        for _ in 0..=next() % 4 {
+            let at = next() % bytes.len();
+            bytes[at] = next() as u8;
+        }
+        bytes.truncate(next() % (bytes.len() + 1));
+        crate::fuzz::fuzz_cassandra_commit_log(&bytes);
+    }
+}
+
+#[test]
+fn files_of_other_formats_are_refused_with_what_to_do() {
+    let first = imported(|_| {}).unwrap().unwrap();
+    for name in [
+        "oa-3-big-Data.db",
+        "da-3-bti-Data.db",
+        "nb-3gus_0n3b_2yr1-big-Data.db",
+        "mc-1-big-Data.db",
+    ] {
+        let message = refused(|work| {
+            std::fs::create_dir_all(all_t(work, &first)).unwrap();
+            std::fs::write(all_t(work, &first).join(name), b"x").unwrap();
+        });
+        assert!(message.contains(name) && message.contains("of table imp.all_t"), "{message}");
+        assert!(message.contains("upgradesstables"), "{message}");
+    }
+    let taken = imported(|work| {
+        let directory = all_t(work, &first);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("nb-3-big-Data.db"), b"x").unwrap();
+        std::fs::write(directory.join("nb-3-big-TOC.txt"), b"Data.db\n").unwrap();
+    });
+    assert!(taken.unwrap().is_some(), "the store looks into the files, not the import");
+}
+
+#[test]
+fn unfinished_operations_are_refused() {
+    let first = imported(|_| {}).unwrap().unwrap();
+    let message = refused(|work| {
+        std::fs::create_dir_all(all_t(work, &first)).unwrap();
+        std::fs::write(all_t(work, &first).join("nb-3-big-Data.db"), b"x").unwrap();
+    });
+    assert!(message.contains("nb-3-big-Data.db of table imp.all_t is the rest of"), "{message}");
+    let message = refused(|work| {
+        let name = "nb_txn_compaction_5f1f1ae0-e56d-11f1-b9e1-2b77647ded9f.log";
+        std::fs::write(work.join("data").join(LOCAL).join(name), b"ADD").unwrap();
+    });
+    assert!(message.contains("of table system.local is the rest of"), "{message}");
+}
+
+#[test]
+fn damage_in_a_system_table_is_named() {
+    let message = refused(|work| {
+        let directory = work.join("data").join(LOCAL);
+        let entries = std::fs::read_dir(directory).unwrap().map(|e| e.unwrap().path());
+        let data = entries.into_iter().find(|p| p.to_str().unwrap().ends_with("-Data.db")).unwrap();
+        let mut bytes = std::fs::read(&data).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(data, bytes).unwrap();
+    });
+    assert!(message.contains("system/local-") && message.contains("corrupt"), "{message}");
+}
+
+/// Rows of a table of `system_schema` as `column, text` pairs.
+fn row(table: &str, values: &[(&str, Vec<u8>)]) -> Row {
+    let base = cql_plan::system::system_schema();
+    Row::for_test(base.table("system_schema", table).unwrap(), values)
+}
+
+fn text(s: &str) -> Vec<u8> {
+    s.as_bytes().to_vec()
+}
+
+fn list_of(values: &[&str]) -> Vec<u8> {
+    types::wire::encode_collection(values).unwrap()
+}
+
+#[test]
+fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
+    let mut rows = SchemaRows::default();
+    let ks = || ("keyspace_name", text("ks"));
+    let t = || ("table_name", text("t"));
+    let flags = |name: &str, flags: &[&str]| {
+        row("tables", &[ks(), ("table_name", text(name)), ("flags", list_of(flags))])
+    };
+    for (name, place) in rows.tables_mut() {
+        match name {
+            "views" => place.push(row(name, &[ks(), ("view_name", text("v"))])),
+            "indexes" => {
+                place.push(row(name, &[ks(), t(), ("index_name", text("i"))]));
+                let paxos = [("keyspace_name", text("system")), ("table_name", text("paxos"))];
+                place.push(row(name, &paxos));
+            }
+            "functions" => place.push(row(name, &[ks(), ("function_name", text("f"))])),
+            "triggers" => place.push(row(name, &[ks(), t(), ("trigger_name", text("g"))])),
+            "column_masks" => place.push(row(name, &[ks(), t(), ("column_name", text("m"))])),
+            "tables" => {
+                place.push(flags("counts", &["compound", "counter"]));
+                place.push(flags("thrift", &["dense"]));
+                place.push(flags("fine", &["compound"]));
+            }
+            _ => {}
+        }
+    }
+    let base = cql_plan::system::system_schema();
+    let error = definitions::changes(&base, &rows).unwrap_err();
+    let ImportError::Unsupported { items } = error else { panic!("{error}") };
+    assert_eq!(
+        items,
+        [
+            "materialized view ks.v",
+            "index ks.t.i",
+            "function ks.f",
+            "trigger ks.t.g",
+            "mask of column ks.t.m",
+            "counter table ks.counts",
+            "COMPACT STORAGE of table ks.thrift",
+        ]
+    );
+}

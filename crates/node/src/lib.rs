@@ -1,0 +1,213 @@
+//! Composition root: builds every part of a node in order and stops them in order. No logic.
+//!
+//! Owns: [`Node::start`] (a node is an ordinary value: twenty of them fit in one process or one
+//! simulated world), the boot protocol between shards ([`boot`]), how options become the parts'
+//! settings ([`parts`]), what is written to the system tables ([`system_tables`]). Never: decisions
+//! about data.
+//!
+//! Start, on every shard: 1. shard 0 locks the data directory and opens the metadata log, the
+//! others wait for its snapshot; 2. open the store (replays the commit log); 3. build membership,
+//! coordinator, server; 4. wait for each other; 5. shard 0 writes the system tables and listens.
+//! Stop: listeners and connections first, then requests between shards, metadata, store.
+
+mod actions;
+pub mod boot;
+pub mod fuzz;
+mod import;
+pub mod parts;
+mod shard;
+pub mod system_tables;
+mod views;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use conf::Options;
+use rt::{Machine, NodeSpec, Running, Stopper};
+use stdx::IoError;
+
+pub use import::ImportError;
+pub use shard::Meshes;
+
+/// Why a node did not start, or stopped by itself.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another process has the data directory open.
+    #[error("data directory {0} is in use by another process; stop it or choose another --workdir")]
+    InUse(String),
+    /// The metadata log cannot be used.
+    #[error("cannot open the metadata log: {0}")]
+    Metadata(#[from] membership::log::OpenError),
+    /// The data directory is one of Cassandra's that cannot be taken over.
+    #[error("cannot take over the data directory: {0}")]
+    Import(#[from] ImportError),
+    /// The data directory belongs to a cluster of another name.
+    #[error(
+        "the data directory belongs to cluster \"{found}\", the configuration says \"{configured}\"; \
+         set cluster_name to \"{found}\" or choose another --workdir"
+    )]
+    ClusterName {
+        /// In the data.
+        found: String,
+        /// In the configuration.
+        configured: String,
+    },
+    /// A shard's store cannot be opened.
+    #[error("cannot open the data of shard {shard}: {error}")]
+    Store {
+        /// Which shard.
+        shard: u16,
+        /// Why.
+        error: store::StoreError,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} for {purpose}: {detail}; is another server running there?")]
+    Listen {
+        /// Host and port.
+        address: String,
+        /// CQL, shard-aware CQL or the API.
+        purpose: &'static str,
+        /// The operating system's words.
+        detail: String,
+    },
+    /// An address of the configuration is a name; names are resolved before the node starts.
+    #[error("address \"{0}\" is not an IP address")]
+    Address(String),
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A change to the metadata at start failed.
+    #[error("cannot write metadata: {0}")]
+    Submit(#[from] membership::SubmitError),
+    /// Another part failed first.
+    #[error("start was given up because another shard failed")]
+    Abandoned,
+    /// A shard's thread ended by itself.
+    #[error("a shard ended unexpectedly: {0}")]
+    Thread(String),
+}
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "written once, by the shards, for who started the node"
+)]
+type Once<T> = std::sync::OnceLock<T>;
+
+/// What a starting node reports from its shards: written once, read from anywhere.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    failure: Once<StartError>,
+    ready: Once<()>,
+}
+
+impl Outcome {
+    /// Keeps the first failure.
+    pub(crate) fn fail(&self, error: StartError) {
+        // A later failure is a consequence of the first.
+        let _ = self.failure.set(error);
+    }
+
+    pub(crate) fn set_ready(&self) {
+        let _ = self.ready.set(());
+    }
+}
+
+/// What runs on the first shard of a node that is ready: see [`Node::start_with`].
+pub type ReadyHook = Arc<
+    dyn Fn(rt::Rt, cql_server::CqlServer, store::Store) -> Pin<Box<dyn Future<Output = ()>>>
+        + Send
+        + Sync,
+>;
+
+/// A node.
+pub struct Node;
+
+impl Node {
+    /// Starts a node on a machine; returns at once. See [`RunningNode`] for what becomes of it.
+    pub fn start(options: Options, machine: &Machine) -> RunningNode {
+        Node::start_named("helenus", options, machine)
+    }
+
+    /// As [`Node::start`], with a name for threads and, in the simulator, disk and network.
+    pub fn start_named(name: &str, options: Options, machine: &Machine) -> RunningNode {
+        let outcome = Arc::new(Outcome::default());
+        let (spec, main) = Node::prepare(name, options, outcome.clone());
+        RunningNode { running: machine.start(spec, main), outcome }
+    }
+
+    /// Starts a node and runs `hook` on its first shard once it is ready: for programs that embed
+    /// it and speak to it without sockets. The node goes on until it is asked to stop.
+    pub fn start_with(
+        name: &str,
+        options: Options,
+        machine: &Machine,
+        outcome: Arc<Outcome>,
+        hook: ReadyHook,
+    ) -> RunningNode {
+        let (spec, main) = Node::prepare_with(name, options, outcome.clone(), Some(hook));
+        RunningNode { running: machine.start(spec, main), outcome }
+    }
+
+    /// What [`Machine::start`] or a simulated world needs to start this node.
+    pub fn prepare(name: &str, options: Options, outcome: Arc<Outcome>) -> (NodeSpec, rt::Main) {
+        Node::prepare_with(name, options, outcome, None)
+    }
+
+    fn prepare_with(
+        name: &str,
+        options: Options,
+        outcome: Arc<Outcome>,
+        hook: Option<ReadyHook>,
+    ) -> (NodeSpec, rt::Main) {
+        let shards = options.smp.unwrap_or(1).max(1);
+        let meshes = Meshes::new(shards);
+        let spec = NodeSpec { name: name.to_owned(), shards, work_dir: String::new() };
+        let options = Arc::new(options);
+        let main: rt::Main = Arc::new(move |rt| {
+            let (options, meshes) = (options.clone(), meshes.clone());
+            Box::pin(shard::run(rt, options, meshes, outcome.clone(), hook.clone()))
+        });
+        (spec, main)
+    }
+}
+
+/// A started node.
+pub struct RunningNode {
+    running: Running,
+    outcome: Arc<Outcome>,
+}
+
+impl RunningNode {
+    /// Asks it to drain and stop.
+    pub fn request_stop(&self) {
+        self.running.request_stop();
+    }
+
+    /// A handle for signal handlers.
+    pub fn stopper(&self) -> Stopper {
+        self.running.stopper()
+    }
+
+    /// Whether it answers CQL.
+    pub fn is_ready(&self) -> bool {
+        self.outcome.ready.get().is_some()
+    }
+
+    /// Which way of disk IO is in use.
+    pub fn io_description(&self) -> String {
+        self.running.io_description().to_owned()
+    }
+
+    /// Waits until every shard has ended (not in the simulator).
+    ///
+    /// # Errors
+    /// Why it did not start, or why it stopped unasked.
+    pub fn join(self) -> Result<(), StartError> {
+        let joined = self.running.join();
+        if let Some(error) = self.outcome.failure.get() {
+            return Err(error.clone());
+        }
+        joined.map_err(StartError::Thread)
+    }
+}

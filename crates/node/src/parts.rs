@@ -1,0 +1,141 @@
+//! From options to the settings of each part.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use admin::NodeFacts;
+use cluster::shard_of_token;
+use conf::{Address, Authenticator, CommitLogSync, Options};
+use cql_plan::plan::PlanLimits;
+use cql_server::{Authentication, ServerSettings};
+use stdx::HostId;
+use store::{StoreOptions, SyncMode};
+
+use crate::StartError;
+
+/// Memory when the options say nothing: the program's entry sets it from the machine, so this is
+/// what simulated and embedded nodes get.
+const MEMORY_DEFAULT: u64 = 1 << 30;
+
+/// The budget of the whole node, bytes.
+pub fn memory(options: &Options) -> u64 {
+    options.memory.as_ref().map_or(MEMORY_DEFAULT, |m| m.0)
+}
+
+/// Share of one shard in `percent` of the node's memory, bytes.
+fn share(options: &Options, shards: u16, percent: u64) -> usize {
+    let bytes = memory(options) / 100 * percent / u64::from(shards.max(1));
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks.
+pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> StoreOptions {
+    let (data, log) = (options.data_directory(), options.commitlog_directory());
+    let mut store =
+        StoreOptions::new(data, log, host, run, shard_of_token, cql_plan::describe::schema_text);
+    store.sync = match options.commitlog_sync {
+        CommitLogSync::Periodic => SyncMode::Periodic { period: options.commitlog_sync_period },
+        CommitLogSync::Batch => SyncMode::Batch,
+        CommitLogSync::Group => SyncMode::Group { window: options.commitlog_sync_group_window },
+    };
+    store.segment_bytes = options.commitlog_segment_size.0;
+    store.memtable_bytes_max = share(options, shards, 40);
+    store.chunk_cache_bytes_max = share(options, shards, 40);
+    store.tombstone_failure_threshold = options.tombstone_failure_threshold;
+    store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
+    store.auto_snapshot = options.auto_snapshot;
+    store.room_wait_max = options.write_request_timeout.min(Duration::from_secs(2));
+    store
+}
+
+/// Memory for requests in flight of one shard: 15 % of the whole, or what the setting says.
+pub fn request_bytes(options: &Options, shards: u16) -> usize {
+    match options.native_transport_max_request_data_in_flight {
+        Some(size) => usize::try_from(size.0 / u64::from(shards.max(1))).unwrap_or(usize::MAX),
+        None => share(options, shards, 15),
+    }
+}
+
+/// An address of the options as an IP address.
+///
+/// # Errors
+/// `Address` when it is a host name: the program's entry resolves those.
+pub fn ip(address: &Address) -> Result<IpAddr, StartError> {
+    address.ip().ok_or_else(|| StartError::Address(address.to_string()))
+}
+
+/// An IP address and a port.
+///
+/// # Errors
+/// As [`ip`].
+pub fn socket(address: &Address, port: u16) -> Result<SocketAddr, StartError> {
+    Ok(SocketAddr::new(ip(address)?, port))
+}
+
+/// Settings of the CQL servers of all shards.
+///
+/// # Errors
+/// `Address`: the announced address is a name.
+pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> {
+    let announced = socket(options.announced_rpc_address(), options.native_transport_port)?;
+    let unlimited = |n: i64| usize::try_from(n).ok();
+    let request_bytes_max = request_bytes(options, 1);
+    let mut settings = ServerSettings::new(announced);
+    settings.shard_aware_port = match options.native_shard_aware_transport_port {
+        0 => None,
+        port => Some(port),
+    };
+    settings.frame_bytes_max =
+        usize::try_from(options.native_transport_max_frame_size.0).unwrap_or(usize::MAX);
+    settings.requests_per_connection_max =
+        options.native_transport_max_concurrent_requests_per_connection as usize;
+    settings.request_bytes_max = request_bytes_max;
+    settings.request_bytes_per_connection_max =
+        (request_bytes_max / 4).max(settings.frame_bytes_max);
+    settings.connections_max = unlimited(options.native_transport_max_concurrent_connections);
+    settings.connections_per_ip_max =
+        unlimited(options.native_transport_max_concurrent_connections_per_ip);
+    settings.authentication = match options.authenticator {
+        Authenticator::AllowAll => Authentication::AllowAll,
+        Authenticator::Password => Authentication::Password,
+    };
+    let idle = options.native_transport_idle_timeout;
+    settings.idle_timeout = (!idle.is_zero()).then_some(idle);
+    settings.allow_older_protocols = options.native_transport_allow_older_protocols;
+    settings.read_timeout = options.read_request_timeout;
+    settings.range_timeout = options.range_request_timeout;
+    settings.write_timeout = options.write_request_timeout;
+    settings.truncate_timeout = options.truncate_request_timeout;
+    settings.tombstone_warn_threshold = options.tombstone_warn_threshold;
+    settings.tombstone_failure_threshold = options.tombstone_failure_threshold;
+    Ok(settings)
+}
+
+/// Limits that plans enforce.
+pub fn plan_limits(options: &Options) -> PlanLimits {
+    let bytes = |size: conf::DataSize| usize::try_from(size.0).unwrap_or(usize::MAX);
+    PlanLimits {
+        batch_bytes_warn: bytes(options.batch_size_warn_threshold),
+        batch_bytes_fail: bytes(options.batch_size_fail_threshold),
+        unlogged_batch_partitions_warn: options.unlogged_batch_across_partitions_warn_threshold
+            as usize,
+    }
+}
+
+/// What administration tells about the node.
+///
+/// # Errors
+/// `Address`: the announced address is a name.
+pub fn node_facts(options: &Options, started_at_seconds: i64) -> Result<NodeFacts, StartError> {
+    Ok(NodeFacts {
+        address: ip(options.announced_address())?.to_string(),
+        storage_port: options.storage_port,
+        snitch: "org.apache.cassandra.locator.SimpleSnitch".to_owned(),
+        partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
+        release_version: "5.0.9".to_owned(),
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        generation: started_at_seconds,
+        memory_bytes_max: memory(options),
+        compaction_bytes_per_second: options.compaction_throughput.0,
+    })
+}

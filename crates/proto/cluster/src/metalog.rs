@@ -1,0 +1,358 @@
+//! The metadata log: one linear sequence of transformations; the snapshot is their fold.
+//!
+//! File: magic `HXMETA\0\x01`, then entries `length u32 · crc32 u32 · epoch u64 · payload`, the CRC
+//! over epoch and payload, all big-endian. After each sync a marker follows: an entry of length
+//! `u32::MAX` without payload that says up to which epoch all is durable. Damage at or before the
+//! epoch of any later marker is corruption; damage after the last marker is an entry that was never
+//! acknowledged (or whose marker a power cut took), and is dropped. See `docs/formats/metalog.md`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use codec::{DecodeError, DecodeErrorKind, Reader, Writer, crc32};
+use schema::{Schema, SchemaChange, SchemaError, encode};
+use stdx::{Epoch, Generation, HostId, TableId, Token, Uuid, WallMicros};
+
+use crate::snapshot::{ClusterSnapshot, LocalNode, Role, Truncation};
+
+/// First bytes of the log file; the last one is the format version.
+pub const MAGIC: &[u8; 8] = b"HXMETA\0\x01";
+/// Largest payload of one entry.
+pub const ENTRY_BYTES_MAX: usize = 16 << 20;
+const HEADER_BYTES: usize = 16;
+const MARKER: u32 = u32::MAX;
+
+/// One entry of the metadata log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transformation {
+    /// The first entry: who this node is.
+    Bootstrap(LocalNode),
+    /// A schema change.
+    Schema(Box<SchemaChange>),
+    /// A table was emptied.
+    Truncate {
+        /// The table.
+        table: TableId,
+        /// What is gone.
+        truncation: Truncation,
+    },
+    /// A role is created or replaced.
+    PutRole {
+        /// Its name.
+        name: String,
+        /// Its properties.
+        role: Role,
+    },
+    /// Datacenter or rack changed in the configuration.
+    Locate {
+        /// New datacenter.
+        datacenter: String,
+        /// New rack.
+        rack: String,
+    },
+}
+
+/// Why a log cannot be read or an entry not be applied.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MetaLogError {
+    /// The file is not a metadata log of this version.
+    #[error("not a metadata log of version 1: wrong first bytes")]
+    Magic,
+    /// A complete entry does not check out.
+    #[error("metadata log is corrupt at offset {offset}: {what}; restore the file from a backup")]
+    Corrupt {
+        /// Byte offset of the entry.
+        offset: u64,
+        /// What was wrong.
+        what: String,
+    },
+    /// The first entry is not `Bootstrap`, or a later one is.
+    #[error("metadata log entry {epoch} is out of place")]
+    OutOfPlace {
+        /// The entry's number.
+        epoch: u64,
+    },
+    /// The entry does not fit the state before it.
+    #[error("metadata log entry does not apply: {0}")]
+    Schema(#[from] SchemaError),
+}
+
+fn text(out: &mut Vec<u8>, s: &str) {
+    out.put_bytes_vint(s.as_bytes());
+}
+
+fn read_text(r: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let bytes = r.bytes_vint()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| r.error(DecodeErrorKind::Utf8))
+}
+
+fn read_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
+    let n = usize::try_from(r.vint_unsigned()?).unwrap_or(usize::MAX);
+    r.check_count(n, 1)
+}
+
+impl Transformation {
+    /// Appends the payload.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Transformation::Bootstrap(node) => {
+                out.put_u8(1);
+                out.put_bytes(node.host_id.0.as_bytes());
+                text(out, &node.cluster_name);
+                text(out, &node.datacenter);
+                text(out, &node.rack);
+                out.put_vint_unsigned(node.tokens.len() as u64);
+                for token in &node.tokens {
+                    out.put_i64(token.0);
+                }
+                out.put_i64(node.created_at.0);
+            }
+            Transformation::Schema(change) => {
+                out.put_u8(2);
+                encode::change(out, change);
+            }
+            Transformation::Truncate { table, truncation } => {
+                out.put_u8(3);
+                out.put_bytes(table.0.as_bytes());
+                out.put_i64(truncation.truncated_at.0);
+                out.put_vint_unsigned(truncation.positions.len() as u64);
+                for (segment, offset) in &truncation.positions {
+                    out.put_u64(*segment);
+                    out.put_u64(*offset);
+                }
+                out.put_vint_unsigned(truncation.generations.len() as u64);
+                for generation in &truncation.generations {
+                    out.put_u64(generation.0);
+                }
+            }
+            Transformation::PutRole { name, role } => {
+                out.put_u8(4);
+                text(out, name);
+                out.put_bool(role.is_superuser);
+                out.put_bool(role.can_login);
+                text(out, &role.salted_hash);
+            }
+            Transformation::Locate { datacenter, rack } => {
+                out.put_u8(5);
+                text(out, datacenter);
+                text(out, rack);
+            }
+        }
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Anything that [`Transformation::encode`] does not write.
+    pub fn decode(payload: &[u8]) -> Result<Transformation, DecodeError> {
+        let r = &mut Reader::new(payload, "metadata log entry");
+        let entry = match r.u8()? {
+            1 => {
+                let host_id = HostId(Uuid::from_bytes(r.array::<16>()?));
+                let cluster_name = read_text(r)?;
+                let datacenter = read_text(r)?;
+                let rack = read_text(r)?;
+                let mut tokens = Vec::new();
+                for _ in 0..read_count(r)? {
+                    tokens.push(Token(r.i64()?));
+                }
+                let created_at = WallMicros(r.i64()?);
+                let node =
+                    LocalNode { host_id, cluster_name, datacenter, rack, tokens, created_at };
+                Transformation::Bootstrap(node)
+            }
+            2 => Transformation::Schema(Box::new(encode::read_change(r)?)),
+            3 => {
+                let table = TableId(Uuid::from_bytes(r.array::<16>()?));
+                let mut truncation =
+                    Truncation { truncated_at: WallMicros(r.i64()?), ..Truncation::default() };
+                for _ in 0..read_count(r)? {
+                    truncation.positions.push((r.u64()?, r.u64()?));
+                }
+                for _ in 0..read_count(r)? {
+                    truncation.generations.push(Generation(r.u64()?));
+                }
+                Transformation::Truncate { table, truncation }
+            }
+            4 => {
+                let name = read_text(r)?;
+                let is_superuser = r.bool()?;
+                let can_login = r.bool()?;
+                let role = Role { is_superuser, can_login, salted_hash: read_text(r)? };
+                Transformation::PutRole { name, role }
+            }
+            5 => {
+                let datacenter = read_text(r)?;
+                Transformation::Locate { datacenter, rack: read_text(r)? }
+            }
+            other => return Err(r.invalid(i64::from(other))),
+        };
+        r.finish()?;
+        Ok(entry)
+    }
+
+    /// Appends the framed entry, as it stands in the file.
+    pub fn encode_entry(&self, epoch: Epoch, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.put_u32(0);
+        out.put_u32(0);
+        out.put_u64(epoch.0);
+        self.encode(out);
+        let length = out.len().saturating_sub(start + HEADER_BYTES);
+        stdx::invariant!(length <= ENTRY_BYTES_MAX, "metadata log entry of {length} bytes");
+        let crc = out.get(start + 8..).map_or(0, crc32);
+        out.patch_u32(start, length as u32);
+        out.patch_u32(start + 4, crc);
+    }
+}
+
+/// Appends the marker that says "everything up to `epoch` is durable". Written after the sync of
+/// that entry and before its statement is answered; needs no sync of its own.
+pub fn encode_marker(epoch: Epoch, out: &mut Vec<u8>) {
+    out.put_u32(MARKER);
+    out.put_u32(crc32(&epoch.0.to_be_bytes()));
+    out.put_u64(epoch.0);
+}
+
+/// Whether `bytes` hold, at any offset, a marker for `epoch` or a later one.
+fn has_marker(bytes: &[u8], epoch: u64) -> bool {
+    bytes.windows(HEADER_BYTES).any(|w| {
+        let mut r = Reader::new(w, "metadata log marker");
+        let parts = (|| Ok::<_, DecodeError>((r.u32()?, r.u32()?, r.u64()?)))();
+        parts.is_ok_and(|(length, crc, marked)| {
+            length == MARKER && marked >= epoch && crc == crc32(&marked.to_be_bytes())
+        })
+    })
+}
+
+/// What a log file holds.
+#[derive(Debug)]
+pub struct LoadedLog {
+    /// The state after all entries; `None` for a log without any.
+    pub snapshot: Option<ClusterSnapshot>,
+    /// Length of the valid part: the file is cut to this before the next append.
+    pub valid_bytes: u64,
+    /// Bytes of an incomplete last entry that was never acknowledged.
+    pub dropped_bytes: u64,
+}
+
+/// Reads a whole log file and folds it onto `base` (the schema of the built-in keyspaces).
+///
+/// # Errors
+/// `Magic`, `Corrupt`, `OutOfPlace`, `Schema`: see [`MetaLogError`].
+pub fn load(bytes: &[u8], base: &Schema) -> Result<LoadedLog, MetaLogError> {
+    let total = bytes.len() as u64;
+    if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
+        // The process ended while the file was created.
+        return Ok(LoadedLog { snapshot: None, valid_bytes: 0, dropped_bytes: total });
+    }
+    let Some(mut rest) = bytes.strip_prefix(MAGIC.as_slice()) else {
+        return Err(MetaLogError::Magic);
+    };
+    let mut snapshot: Option<ClusterSnapshot> = None;
+    while !rest.is_empty() {
+        let offset = total - rest.len() as u64;
+        let corrupt = |what: String| MetaLogError::Corrupt { offset, what };
+        let expected = snapshot.as_ref().map_or(1, |s| s.epoch.0 + 1);
+        let (payload, after) = match read_entry(rest) {
+            Ok(Frame::Entry { epoch, payload, after }) if epoch == expected => (payload, after),
+            Ok(Frame::Marker { epoch, after }) if epoch + 1 == expected => {
+                rest = after;
+                continue;
+            }
+            Ok(Frame::Entry { epoch, .. } | Frame::Marker { epoch, .. }) => {
+                return Err(corrupt(format!("entry number {epoch}, expected {expected}")));
+            }
+            Err(what) if has_marker(rest, expected) => return Err(corrupt(what.to_owned())),
+            Err(_) => {
+                let dropped_bytes = rest.len() as u64;
+                return Ok(LoadedLog { snapshot, valid_bytes: offset, dropped_bytes });
+            }
+        };
+        let entry = Transformation::decode(payload).map_err(|e| corrupt(e.to_string()))?;
+        snapshot = Some(match snapshot {
+            None => bootstrap(&entry, base)?,
+            Some(before) => before.apply(&entry)?,
+        });
+        rest = after;
+    }
+    Ok(LoadedLog { snapshot, valid_bytes: total, dropped_bytes: 0 })
+}
+
+enum Frame<'a> {
+    Entry { epoch: u64, payload: &'a [u8], after: &'a [u8] },
+    Marker { epoch: u64, after: &'a [u8] },
+}
+
+/// The first entry or marker of `bytes`, checksum verified; else what is wrong with it.
+fn read_entry(bytes: &[u8]) -> Result<Frame<'_>, &'static str> {
+    let mut r = Reader::new(bytes, "metadata log entry");
+    let header = (|| Ok::<_, DecodeError>((r.u32()?, r.u32()?)))();
+    let (length, crc) = header.map_err(|_| "incomplete header")?;
+    if length == MARKER {
+        let epoch = r.u64().map_err(|_| "incomplete marker")?;
+        if crc32(&epoch.to_be_bytes()) != crc {
+            return Err("checksum mismatch in a marker");
+        }
+        return Ok(Frame::Marker { epoch, after: r.peek_rest() });
+    }
+    let length = length as usize;
+    if length > ENTRY_BYTES_MAX {
+        return Err("entry length over the limit");
+    }
+    let body = r.bytes(length + 8).map_err(|_| "incomplete entry")?;
+    if crc32(body) != crc {
+        return Err("checksum mismatch");
+    }
+    let (epoch, payload) = body.split_first_chunk::<8>().ok_or("incomplete entry")?;
+    Ok(Frame::Entry { epoch: u64::from_be_bytes(*epoch), payload, after: r.peek_rest() })
+}
+
+/// The snapshot after the first entry.
+///
+/// # Errors
+/// `OutOfPlace` when it is not `Bootstrap`.
+pub fn bootstrap(entry: &Transformation, base: &Schema) -> Result<ClusterSnapshot, MetaLogError> {
+    match entry {
+        Transformation::Bootstrap(local) => Ok(ClusterSnapshot {
+            epoch: Epoch(1),
+            local: local.clone(),
+            schema: Arc::new(base.clone()),
+            roles: BTreeMap::new(),
+            truncations: BTreeMap::new(),
+        }),
+        _ => Err(MetaLogError::OutOfPlace { epoch: 1 }),
+    }
+}
+
+impl ClusterSnapshot {
+    /// The snapshot after one more entry.
+    ///
+    /// # Errors
+    /// `OutOfPlace`, `Schema`: the entry does not fit; nothing is changed.
+    pub fn apply(&self, entry: &Transformation) -> Result<ClusterSnapshot, MetaLogError> {
+        let mut next = self.clone();
+        next.epoch = Epoch(self.epoch.0 + 1);
+        match entry {
+            Transformation::Bootstrap(_) => {
+                return Err(MetaLogError::OutOfPlace { epoch: next.epoch.0 });
+            }
+            Transformation::Schema(change) => {
+                next.schema = Arc::new(self.schema.apply(change)?);
+                let schema = &next.schema;
+                next.truncations.retain(|table, _| schema.table_by_id(*table).is_some());
+            }
+            Transformation::Truncate { table, truncation } => {
+                next.truncations.insert(*table, truncation.clone());
+            }
+            Transformation::PutRole { name, role } => {
+                next.roles.insert(name.clone(), role.clone());
+            }
+            Transformation::Locate { datacenter, rack } => {
+                next.local.datacenter.clone_from(datacenter);
+                next.local.rack.clone_from(rack);
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,158 @@
+//! Compaction pickers: pure functions from table state to candidates.
+//!
+//! Owns: the options of the `compaction` map with Cassandra's checks and texts ([`options`]), the
+//! size-tiered picker ([`size_tiered`]), which files may be dropped whole and which tombstones may
+//! be purged ([`purge`]), the inputs of major and user-defined compactions ([`manual`]). Never:
+//! reads files, asks the clock, remembers what runs: files that are being compacted are not passed
+//! in.
+//!
+//! Invariants: INV-compact-plan-1: a [`Plan`] never names a file that was not passed in, nor one
+//! twice. INV-compact-plan-2: files on both sides of the repaired boundary are never in one plan.
+//!
+//! Reading order: this file, [`size_tiered`], [`purge`], [`options`].
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod fuzz;
+pub mod manual;
+mod number;
+pub mod options;
+pub mod purge;
+pub mod size_tiered;
+mod validate;
+
+pub use manual::{major, user_defined};
+pub use options::{
+    CompactionOptions, OptionsError, Strategy, TombstoneOption, TombstoneOptions, parse_options,
+};
+pub use purge::{FullyExpired, PurgeRule, fully_expired, gc_before};
+pub use size_tiered::{SizeTieredOptions, buckets, estimated_tasks, next_background};
+
+use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, WallMicros};
+
+/// What a picker knows of one SSTable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SstableInfo {
+    /// Its generation; no two are equal.
+    pub generation: Generation,
+    /// Bytes of its data component on disk.
+    pub size_bytes: u64,
+    /// Level as in Statistics; 0 for every size-tiered file.
+    pub level: u32,
+    /// Smallest write timestamp inside.
+    pub min_timestamp: TimestampMicros,
+    /// Largest write timestamp inside.
+    pub max_timestamp: TimestampMicros,
+    /// Latest deletion or expiry inside; [`DeletionSeconds::NONE`] when anything lives for ever.
+    pub max_local_deletion_time: DeletionSeconds,
+    /// Share of cells that are tombstones older than `gc_before`, 0.0 to 1.0, as estimated by
+    /// Statistics.
+    pub droppable_tombstone_ratio: f64,
+    /// Token of the first partition.
+    pub first_token: Token,
+    /// Token of the last partition, at or after the first.
+    pub last_token: Token,
+    /// Milliseconds at which it was repaired; 0 when it was not.
+    pub repaired_at: i64,
+    /// When the file was written.
+    pub created_at: WallMicros,
+    /// Reads per second per key; 0.0 when not measured.
+    pub hotness: f64,
+}
+
+impl SstableInfo {
+    /// Whether its data took part in a repair.
+    pub fn is_repaired(&self) -> bool {
+        self.repaired_at != 0
+    }
+
+    /// Whether the token ranges, both ends included, have a token in common.
+    pub fn overlaps(&self, other: &SstableInfo) -> bool {
+        self.first_token <= other.last_token && other.first_token <= self.last_token
+    }
+}
+
+/// One compaction to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Files to merge into one; at least one.
+    pub inputs: Vec<Generation>,
+    /// Those of `inputs` that need not be read: all they hold is gone.
+    pub expired: Vec<Generation>,
+    /// Level of the output.
+    pub level: u32,
+    /// Why, for the log and for `compactionstats`.
+    pub reason: Reason,
+}
+
+/// Why a compaction is planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Files of similar size.
+    SimilarSize {
+        /// How many.
+        files: usize,
+        /// Their mean size, bytes.
+        mean_bytes: u64,
+    },
+    /// One file with many droppable tombstones.
+    Tombstones {
+        /// Its ratio in thousandths.
+        ratio_permille: u32,
+    },
+    /// Files that hold nothing alive.
+    Expired {
+        /// How many.
+        files: usize,
+    },
+    /// All files, on request.
+    Major,
+    /// Files named in a request.
+    UserDefined,
+}
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Reason::SimilarSize { files, mean_bytes } => {
+                write!(f, "{files} files of about {mean_bytes} bytes")
+            }
+            Reason::Tombstones { ratio_permille } => {
+                write!(f, "{}.{} % droppable tombstones", ratio_permille / 10, ratio_permille % 10)
+            }
+            Reason::Expired { files } => write!(f, "{files} fully expired files"),
+            Reason::Major => f.write_str("major compaction"),
+            Reason::UserDefined => f.write_str("user-defined compaction"),
+        }
+    }
+}
+
+/// What a picker is given besides the options.
+#[derive(Clone, Copy, Debug)]
+pub struct TableState<'a> {
+    /// Files that may be compacted: live, not suspect, not in a running compaction.
+    pub candidates: &'a [SstableInfo],
+    /// All other live files of the table (they may overlap the candidates).
+    pub others: &'a [SstableInfo],
+    /// Smallest timestamp in any memtable; `None` when all are empty.
+    pub memtable_min_timestamp: Option<TimestampMicros>,
+    /// Tombstones older than this may go; see [`gc_before`].
+    pub gc_before: DeletionSeconds,
+    /// The time.
+    pub now: WallMicros,
+}
+
+/// The next background compaction of a table by its options; `None` when nothing is due.
+///
+/// Every strategy is run as size-tiered for now (see `docs/internals/compaction.md`): leveled,
+/// time-window and unified options are checked and stored, and their tables stay correct; what
+/// they lack is the shape that the strategy would give them.
+pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan> {
+    if !options.enabled {
+        return None;
+    }
+    next_background(&options.size_tiered, &options.tombstones, state)
+}

@@ -1,0 +1,259 @@
+//! The `compaction` map of a table: its strategy and options.
+//!
+//! Owns: what the map means. The checks of single options with their texts are in the module
+//! `validate`. Source: Cassandra 5.0 CompactionParams.
+
+use std::collections::BTreeMap;
+
+use crate::number;
+use crate::size_tiered::SizeTieredOptions;
+use crate::validate;
+
+/// A compaction map that Cassandra refuses; a ConfigurationException with this text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct OptionsError {
+    /// Cassandra's text.
+    pub message: String,
+}
+
+impl OptionsError {
+    pub(crate) fn new(message: impl Into<String>) -> OptionsError {
+        OptionsError { message: message.into() }
+    }
+}
+
+/// The strategies of Cassandra 5.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Merges files of similar size.
+    SizeTiered,
+    /// Levels of files that do not overlap.
+    Leveled,
+    /// One file for each window of time.
+    TimeWindow,
+    /// Any of these shapes by scaling parameters.
+    Unified,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Strategy; 4] =
+        [Strategy::SizeTiered, Strategy::Leveled, Strategy::TimeWindow, Strategy::Unified];
+
+    /// Class name without its package.
+    pub fn simple_name(self) -> &'static str {
+        match self {
+            Strategy::SizeTiered => "SizeTieredCompactionStrategy",
+            Strategy::Leveled => "LeveledCompactionStrategy",
+            Strategy::TimeWindow => "TimeWindowCompactionStrategy",
+            Strategy::Unified => "UnifiedCompactionStrategy",
+        }
+    }
+
+    /// Whole class name, as the schema tables keep it.
+    pub fn class_name(self) -> String {
+        format!("{PACKAGE}{}", self.simple_name())
+    }
+
+    /// The strategy of a class name with or without its package.
+    ///
+    /// # Errors
+    /// No such class.
+    pub fn from_class(name: &str) -> Result<Strategy, OptionsError> {
+        let class = if name.contains('.') { name.to_owned() } else { format!("{PACKAGE}{name}") };
+        Strategy::ALL.into_iter().find(|s| s.class_name() == class).ok_or_else(|| {
+            OptionsError::new(format!("Unable to find compaction strategy class '{class}'"))
+        })
+    }
+
+    /// Whether tables of this strategy have `min_threshold` and `max_threshold`.
+    pub fn has_thresholds(self) -> bool {
+        self != Strategy::Unified
+    }
+
+    /// Bloom-filter false-positive chance of tables that do not say one.
+    pub fn default_bloom_filter_fp_chance(self) -> f64 {
+        if self == Strategy::Leveled { 0.1 } else { 0.01 }
+    }
+}
+
+const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+
+/// How far tombstones of overlapping files are used to drop what they shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TombstoneOption {
+    /// Not at all.
+    None,
+    /// Row and partition tombstones.
+    Row,
+    /// Cell tombstones too.
+    Cell,
+}
+
+/// Options about tombstones that every strategy has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TombstoneOptions {
+    /// Above this ratio of droppable tombstones a file is compacted alone.
+    pub threshold: f32,
+    /// Not before it is this old, seconds.
+    pub compaction_interval_seconds: i64,
+    /// Whether overlapping files are not looked at.
+    pub unchecked: bool,
+    /// Whether tombstones of files that were not repaired stay.
+    pub only_purge_repaired: bool,
+    /// Use of tombstones of overlapping files.
+    pub provide_overlapping: TombstoneOption,
+}
+
+impl Default for TombstoneOptions {
+    fn default() -> Self {
+        TombstoneOptions {
+            threshold: 0.2,
+            compaction_interval_seconds: 86_400,
+            unchecked: false,
+            only_purge_repaired: false,
+            provide_overlapping: TombstoneOption::None,
+        }
+    }
+}
+
+/// A checked compaction map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactionOptions {
+    /// The strategy that the table names.
+    pub strategy: Strategy,
+    /// Whether background compaction runs.
+    pub enabled: bool,
+    /// Options of the size-tiered picker, which runs for every strategy for now.
+    pub size_tiered: SizeTieredOptions,
+    /// Options about tombstones.
+    pub tombstones: TombstoneOptions,
+    /// The map as the schema keeps it: `class` with its package, thresholds filled in.
+    pub map: BTreeMap<String, String>,
+}
+
+impl Default for CompactionOptions {
+    fn default() -> Self {
+        let map = [
+            ("class", Strategy::SizeTiered.class_name()),
+            ("max_threshold", "32".to_owned()),
+            ("min_threshold", "4".to_owned()),
+        ];
+        CompactionOptions {
+            strategy: Strategy::SizeTiered,
+            enabled: true,
+            size_tiered: SizeTieredOptions::default(),
+            tombstones: TombstoneOptions::default(),
+            map: map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
+        }
+    }
+}
+
+/// Checks a compaction map as CREATE TABLE and ALTER TABLE do.
+///
+/// # Errors
+/// Cassandra's ConfigurationException: the first check that fails, in its order.
+pub fn parse_options<'a>(
+    map: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<CompactionOptions, OptionsError> {
+    let mut options: BTreeMap<String, String> =
+        map.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let Some(class) = options.remove("class") else {
+        return Err(OptionsError::new("Missing sub-option 'class' for the 'compaction' option"));
+    };
+    let strategy = Strategy::from_class(&class)?;
+    let provide_overlapping = overlapping_tombstones(&options)?;
+    if strategy.has_thresholds() {
+        for (name, default) in [("min_threshold", "4"), ("max_threshold", "32")] {
+            options.entry(name.to_owned()).or_insert_with(|| default.to_owned());
+        }
+    }
+    validate::options(strategy, &options)?;
+    let (min_threshold, max_threshold) = thresholds(&options)?;
+    let is_true = |name: &str| options.get(name).is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    let number = |name: &str| options.get(name).and_then(|v| number::double(v));
+    let default = SizeTieredOptions::default();
+    // The unified strategy writes sizes with units; its picker is the size-tiered one for now.
+    let min_sstable_size = match strategy {
+        Strategy::Unified => None,
+        Strategy::SizeTiered | Strategy::Leveled | Strategy::TimeWindow => {
+            options.get("min_sstable_size").and_then(|v| v.parse().ok())
+        }
+    };
+    let size_tiered = SizeTieredOptions {
+        min_threshold,
+        max_threshold,
+        min_sstable_size: min_sstable_size.unwrap_or(default.min_sstable_size),
+        bucket_low: number("bucket_low").unwrap_or(default.bucket_low),
+        bucket_high: number("bucket_high").unwrap_or(default.bucket_high),
+    };
+    let default = TombstoneOptions::default();
+    let tombstones = TombstoneOptions {
+        threshold: number("tombstone_threshold").map_or(default.threshold, |v| v as f32),
+        compaction_interval_seconds: options
+            .get("tombstone_compaction_interval")
+            .and_then(|v| number::long(v))
+            .unwrap_or(default.compaction_interval_seconds),
+        unchecked: is_true("unchecked_tombstone_compaction"),
+        only_purge_repaired: is_true("only_purge_repaired_tombstones"),
+        provide_overlapping,
+    };
+    let enabled = !options.contains_key("enabled") || is_true("enabled");
+    options.insert("class".to_owned(), strategy.class_name());
+    Ok(CompactionOptions { strategy, enabled, size_tiered, tombstones, map: options })
+}
+
+fn overlapping_tombstones(
+    options: &BTreeMap<String, String>,
+) -> Result<TombstoneOption, OptionsError> {
+    let text = options.get("provide_overlapping_tombstones").map_or("NONE", String::as_str);
+    let text = text.to_uppercase();
+    match text.as_str() {
+        "NONE" => Ok(TombstoneOption::None),
+        "ROW" => Ok(TombstoneOption::Row),
+        "CELL" => Ok(TombstoneOption::Cell),
+        _ => Err(OptionsError::new(format!(
+            "Invalid value {text} for 'provide_overlapping_tombstones' compaction sub-option - \
+             must be one of the following [NONE, ROW, CELL]."
+        ))),
+    }
+}
+
+fn thresholds(options: &BTreeMap<String, String>) -> Result<(u32, u32), OptionsError> {
+    let read = |name: &str, default: u32| match options.get(name) {
+        None => Ok(default),
+        Some(text) => {
+            let numeric = !text.is_empty() && text.chars().all(char::is_numeric);
+            let value = numeric.then(|| number::int(text)).flatten();
+            value.and_then(|v| u32::try_from(v).ok()).ok_or_else(|| {
+                OptionsError::new(format!(
+                    "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
+                ))
+            })
+        }
+    };
+    let min = read("min_threshold", 4)?;
+    let max = read("max_threshold", 32)?;
+    if min == 0 || max == 0 {
+        return Err(OptionsError::new(
+            "Disabling compaction by setting compaction thresholds to 0 has been removed, set the \
+             compaction option 'enabled' to false instead.",
+        ));
+    }
+    if min <= 1 {
+        return Err(OptionsError::new(format!(
+            "Min compaction threshold cannot be less than 2 (got {min})"
+        )));
+    }
+    if min > max {
+        return Err(OptionsError::new(format!(
+            "Min compaction threshold (got {min}) cannot be greater than max compaction threshold \
+             (got {max})"
+        )));
+    }
+    Ok((min, max))
+}
+
+#[cfg(test)]
+mod tests;

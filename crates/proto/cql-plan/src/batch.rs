@@ -1,0 +1,363 @@
+//! BEGIN BATCH, and the batches of the native protocol: several modifications as one.
+//!
+//! What a batch does to one partition of one table becomes one mutation, so that a batch of a
+//! single partition is seen whole or not at all. Source: `cql3.statements.BatchStatement`.
+
+use cql_syntax::ast::{Batch, BatchEntry, BatchKind};
+use data::{DeletionTime, Keep, Merged, RowRef, merge_rows};
+use smallvec::SmallVec;
+
+use crate::error::PlanError;
+use crate::modify::{
+    Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, delete_into,
+    encode_update, insert_into, scratch_slice, update_into,
+};
+use crate::plan::{
+    Binds, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, full_name,
+};
+
+/// A batch of the text form.
+#[derive(Clone, Debug)]
+pub struct BatchPlan {
+    kind: BatchKind,
+    attributes: Attributes,
+    statements: Vec<ModifyPlan>,
+}
+
+/// What a batch was bound to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BoundBatch {
+    /// One per table and partition.
+    pub mutations: SmallVec<[BoundMutation; 1]>,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+}
+
+impl BatchPlan {
+    /// Which kind.
+    pub fn kind(&self) -> BatchKind {
+        self.kind
+    }
+
+    /// The statements in order.
+    pub fn statements(&self) -> &[ModifyPlan] {
+        &self.statements
+    }
+
+    /// What `USING TIMEOUT` says, in nanoseconds.
+    ///
+    /// # Errors
+    /// Null, negative or with months or days.
+    pub fn timeout_nanos(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Option<u64>, PlanError> {
+        self.attributes.timeout_nanos(values, &options.env())
+    }
+
+    /// Whether lists must be read before the batch can be bound.
+    pub fn needs_read(&self) -> bool {
+        self.statements.iter().any(ModifyPlan::needs_read)
+    }
+
+    /// What must be read before the batch can be bound.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::list_reads`].
+    pub fn list_reads(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Vec<ListRead>, PlanError> {
+        let mut reads = Vec::new();
+        for statement in &self.statements {
+            reads.extend(statement.list_reads(values, options)?);
+        }
+        Ok(reads)
+    }
+
+    /// Appends the encoded mutations to `out`.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`]; a batch that is too large.
+    pub fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+        limits: &PlanLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<BoundBatch, PlanError> {
+        self.bind_found(values, options, limits, &FoundLists::default(), out)
+    }
+
+    /// As [`BatchPlan::bind`], with what [`BatchPlan::list_reads`] found.
+    ///
+    /// # Errors
+    /// As [`BatchPlan::bind`]; a list element that is not there.
+    pub fn bind_found(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+        limits: &PlanLimits,
+        lists: &FoundLists,
+        out: &mut Vec<u8>,
+    ) -> Result<BoundBatch, PlanError> {
+        let env = options.env();
+        let default_timestamp =
+            self.attributes.timestamp(options.default_timestamp, values, &env)?;
+        let options = ExecuteOptions { default_timestamp, ..*options };
+        let statements: Vec<(&ModifyPlan, &[BoundValue<'_>])> =
+            self.statements.iter().map(|s| (s, values)).collect();
+        bind_batch_found(self.kind, &statements, &options, limits, lists, out)
+    }
+}
+
+/// Plans BEGIN BATCH.
+///
+/// # Errors
+/// As Cassandra's `BatchStatement.validate`, and those of the statements.
+pub fn plan_batch(
+    batch: &Batch,
+    markers: &[Option<String>],
+    cx: &PlanContext<'_>,
+) -> Result<Plan, PlanError> {
+    let mut binds = Binds::new(markers);
+    let mut statements = Vec::with_capacity(batch.statements.len());
+    for entry in &batch.statements {
+        statements.push(match entry {
+            BatchEntry::Insert(s) => insert_into(s, cx, &mut binds)?,
+            BatchEntry::Update(s) => update_into(s, cx, &mut binds)?,
+            BatchEntry::Delete(s) => delete_into(s, cx, &mut binds)?,
+        });
+    }
+    let attributes = Attributes::plan(&batch.using, ("[batch]", "[batch]"), cx, &mut binds)?;
+    if batch.using.ttl.is_some() {
+        return Err(PlanError::invalid("Global TTL on the BATCH statement is not supported."));
+    }
+    if attributes.timestamp.is_some() {
+        if batch.kind == BatchKind::Counter {
+            return Err(PlanError::invalid("Cannot provide custom timestamp for counter BATCH"));
+        }
+        if statements.iter().any(ModifyPlan::has_timestamp) {
+            return Err(PlanError::invalid(
+                "Timestamp must be set either on BATCH or individual statements",
+            ));
+        }
+    }
+    check_kind(batch.kind, statements.is_empty())?;
+    let mut tables: Vec<_> = statements.iter().map(|s| (s.table().id, s.table().version)).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    let partition_key_binds = match (tables.as_slice(), statements.first()) {
+        ([_], Some(first)) => binds.partition_key_indices(first.table()),
+        _ => None,
+    };
+    Ok(Plan {
+        binds: binds.finish()?,
+        tables,
+        partition_key_binds,
+        kind: PlanKind::Batch(BatchPlan { kind: batch.kind, attributes, statements }),
+    })
+}
+
+/// Tables with counters are refused where statements are planned, so a counter batch can only hold
+/// others.
+fn check_kind(kind: BatchKind, is_empty: bool) -> Result<(), PlanError> {
+    if kind == BatchKind::Counter && !is_empty {
+        return Err(PlanError::invalid("Cannot include non-counter statement in a counter batch"));
+    }
+    Ok(())
+}
+
+/// Binds the statements of a batch, each with its own values, and appends one encoded mutation per
+/// table and partition to `out`.
+///
+/// # Errors
+/// As [`ModifyPlan::bind`]; a batch of several partitions over
+/// [`PlanLimits::batch_bytes_fail`]. `out` is unchanged then.
+pub fn bind_batch(
+    kind: BatchKind,
+    statements: &[(&ModifyPlan, &[BoundValue<'_>])],
+    options: &ExecuteOptions<'_>,
+    limits: &PlanLimits,
+    out: &mut Vec<u8>,
+) -> Result<BoundBatch, PlanError> {
+    bind_batch_found(kind, statements, options, limits, &FoundLists::default(), out)
+}
+
+/// As [`bind_batch`], with what the statements' [`ModifyPlan::list_reads`] found.
+///
+/// # Errors
+/// As [`bind_batch`]; a list element that is not there.
+pub fn bind_batch_found(
+    kind: BatchKind,
+    statements: &[(&ModifyPlan, &[BoundValue<'_>])],
+    options: &ExecuteOptions<'_>,
+    limits: &PlanLimits,
+    lists: &FoundLists,
+    out: &mut Vec<u8>,
+) -> Result<BoundBatch, PlanError> {
+    check_kind(kind, statements.is_empty())?;
+    let start = out.len();
+    let mut scratch = options.uuids.take_scratch();
+    let result = bind_into(statements, options, lists, &mut scratch, out).and_then(
+        |(mutations, partitions)| {
+            let bytes = out.len().saturating_sub(start);
+            let warnings = check_limits(kind, statements, partitions, bytes, limits)?;
+            Ok(BoundBatch { mutations, warnings })
+        },
+    );
+    options.uuids.give_scratch(scratch);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
+
+/// The mutations, and how many partitions (of a keyspace) they are about.
+fn bind_into(
+    statements: &[(&ModifyPlan, &[BoundValue<'_>])],
+    options: &ExecuteOptions<'_>,
+    lists: &FoundLists,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(SmallVec<[BoundMutation; 1]>, usize), PlanError> {
+    let env = options.env();
+    let mut pending: Vec<Pending<'_>> = Vec::with_capacity(statements.len());
+    for (plan, values) in statements {
+        let updates = plan.collect(values, options.default_timestamp, &env, lists, scratch)?;
+        pending.extend(updates.into_iter().map(|update| (*plan, update)));
+    }
+    let key = |scratch: &[u8], p: &Pending<'_>| -> (stdx::TableId, Vec<u8>) {
+        (p.0.table().id, scratch_slice(scratch, &p.1.key).to_vec())
+    };
+    if pending.len() > 1 {
+        pending.sort_by_cached_key(|p| key(scratch, p));
+    }
+    let mut mutations = SmallVec::new();
+    let mut partitions: Vec<(&str, Vec<u8>)> = Vec::new();
+    let mut rest = pending.as_slice();
+    while let Some(first) = rest.first() {
+        let same = |p: &Pending<'_>| {
+            p.0.table().id == first.0.table().id
+                && scratch_slice(scratch, &p.1.key) == scratch_slice(scratch, &first.1.key)
+        };
+        let count = rest.iter().take_while(|p| same(p)).count().max(1);
+        let (group, after) = rest.split_at(count);
+        rest = after;
+        let mutation = match group {
+            [(plan, update)] => encode_update(plan.table(), update, scratch, out),
+            _ => {
+                let merged = merge(group, scratch);
+                encode_update(first.0.table(), &merged, scratch, out)
+            }
+        };
+        mutations.push(mutation);
+        partitions
+            .push((&*first.0.table().keyspace, scratch_slice(scratch, &first.1.key).to_vec()));
+    }
+    partitions.sort_unstable();
+    partitions.dedup();
+    Ok((mutations, partitions.len()))
+}
+
+/// What several statements do to one partition.
+fn merge(group: &[Pending<'_>], scratch: &mut Vec<u8>) -> PendingUpdate {
+    let mut merged = PendingUpdate::default();
+    let Some((plan, _)) = group.first() else { return merged };
+    let comparator = plan.shape().clustering();
+    let mut statics = SmallVec::<[_; 4]>::new();
+    let mut rows = Vec::new();
+    for (_, update) in group {
+        merged.key = update.key.clone();
+        merged.deletion = merged.deletion.max(update.deletion);
+        statics.extend(update.static_row.clone());
+        rows.extend(update.rows.iter().cloned());
+        merged.tombstones.extend(update.tombstones.iter().cloned());
+    }
+    let merge_of = |sources: &[std::ops::Range<usize>], scratch: &mut Vec<u8>| {
+        if let [one] = sources {
+            return Some(one.clone());
+        }
+        let mut built = Vec::new();
+        let refs: SmallVec<[RowRef<'_>; 4]> =
+            sources.iter().map(|r| RowRef::trusted(scratch_slice(scratch, r))).collect();
+        let outcome = merge_rows(plan.shape(), &refs, DeletionTime::LIVE, Keep::All, &mut built);
+        drop(refs);
+        match outcome.row {
+            Merged::Nothing => None,
+            Merged::Source(index) => sources.get(index).cloned(),
+            Merged::Built => {
+                let at = scratch.len();
+                scratch.extend_from_slice(&built);
+                Some(at..scratch.len())
+            }
+        }
+    };
+    if !statics.is_empty() {
+        merged.static_row = merge_of(&statics, scratch);
+    }
+    rows.sort_by(|a, b| {
+        comparator.compare(scratch_slice(scratch, &a.0), scratch_slice(scratch, &b.0))
+    });
+    let mut rest = rows.as_slice();
+    while let Some((clustering, _)) = rest.first() {
+        let same = |other: &std::ops::Range<usize>| {
+            let (a, b) = (scratch_slice(scratch, clustering), scratch_slice(scratch, other));
+            comparator.compare(a, b).is_eq()
+        };
+        let count = rest.iter().take_while(|(c, _)| same(c)).count().max(1);
+        let (group, after) = rest.split_at(count);
+        rest = after;
+        let sources: SmallVec<[_; 4]> = group.iter().map(|(_, row)| row.clone()).collect();
+        if let Some(row) = merge_of(&sources, scratch) {
+            merged.rows.push((clustering.clone(), row));
+        }
+    }
+    merged
+}
+
+fn table_names(statements: &[(&ModifyPlan, &[BoundValue<'_>])]) -> Vec<String> {
+    let mut names: Vec<String> = statements.iter().map(|(p, _)| full_name(p.table())).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Source: `verifyBatchSize`, `verifyBatchType`.
+fn check_limits(
+    kind: BatchKind,
+    statements: &[(&ModifyPlan, &[BoundValue<'_>])],
+    partitions: usize,
+    bytes: usize,
+    limits: &PlanLimits,
+) -> Result<Vec<String>, PlanError> {
+    let mut warnings = Vec::new();
+    if partitions <= 1 {
+        return Ok(warnings);
+    }
+    if bytes > limits.batch_bytes_fail {
+        return Err(PlanError::invalid("Batch too large"));
+    }
+    if bytes > limits.batch_bytes_warn {
+        warnings.push(format!(
+            "Batch for [{}] is of size {bytes}, exceeding specified threshold of {} by {}.",
+            table_names(statements).join(", "),
+            limits.batch_bytes_warn,
+            bytes.saturating_sub(limits.batch_bytes_warn)
+        ));
+    }
+    if kind != BatchKind::Logged && partitions > limits.unlogged_batch_partitions_warn {
+        let names = table_names(statements);
+        warnings.push(format!(
+            "Unlogged batch covering {partitions} partitions detected against table{} [{}]. You \
+             should use a logged batch for atomicity, or asynchronous writes for performance.",
+            if names.len() == 1 { "" } else { "s" },
+            names.join(", ")
+        ));
+    }
+    Ok(warnings)
+}

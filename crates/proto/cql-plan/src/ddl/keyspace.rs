@@ -1,0 +1,125 @@
+//! CREATE, ALTER and DROP KEYSPACE.
+
+use cql_syntax::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace};
+use schema::{KeyspaceParams, SchemaChange};
+
+use super::{
+    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, SchemaEventKind, SchemaEventTarget,
+    check_not_replicated_system, is_valid_name,
+};
+use crate::error::PlanError;
+use crate::options;
+
+pub(super) fn create(
+    statement: &CreateKeyspace,
+    cx: &DdlContext<'_>,
+) -> Result<DdlOutcome, PlanError> {
+    let name = statement.keyspace.text.as_str();
+    if !is_valid_name(name) {
+        return Err(PlanError::invalid(format!(
+            "Keyspace name must not be empty and must contain alphanumeric or underscore \
+             characters only (got \"{name}\")"
+        )));
+    }
+    if name.len() > KEYSPACE_CHARS_MAX {
+        return Err(PlanError::invalid(format!(
+            "Keyspace name must not be more than {KEYSPACE_CHARS_MAX} characters long (got {} \
+             characters for \"{name}\")",
+            name.len()
+        )));
+    }
+    if cx.schema.keyspace(name).is_some() {
+        // Names of properties are looked at first, their values later, as in Cassandra.
+        options::check_keyspace_properties(&statement.properties)?;
+        if statement.if_not_exists {
+            return Ok(DdlOutcome::nothing());
+        }
+        return Err(PlanError::keyspace_exists(name));
+    }
+    let params = options::keyspace_params(&statement.properties, None, cx.datacenters, name)?;
+    let warnings = replication_warning(name, &params, cx);
+    let change = SchemaChange::CreateKeyspace { name: name.into(), params };
+    let mut outcome =
+        DdlOutcome::one(change, SchemaEventKind::Created, SchemaEventTarget::Keyspace, name, "");
+    outcome.warnings = warnings;
+    Ok(outcome)
+}
+
+pub(super) fn alter(
+    statement: &AlterKeyspace,
+    cx: &DdlContext<'_>,
+) -> Result<DdlOutcome, PlanError> {
+    let name = statement.keyspace.text.as_str();
+    let Some(keyspace) = cx.schema.keyspace(name) else {
+        if statement.if_exists {
+            return Ok(DdlOutcome::nothing());
+        }
+        return Err(PlanError::invalid(format!("Keyspace '{name}' doesn't exist")));
+    };
+    let before = &keyspace.params;
+    let params =
+        options::keyspace_params(&statement.properties, Some(before), cx.datacenters, name)?;
+    let mut warnings = replication_warning(name, &params, cx);
+    if factor_sum(before) < factor_sum(&params) {
+        warnings.push(
+            "When increasing replication factor you need to run a full (-full) repair to \
+             distribute the data."
+                .to_owned(),
+        );
+    }
+    let change = SchemaChange::AlterKeyspace { name: name.into(), params };
+    let mut outcome =
+        DdlOutcome::one(change, SchemaEventKind::Updated, SchemaEventTarget::Keyspace, name, "");
+    outcome.warnings = warnings;
+    Ok(outcome)
+}
+
+pub(super) fn drop(statement: &DropKeyspace, cx: &DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
+    let name = statement.keyspace.text.as_str();
+    check_not_replicated_system(name, "DROP")?;
+    if cx.schema.keyspace(name).is_none() {
+        if statement.if_exists {
+            return Ok(DdlOutcome::nothing());
+        }
+        return Err(PlanError::invalid(format!("Keyspace '{name}' doesn't exist")));
+    }
+    let change = SchemaChange::DropKeyspace { name: name.into() };
+    Ok(DdlOutcome::one(change, SchemaEventKind::Dropped, SchemaEventTarget::Keyspace, name, ""))
+}
+
+fn factors(params: &KeyspaceParams) -> impl Iterator<Item = (&String, u32)> {
+    params
+        .replication
+        .iter()
+        .filter(|(k, _)| *k != "class")
+        .map(|(k, v)| (k, v.split('/').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)))
+}
+
+fn factor_sum(params: &KeyspaceParams) -> u32 {
+    factors(params).map(|(_, n)| n).sum()
+}
+
+/// The warning that Cassandra gives when there are fewer nodes than replicas.
+fn replication_warning(name: &str, params: &KeyspaceParams, cx: &DdlContext<'_>) -> Vec<String> {
+    let class = params.replication.get("class").map_or("", String::as_str);
+    let mut warnings = Vec::new();
+    for (key, factor) in factors(params) {
+        if factor <= cx.node_count {
+            continue;
+        }
+        warnings.push(if class.ends_with("SimpleStrategy") {
+            format!(
+                "Your replication factor {factor} for keyspace {name} is higher than the number \
+                 of nodes {}",
+                cx.node_count
+            )
+        } else {
+            format!(
+                "Your replication factor {factor} for keyspace {name} is higher than the number \
+                 of nodes {} for datacenter {key}",
+                cx.node_count
+            )
+        });
+    }
+    warnings
+}

@@ -1,0 +1,275 @@
+//! CREATE, ALTER and DROP of keyspaces, tables and types: statements to schema changes.
+//!
+//! A plan is made from the statement alone; [`DdlPlan::outcome`] validates it against the schema it
+//! will be applied to, so a retry on a newer schema is just another call. Counters, indexes, views,
+//! masks, COMPACT STORAGE and user functions are refused by name here.
+
+mod keyspace;
+mod table;
+mod udt;
+
+pub use table::definition as table_definition;
+
+use std::sync::Arc;
+
+use cql_syntax::ast::{FunctionName, Ident, QualifiedName, RawType, StatementKind};
+use schema::{Keyspace, Schema, SchemaChange};
+use stdx::{TableId, Uuid, WallMicros};
+
+use crate::error::PlanError;
+
+/// Longest keyspace name, as in Cassandra (`SchemaConstants.NAME_LENGTH`).
+const KEYSPACE_CHARS_MAX: usize = 48;
+/// Longest table name: what leaves room for the id in the name of the table's directory.
+const TABLE_CHARS_MAX: usize = 222;
+
+/// What happened to the schema, for the answer and the SCHEMA_CHANGE event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaEvent {
+    /// What was done.
+    pub kind: SchemaEventKind,
+    /// To what sort of thing.
+    pub target: SchemaEventTarget,
+    /// Its keyspace.
+    pub keyspace: String,
+    /// Its name; empty for a keyspace.
+    pub name: String,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the protocol's words")]
+pub enum SchemaEventKind {
+    Created,
+    Updated,
+    Dropped,
+}
+
+/// What it was done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the protocol's words")]
+pub enum SchemaEventTarget {
+    Keyspace,
+    Table,
+    Type,
+}
+
+/// The result of planning a DDL statement against one schema.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DdlOutcome {
+    /// To be applied in order; empty when IF [NOT] EXISTS makes it a no-op.
+    pub changes: Vec<SchemaChange>,
+    /// What to tell; `None` when nothing happened.
+    pub event: Option<SchemaEvent>,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+}
+
+impl DdlOutcome {
+    fn nothing() -> DdlOutcome {
+        DdlOutcome { changes: Vec::new(), event: None, warnings: Vec::new() }
+    }
+
+    fn one(
+        change: SchemaChange,
+        kind: SchemaEventKind,
+        target: SchemaEventTarget,
+        keyspace: &str,
+        name: &str,
+    ) -> DdlOutcome {
+        let event =
+            SchemaEvent { kind, target, keyspace: keyspace.to_owned(), name: name.to_owned() };
+        DdlOutcome { changes: vec![change], event: Some(event), warnings: Vec::new() }
+    }
+}
+
+/// What planning needs beside the statement and the schema.
+pub struct DdlContext<'a> {
+    /// The schema the change will be applied to.
+    pub schema: &'a Schema,
+    /// Datacenters of the cluster, for NetworkTopologyStrategy.
+    pub datacenters: &'a [&'a str],
+    /// Nodes alive, for the replication warning.
+    pub node_count: u32,
+    /// Gives the id of a new table.
+    pub new_table_id: &'a mut dyn FnMut() -> Uuid,
+    /// Timestamp of dropped columns.
+    pub now: WallMicros,
+}
+
+/// A DDL statement with its keyspace resolved.
+#[derive(Clone, Debug)]
+pub struct DdlPlan {
+    statement: StatementKind,
+    keyspace: String,
+}
+
+impl DdlPlan {
+    /// Takes a DDL statement; `None` for statements of other kinds.
+    ///
+    /// # Errors
+    /// No keyspace in the statement nor in use; a statement that is not supported; a system
+    /// keyspace as the target.
+    pub fn new(
+        statement: &StatementKind,
+        session_keyspace: Option<&str>,
+    ) -> Option<Result<DdlPlan, PlanError>> {
+        let keyspace = match statement {
+            StatementKind::CreateKeyspace(s) => Ok(s.keyspace.text.clone()),
+            StatementKind::AlterKeyspace(s) => Ok(s.keyspace.text.clone()),
+            StatementKind::DropKeyspace(s) => Ok(s.keyspace.text.clone()),
+            StatementKind::CreateTable(s) => keyspace_of(&s.table, session_keyspace),
+            StatementKind::AlterTable(s) => keyspace_of(&s.table, session_keyspace),
+            StatementKind::DropTable(s) => keyspace_of(&s.table, session_keyspace),
+            StatementKind::CreateType(s) => keyspace_of(&s.name, session_keyspace),
+            StatementKind::AlterType(s) => keyspace_of(&s.name, session_keyspace),
+            StatementKind::DropType(s) => keyspace_of(&s.name, session_keyspace),
+            StatementKind::DropIndex(s) => keyspace_of(&s.name, session_keyspace),
+            StatementKind::DropView(s) => keyspace_of(&s.view, session_keyspace),
+            StatementKind::DropFunction(s) => function_keyspace(&s.name, session_keyspace),
+            StatementKind::DropAggregate(s) => function_keyspace(&s.name, session_keyspace),
+            _ => return None,
+        };
+        Some(keyspace.and_then(|keyspace| {
+            check_modifiable(&keyspace)?;
+            Ok(DdlPlan { statement: statement.clone(), keyspace })
+        }))
+    }
+
+    /// The keyspace it works on.
+    pub fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
+    /// `keyspace.name` or `keyspace.name(types)`.
+    fn signature(&self, name: &FunctionName, args: Option<&[RawType]>) -> String {
+        let plain = format!("{}.{}", self.keyspace, name.name.text);
+        match args {
+            None => plain,
+            Some(args) => {
+                let args: Vec<String> = args.iter().map(RawType::to_string).collect();
+                format!("{plain}({})", args.join(", "))
+            }
+        }
+    }
+
+    /// What it does to the given schema.
+    ///
+    /// # Errors
+    /// Everything Cassandra refuses, in its words.
+    pub fn outcome(&self, cx: &mut DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
+        match &self.statement {
+            StatementKind::CreateKeyspace(s) => keyspace::create(s, cx),
+            StatementKind::AlterKeyspace(s) => keyspace::alter(s, cx),
+            StatementKind::DropKeyspace(s) => keyspace::drop(s, cx),
+            StatementKind::CreateTable(s) => table::create(s, &self.keyspace, cx),
+            StatementKind::AlterTable(s) => table::alter(s, &self.keyspace, cx),
+            StatementKind::DropTable(s) => table::drop(s, &self.keyspace, cx),
+            StatementKind::CreateType(s) => udt::create(s, &self.keyspace, cx),
+            StatementKind::AlterType(s) => udt::alter(s, &self.keyspace, cx),
+            StatementKind::DropType(s) => udt::drop(s, &self.keyspace, cx),
+            // There are none of these, so what is to be dropped does not exist.
+            StatementKind::DropIndex(s) => {
+                // The quotation mark too many is Cassandra's.
+                let text = format!("Index '{}.{}' doesn't exist'", self.keyspace, s.name.name.text);
+                absent(s.if_exists, text)
+            }
+            StatementKind::DropView(s) => absent(
+                s.if_exists,
+                format!("Materialized view '{}.{}' doesn't exist", self.keyspace, s.view.name.text),
+            ),
+            StatementKind::DropFunction(s) => {
+                let name = self.signature(&s.name, s.args.as_deref());
+                absent(s.if_exists, format!("Function '{name}' doesn't exist"))
+            }
+            StatementKind::DropAggregate(s) => {
+                let name = self.signature(&s.name, s.args.as_deref());
+                absent(s.if_exists, format!("Aggregate '{name}' doesn't exist"))
+            }
+            other => Err(PlanError::unsupported(other.name())),
+        }
+    }
+}
+
+/// The keyspace a name means.
+///
+/// # Errors
+/// The name has none and the session uses none.
+pub fn keyspace_of(name: &QualifiedName, session: Option<&str>) -> Result<String, PlanError> {
+    match (&name.keyspace, session) {
+        (Some(keyspace), _) => Ok(keyspace.text.clone()),
+        (None, Some(keyspace)) => Ok(keyspace.to_owned()),
+        (None, None) => Err(no_keyspace()),
+    }
+}
+
+fn function_keyspace(name: &FunctionName, session: Option<&str>) -> Result<String, PlanError> {
+    match (&name.keyspace, session) {
+        (Some(keyspace), _) => Ok(keyspace.text.clone()),
+        (None, Some(keyspace)) => Ok(keyspace.to_owned()),
+        (None, None) => Err(no_keyspace()),
+    }
+}
+
+fn no_keyspace() -> PlanError {
+    PlanError::invalid(
+        "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+    )
+}
+
+/// DROP of what does not exist.
+fn absent(if_exists: bool, text: String) -> Result<DdlOutcome, PlanError> {
+    if if_exists { Ok(DdlOutcome::nothing()) } else { Err(PlanError::invalid(text)) }
+}
+
+const SYSTEM: &[&str] = &["system", "system_schema"];
+const VIRTUAL: &[&str] = &["system_views", "system_virtual_schema"];
+const REPLICATED_SYSTEM: &[&str] = &["system_auth", "system_distributed", "system_traces"];
+
+fn check_modifiable(keyspace: &str) -> Result<(), PlanError> {
+    if SYSTEM.contains(&keyspace) {
+        return Err(PlanError::invalid(format!(
+            "System keyspace '{keyspace}' is not user-modifiable"
+        )));
+    }
+    if VIRTUAL.contains(&keyspace) {
+        return Err(PlanError::invalid(format!(
+            "Virtual keyspace '{keyspace}' is not user-modifiable"
+        )));
+    }
+    Ok(())
+}
+
+/// Replicated system keyspaces can be altered (their replication), nothing else.
+fn check_not_replicated_system(keyspace: &str, verb: &str) -> Result<(), PlanError> {
+    if REPLICATED_SYSTEM.contains(&keyspace) {
+        return Err(PlanError::unauthorized(format!("Cannot {verb} <keyspace {keyspace}>")));
+    }
+    Ok(())
+}
+
+fn is_valid_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn find_keyspace<'s>(schema: &'s Schema, name: &str) -> Result<&'s Arc<Keyspace>, PlanError> {
+    schema
+        .keyspace(name)
+        .ok_or_else(|| PlanError::invalid(format!("Keyspace '{name}' doesn't exist")))
+}
+
+fn duplicate<'i>(names: impl IntoIterator<Item = &'i Ident>) -> Option<&'i Ident> {
+    let mut seen: Vec<&str> = Vec::new();
+    for name in names {
+        if seen.contains(&name.text.as_str()) {
+            return Some(name);
+        }
+        seen.push(&name.text);
+    }
+    None
+}
+
+/// The id given by `WITH ID = …`.
+fn parse_table_id(text: &str) -> Result<TableId, PlanError> {
+    Uuid::parse_str(text).map(TableId).map_err(|_| PlanError::config("Invalid table id"))
+}

@@ -1,0 +1,542 @@
+//! CREATE, ALTER and DROP TABLE.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cql_syntax::ast::{
+    AlterTable, AlterTableChange, ColumnDefinition, CreateTable, DropTable, Ident, Order,
+    PrimaryKey,
+};
+use schema::encode::sort_key;
+use schema::{Column, ColumnKind, DroppedColumn, Keyspace, SchemaChange, Table, TableKind};
+use stdx::{ColumnId, TableId, TimestampMicros};
+use types::CqlType;
+
+use super::{
+    DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
+    check_not_replicated_system, find_keyspace, is_valid_name, parse_table_id,
+};
+use crate::error::PlanError;
+use crate::options::{self, Properties};
+use crate::raw_type;
+
+fn updated(table: Table) -> DdlOutcome {
+    let (keyspace, name) = (table.keyspace.to_string(), table.name.to_string());
+    DdlOutcome::one(
+        SchemaChange::AlterTable(table),
+        SchemaEventKind::Updated,
+        SchemaEventTarget::Table,
+        &keyspace,
+        &name,
+    )
+}
+
+pub(super) fn create(
+    statement: &CreateTable,
+    keyspace: &str,
+    cx: &mut DdlContext<'_>,
+) -> Result<DdlOutcome, PlanError> {
+    check_not_replicated_system(keyspace, "CREATE")?;
+    let keyspace = find_keyspace(cx.schema, keyspace)?;
+    let name = statement.table.name.text.as_str();
+    if keyspace.tables.contains_key(name) {
+        if statement.if_not_exists {
+            return Ok(DdlOutcome::nothing());
+        }
+        return Err(PlanError::table_exists(&keyspace.name, name));
+    }
+    let mut table = definition(statement, keyspace)?;
+    table.id = match Properties::new(&statement.options.properties)?.string("id")? {
+        Some(text) => parse_table_id(&text)?,
+        None => TableId((cx.new_table_id)()),
+    };
+    if cx.schema.table_by_id(table.id).is_some() {
+        return Err(PlanError::invalid(format!("Table id {} is already in use", table.id)));
+    }
+    Ok(DdlOutcome::one(
+        SchemaChange::CreateTable(table),
+        SchemaEventKind::Created,
+        SchemaEventTarget::Table,
+        &keyspace.name,
+        name,
+    ))
+}
+
+/// The table that a CREATE TABLE describes; its id is left nil.
+///
+/// # Errors
+/// Everything Cassandra refuses, in its words; what Helenus does not have, by name.
+pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table, PlanError> {
+    let name = statement.table.name.text.as_str();
+    if !is_valid_name(name) {
+        return Err(PlanError::config(format!(
+            "{}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore \
+             characters (got \"{name}\")",
+            keyspace.name
+        )));
+    }
+    if name.len() > TABLE_CHARS_MAX {
+        return Err(PlanError::config(format!(
+            "{}.{name}: Table name must not be more than {TABLE_CHARS_MAX} characters long (got {} \
+             characters for \"{name}\")",
+            keyspace.name,
+            name.len()
+        )));
+    }
+    let shown = match &statement.table.keyspace {
+        Some(k) => format!("{}.{name}", k.text),
+        None => name.to_owned(),
+    };
+    if statement.options.compact_storage {
+        return Err(PlanError::unsupported("COMPACT STORAGE"));
+    }
+    let options = options::table_options(&statement.options.properties)?;
+    let types = column_types(statement, keyspace, &shown)?;
+    let key = primary_key(statement, &shown)?;
+    let in_key = key_columns(&key, &types, name)?;
+    let reversed = clustering_order(statement, &key, &shown)?;
+
+    if types.values().any(|(ty, _)| ty.is_counter()) {
+        if types.iter().any(|(n, (ty, _))| !in_key.contains(n) && !ty.is_counter()) {
+            return Err(PlanError::invalid(
+                "Cannot mix counter and non counter columns in the same table",
+            ));
+        }
+        return Err(PlanError::unsupported("a table with counters"));
+    }
+    if key.clustering.is_empty() && types.values().any(|(_, is_static)| *is_static) {
+        return Err(PlanError::invalid(
+            "Static columns are only useful (and thus allowed) if the table has at least one \
+             clustering column",
+        ));
+    }
+
+    let mut columns = Vec::with_capacity(types.len());
+    for (position, ident) in key.partition.iter().enumerate() {
+        columns.push((ident.text.as_str(), ColumnKind::PartitionKey(position as u16)));
+    }
+    for (position, ident) in key.clustering.iter().enumerate() {
+        let reversed = reversed.contains(&ident.text.as_str());
+        let kind = ColumnKind::Clustering { position: position as u16, reversed };
+        columns.push((ident.text.as_str(), kind));
+    }
+    for (name, (_, is_static)) in &types {
+        if !in_key.contains(name) {
+            let kind = if *is_static { ColumnKind::Static } else { ColumnKind::Regular };
+            columns.push((name, kind));
+        }
+    }
+    let mut columns: Vec<Column> = columns
+        .into_iter()
+        .filter_map(|(name, kind)| {
+            let ty = types.get(name)?.0.clone();
+            Some(Column { id: ColumnId(0), name: name.into(), ty, kind })
+        })
+        .collect();
+    columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    // Ids in the order of cells in SSTables (single-cell columns first): rows then unpack in one
+    // pass. Any other order is correct too, as after ALTER.
+    let mut in_file_order: Vec<&mut Column> = columns.iter_mut().collect();
+    in_file_order.sort_by_key(|c| match c.kind {
+        ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. } => (0, false),
+        ColumnKind::Static => (1, c.is_complex()),
+        ColumnKind::Regular => (2, c.is_complex()),
+    });
+    for (id, column) in in_file_order.into_iter().enumerate() {
+        column.id = ColumnId(id as u16);
+    }
+    Ok(Table {
+        id: TableId(stdx::Uuid::nil()),
+        keyspace: keyspace.name.clone(),
+        name: name.into(),
+        kind: TableKind::Regular,
+        partition_key_count: key.partition.len(),
+        clustering_count: key.clustering.len(),
+        static_count: columns.iter().filter(|c| c.kind == ColumnKind::Static).count(),
+        next_column_id: columns.len() as u16,
+        columns,
+        options,
+        dropped: BTreeMap::new(),
+        version: 1,
+    })
+}
+
+type ColumnTypes<'s> = BTreeMap<&'s str, (CqlType, bool)>;
+
+fn check_new_column(definition: &ColumnDefinition) -> Result<(), PlanError> {
+    match definition.mask {
+        Some(_) => Err(PlanError::unsupported("dynamic data masking")),
+        None => Ok(()),
+    }
+}
+
+fn column_types<'s>(
+    statement: &'s CreateTable,
+    keyspace: &Keyspace,
+    shown: &str,
+) -> Result<ColumnTypes<'s>, PlanError> {
+    let mut types = ColumnTypes::new();
+    for column in &statement.columns {
+        check_new_column(column)?;
+        let ty = raw_type::resolve(&column.ty, &keyspace.name, &keyspace.types)?;
+        if types.insert(&column.name.text, (ty, column.is_static)).is_some() {
+            return Err(PlanError::invalid(format!(
+                "Duplicate column '{}' declaration for table '{shown}'",
+                column.name.text
+            )));
+        }
+    }
+    if types.len() > usize::from(u16::MAX / 2) {
+        return Err(PlanError::invalid(format!("table '{shown}' has too many columns")));
+    }
+    for (ty, _) in types.values() {
+        if let CqlType::Udt(udt) = ty
+            && ty.is_multi_cell()
+            && udt.fields.iter().any(|(_, f)| f.is_multi_cell())
+        {
+            return Err(PlanError::invalid(
+                "Non-frozen UDTs with nested non-frozen collections are not supported",
+            ));
+        }
+    }
+    Ok(types)
+}
+
+/// The one primary key, whether declared inline or as a clause.
+fn primary_key(statement: &CreateTable, shown: &str) -> Result<PrimaryKey, PlanError> {
+    let inline = statement
+        .columns
+        .iter()
+        .filter(|c| c.primary_key)
+        .map(|c| PrimaryKey { partition: vec![c.name.clone()], clustering: Vec::new() });
+    let mut keys = inline.chain(statement.primary_keys.iter().cloned());
+    match (keys.next(), keys.next()) {
+        (Some(key), None) => Ok(key),
+        (None, _) => Err(PlanError::invalid(format!(
+            "No PRIMARY KEY specifed for table '{shown}' (exactly one required)"
+        ))),
+        (Some(_), Some(_)) => Err(PlanError::invalid(format!(
+            "Multiple PRIMARY KEY specified for table '{shown}' (exactly one required)"
+        ))),
+    }
+}
+
+fn key_columns<'k>(
+    key: &'k PrimaryKey,
+    types: &ColumnTypes<'_>,
+    table: &str,
+) -> Result<Vec<&'k str>, PlanError> {
+    let mut in_key: Vec<&str> = Vec::new();
+    for ident in key.partition.iter().chain(&key.clustering) {
+        let name = ident.text.as_str();
+        let Some((ty, is_static)) = types.get(name) else {
+            return Err(PlanError::invalid(format!(
+                "Unknown column '{name}' referenced in PRIMARY KEY for table '{table}'"
+            )));
+        };
+        if in_key.contains(&name) {
+            return Err(PlanError::invalid(format!(
+                "Duplicate column '{name}' in PRIMARY KEY clause for table '{table}'"
+            )));
+        }
+        in_key.push(name);
+        if ty.is_multi_cell() {
+            let what = if ty.is_collection() { "collection" } else { "user-defined" };
+            return Err(PlanError::invalid(format!(
+                "Invalid non-frozen {what} type {} for PRIMARY KEY column '{name}'",
+                ty.to_cql_name()
+            )));
+        }
+        if ty.is_counter() {
+            return Err(PlanError::invalid(format!(
+                "counter type is not supported for PRIMARY KEY column '{name}'"
+            )));
+        }
+        if ty.contains_duration() {
+            return Err(PlanError::invalid(format!(
+                "duration type is not supported for PRIMARY KEY column '{name}'"
+            )));
+        }
+        if *is_static {
+            return Err(PlanError::invalid(format!(
+                "Static column '{name}' cannot be part of the PRIMARY KEY"
+            )));
+        }
+    }
+    Ok(in_key)
+}
+
+/// Names of the clustering columns in descending order.
+fn clustering_order<'s>(
+    statement: &'s CreateTable,
+    key: &PrimaryKey,
+    shown: &str,
+) -> Result<Vec<&'s str>, PlanError> {
+    let order = &statement.options.clustering_order;
+    if let Some(column) = super::duplicate(order.iter().map(|(c, _)| c)) {
+        return Err(PlanError::invalid(format!(
+            "Duplicate column '{}' in CLUSTERING ORDER BY clause for table '{shown}'",
+            column.text
+        )));
+    }
+    let unknown: Vec<&str> = order
+        .iter()
+        .filter(|(c, _)| !key.clustering.contains(c))
+        .map(|(c, _)| c.text.as_str())
+        .collect();
+    if !unknown.is_empty() {
+        return Err(PlanError::invalid(format!(
+            "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are \
+             not clustering columns",
+            unknown.join(", ")
+        )));
+    }
+    for ((column, _), expected) in order.iter().zip(&key.clustering) {
+        if column == expected {
+            continue;
+        }
+        return Err(PlanError::invalid(if order.iter().any(|(c, _)| c == expected) {
+            format!(
+                "The order of columns in the CLUSTERING ORDER directive must match that of the \
+                 clustering columns ({} must appear before {})",
+                expected.text, column.text
+            )
+        } else {
+            format!("Missing CLUSTERING ORDER for column {}", expected.text)
+        }));
+    }
+    Ok(order.iter().filter(|(_, o)| *o == Order::Desc).map(|(c, _)| c.text.as_str()).collect())
+}
+
+pub(super) fn alter(
+    statement: &AlterTable,
+    keyspace_name: &str,
+    cx: &DdlContext<'_>,
+) -> Result<DdlOutcome, PlanError> {
+    check_not_replicated_system(keyspace_name, "ALTER")?;
+    let name = statement.table.name.text.as_str();
+    let found = cx.schema.keyspace(keyspace_name).and_then(|k| Some((k, k.tables.get(name)?)));
+    let Some((keyspace, before)) = found else {
+        if statement.if_exists {
+            return Ok(DdlOutcome::nothing());
+        }
+        return Err(PlanError::invalid(format!("Table '{keyspace_name}.{name}' doesn't exist")));
+    };
+    let mut table = Table::clone(before);
+    match &statement.change {
+        AlterTableChange::ColumnType { .. } => {
+            return Err(PlanError::invalid("Altering column types is no longer supported"));
+        }
+        AlterTableChange::ColumnMask { .. } => {
+            return Err(PlanError::unsupported("dynamic data masking"));
+        }
+        AlterTableChange::DropCompactStorage => {
+            return Err(PlanError::invalid(
+                "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE",
+            ));
+        }
+        AlterTableChange::Add { if_not_exists, columns } => {
+            for column in columns {
+                add_column(&mut table, column, *if_not_exists, keyspace)?;
+            }
+        }
+        AlterTableChange::Drop { if_exists, columns, timestamp } => {
+            let at = TimestampMicros(timestamp.unwrap_or(cx.now.0));
+            for column in columns {
+                drop_column(&mut table, column, *if_exists, at)?;
+            }
+        }
+        AlterTableChange::Rename { if_exists, columns } => {
+            for (from, to) in columns {
+                rename_column(&mut table, before, from, to, *if_exists)?;
+            }
+        }
+        AlterTableChange::With(properties) => {
+            table.options = options::altered_table_options(properties, &before.options)?;
+        }
+    }
+    table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    table.static_count = table.columns.iter().filter(|c| c.kind == ColumnKind::Static).count();
+    // IF [NOT] EXISTS may leave everything as it was.
+    table.version = before.version;
+    if table == **before {
+        return Ok(DdlOutcome::nothing());
+    }
+    table.version = before.version.saturating_add(1);
+    Ok(updated(table))
+}
+
+fn kind_name(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::PartitionKey(_) => "PARTITION_KEY",
+        ColumnKind::Clustering { .. } => "CLUSTERING",
+        ColumnKind::Static => "STATIC",
+        ColumnKind::Regular => "REGULAR",
+    }
+}
+
+fn add_column(
+    table: &mut Table,
+    definition: &ColumnDefinition,
+    if_not_exists: bool,
+    keyspace: &Keyspace,
+) -> Result<(), PlanError> {
+    check_new_column(definition)?;
+    let name = definition.name.text.as_str();
+    let ty = raw_type::resolve(&definition.ty, &keyspace.name, &keyspace.types)?;
+    if table.column(name).is_some() {
+        if if_not_exists {
+            return Ok(());
+        }
+        return Err(PlanError::invalid(format!("Column with name '{name}' already exists")));
+    }
+    if definition.is_static && table.clustering_count == 0 {
+        return Err(PlanError::invalid(
+            "Static columns are only useful (and thus allowed) if the table has at least one \
+             clustering column",
+        ));
+    }
+    if let CqlType::Udt(udt) = &ty
+        && ty.is_multi_cell()
+        && udt.fields.iter().any(|(_, f)| f.is_multi_cell())
+    {
+        return Err(PlanError::invalid(format!(
+            "Non-frozen UDTs with nested non-frozen collections are not supported for column \
+                 {name}"
+        )));
+    }
+    if ty.is_counter() {
+        return Err(PlanError::config(format!(
+            "{}.{}: Cannot have a counter column (\"{name}\") in a non counter table",
+            table.keyspace, table.name
+        )));
+    }
+    let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+    if let Some(dropped) = table.dropped.get(name) {
+        // Cells of the dropped column may still be on disk under this name.
+        if !is_serialization_compatible(&ty, &dropped.column.ty) {
+            return Err(PlanError::invalid(format!(
+                "Cannot add a column '{name}' of type {}, incompatible with previously dropped \
+                 column '{name}' of type {}",
+                ty.to_cql_name(),
+                dropped.column.ty.to_cql_name()
+            )));
+        }
+        if dropped.column.kind != kind {
+            return Err(PlanError::invalid(format!(
+                "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with \
+                 previous kind {}",
+                kind_name(kind),
+                kind_name(dropped.column.kind)
+            )));
+        }
+    }
+    let id = ColumnId(table.next_column_id);
+    table.next_column_id = table.next_column_id.checked_add(1).ok_or_else(|| {
+        PlanError::invalid("the table has used up its 65,535 column ids; make a new table")
+    })?;
+    table.columns.push(Column { id, name: name.into(), ty, kind });
+    Ok(())
+}
+
+/// Whether values written as `old` can be read as `new` (`isSerializationCompatibleWith`).
+fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
+    new == old
+        || (!new.is_multi_cell()
+            && !old.is_multi_cell()
+            && matches!(
+                (new, old),
+                (CqlType::Blob, _)
+                    | (CqlType::Text, CqlType::Ascii)
+                    | (CqlType::Uuid, CqlType::Timeuuid)
+            ))
+}
+
+fn drop_column(
+    table: &mut Table,
+    column: &Ident,
+    if_exists: bool,
+    dropped_at: TimestampMicros,
+) -> Result<(), PlanError> {
+    let name = column.text.as_str();
+    let Some(position) = table.columns.iter().position(|c| &*c.name == name) else {
+        if if_exists {
+            return Ok(());
+        }
+        return Err(PlanError::invalid(format!(
+            "Column {name} was not found in table '{}.{}'",
+            table.keyspace, table.name
+        )));
+    };
+    let column = table.columns.remove(position);
+    if matches!(column.kind, ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. }) {
+        return Err(PlanError::invalid(format!("Cannot drop PRIMARY KEY column {name}")));
+    }
+    if column.ty.is_udt() && column.ty.is_multi_cell() {
+        return Err(PlanError::invalid(format!(
+            "Cannot drop non-frozen column {name} of user type {}",
+            column.ty.to_cql_name()
+        )));
+    }
+    table.dropped.insert(column.name.clone(), DroppedColumn { column, dropped_at });
+    Ok(())
+}
+
+fn rename_column(
+    table: &mut Table,
+    before: &Arc<Table>,
+    from: &Ident,
+    to: &Ident,
+    if_exists: bool,
+) -> Result<(), PlanError> {
+    let shown = format!("{}.{}", table.keyspace, table.name);
+    let (from, to) = (from.text.as_str(), to.text.as_str());
+    let Some(position) = before.columns.iter().position(|c| &*c.name == from) else {
+        if if_exists {
+            return Ok(());
+        }
+        return Err(PlanError::invalid(format!("Undefined column name {from} in table {shown}")));
+    };
+    let in_key = before
+        .columns
+        .get(position)
+        .is_some_and(|c| !matches!(c.kind, ColumnKind::Static | ColumnKind::Regular));
+    if !in_key {
+        return Err(PlanError::invalid(format!("Cannot rename non PRIMARY KEY column {from}")));
+    }
+    if before.column(to).is_some() {
+        return Err(PlanError::invalid(format!(
+            "Cannot rename column {from} to {to} in table '{shown}'; another column with that \
+             name already exists"
+        )));
+    }
+    if let Some(column) = table.columns.get_mut(position) {
+        column.name = to.into();
+    }
+    Ok(())
+}
+
+pub(super) fn drop(
+    statement: &DropTable,
+    keyspace_name: &str,
+    cx: &DdlContext<'_>,
+) -> Result<DdlOutcome, PlanError> {
+    check_not_replicated_system(keyspace_name, "DROP")?;
+    let name = statement.table.name.text.as_str();
+    let found = cx.schema.table(keyspace_name, name);
+    let Some(table) = found else {
+        if statement.if_exists {
+            return Ok(DdlOutcome::nothing());
+        }
+        return Err(PlanError::invalid(format!("Table '{keyspace_name}.{name}' doesn't exist")));
+    };
+    let change =
+        SchemaChange::DropTable { keyspace: table.keyspace.clone(), table: table.name.clone() };
+    Ok(DdlOutcome::one(
+        change,
+        SchemaEventKind::Dropped,
+        SchemaEventTarget::Table,
+        keyspace_name,
+        name,
+    ))
+}

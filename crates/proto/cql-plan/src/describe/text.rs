@@ -1,0 +1,209 @@
+//! The `create_statement` of keyspaces, tables and types, byte for byte as Cassandra 5.0 prints it.
+//!
+//! Source: `KeyspaceMetadata`, `TableMetadata`, `TableParams`, `UserType`, `ColumnMetadata`
+//! (`toCqlString`, `appendCqlTo`).
+
+use std::collections::BTreeMap;
+
+use schema::{Column, ColumnKind, DroppedColumn, Keyspace, Table, TableKind, TableOptions};
+use types::UdtType;
+use types::name::quote_identifier as quoted;
+
+use crate::system_rows::bloom_filter_fp_chance;
+
+const LOCATOR: &str = "org.apache.cassandra.locator.";
+
+/// A string literal, quotes doubled.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn map(entries: &BTreeMap<String, String>) -> String {
+    let entries: Vec<String> =
+        entries.iter().map(|(k, v)| format!("{}: {}", literal(k), literal(v))).collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// `CREATE KEYSPACE …`; a virtual keyspace as a comment.
+pub(super) fn keyspace(keyspace: &Keyspace) -> String {
+    let name = quoted(&keyspace.name);
+    if keyspace.is_virtual {
+        return format!(
+            "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with \
+             CQL.\nStructure, for reference:\nVIRTUAL KEYSPACE {name};\n*/"
+        );
+    }
+    let replication = &keyspace.params.replication;
+    let class = replication.get("class").map_or("", String::as_str);
+    // Classes of the locator package are named without it, others in full.
+    let class = match class.strip_prefix(LOCATOR) {
+        Some(short) if !short.contains('.') => short,
+        _ => class,
+    };
+    let mut map = format!("{{'class': {}", literal(class));
+    for (key, value) in replication.iter().filter(|(key, _)| *key != "class") {
+        map.push_str(&format!(", {}: {}", literal(key), literal(value)));
+    }
+    let durable = keyspace.params.durable_writes;
+    // Two spaces before AND: Cassandra's.
+    format!("CREATE KEYSPACE {name} WITH replication = {map}}}  AND durable_writes = {durable};")
+}
+
+/// `CREATE TYPE …`.
+pub(super) fn user_type(udt: &UdtType) -> String {
+    let fields: Vec<String> =
+        udt.fields.iter().map(|(name, ty)| format!("    {} {ty}", quoted(name))).collect();
+    let (keyspace, name) = (quoted(&udt.keyspace), quoted(&udt.name));
+    format!("CREATE TYPE {keyspace}.{name} (\n{}\n);", fields.join(",\n"))
+}
+
+/// `CREATE TABLE …`; with internals also its id, its dropped columns and the statements that drop
+/// them; a virtual table as a comment.
+pub(super) fn table(table: &Table, with_internals: bool) -> String {
+    let name = format!("{}.{}", quoted(&table.keyspace), quoted(&table.name));
+    let is_virtual = table.kind == TableKind::Virtual;
+    let dropped = if with_internals { java_order(&table.dropped) } else { Vec::new() };
+    let mut out = String::new();
+    if is_virtual {
+        out.push_str(&format!(
+            "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\n\
+             Structure, for reference:\n"
+        ));
+    }
+    out.push_str(if is_virtual { "VIRTUAL" } else { "CREATE" });
+    out.push_str(&format!(" TABLE {name} (\n"));
+    push_columns(&mut out, table, &dropped);
+    let mut options = Vec::new();
+    if with_internals {
+        options.push(format!("ID = {}", table.id));
+    }
+    if !table.clustering().is_empty() {
+        options.push(format!("CLUSTERING ORDER BY ({})", clustering_order(table)));
+    }
+    if is_virtual {
+        options.push(format!("comment = {}", literal(&table.options.comment)));
+    } else {
+        options.extend(table_options(&table.options));
+    }
+    out.push_str(&format!(") WITH {};", options.join("\n    AND ")));
+    if is_virtual {
+        out.push_str("\n*/");
+    }
+    for DroppedColumn { column, dropped_at } in dropped {
+        let column_name = quoted(&column.name);
+        out.push_str(&format!(
+            "\nALTER TABLE {name} DROP {column_name} USING TIMESTAMP {};",
+            dropped_at.0
+        ));
+        if let Some(added) = table.column(&column.name) {
+            out.push_str(&format!("\nALTER TABLE {name} ADD {};", definition(added)));
+        }
+    }
+    out
+}
+
+fn definition(column: &Column) -> String {
+    let suffix = if column.kind == ColumnKind::Static { " static" } else { "" };
+    format!("{} {}{suffix}", quoted(&column.name), column.ty)
+}
+
+/// Key columns by position; then statics and regulars, in each those of one cell first.
+fn create_order(table: &Table) -> Vec<&Column> {
+    let mut out: Vec<&Column> = table.partition_key().iter().chain(table.clustering()).collect();
+    for columns in [table.statics(), table.regulars()] {
+        out.extend(columns.iter().filter(|c| !c.is_complex()));
+        out.extend(columns.iter().filter(|c| c.is_complex()));
+    }
+    out
+}
+
+fn push_columns(out: &mut String, table: &Table, dropped: &[&DroppedColumn]) {
+    let single_key = table.partition_key_count == 1 && table.clustering_count == 0;
+    let mut lines = Vec::new();
+    for column in create_order(table) {
+        // One that was dropped and added again is created as it was first; DROP and ADD follow.
+        if dropped.iter().any(|d| d.column.name == column.name) {
+            continue;
+        }
+        let is_key = matches!(column.kind, ColumnKind::PartitionKey(_));
+        let suffix = if single_key && is_key { " PRIMARY KEY" } else { "" };
+        lines.push(format!("    {}{suffix}", definition(column)));
+    }
+    for d in dropped {
+        let ty = d.column.ty.expand_udts();
+        lines.push(format!("    {}", definition(&Column { ty, ..d.column.clone() })));
+    }
+    if !single_key {
+        let names = |columns: &[Column]| -> String {
+            columns.iter().map(|c| quoted(&c.name)).collect::<Vec<_>>().join(", ")
+        };
+        let mut key = names(table.partition_key());
+        if table.partition_key_count > 1 {
+            key = format!("({key})");
+        }
+        if table.clustering_count > 0 {
+            key = format!("{key}, {}", names(table.clustering()));
+        }
+        lines.push(format!("    PRIMARY KEY ({key})"));
+    }
+    out.push_str(&lines.join(",\n"));
+    out.push('\n');
+}
+
+fn clustering_order(table: &Table) -> String {
+    let parts: Vec<String> = table
+        .clustering()
+        .iter()
+        .map(|c| {
+            let reversed = matches!(c.kind, ColumnKind::Clustering { reversed: true, .. });
+            format!("{} {}", quoted(&c.name), if reversed { "DESC" } else { "ASC" })
+        })
+        .collect();
+    parts.join(", ")
+}
+
+fn table_options(o: &TableOptions) -> Vec<String> {
+    let double = types::number::java_f64;
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let extensions: Vec<String> =
+        o.extensions.iter().map(|(k, v)| format!("{}: 0x{}", literal(k), hex(v))).collect();
+    // In Cassandra's order, which is not quite alphabetical.
+    vec![
+        format!("additional_write_policy = {}", literal(&o.additional_write_policy)),
+        format!("allow_auto_snapshot = {}", o.allow_auto_snapshot),
+        format!("bloom_filter_fp_chance = {}", double(bloom_filter_fp_chance(o))),
+        format!("caching = {}", map(&o.caching)),
+        format!("cdc = {}", o.cdc),
+        format!("comment = {}", literal(&o.comment)),
+        format!("compaction = {}", map(&o.compaction)),
+        format!("compression = {}", map(&o.compression)),
+        format!("memtable = {}", literal(o.memtable.as_deref().unwrap_or("default"))),
+        format!("crc_check_chance = {}", double(o.crc_check_chance)),
+        format!("default_time_to_live = {}", o.default_time_to_live),
+        format!("extensions = {{{}}}", extensions.join(", ")),
+        format!("gc_grace_seconds = {}", o.gc_grace_seconds),
+        format!("incremental_backups = {}", o.incremental_backups),
+        format!("max_index_interval = {}", o.max_index_interval),
+        format!("memtable_flush_period_in_ms = {}", o.memtable_flush_period_in_ms),
+        format!("min_index_interval = {}", o.min_index_interval),
+        format!("read_repair = {}", literal(&o.read_repair)),
+        format!("speculative_retry = {}", literal(&o.speculative_retry)),
+    ]
+}
+
+/// Dropped columns in the order of Cassandra's hash map of them (Java's `HashMap` over
+/// `ByteBuffer` names, as it is built when the schema is loaded), because its text has that order.
+fn java_order<'t, K>(dropped: &'t BTreeMap<K, DroppedColumn>) -> Vec<&'t DroppedColumn> {
+    let mut columns: Vec<&'t DroppedColumn> = dropped.values().collect();
+    // `putAll` into an empty map: room for count / 0.75 + 1, a power of two.
+    let room = columns.len().saturating_mul(4) / 3 + 1;
+    let mask = u32::try_from(room.next_power_of_two()).unwrap_or(u32::MAX).saturating_sub(1);
+    columns.sort_by_key(|d| {
+        let hash = d.column.name.bytes().rev().fold(1_u32, |hash, byte| {
+            // Java bytes are signed.
+            hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
+        });
+        (hash ^ (hash >> 16)) & mask
+    });
+    columns
+}

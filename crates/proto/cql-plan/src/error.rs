@@ -1,0 +1,117 @@
+//! The one error of this crate: what a CQL user sees.
+
+use std::fmt;
+
+/// Which error of the native protocol it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanErrorCode {
+    /// 0x2000.
+    Syntax,
+    /// 0x2100.
+    Unauthorized,
+    /// 0x2200.
+    Invalid,
+    /// 0x2300.
+    Config,
+    /// 0x2400, with the keyspace and table (empty for a keyspace) that exist already.
+    AlreadyExists {
+        /// Keyspace name.
+        keyspace: String,
+        /// Table name or empty.
+        table: String,
+    },
+    /// 0x000A.
+    Protocol,
+    /// 0x1400, of a function of the `system` keyspace.
+    FunctionFailure {
+        /// The function's name.
+        function: String,
+    },
+}
+
+/// An error with its code and exactly Cassandra's message where Cassandra has the error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The kind of error.
+    pub code: PlanErrorCode,
+    /// The message.
+    pub message: String,
+}
+
+impl PlanError {
+    /// 0x2000.
+    pub fn syntax(message: impl Into<String>) -> PlanError {
+        PlanError { code: PlanErrorCode::Syntax, message: message.into() }
+    }
+
+    /// 0x2200.
+    pub fn invalid(message: impl Into<String>) -> PlanError {
+        PlanError { code: PlanErrorCode::Invalid, message: message.into() }
+    }
+
+    /// 0x2300.
+    pub fn config(message: impl Into<String>) -> PlanError {
+        PlanError { code: PlanErrorCode::Config, message: message.into() }
+    }
+
+    /// 0x2100.
+    pub fn unauthorized(message: impl Into<String>) -> PlanError {
+        PlanError { code: PlanErrorCode::Unauthorized, message: message.into() }
+    }
+
+    /// 0x000A.
+    pub fn protocol(message: impl Into<String>) -> PlanError {
+        PlanError { code: PlanErrorCode::Protocol, message: message.into() }
+    }
+
+    /// 0x1400.
+    pub fn function_failure(function: &str, message: impl Into<String>) -> PlanError {
+        PlanError {
+            code: PlanErrorCode::FunctionFailure { function: function.to_owned() },
+            message: message.into(),
+        }
+    }
+
+    /// Something that Cassandra has and Helenus does not have yet: refused by name.
+    pub fn unsupported(what: &str) -> PlanError {
+        PlanError::invalid(format!("{what} is not supported by this version of Helenus"))
+    }
+
+    /// 0x2400 for a keyspace.
+    pub fn keyspace_exists(keyspace: &str) -> PlanError {
+        PlanError {
+            code: PlanErrorCode::AlreadyExists {
+                keyspace: keyspace.to_owned(),
+                table: String::new(),
+            },
+            message: format!("Cannot add existing keyspace \"{keyspace}\""),
+        }
+    }
+
+    /// 0x2400 for a table.
+    pub fn table_exists(keyspace: &str, table: &str) -> PlanError {
+        PlanError {
+            code: PlanErrorCode::AlreadyExists {
+                keyspace: keyspace.to_owned(),
+                table: table.to_owned(),
+            },
+            message: format!(
+                "Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""
+            ),
+        }
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl From<cql_syntax::SyntaxError> for PlanError {
+    fn from(error: cql_syntax::SyntaxError) -> PlanError {
+        PlanError::syntax(error.message)
+    }
+}

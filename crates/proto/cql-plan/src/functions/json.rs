@@ -1,0 +1,612 @@
+//! JSON of values: `to_json`, `from_json`, and the document of INSERT JSON.
+//!
+//! Source: `ToJsonFct`, `FromJsonFct`, `cql3.Json`, `AbstractType.fromJSONObject`; the words for
+//! kinds of values are those of Java's classes, because Cassandra's messages have them.
+
+use std::fmt;
+
+use types::number::java_f64;
+use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
+use types::{Comparator, CqlType};
+
+use super::{Args, Call, NativeFunction};
+use crate::error::PlanError;
+use crate::plan::BindEnv;
+
+/// Deepest nesting of a document.
+const DEPTH_MAX: u32 = 64;
+
+/// A parsed JSON value. Numbers keep their text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    /// `null`.
+    Null,
+    /// `true`, `false`.
+    Bool(bool),
+    /// A number without point and exponent.
+    Integer(String),
+    /// Another number.
+    Double(f64),
+    /// A string, unescaped.
+    Text(String),
+    /// `[…]`.
+    List(Vec<Json>),
+    /// `{…}`; of equal keys the last one.
+    Map(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// The simple name of the class that Cassandra's JSON library makes.
+    fn class(&self) -> &'static str {
+        match self {
+            Json::Null => "null",
+            Json::Bool(_) => "Boolean",
+            Json::Integer(text) if text.parse::<i32>().is_ok() => "Integer",
+            Json::Integer(text) if text.parse::<i64>().is_ok() => "Long",
+            Json::Integer(_) => "BigInteger",
+            Json::Double(_) => "Double",
+            Json::Text(_) => "String",
+            Json::List(_) => "ArrayList",
+            Json::Map(_) => "LinkedHashMap",
+        }
+    }
+}
+
+/// As Java's `toString`: `{a=1, b=[x, y]}`.
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Json::Null => f.write_str("null"),
+            Json::Bool(value) => value.fmt(f),
+            Json::Integer(text) | Json::Text(text) => f.write_str(text),
+            Json::Double(value) => f.write_str(&java_f64(*value)),
+            Json::List(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { ", " };
+                    write!(f, "{comma}{item}")?;
+                }
+                f.write_str("]")
+            }
+            Json::Map(entries) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in entries.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { ", " };
+                    write!(f, "{comma}{key}={value}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+}
+
+type Parsed<T> = Result<T, String>;
+
+/// Parses one JSON value.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse(text: &str) -> Result<Json, String> {
+    let mut parser = Parser { rest: text };
+    let value = parser.value(0)?;
+    parser.skip_space();
+    if parser.rest.is_empty() { Ok(value) } else { Err("text after the end of the value".into()) }
+}
+
+impl<'a> Parser<'a> {
+    fn skip_space(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        self.skip_space();
+        match self.rest.strip_prefix(token) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn value(&mut self, depth: u32) -> Parsed<Json> {
+        if depth > DEPTH_MAX {
+            return Err(format!("more than {DEPTH_MAX} levels"));
+        }
+        self.skip_space();
+        match self.rest.bytes().next() {
+            None => Err("the text ends early".into()),
+            Some(b'{') => self.map(depth),
+            Some(b'[') => self.list(depth),
+            Some(b'"') => self.string().map(Json::Text),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(_) if self.eat("null") => Ok(Json::Null),
+            Some(_) if self.eat("true") => Ok(Json::Bool(true)),
+            Some(_) if self.eat("false") => Ok(Json::Bool(false)),
+            Some(_) => {
+                let word: String = self.rest.chars().take(20).collect();
+                Err(format!("unexpected text at '{word}'"))
+            }
+        }
+    }
+
+    fn map(&mut self, depth: u32) -> Parsed<Json> {
+        let mut entries: Vec<(String, Json)> = Vec::new();
+        self.eat("{");
+        if self.eat("}") {
+            return Ok(Json::Map(entries));
+        }
+        loop {
+            self.skip_space();
+            let key = self.string()?;
+            if !self.eat(":") {
+                return Err("':' is missing after a key".into());
+            }
+            let value = self.value(depth + 1)?;
+            entries.push((key, value));
+            if self.eat("}") {
+                break;
+            }
+            if !self.eat(",") {
+                return Err("',' or '}' is missing".into());
+            }
+        }
+        Ok(Json::Map(last_of_each(entries)))
+    }
+
+    fn list(&mut self, depth: u32) -> Parsed<Json> {
+        let mut items = Vec::new();
+        self.eat("[");
+        if self.eat("]") {
+            return Ok(Json::List(items));
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            if self.eat("]") {
+                return Ok(Json::List(items));
+            }
+            if !self.eat(",") {
+                return Err("',' or ']' is missing".into());
+            }
+        }
+    }
+
+    fn string(&mut self) -> Parsed<String> {
+        let mut chars = self.rest.char_indices();
+        if chars.next().map(|(_, c)| c) != Some('"') {
+            return Err("a string is missing".into());
+        }
+        let mut out = String::new();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.rest = self.rest.get(at + 1..).unwrap_or("");
+                    return Ok(out);
+                }
+                '\\' => match chars.next().map(|(_, c)| c) {
+                    Some('n') => out.push('\n'),
+                    Some('t') => out.push('\t'),
+                    Some('r') => out.push('\r'),
+                    Some('b') => out.push('\u{8}'),
+                    Some('f') => out.push('\u{c}'),
+                    Some('u') => out.push(Self::unicode(&mut chars)?),
+                    Some(c @ ('"' | '\\' | '/')) => out.push(c),
+                    _ => return Err("a wrong escape in a string".into()),
+                },
+                c if u32::from(c) < 0x20 => {
+                    return Err("a control character in a string".into());
+                }
+                c => out.push(c),
+            }
+        }
+        Err("a string does not end".into())
+    }
+
+    fn unicode(chars: &mut std::str::CharIndices<'_>) -> Parsed<char> {
+        let wrong = || "a wrong \\u escape in a string".to_owned();
+        let mut unit = || {
+            let mut unit = 0u32;
+            for _ in 0..4 {
+                let digit = chars.next().and_then(|(_, c)| c.to_digit(16)).ok_or_else(wrong)?;
+                unit = unit * 16 + digit;
+            }
+            Ok::<u32, String>(unit)
+        };
+        let high = unit()?;
+        if !(0xd800..0xdc00).contains(&high) {
+            return char::from_u32(high).ok_or_else(wrong);
+        }
+        if chars.next().map(|(_, c)| c) != Some('\\') || chars.next().map(|(_, c)| c) != Some('u') {
+            return Err(wrong());
+        }
+        let mut low = 0u32;
+        for _ in 0..4 {
+            low = low * 16 + chars.next().and_then(|(_, c)| c.to_digit(16)).ok_or_else(wrong)?;
+        }
+        if !(0xdc00..0xe000).contains(&low) {
+            return Err(wrong());
+        }
+        char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)).ok_or_else(wrong)
+    }
+
+    fn number(&mut self) -> Parsed<Json> {
+        let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+        let len = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (text, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let leading_zero = digits.len() > 1
+            && digits.starts_with('0')
+            && digits.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+        if leading_zero || !digits.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(format!("'{text}' is not a number"));
+        }
+        if digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Ok(Json::Integer(text.to_owned()));
+        }
+        if digits.ends_with('.') || digits.contains(".e") || digits.contains(".E") {
+            return Err(format!("'{text}' is not a number"));
+        }
+        text.parse().map(Json::Double).map_err(|_| format!("'{text}' is not a number"))
+    }
+}
+
+/// Of equal keys the last value, at the place of the first.
+fn last_of_each(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
+    let mut seen = stdx::FixedMap::default();
+    let mut out: Vec<(String, Json)> = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        match seen.get(&key).and_then(|at: &usize| out.get_mut(*at)) {
+            Some(slot) => slot.1 = value,
+            None => {
+                seen.insert(key.clone(), out.len());
+                out.push((key, value));
+            }
+        }
+    }
+    out
+}
+
+/// Names of columns or fields as JSON keys: `"Name"` in quotes keeps its case, others are lower
+/// case. Source: `JsonUtils.handleCaseSensitivity`.
+fn fold_keys(entries: &[(String, Json)]) -> Vec<(String, &Json)> {
+    let fold = |key: &str| match key.strip_prefix('"').and_then(|k| k.strip_suffix('"')) {
+        Some(quoted) => quoted.to_owned(),
+        None => key.to_lowercase(),
+    };
+    entries.iter().map(|(key, value)| (fold(key), value)).collect()
+}
+
+fn refused<T>(text: String) -> Result<T, PlanError> {
+    Err(PlanError::invalid(text))
+}
+
+fn unexpected<T>(what: &str, json: &Json) -> Result<T, PlanError> {
+    refused(format!("Expected {what}, but got a {}: {json}", json.class()))
+}
+
+/// The bytes of a value of type `ty` from JSON; `None` is null.
+///
+/// # Errors
+/// The JSON is not a value of the type, in Cassandra's words.
+pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, PlanError> {
+    let text = |source: &str| ty.from_string_at(source, now_millis).map_err(super::invalid);
+    let check = |bytes: Vec<u8>| match ty.validate(&bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(super::invalid(error)),
+    };
+    let only_text = |what: &str| match json {
+        Json::Text(source) => text(source),
+        _ => unexpected(what, json),
+    };
+    match ty {
+        CqlType::Ascii => only_text("an ascii string"),
+        CqlType::Text => only_text("a UTF-8 string"),
+        CqlType::Uuid | CqlType::Timeuuid => only_text("a string representation of a uuid"),
+        CqlType::Inet => only_text("a string representation of an inet value"),
+        CqlType::Date => only_text("a string representation of a date value"),
+        CqlType::Time => only_text("a string representation of a time value"),
+        CqlType::Duration => only_text("a string representation of a duration"),
+        CqlType::Int => match (json, json.class()) {
+            (Json::Text(source), _) => text(source),
+            (Json::Integer(source), "Integer") => text(source),
+            _ => unexpected("an int value", json),
+        },
+        CqlType::Bigint | CqlType::Counter => match (json, json.class()) {
+            (Json::Text(source), _) | (Json::Integer(source), "Integer" | "Long") => {
+                CqlType::Bigint.from_string(source).map_err(super::invalid)
+            }
+            _ => unexpected("a bigint value", json),
+        },
+        CqlType::Smallint | CqlType::Tinyint => match json {
+            Json::Text(_) | Json::Integer(_) | Json::Double(_) => text(&json.to_string()),
+            _ if *ty == CqlType::Smallint => unexpected("a short value", json),
+            _ => unexpected("a byte value", json),
+        },
+        CqlType::Varint => text(&json.to_string()).or_else(|_| {
+            refused(format!("Value '{json}' is not a valid representation of a varint value"))
+        }),
+        CqlType::Decimal => text(&json.to_string()).or_else(|_| {
+            refused(format!("Value '{json}' is not a valid representation of a decimal value"))
+        }),
+        CqlType::Double | CqlType::Float => match json {
+            Json::Text(source) | Json::Integer(source) => text(source),
+            Json::Double(value) => text(&java_f64(*value)),
+            _ if *ty == CqlType::Double => unexpected("a double value", json),
+            _ => unexpected("a float value", json),
+        },
+        CqlType::Boolean => match json {
+            Json::Text(source) => text(source),
+            Json::Bool(value) => Ok(vec![u8::from(*value)]),
+            _ => unexpected("a boolean value", json),
+        },
+        CqlType::Timestamp => match (json, json.class()) {
+            (Json::Integer(source), "Long") => text(source),
+            (Json::Text(source), _) => text(source),
+            _ => unexpected("a long or a datestring representation of a timestamp value", json),
+        },
+        CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => {
+            let wrong = |why: String| {
+                refused(format!("Value '{json}' is not a valid blob representation: {why}"))
+            };
+            match json {
+                Json::Text(source) => match source.strip_prefix("0x") {
+                    None => wrong(format!(
+                        "String representation of blob is missing 0x prefix: {source}"
+                    )),
+                    Some(digits) => match CqlType::Blob.from_string(digits) {
+                        Ok(bytes) => check(bytes),
+                        Err(error) => wrong(error.to_string()),
+                    },
+                },
+                _ => wrong(format!("a {} is not a string", json.class())),
+            }
+        }
+        _ => composite(ty, json, now_millis),
+    }
+}
+
+/// Collections, tuples, user types and vectors; a string is decoded as JSON once more.
+fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> {
+    let decoded;
+    let json = match json {
+        Json::Text(source) => {
+            decoded = parse(source)
+                .map_err(|why| PlanError::invalid(format!("Error decoding JSON string: {why}")))?;
+            &decoded
+        }
+        other => other,
+    };
+    let elements = |ty: &CqlType, items: &[Json], what: &str| {
+        let mut elements = Vec::new();
+        for item in items {
+            if *item == Json::Null {
+                return refused(format!("Invalid null element in {what}"));
+            }
+            elements.push(from_json(ty, item, now)?);
+        }
+        Ok(elements)
+    };
+    let bytes = match (ty, json) {
+        (CqlType::List { element, .. }, Json::List(items)) => {
+            encode_collection(elements(element, items, "list")?)
+        }
+        (CqlType::List { .. }, _) => return unexpected("a list", json),
+        (CqlType::Set { element, .. }, Json::List(items)) => {
+            let order = Comparator::for_type(element);
+            let mut elements = elements(element, items, "set")?;
+            elements.sort_by(|a, b| order.compare(a, b));
+            elements.dedup_by(|a, b| order.compare(a, b).is_eq());
+            encode_collection(elements)
+        }
+        (CqlType::Set { .. }, _) => return unexpected("a list (representing a set)", json),
+        (CqlType::Map { key, value, .. }, Json::Map(items)) => {
+            let order = Comparator::for_type(key);
+            let mut entries = Vec::new();
+            for (k, v) in items {
+                if *v == Json::Null {
+                    return refused("Invalid null value in map".to_owned());
+                }
+                let k = from_json(key, &Json::Text(k.clone()), now)?;
+                entries.push((k, from_json(value, v, now)?));
+            }
+            crate::term::sort_entries(&mut entries, &order);
+            encode_map(entries)
+        }
+        (CqlType::Map { .. }, _) => return unexpected("a map", json),
+        (CqlType::Tuple(types), Json::List(items)) => {
+            if items.len() != types.len() {
+                let what = if items.len() > types.len() {
+                    "contains extra items"
+                } else {
+                    "is missing items"
+                };
+                return refused(format!("Tuple {what} (expected {}): {json}", types.len()));
+            }
+            let mut fields = Vec::new();
+            for (ty, item) in types.iter().zip(items) {
+                fields.push(match item {
+                    Json::Null => None,
+                    item => Some(from_json(ty, item, now)?),
+                });
+            }
+            encode_tuple(fields)
+        }
+        (CqlType::Tuple(_), _) => return unexpected("a list representation of a tuple", json),
+        (CqlType::Udt(udt), Json::Map(items)) => {
+            let items = fold_keys(items);
+            let mut fields = Vec::new();
+            for (name, ty) in &udt.fields {
+                fields.push(match items.iter().rfind(|(key, _)| key == name) {
+                    None | Some((_, Json::Null)) => None,
+                    Some((_, item)) => Some(from_json(ty, item, now)?),
+                });
+            }
+            if let Some((unknown, _)) =
+                items.iter().find(|(key, _)| udt.field_position(key).is_none())
+            {
+                return refused(format!(
+                    "Unknown field '{unknown}' in value of user defined type {}",
+                    udt.name
+                ));
+            }
+            encode_tuple(fields)
+        }
+        (CqlType::Udt(_), _) => return unexpected("a map", json),
+        (CqlType::Vector { element, dimension }, Json::List(items)) => {
+            if u32::try_from(items.len()) != Ok(*dimension) {
+                return refused(format!(
+                    "List had incorrect size: expected {dimension} but given {}; {json}",
+                    items.len()
+                ));
+            }
+            encode_vector(element, *dimension, elements(element, items, "list")?)
+        }
+        _ => return unexpected("a list", json),
+    };
+    bytes.map_err(super::invalid)
+}
+
+/// What an INSERT JSON document says of one column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JsonColumn {
+    /// The document does not name it.
+    Missing,
+    /// Null.
+    Null,
+    /// A value.
+    Value(Vec<u8>),
+}
+
+/// The values of the columns in a document of INSERT JSON. Source: `Json.parseJson`.
+///
+/// # Errors
+/// Not a JSON map, an unknown column, a value of another type.
+pub fn columns_of<'c>(
+    text: &str,
+    columns: impl Iterator<Item = (&'c str, &'c CqlType)>,
+    now_millis: i64,
+) -> Result<Vec<JsonColumn>, PlanError> {
+    let not_map = |why: &str| {
+        PlanError::invalid(format!(
+            "Could not decode JSON string as a map: {why}. (String was: {text})"
+        ))
+    };
+    let document = match parse(text) {
+        Ok(Json::Map(entries)) => entries,
+        Ok(Json::Null) => return refused("Got null for INSERT JSON values".to_owned()),
+        Ok(other) => return Err(not_map(&format!("it is a {}", other.class()))),
+        Err(why) => return Err(not_map(&why)),
+    };
+    let entries = fold_keys(&document);
+    let mut used = vec![false; entries.len()];
+    let mut found = Vec::new();
+    for (name, ty) in columns {
+        for ((key, _), used) in entries.iter().zip(&mut used) {
+            *used |= key == name;
+        }
+        found.push(match entries.iter().rfind(|(key, _)| key == name) {
+            None => JsonColumn::Missing,
+            Some((_, Json::Null)) => JsonColumn::Null,
+            Some((_, json)) => {
+                let value = from_json(ty, json, now_millis).map_err(|error| {
+                    PlanError::invalid(format!(
+                        "Error decoding JSON value for {name}: {}",
+                        error.message
+                    ))
+                })?;
+                JsonColumn::Value(value)
+            }
+        });
+    }
+    match entries.iter().zip(&used).find(|(_, used)| !**used) {
+        None => Ok(found),
+        Some(((unknown, _), _)) => {
+            refused(format!("JSON values map contains unrecognized column: {unknown}"))
+        }
+    }
+}
+
+/// `to_json` and `from_json`.
+pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
+    match call.name {
+        "to_json" | "tojson" => {
+            let ty = super::one_type(call, "any")?;
+            Ok(Some(NativeFunction::made(call.name, &[ty], CqlType::Text, to_json)))
+        }
+        "from_json" | "fromjson" => {
+            let Some(returns) = call.receiver else {
+                return refused(format!(
+                    "{}() cannot be used in the selection clause of a SELECT statement",
+                    call.name
+                ));
+            };
+            if let [arg] = call.args
+                && let Some(ty) = arg.compatible_type()
+                && !ty.test_assignment(&CqlType::Text).is_assignable()
+            {
+                return Err(super::wrong_argument(call, "an argument of type text", *arg, &ty));
+            }
+            let args = [CqlType::Text];
+            Ok(Some(NativeFunction::made(call.name, &args, returns.clone(), eval_from_json)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn to_json(
+    f: &NativeFunction,
+    args: &Args<'_>,
+    _: &BindEnv<'_>,
+) -> Result<Option<Vec<u8>>, PlanError> {
+    Ok(Some(match (f.args.first(), f.arg(args, 0)) {
+        (Some(ty), Some(bytes)) => ty.to_json(bytes).into_bytes(),
+        _ => b"null".to_vec(),
+    }))
+}
+
+fn eval_from_json(
+    f: &NativeFunction,
+    args: &Args<'_>,
+    env: &BindEnv<'_>,
+) -> Result<Option<Vec<u8>>, PlanError> {
+    let Some(bytes) = args.first().copied().flatten() else { return Ok(None) };
+    let text = String::from_utf8_lossy(bytes);
+    let json = parse(&text).map_err(|why| {
+        PlanError::invalid(format!(
+            "execution of '{}[text]' failed: Could not decode JSON string '{text}': {why}",
+            f.full_name()
+        ))
+    })?;
+    if json == Json::Null {
+        return Ok(None);
+    }
+    from_json(&f.returns, &json, env.now.millis()).map(Some).map_err(|error| {
+        PlanError::invalid(format!(
+            "org.apache.cassandra.serializers.MarshalException: {}",
+            error.message
+        ))
+    })
+}
+
+/// Any bytes as a JSON document of columns of many types.
+pub fn fuzz_json(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let types = [
+        ("a", CqlType::map(CqlType::Int, CqlType::list(CqlType::Decimal, true), true)),
+        ("b", CqlType::vector(CqlType::Float, 2)),
+        ("c", CqlType::tuple([CqlType::Timestamp, CqlType::Inet, CqlType::Varint])),
+        ("d", CqlType::set(CqlType::Duration, false)),
+        ("e", CqlType::Double),
+    ];
+    let columns = types.iter().map(|(name, ty)| (*name, ty));
+    for ((_, ty), column) in types.iter().zip(columns_of(&text, columns, 0).unwrap_or_default()) {
+        if let JsonColumn::Value(bytes) = column {
+            stdx::invariant!(ty.validate(&bytes).is_ok(), "json: a value that is not of its type");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `abs`, `exp`, `log`, `log10`, `round`. Source: `MathFcts`, `NumberType`.
+
+use types::CqlType;
+use types::arithmetic::Number;
+use types::number::{Decimal, Rounding, varint_to_bytes};
+
+use super::{Args, NUMBERS, NativeFunction};
+use crate::error::PlanError;
+use crate::plan::BindEnv;
+
+/// Adds the functions of that name.
+pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
+    if matches!(name, "abs" | "exp" | "log" | "log10" | "round") {
+        for ty in &NUMBERS {
+            out.push(NativeFunction::new(name, std::slice::from_ref(ty), ty.clone(), eval));
+        }
+    }
+}
+
+fn eval(
+    f: &NativeFunction,
+    args: &Args<'_>,
+    _: &BindEnv<'_>,
+) -> Result<Option<Vec<u8>>, PlanError> {
+    let ty = &f.returns;
+    let Some(number) = f.arg(args, 0).and_then(|bytes| Number::from_value(ty, bytes)) else {
+        return Ok(None);
+    };
+    let value = match (&*f.name, &number) {
+        ("abs", n) => absolute(ty, n),
+        ("round", Number::Float(n)) => {
+            Some(java_round(f64::from(*n), i64::from(i32::MIN), i64::from(i32::MAX), ty))
+        }
+        ("round", Number::Double(n)) => Some(java_round(*n, i64::MIN, i64::MAX, ty)),
+        ("round", Number::Decimal(n)) => {
+            let one = Decimal::from_bigint(1.into());
+            Some(n.divide(&one, 0, Rounding::HalfUp).map_err(super::invalid)?.to_bytes())
+        }
+        ("round", _) => f.arg(args, 0).map(<[u8]>::to_vec),
+        (name, n) => {
+            let x = n.to_f64();
+            let y = match name {
+                "exp" => x.exp(),
+                "log" => x.ln(),
+                _ => x.log10(),
+            };
+            from_double(ty, y)?
+        }
+    };
+    Ok(value)
+}
+
+fn absolute(ty: &CqlType, number: &Number) -> Option<Vec<u8>> {
+    Some(match (ty, number) {
+        (CqlType::Tinyint, n) => n.to_i8().wrapping_abs().to_be_bytes().to_vec(),
+        (CqlType::Smallint, n) => n.to_i16().wrapping_abs().to_be_bytes().to_vec(),
+        (CqlType::Int, n) => n.to_i32().wrapping_abs().to_be_bytes().to_vec(),
+        (_, Number::Integer(n)) => n.wrapping_abs().to_be_bytes().to_vec(),
+        (_, Number::Float(n)) => n.abs().to_be_bytes().to_vec(),
+        (_, Number::Double(n)) => n.abs().to_be_bytes().to_vec(),
+        (_, Number::Varint(n)) => {
+            varint_to_bytes(&if *n < 0.into() { -n.clone() } else { n.clone() })
+        }
+        (_, Number::Decimal(n)) => {
+            let negative = n.compare(&Decimal::zero()).is_lt();
+            if negative { n.negate().to_bytes() } else { n.to_bytes() }
+        }
+    })
+}
+
+/// `Math.round`: half up, clamped to the integer range of the type's width, zero for NaN.
+fn java_round(value: f64, min: i64, max: i64, ty: &CqlType) -> Vec<u8> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "`as` saturates and maps NaN to 0, as Java"
+    )]
+    let rounded = ((value + 0.5).floor() as i64).clamp(min, max);
+    #[expect(clippy::cast_precision_loss, reason = "Java converts back the same way")]
+    match ty {
+        CqlType::Float => (rounded as f32).to_be_bytes().to_vec(),
+        _ => (rounded as f64).to_be_bytes().to_vec(),
+    }
+}
+
+/// A double in a number type, as Java narrows it.
+fn from_double(ty: &CqlType, value: f64) -> Result<Option<Vec<u8>>, PlanError> {
+    types::cast::cast(&CqlType::Double, counter_as_bigint(ty), Some(&value.to_be_bytes()))
+        .map_err(super::invalid)
+}
+
+fn counter_as_bigint(ty: &CqlType) -> &CqlType {
+    if ty.is_counter() { &CqlType::Bigint } else { ty }
+}

@@ -1,0 +1,37 @@
+//! From syntax and schema to typed plans: names resolved, types checked, bind markers typed.
+//!
+//! Owns: validation with Cassandra's words, DDL as schema changes ([`ddl`]), selects and
+//! modifications as plans that bind values into read commands and mutations ([`select`],
+//! [`modify`], [`batch`]), native functions, result selection, paging state, the built-in
+//! keyspaces ([`system`]). Never: IO,
+//! clocks, execution; nothing here waits.
+//!
+//! Reading order: [`error`], [`plan`], [`term`], [`functions`], [`modify`], [`batch`], [`select`],
+//! [`raw_type`], [`ddl`].
+
+pub mod batch;
+pub mod ddl;
+pub mod describe;
+pub mod error;
+pub mod functions;
+pub mod fuzz;
+pub mod modify;
+pub mod options;
+pub mod paging;
+pub mod plan;
+pub mod raw_type;
+pub mod select;
+pub mod system;
+pub mod system_rows;
+pub mod term;
+pub mod virtual_row;
+pub mod virtual_schema;
+
+pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found};
+pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
+pub use error::{PlanError, PlanErrorCode};
+pub use modify::{BoundMutation, FoundLists, ListRead, ModifyPlan};
+pub use plan::{
+    BindSpec, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
+};
+pub use select::{BoundSelect, Flow, ResultColumn, SelectDone, SelectExec, SelectPlan};

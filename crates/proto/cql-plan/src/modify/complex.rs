@@ -1,0 +1,280 @@
+//! Columns of many cells: operations on collections and user types into cells under paths.
+
+use std::borrow::Cow;
+
+use data::{CellRef, DeletionTime, RowBuilder};
+use types::wire::{CollectionKind, Elements, Entries, Fields};
+
+use super::lists::{RowLists, bind_index, path_at};
+use super::operations::{ColumnOperation, ColumnOperations, ComplexForm, Layout};
+use super::write::Times;
+use crate::error::PlanError;
+use crate::plan::{BindEnv, Bound, BoundValue};
+use crate::term::{PlannedTerm, invalid_value};
+
+/// A cell of a complex column: path, and value or tombstone.
+type PathCell<'v> = (Cow<'v, [u8]>, Option<Cow<'v, [u8]>>);
+
+/// Cells of one complex column while its operations are taken in.
+struct ComplexCells<'v> {
+    deletion: DeletionTime,
+    cells: Vec<PathCell<'v>>,
+    touched: bool,
+}
+
+/// Appends one column of many cells to a row; nothing when no operation touches it. `lists` are
+/// what reading before the write found.
+pub(super) fn write_complex(
+    row: &mut RowBuilder<'_>,
+    column: &ColumnOperations,
+    form: &ComplexForm,
+    times: &Times,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    lists: RowLists<'_>,
+) -> Result<(), PlanError> {
+    let found = lists.cells(column.id);
+    let mut complex =
+        ComplexCells { deletion: DeletionTime::LIVE, cells: Vec::new(), touched: false };
+    for operation in &column.operations {
+        complex.apply(operation, form, times, values, env, found)?;
+    }
+    let ComplexCells { deletion, mut cells, touched } = complex;
+    if !touched {
+        return Ok(());
+    }
+    cells.sort_by(|a, b| form.order.compare(&a.0, &b.0));
+    row.begin_complex(column.id, deletion);
+    let mut cells = cells.iter().peekable();
+    while let Some((path, value)) = cells.next() {
+        let mut winner = cell_of(times, value);
+        while let Some((_, other)) =
+            cells.next_if(|(next, _)| form.order.compare(path, next).is_eq())
+        {
+            let other = cell_of(times, other);
+            if other.reconcile(&winner).is_gt() {
+                winner = other;
+            }
+        }
+        row.complex_cell(path, &winner);
+    }
+    row.end_complex();
+    Ok(())
+}
+
+fn cell_of<'a>(times: &Times, value: &'a Option<Cow<'_, [u8]>>) -> CellRef<'a> {
+    match value {
+        Some(value) => times.cell(value),
+        None => times.tombstone(),
+    }
+}
+
+impl<'v> ComplexCells<'v> {
+    fn apply(
+        &mut self,
+        operation: &'v ColumnOperation,
+        form: &ComplexForm,
+        times: &Times,
+        values: &[BoundValue<'v>],
+        env: &BindEnv<'_>,
+        found: &'v [(Vec<u8>, Vec<u8>)],
+    ) -> Result<(), PlanError> {
+        match operation {
+            ColumnOperation::Set(term) => match term.bind(values, env)? {
+                Bound::Unset => {}
+                Bound::Null => {
+                    self.deletion = times.before();
+                    self.touched = true;
+                }
+                Bound::Value(bytes) => {
+                    self.deletion = times.before();
+                    self.touched = true;
+                    self.add(bytes, form.layout, env)?;
+                }
+            },
+            ColumnOperation::Add(term) => {
+                if let Bound::Value(bytes) = term.bind(values, env)? {
+                    self.add(bytes, form.layout, env)?;
+                }
+            }
+            ColumnOperation::Prepend(term) => {
+                if let Bound::Value(bytes) = term.bind(values, env)? {
+                    // Each path sorts before the one made before it.
+                    for element in elements(bytes, CollectionKind::List)?.into_iter().rev() {
+                        let path = env.uuids.prepend_uuid(env.now);
+                        self.push(Cow::Owned(path.to_vec()), Some(element));
+                    }
+                }
+            }
+            ColumnOperation::Discard(term) => {
+                if let Bound::Value(bytes) = term.bind(values, env)? {
+                    for element in elements(bytes, CollectionKind::Set)? {
+                        self.push(element, None);
+                    }
+                }
+            }
+            ColumnOperation::DiscardValues(term) => {
+                if let Bound::Value(bytes) = term.bind(values, env)? {
+                    let unwanted = elements(bytes, CollectionKind::List)?;
+                    for (path, value) in found {
+                        if unwanted.iter().any(|u| **u == **value) {
+                            self.push(Cow::Borrowed(path), None);
+                        }
+                    }
+                }
+            }
+            ColumnOperation::SetIndex(index, term) => {
+                let Some(index) = bind_index(index, values, env)? else {
+                    return Err(PlanError::invalid("Invalid unset value for list index"));
+                };
+                let value = term.bind(values, env)?;
+                let path = Cow::Borrowed(path_at(found, index, "set an element on")?);
+                match value {
+                    Bound::Unset => {}
+                    Bound::Null => self.push(path, None),
+                    Bound::Value(bytes) => self.push(path, Some(bytes)),
+                }
+            }
+            ColumnOperation::DeleteIndex(index) => {
+                if let Some(index) = bind_index(index, values, env)? {
+                    let path = path_at(found, index, "delete an element from")?;
+                    self.push(Cow::Borrowed(path), None);
+                }
+            }
+            ColumnOperation::SetElement(key, value) => {
+                let key = path_of(key, values, env, "map key")?;
+                match value.bind(values, env)? {
+                    Bound::Unset => {}
+                    Bound::Null => self.push(key, None),
+                    Bound::Value(bytes) => self.push(key, Some(bytes)),
+                }
+            }
+            ColumnOperation::DeleteElement(key) => {
+                let what = if form.layout == Layout::Set { "set element" } else { "map key" };
+                let key = path_of(key, values, env, what)?;
+                self.push(key, None);
+            }
+            ColumnOperation::SetField(position, term) => {
+                let path = || Cow::Owned(position.to_be_bytes().to_vec());
+                match term.bind(values, env)? {
+                    Bound::Unset => {}
+                    Bound::Null => self.push(path(), None),
+                    Bound::Value(bytes) => self.push(path(), Some(bytes)),
+                }
+            }
+            ColumnOperation::DeleteField(position) => {
+                self.push(Cow::Owned(position.to_be_bytes().to_vec()), None);
+            }
+            ColumnOperation::Delete => {
+                self.deletion = times.deletion();
+                self.touched = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, path: Cow<'v, [u8]>, value: Option<Cow<'v, [u8]>>) {
+        self.touched = true;
+        self.cells.push((path, value));
+    }
+
+    /// The cells of a whole value.
+    fn add(
+        &mut self,
+        bytes: Cow<'v, [u8]>,
+        layout: Layout,
+        env: &BindEnv<'_>,
+    ) -> Result<(), PlanError> {
+        match layout {
+            Layout::List => {
+                for element in elements(bytes, CollectionKind::List)? {
+                    let path = env.uuids.time_uuid(env.now);
+                    self.push(Cow::Owned(path.to_vec()), Some(element));
+                }
+            }
+            Layout::Set => {
+                for element in elements(bytes, CollectionKind::Set)? {
+                    self.push(element, Some(Cow::Borrowed(&[])));
+                }
+            }
+            Layout::Map => {
+                for (key, value) in entries(bytes)? {
+                    self.push(key, Some(value));
+                }
+            }
+            Layout::Udt(count) => {
+                for (position, field) in fields(bytes, count)?.into_iter().enumerate() {
+                    let Some(field) = field else { continue };
+                    let position = u16::try_from(position).unwrap_or(u16::MAX);
+                    self.push(Cow::Owned(position.to_be_bytes().to_vec()), Some(field));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn path_of<'v>(
+    key: &'v PlannedTerm,
+    values: &[BoundValue<'v>],
+    env: &BindEnv<'_>,
+    what: &str,
+) -> Result<Cow<'v, [u8]>, PlanError> {
+    match key.bind(values, env)? {
+        Bound::Value(bytes) => Ok(bytes),
+        Bound::Null => Err(PlanError::invalid(format!("Invalid null {what}"))),
+        Bound::Unset => Err(PlanError::invalid(format!("Invalid unset {what}"))),
+    }
+}
+
+/// Elements of a list or set that was validated.
+fn elements(bytes: Cow<'_, [u8]>, kind: CollectionKind) -> Result<Vec<Cow<'_, [u8]>>, PlanError> {
+    fn split(bytes: &[u8], kind: CollectionKind) -> Result<Vec<&[u8]>, PlanError> {
+        let mut elements = Vec::new();
+        for item in Elements::new(bytes, kind).map_err(invalid_value)? {
+            elements.extend(item.map_err(invalid_value)?);
+        }
+        Ok(elements)
+    }
+    match bytes {
+        Cow::Borrowed(bytes) => Ok(split(bytes, kind)?.into_iter().map(Cow::Borrowed).collect()),
+        Cow::Owned(bytes) => {
+            Ok(split(&bytes, kind)?.into_iter().map(|e| Cow::Owned(e.to_vec())).collect())
+        }
+    }
+}
+
+type Entry<'v> = (Cow<'v, [u8]>, Cow<'v, [u8]>);
+
+fn entries(bytes: Cow<'_, [u8]>) -> Result<Vec<Entry<'_>>, PlanError> {
+    type Pairs<'b> = Vec<(&'b [u8], &'b [u8])>;
+    fn split(bytes: &[u8]) -> Result<Pairs<'_>, PlanError> {
+        let entries = Entries::new(bytes).map_err(invalid_value)?;
+        entries.map(|entry| entry.map_err(invalid_value)).collect()
+    }
+    Ok(match bytes {
+        Cow::Borrowed(bytes) => {
+            split(bytes)?.into_iter().map(|(k, v)| (Cow::Borrowed(k), Cow::Borrowed(v))).collect()
+        }
+        Cow::Owned(bytes) => split(&bytes)?
+            .into_iter()
+            .map(|(k, v)| (Cow::Owned(k.to_vec()), Cow::Owned(v.to_vec())))
+            .collect(),
+    })
+}
+
+type Field<'v> = Option<Cow<'v, [u8]>>;
+
+fn fields(bytes: Cow<'_, [u8]>, count: usize) -> Result<Vec<Field<'_>>, PlanError> {
+    fn split(bytes: &[u8], count: usize) -> Result<Vec<Option<&[u8]>>, PlanError> {
+        Fields::new(bytes, count).map(|field| field.map_err(invalid_value)).collect()
+    }
+    Ok(match bytes {
+        Cow::Borrowed(bytes) => {
+            split(bytes, count)?.into_iter().map(|f| f.map(Cow::Borrowed)).collect()
+        }
+        Cow::Owned(bytes) => {
+            split(&bytes, count)?.into_iter().map(|f| f.map(|f| Cow::Owned(f.to_vec()))).collect()
+        }
+    })
+}

@@ -1,0 +1,224 @@
+//! List operations that read before they write: elements by index and by value.
+//!
+//! A statement tells what it needs ([`ModifyPlan::list_reads`]), the caller reads it and lets
+//! [`FoundLists`] take what is there, and binding takes the paths of the elements from it.
+//! Source: `Lists.SetterByIndex`, `Lists.Discarder`, `Lists.DiscarderByIndex`,
+//! `ModificationStatement.readRequiredLists`.
+
+use std::collections::BTreeMap;
+
+use data::command::{Partitions, ReadCommand};
+use data::{ColumnRef, RowRef, Slice, Slices};
+use schema::Column;
+use stdx::{ColumnId, TableId};
+use types::CqlType;
+
+use super::operations::{ColumnOperation, ColumnOperations};
+use super::write::{COMBINATIONS_MAX, slice};
+use super::{ClusteringPlan, ModifyKind, ModifyPlan};
+use crate::error::PlanError;
+use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};
+use crate::term::{PlannedTerm, Receiver};
+
+/// Elements of a list: path and value, in the order of the list.
+pub(super) type ListCells = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// One row of which lists must be read before a statement can be bound.
+#[derive(Clone, Debug)]
+pub struct ListRead {
+    /// Reads exactly that row.
+    pub command: ReadCommand,
+    /// The static row is wanted; otherwise the row.
+    pub is_static: bool,
+    columns: Vec<ColumnId>,
+    row: RowId,
+}
+
+/// A row of a table, as the statement names it. The clustering is `None` for the static row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RowId {
+    table: TableId,
+    key: Vec<u8>,
+    clustering: Option<Vec<u8>>,
+}
+
+/// The lists that reads found.
+#[derive(Clone, Debug, Default)]
+pub struct FoundLists {
+    rows: BTreeMap<RowId, Vec<(ColumnId, ListCells)>>,
+}
+
+impl FoundLists {
+    /// Takes the lists of the row (or static row) that a read found.
+    pub fn take(&mut self, read: &ListRead, row: RowRef<'_>) {
+        let mut lists = Vec::new();
+        for id in &read.columns {
+            let Some(ColumnRef::Complex(complex)) = row.column(*id) else { continue };
+            let cells = complex
+                .cells()
+                .filter(|(_, cell)| cell.is_live(read.command.now))
+                .map(|(path, cell)| (path.to_vec(), cell.value.to_vec()))
+                .collect();
+            lists.push((*id, cells));
+        }
+        self.rows.insert(read.row.clone(), lists);
+    }
+
+    /// The lists of one row; `clustering` is `None` for the static row.
+    pub(super) fn row(
+        &self,
+        table: TableId,
+        key: &[u8],
+        clustering: Option<&[u8]>,
+    ) -> RowLists<'_> {
+        let id = RowId { table, key: key.to_vec(), clustering: clustering.map(<[u8]>::to_vec) };
+        RowLists(self.rows.get(&id).map_or(&[], Vec::as_slice))
+    }
+}
+
+/// The lists of one row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowLists<'l>(&'l [(ColumnId, ListCells)]);
+
+impl<'l> RowLists<'l> {
+    pub(super) const NONE: RowLists<'static> = RowLists(&[]);
+
+    /// The elements of a list, none when it is null.
+    pub(super) fn cells(&self, column: ColumnId) -> &'l [(Vec<u8>, Vec<u8>)] {
+        self.0.iter().find(|(id, _)| *id == column).map_or(&[], |(_, cells)| cells)
+    }
+}
+
+/// What `l[index]` is bound to.
+pub(super) fn index_receiver<'a>(receiver: &Receiver<'a>, column: &Column) -> Receiver<'a> {
+    receiver.derive(format!("idx({})", column.name), CqlType::Int)
+}
+
+/// The index; `None` when it is unset.
+pub(super) fn bind_index(
+    index: &PlannedTerm,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+) -> Result<Option<i32>, PlanError> {
+    let null = || PlanError::invalid("Invalid null value for list index");
+    match index.bind(values, env)? {
+        Bound::Null => Err(null()),
+        Bound::Unset => Ok(None),
+        // An empty value is an int, too, and none at the same time.
+        Bound::Value(bytes) => {
+            (*bytes).try_into().map(|b| Some(i32::from_be_bytes(b))).map_err(|_| null())
+        }
+    }
+}
+
+/// The path of one element.
+pub(super) fn path_at<'l>(
+    cells: &'l [(Vec<u8>, Vec<u8>)],
+    index: i32,
+    what: &str,
+) -> Result<&'l [u8], PlanError> {
+    if cells.is_empty() {
+        return Err(PlanError::invalid(format!("Attempted to {what} a list which is null")));
+    }
+    let found = usize::try_from(index).ok().and_then(|i| cells.get(i));
+    found.map(|(path, _)| path.as_slice()).ok_or_else(|| {
+        PlanError::invalid(format!(
+            "List index {index} out of bound, list has size {}",
+            cells.len()
+        ))
+    })
+}
+
+fn reads_list(column: &ColumnOperations) -> bool {
+    column.operations.iter().any(|operation| {
+        matches!(
+            operation,
+            ColumnOperation::SetIndex(..)
+                | ColumnOperation::DeleteIndex(_)
+                | ColumnOperation::DiscardValues(_)
+        )
+    })
+}
+
+/// Whether an operation needs the list as it is.
+pub(super) fn needs_read(columns: &[ColumnOperations]) -> bool {
+    columns.iter().any(reads_list)
+}
+
+fn reading(columns: &[ColumnOperations]) -> Vec<ColumnId> {
+    columns.iter().filter(|c| reads_list(c)).map(|c| c.id).collect()
+}
+
+impl ModifyPlan {
+    /// Whether lists must be read before the statement can be bound.
+    pub fn needs_read(&self) -> bool {
+        self.needs_read
+    }
+
+    /// What must be read; nothing for most statements.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`] for the values of the primary key.
+    pub fn list_reads(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Vec<ListRead>, PlanError> {
+        let mut reads = Vec::new();
+        if !self.needs_read {
+            return Ok(reads);
+        }
+        let (statics, regulars) = (reading(&self.statics), reading(&self.regulars));
+        let env = options.env();
+        let mut scratch = options.uuids.take_scratch();
+        let keys = self.keys(values, &env, &mut scratch)?;
+        let one = |key: &[u8], clustering: Option<&[u8]>, columns: &[ColumnId]| ListRead {
+            command: ReadCommand {
+                table: self.table.id,
+                partitions: Partitions::Key(key.to_vec()),
+                slices: match clustering {
+                    Some(clustering) => Slices(vec![Slice::prefix(clustering.to_vec())]),
+                    None => Slices::all(),
+                },
+                reversed: false,
+                columns: Some(columns.to_vec()),
+                now: options.now.seconds(),
+                wants_static: clustering.is_none(),
+                resume: None,
+            },
+            is_static: clustering.is_none(),
+            columns: columns.to_vec(),
+            row: RowId {
+                table: self.table.id,
+                key: key.to_vec(),
+                clustering: clustering.map(<[u8]>::to_vec),
+            },
+        };
+        if !statics.is_empty() {
+            reads.extend(keys.iter().map(|key| one(slice(&scratch, key), None, &statics)));
+        }
+        if !regulars.is_empty() && self.names_whole_rows() {
+            let rows = self.prefixes(values, &env, &mut scratch)?;
+            if rows.len().saturating_mul(keys.len()) > COMBINATIONS_MAX {
+                return Err(PlanError::invalid(format!(
+                    "IN relations of one statement name more than {COMBINATIONS_MAX} rows"
+                )));
+            }
+            for key in &keys {
+                for row in &rows {
+                    let (key, row) = (slice(&scratch, key), slice(&scratch, row));
+                    reads.push(one(key, Some(row), &regulars));
+                }
+            }
+        }
+        options.uuids.give_scratch(scratch);
+        Ok(reads)
+    }
+
+    /// Whether the WHERE clause gives all clustering columns; binding refuses what does not.
+    fn names_whole_rows(&self) -> bool {
+        let count = self.shape().clustering().len();
+        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
+            && self.kind != ModifyKind::Insert
+    }
+}

@@ -1,0 +1,434 @@
+//! INSERT, UPDATE and DELETE: from syntax to a plan that binds values into mutations.
+//!
+//! Owns: [`ModifyPlan`] and how it is made. `clause` has the WHERE clause of modifications,
+//! `operations` the assignments and deletions, `write` the binding. `lists` what must be
+//! read first for elements of lists. Never: reads itself. Conditions (IF) are refused by name.
+//!
+//! Invariants: INV-modify-1: operations of a plan ascend by column id, each id once.
+//! INV-modify-2: a statement that reads nothing writes the same row content to every row it
+//! names, so it is packed once per execution.
+//!
+//! Reading order: this file, `clause`, `operations`, `write`, `complex`, `lists`.
+//! Source: `cql3.statements.ModificationStatement` and its children.
+
+mod clause;
+mod complex;
+pub(crate) mod fuzz;
+mod lists;
+mod operations;
+mod write;
+
+use std::sync::Arc;
+
+use cql_syntax::ast::{
+    Conditions, Delete, Insert, InsertValues, JsonValue, QualifiedName, Relation, Term, Update,
+    Using,
+};
+use data::TableShape;
+use schema::{Column, ColumnKind, Table, TableKind};
+use types::{CqlType, Duration};
+
+use crate::error::PlanError;
+use crate::functions::json::{JsonColumn, columns_of};
+use crate::plan::{
+    BindEnv, Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind,
+    check_not_system, full_name,
+};
+use crate::term::{PlannedTerm, Receiver, plan_term};
+
+pub use lists::{FoundLists, ListRead};
+pub use write::BoundMutation;
+pub(crate) use write::{Update as PendingUpdate, encode_update, slice as scratch_slice};
+
+use clause::{ClusteringPlan, KeyPart, WhereClause};
+use operations::{ColumnOperations, Operations};
+
+/// Which statement it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the statement")]
+pub enum ModifyKind {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl ModifyKind {
+    /// The statement's keyword.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModifyKind::Insert => "INSERT",
+            ModifyKind::Update => "UPDATE",
+            ModifyKind::Delete => "DELETE",
+        }
+    }
+}
+
+/// One INSERT, UPDATE or DELETE, resolved and typed.
+#[derive(Clone, Debug)]
+pub struct ModifyPlan {
+    table: Arc<Table>,
+    kind: ModifyKind,
+    /// Per partition-key column.
+    key: Vec<KeyPart>,
+    clustering: ClusteringPlan,
+    shape: TableShape,
+    statics: Vec<ColumnOperations>,
+    regulars: Vec<ColumnOperations>,
+    attributes: Attributes,
+    json: Option<JsonDocument>,
+    /// Some operation needs the list as it is.
+    needs_read: bool,
+}
+
+/// A document of INSERT JSON that comes with the values. The values of the columns are taken from
+/// it and put behind the bound values, where the plan's terms expect them.
+#[derive(Clone, Debug)]
+struct JsonDocument {
+    document: PlannedTerm,
+    /// Index of the first column's value: the number of markers of the statement.
+    base: usize,
+    default_unset: bool,
+}
+
+impl ModifyPlan {
+    /// The table it writes.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Which statement it is.
+    pub fn kind(&self) -> ModifyKind {
+        self.kind
+    }
+
+    /// The compiled shape of the table.
+    pub(crate) fn shape(&self) -> &TableShape {
+        &self.shape
+    }
+
+    /// Whether the statement has its own timestamp.
+    pub fn has_timestamp(&self) -> bool {
+        self.attributes.timestamp.is_some()
+    }
+
+    /// What `USING TIMEOUT` says, in nanoseconds.
+    ///
+    /// # Errors
+    /// Null, negative or with months or days.
+    pub fn timeout_nanos(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Option<u64>, PlanError> {
+        self.attributes.timeout_nanos(values, &options.env())
+    }
+}
+
+/// `USING …`, typed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) timestamp: Option<PlannedTerm>,
+    ttl: Option<PlannedTerm>,
+    timeout: Option<PlannedTerm>,
+}
+
+impl Attributes {
+    /// Types the terms; `table` is empty for a batch.
+    pub(crate) fn plan(
+        using: &Using,
+        (keyspace, table): (&str, &str),
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<Attributes, PlanError> {
+        let mut one = |term: &Option<Term>, name: &str, ty: CqlType| match term {
+            None => Ok(None),
+            Some(term) => {
+                let receiver = Receiver { keyspace, table, name: Arc::from(name), ty };
+                plan_term(term, &receiver, cx, binds).map(Some)
+            }
+        };
+        Ok(Attributes {
+            timestamp: one(&using.timestamp, "[timestamp]", CqlType::Bigint)?,
+            ttl: one(&using.ttl, "[ttl]", CqlType::Int)?,
+            timeout: one(&using.timeout, "[timeout]", CqlType::Duration)?,
+        })
+    }
+
+    pub(crate) fn timeout_nanos(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<Option<u64>, PlanError> {
+        let Some(term) = &self.timeout else { return Ok(None) };
+        let bound = term.bind(values, env)?;
+        if bound == Bound::Unset {
+            return Ok(None);
+        }
+        let wrong = || PlanError::invalid("invalid value of timeout: a duration of hours or less");
+        let bytes = bound.value().ok_or_else(wrong)?;
+        let duration = Duration::from_bytes(bytes).map_err(|_| wrong())?;
+        if duration.months() != 0 || duration.days() != 0 {
+            return Err(wrong());
+        }
+        u64::try_from(duration.nanos()).map(Some).map_err(|_| wrong())
+    }
+}
+
+/// The table of a modification, checked to be one that can be written.
+fn writable_table<'a>(
+    name: &QualifiedName,
+    cx: &PlanContext<'a>,
+) -> Result<&'a Arc<Table>, PlanError> {
+    let table = cx.table(name)?;
+    if table.kind == TableKind::Virtual {
+        return Err(PlanError::invalid(format!(
+            "Modification is not supported by table {}",
+            full_name(table)
+        )));
+    }
+    check_not_system(table)?;
+    if table.columns.iter().any(|c| c.ty.is_counter()) {
+        return Err(PlanError::unsupported("writing to a table with counters"));
+    }
+    Ok(table)
+}
+
+/// The column of a name.
+pub(crate) fn existing_column<'t>(table: &'t Table, name: &str) -> Result<&'t Column, PlanError> {
+    table.column(name).ok_or_else(|| {
+        PlanError::invalid(format!("Undefined column name {name} in table {}", full_name(table)))
+    })
+}
+
+fn is_primary_key(column: &Column) -> bool {
+    matches!(column.kind, ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. })
+}
+
+fn refuse_conditions(conditions: &Conditions) -> Result<(), PlanError> {
+    match conditions {
+        Conditions::None => Ok(()),
+        Conditions::IfExists | Conditions::If(_) => {
+            Err(PlanError::unsupported("a conditional update (IF)"))
+        }
+    }
+}
+
+/// Plans INSERT.
+///
+/// # Errors
+/// As Cassandra's `UpdateStatement.ParsedInsert`.
+pub fn plan_insert(
+    insert: &Insert,
+    markers: &[Option<String>],
+    cx: &PlanContext<'_>,
+) -> Result<Plan, PlanError> {
+    let mut binds = Binds::new(markers);
+    let plan = insert_into(insert, cx, &mut binds)?;
+    let table = plan.table.clone();
+    Plan::of_table(PlanKind::Modify(plan), binds, &table)
+}
+
+/// Plans UPDATE.
+///
+/// # Errors
+/// As Cassandra's `UpdateStatement.ParsedUpdate`.
+pub fn plan_update(
+    update: &Update,
+    markers: &[Option<String>],
+    cx: &PlanContext<'_>,
+) -> Result<Plan, PlanError> {
+    let mut binds = Binds::new(markers);
+    let plan = update_into(update, cx, &mut binds)?;
+    let table = plan.table.clone();
+    Plan::of_table(PlanKind::Modify(plan), binds, &table)
+}
+
+/// Plans DELETE.
+///
+/// # Errors
+/// As Cassandra's `DeleteStatement.Parsed`.
+pub fn plan_delete(
+    delete: &Delete,
+    markers: &[Option<String>],
+    cx: &PlanContext<'_>,
+) -> Result<Plan, PlanError> {
+    let mut binds = Binds::new(markers);
+    let plan = delete_into(delete, cx, &mut binds)?;
+    let table = plan.table.clone();
+    Plan::of_table(PlanKind::Modify(plan), binds, &table)
+}
+
+pub(crate) fn insert_into(
+    insert: &Insert,
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<ModifyPlan, PlanError> {
+    let table = writable_table(&insert.table, cx)?;
+    let attributes = Attributes::plan(&insert.using, (&table.keyspace, &table.name), cx, binds)?;
+    if insert.if_not_exists {
+        return Err(PlanError::unsupported("a conditional update (IF)"));
+    }
+    let (columns, values) = match &insert.values {
+        InsertValues::Columns { columns, values } => (columns, values),
+        InsertValues::Json { value, default_unset } => {
+            return insert_json(table, attributes, value, *default_unset, cx, binds);
+        }
+    };
+    if columns.len() != values.len() {
+        return Err(PlanError::invalid("Unmatched column names/values"));
+    }
+    let repeated = |i: usize, name: &str| columns.iter().skip(i + 1).any(|c| c.text == name);
+    if columns.iter().enumerate().any(|(i, c)| repeated(i, &c.text)) {
+        return Err(PlanError::invalid("The column names contains duplicates"));
+    }
+    let mut clause = WhereClause::new(table, ModifyKind::Insert);
+    let mut operations = Operations::new(table);
+    let mut keys = Vec::new();
+    for (name, value) in columns.iter().zip(values) {
+        let column = existing_column(table, &name.text)?;
+        if is_primary_key(column) {
+            keys.push((column, value));
+        } else {
+            operations.set(column, value, cx, binds)?;
+        }
+    }
+    for (column, value) in keys {
+        let term = plan_term(value, &Receiver::column(table, column), cx, binds)?;
+        clause.equal(column, term)?;
+    }
+    finish(table, ModifyKind::Insert, clause, operations, attributes)
+}
+
+/// INSERT JSON: as INSERT of every column. A literal document is decoded here, a bound one at every
+/// execution ([`JsonDocument`]).
+fn insert_json(
+    table: &Arc<Table>,
+    attributes: Attributes,
+    value: &JsonValue,
+    default_unset: bool,
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<ModifyPlan, PlanError> {
+    let columns = table.columns.iter().map(|c| (&*c.name, &c.ty));
+    let mut json = None;
+    let mut terms = Vec::with_capacity(table.columns.len());
+    match value {
+        JsonValue::Literal(literal) => {
+            for column in columns_of(&literal.raw_text(), columns, cx.now.millis())? {
+                terms.push(match column {
+                    JsonColumn::Value(bytes) => PlannedTerm::Constant(Arc::from(bytes)),
+                    JsonColumn::Missing if default_unset => PlannedTerm::Unset,
+                    JsonColumn::Missing | JsonColumn::Null => PlannedTerm::Null,
+                });
+            }
+        }
+        JsonValue::Bind(marker) => {
+            let receiver = Receiver {
+                keyspace: &table.keyspace,
+                table: &table.name,
+                name: Arc::from("[json]"),
+                ty: CqlType::Text,
+            };
+            let document = PlannedTerm::marker(marker, &receiver, binds)?;
+            let base = binds.len();
+            for (i, column) in table.columns.iter().enumerate() {
+                let index = u16::try_from(base + i).map_err(|_| {
+                    PlanError::invalid("a statement has more than 65535 bind markers")
+                })?;
+                terms.push(PlannedTerm::Bind { index, ty: column.ty.clone() });
+            }
+            json = Some(JsonDocument { document, base, default_unset });
+        }
+    }
+    let mut clause = WhereClause::new(table, ModifyKind::Insert);
+    let mut operations = Operations::new(table);
+    for (column, term) in table.columns.iter().zip(terms) {
+        if is_primary_key(column) {
+            clause.equal(column, term)?;
+        } else if !matches!(term, PlannedTerm::Unset) {
+            operations.set_planned(column, term);
+        }
+    }
+    let plan = finish(table, ModifyKind::Insert, clause, operations, attributes)?;
+    Ok(ModifyPlan { json, ..plan })
+}
+
+pub(crate) fn update_into(
+    update: &Update,
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<ModifyPlan, PlanError> {
+    let table = writable_table(&update.table, cx)?;
+    let attributes = Attributes::plan(&update.using, (&table.keyspace, &table.name), cx, binds)?;
+    refuse_conditions(&update.conditions)?;
+    let mut operations = Operations::new(table);
+    for assignment in &update.assignments {
+        let column = existing_column(table, &assignment.column.text)?;
+        if is_primary_key(column) {
+            return Err(PlanError::invalid(format!(
+                "PRIMARY KEY part {} found in SET part",
+                column.name
+            )));
+        }
+        operations.assign(column, &assignment.operation, cx, binds)?;
+    }
+    let clause = where_clause(table, ModifyKind::Update, &update.relations, cx, binds)?;
+    finish(table, ModifyKind::Update, clause, operations, attributes)
+}
+
+pub(crate) fn delete_into(
+    delete: &Delete,
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<ModifyPlan, PlanError> {
+    let table = writable_table(&delete.table, cx)?;
+    let attributes = Attributes::plan(&delete.using, (&table.keyspace, &table.name), cx, binds)?;
+    refuse_conditions(&delete.conditions)?;
+    let mut operations = Operations::new(table);
+    for target in &delete.targets {
+        operations.delete(target, cx, binds)?;
+    }
+    let clause = where_clause(table, ModifyKind::Delete, &delete.relations, cx, binds)?;
+    finish(table, ModifyKind::Delete, clause, operations, attributes)
+}
+
+fn where_clause<'t>(
+    table: &'t Table,
+    kind: ModifyKind,
+    relations: &[Relation],
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<WhereClause<'t>, PlanError> {
+    let mut clause = WhereClause::new(table, kind);
+    for relation in relations {
+        clause.add(relation, cx, binds)?;
+    }
+    Ok(clause)
+}
+
+fn finish(
+    table: &Arc<Table>,
+    kind: ModifyKind,
+    clause: WhereClause<'_>,
+    operations: Operations<'_>,
+    attributes: Attributes,
+) -> Result<ModifyPlan, PlanError> {
+    let (statics, regulars) = operations.finish()?;
+    let only_statics = regulars.is_empty() && !statics.is_empty();
+    let (key, clustering) = clause.finish(only_statics)?;
+    Ok(ModifyPlan {
+        needs_read: lists::needs_read(&statics) || lists::needs_read(&regulars),
+        table: table.clone(),
+        kind,
+        key,
+        clustering,
+        shape: TableShape::for_table(table),
+        statics,
+        regulars,
+        attributes,
+        json: None,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,374 @@
+//! What a modification does to its columns. Source: `cql3.Operation` and the setters of
+//! `Constants`, `Lists`, `Sets`, `Maps`, `UserTypes`.
+
+use cql_syntax::ast::{DeleteTarget, Operation, Term};
+use schema::{Column, ColumnKind, Table};
+use smallvec::SmallVec;
+use stdx::ColumnId;
+use types::{Comparator, CqlType};
+
+use super::lists::index_receiver;
+use super::{existing_column, is_primary_key};
+use crate::error::PlanError;
+use crate::plan::{Binds, PlanContext};
+use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
+
+/// All that a statement does to one column.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnOperations {
+    pub(super) id: ColumnId,
+    /// Form and path order of a column of many cells.
+    pub(super) complex: Option<ComplexForm>,
+    pub(super) operations: SmallVec<[ColumnOperation; 1]>,
+}
+
+/// How a multi-cell type lays out its cells.
+#[derive(Clone, Debug)]
+pub(super) struct ComplexForm {
+    pub(super) layout: Layout,
+    pub(super) order: Comparator,
+}
+
+/// What paths and values of cells are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Path: a time UUID.
+    List,
+    /// Path: the element; the value is empty.
+    Set,
+    /// Path: the key.
+    Map,
+    /// Path: position of the field, 2 bytes; the number of fields.
+    Udt(usize),
+}
+
+/// One assignment or deletion.
+#[derive(Clone, Debug)]
+pub(super) enum ColumnOperation {
+    /// The whole value.
+    Set(PlannedTerm),
+    /// Elements in addition: `c + {…}`, appended for lists.
+    Add(PlannedTerm),
+    /// List elements at the front.
+    Prepend(PlannedTerm),
+    /// Elements of a set or keys of a map, given as a set.
+    Discard(PlannedTerm),
+    /// Elements of a list, given as a list; finds them by reading.
+    DiscardValues(PlannedTerm),
+    /// `m[key] = value`.
+    SetElement(PlannedTerm, PlannedTerm),
+    /// `l[index] = value`; finds the element by reading.
+    SetIndex(PlannedTerm, PlannedTerm),
+    /// `udt.field = value`.
+    SetField(u16, PlannedTerm),
+    /// The whole column.
+    Delete,
+    /// `DELETE m[key]`.
+    DeleteElement(PlannedTerm),
+    /// `DELETE l[index]`; finds the element by reading.
+    DeleteIndex(PlannedTerm),
+    /// `DELETE udt.field`.
+    DeleteField(u16),
+}
+
+/// The operations of a statement while they are taken in.
+pub(super) struct Operations<'t> {
+    table: &'t Table,
+    columns: Vec<(&'t Column, ColumnOperations)>,
+}
+
+fn complex_form(column: &Column) -> Option<ComplexForm> {
+    if !column.is_complex() {
+        return None;
+    }
+    let (layout, path) = match &column.ty {
+        CqlType::Set { element, .. } => (Layout::Set, (**element).clone()),
+        CqlType::Map { key, .. } => (Layout::Map, (**key).clone()),
+        CqlType::Udt(udt) => (Layout::Udt(udt.fields.len()), CqlType::Smallint),
+        _ => (Layout::List, CqlType::Timeuuid),
+    };
+    Some(ComplexForm { layout, order: Comparator::for_type(&path) })
+}
+
+fn refused<T>(text: String) -> Result<T, PlanError> {
+    Err(PlanError::invalid(text))
+}
+
+impl<'t> Operations<'t> {
+    pub(super) fn new(table: &'t Table) -> Self {
+        Operations { table, columns: Vec::new() }
+    }
+
+    fn push(&mut self, column: &'t Column, operation: ColumnOperation) {
+        match self.columns.iter_mut().find(|(c, _)| c.id == column.id) {
+            Some((_, existing)) => existing.operations.push(operation),
+            None => {
+                let operations = ColumnOperations {
+                    id: column.id,
+                    complex: complex_form(column),
+                    operations: SmallVec::from_iter([operation]),
+                };
+                self.columns.push((column, operations));
+            }
+        }
+    }
+
+    /// `column = value`.
+    pub(super) fn set(
+        &mut self,
+        column: &'t Column,
+        value: &Term,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<(), PlanError> {
+        let term = plan_term(value, &Receiver::column(self.table, column), cx, binds)?;
+        self.push(column, ColumnOperation::Set(term));
+        Ok(())
+    }
+
+    /// `column = value` with the value planned already.
+    pub(super) fn set_planned(&mut self, column: &'t Column, value: PlannedTerm) {
+        self.push(column, ColumnOperation::Set(value));
+    }
+
+    /// One assignment of SET.
+    pub(super) fn assign(
+        &mut self,
+        column: &'t Column,
+        operation: &Operation,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<(), PlanError> {
+        let earlier = self.columns.iter().find(|(c, _)| c.id == column.id);
+        if let Some((_, earlier)) = earlier {
+            let is_set = matches!(operation, Operation::Set(_))
+                || earlier.operations.iter().any(|o| matches!(o, ColumnOperation::Set(_)));
+            if is_set {
+                return Err(PlanError::syntax(format!(
+                    "Multiple incompatible setting of column {}",
+                    column.name
+                )));
+            }
+        }
+        let receiver = Receiver::column(self.table, column);
+        let name = &column.name;
+        let planned = match operation {
+            Operation::Set(value) => return self.set(column, value, cx, binds),
+            Operation::Add(value) => {
+                let written = format!("{name} = {name} + {}", text_of(value));
+                check_collection(column, &written)?;
+                let term = plan_term(value, &receiver, cx, binds);
+                if term.is_err()
+                    && matches!((&column.ty, value), (CqlType::Map { .. }, Term::Set(..)))
+                {
+                    return refused(format!(
+                        "Value for a map addition has to be a map, but was: '{}'",
+                        text_of(value)
+                    ));
+                }
+                ColumnOperation::Add(term?)
+            }
+            Operation::Subtract(value) => {
+                let written = format!("{name} = {name} - {}", text_of(value));
+                check_collection(column, &written)?;
+                let ty = match &column.ty {
+                    CqlType::Map { key, .. } => CqlType::set((**key).clone(), true),
+                    other => other.clone(),
+                };
+                let receiver = receiver.derive(name.clone(), ty);
+                let term = plan_term(value, &receiver, cx, binds).map_err(|error| {
+                    if matches!(column.ty, CqlType::Map { .. }) {
+                        PlanError::invalid(format!(
+                            "Value for a map substraction has to be a set, but was: '{}'",
+                            text_of(value)
+                        ))
+                    } else {
+                        error
+                    }
+                })?;
+                match &column.ty {
+                    CqlType::List { .. } => ColumnOperation::DiscardValues(term),
+                    _ => ColumnOperation::Discard(term),
+                }
+            }
+            Operation::Prepend(value) => {
+                let written = format!("{name} = {} - {name}", text_of(value));
+                if !matches!(column.ty, CqlType::List { .. }) {
+                    return refused(format!(
+                        "Invalid operation ({written}) for non list column {name}"
+                    ));
+                }
+                if !column.is_complex() {
+                    return refused(format!(
+                        "Invalid operation ({written}) for frozen list column {name}"
+                    ));
+                }
+                ColumnOperation::Prepend(plan_term(value, &receiver, cx, binds)?)
+            }
+            Operation::SetElement { key, value } => {
+                let written = format!("{name}[{}] = {}", text_of(key), text_of(value));
+                if !column.ty.is_collection() {
+                    return refused(format!(
+                        "Invalid operation ({written}) for non collection column {name}"
+                    ));
+                }
+                if !column.is_complex() {
+                    return refused(format!(
+                        "Invalid operation ({written}) for frozen collection column {name}"
+                    ));
+                }
+                match &column.ty {
+                    CqlType::Map { key: key_type, value: value_type, .. } => {
+                        let key = plan_term(key, &receiver.key_of(key_type), cx, binds)?;
+                        let value = plan_term(value, &receiver.value_of(value_type), cx, binds)?;
+                        ColumnOperation::SetElement(key, value)
+                    }
+                    CqlType::Set { .. } => {
+                        return refused(format!(
+                            "Invalid operation ({written}) for set column {name}"
+                        ));
+                    }
+                    CqlType::List { element, .. } => {
+                        let index = index_receiver(&receiver, column);
+                        let index = plan_term(key, &index, cx, binds)?;
+                        let value = plan_term(value, &receiver.value_of(element), cx, binds)?;
+                        ColumnOperation::SetIndex(index, value)
+                    }
+                    _ => {
+                        return refused(format!(
+                            "Invalid operation ({written}) for non collection column {name}"
+                        ));
+                    }
+                }
+            }
+            Operation::SetField { field, value } => {
+                let written = format!("{name}.{} = {}", field.to_cql(), text_of(value));
+                let CqlType::Udt(udt) = &column.ty else {
+                    return refused(format!(
+                        "Invalid operation ({written}) for non-UDT column {name}"
+                    ));
+                };
+                if !column.is_complex() {
+                    return refused(format!(
+                        "Invalid operation ({written}) for frozen UDT column {name}"
+                    ));
+                }
+                let (position, ty) = field_of(udt, &field.text, name)?;
+                let term = plan_term(value, &receiver.field_of(&field.text, ty), cx, binds)?;
+                ColumnOperation::SetField(position, term)
+            }
+        };
+        self.push(column, planned);
+        Ok(())
+    }
+
+    /// One target of DELETE.
+    pub(super) fn delete(
+        &mut self,
+        target: &DeleteTarget,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<(), PlanError> {
+        let (DeleteTarget::Column(name)
+        | DeleteTarget::Element(name, _)
+        | DeleteTarget::Field(name, _)) = target;
+        let column = existing_column(self.table, &name.text)?;
+        if is_primary_key(column) {
+            return refused(format!(
+                "Invalid identifier {} for deletion (should not be a PRIMARY KEY part)",
+                column.name
+            ));
+        }
+        let name = &column.name;
+        let receiver = Receiver::column(self.table, column);
+        let planned = match target {
+            DeleteTarget::Column(_) => ColumnOperation::Delete,
+            DeleteTarget::Element(_, key) => {
+                if !column.ty.is_collection() {
+                    return refused(format!(
+                        "Invalid deletion operation for non collection column {name}"
+                    ));
+                }
+                if !column.is_complex() {
+                    return refused(format!(
+                        "Invalid deletion operation for frozen collection column {name}"
+                    ));
+                }
+                let receiver = match &column.ty {
+                    CqlType::Map { key, .. } => receiver.key_of(key),
+                    CqlType::Set { element, .. } => receiver.value_of(element),
+                    _ => index_receiver(&receiver, column),
+                };
+                let key = plan_term(key, &receiver, cx, binds)?;
+                match &column.ty {
+                    CqlType::List { .. } => ColumnOperation::DeleteIndex(key),
+                    _ => ColumnOperation::DeleteElement(key),
+                }
+            }
+            DeleteTarget::Field(_, field) => {
+                let CqlType::Udt(udt) = &column.ty else {
+                    return refused(format!(
+                        "Invalid field deletion operation for non-UDT column {name}"
+                    ));
+                };
+                if !column.is_complex() {
+                    return refused(format!(
+                        "Frozen UDT column {name} does not support field deletions"
+                    ));
+                }
+                ColumnOperation::DeleteField(field_of(udt, &field.text, name)?.0)
+            }
+        };
+        self.push(column, planned);
+        Ok(())
+    }
+
+    /// Operations on static columns and on regular ones, ascending by id.
+    pub(super) fn finish(
+        self,
+    ) -> Result<(Vec<ColumnOperations>, Vec<ColumnOperations>), PlanError> {
+        let (mut statics, mut regulars) = (Vec::new(), Vec::new());
+        for (column, mut operations) in self.columns {
+            if operations.complex.is_none() {
+                // DELETE a, a names the same cell twice.
+                operations.operations.truncate(1);
+            }
+            match column.kind {
+                ColumnKind::Static => statics.push(operations),
+                _ => regulars.push(operations),
+            }
+        }
+        statics.sort_by_key(|o: &ColumnOperations| o.id);
+        regulars.sort_by_key(|o: &ColumnOperations| o.id);
+        Ok((statics, regulars))
+    }
+}
+
+fn field_of<'u>(
+    udt: &'u types::UdtType,
+    field: &str,
+    column: &str,
+) -> Result<(u16, &'u CqlType), PlanError> {
+    let unknown =
+        || PlanError::invalid(format!("UDT column {column} does not have a field named {field}"));
+    let at = udt.field_position(field).ok_or_else(unknown)?;
+    let (_, ty) = udt.fields.get(at).ok_or_else(unknown)?;
+    Ok((u16::try_from(at).map_err(|_| unknown())?, ty))
+}
+
+/// `+` and `-` are for collections of many cells (and for counters, which are not supported).
+fn check_collection(column: &Column, written: &str) -> Result<(), PlanError> {
+    let name = &column.name;
+    if column.ty.is_tuple() || column.ty.is_udt() {
+        return refused(format!("Invalid operation ({written}) for tuple column {name}"));
+    }
+    if !column.ty.is_collection() {
+        return refused(format!("Invalid operation ({written}) for non counter column {name}"));
+    }
+    if !column.is_complex() {
+        return refused(format!(
+            "Invalid operation ({written}) for frozen collection column {name}"
+        ));
+    }
+    Ok(())
+}

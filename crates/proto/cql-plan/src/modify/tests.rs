@@ -1,0 +1,767 @@
+use std::sync::Arc;
+
+use cql_syntax::ast::Statement;
+use data::{ColumnRef, MutationRef};
+use schema::Schema;
+use stdx::{TimestampMicros, Uuid, WallMicros};
+use types::CqlType;
+
+use super::{FoundLists, fuzz};
+use crate::ddl::{DdlContext, DdlPlan};
+use crate::plan::*;
+use crate::{PlanError, PlanErrorCode};
+
+fn parse(cql: &str) -> Statement {
+    cql_syntax::parse(cql).unwrap_or_else(|e| panic!("{cql}: {e:?}"))
+}
+
+/// The schema that a list of DDL statements makes.
+pub(crate) fn schema_of(statements: &[&str]) -> Arc<Schema> {
+    let mut schema = Schema::default();
+    let mut next = 0u128;
+    for cql in statements {
+        let plan = DdlPlan::new(&parse(cql).kind, Some("ks")).expect("ddl").expect(cql);
+        let mut new_table_id = || {
+            next += 1;
+            Uuid::from_u128(next)
+        };
+        let mut cx = DdlContext {
+            schema: &schema,
+            datacenters: &["datacenter1"],
+            node_count: 1,
+            new_table_id: &mut new_table_id,
+            now: WallMicros(0),
+        };
+        let outcome = plan.outcome(&mut cx).unwrap_or_else(|e| panic!("{cql}: {e}"));
+        for change in &outcome.changes {
+            schema = schema.apply(change).expect("change applies");
+        }
+    }
+    Arc::new(schema)
+}
+
+pub(crate) const TABLES: &[&str] = &[
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    "CREATE TYPE ks.address (street text, zip int)",
+    "CREATE TABLE ks.t (k int PRIMARY KEY, v int, s text)",
+    "CREATE TABLE ks.c (a int, b text, c1 int, c2 text, st int static, v int, \
+     PRIMARY KEY ((a, b), c1, c2)) WITH CLUSTERING ORDER BY (c1 ASC, c2 ASC)",
+    "CREATE TABLE ks.r (k int, c1 int, c2 int, v int, PRIMARY KEY (k, c1, c2)) \
+     WITH CLUSTERING ORDER BY (c1 DESC, c2 DESC)",
+    "CREATE TABLE ks.m (k int PRIMARY KEY, l list<int>, s set<text>, m map<text, int>, \
+     fl frozen<list<int>>, u address, fu frozen<address>, t tuple<int, text>, \
+     vec vector<float, 3>, b blob, d double, ts timestamp, tu timeuuid, n varint)",
+    "CREATE TABLE ks.x (k text PRIMARY KEY, v text) WITH default_time_to_live = 60",
+];
+
+pub(crate) const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
+
+pub(crate) fn plan_of(schema: &Arc<Schema>, cql: &str) -> Result<Plan, PlanError> {
+    let limits = PlanLimits::default();
+    let cx = PlanContext { schema, keyspace: Some("ks"), limits: &limits, now: NOW };
+    plan(&parse(cql), &cx)
+}
+
+/// Encodes what a statement writes with bound values.
+fn bind(
+    schema: &Arc<Schema>,
+    cql: &str,
+    values: &[BoundValue<'_>],
+) -> Result<Vec<String>, PlanError> {
+    let plan = plan_of(schema, cql)?;
+    let uuids = UuidSource::new(7);
+    let options = ExecuteOptions {
+        now: NOW,
+        default_timestamp: TimestampMicros(1000),
+        page_size: None,
+        paging_state: None,
+        protocol_version: 5,
+        uuids: &uuids,
+    };
+    let mut out = vec![0xee];
+    let mutations = match &plan.kind {
+        PlanKind::Modify(modify) => modify.bind(values, &options, &mut out)?,
+        PlanKind::Batch(batch) => {
+            batch.bind(values, &options, &PlanLimits::default(), &mut out)?.mutations
+        }
+        other => panic!("{cql}: {other:?}"),
+    };
+    Ok(mutations.iter().map(|m| show(schema, &out[m.range.clone()])).collect())
+}
+
+fn show_cell(cell: &data::CellRef<'_>, ty: &CqlType) -> String {
+    let mut out =
+        if cell.is_tombstone() { "x".to_owned() } else { ty.format_cql_literal(cell.value) };
+    if cell.timestamp.0 != 1000 {
+        out += &format!("@{}", cell.timestamp.0);
+    }
+    if cell.is_expiring() {
+        out += &format!(" ttl {} at {}", cell.ttl.0, cell.local.0);
+    }
+    out
+}
+
+fn show_clustering(bytes: &[u8], table: &schema::Table) -> String {
+    let parts: Vec<String> = data::clustering::components(bytes)
+        .zip(table.clustering())
+        .map(|(c, column)| c.map_or("null".to_owned(), |c| column.ty.format_cql_literal(c)))
+        .collect();
+    parts.join(",")
+}
+
+fn show_row(row: data::RowRef<'_>, table: &schema::Table) -> String {
+    let mut parts = Vec::new();
+    if !row.liveness().is_empty() {
+        let ttl = row.liveness().ttl.0;
+        parts.push(if ttl == 0 { "live".to_owned() } else { format!("live ttl {ttl}") });
+    }
+    if !row.deletion().is_live() {
+        parts.push(format!("deleted@{}", row.deletion().timestamp.0));
+    }
+    for (id, column) in row.columns() {
+        let meta = table.column_by_id(id).expect("column");
+        match column {
+            ColumnRef::Simple(cell) => {
+                parts.push(format!("{}={}", meta.name, show_cell(&cell, &meta.ty)));
+            }
+            ColumnRef::Complex(complex) => {
+                let mut cells = Vec::new();
+                if !complex.deletion.is_live() {
+                    cells.push(format!("x@{}", complex.deletion.timestamp.0));
+                }
+                for (path, cell) in complex.cells() {
+                    cells.push(match &meta.ty {
+                        CqlType::List { element, .. } => show_cell(&cell, element),
+                        CqlType::Set { element, .. } => {
+                            let mark = if cell.is_tombstone() { "x" } else { "" };
+                            format!("{mark}{}", element.format_cql_literal(path))
+                        }
+                        CqlType::Map { key, value, .. } => {
+                            let key = key.format_cql_literal(path);
+                            format!("{key}:{}", show_cell(&cell, value))
+                        }
+                        CqlType::Udt(udt) => {
+                            let field = &udt.fields[usize::from(path[1])];
+                            format!("{}:{}", field.0, show_cell(&cell, &field.1))
+                        }
+                        other => panic!("{other}"),
+                    });
+                }
+                parts.push(format!("{}=[{}]", meta.name, cells.join(" ")));
+            }
+        }
+    }
+    parts.join(" ")
+}
+
+/// A mutation as text: key bytes, then what it writes.
+fn show(schema: &Schema, bytes: &[u8]) -> String {
+    let opened = MutationRef::open(bytes).expect("opens");
+    let table = schema.table_by_id(opened.table).expect("table");
+    let mutation = MutationRef::parse(bytes, table.clustering_count).expect("parses");
+    let mut out = vec![mutation.key.iter().map(|b| format!("{b:02x}")).collect::<String>()];
+    if !mutation.deletion.is_live() {
+        out.push(format!("deleted@{}", mutation.deletion.timestamp.0));
+    }
+    if let Some(row) = mutation.static_row {
+        out.push(format!("static({})", show_row(row, table)));
+    }
+    for (clustering, row) in mutation.rows() {
+        out.push(format!("[{}]({})", show_clustering(clustering, table), show_row(row, table)));
+    }
+    for t in mutation.range_tombstones() {
+        let bound = |b: data::BoundRef<'_>| {
+            let side = if b.after { '+' } else { '-' };
+            format!("{}{side}", show_clustering(b.prefix, table))
+        };
+        let at = t.deletion.timestamp.0;
+        out.push(format!("range({} {})@{at}", bound(t.start), bound(t.end)));
+    }
+    out.join(" ")
+}
+
+fn check(cql: &str, values: &[BoundValue<'_>], expect: &[&str]) {
+    let schema = schema_of(TABLES);
+    match bind(&schema, cql, values) {
+        Ok(found) => assert_eq!(found, expect, "{cql}"),
+        Err(error) => panic!("{cql}: {error}"),
+    }
+}
+
+fn check_error(cql: &str, values: &[BoundValue<'_>], expect: &str) {
+    let schema = schema_of(TABLES);
+    match bind(&schema, cql, values) {
+        Ok(found) => panic!("{cql}: accepted as {found:?}"),
+        Err(error) => assert_eq!(error.message, expect, "{cql}"),
+    }
+}
+
+fn int(n: i32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+#[test]
+fn insert_writes_liveness_and_cells_in_order_of_id() {
+    check("INSERT INTO t (s, v, k) VALUES ('x', 5, 1)", &[], &["00000001 [](live s='x' v=5)"]);
+    check(
+        "INSERT INTO t (k, v, s) VALUES (?, ?, ?)",
+        &[BoundValue::Bytes(&int(1)), BoundValue::Null, BoundValue::Unset],
+        &["00000001 [](live v=x)"],
+    );
+    check("INSERT INTO t (k) VALUES (1)", &[], &["00000001 [](live)"]);
+    check(
+        "INSERT INTO c (a, b, c1, c2, st, v) VALUES (1, 'p', 2, 'q', 3, 4)",
+        &[],
+        &["0004000000010000017000 static(st=3) [2,'q'](live v=4)"],
+    );
+    check(
+        "INSERT INTO c (a, b, st) VALUES (1, 'p', 3)",
+        &[],
+        &["0004000000010000017000 static(st=3)"],
+    );
+}
+
+#[test]
+fn ttl_and_timestamp_come_from_using_then_from_the_table() {
+    check(
+        "INSERT INTO t (k, v) VALUES (1, 2) USING TTL 10 AND TIMESTAMP 77",
+        &[],
+        &["00000001 [](live ttl 10 v=2@77 ttl 10 at 1700000010)"],
+    );
+    check(
+        "INSERT INTO x (k, v) VALUES ('a', 'b')",
+        &[],
+        &["61 [](live ttl 60 v='b' ttl 60 at 1700000060)"],
+    );
+    check("INSERT INTO x (k, v) VALUES ('a', 'b') USING TTL 0", &[], &["61 [](live v='b')"]);
+    check("UPDATE t USING TTL ? SET v = 1 WHERE k = 1", &[BoundValue::Null], &["00000001 [](v=1)"]);
+    check_error(
+        "UPDATE t USING TTL -1 SET v = 1 WHERE k = 1",
+        &[],
+        "A TTL must be greater or equal to 0, but was -1",
+    );
+    check_error(
+        "UPDATE t USING TTL 630720001 SET v = 1 WHERE k = 1",
+        &[],
+        "ttl is too large. requested (630720001) maximum (630720000)",
+    );
+    check_error(
+        "UPDATE t USING TTL 630720000 SET v = 1 WHERE k = 1",
+        &[],
+        "Request on table ks.t with ttl of 630720000 seconds exceeds maximum supported expiration \
+         date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the \
+         expiration date overflow policy or upgrade to a version where this limitation is fixed. \
+         See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
+    );
+    check_error(
+        "UPDATE t USING TIMESTAMP ? SET v = 1 WHERE k = 1",
+        &[BoundValue::Bytes(&i64::MIN.to_be_bytes())],
+        "Out of bound timestamp, must be in [-9223372036854775807, 9223372036854775807]",
+    );
+}
+
+#[test]
+fn update_sets_cells_without_liveness_on_every_row_named() {
+    check(
+        "UPDATE t SET v = 5, s = null WHERE k IN (2, 1, 2)",
+        &[],
+        &["00000001 [](s=x v=5)", "00000002 [](s=x v=5)"],
+    );
+    check(
+        "UPDATE c SET v = 5 WHERE a = 1 AND b = 'p' AND c1 IN (2, 1) AND c2 = 'q'",
+        &[],
+        &["0004000000010000017000 [1,'q'](v=5) [2,'q'](v=5)"],
+    );
+    check(
+        "UPDATE c SET v = 5 WHERE a = 1 AND b = 'p' AND (c1, c2) IN ((2, 'a'), (1, 'b'))",
+        &[],
+        &["0004000000010000017000 [1,'b'](v=5) [2,'a'](v=5)"],
+    );
+    check("UPDATE t SET v = ? WHERE k = 1", &[BoundValue::Unset], &[]);
+}
+
+#[test]
+fn assignments_of_collections_become_cells_under_paths() {
+    check(
+        "INSERT INTO m (k, l, s, m, u) VALUES (1, [3, 1], {'b', 'a', 'b'}, {'y': 2, 'x': 1}, \
+         {street: 's', zip: 7})",
+        &[],
+        &["00000001 [](live l=[x@999 3 1] m=[x@999 'x':1 'y':2] s=[x@999 'a' 'b'] \
+           u=[x@999 street:'s' zip:7])"],
+    );
+    check(
+        "UPDATE m SET s = s + {'z'}, m = m + {'a': 1} WHERE k = 1",
+        &[],
+        &["00000001 [](m=['a':1] s=['z'])"],
+    );
+    check(
+        "UPDATE m SET s = s - {'z'}, m = m - {'a'} WHERE k = 1",
+        &[],
+        &["00000001 [](m=['a':x] s=[x'z'])"],
+    );
+    check(
+        "UPDATE m SET m['b'] = 1, m['a'] = null WHERE k = 1",
+        &[],
+        &["00000001 [](m=['a':x 'b':1])"],
+    );
+    check("UPDATE m SET l = l + [1, 2] WHERE k = 1", &[], &["00000001 [](l=[1 2])"]);
+    check("UPDATE m SET l = [1, 2] + l WHERE k = 1", &[], &["00000001 [](l=[1 2])"]);
+    check("UPDATE m SET u.zip = 5 WHERE k = 1", &[], &["00000001 [](u=[zip:5])"]);
+    check(
+        "UPDATE m SET l = [], s = {}, m = null WHERE k = 1",
+        &[],
+        &["00000001 [](l=[x@999] m=[x@999] s=[x@999])"],
+    );
+    check(
+        "UPDATE m SET fl = [1, 2], fu = {zip: 1}, t = (1, 'a') WHERE k = 1",
+        &[],
+        &["00000001 [](fl=[1, 2] fu={street: null, zip: 1} t=(1, 'a'))"],
+    );
+    check(
+        "UPDATE m SET vec = [1.0, 2, 3.5] WHERE k = 1",
+        &[],
+        &["00000001 [](vec=[1.0, 2.0, 3.5])"],
+    );
+}
+
+#[test]
+fn bound_sets_and_maps_are_sorted_by_their_elements() {
+    let set = types::wire::encode_collection(["b", "a", "b"]).unwrap_or_default();
+    let map =
+        types::wire::encode_map([("y", int(2)), ("x", int(1)), ("y", int(3))]).unwrap_or_default();
+    check(
+        "UPDATE m SET s = ?, m = ? WHERE k = 1",
+        &[BoundValue::Bytes(&set), BoundValue::Bytes(&map)],
+        &["00000001 [](m=[x@999 'x':1 'y':3] s=[x@999 'a' 'b'])"],
+    );
+}
+
+#[test]
+fn delete_removes_partitions_rows_ranges_columns_and_elements() {
+    let p = "0004000000010000017000";
+    let check = |rest: &str, expect: &str| {
+        let expect = format!("{p} {expect}");
+        check(&format!("DELETE {rest}"), &[], &[&expect]);
+    };
+    let w = "FROM c WHERE a = 1 AND b = 'p'";
+    check(w, "deleted@1000");
+    check(&format!("{w} AND c1 = 2 AND c2 = 'x'"), "[2,'x'](deleted@1000)");
+    check(&format!("{w} AND c1 = 2"), "range(2- 2+)@1000");
+    check(&format!("{w} AND c1 > 2 AND c1 <= 5"), "range(2+ 5+)@1000");
+    check(&format!("{w} AND c1 = 2 AND c2 < 'x'"), "range(2- 2,'x'-)@1000");
+    check(&format!("{w} AND (c1, c2) > (2, 'x')"), "range(2,'x'+ +)@1000");
+    check(&format!("{w} AND (c1, c2) >= (2, 'x') AND (c1) < (5)"), "range(2,'x'- 5-)@1000");
+    check(&format!("v {w} AND c1 = 2 AND c2 = 'x'"), "[2,'x'](v=x)");
+    check(&format!("st {w}"), "static(st=x)");
+    super::tests::check(
+        "DELETE m['a'], s['b'], u.zip, l FROM m WHERE k = 1",
+        &[],
+        &["00000001 [](l=[x@1000] m=['a':x] s=[x'b'] u=[zip:x])"],
+    );
+    super::tests::check(
+        "DELETE FROM r WHERE k = 1 AND c1 > 5",
+        &[],
+        &["00000001 range(- 5-)@1000"],
+    );
+    super::tests::check(
+        "DELETE FROM r WHERE k = 1 AND c1 >= 5 AND c1 < 9",
+        &[],
+        &["00000001 range(9+ 5+)@1000"],
+    );
+    super::tests::check("DELETE FROM c WHERE a = 1 AND b = 'p' AND c1 > 5 AND c1 < 5", &[], &[]);
+}
+
+#[test]
+fn where_clauses_are_refused_with_cassandras_texts() {
+    let check = |cql: &str, expect: &str| check_error(cql, &[], expect);
+    check(
+        "UPDATE c SET v = 1 WHERE a = 1 AND c1 = 1 AND c2 = 'a'",
+        "Some partition key parts are missing: b",
+    );
+    check(
+        "UPDATE c SET v = 1 WHERE a = 1 AND b = 'p' AND c1 = 1",
+        "Some clustering keys are missing: c2",
+    );
+    check("INSERT INTO c (a, b, v) VALUES (1, 'p', 1)", "Some clustering keys are missing: c1, c2");
+    check("INSERT INTO c (b) VALUES ('p')", "Some partition key parts are missing: a");
+    check("UPDATE t SET x = 1 WHERE k = 1", "Undefined column name x in table ks.t");
+    check("UPDATE t SET v = 1 WHERE y = 1", "Undefined column name y in table ks.t");
+    check("UPDATE t SET k = 1 WHERE k = 1", "PRIMARY KEY part k found in SET part");
+    check(
+        "UPDATE t SET v = 1 WHERE k = 1 AND v = 2",
+        "Non PRIMARY KEY columns found in where clause: v ",
+    );
+    check(
+        "UPDATE t SET v = 1 WHERE k > 1",
+        "Only EQ and IN relation are supported on the partition key (unless you use the token() \
+         function) for UPDATE statements",
+    );
+    check(
+        "UPDATE t SET v = 1 WHERE token(k) = 1",
+        "The token function cannot be used in WHERE clauses for UPDATE statements",
+    );
+    check(
+        "UPDATE c SET v = 1 WHERE a = 1 AND b = 'p' AND c1 = 1 AND c2 > 'a'",
+        "Slice restrictions are not supported on the clustering columns in UPDATE statements",
+    );
+    check(
+        "UPDATE c SET st = 1 WHERE a = 1 AND b = 'p' AND c1 = 1",
+        "Invalid restrictions on clustering columns since the UPDATE statement modifies only \
+         static columns",
+    );
+    check(
+        "DELETE FROM c WHERE a = 1 AND b = 'p' AND c2 = 'a'",
+        "PRIMARY KEY column \"c2\" cannot be restricted as preceding column \"c1\" is not \
+         restricted",
+    );
+    check(
+        "DELETE FROM c WHERE a = 1 AND b = 'p' AND c1 > 1 AND c2 = 'a'",
+        "Clustering column \"c2\" cannot be restricted (preceding column \"c1\" is restricted by \
+         a non-EQ relation)",
+    );
+    check(
+        "DELETE v FROM c WHERE a = 1 AND b = 'p' AND c1 > 1",
+        "Range deletions are not supported for specific columns",
+    );
+    check(
+        "DELETE FROM t WHERE k = 1 AND k = 2",
+        "k cannot be restricted by more than one relation if it includes an Equal",
+    );
+    check(
+        "DELETE FROM c WHERE a = 1 AND b = 'p' AND c1 > 1 AND c1 >= 2",
+        "More than one restriction was found for the start bound on c1",
+    );
+    check(
+        "DELETE k FROM t WHERE k = 1",
+        "Invalid identifier k for deletion (should not be a PRIMARY KEY part)",
+    );
+    check("INSERT INTO t (k, v) VALUES (1)", "Unmatched column names/values");
+    check("INSERT INTO t (k, k) VALUES (1, 1)", "The column names contains duplicates");
+    check("UPDATE nope SET v = 1 WHERE k = 1", "table nope does not exist");
+    check("UPDATE no.t SET v = 1 WHERE k = 1", "keyspace no does not exist");
+}
+
+#[test]
+fn terms_are_refused_with_cassandras_texts() {
+    let check = |cql: &str, expect: &str| check_error(cql, &[], expect);
+    check(
+        "INSERT INTO t (k) VALUES ('abc')",
+        "Invalid STRING constant (abc) for \"k\" of type int",
+    );
+    check(
+        "INSERT INTO t (k, s) VALUES (1, 5)",
+        "Invalid INTEGER constant (5) for \"s\" of type text",
+    );
+    check("INSERT INTO t (k) VALUES (99999999999)", "Unable to make int from '99999999999'");
+    check("INSERT INTO t (k) VALUES (null)", "Invalid null value in condition for column k");
+    check(
+        "INSERT INTO m (k, s) VALUES (1, [1])",
+        "Unexpected receiver type 'set<text>'; only list and vector are expected",
+    );
+    check("INSERT INTO m (k, l) VALUES (1, {1})", "Invalid set literal for l of type list<int>");
+    check(
+        "INSERT INTO m (k, l) VALUES (1, ['a'])",
+        "Invalid list literal for l: value 'a' is not of type int",
+    );
+    check(
+        "INSERT INTO m (k, m) VALUES (1, {'a': 'b'})",
+        "Invalid map literal for m: value 'b' is not of type int",
+    );
+    check("INSERT INTO m (k, l) VALUES (1, [null])", "null is not supported inside collections");
+    check(
+        "INSERT INTO m (k, l) VALUES (1, [?])",
+        "Invalid list literal for l: bind variables are not supported inside collection literals",
+    );
+    check(
+        "INSERT INTO m (k, fu) VALUES (1, {zip: 'a'})",
+        "Invalid user type literal for fu: field zip is not of type int",
+    );
+    check(
+        "INSERT INTO m (k, fu) VALUES (1, {nope: 1})",
+        "Unknown field 'nope' in value of user defined type address",
+    );
+    check(
+        "INSERT INTO m (k, t) VALUES (1, (1, 'a', 2))",
+        "Invalid tuple literal for t: too many elements. Type frozen<tuple<int, text>> expects 2 \
+         but got 3",
+    );
+    check(
+        "INSERT INTO m (k, vec) VALUES (1, [1, 2])",
+        "Invalid vector literal for vec of type vector<float, 3>; expected 3 elements, but given 2",
+    );
+    check(
+        "UPDATE t SET v = v + 1 WHERE k = 1",
+        "Invalid operation (v = v + 1) for non counter column v",
+    );
+    check("INSERT INTO t (k, v) VALUES (1, nope())", "Unknown function nope called");
+    check(
+        "INSERT INTO t (k, v) VALUES (1, now())",
+        "Type error: cannot assign result of function system.now (type timeuuid) to v (type int)",
+    );
+    check_error(
+        "INSERT INTO t (k) VALUES (?)",
+        &[BoundValue::Bytes(&[1, 2])],
+        "Expected 4 or 0 byte int (2)",
+    );
+    check_error(
+        "INSERT INTO t (k) VALUES (?)",
+        &[BoundValue::Unset],
+        "Invalid unset value for column k",
+    );
+    check_error("INSERT INTO x (k) VALUES (?)", &[BoundValue::Bytes(b"")], "Key may not be empty");
+}
+
+#[test]
+fn keys_of_65535_bytes_are_accepted_and_longer_ones_refused() {
+    let schema = schema_of(TABLES);
+    let insert = |len: usize| {
+        let key = vec![b'k'; len];
+        bind(&schema, "INSERT INTO x (k) VALUES (?)", &[BoundValue::Bytes(&key)])
+    };
+    assert!(insert(65_535).is_ok());
+    assert_eq!(
+        insert(65_536),
+        Err(PlanError::invalid("Key length of 65536 is longer than maximum of 65535"))
+    );
+}
+
+#[test]
+fn conditions_are_refused_by_name() {
+    let check = |cql: &str, what: &str| {
+        check_error(cql, &[], &format!("{what} is not supported by this version of Helenus"));
+    };
+    check("INSERT INTO t (k) VALUES (1) IF NOT EXISTS", "a conditional update (IF)");
+    check("UPDATE t SET v = 1 WHERE k = 1 IF v = 2", "a conditional update (IF)");
+}
+
+/// What a statement writes when its reads find this list in every row.
+fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError> {
+    let schema = schema_of(TABLES);
+    let plan = plan_of(&schema, cql)?;
+    let PlanKind::Modify(modify) = &plan.kind else { panic!("{cql}: a modification") };
+    let uuids = UuidSource::new(7);
+    let options = ExecuteOptions {
+        now: NOW,
+        default_timestamp: TimestampMicros(1000),
+        page_size: None,
+        paging_state: None,
+        protocol_version: 5,
+        uuids: &uuids,
+    };
+    let mut found = FoundLists::default();
+    for read in modify.list_reads(&[], &options)? {
+        let id = modify.table().column("l").expect("a list").id;
+        let mut bytes = Vec::new();
+        let live = (data::Liveness::NONE, data::DeletionTime::LIVE);
+        let mut row = data::RowBuilder::new(&mut bytes, live.0, live.1, TimestampMicros(5));
+        row.begin_complex(id, data::DeletionTime::LIVE);
+        for (path, value) in list {
+            let value = value.to_be_bytes();
+            row.complex_cell(&[*path; 16], &data::CellRef::live(TimestampMicros(5), &value));
+        }
+        row.end_complex();
+        if !row.is_empty() {
+            row.finish();
+            found.take(&read, data::RowRef::trusted(&bytes));
+        }
+    }
+    let mut out = Vec::new();
+    let mutations = modify.bind_found(&[], &options, &found, &mut out)?;
+    Ok(mutations
+        .iter()
+        .map(|m| {
+            let bytes = &out[m.range.clone()];
+            let mutation = MutationRef::parse(bytes, 0).expect("reads back");
+            let mut cells = Vec::new();
+            for (_, row) in mutation.rows() {
+                let Some(ColumnRef::Complex(list)) =
+                    row.column(modify.table().column("l").expect("a list").id)
+                else {
+                    continue;
+                };
+                for (path, cell) in list.cells() {
+                    let value = if cell.is_tombstone() {
+                        "x".to_owned()
+                    } else {
+                        CqlType::Int.format_cql_literal(cell.value)
+                    };
+                    cells.push(format!("{}={value}", path[0]));
+                }
+            }
+            cells.join(" ")
+        })
+        .collect())
+}
+
+#[test]
+fn list_elements_are_found_by_index_and_by_value() {
+    let list = [(0x10, 7), (0x11, 8), (0x12, 7)];
+    let check = |cql: &str, expect: &[&str]| {
+        assert_eq!(
+            bind_to_list(cql, &list).as_deref(),
+            Ok(expect.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>().as_slice()),
+            "{cql}"
+        );
+    };
+    check("UPDATE m SET l[1] = 9 WHERE k = 1", &["17=9"]);
+    check("UPDATE m SET l[1] = null WHERE k IN (1, 2)", &["17=x", "17=x"]);
+    check("UPDATE m SET l = l - [7, 3] WHERE k = 1", &["16=x 18=x"]);
+    check("UPDATE m SET l = l - [3] WHERE k = 1", &[]);
+    check("DELETE l[0], l[2] FROM m WHERE k = 1", &["16=x 18=x"]);
+    let refused = |cql: &str, list: &[(u8, i32)], expect: &str| {
+        assert_eq!(bind_to_list(cql, list), Err(PlanError::invalid(expect)), "{cql}");
+    };
+    let out_of_bound = "List index 3 out of bound, list has size 3";
+    refused("UPDATE m SET l[3] = 9 WHERE k = 1", &list, out_of_bound);
+    refused("DELETE l[3] FROM m WHERE k = 1", &list, out_of_bound);
+    refused(
+        "UPDATE m SET l[-1] = 9 WHERE k = 1",
+        &list,
+        "List index -1 out of bound, list has size 3",
+    );
+    refused(
+        "UPDATE m SET l[0] = 9 WHERE k = 1",
+        &[],
+        "Attempted to set an element on a list which is null",
+    );
+    refused(
+        "DELETE l[0] FROM m WHERE k = 1",
+        &[],
+        "Attempted to delete an element from a list which is null",
+    );
+    refused("DELETE l[null] FROM m WHERE k = 1", &list, "Invalid null value for list index");
+}
+
+#[test]
+fn markers_are_typed_and_named_by_their_receivers() {
+    let schema = schema_of(TABLES);
+    let names = |cql: &str| -> Vec<String> {
+        let plan = plan_of(&schema, cql).unwrap_or_else(|e| panic!("{cql}: {e}"));
+        plan.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect()
+    };
+    assert_eq!(
+        names("UPDATE m USING TIMESTAMP ? AND TTL :t SET m[?] = ?, u.zip = ? WHERE k IN ?"),
+        [
+            "[timestamp] bigint",
+            "t int",
+            "key(m) text",
+            "value(m) int",
+            "u.zip int",
+            "in(k) frozen<list<int>>"
+        ]
+    );
+    assert_eq!(
+        names("DELETE FROM c WHERE a = ? AND b = ? AND (c1, c2) > ?"),
+        ["a int", "b text", "(c1,c2) frozen<tuple<int, text>>"]
+    );
+    let plan = plan_of(&schema, "INSERT INTO c (v, b, c1, a, c2) VALUES (?, ?, ?, :x, ?)");
+    let plan = plan.expect("plans");
+    assert_eq!(plan.pk_bind_indices(), Some([3u16, 1].as_slice()));
+    let plan = plan_of(&schema, "INSERT INTO c (v, b, c1, a, c2) VALUES (?, ?, ?, 1, ?)");
+    assert_eq!(plan.expect("plans").pk_bind_indices(), None);
+}
+
+#[test]
+fn batches_make_one_mutation_per_partition() {
+    check(
+        "BEGIN BATCH INSERT INTO t (k, v) VALUES (1, 1); INSERT INTO t (k, v) VALUES (2, 2); \
+         UPDATE t SET s = 'a' WHERE k = 1; APPLY BATCH",
+        &[],
+        &["00000001 [](live s='a' v=1)", "00000002 [](live v=2)"],
+    );
+    check(
+        "BEGIN UNLOGGED BATCH USING TIMESTAMP 5 \
+         INSERT INTO c (a, b, c1, c2, v) VALUES (1, 'p', 2, 'x', 1); \
+         UPDATE c SET st = 4 WHERE a = 1 AND b = 'p'; \
+         INSERT INTO c (a, b, c1, c2, v) VALUES (1, 'p', 1, 'x', 1); \
+         DELETE FROM c WHERE a = 1 AND b = 'p' AND c1 = 9; APPLY BATCH",
+        &[],
+        &["0004000000010000017000 static(st=4@5) [1,'x'](live v=1@5) [2,'x'](live v=1@5) \
+           range(9- 9+)@5"],
+    );
+    check_error(
+        "BEGIN BATCH USING TIMESTAMP 5 INSERT INTO t (k) VALUES (1) USING TIMESTAMP 6; \
+         APPLY BATCH",
+        &[],
+        "Timestamp must be set either on BATCH or individual statements",
+    );
+    check_error(
+        "BEGIN BATCH USING TTL 5 INSERT INTO t (k) VALUES (1); APPLY BATCH",
+        &[],
+        "Global TTL on the BATCH statement is not supported.",
+    );
+    let big = "x".repeat(60_000);
+    check_error(
+        &format!(
+            "BEGIN BATCH INSERT INTO t (k, s) VALUES (1, '{big}'); INSERT INTO t (k) VALUES (2); \
+             APPLY BATCH"
+        ),
+        &[],
+        "Batch too large",
+    );
+}
+
+#[test]
+fn errors_leave_the_output_as_it_was() {
+    let schema = schema_of(TABLES);
+    let plan = plan_of(&schema, "INSERT INTO t (k, v) VALUES (1, ?)").expect("plans");
+    let PlanKind::Modify(modify) = &plan.kind else { panic!("a modification") };
+    let uuids = UuidSource::new(7);
+    let options = ExecuteOptions {
+        now: NOW,
+        default_timestamp: TimestampMicros(1),
+        page_size: None,
+        paging_state: None,
+        protocol_version: 5,
+        uuids: &uuids,
+    };
+    let mut out = vec![1, 2, 3];
+    let error = modify.bind(&[BoundValue::Bytes(&[1])], &options, &mut out);
+    assert_eq!(error.map_err(|e| e.code), Err(PlanErrorCode::Invalid));
+    assert_eq!(out, [1, 2, 3]);
+}
+
+#[test]
+fn insert_json_writes_every_column_of_the_document() {
+    check("INSERT INTO t JSON '{\"k\": 1, \"S\": \"a\"}'", &[], &["00000001 [](live s='a' v=x)"]);
+    check(
+        "INSERT INTO t JSON '{\"k\": 1, \"s\": \"a\"}' DEFAULT UNSET USING TTL 5",
+        &[],
+        &["00000001 [](live ttl 5 s='a' ttl 5 at 1700000005)"],
+    );
+    check(
+        "INSERT INTO t JSON ? DEFAULT UNSET USING TIMESTAMP ?",
+        &[BoundValue::Bytes(b"{\"k\": 1, \"v\": null}"), BoundValue::Bytes(&77i64.to_be_bytes())],
+        &["00000001 [](live v=x@77)"],
+    );
+    check_error(
+        "INSERT INTO t JSON ?",
+        &[BoundValue::Bytes(b"{\"k\": 1, \"x\": null}")],
+        "JSON values map contains unrecognized column: x",
+    );
+    check_error("INSERT INTO t JSON ?", &[BoundValue::Null], "Got null for INSERT JSON values");
+    check_error(
+        "INSERT INTO t JSON '{\"v\": 1}'",
+        &[],
+        "Invalid null value in condition for column k",
+    );
+    check_error(
+        "INSERT INTO t JSON '{\"k\": \"a\"}'",
+        &[],
+        "Error decoding JSON value for k: Unable to make int from 'a'",
+    );
+}
+
+#[test]
+fn no_statement_and_no_value_breaks_binding() {
+    let corpus: &[&[u8]] = &[
+        b"INSERT INTO t (k, c, d, l, e, m, u, v) VALUES (?, ?, ?, ?, ?, ?, ?, ?)\0\x04\0\0\0\x01\x01a\x01\x05\xfe\xff\x04\0\0\0\0\x05",
+        b"UPDATE t USING TTL ? AND TIMESTAMP ? SET l = l + ?, e = e - {'a'}, m['x'] = 1d, u.a = 'b' WHERE k IN (1, 2) AND (c, d) IN ((?, 5), ('a', 6))\0\x04\0\0\0\x09\x08\0\0\0\0\0\0\0\x01\x0c\0\0\0\x01\0\0\0\x04\0\0\0\x07\x01z",
+        b"DELETE m[?], e['q'], l FROM t WHERE k = 1 AND c = ? AND d = 4\0\x01a\x01b",
+        b"UPDATE t SET l[?] = 1, l = l - [2] WHERE k = 1 AND c IN ('a', ?) AND d = 4\0\x04\0\0\0\x01\x01b",
+        b"DELETE FROM t WHERE k = ? AND c > ? AND c <= 'z'\0\x04\0\0\0\x01\x02ab",
+        b"BEGIN BATCH INSERT INTO t (k, s) VALUES (1, ?); UPDATE t SET f = ?, t = (1, 1.5), x = ['a', 'b'] WHERE k = 1 AND c = 'a' AND d = 1; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
+        b"INSERT INTO t JSON ? DEFAULT UNSET\0\x20{\"k\": 1, \"c\": \"a\", \"d\": 5, \"l\": [1]}",
+    ];
+    crate::functions::tests::mutate(corpus, 10_000, fuzz::fuzz_modify);
+}

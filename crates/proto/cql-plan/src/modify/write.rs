@@ -1,0 +1,768 @@
+//! Binding: values into mutations.
+//!
+//! A statement is bound into [`Update`]s (one per partition, as ranges of a scratch buffer), which
+//! are then encoded one by one. The scratch buffer belongs to [`UuidSource`] and is reused, so that
+//! the usual INSERT allocates nothing but what it appends to the output.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use codec::murmur::token_of;
+use data::clustering::push_component;
+use data::mutation::KEY_BYTES_MAX;
+use data::{
+    BoundRef, CellRef, DeletionTime, Liveness, MutationBuilder, RangeTombstoneRef, RowBuilder,
+    RowRef,
+};
+use schema::Table;
+use smallvec::SmallVec;
+use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds};
+
+use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
+use super::complex::write_complex;
+use super::lists::{FoundLists, RowLists};
+use super::operations::{ColumnOperation, ColumnOperations};
+use super::{Attributes, ModifyKind, ModifyPlan};
+use crate::error::PlanError;
+use crate::functions::json::{JsonColumn, columns_of};
+use crate::functions::push_key_component;
+use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};
+
+/// Last second an expiring cell may expire at: Cassandra 5.0 as shipped writes files that older
+/// versions read (`storage_compatibility_mode`), whose deletion times end in 2038.
+const EXPIRY_MAX: i64 = i32::MAX as i64 - 1;
+
+/// Partitions or rows that one statement may name by IN in all combinations.
+pub(super) const COMBINATIONS_MAX: usize = 65_535;
+
+/// Where a mutation lies in the output, and where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundMutation {
+    /// Token of the partition key.
+    pub token: Token,
+    /// The encoded mutation within the output buffer.
+    pub range: Range<usize>,
+    /// The table.
+    pub table: TableId,
+}
+
+/// What a statement does to one partition; ranges lie in the scratch buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Update {
+    pub(crate) key: Range<usize>,
+    pub(crate) deletion: DeletionTime,
+    pub(crate) static_row: Option<Range<usize>>,
+    /// Clustering and row, ascending by clustering.
+    pub(crate) rows: SmallVec<[(Range<usize>, Range<usize>); 1]>,
+    pub(crate) tombstones: Vec<Tombstone>,
+}
+
+impl Default for Update {
+    fn default() -> Self {
+        Update {
+            key: 0..0,
+            deletion: DeletionTime::LIVE,
+            static_row: None,
+            rows: SmallVec::new(),
+            tombstones: Vec::new(),
+        }
+    }
+}
+
+impl Update {
+    fn is_empty(&self) -> bool {
+        self.deletion.is_live()
+            && self.static_row.is_none()
+            && self.rows.is_empty()
+            && self.tombstones.is_empty()
+    }
+}
+
+/// A range tombstone; prefixes lie in the scratch buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Tombstone {
+    pub(crate) start: (Range<usize>, bool),
+    pub(crate) end: (Range<usize>, bool),
+    pub(crate) deletion: DeletionTime,
+}
+
+/// What reads found, and the partition key to look it up by.
+type PartitionLists<'l> = (&'l FoundLists, &'l [u8]);
+
+/// Times of everything one execution writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    timestamp: TimestampMicros,
+    ttl: TtlSeconds,
+    expires_at: DeletionSeconds,
+    now: DeletionSeconds,
+}
+
+impl Times {
+    #[inline]
+    pub(super) fn cell<'a>(&self, value: &'a [u8]) -> CellRef<'a> {
+        if self.ttl == TtlSeconds::NONE {
+            CellRef::live(self.timestamp, value)
+        } else {
+            CellRef::expiring(self.timestamp, self.ttl, self.expires_at, value)
+        }
+    }
+
+    pub(super) fn tombstone(&self) -> CellRef<'static> {
+        CellRef::tombstone(self.timestamp, self.now)
+    }
+
+    pub(super) fn deletion(&self) -> DeletionTime {
+        DeletionTime { timestamp: self.timestamp, local: self.now }
+    }
+
+    /// What an overwrite of a whole collection deletes: all before this write.
+    pub(super) fn before(&self) -> DeletionTime {
+        let timestamp = TimestampMicros(self.timestamp.0.saturating_sub(1));
+        DeletionTime { timestamp, local: self.now }
+    }
+
+    fn liveness(&self) -> Liveness {
+        Liveness { timestamp: self.timestamp, ttl: self.ttl, expires_at: self.expires_at }
+    }
+}
+
+impl Attributes {
+    /// The timestamp of `USING`, else the given one.
+    pub(crate) fn timestamp(
+        &self,
+        default: TimestampMicros,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<TimestampMicros, PlanError> {
+        let timestamp = match &self.timestamp {
+            None => default,
+            Some(term) => match term.bind(values, env)? {
+                Bound::Unset => default,
+                Bound::Null => {
+                    return Err(PlanError::invalid("Invalid null value of timestamp"));
+                }
+                Bound::Value(bytes) => match (*bytes).try_into() {
+                    Ok(bytes) => TimestampMicros(i64::from_be_bytes(bytes)),
+                    Err(_) => {
+                        return Err(PlanError::invalid("Invalid null value of timestamp"));
+                    }
+                },
+            },
+        };
+        if timestamp == TimestampMicros::NONE {
+            return Err(PlanError::invalid(format!(
+                "Out of bound timestamp, must be in [{}, {}]",
+                i64::MIN + 1,
+                i64::MAX
+            )));
+        }
+        Ok(timestamp)
+    }
+
+    /// The TTL of `USING`, else the table's.
+    fn ttl(
+        &self,
+        table: &Table,
+        now: DeletionSeconds,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<TtlSeconds, PlanError> {
+        let default = table.options.default_time_to_live;
+        let ttl = match &self.ttl {
+            None => return checked_ttl(table, default, now, "default "),
+            Some(term) => match term.bind(values, env)? {
+                Bound::Unset => return Ok(TtlSeconds(default)),
+                Bound::Null => 0,
+                Bound::Value(bytes) if bytes.is_empty() => 0,
+                Bound::Value(bytes) => match (*bytes).try_into() {
+                    Ok(bytes) => i32::from_be_bytes(bytes),
+                    Err(_) => return Err(PlanError::invalid("Invalid TTL value")),
+                },
+            },
+        };
+        if ttl < 0 {
+            return Err(PlanError::invalid(format!(
+                "A TTL must be greater or equal to 0, but was {ttl}"
+            )));
+        }
+        if ttl > TtlSeconds::MAX.0 {
+            return Err(PlanError::invalid(format!(
+                "ttl is too large. requested ({ttl}) maximum ({})",
+                TtlSeconds::MAX.0
+            )));
+        }
+        checked_ttl(table, ttl, now, "")
+    }
+}
+
+/// Refuses what would expire beyond the last representable second. Source:
+/// `ExpirationDateOverflowHandling` with the policy REJECT.
+fn checked_ttl(
+    table: &Table,
+    ttl: i32,
+    now: DeletionSeconds,
+    which: &str,
+) -> Result<TtlSeconds, PlanError> {
+    if ttl != 0 && now.0.saturating_add(i64::from(ttl)) > EXPIRY_MAX {
+        return Err(PlanError::invalid(format!(
+            "Request on table {}.{} with {which}ttl of {ttl} seconds exceeds maximum supported \
+             expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, \
+             change the expiration date overflow policy or upgrade to a version where this \
+             limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
+            table.keyspace, table.name
+        )));
+    }
+    Ok(TtlSeconds(ttl))
+}
+
+impl ModifyPlan {
+    /// Appends one encoded mutation per partition touched (usually exactly one; none when every
+    /// value is unset) to `out`. Rows of the mutations ascend.
+    ///
+    /// # Errors
+    /// Values that are not of their types, nulls in keys, keys over 65,535 bytes, bad timestamps
+    /// and TTLs; in Cassandra's words. `out` is unchanged then.
+    pub fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<SmallVec<[BoundMutation; 1]>, PlanError> {
+        self.bind_found(values, options, &FoundLists::default(), out)
+    }
+
+    /// As [`ModifyPlan::bind`], with what [`ModifyPlan::list_reads`] found.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`]; a list element that is not there.
+    pub fn bind_found(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+        lists: &FoundLists,
+        out: &mut Vec<u8>,
+    ) -> Result<SmallVec<[BoundMutation; 1]>, PlanError> {
+        let mut scratch = options.uuids.take_scratch();
+        let result = self.bind_with(values, options, lists, &mut scratch, out);
+        options.uuids.give_scratch(scratch);
+        result
+    }
+
+    fn bind_with(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+        lists: &FoundLists,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<SmallVec<[BoundMutation; 1]>, PlanError> {
+        let env = options.env();
+        let updates = self.collect(values, options.default_timestamp, &env, lists, scratch)?;
+        let mut mutations = SmallVec::new();
+        for update in &updates {
+            mutations.push(encode_update(self.table(), update, scratch, out));
+        }
+        Ok(mutations)
+    }
+
+    /// Appends keys, clusterings and rows to `scratch` and says what goes where.
+    pub(crate) fn collect(
+        &self,
+        values: &[BoundValue<'_>],
+        default_timestamp: TimestampMicros,
+        env: &BindEnv<'_>,
+        lists: &FoundLists,
+        scratch: &mut Vec<u8>,
+    ) -> Result<SmallVec<[Update; 1]>, PlanError> {
+        let Some(json) = &self.json else {
+            return self.collect_values(values, default_timestamp, env, lists, scratch);
+        };
+        let bound = json.document.bind(values, env)?;
+        let text = match bound.value() {
+            Some(bytes) => String::from_utf8_lossy(bytes),
+            None => return Err(PlanError::invalid("Got null for INSERT JSON values")),
+        };
+        let names = self.table.columns.iter().map(|c| (&*c.name, &c.ty));
+        let columns = columns_of(&text, names, env.now.millis())?;
+        let given = values.iter().copied().take(json.base);
+        let padding = json.base.saturating_sub(values.len());
+        let extended: Vec<BoundValue<'_>> = given
+            .chain(std::iter::repeat_n(BoundValue::Unset, padding))
+            .chain(columns.iter().map(|column| match column {
+                JsonColumn::Value(bytes) => BoundValue::Bytes(bytes),
+                JsonColumn::Missing if json.default_unset => BoundValue::Unset,
+                JsonColumn::Missing | JsonColumn::Null => BoundValue::Null,
+            }))
+            .collect();
+        self.collect_values(&extended, default_timestamp, env, lists, scratch)
+    }
+
+    fn collect_values(
+        &self,
+        values: &[BoundValue<'_>],
+        default_timestamp: TimestampMicros,
+        env: &BindEnv<'_>,
+        lists: &FoundLists,
+        scratch: &mut Vec<u8>,
+    ) -> Result<SmallVec<[Update; 1]>, PlanError> {
+        let keys = self.keys(values, env, scratch)?;
+        let mut update = Update::default();
+        let now = env.now.seconds();
+        let timestamp = self.attributes.timestamp(default_timestamp, values, env)?;
+        let ttl = self.attributes.ttl(&self.table, now, values, env)?;
+        let expires_at = match ttl {
+            TtlSeconds::NONE => DeletionSeconds::NONE,
+            ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))),
+        };
+        let times = Times { timestamp, ttl, expires_at, now };
+        let mut updates = SmallVec::new();
+        if self.needs_read {
+            // Every row has lists of its own.
+            for key in keys {
+                let bytes = slice(scratch, &key).to_vec();
+                let lists = Some((lists, bytes.as_slice()));
+                let mut update = Update { key, ..Update::default() };
+                self.collect_partition(&times, values, env, lists, scratch, &mut update)?;
+                if !update.is_empty() {
+                    updates.push(update);
+                }
+            }
+            return Ok(updates);
+        }
+        self.collect_partition(&times, values, env, None, scratch, &mut update)?;
+        if update.is_empty() {
+            return Ok(updates);
+        }
+        if let [key] = keys.as_slice() {
+            update.key = key.clone();
+            updates.push(update);
+        } else {
+            updates.extend(keys.into_iter().map(|key| Update { key, ..update.clone() }));
+        }
+        Ok(updates)
+    }
+
+    fn collect_partition(
+        &self,
+        times: &Times,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        lists: Option<PartitionLists<'_>>,
+        scratch: &mut Vec<u8>,
+        update: &mut Update,
+    ) -> Result<(), PlanError> {
+        match self.kind {
+            ModifyKind::Insert | ModifyKind::Update => {
+                self.collect_write(times, values, env, lists, scratch, update)
+            }
+            ModifyKind::Delete => self.collect_delete(times, values, env, lists, scratch, update),
+        }
+    }
+
+    /// Writes the regular columns to the rows named by `clusterings`.
+    fn collect_rows(
+        &self,
+        (liveness, times): (Liveness, &Times),
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        lists: Option<PartitionLists<'_>>,
+        scratch: &mut Vec<u8>,
+        update: &mut Update,
+    ) -> Result<(), PlanError> {
+        let clusterings = self.prefixes(values, env, scratch)?;
+        let header = (liveness, DeletionTime::LIVE);
+        let Some((found, key)) = lists else {
+            let none = RowLists::NONE;
+            let row = write_row(header, &self.regulars, times, values, env, none, scratch)?;
+            if let Some(row) = row {
+                update.rows.extend(clusterings.into_iter().map(|c| (c, row.clone())));
+            }
+            return Ok(());
+        };
+        for clustering in clusterings {
+            let lists = found.row(self.table.id, key, Some(slice(scratch, &clustering)));
+            let row = write_row(header, &self.regulars, times, values, env, lists, scratch)?;
+            update.rows.extend(row.map(|row| (clustering, row)));
+        }
+        Ok(())
+    }
+
+    /// Writes the static columns.
+    fn collect_static(
+        &self,
+        times: &Times,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        lists: Option<PartitionLists<'_>>,
+        scratch: &mut Vec<u8>,
+        update: &mut Update,
+    ) -> Result<(), PlanError> {
+        if self.statics.is_empty() {
+            return Ok(());
+        }
+        let header = (Liveness::NONE, DeletionTime::LIVE);
+        let lists =
+            lists.map_or(RowLists::NONE, |(found, key)| found.row(self.table.id, key, None));
+        update.static_row = write_row(header, &self.statics, times, values, env, lists, scratch)?;
+        Ok(())
+    }
+
+    fn collect_write(
+        &self,
+        times: &Times,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        lists: Option<PartitionLists<'_>>,
+        scratch: &mut Vec<u8>,
+        update: &mut Update,
+    ) -> Result<(), PlanError> {
+        let writes_rows = self.shape.clustering().is_empty()
+            || !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. });
+        if writes_rows {
+            let liveness = match self.kind {
+                ModifyKind::Insert => times.liveness(),
+                _ => Liveness::NONE,
+            };
+            self.collect_rows((liveness, times), values, env, lists, scratch, update)?;
+        }
+        self.collect_static(times, values, env, lists, scratch, update)
+    }
+
+    fn collect_delete(
+        &self,
+        times: &Times,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        lists: Option<PartitionLists<'_>>,
+        scratch: &mut Vec<u8>,
+        update: &mut Update,
+    ) -> Result<(), PlanError> {
+        let whole_rows = self.regulars.is_empty() && self.statics.is_empty();
+        let count = self.shape.clustering().len();
+        let not_ranges =
+            || PlanError::invalid("Range deletions are not supported for specific columns");
+        match &self.clustering {
+            ClusteringPlan::Slice { start, end, .. } => {
+                if !whole_rows {
+                    return Err(not_ranges());
+                }
+                for prefix in self.prefixes(values, env, scratch)? {
+                    let start = push_bound(&prefix, start.as_ref(), true, values, env, scratch)?;
+                    let end = push_bound(&prefix, end.as_ref(), false, values, env, scratch)?;
+                    let deletion = times.deletion();
+                    let tombstone = Tombstone { start, end, deletion };
+                    let order = self.shape.clustering().compare_bounds(
+                        bound_ref(&tombstone.start, scratch),
+                        bound_ref(&tombstone.end, scratch),
+                    );
+                    if order.is_lt() {
+                        update.tombstones.push(tombstone);
+                    }
+                }
+            }
+            ClusteringPlan::Prefix { width, .. } if whole_rows => {
+                if *width == 0 {
+                    update.deletion = times.deletion();
+                    return Ok(());
+                }
+                let prefixes = self.prefixes(values, env, scratch)?;
+                if *width == count {
+                    let header = (Liveness::NONE, times.deletion());
+                    let row = write_row(header, &[], times, values, env, RowLists::NONE, scratch)?;
+                    if let Some(row) = row {
+                        update.rows.extend(prefixes.into_iter().map(|c| (c, row.clone())));
+                    }
+                } else {
+                    update.tombstones.extend(prefixes.into_iter().map(|prefix| Tombstone {
+                        start: (prefix.clone(), false),
+                        end: (prefix, true),
+                        deletion: times.deletion(),
+                    }));
+                }
+            }
+            ClusteringPlan::Prefix { width, .. } => {
+                if !self.regulars.is_empty() {
+                    if *width != count {
+                        return Err(not_ranges());
+                    }
+                    let header = (Liveness::NONE, times);
+                    self.collect_rows(header, values, env, lists, scratch, update)?;
+                }
+                self.collect_static(times, values, env, lists, scratch, update)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serialised partition keys, each once.
+    pub(super) fn keys(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
+        let composite = self.key.len() > 1;
+        let start = scratch.len();
+        let mut keys = SmallVec::new();
+        if self.key.iter().all(|part| matches!(part, KeyPart::Equal(..))) {
+            for part in &self.key {
+                let KeyPart::Equal(column, term) = part else { continue };
+                let bound = term.bind(values, env)?;
+                push_key_component(scratch, key_value(column, &bound)?, composite)?;
+            }
+            check_key(scratch.len().saturating_sub(start))?;
+            keys.push(start..scratch.len());
+            return Ok(keys);
+        }
+        let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
+        for part in &self.key {
+            let mut next = Vec::new();
+            for_each_value(part, values, env, &mut |bytes| {
+                for prefix in &combined {
+                    let mut key = prefix.clone();
+                    push_key_component(&mut key, bytes, composite)?;
+                    push_combination(&mut next, key)?;
+                }
+                Ok(())
+            })?;
+            combined = next;
+        }
+        combined.sort_unstable();
+        combined.dedup();
+        for key in combined {
+            check_key(key.len())?;
+            let at = scratch.len();
+            scratch.extend_from_slice(&key);
+            keys.push(at..scratch.len());
+        }
+        Ok(keys)
+    }
+
+    /// Serialised clusterings or prefixes, ascending, each once.
+    pub(super) fn prefixes(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
+        let (ClusteringPlan::Prefix { parts, .. } | ClusteringPlan::Slice { parts, .. }) =
+            &self.clustering;
+        let start = scratch.len();
+        let mut prefixes = SmallVec::new();
+        if parts.iter().all(|p| matches!(p, RowPart::One(KeyPart::Equal(..)))) {
+            for part in parts {
+                let RowPart::One(KeyPart::Equal(column, term)) = part else { continue };
+                let bound = term.bind(values, env)?;
+                push_component(scratch, Some(key_value(column, &bound)?));
+            }
+            prefixes.push(start..scratch.len());
+            return Ok(prefixes);
+        }
+        let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
+        for part in parts {
+            let mut next = Vec::new();
+            for_each_row_value(part, values, env, &mut |components| {
+                for prefix in &combined {
+                    let mut clustering = prefix.clone();
+                    clustering.extend_from_slice(components);
+                    push_combination(&mut next, clustering)?;
+                }
+                Ok(())
+            })?;
+            combined = next;
+        }
+        let comparator = self.shape.clustering();
+        combined.sort_by(|a, b| comparator.compare(a, b));
+        combined.dedup_by(|a, b| comparator.compare(a, b).is_eq());
+        for prefix in combined {
+            let at = scratch.len();
+            scratch.extend_from_slice(&prefix);
+            prefixes.push(at..scratch.len());
+        }
+        Ok(prefixes)
+    }
+}
+
+fn push_combination(combined: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Result<(), PlanError> {
+    if combined.len() >= COMBINATIONS_MAX {
+        return Err(PlanError::invalid(format!(
+            "IN relations of one statement name more than {COMBINATIONS_MAX} keys"
+        )));
+    }
+    combined.push(one);
+    Ok(())
+}
+
+fn check_key(len: usize) -> Result<(), PlanError> {
+    if len == 0 {
+        return Err(PlanError::invalid("Key may not be empty"));
+    }
+    if len > KEY_BYTES_MAX {
+        return Err(PlanError::invalid(format!(
+            "Key length of {len} is longer than maximum of {KEY_BYTES_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+/// A key component, which must be there.
+fn key_value<'b>(column: &Arc<str>, bound: &'b Bound<'_>) -> Result<&'b [u8], PlanError> {
+    match bound {
+        Bound::Value(bytes) => Ok(bytes),
+        Bound::Null => {
+            Err(PlanError::invalid(format!("Invalid null value in condition for column {column}")))
+        }
+        Bound::Unset => Err(PlanError::invalid(format!("Invalid unset value for column {column}"))),
+    }
+}
+
+type Visit<'f> = dyn FnMut(&[u8]) -> Result<(), PlanError> + 'f;
+
+fn for_each_value(
+    part: &KeyPart,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), PlanError> {
+    match part {
+        KeyPart::Equal(column, term) => visit(key_value(column, &term.bind(values, env)?)?),
+        KeyPart::In(column, planned) => {
+            for bound in planned.bind(column, values, env)? {
+                visit(key_value(column, &bound)?)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn tuple_components(columns: &[Arc<str>], bound: &[Bound<'_>]) -> Result<Vec<u8>, PlanError> {
+    let mut components = Vec::new();
+    for (column, value) in columns.iter().zip(bound) {
+        let bytes = value
+            .value()
+            .ok_or_else(|| PlanError::invalid(format!("Invalid null value for column {column}")))?;
+        push_component(&mut components, Some(bytes));
+    }
+    Ok(components)
+}
+
+/// As [`for_each_value`] for clustering columns; gives serialised components.
+fn for_each_row_value(
+    part: &RowPart,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), PlanError> {
+    match part {
+        RowPart::One(part) => for_each_value(part, values, env, &mut |bytes| {
+            let mut component = Vec::new();
+            push_component(&mut component, Some(bytes));
+            visit(&component)
+        }),
+        RowPart::Tuple(columns, planned) => {
+            let bound = planned.bind(columns.len(), values, env)?;
+            visit(&tuple_components(columns, &bound)?)
+        }
+        RowPart::TupleIn(columns, planned) => {
+            for bound in planned.bind(columns.len(), values, env)? {
+                visit(&tuple_components(columns, &bound)?)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Appends one bound of a range below `prefix`: its serialised prefix, and whether it lies after.
+fn push_bound(
+    prefix: &Range<usize>,
+    bound: Option<&SliceBound>,
+    is_start: bool,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    scratch: &mut Vec<u8>,
+) -> Result<(Range<usize>, bool), PlanError> {
+    let at = scratch.len();
+    scratch.extend_from_within(prefix.clone());
+    let Some(bound) = bound else { return Ok((at..scratch.len(), !is_start)) };
+    match &bound.value {
+        SliceValue::One(term) => {
+            let value = term.bind(values, env)?;
+            let column = bound.columns.first().cloned().unwrap_or_else(|| Arc::from(""));
+            push_component(scratch, Some(key_value(&column, &value)?));
+        }
+        SliceValue::Tuple(planned) => {
+            for (column, value) in
+                bound.columns.iter().zip(planned.bind(bound.columns.len(), values, env)?)
+            {
+                push_component(scratch, Some(key_value(column, &value)?));
+            }
+        }
+    }
+    Ok((at..scratch.len(), bound.inclusive != is_start))
+}
+
+/// Appends a packed row to `scratch`. `None` when nothing is in it.
+fn write_row(
+    (liveness, deletion): (Liveness, DeletionTime),
+    columns: &[ColumnOperations],
+    times: &Times,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    lists: RowLists<'_>,
+    scratch: &mut Vec<u8>,
+) -> Result<Option<Range<usize>>, PlanError> {
+    let mut row = RowBuilder::new(scratch, liveness, deletion, times.timestamp);
+    for column in columns {
+        match &column.complex {
+            None => match column.operations.first() {
+                Some(ColumnOperation::Set(term)) => match term.bind(values, env)? {
+                    Bound::Value(bytes) => row.cell(column.id, &times.cell(&bytes)),
+                    Bound::Null => row.cell(column.id, &times.tombstone()),
+                    Bound::Unset => {}
+                },
+                Some(ColumnOperation::Delete) => row.cell(column.id, &times.tombstone()),
+                _ => {}
+            },
+            Some(form) => write_complex(&mut row, column, form, times, values, env, lists)?,
+        }
+    }
+    Ok(if row.is_empty() { None } else { Some(row.finish()) })
+}
+
+/// A piece of the scratch buffer.
+pub(crate) fn slice<'a>(scratch: &'a [u8], range: &Range<usize>) -> &'a [u8] {
+    scratch.get(range.clone()).unwrap_or(&[])
+}
+
+fn bound_ref<'a>(bound: &(Range<usize>, bool), scratch: &'a [u8]) -> BoundRef<'a> {
+    BoundRef { prefix: slice(scratch, &bound.0), after: bound.1 }
+}
+
+/// Appends the encoded mutation of one partition.
+pub(crate) fn encode_update(
+    table: &Table,
+    update: &Update,
+    scratch: &[u8],
+    out: &mut Vec<u8>,
+) -> BoundMutation {
+    let key = slice(scratch, &update.key);
+    let mut builder = MutationBuilder::new(out, table.id, table.version, key);
+    if !update.deletion.is_live() {
+        builder.deletion(update.deletion);
+    }
+    if let Some(row) = &update.static_row {
+        builder.static_row(RowRef::trusted(slice(scratch, row)));
+    }
+    builder.rows(update.rows.iter().map(|(clustering, row)| {
+        (slice(scratch, clustering), RowRef::trusted(slice(scratch, row)))
+    }));
+    if !update.tombstones.is_empty() {
+        builder.range_tombstones(update.tombstones.iter().map(|t| RangeTombstoneRef {
+            start: bound_ref(&t.start, scratch),
+            end: bound_ref(&t.end, scratch),
+            deletion: t.deletion,
+        }));
+    }
+    BoundMutation { token: token_of(key), range: builder.finish(), table: table.id }
+}

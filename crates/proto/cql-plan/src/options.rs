@@ -1,0 +1,660 @@
+//! Properties of `WITH …` to table and keyspace options, validated as Cassandra does.
+
+use std::collections::BTreeMap;
+
+use cql_syntax::ast::{Property, PropertyValue};
+use schema::{KeyspaceParams, TableOptions};
+
+use crate::error::PlanError;
+
+/// Properties by name; one given twice is an error.
+pub(crate) struct Properties<'a> {
+    by_name: BTreeMap<&'a str, &'a PropertyValue>,
+}
+
+const TABLE_OPTIONS: &[&str] = &[
+    "additional_write_policy",
+    "allow_auto_snapshot",
+    "bloom_filter_fp_chance",
+    "caching",
+    "cdc",
+    "comment",
+    "compaction",
+    "compression",
+    "crc_check_chance",
+    "default_time_to_live",
+    "extensions",
+    "gc_grace_seconds",
+    "id",
+    "incremental_backups",
+    "max_index_interval",
+    "memtable",
+    "memtable_flush_period_in_ms",
+    "min_index_interval",
+    "read_repair",
+    "speculative_retry",
+];
+
+/// Smallest `bloom_filter_fp_chance` that Cassandra's filter tables reach.
+const BLOOM_CHANCE_MIN: f64 = 6.71e-5;
+/// Largest TTL, 20 years.
+const TTL_MAX: i32 = 630_720_000;
+
+impl<'a> Properties<'a> {
+    pub(crate) fn new(properties: &'a [Property]) -> Result<Properties<'a>, PlanError> {
+        let mut by_name = BTreeMap::new();
+        for p in properties {
+            if by_name.insert(p.name.text.as_str(), &p.value).is_some() {
+                return Err(PlanError::syntax(format!(
+                    "Multiple definitions for property '{}'",
+                    p.name.text
+                )));
+            }
+        }
+        Ok(Properties { by_name })
+    }
+
+    fn only(&self, known: &[&str]) -> Result<(), PlanError> {
+        match self.by_name.keys().find(|name| !known.contains(name)) {
+            Some(name) => Err(PlanError::syntax(format!("Unknown property '{name}'"))),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    pub(crate) fn string(&self, name: &str) -> Result<Option<String>, PlanError> {
+        match self.by_name.get(name) {
+            None => Ok(None),
+            Some(PropertyValue::Literal(l)) => Ok(Some(l.raw_text())),
+            Some(PropertyValue::Id(id)) => Ok(Some(id.text.clone())),
+            Some(PropertyValue::Map(_)) => Err(PlanError::syntax(format!(
+                "Invalid value for property '{name}'. It should be a string"
+            ))),
+        }
+    }
+
+    fn map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, PlanError> {
+        match self.by_name.get(name) {
+            None => Ok(None),
+            Some(PropertyValue::Map(entries)) => {
+                Ok(Some(entries.iter().map(|(k, v)| (k.raw_text(), v.raw_text())).collect()))
+            }
+            Some(_) => Err(PlanError::syntax(format!(
+                "Invalid value for property '{name}'. It should be a map."
+            ))),
+        }
+    }
+
+    fn boolean(&self, name: &str) -> Result<Option<bool>, PlanError> {
+        let Some(value) = self.string(name)? else { return Ok(None) };
+        match value.to_lowercase().as_str() {
+            "1" | "true" | "yes" => Ok(Some(true)),
+            "0" | "false" | "no" => Ok(Some(false)),
+            _ => Err(PlanError::syntax(format!(
+                "Invalid boolean value {value} for '{name}'. Positive values can be '1', 'true' \
+                 or 'yes'. Negative values can be '0', 'false' or 'no'."
+            ))),
+        }
+    }
+
+    fn int(&self, name: &str) -> Result<Option<i32>, PlanError> {
+        let Some(value) = self.string(name)? else { return Ok(None) };
+        value
+            .parse()
+            .map(Some)
+            .map_err(|_| PlanError::syntax(format!("Invalid integer value {value} for '{name}'")))
+    }
+
+    fn double(&self, name: &str) -> Result<Option<f64>, PlanError> {
+        let Some(value) = self.string(name)? else { return Ok(None) };
+        value
+            .parse()
+            .map(Some)
+            .map_err(|_| PlanError::syntax(format!("Invalid double value {value} for '{name}'")))
+    }
+}
+
+/// The options of CREATE TABLE.
+pub(crate) fn table_options(properties: &[Property]) -> Result<TableOptions, PlanError> {
+    let properties = Properties::new(properties)?;
+    properties.only(TABLE_OPTIONS)?;
+    build(&properties, TableOptions::default())
+}
+
+/// The options of ALTER TABLE … WITH on top of what the table has.
+pub(crate) fn altered_table_options(
+    properties: &[Property],
+    before: &TableOptions,
+) -> Result<TableOptions, PlanError> {
+    let properties = Properties::new(properties)?;
+    properties.only(TABLE_OPTIONS)?;
+    if properties.has("id") {
+        return Err(PlanError::config("Cannot alter table id."));
+    }
+    build(&properties, before.clone())
+}
+
+/// A double as Java prints it in messages (`Double.toString`).
+fn java_double(value: f64) -> String {
+    if value == value.trunc() && value.abs() < 1e7 {
+        format!("{value:.1}")
+    } else {
+        format!("{value}")
+    }
+}
+
+fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanError> {
+    if let Some(v) = p.boolean("allow_auto_snapshot")? {
+        o.allow_auto_snapshot = v;
+    }
+    if let Some(v) = p.double("bloom_filter_fp_chance")? {
+        o.bloom_filter_fp_chance = Some(v);
+    }
+    if let Some(v) = p.map("caching")? {
+        o.caching = caching(v)?;
+    }
+    if let Some(v) = p.string("comment")? {
+        o.comment = v;
+    }
+    if let Some(v) = p.map("compaction")? {
+        o.compaction = compaction(v)?;
+    }
+    if let Some(v) = p.map("compression")? {
+        o.compression = compression(v)?;
+    }
+    if let Some(v) = p.string("memtable")? {
+        if v != "default" {
+            return Err(PlanError::config(format!("Memtable configuration \"{v}\" not found.")));
+        }
+        o.memtable = Some(v);
+    }
+    if let Some(v) = p.int("default_time_to_live")? {
+        o.default_time_to_live = v;
+    }
+    if let Some(v) = p.int("gc_grace_seconds")? {
+        o.gc_grace_seconds = v;
+    }
+    if let Some(v) = p.boolean("incremental_backups")? {
+        o.incremental_backups = v;
+    }
+    if let Some(v) = p.int("max_index_interval")? {
+        o.max_index_interval = v;
+    }
+    if let Some(v) = p.int("memtable_flush_period_in_ms")? {
+        o.memtable_flush_period_in_ms = v;
+    }
+    if let Some(v) = p.int("min_index_interval")? {
+        o.min_index_interval = v;
+    }
+    if let Some(v) = p.string("speculative_retry")? {
+        o.speculative_retry = speculative_retry(&v)?;
+    }
+    if let Some(v) = p.string("additional_write_policy")? {
+        o.additional_write_policy = speculative_retry(&v)?;
+    }
+    if let Some(v) = p.double("crc_check_chance")? {
+        o.crc_check_chance = v;
+    }
+    if let Some(v) = p.boolean("cdc")? {
+        o.cdc = v;
+    }
+    if let Some(v) = p.string("read_repair")? {
+        o.read_repair = match v.to_uppercase().as_str() {
+            known @ ("NONE" | "BLOCKING") => known.to_owned(),
+            other => {
+                return Err(PlanError::invalid(format!(
+                    "No enum constant \
+                     org.apache.cassandra.service.reads.repair.ReadRepairStrategy.{other}"
+                )));
+            }
+        };
+    }
+    validate(&o)?;
+    Ok(o)
+}
+
+fn validate(o: &TableOptions) -> Result<(), PlanError> {
+    if let Some(chance) = o.bloom_filter_fp_chance
+        && (chance <= BLOOM_CHANCE_MIN || chance > 1.0 || chance.is_nan())
+    {
+        return Err(PlanError::config(format!(
+            "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 \
+                 (got {})",
+            java_double(chance)
+        )));
+    }
+    if !(0.0..=1.0).contains(&o.crc_check_chance) {
+        return Err(PlanError::config(format!(
+            "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 \
+             (got {})",
+            java_double(o.crc_check_chance)
+        )));
+    }
+    let at_least = |name: &str, value: i32, min: i32| {
+        if value >= min {
+            return Ok(());
+        }
+        Err(PlanError::config(format!(
+            "{name} must be greater than or equal to {min} (got {value})"
+        )))
+    };
+    at_least("default_time_to_live", o.default_time_to_live, 0)?;
+    if o.default_time_to_live > TTL_MAX {
+        return Err(PlanError::config(format!(
+            "default_time_to_live must be less than or equal to {TTL_MAX} (got {})",
+            o.default_time_to_live
+        )));
+    }
+    at_least("gc_grace_seconds", o.gc_grace_seconds, 0)?;
+    at_least("min_index_interval", o.min_index_interval, 1)?;
+    if o.max_index_interval < o.min_index_interval {
+        return Err(PlanError::config(format!(
+            "max_index_interval must be greater than or equal to min_index_interval ({}) (got {})",
+            o.min_index_interval, o.max_index_interval
+        )));
+    }
+    at_least("memtable_flush_period_in_ms", o.memtable_flush_period_in_ms, 0)
+}
+
+fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
+    let mut out: BTreeMap<String, String> = [("keys", "ALL"), ("rows_per_partition", "NONE")]
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect();
+    for (key, value) in map {
+        let upper = value.to_uppercase();
+        let valid = match key.to_lowercase().as_str() {
+            "keys" => upper == "ALL" || upper == "NONE",
+            "rows_per_partition" => {
+                upper == "ALL" || upper == "NONE" || value.parse::<u32>().is_ok()
+            }
+            _ => {
+                return Err(PlanError::config(format!(
+                    "Invalid caching sub-options {key}: only 'keys' and 'rows_per_partition' are \
+                     allowed"
+                )));
+            }
+        };
+        if !valid {
+            let name = key.to_lowercase();
+            return Err(PlanError::config(match name.as_str() {
+                "keys" => format!(
+                    "Invalid value '{value}' for caching sub-option 'keys': only 'ALL' and 'NONE' \
+                     are allowed"
+                ),
+                _ => format!(
+                    "Invalid value '{value}' for caching sub-option 'rows_per_partition': only \
+                     'ALL', 'NONE', or a non-negative integer value are allowed"
+                ),
+            }));
+        }
+        let stored = if value.parse::<u32>().is_ok() { value } else { upper };
+        out.insert(key.to_lowercase(), stored);
+    }
+    Ok(out)
+}
+
+const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+const COMPACTION_CLASSES: &[&str] = &[
+    "SizeTieredCompactionStrategy",
+    "LeveledCompactionStrategy",
+    "TimeWindowCompactionStrategy",
+    "UnifiedCompactionStrategy",
+];
+
+/// Options of every strategy. Source: `AbstractCompactionStrategy.validateOptions`.
+const COMPACTION_OPTIONS: &[&str] = &[
+    "enabled",
+    "log_all",
+    "only_purge_repaired_tombstones",
+    "provide_overlapping_tombstones",
+    "tombstone_compaction_interval",
+    "tombstone_threshold",
+    "unchecked_tombstone_compaction",
+];
+
+/// Options of one strategy. Sources: `validateOptions` of the strategies and their options.
+fn compaction_options(strategy: &str) -> &'static [&'static str] {
+    match strategy {
+        "LeveledCompactionStrategy" => &[
+            "bucket_high",
+            "bucket_low",
+            "fanout_size",
+            "max_threshold",
+            "min_sstable_size",
+            "min_threshold",
+            "single_sstable_uplevel",
+            "sstable_size_in_mb",
+        ],
+        "TimeWindowCompactionStrategy" => &[
+            "bucket_high",
+            "bucket_low",
+            "compaction_window_size",
+            "compaction_window_unit",
+            "expired_sstable_check_frequency_seconds",
+            "max_threshold",
+            "min_sstable_size",
+            "min_threshold",
+            "timestamp_resolution",
+            "unsafe_aggressive_sstable_expiration",
+        ],
+        "UnifiedCompactionStrategy" => &[
+            "base_shard_count",
+            "expired_sstable_check_frequency_seconds",
+            "flush_size_override",
+            "max_sstables_to_compact",
+            "min_sstable_size",
+            "overlap_inclusion_method",
+            "scaling_parameters",
+            "sstable_growth",
+            "target_sstable_size",
+            "unsafe_aggressive_sstable_expiration",
+        ],
+        _ => &["bucket_high", "bucket_low", "max_threshold", "min_sstable_size", "min_threshold"],
+    }
+}
+
+fn compaction(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
+    let Some(class) = map.remove("class") else {
+        return Err(PlanError::config("Missing sub-option 'class' for the 'compaction' option"));
+    };
+    let short = class.strip_prefix(COMPACTION_PACKAGE).unwrap_or(&class).to_owned();
+    if !COMPACTION_CLASSES.contains(&short.as_str()) {
+        let full = if class.contains('.') { class } else { format!("{COMPACTION_PACKAGE}{class}") };
+        return Err(PlanError::config(format!(
+            "Unable to find compaction strategy class '{full}'"
+        )));
+    }
+    let own = compaction_options(&short);
+    let unknown: Vec<&str> = map
+        .keys()
+        .map(String::as_str)
+        .filter(|name| !COMPACTION_OPTIONS.contains(name) && !own.contains(name))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(PlanError::config(format!(
+            "Properties specified [{}] are not understood by {short}",
+            unknown.join(", ")
+        )));
+    }
+    if short == "SizeTieredCompactionStrategy" {
+        let threshold = |name: &str, default: i32| match map.get(name) {
+            None => Ok(default),
+            Some(text) => text.parse::<i32>().map_err(|_| {
+                PlanError::config(format!(
+                    "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
+                ))
+            }),
+        };
+        let (min, max) = (threshold("min_threshold", 4)?, threshold("max_threshold", 32)?);
+        if min <= 0 || max <= 0 {
+            return Err(PlanError::config(
+                "Disabling compaction by setting compaction thresholds to 0 has been removed, set \
+                 the compaction option 'enabled' to false instead.",
+            ));
+        }
+        if min <= 1 {
+            return Err(PlanError::config(format!(
+                "Min compaction threshold cannot be less than 2 (got {min})"
+            )));
+        }
+        if min > max {
+            return Err(PlanError::config(format!(
+                "Min compaction threshold (got {min}) cannot be greater than max compaction \
+                 threshold (got {max})"
+            )));
+        }
+        map.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
+        map.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
+    } else if short != "UnifiedCompactionStrategy" {
+        map.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
+        map.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
+    }
+    map.insert("class".to_owned(), format!("{COMPACTION_PACKAGE}{short}"));
+    Ok(map)
+}
+
+const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
+const COMPRESSION_CLASSES: &[&str] =
+    &["LZ4Compressor", "SnappyCompressor", "DeflateCompressor", "ZstdCompressor", "NoopCompressor"];
+
+fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
+    // The spelling of Cassandra 2.x is still what many schemas have.
+    if let Some(class) = map.remove("sstable_compression")
+        && !class.is_empty()
+    {
+        map.entry("class".to_owned()).or_insert(class);
+    }
+    if let Some(length) = map.remove("chunk_length_kb") {
+        map.entry("chunk_length_in_kb".to_owned()).or_insert(length);
+    }
+    let enabled = map.remove("enabled").is_none_or(|v| v.to_lowercase() == "true");
+    let disabled = || BTreeMap::from([("enabled".to_owned(), "false".to_owned())]);
+    if !enabled {
+        if map.is_empty() {
+            return Ok(disabled());
+        }
+        return Err(PlanError::config(
+            "If the 'enabled' option is set to false no other options must be specified",
+        ));
+    }
+    if map.is_empty() {
+        return Ok(disabled());
+    }
+    let Some(class) = map.remove("class") else {
+        return Err(PlanError::config("Missing sub-option 'class' for the 'compression' option."));
+    };
+    if class.is_empty() {
+        return Err(PlanError::config(
+            "The 'class' option must not be empty. To disable compression use 'enabled' : false",
+        ));
+    }
+    let short = class.strip_prefix(COMPRESSION_PACKAGE).unwrap_or(&class).to_owned();
+    if !COMPRESSION_CLASSES.contains(&short.as_str()) {
+        let full =
+            if class.contains('.') { class } else { format!("{COMPRESSION_PACKAGE}{class}") };
+        return Err(PlanError::config(format!("Could not create Compression for type {full}")));
+    }
+    let length = match map.get("chunk_length_in_kb") {
+        None => 16,
+        Some(text) => text
+            .parse::<i32>()
+            .map_err(|_| PlanError::config("Invalid value for chunk_length_in_kb"))?,
+    };
+    if length <= 0 {
+        return Err(PlanError::config("Invalid negative or null chunk_length_in_kb"));
+    }
+    if length > i32::MAX / 1024 {
+        return Err(PlanError::config(format!(
+            "Value of chunk_length_in_kb is too large ({length})"
+        )));
+    }
+    if !(length as u32).is_power_of_two() {
+        return Err(PlanError::config("chunk_length_in_kb must be a power of 2"));
+    }
+    let known: &[&str] = match short.as_str() {
+        "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],
+        "ZstdCompressor" => &["compression_level"],
+        _ => &[],
+    };
+    let general = ["chunk_length_in_kb", "min_compress_ratio", "crc_check_chance"];
+    if let Some(name) =
+        map.keys().find(|k| !known.contains(&k.as_str()) && !general.contains(&k.as_str()))
+    {
+        return Err(PlanError::config(format!("Unknown compression options {name}")));
+    }
+    map.insert("chunk_length_in_kb".to_owned(), length.to_string());
+    map.insert("class".to_owned(), format!("{COMPRESSION_PACKAGE}{short}"));
+    Ok(map)
+}
+
+/// `99p`, `99PERCENTILE`, `50ms`, `ALWAYS`, `NEVER`/`NONE`, `MIN(…)`, `MAX(…)`, in Cassandra's
+/// canonical spelling.
+fn speculative_retry(text: &str) -> Result<String, PlanError> {
+    let lower = text.trim().to_lowercase();
+    let bad = || PlanError::config(format!("Invalid value {text} for option 'speculative_retry'"));
+    match lower.as_str() {
+        "always" => return Ok("ALWAYS".to_owned()),
+        "never" | "none" => return Ok("NEVER".to_owned()),
+        _ => {}
+    }
+    for name in ["min", "max"] {
+        if let Some(rest) = lower.strip_prefix(name) {
+            let inner = rest.trim().strip_prefix('(').and_then(|r| r.strip_suffix(')'));
+            let (a, b) = inner.and_then(|i| i.split_once(',')).ok_or_else(bad)?;
+            let (a, b) = (speculative_retry(a)?, speculative_retry(b)?);
+            return Ok(format!("{}({a},{b})", name.to_uppercase()));
+        }
+    }
+    if let Some(ms) = lower.strip_suffix("ms") {
+        let ms: f64 = ms.trim().parse().map_err(|_| bad())?;
+        let digits = if ms == ms.trunc() { format!("{ms:.0}") } else { ms.to_string() };
+        return Ok(format!("{digits}ms"));
+    }
+    let percent = lower
+        .strip_suffix("percentile")
+        .or_else(|| lower.strip_suffix('p'))
+        .and_then(|p| p.trim().parse::<f64>().ok())
+        .filter(|p| *p > 0.0 && *p < 100.0)
+        .ok_or_else(bad)?;
+    let digits =
+        if percent == percent.trunc() { format!("{percent:.0}") } else { percent.to_string() };
+    Ok(format!("{digits}p"))
+}
+
+const LOCATOR: &str = "org.apache.cassandra.locator.";
+
+type ReplicationProperty = Option<BTreeMap<String, String>>;
+
+/// The properties of a keyspace and its replication, as far as they can be told without looking
+/// into the replication. Source: `KeyspaceAttributes.validate`.
+fn keyspace_properties(
+    properties: &[Property],
+) -> Result<(Properties<'_>, ReplicationProperty), PlanError> {
+    let p = Properties::new(properties)?;
+    p.only(&["durable_writes", "replication"])?;
+    let replication = p.map("replication")?;
+    if let Some(map) = &replication
+        && !map.is_empty()
+        && !map.contains_key("class")
+    {
+        return Err(PlanError::config("Missing replication strategy class"));
+    }
+    Ok((p, replication))
+}
+
+/// What is checked of CREATE KEYSPACE before it is told that the keyspace exists.
+pub(crate) fn check_keyspace_properties(properties: &[Property]) -> Result<(), PlanError> {
+    match keyspace_properties(properties)? {
+        (_, Some(_)) => Ok(()),
+        (_, None) => Err(PlanError::invalid("Missing mandatory option 'replication'")),
+    }
+}
+
+/// The parameters of CREATE KEYSPACE (`before` = `None`) or ALTER KEYSPACE.
+pub(crate) fn keyspace_params(
+    properties: &[Property],
+    before: Option<&KeyspaceParams>,
+    datacenters: &[&str],
+    keyspace: &str,
+) -> Result<KeyspaceParams, PlanError> {
+    let (p, replication) = keyspace_properties(properties)?;
+    let durable_writes =
+        p.boolean("durable_writes")?.unwrap_or_else(|| before.is_none_or(|b| b.durable_writes));
+    let replication = match (replication, before) {
+        (Some(map), _) if map.contains_key("class") => {
+            replication_map(map, before.map(|b| &b.replication), datacenters, keyspace)?
+        }
+        (_, Some(before)) => before.replication.clone(),
+        (None, None) => {
+            return Err(PlanError::invalid("Missing mandatory option 'replication'"));
+        }
+        (Some(_), None) => return Err(PlanError::config("Missing replication strategy class")),
+    };
+    Ok(KeyspaceParams { durable_writes, replication })
+}
+
+fn replication_map(
+    mut map: BTreeMap<String, String>,
+    before: Option<&BTreeMap<String, String>>,
+    datacenters: &[&str],
+    keyspace: &str,
+) -> Result<BTreeMap<String, String>, PlanError> {
+    let class = map.remove("class").unwrap_or_default();
+    let short = class.strip_prefix(LOCATOR).unwrap_or(&class).to_owned();
+    let factor = |text: &str| -> Result<u32, PlanError> {
+        let full = text.split('/').next().unwrap_or(text);
+        match full.trim().parse::<i64>() {
+            Ok(n) if n < 0 => Err(PlanError::config(format!(
+                "Replication factor must be non-negative; found {n}"
+            ))),
+            Ok(n) if n <= i64::from(i32::MAX) => Ok(n as u32),
+            _ => {
+                Err(PlanError::config(format!("Replication factor must be numeric; found {text}")))
+            }
+        }
+    };
+    match short.as_str() {
+        "SimpleStrategy" => {
+            // `default_keyspace_rf`, which is 1.
+            let previous = before
+                .filter(|b| b.get("class").is_some_and(|c| c.ends_with("SimpleStrategy")))
+                .and_then(|b| b.get("replication_factor"));
+            map.entry("replication_factor".to_owned())
+                .or_insert_with(|| previous.cloned().unwrap_or_else(|| "1".to_owned()));
+            for (name, value) in &map {
+                if name != "replication_factor" {
+                    return Err(PlanError::config(format!(
+                        "Unrecognized strategy option {{{name}}} passed to SimpleStrategy for \
+                         keyspace {keyspace}"
+                    )));
+                }
+                if factor(value)? == 0 {
+                    return Err(PlanError::config(format!(
+                        "Replication factor must be greater than zero; found {value}"
+                    )));
+                }
+            }
+        }
+        "NetworkTopologyStrategy" => {
+            let previous = before
+                .filter(|b| b.get("class").is_some_and(|c| c.ends_with("NetworkTopologyStrategy")));
+            if let Some(value) = map.remove("replication_factor") {
+                factor(&value)?;
+                for datacenter in datacenters {
+                    map.entry((*datacenter).to_owned()).or_insert_with(|| value.clone());
+                }
+                for (datacenter, n) in previous.into_iter().flatten() {
+                    if datacenter != "class" {
+                        map.entry(datacenter.clone()).or_insert_with(|| n.clone());
+                    }
+                }
+            }
+            for (name, value) in &map {
+                if !datacenters.contains(&name.as_str()) {
+                    return Err(PlanError::config(format!(
+                        "Unrecognized strategy option {{{name}}} passed to \
+                         NetworkTopologyStrategy for keyspace {keyspace}"
+                    )));
+                }
+                factor(value)?;
+            }
+        }
+        "LocalStrategy" => {
+            return Err(PlanError::invalid(
+                "Unable to use given strategy class: LocalStrategy is reserved for internal use.",
+            ));
+        }
+        _ => {
+            let full = if class.contains('.') { class } else { format!("{LOCATOR}{class}") };
+            return Err(PlanError::config(format!(
+                "Unable to find replication strategy class '{full}'"
+            )));
+        }
+    }
+    map.insert("class".to_owned(), format!("{LOCATOR}{short}"));
+    Ok(map)
+}

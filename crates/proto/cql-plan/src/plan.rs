@@ -1,0 +1,459 @@
+//! A parsed statement resolved against a schema: [`plan`] and what it gives.
+//!
+//! Owns: the [`Plan`] and its kinds, the typed list of bind markers ([`Binds`]), what planning and
+//! binding are told from outside ([`PlanContext`], [`ExecuteOptions`], [`UuidSource`]).
+//! Never: IO, clocks, randomness of its own; a plan is immutable and shared.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use cql_syntax::ast::{Describe, QualifiedName, Statement, StatementKind};
+use schema::{Schema, Table, TableKind};
+use stdx::{TableId, TimestampMicros, WallMicros};
+use types::{CqlType, timeuuid};
+
+use crate::batch::{self, BatchPlan};
+use crate::ddl::{DdlPlan, keyspace_of};
+use crate::error::PlanError;
+use crate::modify::{self, ModifyPlan};
+use crate::select::{self, SelectPlan};
+use crate::term::Receiver;
+
+/// Limits that plans enforce, from the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanLimits {
+    /// A batch of more bytes is warned about (`batch_size_warn_threshold`, 5 KiB).
+    pub batch_bytes_warn: usize,
+    /// A batch of more bytes is refused (`batch_size_fail_threshold`, 50 KiB).
+    pub batch_bytes_fail: usize,
+    /// An unlogged batch over more partitions is warned about
+    /// (`unlogged_batch_across_partitions_warn_threshold`, 10).
+    pub unlogged_batch_partitions_warn: usize,
+}
+
+impl Default for PlanLimits {
+    fn default() -> Self {
+        PlanLimits {
+            batch_bytes_warn: 5 * 1024,
+            batch_bytes_fail: 50 * 1024,
+            unlogged_batch_partitions_warn: 10,
+        }
+    }
+}
+
+/// What planning is told beside the statement.
+#[derive(Clone, Copy)]
+pub struct PlanContext<'a> {
+    /// The schema names are resolved in.
+    pub schema: &'a Arc<Schema>,
+    /// The keyspace in use, for unqualified names.
+    pub keyspace: Option<&'a str>,
+    /// Limits of the configuration.
+    pub limits: &'a PlanLimits,
+    /// What the timestamp literal `'now'` means; as in Cassandra it is fixed at PREPARE.
+    pub now: WallMicros,
+}
+
+impl<'a> PlanContext<'a> {
+    /// The table a name means.
+    ///
+    /// # Errors
+    /// No keyspace given nor in use; keyspace or table unknown.
+    pub fn table(&self, name: &QualifiedName) -> Result<&'a Arc<Table>, PlanError> {
+        let keyspace = keyspace_of(name, self.keyspace)?;
+        let Some(found) = self.schema.keyspace(&keyspace) else {
+            return Err(PlanError::invalid(format!("keyspace {keyspace} does not exist")));
+        };
+        found
+            .tables
+            .get(name.name.text.as_str())
+            .ok_or_else(|| PlanError::invalid(format!("table {} does not exist", name.name.text)))
+    }
+}
+
+/// One bind marker as PREPARED metadata shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindSpec {
+    /// Keyspace of the receiver.
+    pub keyspace: Arc<str>,
+    /// Table of the receiver.
+    pub table: Arc<str>,
+    /// Name of the marker, else of its receiver.
+    pub name: Arc<str>,
+    /// Type of the values.
+    pub ty: CqlType,
+}
+
+/// The bind markers of one statement while it is being planned.
+pub struct Binds {
+    markers: Vec<BindSlot>,
+}
+
+struct BindSlot {
+    /// `:name`.
+    name: Option<Arc<str>>,
+    /// The receiver's own name, which tells partition-key columns even behind `:name`.
+    target: Option<Arc<str>>,
+    spec: Option<BindSpec>,
+}
+
+impl Binds {
+    /// No receiver known yet. `markers` is [`Statement::bind_markers`].
+    pub fn new(markers: &[Option<String>]) -> Binds {
+        let slot = |name: &Option<String>| BindSlot {
+            name: name.as_deref().map(Arc::from),
+            target: None,
+            spec: None,
+        };
+        Binds { markers: markers.iter().map(slot).collect() }
+    }
+
+    /// Number of markers.
+    pub(crate) fn len(&self) -> usize {
+        self.markers.len()
+    }
+
+    /// Says what a marker is bound to. A marker stands at one place of the statement, so this is
+    /// called once per index; an index out of range is ignored.
+    pub fn set(&mut self, index: usize, receiver: &Receiver<'_>) {
+        let Some(slot) = self.markers.get_mut(index) else { return };
+        slot.target = Some(receiver.name.clone());
+        slot.spec = Some(BindSpec {
+            keyspace: Arc::from(receiver.keyspace),
+            table: Arc::from(receiver.table),
+            name: slot.name.clone().unwrap_or_else(|| receiver.name.clone()),
+            ty: receiver.ty.clone(),
+        });
+    }
+
+    /// For each partition-key column the index of the marker that is its value; `None` unless all
+    /// have one. Source: `VariableSpecifications.getPartitionKeyBindIndexes`.
+    pub fn partition_key_indices(&self, table: &Table) -> Option<Vec<u16>> {
+        let position = |column: &schema::Column| {
+            let at = self.markers.iter().rposition(|m| m.target.as_ref() == Some(&column.name))?;
+            u16::try_from(at).ok()
+        };
+        table.partition_key().iter().map(position).collect()
+    }
+
+    /// The typed markers in order.
+    ///
+    /// # Errors
+    /// A marker that no receiver was found for.
+    pub fn finish(self) -> Result<Vec<BindSpec>, PlanError> {
+        let untyped = || PlanError::invalid("a bind marker's type cannot be told");
+        self.markers.into_iter().map(|m| m.spec.ok_or_else(untyped)).collect()
+    }
+}
+
+/// One statement, resolved, validated and typed. Immutable; shared between executions.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What to do.
+    pub kind: PlanKind,
+    /// The bind markers in order.
+    pub binds: Vec<BindSpec>,
+    /// Tables and their versions that must be unchanged for the plan to stay valid.
+    pub tables: Vec<(TableId, u64)>,
+    /// See [`Plan::pk_bind_indices`].
+    pub partition_key_binds: Option<Vec<u16>>,
+}
+
+impl Plan {
+    /// A plan that touches no table and has no markers.
+    pub fn simple(kind: PlanKind) -> Plan {
+        Plan { kind, binds: Vec::new(), tables: Vec::new(), partition_key_binds: None }
+    }
+
+    /// A plan of one table.
+    ///
+    /// # Errors
+    /// A marker without receiver.
+    pub fn of_table(kind: PlanKind, binds: Binds, table: &Table) -> Result<Plan, PlanError> {
+        Ok(Plan {
+            kind,
+            partition_key_binds: binds.partition_key_indices(table),
+            binds: binds.finish()?,
+            tables: vec![(table.id, table.version)],
+        })
+    }
+
+    /// For the PREPARED response: per partition-key column the index of its bind marker.
+    pub fn pk_bind_indices(&self) -> Option<&[u16]> {
+        self.partition_key_binds.as_deref()
+    }
+
+    /// Whether every table is still as it was when the plan was made.
+    pub fn is_valid_for(&self, schema: &Schema) -> bool {
+        self.tables
+            .iter()
+            .all(|(id, version)| schema.table_by_id(*id).is_some_and(|t| t.version == *version))
+    }
+
+    /// Checks the number of values given for the markers.
+    ///
+    /// # Errors
+    /// Too few or too many, in Cassandra's words.
+    pub fn check_value_count(&self, given: usize) -> Result<(), PlanError> {
+        let expected = self.binds.len();
+        if given == expected {
+            return Ok(());
+        }
+        Err(PlanError::invalid(format!(
+            "there were {expected} markers(?) in CQL but {given} bound variables"
+        )))
+    }
+}
+
+/// The kinds of plans.
+#[derive(Clone, Debug)]
+pub enum PlanKind {
+    /// INSERT, UPDATE, DELETE.
+    Modify(ModifyPlan),
+    /// SELECT.
+    Select(SelectPlan),
+    /// BEGIN BATCH.
+    Batch(BatchPlan),
+    /// CREATE, ALTER, DROP.
+    Ddl(DdlPlan),
+    /// USE, with the keyspace, which exists.
+    Use(String),
+    /// TRUNCATE.
+    Truncate(TruncatePlan),
+    /// DESCRIBE, with the keyspace in use where it was planned.
+    Describe(Box<Describe>, Option<String>),
+}
+
+/// TRUNCATE of one table.
+#[derive(Clone, Debug)]
+pub struct TruncatePlan {
+    /// The table.
+    pub table: Arc<Table>,
+}
+
+/// One bound value as it came on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundValue<'a> {
+    /// Length -1.
+    Null,
+    /// Length -2 (protocol v4 on): what it would set stays as it is.
+    Unset,
+    /// Anything else.
+    Bytes(&'a [u8]),
+}
+
+/// What binding keeps between executions, one per shard: the last time UUID, the state of its
+/// random numbers (what it gives follows from its seed and the times it is told), a scratch buffer.
+pub struct UuidSource {
+    /// Last 100 ns step since 1970 given out.
+    steps: Cell<i64>,
+    /// Clock sequence and node of time UUIDs.
+    node: u64,
+    random: Cell<u64>,
+    /// Reused by bind.
+    scratch: Cell<Vec<u8>>,
+}
+
+/// A scratch buffer that grew larger is dropped after its statement.
+const SCRATCH_BYTES_KEPT: usize = 256 * 1024;
+
+impl fmt::Debug for UuidSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UuidSource").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+impl UuidSource {
+    /// `seed` must differ between shards and starts: it is the node number of time UUIDs, too.
+    pub fn new(seed: u64) -> UuidSource {
+        let source = UuidSource {
+            steps: Cell::new(0),
+            node: 0,
+            random: Cell::new(seed),
+            scratch: Cell::new(Vec::new()),
+        };
+        let random = source.random();
+        // The multicast bit marks a node number that is no hardware address (RFC 4122, 4.5).
+        let node = timeuuid::clock_seq_and_node((random >> 48) as u16, random | 1 << 40);
+        UuidSource { node, ..source }
+    }
+
+    /// The scratch buffer, empty.
+    pub(crate) fn take_scratch(&self) -> Vec<u8> {
+        let mut scratch = self.scratch.take();
+        scratch.clear();
+        scratch
+    }
+
+    /// Gives the scratch buffer back.
+    pub(crate) fn give_scratch(&self, scratch: Vec<u8>) {
+        if scratch.capacity() <= SCRATCH_BYTES_KEPT {
+            self.scratch.set(scratch);
+        }
+    }
+
+    /// 64 random bits (SplitMix64).
+    pub fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A version 4 UUID.
+    pub fn random_uuid(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        let (high, low) = out.split_at_mut(8);
+        high.copy_from_slice(&((self.random() & !0xf000) | 0x4000).to_be_bytes());
+        low.copy_from_slice(&((self.random() >> 2) | 1 << 63).to_be_bytes());
+        out
+    }
+
+    /// The next 100 ns step: that of `now`, or the one after the last.
+    fn next_step(&self, now: WallMicros) -> i64 {
+        let step = now.0.saturating_mul(10).max(self.steps.get().saturating_add(1));
+        self.steps.set(step);
+        step
+    }
+
+    /// A version 1 UUID, later than every one before.
+    pub fn time_uuid(&self, now: WallMicros) -> [u8; 16] {
+        timeuuid::from_steps(self.next_step(now), self.node)
+    }
+
+    /// The path of a list element put at the front: as far before 2010 as the current time is
+    /// after it, so that later ones sort first. Source: `Lists.PrecisionTime`.
+    pub(crate) fn prepend_uuid(&self, now: WallMicros) -> [u8; 16] {
+        const REFERENCE_STEPS: i64 = 1_262_304_000_000 * 10_000;
+        let after = self.next_step(now).saturating_sub(REFERENCE_STEPS);
+        timeuuid::from_steps(REFERENCE_STEPS.saturating_sub(after), self.node)
+    }
+}
+
+/// What one execution is told.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecuteOptions<'a> {
+    /// Wall clock of the coordinator.
+    pub now: WallMicros,
+    /// The client's timestamp, else the coordinator's.
+    pub default_timestamp: TimestampMicros,
+    /// Rows per page; `None` or 0 = no paging.
+    pub page_size: Option<u32>,
+    /// Where the last page ended.
+    pub paging_state: Option<&'a [u8]>,
+    /// Native protocol version of the connection.
+    pub protocol_version: u8,
+    /// The shard's maker of UUIDs.
+    pub uuids: &'a UuidSource,
+}
+
+impl<'a> ExecuteOptions<'a> {
+    /// What terms need of it.
+    pub fn env(&self) -> BindEnv<'a> {
+        BindEnv { now: self.now, uuids: self.uuids, protocol_version: self.protocol_version }
+    }
+}
+
+/// What terms are told when they are bound.
+#[derive(Clone, Copy, Debug)]
+pub struct BindEnv<'a> {
+    /// Wall clock of the coordinator.
+    pub now: WallMicros,
+    /// For `now()`, `uuid()`, list paths.
+    pub uuids: &'a UuidSource,
+    /// Native protocol version of the connection.
+    pub protocol_version: u8,
+}
+
+/// Resolves, validates and types one parsed statement.
+///
+/// # Errors
+/// Everything Cassandra refuses at PREPARE, in its words; statements that are not supported, by
+/// name.
+pub fn plan(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanError> {
+    if let Some(ddl) = DdlPlan::new(&statement.kind, cx.keyspace) {
+        return Ok(Plan::simple(PlanKind::Ddl(ddl?)));
+    }
+    match &statement.kind {
+        StatementKind::Insert(s) => modify::plan_insert(s, &statement.bind_markers, cx),
+        StatementKind::Update(s) => modify::plan_update(s, &statement.bind_markers, cx),
+        StatementKind::Delete(s) => modify::plan_delete(s, &statement.bind_markers, cx),
+        StatementKind::Batch(s) => batch::plan_batch(s, &statement.bind_markers, cx),
+        StatementKind::Select(s) => select::plan_select(s, statement, cx),
+        StatementKind::Use(s) => {
+            let name = &s.keyspace.text;
+            if cx.schema.keyspace(name).is_none() {
+                return Err(PlanError::invalid(format!("Keyspace '{name}' does not exist")));
+            }
+            Ok(Plan::simple(PlanKind::Use(name.clone())))
+        }
+        StatementKind::Describe(s) => Ok(Plan::simple(PlanKind::Describe(
+            Box::new(s.clone()),
+            cx.keyspace.map(str::to_owned),
+        ))),
+        StatementKind::Truncate(s) => {
+            let table = cx.table(&s.table)?;
+            check_not_system(table)?;
+            if table.kind == TableKind::Virtual {
+                return Err(PlanError::invalid(
+                    "Truncation is not supported by table ".to_owned() + &full_name(table),
+                ));
+            }
+            Ok(Plan {
+                tables: vec![(table.id, table.version)],
+                ..Plan::simple(PlanKind::Truncate(TruncatePlan { table: table.clone() }))
+            })
+        }
+        other => Err(PlanError::unsupported(other.name())),
+    }
+}
+
+/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra takes
+/// such statements from everybody who may, and does not start afterwards.
+pub(crate) fn check_not_system(table: &Table) -> Result<(), PlanError> {
+    if matches!(&*table.keyspace, "system" | "system_schema") {
+        return Err(PlanError::invalid(format!(
+            "{} keyspace is not user-modifiable.",
+            table.keyspace
+        )));
+    }
+    Ok(())
+}
+
+/// `keyspace.table` as Cassandra's `TableMetadata.toString` gives it.
+pub(crate) fn full_name(table: &Table) -> String {
+    format!(
+        "{}.{}",
+        types::name::quote_identifier(&table.keyspace),
+        types::name::quote_identifier(&table.name)
+    )
+}
+
+/// What a term came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound<'v> {
+    /// Null.
+    Null,
+    /// Nothing was given.
+    Unset,
+    /// A value, valid for its type.
+    Value(Cow<'v, [u8]>),
+}
+
+impl<'v> Bound<'v> {
+    /// The value's bytes; `None` for null and unset.
+    pub fn value(&self) -> Option<&[u8]> {
+        match self {
+            Bound::Value(bytes) => Some(bytes),
+            Bound::Null | Bound::Unset => None,
+        }
+    }
+
+    pub(crate) fn owned(bytes: Option<Vec<u8>>) -> Bound<'v> {
+        bytes.map_or(Bound::Null, |bytes| Bound::Value(Cow::Owned(bytes)))
+    }
+}

@@ -1,0 +1,164 @@
+//! Types as written to types of the schema.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cql_syntax::ast::{NativeType, RawType};
+use types::{CqlType, UdtType};
+
+use crate::error::PlanError;
+
+/// The type of a native name.
+pub fn native(ty: NativeType) -> CqlType {
+    match ty {
+        NativeType::Ascii => CqlType::Ascii,
+        NativeType::Bigint => CqlType::Bigint,
+        NativeType::Blob => CqlType::Blob,
+        NativeType::Boolean => CqlType::Boolean,
+        NativeType::Counter => CqlType::Counter,
+        NativeType::Date => CqlType::Date,
+        NativeType::Decimal => CqlType::Decimal,
+        NativeType::Double => CqlType::Double,
+        NativeType::Duration => CqlType::Duration,
+        NativeType::Float => CqlType::Float,
+        NativeType::Inet => CqlType::Inet,
+        NativeType::Int => CqlType::Int,
+        NativeType::Smallint => CqlType::Smallint,
+        NativeType::Text | NativeType::Varchar => CqlType::Text,
+        NativeType::Time => CqlType::Time,
+        NativeType::Timestamp => CqlType::Timestamp,
+        NativeType::Timeuuid => CqlType::Timeuuid,
+        NativeType::Tinyint => CqlType::Tinyint,
+        NativeType::Uuid => CqlType::Uuid,
+        NativeType::Varint => CqlType::Varint,
+    }
+}
+
+/// Resolves a type within a keyspace.
+///
+/// # Errors
+/// Unknown user types, collections that are neither frozen nor at the top, counters and durations
+/// where they are not allowed; all with Cassandra's words.
+pub fn resolve(
+    raw: &RawType,
+    keyspace: &str,
+    user_types: &BTreeMap<Arc<str>, Arc<UdtType>>,
+) -> Result<CqlType, PlanError> {
+    resolve_in(raw, keyspace, user_types, false)
+}
+
+fn is_collection(raw: &RawType) -> bool {
+    matches!(raw, RawType::List(_) | RawType::Set(_) | RawType::Map(..))
+}
+
+/// Elements of a collection: nested collections must be frozen when the outer one is not.
+fn element(
+    outer: &RawType,
+    raw: &RawType,
+    keyspace: &str,
+    user_types: &BTreeMap<Arc<str>, Arc<UdtType>>,
+    frozen: bool,
+) -> Result<CqlType, PlanError> {
+    if !frozen && is_collection(raw) {
+        return Err(PlanError::invalid(format!(
+            "Non-frozen collections are not allowed inside collections: {outer}"
+        )));
+    }
+    if matches!(raw, RawType::Native(NativeType::Counter)) {
+        return Err(PlanError::invalid(format!(
+            "Counters are not allowed inside collections: {outer}"
+        )));
+    }
+    let ty = resolve_in(raw, keyspace, user_types, frozen)?;
+    if !frozen && ty.is_udt() && ty.is_multi_cell() {
+        return Err(PlanError::invalid(format!(
+            "Non-frozen UDTs are not allowed inside collections: {outer}"
+        )));
+    }
+    Ok(ty)
+}
+
+fn resolve_in(
+    raw: &RawType,
+    keyspace: &str,
+    user_types: &BTreeMap<Arc<str>, Arc<UdtType>>,
+    frozen: bool,
+) -> Result<CqlType, PlanError> {
+    Ok(match raw {
+        RawType::Native(ty) => native(*ty),
+        RawType::List(e) => CqlType::list(element(raw, e, keyspace, user_types, frozen)?, frozen),
+        RawType::Set(e) => {
+            let e = element(raw, e, keyspace, user_types, frozen)?;
+            if e == CqlType::Duration {
+                return Err(PlanError::invalid(format!(
+                    "Durations are not allowed inside sets: {raw}"
+                )));
+            }
+            CqlType::set(e, frozen)
+        }
+        RawType::Map(k, v) => {
+            let k = element(raw, k, keyspace, user_types, frozen)?;
+            let v = element(raw, v, keyspace, user_types, frozen)?;
+            if k == CqlType::Duration {
+                return Err(PlanError::invalid(format!(
+                    "Durations are not allowed as map keys: {raw}"
+                )));
+            }
+            CqlType::map(k, v, frozen)
+        }
+        RawType::Tuple(fields) => {
+            let mut out = Vec::with_capacity(fields.len());
+            for field in fields {
+                if matches!(field, RawType::Native(NativeType::Counter)) {
+                    return Err(PlanError::invalid("Counters are not allowed inside tuples"));
+                }
+                out.push(resolve_in(field, keyspace, user_types, true)?);
+            }
+            CqlType::tuple(out)
+        }
+        RawType::Vector(e, dimension) => {
+            let Some(count) = u32::try_from(*dimension).ok().filter(|n| *n > 0) else {
+                return Err(PlanError::invalid(format!(
+                    "vectors may only have positive dimensions; given {dimension}"
+                )));
+            };
+            CqlType::vector(resolve_in(e, keyspace, user_types, true)?, count)
+        }
+        RawType::Frozen(inner) => {
+            let ty = resolve_in(inner, keyspace, user_types, true)?;
+            if !ty.is_freezable() && !ty.is_tuple() && !ty.is_vector() {
+                return Err(PlanError::invalid(
+                    "frozen<> is only allowed on collections, tuples, and user-defined types \
+                     (got "
+                        .to_owned()
+                        + &inner.to_string()
+                        + ")",
+                ));
+            }
+            ty.freeze()
+        }
+        RawType::UserDefined(name) => {
+            if let Some(k) = &name.keyspace
+                && k.text != keyspace
+            {
+                return Err(PlanError::invalid(format!(
+                    "Statement on keyspace {keyspace} cannot refer to a user type in keyspace \
+                         {}; user types can only be used in the keyspace they are defined in",
+                    k.text
+                )));
+            }
+            let udt = user_types.get(name.name.text.as_str()).ok_or_else(|| {
+                PlanError::invalid(format!("Unknown type {keyspace}.{}", name.name.text))
+            })?;
+            let mut udt = UdtType::clone(udt);
+            udt.frozen = frozen;
+            let ty = CqlType::Udt(Arc::new(udt));
+            if frozen { ty.freeze() } else { ty }
+        }
+        RawType::Custom(class) => {
+            let (ty, _) = types::parse_marshal(class)
+                .map_err(|_| PlanError::syntax(format!("Cannot parse type {class}")))?;
+            ty
+        }
+    })
+}

@@ -1,0 +1,594 @@
+//! Rows in, encoded result rows out.
+
+use std::cmp::Ordering;
+
+use data::clustering::components;
+use data::command::Partitions;
+use data::{ColumnRef, RowRef};
+use smallvec::SmallVec;
+use stdx::{ColumnId, Token};
+use types::aggregate::Aggregate;
+
+use super::cells::{Source, key_component, put_column, put_value};
+use super::expr::{RowView, Scope};
+use super::{BoundSelect, SelectPlan, Shaping, UNLIMITED};
+use crate::error::PlanError;
+use crate::paging::PagingState;
+
+/// A page ends after the row that crosses this many bytes, when the client pages at all.
+pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What the reader does next; the store's sinks answer with the same three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Nothing more of this partition.
+    SkipPartition,
+    /// Nothing more at all.
+    Stop,
+}
+
+/// The end of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectDone {
+    /// Rows written.
+    pub rows: u32,
+    /// There may be more: what the client gives back for the next page.
+    pub paging_state: Option<Vec<u8>>,
+    /// What to warn the client of.
+    pub warnings: Vec<String>,
+}
+
+/// Runs one page of a bound SELECT: takes rows in read order and appends the cells of result rows
+/// to a buffer, each as `[bytes]`.
+///
+/// ```text
+/// let mut exec = SelectExec::new(&plan, &bound, &mut out);
+/// for read in bound.reads() { /* read it into `exec`; leave the loop when it says Stop */ }
+/// let done = exec.finish()?;
+/// ```
+pub struct SelectExec<'p> {
+    plan: &'p SelectPlan,
+    bound: &'p BoundSelect,
+    out: &'p mut Vec<u8>,
+    /// Length of `out` before the first row.
+    start: usize,
+    rows: u32,
+    limit_left: u32,
+    page_left: u32,
+    /// Rows of the current partition given so far, on earlier pages too.
+    in_partition: u32,
+    key: SmallVec<[u8; 64]>,
+    static_row: Vec<u8>,
+    has_static: bool,
+    /// The current partition may still be shown for its static row alone.
+    may_show_static: bool,
+    stopped: bool,
+    /// Where the page was cut.
+    cut: Option<Cut>,
+    error: Option<PlanError>,
+    group: Group,
+    sorted: Vec<SortedRow>,
+}
+
+/// Where a page was cut, within the current partition.
+struct Cut {
+    key: SmallVec<[u8; 64]>,
+    /// `None`: nothing more of the partition is wanted.
+    clustering: Option<Vec<u8>>,
+    rows_in_partition: u32,
+}
+
+/// The group that is open.
+#[derive(Default)]
+struct Group {
+    open: bool,
+    states: Vec<Aggregate>,
+    first_row: Vec<Option<Vec<u8>>>,
+    /// Clustering of its last row; `None` when that was a static row alone.
+    last: Option<Vec<u8>>,
+}
+
+/// A row kept until all are there.
+struct SortedRow {
+    keys: Vec<Option<Vec<u8>>>,
+    cells: Vec<u8>,
+}
+
+impl<'p> SelectExec<'p> {
+    /// Begins a page. Cells are appended to `out`.
+    pub fn new(
+        plan: &'p SelectPlan,
+        bound: &'p BoundSelect,
+        out: &'p mut Vec<u8>,
+    ) -> SelectExec<'p> {
+        SelectExec {
+            start: out.len(),
+            plan,
+            bound,
+            out,
+            rows: 0,
+            limit_left: bound.limit,
+            page_left: bound.page_rows,
+            in_partition: 0,
+            key: SmallVec::new(),
+            static_row: Vec::new(),
+            has_static: false,
+            may_show_static: false,
+            stopped: false,
+            cut: None,
+            error: None,
+            group: Group::default(),
+            sorted: Vec::new(),
+        }
+    }
+
+    /// A partition begins.
+    pub fn partition(&mut self, _token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.has_static = false;
+        if self.plan.uses_statics
+            && let Some(row) = static_row
+        {
+            self.static_row.clear();
+            self.static_row.extend_from_slice(row.bytes());
+            self.has_static = true;
+        }
+        self.in_partition = 0;
+        self.may_show_static = self.plan.static_alone && static_row.is_some();
+        if let Some((resumed, rows)) = &self.bound.resumed
+            && resumed == key
+        {
+            self.in_partition = *rows;
+            self.may_show_static = false;
+        }
+        if self.in_partition >= self.bound.per_partition || !self.partition_passes() {
+            self.may_show_static = false;
+            return Flow::SkipPartition;
+        }
+        Flow::Continue
+    }
+
+    /// A row of the partition.
+    #[inline]
+    pub fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        if !self.bound.filters.row.is_empty() && !self.row_passes(clustering, row) {
+            return Flow::Continue;
+        }
+        self.may_show_static = false;
+        self.accept(Some(clustering), Some(row))
+    }
+
+    /// The page is full or the limit reached: nothing more is wanted.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The partition is over.
+    pub fn partition_end(&mut self) -> Flow {
+        if self.stopped {
+            return Flow::Stop;
+        }
+        let flow = match self.may_show_static {
+            true => self.accept(None, None),
+            false => Flow::Continue,
+        };
+        self.may_show_static = false;
+        if flow != Flow::Stop && matches!(self.plan.shaping, Shaping::Groups { prefix: Some(_) }) {
+            return self.close_group(true);
+        }
+        if flow == Flow::Stop { Flow::Stop } else { Flow::Continue }
+    }
+
+    /// Ends the page.
+    ///
+    /// # Errors
+    /// What an expression failed with.
+    pub fn finish(mut self) -> Result<SelectDone, PlanError> {
+        if self.error.is_none() && matches!(self.plan.shaping, Shaping::Groups { prefix: None }) {
+            self.open_group();
+            self.write_group();
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if !self.plan.sort.is_empty() {
+            self.write_sorted();
+        }
+        let more = self.cut.take().filter(|cut| !self.is_last(cut));
+        let paging_state = more.map(|cut| {
+            let state = PagingState {
+                statement: self.plan.digest,
+                remaining: self.limit_left,
+                key: cut.key.to_vec(),
+                clustering: cut.clustering,
+                rows_in_partition: cut.rows_in_partition,
+            };
+            state.encode()
+        });
+        let warnings = self.plan.warning.map(str::to_owned).into_iter().collect();
+        Ok(SelectDone { rows: self.rows, paging_state, warnings })
+    }
+
+    /// Whether nothing can come after the cut: the last key's partition is done.
+    fn is_last(&self, cut: &Cut) -> bool {
+        match self.bound.reads.last().map(|r| &r.partitions) {
+            Some(Partitions::Key(key)) => cut.clustering.is_none() && key[..] == cut.key[..],
+            _ => false,
+        }
+    }
+
+    fn partition_passes(&self) -> bool {
+        let filters = &self.bound.filters;
+        if filters.key.is_empty() && filters.statics.is_empty() {
+            return true;
+        }
+        let view = self.view(None, None);
+        filters.key.iter().all(|f| f.accepts(view.primary(f.source)))
+            && filters
+                .statics
+                .iter()
+                .all(|f| f.accepts_column(view.column(f.source), self.bound.now))
+    }
+
+    fn row_passes(&self, clustering: &[u8], row: RowRef<'_>) -> bool {
+        let view = self.view(Some(clustering), Some(row));
+        self.bound.filters.row.iter().all(|f| match f.source {
+            Source::Regular(..) => f.accepts_column(view.column(f.source), self.bound.now),
+            source => f.accepts(view.primary(source)),
+        })
+    }
+
+    fn view<'a>(&'a self, clustering: Option<&'a [u8]>, row: Option<RowRef<'a>>) -> RowView<'a> {
+        RowView {
+            key: &self.key,
+            key_columns: self.plan.table.partition_key_count,
+            clustering,
+            row,
+            static_row: self.has_static.then(|| RowRef::trusted(&self.static_row)),
+            now: self.bound.now,
+        }
+    }
+
+    /// A row (or a static row alone) that passed the filters.
+    #[inline]
+    fn accept(&mut self, clustering: Option<&[u8]>, row: Option<RowRef<'_>>) -> Flow {
+        let plan = self.plan;
+        match &plan.shaping {
+            Shaping::Plain { sources, streams, clustering: selected } if plan.sort.is_empty() => {
+                self.write_plain(sources, *streams, clustering.filter(|_| *selected), row);
+            }
+            Shaping::Plain { .. } | Shaping::Expressions => {
+                let at = self.out.len();
+                if let Err(error) = self.write_row(clustering, row) {
+                    return self.fail(error);
+                }
+                if !plan.sort.is_empty() {
+                    self.keep_sorted(at, clustering);
+                    let done = self.in_partition >= self.bound.per_partition;
+                    return if done { Flow::SkipPartition } else { Flow::Continue };
+                }
+            }
+            Shaping::Groups { prefix } => return self.add_to_group(*prefix, clustering, row),
+        }
+        self.count_row(clustering)
+    }
+
+    fn fail(&mut self, error: PlanError) -> Flow {
+        self.error = Some(error);
+        self.stopped = true;
+        Flow::Stop
+    }
+
+    /// Counts a written row against all limits. `clustering`: where a next page would go on;
+    /// `None` when the partition is done with it.
+    #[inline]
+    fn count_row(&mut self, clustering: Option<&[u8]>) -> Flow {
+        self.rows = self.rows.saturating_add(1);
+        self.in_partition = self.in_partition.saturating_add(1);
+        if self.limit_left != UNLIMITED {
+            self.limit_left = self.limit_left.saturating_sub(1);
+            if self.limit_left == 0 {
+                self.stopped = true;
+                return Flow::Stop;
+            }
+        }
+        let partition_done = self.in_partition >= self.bound.per_partition;
+        if self.page_left != UNLIMITED {
+            self.page_left = self.page_left.saturating_sub(1);
+            if self.page_left == 0 || self.out.len() - self.start >= PAGE_BYTES_MAX {
+                // Without clustering columns a partition has one row.
+                let inside = clustering.filter(|c| !partition_done && !c.is_empty());
+                self.cut = Some(Cut {
+                    key: self.key.clone(),
+                    clustering: inside.map(<[u8]>::to_vec),
+                    rows_in_partition: self.in_partition,
+                });
+                self.stopped = true;
+                return Flow::Stop;
+            }
+        }
+        if partition_done { Flow::SkipPartition } else { Flow::Continue }
+    }
+
+    /// Writes columns as they are. One pass over the row, no allocation.
+    #[inline]
+    fn write_plain(
+        &mut self,
+        sources: &[Source],
+        streams: bool,
+        clustering: Option<&[u8]>,
+        row: Option<RowRef<'_>>,
+    ) {
+        let now = self.bound.now;
+        let key_columns = self.plan.table.partition_key_count;
+        let static_row = self.has_static.then(|| RowRef::trusted(&self.static_row));
+        let parts: SmallVec<[Option<&[u8]>; 8]> =
+            clustering.map(|c| components(c).collect()).unwrap_or_default();
+        let component = |index: u16| parts.get(usize::from(index)).copied().flatten();
+        if !streams {
+            // Columns out of id order: note where each lies, then write in selection order.
+            let columns: SmallVec<[(ColumnId, ColumnRef<'_>); 16]> =
+                row.map(|r| r.columns().collect()).unwrap_or_default();
+            for source in sources {
+                match *source {
+                    Source::Key(index) => {
+                        put_value(self.out, key_component(&self.key, key_columns, index));
+                    }
+                    Source::Clustering(index) => put_value(self.out, component(index)),
+                    Source::Static(id, shape) => {
+                        put_column(self.out, static_row.and_then(|r| r.column(id)), shape, now);
+                    }
+                    Source::Regular(id, shape) => {
+                        let found = columns.binary_search_by_key(&id, |(id, _)| *id);
+                        let column = found.ok().and_then(|at| columns.get(at)).map(|(_, c)| *c);
+                        put_column(self.out, column, shape, now);
+                    }
+                }
+            }
+            return;
+        }
+        let mut columns = row.map(|r| r.columns());
+        let mut ahead: Option<(ColumnId, ColumnRef<'_>)> =
+            columns.as_mut().and_then(Iterator::next);
+        for source in sources {
+            match *source {
+                Source::Key(index) => {
+                    put_value(self.out, key_component(&self.key, key_columns, index));
+                }
+                Source::Clustering(index) => put_value(self.out, component(index)),
+                Source::Static(id, shape) => {
+                    put_column(self.out, static_row.and_then(|r| r.column(id)), shape, now);
+                }
+                Source::Regular(id, shape) => {
+                    while ahead.is_some_and(|(at, _)| at < id) {
+                        ahead = columns.as_mut().and_then(Iterator::next);
+                    }
+                    let column = ahead.filter(|(at, _)| *at == id).map(|(_, c)| c);
+                    put_column(self.out, column, shape, now);
+                }
+            }
+        }
+    }
+
+    /// Writes the outputs as expressions.
+    fn write_row(
+        &mut self,
+        clustering: Option<&[u8]>,
+        row: Option<RowRef<'_>>,
+    ) -> Result<(), PlanError> {
+        let mut out = std::mem::take(self.out);
+        let env = self.bound.env();
+        let scope = Scope {
+            row: Some(self.view(clustering, row)),
+            terms: &self.bound.terms,
+            aggregates: &[],
+            first_row: &[],
+            env: &env,
+        };
+        let result = write_outputs(self.plan, &scope, &mut out);
+        *self.out = out;
+        result
+    }
+
+    fn open_group(&mut self) {
+        if !self.group.open {
+            self.group.open = true;
+            self.group.states.clear();
+            let starts = self.plan.selection.aggregates.iter().map(|a| a.start.clone());
+            self.group.states.extend(starts);
+            self.group.first_row.clear();
+        }
+    }
+
+    fn add_to_group(
+        &mut self,
+        prefix: Option<usize>,
+        clustering: Option<&[u8]>,
+        row: Option<RowRef<'_>>,
+    ) -> Flow {
+        if let Some(prefix) = prefix
+            && self.group.open
+            && !self.same_group(prefix, clustering)
+        {
+            let flow = self.close_group(false);
+            if flow != Flow::Continue {
+                return flow;
+            }
+        }
+        let first = !self.group.open;
+        self.open_group();
+        let mut group = std::mem::take(&mut self.group);
+        let result = self.feed_group(&mut group, first, clustering, row);
+        if prefix.is_some() {
+            match clustering {
+                Some(clustering) => {
+                    let last = group.last.get_or_insert_default();
+                    last.clear();
+                    last.extend_from_slice(clustering);
+                }
+                None => group.last = None,
+            }
+        }
+        self.group = group;
+        if let Err(error) = result {
+            return self.fail(error);
+        }
+        if self.plan.distinct { Flow::SkipPartition } else { Flow::Continue }
+    }
+
+    fn feed_group(
+        &self,
+        group: &mut Group,
+        first: bool,
+        clustering: Option<&[u8]>,
+        row: Option<RowRef<'_>>,
+    ) -> Result<(), PlanError> {
+        let env = self.bound.env();
+        let scope = Scope {
+            row: Some(self.view(clustering, row)),
+            terms: &self.bound.terms,
+            aggregates: &[],
+            first_row: &[],
+            env: &env,
+        };
+        if first {
+            for expr in &self.plan.selection.first_row {
+                group.first_row.push(expr.eval(&scope)?.map(|v| v.into_owned()));
+            }
+        }
+        for (spec, state) in self.plan.selection.aggregates.iter().zip(&mut group.states) {
+            let added = match &spec.argument {
+                None => state.add(Some(&[])),
+                Some(argument) => state.add(argument.eval(&scope)?.as_deref()),
+            };
+            added.map_err(crate::term::invalid_value)?;
+        }
+        Ok(())
+    }
+
+    fn same_group(&self, prefix: usize, clustering: Option<&[u8]>) -> bool {
+        match (&self.group.last, clustering) {
+            (Some(last), Some(clustering)) => {
+                components(last).take(prefix).eq(components(clustering).take(prefix))
+            }
+            (None, None) => true,
+            _ => prefix == 0,
+        }
+    }
+
+    /// Writes the open group and counts it. `partition_over`: a next page goes on after the
+    /// partition.
+    fn close_group(&mut self, partition_over: bool) -> Flow {
+        if !self.group.open {
+            return Flow::Continue;
+        }
+        self.write_group();
+        if self.error.is_some() {
+            self.stopped = true;
+            return Flow::Stop;
+        }
+        let last = self.group.last.take();
+        let inside = if partition_over { None } else { last.as_deref() };
+        match self.count_row(inside) {
+            Flow::SkipPartition if partition_over => Flow::Continue,
+            flow => flow,
+        }
+    }
+
+    fn write_group(&mut self) {
+        let mut out = std::mem::take(self.out);
+        let group = std::mem::take(&mut self.group);
+        let result = self.encode_group(&group, &mut out);
+        *self.out = out;
+        self.group = Group { open: false, ..group };
+        match result {
+            Ok(()) if matches!(self.plan.shaping, Shaping::Groups { prefix: None }) => {
+                self.rows = self.rows.saturating_add(1);
+            }
+            Ok(()) => {}
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn encode_group(&self, group: &Group, out: &mut Vec<u8>) -> Result<(), PlanError> {
+        let mut aggregates = Vec::with_capacity(group.states.len());
+        for state in &group.states {
+            aggregates.push(state.result().map_err(crate::term::invalid_value)?);
+        }
+        let env = self.bound.env();
+        let scope = Scope {
+            row: None,
+            terms: &self.bound.terms,
+            aggregates: &aggregates,
+            first_row: &group.first_row,
+            env: &env,
+        };
+        write_outputs(self.plan, &scope, out)
+    }
+
+    /// Takes the row just written back out of the buffer, to be sorted.
+    fn keep_sorted(&mut self, at: usize, clustering: Option<&[u8]>) {
+        let parts: Vec<Option<&[u8]>> =
+            clustering.map(|c| components(c).collect()).unwrap_or_default();
+        let keys = self
+            .plan
+            .sort
+            .iter()
+            .map(|column| parts.get(column.position).copied().flatten().map(<[u8]>::to_vec));
+        let keys = keys.collect();
+        let cells = self.out.split_off(at);
+        self.sorted.push(SortedRow { keys, cells });
+        self.in_partition = self.in_partition.saturating_add(1);
+    }
+
+    fn write_sorted(&mut self) {
+        let plan = self.plan;
+        let mut sorted = std::mem::take(&mut self.sorted);
+        sorted.sort_by(|a, b| {
+            let order = plan
+                .sort
+                .iter()
+                .zip(a.keys.iter().zip(&b.keys))
+                .map(|(column, (a, b))| {
+                    let (a, b) = (a.as_deref(), b.as_deref());
+                    plan.comparator.compare_component(column.position, a, b)
+                })
+                .find(|order| *order != Ordering::Equal)
+                .unwrap_or(Ordering::Equal);
+            if plan.reversed { order.reverse() } else { order }
+        });
+        let limit = usize::try_from(self.bound.limit).unwrap_or(usize::MAX);
+        for row in sorted.into_iter().take(limit) {
+            self.out.extend_from_slice(&row.cells);
+            self.rows = self.rows.saturating_add(1);
+        }
+    }
+}
+
+/// Writes one result row: each output as `[bytes]`, or all as one JSON text.
+fn write_outputs(plan: &SelectPlan, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<(), PlanError> {
+    let Some(keys) = &plan.json else {
+        for output in &plan.selection.outputs {
+            put_value(out, output.expr.eval(scope)?.as_deref());
+        }
+        return Ok(());
+    };
+    let mut json = String::from("{");
+    for (index, (output, key)) in plan.selection.outputs.iter().zip(keys).enumerate() {
+        if index > 0 {
+            json.push_str(", ");
+        }
+        json.push_str(key);
+        json.push_str(": ");
+        match output.expr.eval(scope)? {
+            Some(value) => json.push_str(&output.ty.to_json(&value)),
+            None => json.push_str("null"),
+        }
+    }
+    json.push('}');
+    put_value(out, Some(json.as_bytes()));
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Conditions that are checked row by row (ALLOW FILTERING).
+
+use std::cmp::Ordering;
+
+use data::{ColumnRef, ComplexRef};
+use schema::Column;
+use stdx::DeletionSeconds;
+use types::wire::{CollectionKind, Elements, Entries};
+use types::{Comparator, CqlType};
+
+use super::cells::Source;
+
+/// What is asked of one column's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Test {
+    Eq(Vec<u8>),
+    In(Vec<Vec<u8>>),
+    /// Bounds with whether they are inclusive.
+    Range {
+        start: Option<(Vec<u8>, bool)>,
+        end: Option<(Vec<u8>, bool)>,
+    },
+    Contains(Vec<u8>),
+    ContainsKey(Vec<u8>),
+    Entry(Vec<u8>, Vec<u8>),
+}
+
+/// One condition on one column.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) source: Source,
+    ty: CqlType,
+    /// Order of values, or of what the collection contains.
+    order: Comparator,
+    /// Order of map values for [`Test::Entry`].
+    values: Comparator,
+    test: Test,
+}
+
+impl Filter {
+    pub(crate) fn new(column: &Column, test: Test) -> Filter {
+        let of = |ty: &CqlType| Comparator::for_type(ty);
+        let (order, values) = match (&column.ty, &test) {
+            (CqlType::Map { value, .. }, Test::Contains(_)) => (of(value), of(value)),
+            (CqlType::Map { key, value, .. }, Test::ContainsKey(_) | Test::Entry(..)) => {
+                (of(key), of(value))
+            }
+            (
+                CqlType::List { element, .. } | CqlType::Set { element, .. },
+                Test::Contains(_) | Test::ContainsKey(_),
+            ) => (of(element), of(element)),
+            (ty, _) => (of(ty), of(ty)),
+        };
+        Filter { source: Source::of(column), ty: column.ty.clone(), order, values, test }
+    }
+
+    /// Whether a value that is one run of bytes passes; null never does.
+    pub(crate) fn accepts(&self, value: Option<&[u8]>) -> bool {
+        let Some(value) = value else { return false };
+        let equal = |wanted: &[u8]| self.order.compare(value, wanted) == Ordering::Equal;
+        match &self.test {
+            Test::Eq(wanted) => equal(wanted),
+            Test::In(wanted) => wanted.iter().any(|w| equal(w)),
+            Test::Range { start, end } => {
+                let above = start.as_ref().is_none_or(|(limit, inclusive)| {
+                    match self.order.compare(value, limit) {
+                        Ordering::Greater => true,
+                        Ordering::Equal => *inclusive,
+                        Ordering::Less => false,
+                    }
+                });
+                let below = end.as_ref().is_none_or(|(limit, inclusive)| {
+                    match self.order.compare(value, limit) {
+                        Ordering::Less => true,
+                        Ordering::Equal => *inclusive,
+                        Ordering::Greater => false,
+                    }
+                });
+                above && below
+            }
+            Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) => {
+                self.frozen_contains(value)
+            }
+        }
+    }
+
+    fn frozen_contains(&self, value: &[u8]) -> bool {
+        match &self.ty {
+            CqlType::Map { .. } => Entries::new(value).is_ok_and(|mut entries| {
+                entries.any(|e| e.is_ok_and(|(key, value)| self.entry(key, value)))
+            }),
+            CqlType::Set { .. } => contains(value, CollectionKind::Set, |e| self.entry(e, e)),
+            _ => contains(value, CollectionKind::List, |e| self.entry(e, e)),
+        }
+    }
+
+    /// Whether one entry (for lists and sets the element twice) is what is looked for.
+    fn entry(&self, key: &[u8], value: &[u8]) -> bool {
+        let equal = |a: &[u8], b: &[u8]| self.order.compare(a, b) == Ordering::Equal;
+        match &self.test {
+            Test::Contains(wanted) => equal(value, wanted),
+            Test::ContainsKey(wanted) => equal(key, wanted),
+            Test::Entry(wanted, entry) => {
+                equal(key, wanted) && self.values.compare(value, entry) == Ordering::Equal
+            }
+            Test::Eq(_) | Test::In(_) | Test::Range { .. } => false,
+        }
+    }
+
+    /// Whether a regular or static column passes.
+    pub(crate) fn accepts_column(
+        &self,
+        column: Option<ColumnRef<'_>>,
+        now: DeletionSeconds,
+    ) -> bool {
+        match column {
+            None => false,
+            Some(ColumnRef::Simple(cell)) => cell.is_live(now) && self.accepts(Some(cell.value)),
+            Some(ColumnRef::Complex(complex)) => self.complex_contains(&complex, now),
+        }
+    }
+
+    fn complex_contains(&self, complex: &ComplexRef<'_>, now: DeletionSeconds) -> bool {
+        complex.cells().filter(|(_, cell)| cell.is_live(now)).any(|(path, cell)| match &self.ty {
+            CqlType::Set { .. } => self.entry(path, path),
+            CqlType::Map { .. } => self.entry(path, cell.value),
+            _ => self.entry(cell.value, cell.value),
+        })
+    }
+}
+
+fn contains(value: &[u8], kind: CollectionKind, found: impl Fn(&[u8]) -> bool) -> bool {
+    Elements::new(value, kind)
+        .is_ok_and(|mut elements| elements.any(|e| matches!(e, Ok(Some(e)) if found(e))))
+}

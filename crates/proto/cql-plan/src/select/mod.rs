@@ -1,0 +1,741 @@
+//! SELECT: a statement to a plan, a plan with values to reads, rows to encoded results.
+//!
+//! Owns: [`SelectPlan`] (checked WHERE clause, selection, ordering), [`BoundSelect`] (what to read
+//! and where the page begins), [`SelectExec`] (filters, limits, aggregates, result cells, the next
+//! paging state). Never: reading; the caller feeds rows in read order.
+//!
+//! Invariants: INV-select-1: pages of any size, put together, are the rows of one page without
+//! limit. INV-select-2: a plain row is written without allocation.
+//!
+//! Reading order: this file, `restrictions`, `bind`, `selection`, [`exec`], `expr`.
+
+mod arguments;
+mod bind;
+mod cells;
+mod exec;
+mod expr;
+mod facts;
+mod filter;
+mod merge;
+mod restrictions;
+mod selection;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use cql_syntax::ast::Statement;
+use cql_syntax::ast::{self, Order, Selection};
+use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
+use data::{ClusteringComparator, Slices};
+use schema::{Column, ColumnKind, Table, TableKind};
+use smallvec::SmallVec;
+use stdx::{DeletionSeconds, WallMicros};
+use types::CqlType;
+
+use crate::error::PlanError;
+use crate::paging::PagingState;
+use crate::plan::{
+    BindEnv, Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, UuidSource,
+};
+use crate::term::{PlannedTerm, Receiver, plan_term};
+
+pub use exec::{Flow, SelectDone, SelectExec};
+
+use bind::Values;
+use cells::Source;
+use expr::Expr;
+use filter::Filter;
+use restrictions::{KeyAccess, Restrictions, WhereContext, existing_column, plan_where};
+use selection::{PlannedSelection, plan_selection, selected_columns};
+
+/// "No limit" of rows.
+const UNLIMITED: u32 = u32::MAX;
+
+/// One column of a result, as metadata shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultColumn {
+    /// Keyspace of the table.
+    pub keyspace: Arc<str>,
+    /// Table.
+    pub table: Arc<str>,
+    /// Name or alias.
+    pub name: Arc<str>,
+    /// Type of the values.
+    pub ty: CqlType,
+}
+
+/// How rows become results.
+#[derive(Clone, Debug)]
+enum Shaping {
+    /// Columns as they are. `streams`: regular columns ascend by id in the selection, so that one
+    /// pass over the row writes them. `clustering`: some clustering column is selected.
+    Plain { sources: Vec<Source>, streams: bool, clustering: bool },
+    /// Expressions per row.
+    Expressions,
+    /// One result row per group: same partition and same first `prefix` clustering components;
+    /// `None` is one group over everything.
+    Groups { prefix: Option<usize> },
+}
+
+/// One column of an ordering that is done after reading.
+#[derive(Clone, Debug)]
+struct SortColumn {
+    /// Position among the clustering columns.
+    position: usize,
+}
+
+/// A planned SELECT.
+#[derive(Clone, Debug)]
+pub struct SelectPlan {
+    table: Arc<Table>,
+    comparator: ClusteringComparator,
+    restrictions: Restrictions,
+    selection: PlannedSelection,
+    shaping: Shaping,
+    columns: Vec<ResultColumn>,
+    /// JSON keys of the outputs, when the result is one JSON text.
+    json: Option<Vec<String>>,
+    distinct: bool,
+    reversed: bool,
+    /// ORDER BY over more than one partition: sorted after reading.
+    sort: Vec<SortColumn>,
+    limit: Option<PlannedTerm>,
+    per_partition_limit: Option<PlannedTerm>,
+    timeout: Option<PlannedTerm>,
+    bypass_cache: bool,
+    /// A partition without rows is shown for its static row.
+    static_alone: bool,
+    /// The static row is looked at.
+    uses_statics: bool,
+    /// Digest of the statement and the table, for paging states.
+    digest: u64,
+    /// Said at execution about aggregates without a partition key.
+    warning: Option<&'static str>,
+    selects_all: bool,
+}
+
+/// Plans a SELECT.
+///
+/// # Errors
+/// What Cassandra refuses, in its words; forms that are not supported, by name.
+pub(crate) fn plan_select(
+    select: &ast::Select,
+    statement: &Statement,
+    cx: &PlanContext<'_>,
+) -> Result<Plan, PlanError> {
+    let table = cx.table(&select.table)?.clone();
+    let mut binds = Binds::new(&statement.bind_markers);
+    let plan = SelectPlan::new(select, statement, &table, cx, &mut binds)?;
+    Plan::of_table(PlanKind::Select(plan), binds, &table)
+}
+
+impl SelectPlan {
+    fn new(
+        select: &ast::Select,
+        statement: &Statement,
+        table: &Arc<Table>,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<SelectPlan, PlanError> {
+        if select.order_by.iter().any(|o| o.ann_of.is_some()) {
+            return Err(PlanError::invalid(
+                "ANN ordering by vector requires the column to be indexed",
+            ));
+        }
+        let selected = selected_columns(&select.selection, table)?;
+        let ordering = ordering_columns(select, table)?;
+        // Cassandra prepares the selection after the WHERE clause; markers stand in text order.
+        let context = WhereContext {
+            allow_filtering: select.allow_filtering,
+            filters_freely: table.kind == TableKind::Virtual,
+            selects_only_statics: selects_only_statics(table, &selected),
+            distinct: select.distinct,
+        };
+        let restrictions = plan_where(&select.relations, table, context, cx, binds)?;
+        let grouped = !select.group_by.is_empty();
+        let selection = plan_selection(&select.selection, table, grouped, cx, binds)?;
+        if select.distinct {
+            check_distinct(select, table, &selection, &selected, &restrictions)?;
+        }
+        let shaping = shaping(select, table, &selection, &restrictions)?;
+        let everything = matches!(shaping, Shaping::Groups { prefix: None });
+        if everything && select.per_partition_limit.is_some() {
+            return Err(PlanError::invalid(
+                "PER PARTITION LIMIT is not allowed with aggregate queries.",
+            ));
+        }
+        let reversed = match ordering.is_empty() {
+            true => false,
+            false if restrictions.access == KeyAccess::Range => {
+                return Err(PlanError::invalid(
+                    "ORDER BY is only supported when the partition key is restricted by an EQ or \
+                     an IN.",
+                ));
+            }
+            false => is_reversed(table, &ordering, &restrictions)?,
+        };
+        let sort = match restrictions.key_is_in() {
+            true => ordering
+                .iter()
+                .map(|(index, _)| SortColumn {
+                    position: index.saturating_sub(table.partition_key_count),
+                })
+                .collect(),
+            false => Vec::new(),
+        };
+        let warning = match (&shaping, restrictions.key_is_in()) {
+            (Shaping::Groups { .. }, true) => {
+                Some("Aggregation query used on multiple partition keys (IN restriction)")
+            }
+            (Shaping::Groups { .. }, false)
+                if restrictions.partition.is_empty() && restrictions.token.is_none() =>
+            {
+                Some("Aggregation query used without partition key")
+            }
+            _ => None,
+        };
+        let mut limit = |term: &Option<ast::Term>, name: &'static str, ty: CqlType| {
+            let Some(term) = term else { return Ok(None) };
+            let receiver = Receiver {
+                keyspace: &table.keyspace,
+                table: &table.name,
+                name: Arc::from(name),
+                ty,
+            };
+            plan_term(term, &receiver, cx, binds).map(Some)
+        };
+        let per_partition_limit =
+            limit(&select.per_partition_limit, "[per_partition_limit]", CqlType::Int)?;
+        let row_limit = limit(&select.limit, "[limit]", CqlType::Int)?;
+        let timeout = limit(&select.timeout, "[timeout]", CqlType::Duration)?;
+        let static_alone = restrictions.shows_static_alone(table);
+        let uses_statics = uses_statics(&selection, &restrictions, table);
+        let (columns, json) = result_columns(select, table, &selection);
+        Ok(SelectPlan {
+            comparator: ClusteringComparator::for_table(table),
+            restrictions,
+            shaping,
+            columns,
+            json,
+            distinct: select.distinct,
+            reversed,
+            sort,
+            limit: row_limit,
+            per_partition_limit,
+            timeout,
+            bypass_cache: select.bypass_cache,
+            static_alone,
+            uses_statics,
+            digest: digest(statement, table),
+            warning,
+            selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
+            selection,
+            table: table.clone(),
+        })
+    }
+
+    /// What the client is warned of at each execution.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.warning
+    }
+
+    /// The table read.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The columns of the result.
+    pub fn result_columns(&self) -> &[ResultColumn] {
+        &self.columns
+    }
+
+    /// `SELECT *`: its columns change with the table.
+    pub fn is_wildcard(&self) -> bool {
+        self.selects_all
+    }
+
+    /// ScyllaDB's BYPASS CACHE was asked for.
+    pub fn bypasses_cache(&self) -> bool {
+        self.bypass_cache
+    }
+
+    /// Binds values and the place where the page begins.
+    ///
+    /// # Errors
+    /// Values that are not of the markers' types, or null or unset where that is refused; a bad
+    /// paging state.
+    pub fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<BoundSelect, PlanError> {
+        let env = options.env();
+        let v = Values { table: &self.table, values, env: &env };
+        let limit = self.row_limit(&self.limit, &v)?;
+        let per_partition = match self.distinct {
+            true => 1,
+            false => self.row_limit(&self.per_partition_limit, &v)?,
+        };
+        let everything = matches!(self.shaping, Shaping::Groups { prefix: None });
+        let page_rows = match options.page_size {
+            None | Some(0) => UNLIMITED,
+            Some(_) if everything => UNLIMITED,
+            Some(rows) => rows,
+        };
+        if page_rows != UNLIMITED && !self.sort.is_empty() {
+            return Err(PlanError::invalid(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition \
+                 key; you must either remove the ORDER BY or the IN and sort client side, or \
+                 disable paging for this query",
+            ));
+        }
+        let state = match options.paging_state {
+            Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest)?),
+            _ => None,
+        };
+        let mut terms = Vec::with_capacity(self.selection.terms.len());
+        for term in &self.selection.terms {
+            terms.push(match term.bind(values, &env)? {
+                Bound::Value(bytes) => Some(bytes.into_owned()),
+                Bound::Null | Bound::Unset => None,
+            });
+        }
+        let mut bound = BoundSelect {
+            reads: SmallVec::new(),
+            filters: bind::filters(&self.restrictions, &v)?.into(),
+            terms,
+            limit: match &state {
+                Some(state) if limit != UNLIMITED => state.remaining.min(limit),
+                _ => limit,
+            },
+            per_partition,
+            page_rows,
+            reads_ahead: self.restrictions.has_filters()
+                || !self.sort.is_empty()
+                || matches!(self.shaping, Shaping::Groups { .. }),
+            now: options.now.seconds(),
+            resumed: None,
+            timeout_nanos: self.timeout_nanos(&v)?,
+            wall: options.now,
+            protocol_version: options.protocol_version,
+            uuids: match self.shaping {
+                Shaping::Plain { .. } => UuidSource::new(0),
+                _ => UuidSource::new(options.uuids.random()),
+            },
+        };
+        self.bind_reads(&v, state, &mut bound)?;
+        Ok(bound)
+    }
+
+    fn row_limit(&self, term: &Option<PlannedTerm>, v: &Values<'_>) -> Result<u32, PlanError> {
+        let Some(term) = term else { return Ok(UNLIMITED) };
+        let bytes = match term.bind(v.values, v.env)? {
+            Bound::Value(bytes) => bytes,
+            Bound::Unset => return Ok(UNLIMITED),
+            Bound::Null => return Err(PlanError::invalid("Invalid null value of limit")),
+        };
+        let Ok(bytes) = <[u8; 4]>::try_from(&*bytes) else {
+            return Err(PlanError::invalid("Invalid limit value"));
+        };
+        let limit = i32::from_be_bytes(bytes);
+        match u32::try_from(limit) {
+            Ok(limit) if limit > 0 => Ok(limit),
+            _ => Err(PlanError::invalid("LIMIT must be strictly positive")),
+        }
+    }
+
+    fn timeout_nanos(&self, v: &Values<'_>) -> Result<Option<u64>, PlanError> {
+        let Some(term) = &self.timeout else { return Ok(None) };
+        let invalid = || PlanError::invalid("a timeout must be positive, without months and days");
+        let Bound::Value(bytes) = term.bind(v.values, v.env)? else { return Err(invalid()) };
+        let duration = types::Duration::from_bytes(&bytes).map_err(crate::term::invalid_value)?;
+        if duration.months() != 0 || duration.days() != 0 || duration.nanos() <= 0 {
+            return Err(invalid());
+        }
+        u64::try_from(duration.nanos()).map(Some).map_err(|_| invalid())
+    }
+
+    fn bind_reads(
+        &self,
+        v: &Values<'_>,
+        state: Option<PagingState>,
+        bound: &mut BoundSelect,
+    ) -> Result<(), PlanError> {
+        let slices = match self.distinct {
+            true => Slices::all(),
+            false => bind::slices(&self.restrictions, v, &self.comparator)?,
+        };
+        let nothing = slices.0.is_empty() || bound.limit == 0;
+        let mut command = ReadCommand {
+            table: self.table.id,
+            partitions: Partitions::Key(Vec::new()),
+            slices,
+            reversed: self.reversed,
+            // Whether a row is there depends on all of its cells, so all are read.
+            columns: None,
+            now: bound.now,
+            wants_static: self.static_alone,
+            resume: None,
+        };
+        if self.restrictions.access == KeyAccess::Range {
+            let range = bind::key_range(&self.restrictions, v)?;
+            let (Some(partitions), false) = (range, nothing) else { return Ok(()) };
+            command.partitions = partitions;
+            if let (Some(state), Partitions::Range(range)) = (state, &mut command.partitions) {
+                let token = codec::token_of(&state.key);
+                let after = state.clustering.is_none();
+                range.start = RingBound::Key { token, key: state.key.clone(), after };
+                command.resume = bound.resume(state);
+            }
+            bound.reads.push(command);
+            return Ok(());
+        }
+        let mut keys = bind::partition_keys(&self.restrictions, v)?;
+        if nothing {
+            return Ok(());
+        }
+        let mut resume = None;
+        if let Some(state) = state {
+            let Some(at) = keys.iter().position(|key| *key == state.key) else {
+                return Err(PlanError::protocol("Invalid value for the paging state"));
+            };
+            let done = if state.clustering.is_some() { at } else { at + 1 };
+            keys.drain(..done);
+            resume = bound.resume(state);
+        }
+        let last = keys.len();
+        for (index, key) in keys.into_iter().enumerate() {
+            if index + 1 == last {
+                command.partitions = Partitions::Key(key);
+                command.resume = resume.take();
+                bound.reads.push(command);
+                break;
+            }
+            let partitions = Partitions::Key(key);
+            bound.reads.push(ReadCommand { partitions, resume: resume.take(), ..command.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// What to read for one execution, and how far.
+#[derive(Debug)]
+pub struct BoundSelect {
+    reads: SmallVec<[ReadCommand; 1]>,
+    timeout_nanos: Option<u64>,
+    filters: BoundFilters,
+    terms: Vec<Option<Vec<u8>>>,
+    /// Rows left of LIMIT.
+    limit: u32,
+    per_partition: u32,
+    page_rows: u32,
+    /// More rows are read than are given: filters, aggregates, sorting.
+    reads_ahead: bool,
+    now: DeletionSeconds,
+    /// The partition that the last page ended in, with the rows it gave.
+    resumed: Option<(Vec<u8>, u32)>,
+    /// For functions in the selection.
+    wall: WallMicros,
+    protocol_version: u8,
+    uuids: UuidSource,
+}
+
+impl BoundSelect {
+    /// What to read, in this order, into one [`SelectExec`]: partitions by key, or one range. None
+    /// when the values leave nothing to read.
+    pub fn reads(&self) -> &[ReadCommand] {
+        &self.reads
+    }
+
+    /// `USING TIMEOUT`.
+    pub fn timeout_nanos(&self) -> Option<u64> {
+        self.timeout_nanos
+    }
+
+    fn env(&self) -> BindEnv<'_> {
+        BindEnv { now: self.wall, uuids: &self.uuids, protocol_version: self.protocol_version }
+    }
+
+    fn resume(&mut self, state: PagingState) -> Option<ResumePosition> {
+        let clustering = state.clustering?;
+        self.resumed = Some((state.key, state.rows_in_partition));
+        Some(ResumePosition {
+            clustering: Some(clustering),
+            rows_in_partition: state.rows_in_partition,
+        })
+    }
+
+    /// How many rows are worth fetching ahead from other shards.
+    pub fn rows_wanted(&self) -> usize {
+        if self.reads_ahead {
+            return usize::MAX;
+        }
+        let rows = self.limit.min(self.page_rows);
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+}
+
+/// Filters by what they look at.
+#[derive(Clone, Debug, Default)]
+struct BoundFilters {
+    /// Partition key components.
+    key: Vec<Filter>,
+    /// Columns of the static row.
+    statics: Vec<Filter>,
+    /// Clustering components and columns of the row.
+    row: Vec<Filter>,
+}
+
+impl From<Vec<Filter>> for BoundFilters {
+    fn from(filters: Vec<Filter>) -> BoundFilters {
+        let mut sorted = BoundFilters::default();
+        for filter in filters {
+            match filter.source {
+                Source::Key(_) => sorted.key.push(filter),
+                Source::Static(..) => sorted.statics.push(filter),
+                Source::Clustering(_) | Source::Regular(..) => sorted.row.push(filter),
+            }
+        }
+        sorted
+    }
+}
+
+/// Source: `SelectStatement.selectOnlyStaticColumns`.
+fn selects_only_statics(table: &Table, selected: &[usize]) -> bool {
+    let kind = |index: &usize| table.columns.get(*index).map(|c| c.kind);
+    table.static_count > 0
+        && selected.iter().any(|i| kind(i) == Some(ColumnKind::Static))
+        && selected
+            .iter()
+            .all(|i| matches!(kind(i), Some(ColumnKind::Static | ColumnKind::PartitionKey(_))))
+}
+
+/// Columns of ORDER BY with whether they descend; a column named twice has its last direction.
+fn ordering_columns(select: &ast::Select, table: &Table) -> Result<Vec<(usize, bool)>, PlanError> {
+    let mut columns: Vec<(usize, bool)> = Vec::new();
+    for ordering in &select.order_by {
+        let (index, _) = existing_column(table, &ordering.column)?;
+        let descends = ordering.order == Order::Desc;
+        match columns.iter_mut().find(|(i, _)| *i == index) {
+            Some(column) => column.1 = descends,
+            None => columns.push((index, descends)),
+        }
+    }
+    Ok(columns)
+}
+
+fn is_reversed(
+    table: &Table,
+    ordering: &[(usize, bool)],
+    restrictions: &Restrictions,
+) -> Result<bool, PlanError> {
+    let keys = table.partition_key_count;
+    let mut next = keys;
+    let mut direction: Option<bool> = None;
+    let mut directions = Vec::new();
+    for (index, descends) in ordering {
+        let column = table.columns.get(*index);
+        let Some(Column { kind: ColumnKind::Clustering { reversed, .. }, .. }) = column else {
+            return Err(PlanError::invalid(format!(
+                "Order by is currently only supported on the clustered columns of the PRIMARY \
+                 KEY, got {}",
+                column.map_or("", |c| &*c.name)
+            )));
+        };
+        while next != *index {
+            let in_order = next < *index && restrictions.is_eq(next);
+            if !in_order {
+                return Err(PlanError::invalid(
+                    "Order by currently only supports the ordering of columns following their \
+                     declared order in the PRIMARY KEY",
+                ));
+            }
+            next += 1;
+        }
+        next += 1;
+        directions.push(descends != reversed);
+    }
+    for reversed in directions {
+        if *direction.get_or_insert(reversed) != reversed {
+            return Err(PlanError::invalid("Unsupported order by relation"));
+        }
+    }
+    Ok(direction.unwrap_or(false))
+}
+
+fn check_distinct(
+    select: &ast::Select,
+    table: &Table,
+    selection: &PlannedSelection,
+    selected: &[usize],
+    restrictions: &Restrictions,
+) -> Result<(), PlanError> {
+    if select.per_partition_limit.is_some() {
+        return Err(PlanError::invalid(
+            "PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries",
+        ));
+    }
+    let all: Vec<usize> = (0..selection.outputs.len()).collect();
+    let requested = match select.selection {
+        Selection::Wildcard => &all,
+        Selection::Items(_) => selected,
+    };
+    for index in requested {
+        let Some(column) = table.columns.get(*index) else { continue };
+        if !matches!(column.kind, ColumnKind::PartitionKey(_) | ColumnKind::Static) {
+            return Err(PlanError::invalid(format!(
+                "SELECT DISTINCT queries must only request partition key columns and/or static \
+                 columns (not {})",
+                column.name
+            )));
+        }
+    }
+    if restrictions.access == KeyAccess::Range {
+        for (index, column) in table.partition_key().iter().enumerate() {
+            if !requested.contains(&index) {
+                return Err(PlanError::invalid(format!(
+                    "SELECT DISTINCT queries must request all the partition key columns (missing \
+                     {})",
+                    column.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shaping(
+    select: &ast::Select,
+    table: &Table,
+    selection: &PlannedSelection,
+    restrictions: &Restrictions,
+) -> Result<Shaping, PlanError> {
+    if !select.group_by.is_empty() {
+        let prefix = group_prefix(select, table, restrictions)?;
+        return Ok(Shaping::Groups { prefix: Some(prefix) });
+    }
+    if selection.is_aggregate {
+        return Ok(Shaping::Groups { prefix: None });
+    }
+    let sources: Option<Vec<Source>> = selection
+        .outputs
+        .iter()
+        .map(|output| match &output.expr {
+            Expr::Column(source) => Some(*source),
+            _ => None,
+        })
+        .collect();
+    match sources {
+        Some(sources) if !select.json => {
+            let ids = |wanted: fn(&Source) -> Option<stdx::ColumnId>| {
+                sources.iter().filter_map(wanted).collect::<Vec<_>>()
+            };
+            let regular = ids(|s| match s {
+                Source::Regular(id, _) => Some(*id),
+                _ => None,
+            });
+            let streams = regular.windows(2).all(|w| matches!(w, [a, b] if a < b));
+            let clustering = sources.iter().any(|s| matches!(s, Source::Clustering(_)));
+            Ok(Shaping::Plain { sources, streams, clustering })
+        }
+        _ => Ok(Shaping::Expressions),
+    }
+}
+
+/// How many clustering columns groups share. Source: `getAggregationSpecFactory`.
+fn group_prefix(
+    select: &ast::Select,
+    table: &Table,
+    restrictions: &Restrictions,
+) -> Result<usize, PlanError> {
+    let order = "Group by currently only support groups of columns following their declared order \
+                 in the PRIMARY KEY";
+    let keys = table.partition_key_count;
+    let primary = keys + table.clustering_count;
+    let mut next = 0;
+    for selector in &select.group_by {
+        let ast::Selector::Column(name) = selector else {
+            return Err(PlanError::unsupported("GROUP BY with functions"));
+        };
+        let (index, column) = existing_column(table, name)?;
+        if index >= primary {
+            return Err(PlanError::invalid(format!(
+                "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
+                column.name
+            )));
+        }
+        loop {
+            if next >= primary {
+                return Err(PlanError::invalid(order));
+            }
+            let here = next;
+            next += 1;
+            if here == index {
+                break;
+            }
+            if !restrictions.is_eq(here) {
+                return Err(PlanError::invalid(order));
+            }
+        }
+    }
+    if next < keys {
+        return Err(PlanError::invalid(
+            "Group by is not supported on only a part of the partition key",
+        ));
+    }
+    let prefix = next - keys;
+    if prefix > 0 && select.distinct {
+        return Err(PlanError::invalid(
+            "Grouping on clustering columns is not allowed for SELECT DISTINCT queries",
+        ));
+    }
+    Ok(prefix)
+}
+
+fn uses_statics(selection: &PlannedSelection, restrictions: &Restrictions, table: &Table) -> bool {
+    let mut is_static = |expr: &Expr| match expr {
+        Expr::Column(source) | Expr::Fact { source, .. } => matches!(source, Source::Static(..)),
+        _ => false,
+    };
+    let outputs = selection.outputs.iter().map(|o| &o.expr);
+    let arguments = selection.aggregates.iter().filter_map(|a| a.argument.as_ref());
+    outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
+        || restrictions
+            .other
+            .iter()
+            .any(|r| table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Static))
+}
+
+fn result_columns(
+    select: &ast::Select,
+    table: &Table,
+    selection: &PlannedSelection,
+) -> (Vec<ResultColumn>, Option<Vec<String>>) {
+    let column = |name: &Arc<str>, ty: &CqlType| ResultColumn {
+        keyspace: table.keyspace.clone(),
+        table: table.name.clone(),
+        name: name.clone(),
+        ty: ty.clone(),
+    };
+    if !select.json {
+        return (selection.outputs.iter().map(|o| column(&o.name, &o.ty)).collect(), None);
+    }
+    let keys = selection.outputs.iter().map(|output| {
+        let mut key = String::new();
+        // A name with upper-case letters is quoted inside the JSON string, as Cassandra does.
+        if *output.name == *output.name.to_lowercase() {
+            types::format::push_json_string(&mut key, &output.name);
+        } else {
+            types::format::push_json_string(&mut key, &format!("\"{}\"", output.name));
+        }
+        key
+    });
+    (vec![column(&Arc::from("[json]"), &CqlType::Text)], Some(keys.collect()))
+}
+
+fn digest(statement: &Statement, table: &Table) -> u64 {
+    let mut text = statement.to_string().into_bytes();
+    text.extend_from_slice(table.id.0.as_bytes());
+    codec::xxh3_64(&text)
+}

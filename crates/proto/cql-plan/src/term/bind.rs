@@ -1,0 +1,274 @@
+//! Binding of terms: values in, bytes out.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use cql_syntax::ast::BindMarker;
+use types::wire::{CollectionKind, Elements, Entries};
+use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
+use types::{Comparator, CqlType};
+
+use super::{PlannedCall, PlannedTerm, Receiver, invalid_value, plan_marker};
+use crate::error::PlanError;
+use crate::plan::{BindEnv, Binds, Bound, BoundValue, PlanContext, UuidSource};
+
+/// Evaluates a term whose parts are all constant.
+pub(super) fn fold(term: PlannedTerm, cx: &PlanContext<'_>) -> Result<PlannedTerm, PlanError> {
+    if !term.is_foldable() {
+        return Ok(term);
+    }
+    let uuids = UuidSource::new(0);
+    let env = BindEnv { now: cx.now, uuids: &uuids, protocol_version: 5 };
+    Ok(match term.bind(&[], &env)? {
+        Bound::Null => PlannedTerm::Null,
+        Bound::Unset => PlannedTerm::Unset,
+        Bound::Value(bytes) => PlannedTerm::Constant(Arc::from(bytes.as_ref())),
+    })
+}
+
+impl PlannedTerm {
+    fn parts(&self, visit: &mut dyn FnMut(&PlannedTerm) -> bool) -> bool {
+        match self {
+            PlannedTerm::Constant(_)
+            | PlannedTerm::Null
+            | PlannedTerm::Unset
+            | PlannedTerm::Bind { .. } => true,
+            PlannedTerm::List(terms)
+            | PlannedTerm::Set(terms, _)
+            | PlannedTerm::Tuple(terms)
+            | PlannedTerm::Udt(terms, _)
+            | PlannedTerm::Vector(terms, ..) => terms.iter().all(visit),
+            PlannedTerm::Map(entries, _) => entries.iter().all(|(k, v)| visit(k) && visit(v)),
+            PlannedTerm::Call(call) => call.args.iter().all(visit),
+        }
+    }
+
+    /// A bind marker, told what it is bound to.
+    pub(crate) fn marker(
+        marker: &BindMarker,
+        receiver: &Receiver<'_>,
+        binds: &mut Binds,
+    ) -> Result<PlannedTerm, PlanError> {
+        plan_marker(marker, receiver, binds)
+    }
+
+    /// Only constants directly below.
+    fn is_foldable(&self) -> bool {
+        !matches!(self, PlannedTerm::Bind { .. })
+            && self.parts(&mut |t| {
+                matches!(t, PlannedTerm::Constant(_) | PlannedTerm::Null | PlannedTerm::Unset)
+            })
+    }
+
+    /// Whether a bind marker stands somewhere in it.
+    pub fn has_bind(&self) -> bool {
+        matches!(self, PlannedTerm::Bind { .. }) || !self.parts(&mut |t| !t.has_bind())
+    }
+
+    /// The value, valid for the receiver's type. Borrows constants and bound values.
+    ///
+    /// # Errors
+    /// A bound value that is not of the type; null where it is not allowed; a function that fails.
+    #[inline]
+    pub fn bind<'v>(
+        &'v self,
+        values: &[BoundValue<'v>],
+        env: &BindEnv<'_>,
+    ) -> Result<Bound<'v>, PlanError> {
+        match self {
+            PlannedTerm::Bind { index, ty } => bind_marker(*index, ty, values),
+            PlannedTerm::Constant(bytes) => Ok(Bound::Value(Cow::Borrowed(bytes))),
+            PlannedTerm::Null => Ok(Bound::Null),
+            PlannedTerm::Unset => Ok(Bound::Unset),
+            _ => self.bind_composite(values, env),
+        }
+    }
+
+    fn bind_composite<'v>(
+        &'v self,
+        values: &[BoundValue<'v>],
+        env: &BindEnv<'_>,
+    ) -> Result<Bound<'v>, PlanError> {
+        let in_collection = || PlanError::invalid("null is not supported inside collections");
+        let bytes = match self {
+            PlannedTerm::List(terms) | PlannedTerm::Set(terms, _) => {
+                let mut elements = Vec::with_capacity(terms.len());
+                for term in terms {
+                    match term.bind(values, env)? {
+                        Bound::Value(bytes) => elements.push(bytes),
+                        Bound::Null => return Err(in_collection()),
+                        Bound::Unset => return Ok(Bound::Unset),
+                    }
+                }
+                if let PlannedTerm::Set(_, order) = self {
+                    elements.sort_by(|a, b| order.compare(a, b));
+                    elements.dedup_by(|a, b| order.compare(a, b).is_eq());
+                }
+                encode_collection(&elements)
+            }
+            PlannedTerm::Map(terms, order) => {
+                let mut entries = Vec::with_capacity(terms.len());
+                for (key, value) in terms {
+                    let key = match key.bind(values, env)? {
+                        Bound::Value(bytes) => bytes,
+                        Bound::Null => return Err(in_collection()),
+                        Bound::Unset => {
+                            return Err(PlanError::invalid(
+                                "unset value is not supported for map keys",
+                            ));
+                        }
+                    };
+                    match value.bind(values, env)? {
+                        Bound::Value(bytes) => entries.push((key, bytes)),
+                        Bound::Null => return Err(in_collection()),
+                        Bound::Unset => return Ok(Bound::Unset),
+                    }
+                }
+                sort_entries(&mut entries, order);
+                encode_map(entries)
+            }
+            PlannedTerm::Tuple(terms) => {
+                let mut fields = Vec::with_capacity(terms.len());
+                for (i, term) in terms.iter().enumerate() {
+                    fields.push(match term.bind(values, env)? {
+                        Bound::Value(bytes) => Some(bytes),
+                        Bound::Null => None,
+                        Bound::Unset => {
+                            return Err(PlanError::invalid(format!(
+                                "Invalid unset value for tuple field number {i}"
+                            )));
+                        }
+                    });
+                }
+                encode_tuple(fields)
+            }
+            PlannedTerm::Udt(terms, udt) => {
+                let mut fields = Vec::with_capacity(terms.len());
+                for (term, (name, _)) in terms.iter().zip(&udt.fields) {
+                    fields.push(match term.bind(values, env)? {
+                        Bound::Value(bytes) => Some(bytes),
+                        Bound::Null => None,
+                        Bound::Unset => {
+                            return Err(PlanError::invalid(format!(
+                                "Invalid unset value for field '{name}' of user defined type {}",
+                                udt.name
+                            )));
+                        }
+                    });
+                }
+                encode_tuple(fields)
+            }
+            PlannedTerm::Vector(terms, element, dimension) => {
+                let mut elements = Vec::with_capacity(terms.len());
+                for term in terms {
+                    match term.bind(values, env)? {
+                        Bound::Value(bytes)
+                            if !(bytes.is_empty() && element.is_empty_value_meaningless()) =>
+                        {
+                            elements.push(bytes);
+                        }
+                        _ => {
+                            return Err(PlanError::invalid("null is not supported inside vectors"));
+                        }
+                    }
+                }
+                encode_vector(element, *dimension, elements)
+            }
+            PlannedTerm::Call(call) => return call.bind(values, env).map(Bound::owned),
+            PlannedTerm::Constant(_)
+            | PlannedTerm::Null
+            | PlannedTerm::Unset
+            | PlannedTerm::Bind { .. } => return self.bind(values, env),
+        };
+        Ok(Bound::Value(Cow::Owned(bytes.map_err(invalid_value)?)))
+    }
+}
+
+impl PlannedCall {
+    fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<Option<Vec<u8>>, PlanError> {
+        let mut args = Vec::with_capacity(self.args.len());
+        for term in &self.args {
+            // Shortens the values' lifetime to that of this call.
+            let bound: Bound<'_> = term.bind(values, env)?;
+            if bound == Bound::Unset {
+                return Err(PlanError::invalid(format!(
+                    "Invalid unset value for argument in call to function {}",
+                    self.function.name
+                )));
+            }
+            args.push(bound);
+        }
+        let args: Vec<Option<&[u8]>> = args.iter().map(Bound::value).collect();
+        self.function.eval(&args, env)
+    }
+}
+
+#[inline]
+fn bind_marker<'v>(
+    index: u16,
+    ty: &CqlType,
+    values: &[BoundValue<'v>],
+) -> Result<Bound<'v>, PlanError> {
+    match values.get(usize::from(index)) {
+        Some(BoundValue::Bytes(bytes)) => {
+            ty.validate(bytes).map_err(invalid_value)?;
+            match ty {
+                CqlType::Set { .. } | CqlType::Map { .. } => Ok(Bound::Value(sorted(bytes, ty)?)),
+                _ => Ok(Bound::Value(Cow::Borrowed(bytes))),
+            }
+        }
+        Some(BoundValue::Null) => Ok(Bound::Null),
+        Some(BoundValue::Unset) => Ok(Bound::Unset),
+        None => Err(PlanError::invalid(format!("no value was given for bind marker {index}"))),
+    }
+}
+
+pub(crate) fn sort_entries<K: AsRef<[u8]>, V>(entries: &mut Vec<(K, V)>, order: &Comparator) {
+    entries.sort_by(|a, b| order.compare(a.0.as_ref(), b.0.as_ref()));
+    // Of equal keys the last one written counts: `dedup_by` keeps the first, so swap it in.
+    entries.dedup_by(|later, kept| {
+        let equal = order.compare(later.0.as_ref(), kept.0.as_ref()).is_eq();
+        if equal {
+            std::mem::swap(later, kept);
+        }
+        equal
+    });
+}
+
+/// A set or map as clients send it, in the order of its elements and without doubles. Borrowed
+/// when it was so already.
+pub(crate) fn sorted<'v>(bytes: &'v [u8], ty: &CqlType) -> Result<Cow<'v, [u8]>, PlanError> {
+    let sorted = match ty {
+        CqlType::Set { element, .. } => {
+            let order = Comparator::for_type(element);
+            let mut elements = Vec::new();
+            for item in Elements::new(bytes, CollectionKind::Set).map_err(invalid_value)? {
+                elements.extend(item.map_err(invalid_value)?);
+            }
+            if elements.is_sorted_by(|a, b| order.compare(a, b).is_lt()) {
+                return Ok(Cow::Borrowed(bytes));
+            }
+            elements.sort_by(|a, b| order.compare(a, b));
+            elements.dedup_by(|a, b| order.compare(a, b).is_eq());
+            encode_collection(&elements)
+        }
+        CqlType::Map { key, .. } => {
+            let order = Comparator::for_type(key);
+            let mut entries = Vec::new();
+            for entry in Entries::new(bytes).map_err(invalid_value)? {
+                entries.push(entry.map_err(invalid_value)?);
+            }
+            if entries.is_sorted_by(|a, b| order.compare(a.0, b.0).is_lt()) {
+                return Ok(Cow::Borrowed(bytes));
+            }
+            sort_entries(&mut entries, &order);
+            encode_map(entries)
+        }
+        _ => return Ok(Cow::Borrowed(bytes)),
+    };
+    sorted.map(Cow::Owned).map_err(invalid_value)
+}

@@ -1,0 +1,370 @@
+//! SELECT, its selectors, and PRUNE MATERIALIZED VIEW.
+
+use super::terms::is_constant;
+use super::types::TypeAhead;
+use super::{Parser, Result};
+use crate::ast::{
+    ArithmeticOp, Ident, MetadataKind, Order, OrderBy, PruneView, Select, SelectItem, Selection,
+    Selector, Term,
+};
+use crate::token::Tok;
+
+impl Parser<'_> {
+    pub(super) fn select(&mut self) -> Result<Select> {
+        self.expect(Tok::Select)?;
+        // `json` and `distinct` are columns too: they are keywords when a selector follows.
+        let json = self.kind() == Tok::Json && self.is_selection_at(1);
+        if json {
+            self.bump();
+        }
+        let distinct = self.kind() == Tok::Distinct && self.is_selection_at(1);
+        if distinct {
+            self.bump();
+        }
+        let selection = self.selection()?;
+        self.expect(Tok::From)?;
+        let table = self.table_name()?;
+        let relations = self.where_clause()?;
+        let mut group_by = Vec::new();
+        if self.eat(Tok::Group) {
+            self.expect(Tok::By)?;
+            group_by = self.comma_list(Self::selector)?;
+        }
+        let mut order_by = Vec::new();
+        if self.eat(Tok::Order) {
+            self.expect(Tok::By)?;
+            order_by = self.comma_list(Self::order_by)?;
+        }
+        let mut per_partition_limit = None;
+        if self.eat(Tok::Per) {
+            self.expect_all(&[Tok::Partition, Tok::Limit])?;
+            per_partition_limit = Some(self.int_value()?);
+        }
+        let limit = if self.eat(Tok::Limit) { Some(self.int_value()?) } else { None };
+        let allow_filtering = self.eat(Tok::Allow);
+        if allow_filtering {
+            self.expect(Tok::Filtering)?;
+        }
+        let bypass_cache = self.is_word("bypass") && self.is_word_at(1, "cache");
+        if bypass_cache {
+            self.bump();
+            self.bump();
+        }
+        let timeout = self.using_timeout()?;
+        Ok(Select {
+            json,
+            distinct,
+            selection,
+            table,
+            relations,
+            group_by,
+            order_by,
+            per_partition_limit,
+            limit,
+            allow_filtering,
+            bypass_cache,
+            timeout,
+        })
+    }
+
+    pub(super) fn prune_view(&mut self) -> Result<PruneView> {
+        self.bump();
+        self.expect_all(&[Tok::Materialized, Tok::View])?;
+        let view = self.table_name()?;
+        let relations = self.where_clause()?;
+        let timeout = self.using_timeout()?;
+        Ok(PruneView { view, relations, timeout })
+    }
+
+    /// `[USING TIMEOUT duration]`, where nothing else may be used.
+    pub(super) fn using_timeout(&mut self) -> Result<Option<Term>> {
+        if self.kind() != Tok::Using || !self.is_word_at(1, "timeout") {
+            return Ok(None);
+        }
+        self.bump();
+        self.bump();
+        Ok(Some(self.duration_value()?))
+    }
+
+    fn order_by(&mut self) -> Result<OrderBy> {
+        let column = self.column()?;
+        let mut ann_of = None;
+        if self.eat(Tok::Ann) {
+            self.expect(Tok::Of)?;
+            ann_of = Some(self.term()?);
+        }
+        let order = if self.eat(Tok::Desc) {
+            Order::Desc
+        } else {
+            self.eat(Tok::Asc);
+            Order::Asc
+        };
+        Ok(OrderBy { column, ann_of, order })
+    }
+
+    /// `*` or a list.
+    pub(super) fn selection(&mut self) -> Result<Selection> {
+        if self.eat(Tok::Star) {
+            return Ok(Selection::Wildcard);
+        }
+        Ok(Selection::Items(self.comma_list(Self::select_item)?))
+    }
+
+    fn select_item(&mut self) -> Result<SelectItem> {
+        let start = self.start();
+        let selector = self.selector()?;
+        let span = self.span_from(start);
+        let alias = if self.eat(Tok::As) { Some(self.ident()?) } else { None };
+        Ok(SelectItem { selector, alias, span })
+    }
+
+    /// Any expression of a selection.
+    pub(super) fn selector(&mut self) -> Result<Selector> {
+        self.nested(Self::selector_sum)
+    }
+
+    /// Sums of products in one loop, because every frame counts at full depth.
+    #[inline(never)]
+    fn selector_sum(&mut self) -> Result<Selector> {
+        let mut sum: Option<(Selector, ArithmeticOp)> = None;
+        let mut product: Option<(Selector, ArithmeticOp)> = None;
+        loop {
+            let mut operand = self.signed_selector()?;
+            if let Some((left, op)) = product.take() {
+                operand = binary(op, left, operand);
+            }
+            let op = match self.kind() {
+                Tok::Star => ArithmeticOp::Multiply,
+                Tok::Slash => ArithmeticOp::Divide,
+                Tok::Percent => ArithmeticOp::Modulo,
+                other => {
+                    if let Some((left, op)) = sum.take() {
+                        operand = binary(op, left, operand);
+                    }
+                    let op = match other {
+                        Tok::Plus => ArithmeticOp::Add,
+                        Tok::Minus => ArithmeticOp::Subtract,
+                        _ => return Ok(operand),
+                    };
+                    self.bump();
+                    self.count_operator()?;
+                    sum = Some((operand, op));
+                    continue;
+                }
+            };
+            self.bump();
+            self.count_operator()?;
+            product = Some((operand, op));
+        }
+    }
+
+    fn signed_selector(&mut self) -> Result<Selector> {
+        if self.kind() == Tok::Minus {
+            return self.negated_selector();
+        }
+        let receiver = self.primary_selector()?;
+        if !matches!(self.kind(), Tok::Dot | Tok::BracketOpen) {
+            return Ok(receiver);
+        }
+        self.accessors(receiver)
+    }
+
+    #[inline(never)]
+    fn negated_selector(&mut self) -> Result<Selector> {
+        let mut signs = Vec::new();
+        while self.kind() == Tok::Minus {
+            self.count_operator()?;
+            signs.push(self.start());
+            self.bump();
+        }
+        let receiver = self.primary_selector()?;
+        let mut selector = self.accessors(receiver)?;
+        while let Some(start) = signs.pop() {
+            selector = Selector::Negate(Box::new(selector), self.span_from(start));
+        }
+        Ok(selector)
+    }
+
+    /// `.field`, `[key]`, `[from..to]` behind a value.
+    #[inline(never)]
+    fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
+        loop {
+            receiver = match self.kind() {
+                Tok::Dot => {
+                    self.bump();
+                    let field = self.ident()?;
+                    Selector::Field { receiver: Box::new(receiver), field }
+                }
+                Tok::BracketOpen => self.subscript(receiver)?,
+                _ => return Ok(receiver),
+            };
+            self.count_operator()?;
+        }
+    }
+
+    #[inline(never)]
+    fn subscript(&mut self, receiver: Selector) -> Result<Selector> {
+        let receiver = Box::new(receiver);
+        self.expect(Tok::BracketOpen)?;
+        let from = if self.kind() == Tok::Range { None } else { Some(self.term()?) };
+        let selector = match from {
+            Some(key) if self.kind() != Tok::Range => Selector::Element { receiver, key },
+            from => {
+                self.expect(Tok::Range)?;
+                let open = from.is_some() && self.kind() == Tok::BracketClose;
+                let to = if open { None } else { Some(self.term()?) };
+                Selector::Slice { receiver, from, to }
+            }
+        };
+        self.expect(Tok::BracketClose)?;
+        Ok(selector)
+    }
+
+    #[inline(never)]
+    fn primary_selector(&mut self) -> Result<Selector> {
+        let start = self.start();
+        match self.kind() {
+            Tok::Null => {
+                self.bump();
+                Ok(Selector::Null(self.span_from(start)))
+            }
+            Tok::Qmark | Tok::Colon => Ok(Selector::Bind(self.bind_marker()?)),
+            Tok::ParenOpen => self.paren_selector(),
+            Tok::BracketOpen => self.list_selector(),
+            Tok::BraceOpen => self.brace_selector(),
+            kind if is_constant(kind) => Ok(Selector::Literal(self.constant()?)),
+            kind if !kind.is_name() && !kind.is_function_name() => Err(self.no_viable()),
+            kind if self.kind_at(1) == Tok::ParenOpen => self.special_selector(kind),
+            _ if self.is_function_at(0) => self.function_selector(),
+            _ => Ok(Selector::Column(self.ident()?)),
+        }
+    }
+
+    /// A name with a parenthesis behind it.
+    #[inline(never)]
+    fn special_selector(&mut self, kind: Tok) -> Result<Selector> {
+        let start = self.start();
+        let metadata = match kind {
+            Tok::Writetime => MetadataKind::WriteTime,
+            Tok::Maxwritetime => MetadataKind::MaxWriteTime,
+            Tok::Ttl => MetadataKind::Ttl,
+            Tok::Cast => return self.cast_selector(),
+            Tok::Count if self.kind_at(2) == Tok::Star => {
+                self.expect_all(&[Tok::Count, Tok::ParenOpen, Tok::Star, Tok::ParenClose])?;
+                return Ok(Selector::CountRows(self.span_from(start)));
+            }
+            _ => return self.function_selector(),
+        };
+        self.expect_all(&[kind, Tok::ParenOpen])?;
+        let column = Selector::Column(self.ident()?);
+        let target = Box::new(self.accessors(column)?);
+        self.expect(Tok::ParenClose)?;
+        Ok(Selector::Metadata { kind: metadata, target, span: self.span_from(start) })
+    }
+
+    #[inline(never)]
+    fn cast_selector(&mut self) -> Result<Selector> {
+        let start = self.start();
+        self.expect_all(&[Tok::Cast, Tok::ParenOpen])?;
+        let selector = Box::new(self.selector()?);
+        self.expect(Tok::As)?;
+        let ty = self.native_type()?;
+        self.expect(Tok::ParenClose)?;
+        Ok(Selector::Cast { selector, ty, span: self.span_from(start) })
+    }
+
+    #[inline(never)]
+    fn function_selector(&mut self) -> Result<Selector> {
+        let start = self.start();
+        let name = self.function_name()?;
+        let args = self.paren_list_or_empty(Self::selector)?;
+        Ok(Selector::FunctionCall { name, args, span: self.span_from(start) })
+    }
+
+    /// `(type) selector`, parentheses, or a tuple.
+    #[inline(never)]
+    fn paren_selector(&mut self) -> Result<Selector> {
+        let start = self.start();
+        let is_hint = match self.type_in_parens_at(0) {
+            TypeAhead::No => false,
+            TypeAhead::Yes => true,
+            // A name in parentheses is a column too, unless something to be typed follows.
+            TypeAhead::Name(next) | TypeAhead::String(next) => self.is_selector_at(next),
+        };
+        if !is_hint {
+            let items = self.paren_list(Self::selector)?;
+            return Ok(Selector::Tuple(items, self.span_from(start)));
+        }
+        self.bump();
+        let ty = self.raw_type()?;
+        self.expect(Tok::ParenClose)?;
+        let selector = Box::new(self.nested(Self::primary_selector)?);
+        Ok(Selector::TypeHint { ty, selector, span: self.span_from(start) })
+    }
+
+    #[inline(never)]
+    fn list_selector(&mut self) -> Result<Selector> {
+        let start = self.start();
+        self.expect(Tok::BracketOpen)?;
+        let items = match self.kind() {
+            Tok::BracketClose => Vec::new(),
+            _ => self.comma_list(Self::selector)?,
+        };
+        self.expect(Tok::BracketClose)?;
+        Ok(Selector::List(items, self.span_from(start)))
+    }
+
+    /// Set, map or user type value.
+    #[inline(never)]
+    fn brace_selector(&mut self) -> Result<Selector> {
+        let start = self.start();
+        self.expect(Tok::BraceOpen)?;
+        if self.eat(Tok::BraceClose) {
+            return Ok(Selector::Set(Vec::new(), self.span_from(start)));
+        }
+        let first = self.selector()?;
+        if self.eat(Tok::Colon) {
+            let mut entries = vec![(first, self.selector()?)];
+            while self.eat(Tok::Comma) {
+                let key = self.selector()?;
+                self.expect(Tok::Colon)?;
+                entries.push((key, self.selector()?));
+            }
+            self.expect(Tok::BraceClose)?;
+            return Ok(Selector::MapOrUdt(entries, self.span_from(start)));
+        }
+        let mut items = vec![first];
+        while self.eat(Tok::Comma) {
+            items.push(self.selector()?);
+        }
+        self.expect(Tok::BraceClose)?;
+        Ok(Selector::Set(items, self.span_from(start)))
+    }
+
+    /// Whether a selection starts `ahead` tokens on.
+    fn is_selection_at(&mut self, ahead: usize) -> bool {
+        matches!(self.kind_at(ahead), Tok::Star | Tok::Minus) || self.is_selector_at(ahead)
+    }
+
+    /// Whether a selector without sign starts `ahead` tokens on.
+    fn is_selector_at(&mut self, ahead: usize) -> bool {
+        match self.kind_at(ahead) {
+            Tok::Null | Tok::Qmark | Tok::ParenOpen | Tok::BracketOpen | Tok::BraceOpen => true,
+            Tok::Colon => self.kind_at(ahead + 1).is_name(),
+            // An alias of what stands before.
+            Tok::As => !self.kind_at(ahead + 1).is_name(),
+            Tok::Per => self.kind_at(ahead + 1) != Tok::Partition,
+            kind => is_constant(kind) || kind.is_name() || self.is_function_at(ahead),
+        }
+    }
+
+    /// `name (',' name)*` in parentheses.
+    pub(super) fn column_tuple(&mut self) -> Result<Vec<Ident>> {
+        self.paren_list(Self::column)
+    }
+}
+
+#[inline(never)]
+fn binary(op: ArithmeticOp, left: Selector, right: Selector) -> Selector {
+    Selector::Binary { op, left: Box::new(left), right: Box::new(right) }
+}

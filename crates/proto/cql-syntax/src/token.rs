@@ -1,0 +1,253 @@
+//! Tokens and keywords.
+//!
+//! Owns the keyword list and which keywords may stand for a name. Source: Cassandra 5.0,
+//! `Lexer.g`, `Parser.g` (unreserved keywords) and `reserved_keywords.txt`.
+
+use std::borrow::Cow;
+
+use crate::ast::NativeType;
+
+/// What may be made of a keyword where a name is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Never a name.
+    Reserved,
+    /// A name anywhere.
+    Basic,
+    /// A name except of a function or user type: `ttl`, `count`, `json` and the like.
+    Special,
+    /// A built-in type; a name except of a user type.
+    Native(NativeType),
+}
+
+macro_rules! tokens {
+    (
+        symbols { $($symbol:ident $shown:literal),* $(,)? }
+        keywords { $($class:tt { $($keyword:ident $word:literal $name:literal),* $(,)? })* }
+        natives { $($native:ident $native_word:literal $native_name:literal),* $(,)? }
+    ) => {
+        /// Kind of a token.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Tok {
+            $($symbol,)*
+            $($($keyword,)*)*
+            $($native,)*
+        }
+
+        impl Tok {
+            /// The name that ANTLR gives it in `expecting …`.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Tok::$symbol => $shown,)*
+                    $($(Tok::$keyword => $name,)*)*
+                    $(Tok::$native => $native_name,)*
+                }
+            }
+
+            /// The keyword's class; `None` for what is not a keyword.
+            pub(crate) fn class(self) -> Option<Class> {
+                match self {
+                    $(Tok::$symbol => None,)*
+                    $($(Tok::$keyword => Some(Class::$class),)*)*
+                    $(Tok::$native => Some(Class::Native(NativeType::$native)),)*
+                }
+            }
+        }
+
+        /// The keyword that a lower-case word is.
+        fn keyword_of(word: &[u8]) -> Option<Tok> {
+            match word {
+                $($($word => Some(Tok::$keyword),)*)*
+                $($native_word => Some(Tok::$native),)*
+                b"table" => Some(Tok::Columnfamily),
+                b"columnfamilies" => Some(Tok::Tables),
+                b"true" | b"false" => Some(Tok::BooleanLiteral),
+                _ => None,
+            }
+        }
+    };
+}
+
+tokens! {
+    symbols {
+        Eof "EOF", LexFailure "LEX_FAILURE", Hidden "WS",
+        Ident "IDENT", QuotedName "QUOTED_NAME", EmptyQuotedName "EMPTY_QUOTED_NAME",
+        StringLiteral "STRING_LITERAL", Integer "INTEGER", FloatLiteral "FLOAT",
+        BooleanLiteral "BOOLEAN", DurationLiteral "DURATION", UuidLiteral "UUID",
+        HexNumber "HEXNUMBER", NegativeNan "K_NEGATIVE_NAN",
+        NegativeInfinity "K_NEGATIVE_INFINITY", ExprOpen "'expr('",
+        Qmark "QMARK", Range "RANGE", Dot "'.'", Comma "','", Semicolon "';'", Colon "':'",
+        ParenOpen "'('", ParenClose "')'", BracketOpen "'['", BracketClose "']'",
+        BraceOpen "'{'", BraceClose "'}'", Equal "'='", NotEqual "'!='", Less "'<'",
+        LessEqual "'<='", Greater "'>'", GreaterEqual "'>='", Plus "'+'", Minus "'-'",
+        Star "'*'", Slash "'/'", Percent "'%'", PlusEqual "'+='", MinusEqual "'-='",
+    }
+    keywords {
+        Reserved {
+            Add b"add" "K_ADD", Allow b"allow" "K_ALLOW", Alter b"alter" "K_ALTER",
+            And b"and" "K_AND", Apply b"apply" "K_APPLY", Asc b"asc" "K_ASC",
+            Authorize b"authorize" "K_AUTHORIZE", Batch b"batch" "K_BATCH",
+            Begin b"begin" "K_BEGIN", By b"by" "K_BY",
+            Columnfamily b"columnfamily" "K_COLUMNFAMILY", Create b"create" "K_CREATE",
+            Delete b"delete" "K_DELETE", Desc b"desc" "K_DESC",
+            Describe b"describe" "K_DESCRIBE", Drop b"drop" "K_DROP",
+            Entries b"entries" "K_ENTRIES", Execute b"execute" "K_EXECUTE",
+            From b"from" "K_FROM", Full b"full" "K_FULL", Grant b"grant" "K_GRANT",
+            If b"if" "K_IF", In b"in" "K_IN", Index b"index" "K_INDEX",
+            Infinity b"infinity" "K_POSITIVE_INFINITY", Insert b"insert" "K_INSERT",
+            Into b"into" "K_INTO", Is b"is" "K_IS", Keyspace b"keyspace" "K_KEYSPACE",
+            Limit b"limit" "K_LIMIT", Materialized b"materialized" "K_MATERIALIZED",
+            Modify b"modify" "K_MODIFY", Nan b"nan" "K_POSITIVE_NAN",
+            Norecursive b"norecursive" "K_NORECURSIVE", Not b"not" "K_NOT",
+            Null b"null" "K_NULL", Of b"of" "K_OF", On b"on" "K_ON", Or b"or" "K_OR",
+            Order b"order" "K_ORDER", Primary b"primary" "K_PRIMARY",
+            Rename b"rename" "K_RENAME", Revoke b"revoke" "K_REVOKE",
+            Schema b"schema" "K_SCHEMA", Select b"select" "K_SELECT", Set b"set" "K_SET",
+            To b"to" "K_TO", TokenWord b"token" "K_TOKEN", Truncate b"truncate" "K_TRUNCATE",
+            Unlogged b"unlogged" "K_UNLOGGED", Update b"update" "K_UPDATE", Use b"use" "K_USE",
+            Using b"using" "K_USING", View b"view" "K_VIEW", Where b"where" "K_WHERE",
+            With b"with" "K_WITH",
+        }
+        Basic {
+            Access b"access" "K_ACCESS", Aggregate b"aggregate" "K_AGGREGATE",
+            Aggregates b"aggregates" "K_AGGREGATES", All b"all" "K_ALL", Ann b"ann" "K_ANN",
+            As b"as" "K_AS", Called b"called" "K_CALLED", Cidrs b"cidrs" "K_CIDRS",
+            Cluster b"cluster" "K_CLUSTER", Clustering b"clustering" "K_CLUSTERING",
+            Compact b"compact" "K_COMPACT", Contains b"contains" "K_CONTAINS",
+            Custom b"custom" "K_CUSTOM", Datacenters b"datacenters" "K_DATACENTERS",
+            Default b"default" "K_DEFAULT", Exists b"exists" "K_EXISTS",
+            Filtering b"filtering" "K_FILTERING", Finalfunc b"finalfunc" "K_FINALFUNC",
+            Frozen b"frozen" "K_FROZEN", Function b"function" "K_FUNCTION",
+            Functions b"functions" "K_FUNCTIONS", Group b"group" "K_GROUP",
+            Hashed b"hashed" "K_HASHED", Identity b"identity" "K_IDENTITY",
+            Initcond b"initcond" "K_INITCOND", Input b"input" "K_INPUT",
+            Internals b"internals" "K_INTERNALS", Keys b"keys" "K_KEYS",
+            Keyspaces b"keyspaces" "K_KEYSPACES", Language b"language" "K_LANGUAGE",
+            Like b"like" "K_LIKE", List b"list" "K_LIST", Login b"login" "K_LOGIN",
+            Map b"map" "K_MAP", Masked b"masked" "K_MASKED", Mbean b"mbean" "K_MBEAN",
+            Mbeans b"mbeans" "K_MBEANS", Nologin b"nologin" "K_NOLOGIN",
+            Nosuperuser b"nosuperuser" "K_NOSUPERUSER", Only b"only" "K_ONLY",
+            Options b"options" "K_OPTIONS", Partition b"partition" "K_PARTITION",
+            Password b"password" "K_PASSWORD", Per b"per" "K_PER",
+            Permission b"permission" "K_PERMISSION", Permissions b"permissions" "K_PERMISSIONS",
+            Replace b"replace" "K_REPLACE", Returns b"returns" "K_RETURNS",
+            Role b"role" "K_ROLE", Roles b"roles" "K_ROLES",
+            SelectMasked b"select_masked" "K_SELECT_MASKED", Sfunc b"sfunc" "K_SFUNC",
+            Static b"static" "K_STATIC", Storage b"storage" "K_STORAGE",
+            Stype b"stype" "K_STYPE", Superuser b"superuser" "K_SUPERUSER",
+            Tables b"tables" "K_TABLES", Trigger b"trigger" "K_TRIGGER",
+            Tuple b"tuple" "K_TUPLE", Type b"type" "K_TYPE", Types b"types" "K_TYPES",
+            Unmask b"unmask" "K_UNMASK", Unset b"unset" "K_UNSET", User b"user" "K_USER",
+            Users b"users" "K_USERS", Values b"values" "K_VALUES", Vector b"vector" "K_VECTOR",
+        }
+        Special {
+            Cast b"cast" "K_CAST", Count b"count" "K_COUNT", Distinct b"distinct" "K_DISTINCT",
+            Json b"json" "K_JSON", Key b"key" "K_KEY",
+            Maxwritetime b"maxwritetime" "K_MAXWRITETIME", Ttl b"ttl" "K_TTL",
+            Writetime b"writetime" "K_WRITETIME",
+        }
+    }
+    natives {
+        Ascii b"ascii" "K_ASCII", Bigint b"bigint" "K_BIGINT", Blob b"blob" "K_BLOB",
+        Boolean b"boolean" "K_BOOLEAN", Counter b"counter" "K_COUNTER", Date b"date" "K_DATE",
+        Decimal b"decimal" "K_DECIMAL", Double b"double" "K_DOUBLE",
+        Duration b"duration" "K_DURATION", Float b"float" "K_FLOAT", Inet b"inet" "K_INET",
+        Int b"int" "K_INT", Smallint b"smallint" "K_SMALLINT", Text b"text" "K_TEXT",
+        Time b"time" "K_TIME", Timestamp b"timestamp" "K_TIMESTAMP",
+        Timeuuid b"timeuuid" "K_TIMEUUID", Tinyint b"tinyint" "K_TINYINT",
+        Uuid b"uuid" "K_UUID", Varchar b"varchar" "K_VARCHAR", Varint b"varint" "K_VARINT",
+    }
+}
+
+/// Longest keyword, `columnfamilies`.
+const KEYWORD_BYTES_MAX: usize = 14;
+
+impl Tok {
+    /// The keyword, boolean, or else plain name that a word is.
+    pub(crate) fn of_word(word: &[u8]) -> Tok {
+        let mut buffer = [0u8; KEYWORD_BYTES_MAX];
+        let Some(lower) = buffer.get_mut(..word.len()) else { return Tok::Ident };
+        lower.copy_from_slice(word);
+        lower.make_ascii_lowercase();
+        keyword_of(lower).unwrap_or(Tok::Ident)
+    }
+
+    /// Whether it can be a name: plain, quoted (not empty), or an unreserved keyword.
+    pub(crate) fn is_name(self) -> bool {
+        match self {
+            Tok::Ident | Tok::QuotedName => true,
+            other => other.is_unreserved(),
+        }
+    }
+
+    /// Whether it is an unreserved keyword.
+    pub(crate) fn is_unreserved(self) -> bool {
+        !matches!(self.class(), None | Some(Class::Reserved))
+    }
+
+    /// Whether it can be a function's name.
+    pub(crate) fn is_function_name(self) -> bool {
+        matches!(self, Tok::Ident | Tok::QuotedName | Tok::TokenWord | Tok::Count)
+            || matches!(self.class(), Some(Class::Basic | Class::Native(_)))
+    }
+
+    /// Whether it can be a user type's name.
+    pub(crate) fn is_type_name(self) -> bool {
+        matches!(self, Tok::Ident | Tok::QuotedName | Tok::Key)
+            || self.class() == Some(Class::Basic)
+    }
+
+    /// The built-in type that it names.
+    pub(crate) fn native(self) -> Option<NativeType> {
+        match self.class() {
+            Some(Class::Native(ty)) => Some(ty),
+            _ => None,
+        }
+    }
+}
+
+/// Names that no user type may have, unless quoted. Source: `reservedTypeNames` in `Parser.g`.
+pub(crate) const RESERVED_TYPE_NAMES: [&str; 7] =
+    ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
+
+/// Whether a lower-case word cannot be a name without quotes. Beyond Cassandra's reserved list
+/// these are `true` and `false`.
+pub fn is_reserved(word: &str) -> bool {
+    let kind = Tok::of_word(word.as_bytes());
+    kind == Tok::BooleanLiteral || kind.class() == Some(Class::Reserved)
+}
+
+/// A token: kind and byte range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: Tok,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Token {
+    /// The token as written.
+    pub(crate) fn text<'t>(&self, text: &'t str) -> &'t str {
+        text.get(self.start as usize..self.end as usize).unwrap_or("")
+    }
+
+    /// The token without its quotes; every other token as written.
+    pub(crate) fn value<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let raw = self.text(text);
+        let (quote, doubled) = match self.kind {
+            Tok::StringLiteral if raw.starts_with('$') => {
+                return Cow::Borrowed(raw.get(2..raw.len() - 2).unwrap_or(""));
+            }
+            Tok::StringLiteral => ("'", "''"),
+            Tok::QuotedName => ("\"", "\"\""),
+            Tok::EmptyQuotedName => return Cow::Borrowed(""),
+            _ => return Cow::Borrowed(raw),
+        };
+        let inner = raw.get(1..raw.len() - 1).unwrap_or("");
+        if inner.contains(quote) {
+            Cow::Owned(inner.replace(doubled, quote))
+        } else {
+            Cow::Borrowed(inner)
+        }
+    }
+}

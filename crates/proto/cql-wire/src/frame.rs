@@ -1,0 +1,260 @@
+//! The nine bytes before every message ("envelope" in v5), and building a response behind them.
+//!
+//! Owns the header's layout, its flags, and the optional fields between header and body: tracing id, warnings, custom
+//! payload.
+
+use crate::collections::BytesMap;
+use crate::constants::Opcode;
+use crate::error::{Result, WireError};
+use crate::primitive::put_string_list;
+use crate::startup::Compression;
+use crate::version::ProtocolVersion;
+use codec::Writer;
+use codec::compression::{lz4, snappy};
+use codec::writer::LengthError;
+use stdx::Uuid;
+
+/// Bytes of a frame header from v3 on.
+pub const HEADER_LEN: usize = 9;
+
+/// Bits of the second header byte.
+pub mod flags {
+    /// The body is compressed (v3, v4; without meaning in v5).
+    pub const COMPRESSED: u8 = 0x01;
+    /// Request: trace it. Response: a tracing id leads the body.
+    pub const TRACING: u8 = 0x02;
+    /// A bytes map leads the body (v4 on).
+    pub const CUSTOM_PAYLOAD: u8 = 0x04;
+    /// A list of warnings leads the body (responses, v4 on).
+    pub const WARNING: u8 = 0x08;
+    /// The client takes a version in development.
+    pub const USE_BETA: u8 = 0x10;
+}
+
+/// The header of one frame, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Version of the protocol.
+    pub version: ProtocolVersion,
+    /// [`flags`]; unknown bits are kept and ignored, as Cassandra does.
+    pub flags: u8,
+    /// Chosen by the client, 0..=32767; the response repeats it. Events have -1.
+    pub stream: i16,
+    /// Kind of message.
+    pub opcode: Opcode,
+}
+
+impl FrameHeader {
+    /// Whether this flag is set.
+    #[inline]
+    pub const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// One frame: header, and body after decompression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its header.
+    pub header: FrameHeader,
+    /// Its body; lives until the decoder is asked for the next frame.
+    pub body: &'a [u8],
+}
+
+/// The nine bytes taken apart, nothing checked yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawHeader {
+    pub(crate) first: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: i16,
+    pub(crate) opcode: u8,
+    pub(crate) length: u32,
+}
+
+impl RawHeader {
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8; HEADER_LEN]) -> RawHeader {
+        let [first, flags, s0, s1, opcode, l0, l1, l2, l3] = *bytes;
+        RawHeader {
+            first,
+            flags,
+            stream: i16::from_be_bytes([s0, s1]),
+            opcode,
+            length: u32::from_be_bytes([l0, l1, l2, l3]),
+        }
+    }
+}
+
+/// Direction bit of the first byte: set in responses.
+pub(crate) const RESPONSE_BIT: u8 = 0x80;
+
+pub(crate) fn put_header(
+    out: &mut Vec<u8>,
+    first: u8,
+    flags: u8,
+    stream: i16,
+    opcode: Opcode,
+    length: u32,
+) {
+    out.put_u8(first);
+    out.put_u8(flags);
+    out.put_i16(stream);
+    out.put_u8(opcode.number());
+    out.put_u32(length);
+}
+
+/// What may come between the header and the body of a response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameExtras<'a> {
+    /// Id of the trace that was started.
+    pub tracing_id: Option<Uuid>,
+    /// Warnings to the client; left out before v4, which has no place for them.
+    pub warnings: &'a [&'a str],
+    /// Custom payload; left out before v4.
+    pub custom_payload: &'a [(&'a str, &'a [u8])],
+}
+
+/// One response under construction at the end of a connection's output buffer.
+///
+/// The header is reserved at the start and its length patched by [`ResponseFrame::finish`]. Dropped without that, the
+/// buffer is cut back to where it was: an encoder that fails half-way leaves nothing behind.
+#[derive(Debug)]
+pub struct ResponseFrame<'o> {
+    out: &'o mut Vec<u8>,
+    start: usize,
+    finished: bool,
+}
+
+impl<'o> ResponseFrame<'o> {
+    /// Reserves the header of a response and writes the extras.
+    ///
+    /// # Errors
+    /// `TooLong` when extras do not fit; nothing is left in `out`.
+    pub fn begin(
+        out: &'o mut Vec<u8>,
+        version: ProtocolVersion,
+        stream: i16,
+        opcode: Opcode,
+        extras: &FrameExtras<'_>,
+    ) -> Result<ResponseFrame<'o>> {
+        let start = out.len();
+        let newer = version >= ProtocolVersion::V4;
+        let warnings = if newer { extras.warnings } else { &[] };
+        let payload = if newer { extras.custom_payload } else { &[] };
+        let mut bits = 0;
+        for (present, flag) in [
+            (extras.tracing_id.is_some(), flags::TRACING),
+            (!warnings.is_empty(), flags::WARNING),
+            (!payload.is_empty(), flags::CUSTOM_PAYLOAD),
+        ] {
+            bits |= if present { flag } else { 0 };
+        }
+        put_header(out, version.number() | RESPONSE_BIT, bits, stream, opcode, 0);
+        let frame = ResponseFrame { out, start, finished: false };
+        if let Some(id) = extras.tracing_id {
+            frame.out.put_bytes(id.as_bytes());
+        }
+        if !warnings.is_empty() {
+            put_string_list(frame.out, warnings)?;
+        }
+        if !payload.is_empty() {
+            BytesMap::encode(frame.out, payload)?;
+        }
+        Ok(frame)
+    }
+
+    /// Where the body is appended.
+    #[inline]
+    pub fn body(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// Bytes of the body so far, extras included.
+    pub fn body_len(&self) -> usize {
+        self.out.len().saturating_sub(self.start).saturating_sub(HEADER_LEN)
+    }
+
+    /// Patches the length. Returns the bytes of the whole frame.
+    ///
+    /// # Errors
+    /// `TooLong` when the body is longer than an `i32` can say; nothing is left in the buffer.
+    pub fn finish(mut self) -> Result<usize> {
+        self.seal()?;
+        Ok(self.out.len().saturating_sub(self.start))
+    }
+
+    /// As [`ResponseFrame::finish`], with a body compressed for v3 or v4. `scratch` is working memory that the
+    /// connection keeps; its content does not matter.
+    ///
+    /// # Errors
+    /// As [`ResponseFrame::finish`], and `Compression`.
+    pub fn finish_compressed(
+        self,
+        compression: Compression,
+        scratch: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let body_at = self.start.saturating_add(HEADER_LEN);
+        scratch.clear();
+        let body = self.out.get(body_at..).unwrap_or_default();
+        compress_body(compression, body, scratch)?;
+        self.out.truncate(body_at);
+        self.out.put_bytes(scratch);
+        if let Some(bits) = self.out.get_mut(self.start.saturating_add(1)) {
+            *bits |= flags::COMPRESSED;
+        }
+        self.finish()
+    }
+
+    fn seal(&mut self) -> Result<()> {
+        let length = patchable_len(self.body_len())?;
+        self.out.patch_u32(self.start.saturating_add(5), length);
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for ResponseFrame<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.out.truncate(self.start);
+        }
+    }
+}
+
+/// Compresses a whole body as v3 and v4 frame it.
+pub(crate) fn compress_body(
+    compression: Compression,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    match compression {
+        Compression::Lz4 => lz4::compress_with_len_be(body, out)?,
+        Compression::Snappy => snappy::compress(body, out)?,
+    };
+    Ok(())
+}
+
+/// Inverse of [`compress_body`], with a cap on the output.
+pub(crate) fn decompress_body(
+    compression: Compression,
+    body: &[u8],
+    max: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    match compression {
+        Compression::Lz4 => lz4::decompress_with_len_be(body, max, out)?,
+        Compression::Snappy => snappy::decompress(body, max, out)?,
+    };
+    Ok(())
+}
+
+pub(crate) fn patchable_len(length: usize) -> Result<u32> {
+    match u32::try_from(length) {
+        Ok(short) if short <= i32::MAX as u32 => Ok(short),
+        _ => Err(WireError::TooLong(LengthError {
+            what: "frame body",
+            length,
+            max: i32::MAX as usize,
+        })),
+    }
+}

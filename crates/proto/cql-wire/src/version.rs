@@ -1,0 +1,95 @@
+//! Protocol versions, and what a connection has agreed on.
+
+use crate::error::WireError;
+use std::fmt;
+
+/// A version that both sides can speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProtocolVersion {
+    /// Cassandra 2.1.
+    V3,
+    /// Cassandra 2.2 to 3.11.
+    V4,
+    /// Cassandra 4.0 on: segments with checksums, result metadata ids.
+    V5,
+}
+
+impl ProtocolVersion {
+    /// All of them, oldest first.
+    pub const ALL: [ProtocolVersion; 3] =
+        [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5];
+    /// The one preferred: replies to a client of an unknown version are in it.
+    pub const CURRENT: ProtocolVersion = ProtocolVersion::V5;
+
+    /// The number on the wire.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        match self {
+            ProtocolVersion::V3 => 3,
+            ProtocolVersion::V4 => 4,
+            ProtocolVersion::V5 => 5,
+        }
+    }
+
+    /// From the number on the wire, without the direction bit.
+    ///
+    /// # Errors
+    /// `UnsupportedVersion`.
+    #[inline]
+    pub const fn from_number(number: u8) -> Result<ProtocolVersion, WireError> {
+        match number {
+            3 => Ok(ProtocolVersion::V3),
+            4 => Ok(ProtocolVersion::V4),
+            5 => Ok(ProtocolVersion::V5),
+            version => Err(WireError::UnsupportedVersion { version }),
+        }
+    }
+
+    /// As SUPPORTED lists it under `PROTOCOL_VERSIONS`, e.g. `5/v5`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ProtocolVersion::V3 => "3/v3",
+            ProtocolVersion::V4 => "4/v4",
+            ProtocolVersion::V5 => "5/v5",
+        }
+    }
+
+    /// Version number of the frame that tells a client that its version is not spoken: v1 and v2 clients could not
+    /// read another than their own, everybody else gets the current one.
+    pub(crate) const fn reply_number(number: u8) -> u8 {
+        match number {
+            1..=5 => number,
+            _ => ProtocolVersion::CURRENT.number(),
+        }
+    }
+}
+
+impl fmt::Display for ProtocolVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a connection agreed on that changes the shape of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// The version of every frame.
+    pub version: ProtocolVersion,
+    /// `SCYLLA_USE_METADATA_ID`: v4 carries result metadata ids as v5 does.
+    pub metadata_id: bool,
+    /// `SCYLLA_LWT_ADD_METADATA_MARK`: prepared metadata marks conditional statements.
+    pub lwt_mark: bool,
+}
+
+impl Negotiated {
+    /// Without extensions.
+    pub const fn plain(version: ProtocolVersion) -> Negotiated {
+        Negotiated { version, metadata_id: false, lwt_mark: false }
+    }
+
+    /// Whether EXECUTE, PREPARED and changed ROWS carry a result metadata id.
+    #[inline]
+    pub const fn has_metadata_id(self) -> bool {
+        self.metadata_id || matches!(self.version, ProtocolVersion::V5)
+    }
+}

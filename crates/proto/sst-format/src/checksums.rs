@@ -1,0 +1,327 @@
+//! Our own component `Checksums.db`, and Cassandra's `CRC.db` and `Digest.crc32`.
+//!
+//! `Checksums.db` holds a CRC32 of every 64 KiB of every other component (the other formats leave
+//! Index, Summary, Filter, CompressionInfo and TOC unguarded) and says which storage group the file
+//! belongs to. Byte table in `docs/formats/sstable.md`.
+
+use codec::checksum::Crc32;
+use codec::{Reader, Writer, crc32};
+use stdx::Token;
+
+use crate::component::Component;
+use crate::{FormatError, Result};
+
+/// Bytes covered by one checksum, except at the end of a component.
+pub const CHECKSUM_BLOCK: usize = 64 * 1024;
+const CHECKSUM_BLOCK_U32: u32 = 64 * 1024;
+const MAGIC: &[u8; 8] = b"HLNSCRC1";
+/// Version written: 1.
+pub const CHECKSUMS_VERSION: u16 = 1;
+
+/// Which part of the ring the file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageGroup {
+    /// Shard for whose slice it was written; `None` when it may span slices.
+    pub shard: Option<u16>,
+    /// Shard count then.
+    pub shard_count: u16,
+    /// Token of the first partition.
+    pub first: Token,
+    /// Token of the last partition.
+    pub last: Token,
+}
+
+/// Checksums of one component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComponentChecksum {
+    /// Which.
+    pub component: Component,
+    /// Its length in bytes.
+    pub length: u64,
+    /// CRC32 of each block.
+    pub blocks: Vec<u32>,
+}
+
+impl ComponentChecksum {
+    /// Checks a whole component.
+    ///
+    /// # Errors
+    /// `Invalid` when the length differs, `Checksum` for the first block that differs.
+    pub fn verify_all(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() as u64 != self.length {
+            return Err(FormatError::Invalid {
+                what: "the file does not have the length recorded in Checksums.db",
+                offset: self.length.min(bytes.len() as u64),
+            });
+        }
+        bytes.chunks(CHECKSUM_BLOCK).enumerate().try_for_each(|(i, b)| self.verify_block(i, b))
+    }
+
+    /// Checks one block by number.
+    ///
+    /// # Errors
+    /// `Checksum`; `Invalid` for a block that does not exist.
+    pub fn verify_block(&self, index: usize, bytes: &[u8]) -> Result<()> {
+        let offset = (index as u64).saturating_mul(CHECKSUM_BLOCK as u64);
+        let expected = *self
+            .blocks
+            .get(index)
+            .ok_or(FormatError::Invalid { what: "no checksum for this block", offset })?;
+        let found = crc32(bytes);
+        if found == expected {
+            return Ok(());
+        }
+        Err(FormatError::Checksum { what: "block", offset, expected, found })
+    }
+}
+
+/// Takes in a component's bytes in pieces of any size.
+#[derive(Clone, Debug)]
+pub struct BlockChecksummer {
+    length: u64,
+    in_block: usize,
+    crc: Crc32,
+    blocks: Vec<u32>,
+}
+
+impl Default for BlockChecksummer {
+    fn default() -> Self {
+        BlockChecksummer { length: 0, in_block: 0, crc: Crc32::new(), blocks: Vec::new() }
+    }
+}
+
+impl BlockChecksummer {
+    /// The next bytes.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        self.length = self.length.saturating_add(bytes.len() as u64);
+        while !bytes.is_empty() {
+            let room = CHECKSUM_BLOCK.saturating_sub(self.in_block);
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.crc.update(now);
+            self.in_block = self.in_block.saturating_add(now.len());
+            if self.in_block == CHECKSUM_BLOCK {
+                self.blocks.push(self.crc.value());
+                self.crc = Crc32::new();
+                self.in_block = 0;
+            }
+            bytes = later;
+        }
+    }
+
+    /// Ends the component.
+    pub fn finish(mut self, component: Component) -> ComponentChecksum {
+        if self.in_block > 0 {
+            self.blocks.push(self.crc.value());
+        }
+        ComponentChecksum { component, length: self.length, blocks: self.blocks }
+    }
+
+    /// Checksums of a component that is in memory whole.
+    pub fn of(component: Component, bytes: &[u8]) -> ComponentChecksum {
+        let mut c = BlockChecksummer::default();
+        c.update(bytes);
+        c.finish(component)
+    }
+}
+
+/// The whole component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksums {
+    /// Where on the ring the file lies.
+    pub group: StorageGroup,
+    /// One entry for every other component of the SSTable.
+    pub components: Vec<ComponentChecksum>,
+}
+
+impl Checksums {
+    /// The entry of a component.
+    pub fn component(&self, component: Component) -> Option<&ComponentChecksum> {
+        self.components.iter().find(|c| c.component == component)
+    }
+
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_bytes(MAGIC);
+        out.put_u16(CHECKSUMS_VERSION);
+        out.put_u32(CHECKSUM_BLOCK_U32);
+        out.put_u8(u8::from(self.group.shard.is_some()));
+        out.put_u16(self.group.shard.unwrap_or(0));
+        out.put_u16(self.group.shard_count);
+        out.put_i64(self.group.first.0);
+        out.put_i64(self.group.last.0);
+        out.put_u8(u8::try_from(self.components.len()).unwrap_or(u8::MAX));
+        for c in &self.components {
+            let name = c.component.file_name().as_bytes();
+            out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
+            out.put_bytes(name);
+            out.put_u64(c.length);
+            for crc in &c.blocks {
+                out.put_u32(*crc);
+            }
+        }
+        let crc = crc32(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// `Checksum` over the whole file first, then `Unsupported` for another version, `Invalid`.
+    pub fn decode(bytes: &[u8]) -> Result<Checksums> {
+        const WHAT: &str = "checksum list";
+        let mut r = Reader::new(bytes, WHAT);
+        let Some((covered, stored)) = bytes.split_last_chunk::<4>() else {
+            r.skip(4)?;
+            return Err(FormatError::Invalid { what: WHAT, offset: 0 });
+        };
+        let (expected, found) = (u32::from_be_bytes(*stored), crc32(covered));
+        if expected != found {
+            return Err(FormatError::Checksum { what: WHAT, offset: 0, expected, found });
+        }
+        r = Reader::new(covered, WHAT);
+        if r.bytes(MAGIC.len())? != MAGIC {
+            return Err(FormatError::Invalid { what: "not a checksum list", offset: 0 });
+        }
+        let version = r.u16()?;
+        let block = r.u32()?;
+        if version != CHECKSUMS_VERSION || block != CHECKSUM_BLOCK_U32 {
+            return Err(FormatError::Unsupported {
+                what: "checksum list version",
+                value: format!("{version}/{block}"),
+            });
+        }
+        let has_shard = r.u8()? == 1;
+        let shard = Some(r.u16()?).filter(|_| has_shard);
+        let shard_count = r.u16()?;
+        let (first, last) = (Token(r.i64()?), Token(r.i64()?));
+        let mut components = Vec::new();
+        for _ in 0..r.u8()? {
+            let at = r.position() as u64;
+            let n = usize::from(r.u8()?);
+            let name = r.utf8(n)?;
+            let component = Component::from_file_name(name)
+                .ok_or(FormatError::Invalid { what: "unknown component name", offset: at })?;
+            let length = r.u64()?;
+            let count = usize::try_from(length.div_ceil(CHECKSUM_BLOCK as u64))
+                .map_err(|_| FormatError::TooLarge { what: "component" })?;
+            let count = r.check_count(count, 4)?;
+            let mut blocks = Vec::with_capacity(count);
+            for _ in 0..count {
+                blocks.push(r.u32()?);
+            }
+            components.push(ComponentChecksum { component, length, blocks });
+        }
+        r.finish()?;
+        Ok(Checksums { group: StorageGroup { shard, shard_count, first, last }, components })
+    }
+}
+
+/// `CRC.db`: chunk length, then a CRC32 per chunk of the uncompressed Data file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataCrc {
+    /// Bytes per checksum, as Cassandra writes it: 65,536.
+    pub chunk_length: u32,
+    /// Checksums.
+    pub chunks: Vec<u32>,
+}
+
+impl DataCrc {
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32(self.chunk_length);
+        for crc in &self.chunks {
+            out.put_u32(*crc);
+        }
+        out
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// `Decode`, `Invalid` for a chunk length of 0 or above 1 GiB.
+    pub fn decode(bytes: &[u8]) -> Result<DataCrc> {
+        let mut r = Reader::new(bytes, "CRC.db");
+        let chunk_length = r.u32()?;
+        if chunk_length == 0 || chunk_length > 1 << 30 {
+            return Err(FormatError::Invalid { what: "chunk length out of range", offset: 0 });
+        }
+        let mut chunks = Vec::with_capacity(r.remaining() / 4);
+        while !r.is_empty() {
+            chunks.push(r.u32()?);
+        }
+        Ok(DataCrc { chunk_length, chunks })
+    }
+}
+
+/// The text of `Digest.crc32`.
+pub fn encode_digest(crc: u32) -> Vec<u8> {
+    crc.to_string().into_bytes()
+}
+
+/// Reads `Digest.crc32`.
+///
+/// # Errors
+/// `Invalid` when it is not a decimal number of 32 bits.
+pub fn decode_digest(bytes: &[u8]) -> Result<u32> {
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|t| t.trim_end().parse().ok())
+        .ok_or(FormatError::Invalid { what: "digest is not a number", offset: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_any_size_give_the_checksums_of_the_whole() {
+        let bytes: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        let whole = BlockChecksummer::of(Component::Data, &bytes);
+        let mut pieces = BlockChecksummer::default();
+        bytes.chunks(977).for_each(|c| pieces.update(c));
+        assert_eq!(pieces.finish(Component::Data), whole);
+        assert_eq!(whole.blocks.len(), 4);
+        whole.verify_all(&bytes).unwrap();
+        let mut bad = bytes.clone();
+        bad[70_000] ^= 1;
+        assert!(matches!(
+            whole.verify_all(&bad),
+            Err(FormatError::Checksum { offset: 65_536, .. })
+        ));
+        assert!(whole.verify_all(&bytes[..199_999]).is_err());
+        assert!(BlockChecksummer::of(Component::Toc, &[]).blocks.is_empty());
+    }
+
+    #[test]
+    fn a_list_comes_back_and_every_flip_is_seen() {
+        let group =
+            StorageGroup { shard: Some(3), shard_count: 8, first: Token(-5), last: Token(9) };
+        let list = Checksums {
+            group,
+            components: vec![
+                BlockChecksummer::of(Component::Data, &[7; 70_000]),
+                BlockChecksummer::of(Component::Toc, b"x"),
+            ],
+        };
+        let bytes = list.encode();
+        assert_eq!(Checksums::decode(&bytes).unwrap(), list);
+        for i in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[i] ^= 0x10;
+            assert!(Checksums::decode(&bad).is_err(), "flip at {i}");
+            assert!(Checksums::decode(&bytes[..i]).is_err(), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn digest_and_crc_come_back() {
+        assert_eq!(decode_digest(&encode_digest(u32::MAX)).unwrap(), u32::MAX);
+        assert!(decode_digest(b"4294967296").is_err());
+        let crc = DataCrc { chunk_length: 65_536, chunks: vec![1, 2] };
+        assert_eq!(DataCrc::decode(&crc.encode()).unwrap(), crc);
+        assert!(DataCrc::decode(&[0, 0, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,413 @@
+//! The serialization header of Statistics.db and what reading and writing rows need of it.
+//!
+//! Column order inside a file is Cassandra's: single-cell columns by name, then multi-cell ones by
+//! name. Source: `db.SerializationHeader`, `db.rows.EncodingStats`, `db.Columns`.
+
+use codec::{Reader, Writer};
+use schema::{ColumnKind, Table};
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
+use types::CqlType;
+
+use crate::{FormatError, Result};
+
+const TIMESTAMP_EPOCH: i64 = 1_442_880_000_000_000;
+const DELETION_EPOCH: i64 = 1_442_880_000;
+
+/// Bases of the deltas in which rows write their times. Any values are correct; minima make small
+/// files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodingStats {
+    /// Base of timestamps.
+    pub min_timestamp: TimestampMicros,
+    /// Base of local deletion and expiry times.
+    pub min_local_deletion: DeletionSeconds,
+    /// Base of TTLs, seconds.
+    pub min_ttl: i32,
+}
+
+impl EncodingStats {
+    /// Where nothing is known (`EncodingStats.NO_STATS`).
+    pub const NONE: EncodingStats = EncodingStats {
+        min_timestamp: TimestampMicros(TIMESTAMP_EPOCH),
+        min_local_deletion: DeletionSeconds(DELETION_EPOCH),
+        min_ttl: 0,
+    };
+
+    /// The smaller of each; [`EncodingStats::NONE`]'s fields give way to known ones.
+    #[must_use]
+    pub fn merge(self, other: EncodingStats) -> EncodingStats {
+        fn pick<T: Ord + Copy>(a: T, b: T, none: T) -> T {
+            if a == none {
+                b
+            } else if b == none {
+                a
+            } else {
+                a.min(b)
+            }
+        }
+        EncodingStats {
+            min_timestamp: pick(self.min_timestamp, other.min_timestamp, Self::NONE.min_timestamp),
+            min_local_deletion: pick(
+                self.min_local_deletion,
+                other.min_local_deletion,
+                Self::NONE.min_local_deletion,
+            ),
+            min_ttl: pick(self.min_ttl, other.min_ttl, 0),
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_vint_unsigned(self.min_timestamp.0.wrapping_sub(TIMESTAMP_EPOCH).cast_unsigned());
+        let local = i64::from(crate::deletion_i32(self.min_local_deletion));
+        put_i32_delta(out, local, DELETION_EPOCH);
+        put_i32_delta(out, i64::from(self.min_ttl), 0);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<EncodingStats> {
+        let timestamp = r.vint_unsigned()?.cast_signed().wrapping_add(TIMESTAMP_EPOCH);
+        let local = i64::from(r.vint_unsigned_i32()?).saturating_add(DELETION_EPOCH);
+        let min_ttl = r.vint_unsigned_i32()?;
+        Ok(EncodingStats {
+            min_timestamp: TimestampMicros(timestamp),
+            min_local_deletion: DeletionSeconds(local),
+            min_ttl,
+        })
+    }
+}
+
+/// `writeUnsignedVInt32((int) (value - base))`: the difference wraps to 32 bits and is widened
+/// with its sign.
+#[inline]
+pub(crate) fn put_i32_delta(out: &mut Vec<u8>, value: i64, base: i64) {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "Cassandra's cast; the reader adds in 64 bits"
+    )]
+    let delta = value.wrapping_sub(base) as i32;
+    out.put_vint_unsigned(i64::from(delta).cast_unsigned());
+}
+
+/// A column as the header names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderColumn {
+    /// Column name, case kept.
+    pub name: String,
+    /// Its type when the file was written.
+    pub ty: CqlType,
+}
+
+/// The header component of Statistics.db.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SerializationHeader {
+    /// Bases of times.
+    pub stats: EncodingStats,
+    /// Types of the partition-key columns; more than one are a `CompositeType` in the file.
+    pub key_types: Vec<CqlType>,
+    /// Types of the clustering columns, with "descending".
+    pub clustering_types: Vec<(CqlType, bool)>,
+    /// Static columns in file order.
+    pub statics: Vec<HeaderColumn>,
+    /// Regular columns in file order.
+    pub regulars: Vec<HeaderColumn>,
+}
+
+fn put_type(out: &mut Vec<u8>, name: &str) {
+    out.put_bytes_vint(name.as_bytes());
+}
+
+fn marshal_error(name: &str, error: &types::TypeError) -> FormatError {
+    FormatError::Unsupported { what: "type", value: format!("{name} ({error})") }
+}
+
+fn read_type_name<'a>(r: &mut Reader<'a>) -> Result<&'a str> {
+    let n = r.vint_len()?;
+    Ok(r.utf8(n)?)
+}
+
+fn read_type(r: &mut Reader<'_>) -> Result<(CqlType, bool)> {
+    let name = read_type_name(r)?;
+    types::parse_marshal(name).map_err(|e| marshal_error(name, &e))
+}
+
+/// File order of columns: single-cell before multi-cell, each by the bytes of the name.
+fn file_order(a: &HeaderColumn, b: &HeaderColumn) -> std::cmp::Ordering {
+    (a.ty.is_multi_cell(), a.name.as_bytes()).cmp(&(b.ty.is_multi_cell(), b.name.as_bytes()))
+}
+
+impl SerializationHeader {
+    /// The header for writing all columns of a table.
+    pub fn for_table(table: &Table, stats: EncodingStats) -> SerializationHeader {
+        let columns = |list: &[schema::Column]| {
+            let mut columns: Vec<HeaderColumn> = list
+                .iter()
+                .map(|c| HeaderColumn { name: c.name.to_string(), ty: c.ty.clone() })
+                .collect();
+            columns.sort_by(file_order);
+            columns
+        };
+        SerializationHeader {
+            stats,
+            key_types: table.partition_key().iter().map(|c| c.ty.clone()).collect(),
+            clustering_types: table
+                .clustering()
+                .iter()
+                .map(|c| {
+                    let reversed = matches!(c.kind, ColumnKind::Clustering { reversed: true, .. });
+                    (c.ty.clone(), reversed)
+                })
+                .collect(),
+            statics: columns(table.statics()),
+            regulars: columns(table.regulars()),
+        }
+    }
+
+    /// Marshal name of the partition key.
+    pub fn key_type_name(&self) -> String {
+        match self.key_types.as_slice() {
+            [one] => one.to_marshal_name(),
+            many => types::marshal::composite_marshal_name(many),
+        }
+    }
+
+    /// Appends the component's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.stats.encode(out);
+        put_type(out, &self.key_type_name());
+        out.put_vint_unsigned(self.clustering_types.len() as u64);
+        for (ty, reversed) in &self.clustering_types {
+            let name = if *reversed { ty.to_marshal_name_reversed() } else { ty.to_marshal_name() };
+            put_type(out, &name);
+        }
+        for columns in [&self.statics, &self.regulars] {
+            out.put_vint_unsigned(columns.len() as u64);
+            for column in columns {
+                out.put_bytes_vint(column.name.as_bytes());
+                put_type(out, &column.ty.to_marshal_name());
+            }
+        }
+    }
+
+    /// Reads the component's bytes.
+    ///
+    /// # Errors
+    /// `Decode`, `Unsupported` for a type that does not parse.
+    pub fn decode(bytes: &[u8]) -> Result<SerializationHeader> {
+        let mut r = Reader::new(bytes, "serialization header");
+        let stats = EncodingStats::decode(&mut r)?;
+        let key = read_type_name(&mut r)?;
+        let key_types = types::marshal::parse_marshal_components(key)
+            .map_err(|e| marshal_error(key, &e))?
+            .into_iter()
+            .map(|(ty, _)| ty)
+            .collect();
+        let count = r.vint_len()?;
+        let count = r.check_count(count, 1)?;
+        let mut clustering_types = Vec::with_capacity(count);
+        for _ in 0..count {
+            clustering_types.push(read_type(&mut r)?);
+        }
+        let mut lists = [Vec::new(), Vec::new()];
+        for list in &mut lists {
+            let count = r.vint_len()?;
+            let count = r.check_count(count, 2)?;
+            list.reserve(count);
+            for _ in 0..count {
+                let n = r.vint_len()?;
+                let name = r.utf8(n)?.to_owned();
+                let (ty, _) = read_type(&mut r)?;
+                list.push(HeaderColumn { name, ty });
+            }
+        }
+        r.finish()?;
+        let [statics, regulars] = lists;
+        Ok(SerializationHeader { stats, key_types, clustering_types, statics, regulars })
+    }
+
+    fn clustering_lengths(&self) -> Vec<Option<usize>> {
+        self.clustering_types.iter().map(|(ty, _)| ty.fixed_len()).collect()
+    }
+
+    /// What reading rows needs, with columns resolved by name against the table as it is now.
+    ///
+    /// # Errors
+    /// `UnknownColumn` for a column that the table neither has nor had; `Invalid` when the number
+    /// of clustering columns differs.
+    pub fn read_schema(&self, table: &Table) -> Result<ReadSchema> {
+        if self.clustering_types.len() != table.clustering().len() {
+            return Err(FormatError::Invalid {
+                what: "the file has another number of clustering columns than the table",
+                offset: 0,
+            });
+        }
+        let resolve = |columns: &[HeaderColumn], is_static: bool| -> Result<ReadColumns> {
+            let mut out = Vec::with_capacity(columns.len());
+            for column in columns {
+                let dropped = table.dropped.get(column.name.as_str());
+                let current = table.column(&column.name).filter(|c| match c.kind {
+                    ColumnKind::Static => is_static,
+                    ColumnKind::Regular => !is_static,
+                    _ => false,
+                });
+                if current.is_none() && dropped.is_none() {
+                    return Err(FormatError::UnknownColumn { column: column.name.clone() });
+                }
+                // A column that became another kind of cell is read by the file's shape and then
+                // dropped: its cells cannot be shown.
+                let id = current
+                    .filter(|c| c.ty.is_multi_cell() == column.ty.is_multi_cell())
+                    .map(|c| c.id);
+                let dropped_at = dropped.map_or(TimestampMicros::NONE, |d| d.dropped_at);
+                out.push(ReadColumn::new(column, id, dropped_at));
+            }
+            Ok(ReadColumns::new(out))
+        };
+        Ok(ReadSchema {
+            stats: self.stats,
+            clustering: self.clustering_lengths(),
+            statics: resolve(&self.statics, true)?,
+            regulars: resolve(&self.regulars, false)?,
+        })
+    }
+
+    /// What writing rows needs. Columns of the header that are not the table's are a broken
+    /// invariant of the caller: headers for writing come from [`SerializationHeader::for_table`].
+    pub fn write_schema(&self, table: &Table) -> WriteSchema {
+        let resolve = |columns: &[HeaderColumn]| {
+            let mut ids = Vec::with_capacity(columns.len());
+            let mut by_id = Vec::new();
+            for (index, column) in columns.iter().enumerate() {
+                let found = table.column(&column.name).map(|c| c.id);
+                let Some(id) = found else {
+                    stdx::invariant::broken(format_args!(
+                        "a header for writing has a foreign column"
+                    ))
+                };
+                let slot = usize::from(id.0);
+                if by_id.len() <= slot {
+                    by_id.resize(slot.saturating_add(1), u16::MAX);
+                }
+                if let Some(entry) = by_id.get_mut(slot) {
+                    *entry = u16::try_from(index).unwrap_or(u16::MAX);
+                }
+                ids.push(WriteColumn { id, fixed: cell_length(&column.ty) });
+            }
+            let in_id_order = ids.is_sorted_by(|a, b| a.id < b.id);
+            WriteColumns { columns: ids, by_id, in_id_order }
+        };
+        WriteSchema {
+            stats: self.stats,
+            clustering: self.clustering_lengths(),
+            statics: resolve(&self.statics),
+            regulars: resolve(&self.regulars),
+        }
+    }
+}
+
+/// Width of the values of a column's cells. Cassandra writes the cells of a multi-cell column by
+/// the type of the whole column, which has no fixed width, so their values always carry a length.
+fn cell_length(ty: &CqlType) -> Option<usize> {
+    if ty.is_multi_cell() { None } else { ty.fixed_len() }
+}
+
+/// One column for reading.
+#[derive(Clone, Debug)]
+pub struct ReadColumn {
+    /// Its id in the table; `None` for one that is dropped.
+    pub id: Option<ColumnId>,
+    /// Many cells.
+    pub complex: bool,
+    /// Bytes of its values when all have the same.
+    pub fixed: Option<usize>,
+    /// Cells at or before this are hidden; [`TimestampMicros::NONE`] = nothing is.
+    pub dropped_at: TimestampMicros,
+}
+
+impl ReadColumn {
+    fn new(column: &HeaderColumn, id: Option<ColumnId>, dropped_at: TimestampMicros) -> ReadColumn {
+        let complex = column.ty.is_multi_cell();
+        ReadColumn { id, complex, fixed: cell_length(&column.ty), dropped_at }
+    }
+}
+
+/// Columns of one kind for reading.
+#[derive(Clone, Debug)]
+pub struct ReadColumns {
+    /// In file order.
+    pub columns: Vec<ReadColumn>,
+    /// Ids ascend in file order, so rows can be packed as they are read.
+    pub in_id_order: bool,
+}
+
+impl ReadColumns {
+    fn new(columns: Vec<ReadColumn>) -> ReadColumns {
+        let in_id_order = columns.iter().filter_map(|c| c.id).is_sorted_by(|a, b| a < b);
+        ReadColumns { columns, in_id_order }
+    }
+}
+
+/// What reading rows needs.
+#[derive(Clone, Debug)]
+pub struct ReadSchema {
+    /// Bases of times.
+    pub stats: EncodingStats,
+    /// Widths of clustering values.
+    pub clustering: Vec<Option<usize>>,
+    /// Static columns.
+    pub statics: ReadColumns,
+    /// Regular columns.
+    pub regulars: ReadColumns,
+}
+
+impl ReadSchema {
+    /// Whether every partition has a static row in the file.
+    pub fn has_static(&self) -> bool {
+        !self.statics.columns.is_empty()
+    }
+}
+
+/// One column for writing.
+#[derive(Clone, Debug)]
+pub struct WriteColumn {
+    /// Its id.
+    pub id: ColumnId,
+    /// Bytes of its values when all have the same.
+    pub fixed: Option<usize>,
+}
+
+/// Columns of one kind for writing.
+#[derive(Clone, Debug)]
+pub struct WriteColumns {
+    /// In file order.
+    pub columns: Vec<WriteColumn>,
+    by_id: Vec<u16>,
+    /// Ids ascend in file order.
+    pub in_id_order: bool,
+}
+
+impl WriteColumns {
+    /// Position in file order of a column id.
+    #[inline]
+    pub fn index_of(&self, id: ColumnId) -> Option<usize> {
+        self.by_id.get(usize::from(id.0)).filter(|i| **i != u16::MAX).map(|i| usize::from(*i))
+    }
+}
+
+/// What writing rows needs.
+#[derive(Clone, Debug)]
+pub struct WriteSchema {
+    /// Bases of times.
+    pub stats: EncodingStats,
+    /// Widths of clustering values.
+    pub clustering: Vec<Option<usize>>,
+    /// Static columns.
+    pub statics: WriteColumns,
+    /// Regular columns.
+    pub regulars: WriteColumns,
+}
+
+impl WriteSchema {
+    /// Whether every partition gets a static row.
+    pub fn has_static(&self) -> bool {
+        !self.statics.columns.is_empty()
+    }
+}

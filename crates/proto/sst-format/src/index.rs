@@ -1,0 +1,268 @@
+//! Index.db: one entry per partition, with the promoted index of its rows when it is wide.
+//!
+//! Entry: key (u16 length), Data position vint, promoted size vint, and when that is not 0: header
+//! length vint, partition deletion (12 bytes), block count vint, the blocks, then the offset of
+//! each block from the first as i32. Source: `io.sstable.format.big.RowIndexEntry`,
+//! `io.sstable.IndexInfo`.
+
+use codec::{DecodeError, Reader, Writer};
+use data::DeletionTime;
+
+use crate::clustering::{ClusteringLengths, Prefix};
+use crate::{FormatError, Result, put_deletion, read_deletion};
+
+/// Base of the width delta of a block.
+const WIDTH_BASE: i64 = 64 * 1024;
+/// Default size at which a block of the promoted index ends (`column_index_size`).
+pub const COLUMN_INDEX_SIZE: u64 = 64 * 1024;
+
+/// One entry; positions relative to the bytes given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry<'a> {
+    /// Serialised partition key.
+    pub key: &'a [u8],
+    /// Where the partition begins in Data (uncompressed).
+    pub position: u64,
+    /// Where the promoted part begins.
+    pub promoted_at: usize,
+    /// Its length in bytes, 0 = none.
+    pub promoted_length: usize,
+}
+
+impl<'a> IndexEntry<'a> {
+    /// Where the next entry begins.
+    pub fn end(&self) -> usize {
+        self.promoted_at.saturating_add(self.promoted_length)
+    }
+
+    /// Reads the entry at the start of `bytes`; the promoted part need not be there.
+    ///
+    /// # Errors
+    /// `Truncated`: more bytes are needed, unless these are the last of the file.
+    #[inline]
+    pub fn decode(bytes: &'a [u8]) -> std::result::Result<IndexEntry<'a>, DecodeError> {
+        let mut r = Reader::new(bytes, "index entry");
+        let key = r.bytes_u16()?;
+        let position = r.vint_unsigned()?;
+        let promoted_length = r.vint_len()?;
+        Ok(IndexEntry { key, position, promoted_at: r.position(), promoted_length })
+    }
+}
+
+/// What stands in front of the blocks of a promoted index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromotedHeader {
+    /// Bytes from the partition's start to its first row or marker.
+    pub header_length: u64,
+    /// Deletion of the partition.
+    pub deletion: DeletionTime,
+    /// Number of blocks.
+    pub blocks: usize,
+    /// Bytes of this header itself.
+    pub length: usize,
+}
+
+impl PromotedHeader {
+    /// Most bytes that [`PromotedHeader::decode`] needs to see.
+    pub const BYTES_MAX: usize = 9 + 12 + 9;
+
+    /// Reads it at the start of the promoted part; `promoted_length` checks the block count.
+    ///
+    /// # Errors
+    /// `Truncated`, `Invalid` when that many blocks cannot be there.
+    pub fn decode(
+        bytes: &[u8],
+        promoted_length: usize,
+    ) -> std::result::Result<PromotedHeader, DecodeError> {
+        let mut r = Reader::new(bytes, "promoted index");
+        let header_length = r.vint_unsigned()?;
+        let deletion = read_deletion(&mut r)?;
+        let blocks = r.vint_len()?;
+        let length = r.position();
+        // Each block takes an offset of 4 bytes and at least 5 bytes itself.
+        let needed = blocks.saturating_mul(9).saturating_add(length);
+        if blocks == 0 || needed > promoted_length {
+            return Err(r.invalid(i64::try_from(blocks).unwrap_or(i64::MAX)));
+        }
+        Ok(PromotedHeader { header_length, deletion, blocks, length })
+    }
+}
+
+/// One block of a promoted index: rows and markers that lie together in Data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexInfo {
+    /// First row or marker.
+    pub first: Prefix,
+    /// Last row or marker.
+    pub last: Prefix,
+    /// Where the block begins, from the partition's start.
+    pub offset: u64,
+    /// Its bytes.
+    pub width: u64,
+    /// The range deletion that is open at its end.
+    pub open: Option<DeletionTime>,
+}
+
+impl IndexInfo {
+    /// Reads a block into this one, whose memory is reused.
+    ///
+    /// # Errors
+    /// `Truncated`, `Invalid`.
+    pub fn decode_into(
+        &mut self,
+        bytes: &[u8],
+        lengths: &ClusteringLengths,
+    ) -> std::result::Result<usize, DecodeError> {
+        let mut r = Reader::new(bytes, "promoted index block");
+        Prefix::decode(&mut r, lengths, &mut self.first)?;
+        Prefix::decode(&mut r, lengths, &mut self.last)?;
+        self.offset = r.vint_unsigned()?;
+        let width = r.vint_signed()?.saturating_add(WIDTH_BASE);
+        self.width = u64::try_from(width).map_err(|_| r.invalid(width))?;
+        self.open = match r.u8()? {
+            0 => None,
+            _ => Some(read_deletion(&mut r)?),
+        };
+        Ok(r.position())
+    }
+
+    /// Appends the block.
+    ///
+    /// # Errors
+    /// `ValueLength`.
+    pub fn encode(&self, lengths: &ClusteringLengths, out: &mut Vec<u8>) -> Result<()> {
+        self.first.encode(lengths, out)?;
+        self.last.encode(lengths, out)?;
+        out.put_vint_unsigned(self.offset);
+        out.put_vint_signed(self.width.cast_signed().wrapping_sub(WIDTH_BASE));
+        out.put_bool(self.open.is_some());
+        if let Some(open) = &self.open {
+            put_deletion(out, open);
+        }
+        Ok(())
+    }
+}
+
+/// Builds the promoted index of one partition; reused from partition to partition.
+#[derive(Debug, Default)]
+pub struct PromotedBuilder {
+    blocks: Vec<u8>,
+    offsets: Vec<u32>,
+}
+
+impl PromotedBuilder {
+    /// Begins a partition.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.offsets.clear();
+    }
+
+    /// Blocks so far.
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// No block so far.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Adds a block.
+    ///
+    /// # Errors
+    /// `TooLarge` when the index of the partition passes 2 GiB; `ValueLength`.
+    pub fn push(&mut self, info: &IndexInfo, lengths: &ClusteringLengths) -> Result<()> {
+        let offset = i32::try_from(self.blocks.len())
+            .map_err(|_| FormatError::TooLarge { what: "promoted index" })?;
+        self.offsets.push(offset.unsigned_abs());
+        info.encode(lengths, &mut self.blocks)
+    }
+
+    /// Appends the index entry of the partition. A promoted index of one block is left out.
+    ///
+    /// # Errors
+    /// `TooLarge`.
+    pub fn encode_entry(
+        &self,
+        key: &[u8],
+        position: u64,
+        header_length: u64,
+        deletion: &DeletionTime,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        out.put_bytes_u16(key, "partition key")
+            .map_err(|_| FormatError::TooLarge { what: "partition key" })?;
+        out.put_vint_unsigned(position);
+        if self.offsets.len() <= 1 {
+            out.put_u8(0);
+            return Ok(());
+        }
+        let fields = codec::vint_unsigned_len(header_length)
+            .saturating_add(12)
+            .saturating_add(codec::vint_unsigned_len(self.offsets.len() as u64));
+        let size = fields
+            .saturating_add(self.blocks.len())
+            .saturating_add(self.offsets.len().saturating_mul(4));
+        if i32::try_from(size).is_err() {
+            return Err(FormatError::TooLarge { what: "promoted index" });
+        }
+        out.put_vint_unsigned(size as u64);
+        out.put_vint_unsigned(header_length);
+        put_deletion(out, deletion);
+        out.put_vint_unsigned(self.offsets.len() as u64);
+        out.put_bytes(&self.blocks);
+        for offset in &self.offsets {
+            out.put_u32(*offset);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clustering::PrefixKind;
+    use data::ClusteringBuf;
+    use stdx::{DeletionSeconds, TimestampMicros};
+
+    #[test]
+    fn an_entry_with_blocks_comes_back_and_one_block_is_left_out() {
+        let lengths = [Some(4)];
+        let deletion =
+            DeletionTime { timestamp: TimestampMicros(5), local: DeletionSeconds(1_600_000_000) };
+        let info = |n: u8, open| IndexInfo {
+            first: Prefix {
+                kind: PrefixKind::Clustering,
+                values: ClusteringBuf::from_components([&[0, 0, 0, n][..]]).0,
+            },
+            last: Prefix { kind: PrefixKind::InclusiveEnd, values: Vec::new() },
+            offset: u64::from(n) * 70_000,
+            width: 70_000,
+            open,
+        };
+        let mut builder = PromotedBuilder::default();
+        builder.push(&info(0, None), &lengths).unwrap();
+        let mut out = Vec::new();
+        builder.encode_entry(b"key", 77, 20, &deletion, &mut out).unwrap();
+        let entry = IndexEntry::decode(&out).unwrap();
+        assert_eq!((entry.key, entry.position, entry.end()), (&b"key"[..], 77, out.len()));
+        assert_eq!(entry.promoted_length, 0);
+
+        builder.push(&info(1, Some(deletion)), &lengths).unwrap();
+        out.clear();
+        builder.encode_entry(b"key", 77, 20, &deletion, &mut out).unwrap();
+        let entry = IndexEntry::decode(&out).unwrap();
+        assert_eq!(entry.end(), out.len());
+        let promoted = &out[entry.promoted_at..];
+        let header = PromotedHeader::decode(promoted, entry.promoted_length).unwrap();
+        assert_eq!((header.header_length, header.deletion, header.blocks), (20, deletion, 2));
+        let mut back = IndexInfo::default();
+        let n = back.decode_into(&promoted[header.length..], &lengths).unwrap();
+        assert_eq!(back, info(0, None));
+        back.decode_into(&promoted[header.length + n..], &lengths).unwrap();
+        assert_eq!(back, info(1, Some(deletion)));
+        let offsets = &out[out.len() - 8..];
+        assert_eq!(offsets, [0, 0, 0, 0, 0, 0, 0, n as u8]);
+        assert!(PromotedHeader::decode(promoted, 20).is_err());
+    }
+}

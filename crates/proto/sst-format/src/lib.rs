@@ -1,0 +1,169 @@
+//! Cassandra's BIG SSTable format, version `nb` (Cassandra 4.0 and 5.0 in `CASSANDRA_4` mode), as
+//! pure encoders and decoders over byte slices, plus our own `Checksums.db`.
+//!
+//! Owns: the bytes of every component. Never: IO, clocks, which file is read when (crate
+//! `sstable`), what a row means (crate `data`).
+//!
+//! Invariants: INV-format-1: no decoder panics on any bytes, and none allocates on the word of a
+//! length field. INV-format-2: what an encoder writes, its decoder reads back equal, except local
+//! deletion times beyond 2038, which are capped (never wrapped).
+//!
+//! Reading order: [`component`], [`header`], [`row`], [`index`], [`statistics`], the rest.
+//! See `docs/formats/sstable.md`.
+
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+pub mod checksums;
+pub mod clustering;
+pub mod component;
+pub mod compression_info;
+pub mod filter;
+pub mod fuzz;
+pub mod header;
+pub mod histogram;
+pub mod hyperloglog;
+pub mod index;
+pub mod row;
+pub mod row_write;
+pub mod statistics;
+pub mod stats_collector;
+pub mod summary;
+
+pub use checksums::{Checksums, ComponentChecksum, StorageGroup};
+pub use component::{Component, Descriptor};
+pub use compression_info::CompressionInfo;
+pub use filter::BloomFilter;
+pub use header::{EncodingStats, HeaderColumn, ReadSchema, SerializationHeader, WriteSchema};
+pub use index::{IndexEntry, IndexInfo};
+pub use row::{Head, HeadKind, RowScratch};
+pub use statistics::{Statistics, StatsMetadata};
+pub use stats_collector::StatsCollector;
+pub use summary::Summary;
+
+use codec::DecodeError;
+
+/// Why bytes of a component were refused, or could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The bytes cannot be what was written.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    /// A checksum does not match.
+    #[error("{what} at byte {offset} has the checksum {found:08x} instead of {expected:08x}")]
+    Checksum {
+        /// What is covered.
+        what: &'static str,
+        /// Where the covered bytes begin.
+        offset: u64,
+        /// Checksum stored.
+        expected: u32,
+        /// Checksum of the bytes found.
+        found: u32,
+    },
+    /// The bytes are well-formed but say something impossible.
+    #[error("{what} at byte {offset}")]
+    Invalid {
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+    },
+    /// Something this build does not read: another version, compressor, partitioner or type.
+    #[error("{what} \"{value}\" is not supported")]
+    Unsupported {
+        /// What kind of thing.
+        what: &'static str,
+        /// Its name in the file.
+        value: String,
+    },
+    /// The file has a column that the table neither has nor had.
+    #[error("column \"{column}\" of the file is not a column of the table")]
+    UnknownColumn {
+        /// Its name.
+        column: String,
+    },
+    /// A value given to an encoder does not have the length its type fixes.
+    #[error("value of {length} bytes where the type has {expected}")]
+    ValueLength {
+        /// Bytes given.
+        length: usize,
+        /// Bytes the type has.
+        expected: usize,
+    },
+    /// More than the format's length fields can say.
+    #[error("{what} is larger than the format allows")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+    },
+}
+
+impl FormatError {
+    /// Byte position in the component, as far as known.
+    pub fn offset(&self) -> u64 {
+        match self {
+            FormatError::Decode(e) => e.offset as u64,
+            FormatError::Checksum { offset, .. } | FormatError::Invalid { offset, .. } => *offset,
+            _ => 0,
+        }
+    }
+}
+
+/// Result of decoding or encoding.
+pub type Result<T> = std::result::Result<T, FormatError>;
+
+/// Largest local deletion time an `nb` file can hold: 2038-01-19T03:14:06Z
+/// (`Cell.MAX_DELETION_TIME_2038_LEGACY_CAP`); one more means "none".
+pub const DELETION_SECONDS_MAX: i64 = i32::MAX as i64 - 1;
+
+/// The capped 32-bit form of a local deletion time.
+pub(crate) fn deletion_i32(local: stdx::DeletionSeconds) -> i32 {
+    if local == stdx::DeletionSeconds::NONE {
+        return i32::MAX;
+    }
+    i32::try_from(local.0.clamp(i64::from(i32::MIN), DELETION_SECONDS_MAX)).unwrap_or(i32::MAX)
+}
+
+/// Inverse of [`deletion_i32`].
+pub(crate) fn deletion_from_i32(local: i32) -> stdx::DeletionSeconds {
+    if local == i32::MAX {
+        stdx::DeletionSeconds::NONE
+    } else {
+        stdx::DeletionSeconds(i64::from(local))
+    }
+}
+
+/// Appends a deletion time in the 12-byte form of partition headers and index entries.
+pub(crate) fn put_deletion(out: &mut Vec<u8>, deletion: &data::DeletionTime) {
+    use codec::Writer;
+    out.put_i32(deletion_i32(deletion.local));
+    out.put_i64(deletion.timestamp.0);
+}
+
+/// Reads the 12-byte form.
+pub(crate) fn read_deletion(
+    r: &mut codec::Reader<'_>,
+) -> std::result::Result<data::DeletionTime, DecodeError> {
+    let local = r.i32()?;
+    let timestamp = r.i64()?;
+    Ok(data::DeletionTime {
+        timestamp: stdx::TimestampMicros(timestamp),
+        local: deletion_from_i32(local),
+    })
+}

@@ -1,0 +1,335 @@
+//! Rows, markers and partition headers of Data.db: writing.
+
+use codec::Writer;
+use data::row::{CellRef, ColumnRef};
+use data::{DeletionTime, Liveness, RowRef};
+
+use crate::clustering::{PrefixKind, encode_bound, encode_values};
+use crate::header::{EncodingStats, WriteColumn, WriteColumns, WriteSchema, put_i32_delta};
+use crate::row::{
+    CELL_HAS_EMPTY_VALUE, CELL_IS_DELETED, CELL_IS_EXPIRING, CELL_USE_ROW_TIMESTAMP,
+    CELL_USE_ROW_TTL, END_OF_PARTITION, EXTENSION_FLAG, HAS_ALL_COLUMNS, HAS_COMPLEX_DELETION,
+    HAS_DELETION, HAS_TIMESTAMP, HAS_TTL, IS_MARKER, IS_STATIC,
+};
+use crate::stats_collector::StatsCollector;
+use crate::{FormatError, Result, deletion_i32, put_deletion};
+
+/// Working memory of the encoder; reused from row to row.
+#[derive(Debug, Default)]
+pub struct EncodeScratch {
+    body: Vec<u8>,
+    present: Vec<u16>,
+}
+
+/// Appends a partition's key and deletion.
+///
+/// # Errors
+/// `TooLarge` for a key above 65,535 bytes.
+pub fn encode_partition_header(
+    key: &[u8],
+    deletion: &DeletionTime,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.put_bytes_u16(key, "partition key")
+        .map_err(|_| FormatError::TooLarge { what: "partition key" })?;
+    put_deletion(out, deletion);
+    Ok(())
+}
+
+/// Appends the mark of a partition's end.
+pub fn encode_partition_end(out: &mut Vec<u8>) {
+    out.put_u8(END_OF_PARTITION);
+}
+
+/// Which row is written.
+#[derive(Clone, Copy, Debug)]
+pub enum RowKind<'a> {
+    /// The static row.
+    Static,
+    /// A row with this clustering.
+    Regular(&'a [u8]),
+}
+
+/// Appends a row. `previous` is the size in bytes from the start of the row or marker before this
+/// one to the start of this one (from the start of the partition for the first); 0 for static rows.
+/// Cells of columns that the schema does not name (dropped since they were written) are left out.
+///
+/// # Errors
+/// `ValueLength` for a value that its type cannot have.
+pub fn encode_row(
+    schema: &WriteSchema,
+    kind: RowKind<'_>,
+    row: RowRef<'_>,
+    previous: u64,
+    scratch: &mut EncodeScratch,
+    stats: &mut StatsCollector,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let (columns, is_static) = match kind {
+        RowKind::Static => (&schema.statics, true),
+        RowKind::Regular(_) => (&schema.regulars, false),
+    };
+    let (liveness, deletion) = (row.liveness(), row.deletion());
+    let EncodeScratch { body, present } = scratch;
+    body.clear();
+    present.clear();
+    let mut complex_deletion = false;
+    for (id, column) in row.columns() {
+        let Some(index) = columns.index_of(id) else { continue };
+        present.push(u16::try_from(index).unwrap_or(u16::MAX));
+        if let ColumnRef::Complex(complex) = column {
+            complex_deletion |= !complex.deletion.is_live();
+        }
+    }
+    let in_order = columns.in_id_order;
+    if !in_order {
+        present.sort_unstable();
+    }
+    let mut flags = 0;
+    if !liveness.is_empty() {
+        flags |= HAS_TIMESTAMP;
+        put_timestamp(body, &schema.stats, liveness.timestamp.0);
+        if liveness.is_expiring() {
+            flags |= HAS_TTL;
+            put_i32_delta(body, i64::from(liveness.ttl.0), i64::from(schema.stats.min_ttl));
+            put_local(body, &schema.stats, liveness.expires_at);
+        }
+    }
+    if !deletion.is_live() {
+        flags |= HAS_DELETION;
+        put_deletion_delta(body, &schema.stats, &deletion);
+    }
+    if complex_deletion {
+        flags |= HAS_COMPLEX_DELETION;
+    }
+    let is_empty = liveness.is_empty() && deletion.is_live() && present.is_empty();
+    if !(is_static && is_empty) {
+        stats.row(&liveness, &deletion);
+    }
+    if present.len() == columns.columns.len() {
+        flags |= HAS_ALL_COLUMNS;
+    } else {
+        encode_subset(present, columns.columns.len(), body);
+    }
+    let mut cells = CellWriter {
+        stats: &schema.stats,
+        liveness: &liveness,
+        complex_deletion,
+        collector: stats,
+        body,
+    };
+    if in_order {
+        for (id, column) in row.columns() {
+            if let Some(c) = columns.index_of(id).and_then(|i| columns.columns.get(i)) {
+                cells.column(c, column)?;
+            }
+        }
+    } else {
+        out_of_order(columns, present, row, &mut cells)?;
+    }
+    if is_static {
+        out.put_u8(flags | EXTENSION_FLAG);
+        out.put_u8(IS_STATIC);
+    } else {
+        out.put_u8(flags);
+    }
+    if let RowKind::Regular(clustering) = kind {
+        encode_values(clustering, &schema.clustering, out)?;
+    }
+    let size = body.len().saturating_add(codec::vint_unsigned_len(previous));
+    out.put_vint_unsigned(size as u64);
+    out.put_vint_unsigned(previous);
+    out.put_bytes(body);
+    Ok(())
+}
+
+/// Columns in file order where ids do not ascend with it.
+fn out_of_order(
+    columns: &WriteColumns,
+    present: &[u16],
+    row: RowRef<'_>,
+    cells: &mut CellWriter<'_>,
+) -> Result<()> {
+    for index in present {
+        if let Some(column) = columns.columns.get(usize::from(*index))
+            && let Some(value) = row.column(column.id)
+        {
+            cells.column(column, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which of `count` columns are `present` (ascending positions, not all).
+fn encode_subset(present: &[u16], count: usize, out: &mut Vec<u8>) {
+    if count < 64 {
+        let all = u64::MAX.checked_shr(u32::try_from(64usize.saturating_sub(count)).unwrap_or(0));
+        let mut missing = if count == 0 { 0 } else { all.unwrap_or(0) };
+        for index in present {
+            missing &= !(1u64 << (index & 63));
+        }
+        out.put_vint_unsigned(missing);
+        return;
+    }
+    out.put_vint_unsigned(count.saturating_sub(present.len()) as u64);
+    if present.len() < count / 2 {
+        for index in present {
+            out.put_vint_unsigned(u64::from(*index));
+        }
+        return;
+    }
+    let mut next = present.iter().peekable();
+    for index in 0..u16::try_from(count).unwrap_or(u16::MAX) {
+        if next.peek() == Some(&&index) {
+            next.next();
+        } else {
+            out.put_vint_unsigned(u64::from(index));
+        }
+    }
+}
+
+/// Appends a marker. See [`encode_row`] for `previous`.
+///
+/// # Errors
+/// `Invalid` when nothing closes or opens; `ValueLength`.
+pub fn encode_marker(
+    schema: &WriteSchema,
+    marker: &data::Marker<'_>,
+    previous: u64,
+    scratch: &mut EncodeScratch,
+    stats: &mut StatsCollector,
+    out: &mut Vec<u8>,
+) -> Result<PrefixKind> {
+    let kind =
+        PrefixKind::of_marker(marker.position.after, marker.close.is_some(), marker.open.is_some())
+            .ok_or(FormatError::Invalid {
+                what: "a marker that neither closes nor opens",
+                offset: 0,
+            })?;
+    let body = &mut scratch.body;
+    body.clear();
+    for deletion in [marker.close, marker.open].into_iter().flatten() {
+        put_deletion_delta(body, &schema.stats, &deletion);
+        stats.deletion(&deletion);
+    }
+    out.put_u8(IS_MARKER);
+    encode_bound(kind, marker.position.prefix, &schema.clustering, out)?;
+    let size = body.len().saturating_add(codec::vint_unsigned_len(previous));
+    out.put_vint_unsigned(size as u64);
+    out.put_vint_unsigned(previous);
+    out.put_bytes(body);
+    Ok(kind)
+}
+
+#[inline]
+fn put_timestamp(out: &mut Vec<u8>, stats: &EncodingStats, timestamp: i64) {
+    out.put_vint_unsigned(timestamp.wrapping_sub(stats.min_timestamp.0).cast_unsigned());
+}
+
+#[inline]
+fn put_local(out: &mut Vec<u8>, stats: &EncodingStats, local: stdx::DeletionSeconds) {
+    put_i32_delta(out, i64::from(deletion_i32(local)), stats.min_local_deletion.0);
+}
+
+fn put_deletion_delta(out: &mut Vec<u8>, stats: &EncodingStats, deletion: &DeletionTime) {
+    put_timestamp(out, stats, deletion.timestamp.0);
+    put_local(out, stats, deletion.local);
+}
+
+struct CellWriter<'w> {
+    stats: &'w EncodingStats,
+    liveness: &'w Liveness,
+    complex_deletion: bool,
+    collector: &'w mut StatsCollector,
+    body: &'w mut Vec<u8>,
+}
+
+impl CellWriter<'_> {
+    #[inline]
+    fn column(&mut self, column: &WriteColumn, value: ColumnRef<'_>) -> Result<()> {
+        match value {
+            ColumnRef::Simple(cell) => {
+                self.collector.column();
+                self.cell(&cell, None, column.fixed)
+            }
+            ColumnRef::Complex(complex) => {
+                if self.complex_deletion {
+                    if complex.deletion.is_live() {
+                        // Beside a column that has one. Cassandra 5 subtracts from its 64-bit "none"
+                        // and keeps 32 bits: readers go by the timestamp.
+                        put_timestamp(self.body, self.stats, complex.deletion.timestamp.0);
+                        let base = self.stats.min_local_deletion.0;
+                        put_i32_delta(self.body, complex.deletion.local.0, base);
+                    } else {
+                        put_deletion_delta(self.body, self.stats, &complex.deletion);
+                    }
+                    self.collector.deletion(&complex.deletion);
+                }
+                let count = complex.cells().count();
+                if count > 0 {
+                    self.collector.column();
+                }
+                self.body.put_vint_unsigned(count as u64);
+                for (path, cell) in complex.cells() {
+                    self.cell(&cell, Some(path), column.fixed)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn cell(
+        &mut self,
+        cell: &CellRef<'_>,
+        path: Option<&[u8]>,
+        fixed: Option<usize>,
+    ) -> Result<()> {
+        let (body, liveness) = (&mut *self.body, self.liveness);
+        let deleted = cell.is_tombstone();
+        let expiring = cell.is_expiring();
+        let same_timestamp = !liveness.is_empty() && cell.timestamp == liveness.timestamp;
+        let same_ttl = expiring
+            && liveness.is_expiring()
+            && cell.ttl == liveness.ttl
+            && cell.local == liveness.expires_at;
+        let mut flags = 0;
+        if cell.value.is_empty() {
+            flags |= CELL_HAS_EMPTY_VALUE;
+        }
+        if deleted {
+            flags |= CELL_IS_DELETED;
+        } else if expiring {
+            flags |= CELL_IS_EXPIRING;
+        }
+        if same_timestamp {
+            flags |= CELL_USE_ROW_TIMESTAMP;
+        }
+        if same_ttl {
+            flags |= CELL_USE_ROW_TTL;
+        }
+        body.put_u8(flags);
+        if !same_timestamp {
+            put_timestamp(body, self.stats, cell.timestamp.0);
+        }
+        if (deleted || expiring) && !same_ttl {
+            put_local(body, self.stats, cell.local);
+            if expiring {
+                put_i32_delta(body, i64::from(cell.ttl.0), i64::from(self.stats.min_ttl));
+            }
+        }
+        if let Some(path) = path {
+            body.put_bytes_vint(path);
+        }
+        match fixed {
+            _ if cell.value.is_empty() => {}
+            Some(n) if cell.value.len() != n => {
+                return Err(FormatError::ValueLength { length: cell.value.len(), expected: n });
+            }
+            Some(_) => body.put_bytes(cell.value),
+            None => body.put_bytes_vint(cell.value),
+        }
+        self.collector.cell(cell);
+        Ok(())
+    }
+}

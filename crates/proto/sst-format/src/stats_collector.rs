@@ -1,0 +1,211 @@
+//! Collects what Statistics.db says about rows as they are written.
+//! Source: `io.sstable.metadata.MetadataCollector`.
+
+use std::cmp::Ordering;
+
+use data::row::CellRef;
+use data::{BoundRef, ClusteringComparator, DeletionTime, Liveness};
+use stdx::{DeletionSeconds, TimestampMicros};
+
+use crate::header::EncodingStats;
+use crate::histogram::{EstimatedHistogram, TombstoneHistogramBuilder};
+use crate::hyperloglog::HyperLogLog;
+use crate::statistics::{CommitLogPosition, StatsMetadata};
+
+/// An end of the covered clusterings.
+#[derive(Debug, Default)]
+struct Edge {
+    set: bool,
+    prefix: Vec<u8>,
+    after: bool,
+}
+
+/// The collector of one file.
+#[derive(Debug)]
+pub struct StatsCollector {
+    timestamps: Option<(i64, i64)>,
+    locals: Option<(i64, i64)>,
+    ttls: Option<(i32, i32)>,
+    tombstones: TombstoneHistogramBuilder,
+    partition_sizes: EstimatedHistogram,
+    cells_per_partition: EstimatedHistogram,
+    cells_in_partition: u64,
+    total_columns_set: i64,
+    total_rows: i64,
+    cardinality: HyperLogLog,
+    min: Edge,
+    max: Edge,
+    has_partition_deletion: bool,
+}
+
+impl Default for StatsCollector {
+    fn default() -> Self {
+        StatsCollector {
+            timestamps: None,
+            locals: None,
+            ttls: None,
+            tombstones: TombstoneHistogramBuilder::default(),
+            partition_sizes: EstimatedHistogram::new(155),
+            cells_per_partition: EstimatedHistogram::new(118),
+            cells_in_partition: 0,
+            total_columns_set: 0,
+            total_rows: 0,
+            cardinality: HyperLogLog::default(),
+            min: Edge::default(),
+            max: Edge::default(),
+            has_partition_deletion: false,
+        }
+    }
+}
+
+/// Facts about a file that rows do not tell.
+#[derive(Clone, Debug)]
+pub struct FileFacts {
+    /// Commit-log stretches in the file.
+    pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
+    /// Node that wrote it.
+    pub originating_host: Option<stdx::Uuid>,
+    /// Level in leveled compaction.
+    pub level: i32,
+    /// Milliseconds since 1970 of the repair, 0 = not repaired.
+    pub repaired_at: i64,
+    /// Compressed by uncompressed size; -1 when not compressed.
+    pub compression_ratio: f64,
+}
+
+fn widen<T: Ord + Copy>(range: &mut Option<(T, T)>, value: T) {
+    *range = Some(match *range {
+        None => (value, value),
+        Some((low, high)) => (low.min(value), high.max(value)),
+    });
+}
+
+impl StatsCollector {
+    fn times(&mut self, timestamp: TimestampMicros, ttl: i32, local: DeletionSeconds) {
+        widen(&mut self.timestamps, timestamp.0);
+        widen(&mut self.ttls, ttl);
+        self.local(local);
+    }
+
+    #[inline]
+    fn local(&mut self, local: DeletionSeconds) {
+        widen(&mut self.locals, local.0);
+        if local != DeletionSeconds::NONE {
+            self.tombstones.add(local.0);
+        }
+    }
+
+    /// A row begins.
+    pub(crate) fn row(&mut self, liveness: &Liveness, deletion: &DeletionTime) {
+        self.total_rows = self.total_rows.saturating_add(1);
+        if !liveness.is_empty() {
+            self.times(liveness.timestamp, liveness.ttl.0, liveness.expires_at);
+        }
+        self.deletion(deletion);
+    }
+
+    /// A column that has cells.
+    pub(crate) fn column(&mut self) {
+        self.total_columns_set = self.total_columns_set.saturating_add(1);
+    }
+
+    /// A cell.
+    #[inline]
+    pub(crate) fn cell(&mut self, cell: &CellRef<'_>) {
+        self.cells_in_partition = self.cells_in_partition.saturating_add(1);
+        self.times(cell.timestamp, cell.ttl.0, cell.local);
+    }
+
+    /// A deletion of any kind; live ones do not count.
+    pub(crate) fn deletion(&mut self, deletion: &DeletionTime) {
+        if !deletion.is_live() {
+            widen(&mut self.timestamps, deletion.timestamp.0);
+            self.local(deletion.local);
+        }
+    }
+
+    /// A partition begins.
+    pub fn partition(&mut self, key: &[u8], deletion: &DeletionTime) {
+        self.cardinality.add(key);
+        self.has_partition_deletion |= !deletion.is_live();
+        self.deletion(deletion);
+    }
+
+    /// A partition ends, with its bytes in Data.
+    pub fn partition_end(&mut self, bytes: u64) {
+        self.partition_sizes.add(bytes);
+        self.cells_per_partition.add(self.cells_in_partition);
+        self.cells_in_partition = 0;
+    }
+
+    /// First and last position of a partition's rows and markers; a row's position is both before
+    /// and after it. Rows come in order, so two comparisons per partition are enough.
+    pub fn covered(
+        &mut self,
+        order: &ClusteringComparator,
+        first: BoundRef<'_>,
+        last: BoundRef<'_>,
+    ) {
+        if !self.min.set || order.compare_bounds(first, bound(&self.min)) == Ordering::Less {
+            self.min = Edge { set: true, prefix: first.prefix.to_vec(), after: first.after };
+        }
+        if !self.max.set || order.compare_bounds(last, bound(&self.max)) == Ordering::Greater {
+            self.max = Edge { set: true, prefix: last.prefix.to_vec(), after: last.after };
+        }
+    }
+
+    /// Bases for a rewrite of the same rows.
+    pub fn encoding_stats(&self) -> EncodingStats {
+        let none = EncodingStats::NONE;
+        EncodingStats {
+            min_timestamp: self.timestamps.map_or(none.min_timestamp, |t| TimestampMicros(t.0)),
+            min_local_deletion: self
+                .locals
+                .filter(|l| l.0 != DeletionSeconds::NONE.0)
+                .map_or(none.min_local_deletion, |l| DeletionSeconds(l.0)),
+            min_ttl: self.ttls.map_or(0, |t| t.0),
+        }
+    }
+
+    /// The stats part and the serialised cardinality estimator.
+    pub fn finish(self, facts: FileFacts) -> (StatsMetadata, Vec<u8>) {
+        let none = DeletionSeconds::NONE.0;
+        let (min_local, max_local) = self.locals.unwrap_or((none, none));
+        let (min_timestamp, max_timestamp) = self.timestamps.unwrap_or((i64::MIN, i64::MAX));
+        let (min_ttl, max_ttl) = self.ttls.unwrap_or((0, 0));
+        let clustering = |edge: &Edge| {
+            // Values up to the first null, as bounds without nulls; empty = no bound.
+            data::clustering::components(&edge.prefix)
+                .map_while(|c| c.map(<[u8]>::to_vec))
+                .collect()
+        };
+        let stats = StatsMetadata {
+            partition_sizes: self.partition_sizes,
+            cells_per_partition: self.cells_per_partition,
+            commit_log: facts.commit_log,
+            min_timestamp: TimestampMicros(min_timestamp),
+            max_timestamp: TimestampMicros(max_timestamp),
+            min_local_deletion: DeletionSeconds(min_local),
+            max_local_deletion: DeletionSeconds(max_local),
+            min_ttl,
+            max_ttl,
+            compression_ratio: facts.compression_ratio,
+            tombstones: self.tombstones.finish(),
+            level: facts.level,
+            repaired_at: facts.repaired_at,
+            min_clustering: clustering(&self.min),
+            max_clustering: clustering(&self.max),
+            has_legacy_counter_shards: false,
+            total_columns_set: self.total_columns_set,
+            total_rows: self.total_rows,
+            pending_repair: None,
+            is_transient: false,
+            originating_host: facts.originating_host,
+        };
+        (stats, self.cardinality.encode())
+    }
+}
+
+fn bound(edge: &Edge) -> BoundRef<'_> {
+    BoundRef { prefix: &edge.prefix, after: edge.after }
+}

@@ -1,0 +1,27 @@
+//! The real machine: shard threads, reactor, timers, files, sockets.
+//!
+//! Owns: threads, the OS clocks and random source, every system call, the only unsafe code.
+//! Never: tasks, scheduling or anything that a simulated node must do alike (that is `rt`).
+//!
+//! Invariants:
+//! - INV-native-1: a buffer handed to the kernel stays with its operation until the kernel is done,
+//!   whatever happens to the future that waits for it.
+//! - INV-native-2: a file descriptor stays open while an operation on it is under way.
+//! - INV-native-3: one shard is one thread; only [`cross`] and [`pool`] cross threads.
+//!
+//! Reading order: [`shard`], [`file`], [`uring`], [`pool`], [`net`], [`fs`], [`buf`], [`cross`].
+
+pub mod buf;
+pub mod cross;
+pub mod error;
+pub mod file;
+pub mod fs;
+pub mod net;
+pub mod pool;
+pub mod shard;
+mod uring;
+
+pub use buf::Buf;
+pub use file::{File, OpenOptions};
+pub use net::{Conn, Listener, MovedConn};
+pub use shard::{Env, IoBackend, NativeOptions, Threads, start};

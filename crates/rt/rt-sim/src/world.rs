@@ -1,0 +1,425 @@
+//! [`World`]: virtual time, the processes, and the loop that picks what happens next.
+
+use crate::disk::{CrashKind, Disk};
+use crate::env::Env;
+use crate::net::{NetEvent, Network};
+use crate::trace::Trace;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+use stdx::Instant;
+
+/// Virtual cost of one poll of a task.
+const POLL_COST: Duration = Duration::from_micros(1);
+
+/// What the world may do, as ranges of microseconds and chances.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// One-way delay of a segment between two nodes, microseconds.
+    pub latency_micros: Range<u64>,
+    /// One-way delay within a node.
+    pub loopback_micros: Range<u64>,
+    /// Time of a disk call that waits.
+    pub io_micros: Range<u64>,
+    /// Time of offloaded work.
+    pub offload_micros: Range<u64>,
+    /// Bytes under way or unread per direction of a connection before writes wait.
+    pub socket_bytes_max: usize,
+    /// Of a million segments, how many reset their connection.
+    pub resets_per_million: u64,
+    /// After a power cut the peers' connections are reset after this time.
+    pub silent_peer_timeout: Duration,
+    /// One in this many calls finds a yield due; 0 = never.
+    pub yield_one_in: u64,
+    /// Wall clock at virtual time zero, microseconds since the Unix epoch.
+    pub wall_start_micros: i64,
+}
+
+impl Default for WorldOptions {
+    fn default() -> WorldOptions {
+        WorldOptions {
+            latency_micros: 200..1_500,
+            loopback_micros: 5..50,
+            io_micros: 50..500,
+            offload_micros: 50..2_000,
+            socket_bytes_max: 256 * 1024,
+            resets_per_million: 0,
+            silent_peer_timeout: Duration::from_secs(10),
+            yield_one_in: 8,
+            wall_start_micros: 1_767_225_600_000_000,
+        }
+    }
+}
+
+/// One executor of a simulated shard, as the world sees it.
+pub trait Shard {
+    /// Whether tasks are ready or woken, rings wait, or a timer is due.
+    fn is_busy(&self, now: Instant) -> bool;
+    /// Fires due timers, serves rings, queues woken tasks.
+    fn attend(&self, now: Instant);
+    /// Number of tasks that could run, as of the last `attend`.
+    fn ready(&self) -> usize;
+    /// Polls the `n`-th of them.
+    fn run(&self, n: usize);
+    /// When the next timer is due.
+    fn next_timer(&self) -> Option<Instant>;
+    /// Whether the shard's main task is done.
+    fn is_finished(&self) -> bool;
+    /// Drops all tasks; nothing is polled any more.
+    fn end(&self);
+}
+
+/// One incarnation of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub(crate) usize);
+
+/// The condition did not come true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Virtual time when the run was given up.
+    pub at: Instant,
+    /// Whether nothing could ever happen again (else: time was up).
+    pub idle: bool,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = if self.idle { "nothing left to happen" } else { "time was up" };
+        write!(f, "stuck at {} us of virtual time: {why}", self.at.0 / 1000)
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// The simulated world. Clones are the same world.
+#[derive(Clone)]
+pub struct World {
+    pub(crate) core: Rc<Core>,
+}
+
+pub(crate) struct Core {
+    pub(crate) state: RefCell<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) now: Instant,
+    pub(crate) options: WorldOptions,
+    pub(crate) rng: ChaCha8Rng,
+    pub(crate) trace: Trace,
+    events: BTreeMap<(Instant, u64), Event>,
+    last_event: u64,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) disks: BTreeMap<String, Disk>,
+    pub(crate) net: Network,
+    addresses: BTreeMap<String, IpAddr>,
+    pub(crate) skews: BTreeMap<String, i64>,
+    pub(crate) crashes: Vec<(ProcessId, CrashKind)>,
+}
+
+pub(crate) struct Process {
+    pub(crate) name: Rc<str>,
+    pub(crate) ip: IpAddr,
+    /// False from the moment of its death, also while its tasks are still being dropped.
+    pub(crate) alive: bool,
+    shards: Vec<Option<Rc<dyn Shard>>>,
+}
+
+pub(crate) enum Event {
+    Wake(Waker),
+    Net(NetEvent),
+}
+
+impl State {
+    pub(crate) fn random(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// Uniform in `range`; its start when it is empty.
+    pub(crate) fn random_in(&mut self, range: &Range<u64>) -> u64 {
+        let width = range.end.saturating_sub(range.start);
+        if width == 0 { range.start } else { range.start + self.random() % width }
+    }
+
+    pub(crate) fn random_micros(&mut self, range: &Range<u64>) -> Duration {
+        Duration::from_micros(self.random_in(range))
+    }
+
+    pub(crate) fn schedule(&mut self, at: Instant, event: Event) -> (Instant, u64) {
+        self.last_event += 1;
+        let key = (at, self.last_event);
+        self.events.insert(key, event);
+        key
+    }
+
+    pub(crate) fn cancel(&mut self, key: (Instant, u64)) -> Option<Event> {
+        self.events.remove(&key)
+    }
+
+    pub(crate) fn has_event(&mut self, key: (Instant, u64)) -> Option<&mut Event> {
+        self.events.get_mut(&key)
+    }
+
+    pub(crate) fn is_alive(&self, process: ProcessId) -> bool {
+        self.processes.get(process.0).is_some_and(|p| p.alive)
+    }
+
+    pub(crate) fn note(&mut self, operation: &str, a: u64, b: u64) {
+        let now = self.now.0;
+        self.trace.add(now);
+        self.trace.add_bytes(operation.as_bytes());
+        self.trace.add(a);
+        self.trace.add(b);
+    }
+
+    fn address(&mut self, name: &str) -> IpAddr {
+        if let Some(ip) = self.addresses.get(name) {
+            return *ip;
+        }
+        let n = u32::try_from(self.addresses.len()).unwrap_or(0) + 1;
+        let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
+        self.addresses.insert(name.to_string(), ip);
+        ip
+    }
+}
+
+impl World {
+    /// A world without processes at virtual time zero.
+    pub fn new(seed: u64, options: WorldOptions) -> World {
+        let state = State {
+            now: Instant::ZERO,
+            options,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            trace: Trace::default(),
+            events: BTreeMap::new(),
+            last_event: 0,
+            processes: Vec::new(),
+            disks: BTreeMap::new(),
+            net: Network::default(),
+            addresses: BTreeMap::new(),
+            skews: BTreeMap::new(),
+            crashes: Vec::new(),
+        };
+        World { core: Rc::new(Core { state: RefCell::new(state) }) }
+    }
+
+    /// Begins a process; its disk and address belong to its name. The environments are for its
+    /// shards, which [`World::attach`] adds.
+    pub fn add_process(&self, name: &str, shards: u16, work_dir: &str) -> (ProcessId, Vec<Env>) {
+        let mut state = self.core.state.borrow_mut();
+        let ip = state.address(name);
+        let id = ProcessId(state.processes.len());
+        let shared_name: Rc<str> = Rc::from(name);
+        let empty = (0..shards).map(|_| None).collect();
+        let process = Process { name: Rc::clone(&shared_name), ip, alive: true, shards: empty };
+        state.processes.push(process);
+        state.disks.entry(name.to_string()).or_default().make_work_dir(work_dir);
+        state.note("start", id.0 as u64, u64::from(shards));
+        let env = |shard| Env::new(&self.core, id, &shared_name, work_dir, shard);
+        (id, (0..shards).map(env).collect())
+    }
+
+    /// Gives the process its `shard`-th executor.
+    pub fn attach(&self, process: ProcessId, shard: u16, executor: Rc<dyn Shard>) {
+        let mut state = self.core.state.borrow_mut();
+        let slot =
+            state.processes.get_mut(process.0).and_then(|p| p.shards.get_mut(usize::from(shard)));
+        if let Some(slot) = slot {
+            *slot = Some(executor);
+        }
+    }
+
+    /// Whether the process runs: it was not crashed and some shard's main task is not done.
+    pub fn is_alive(&self, process: ProcessId) -> bool {
+        self.core.state.borrow().is_alive(process)
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.core.state.borrow().now
+    }
+
+    /// The address of a node or client by name.
+    pub fn ip(&self, name: &str) -> IpAddr {
+        self.core.state.borrow_mut().address(name)
+    }
+
+    /// Hash over everything that happened.
+    pub fn trace_hash(&self) -> u64 {
+        self.core.state.borrow().trace.hash()
+    }
+
+    /// The hash at every 1000th scheduling step.
+    pub fn trace_checkpoints(&self) -> Vec<u64> {
+        self.core.state.borrow().trace.checkpoints().to_vec()
+    }
+
+    /// A number from the world's seed, for whoever drives it.
+    pub fn random_u64(&self) -> u64 {
+        self.core.state.borrow_mut().random()
+    }
+
+    /// Shifts a node's wall clock by `micros` against virtual time, from now on.
+    pub fn set_clock_skew(&self, name: &str, micros: i64) {
+        self.core.state.borrow_mut().skews.insert(name.to_string(), micros);
+    }
+
+    /// Ends a process at once.
+    pub fn crash(&self, process: ProcessId, kind: CrashKind) {
+        let shards = {
+            let mut state = self.core.state.borrow_mut();
+            let Some(p) = state.processes.get_mut(process.0) else { return };
+            // Dead before its tasks are dropped, so that their drops have no effect (INV-sim-2).
+            p.alive = false;
+            let shards = std::mem::take(&mut p.shards);
+            if shards.is_empty() {
+                return;
+            }
+            let name = Rc::clone(&p.name);
+            state.note("crash", process.0 as u64, kind as u64);
+            crate::net::process_died(&mut state, process, kind);
+            crate::fs::process_died(&mut state, &name, process, kind);
+            shards
+        };
+        for shard in shards.into_iter().flatten() {
+            shard.end();
+        }
+    }
+
+    /// Lets one thing happen, not later than `limit`. False when nothing can happen before that;
+    /// then virtual time stands at `limit` (or where it was, when nothing can happen at all).
+    pub fn step(&self, limit: Instant) -> bool {
+        self.carry_out_crashes();
+        self.fire_events();
+        let live = self.live_shards();
+        let now = self.now();
+        let busy: Vec<_> = live.iter().filter(|(_, _, executor)| executor.is_busy(now)).collect();
+        if let Some((process, shard, executor)) = self.pick(&busy) {
+            // Only the chosen shard looks at its inbox, so the seed orders what crosses shards.
+            executor.attend(now);
+            let ready = executor.ready() as u64;
+            let n = {
+                let mut state = self.core.state.borrow_mut();
+                let n = if ready > 0 { (state.random() % ready) as usize } else { 0 };
+                state.note("run", process.0 as u64, (u64::from(*shard) << 32) | n as u64);
+                state.trace.step();
+                n
+            };
+            executor.run(n);
+            let mut state = self.core.state.borrow_mut();
+            state.now = state.now + POLL_COST;
+            drop(state);
+            if executor.is_finished() {
+                self.finish(*process, *shard);
+            }
+            self.carry_out_crashes();
+            return true;
+        }
+        let timer = live.iter().filter_map(|(_, _, executor)| executor.next_timer()).min();
+        let mut state = self.core.state.borrow_mut();
+        let event = state.events.first_key_value().map(|((at, _), _)| *at);
+        match timer.into_iter().chain(event).min() {
+            Some(at) if at <= limit => {
+                state.now = state.now.max(at);
+                true
+            }
+            Some(_) => {
+                state.now = state.now.max(limit);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Whether nothing will ever happen by itself again.
+    pub fn is_idle(&self) -> bool {
+        let live = self.live_shards();
+        let now = self.now();
+        let busy = live
+            .iter()
+            .any(|(_, _, executor)| executor.is_busy(now) || executor.next_timer().is_some());
+        let state = self.core.state.borrow();
+        !busy && state.events.is_empty() && state.crashes.is_empty()
+    }
+
+    /// Moves virtual time on to `at` when nothing happens before.
+    pub fn advance_to(&self, at: Instant) {
+        let mut state = self.core.state.borrow_mut();
+        state.now = state.now.max(at);
+    }
+
+    fn pick<'a, T>(&self, busy: &[&'a T]) -> Option<&'a T> {
+        if busy.is_empty() {
+            return None;
+        }
+        let i = (self.core.state.borrow_mut().random() % busy.len() as u64) as usize;
+        busy.get(i).copied()
+    }
+
+    fn live_shards(&self) -> Vec<(ProcessId, u16, Rc<dyn Shard>)> {
+        let state = self.core.state.borrow();
+        let mut live = Vec::new();
+        for (i, process) in state.processes.iter().enumerate() {
+            for (shard, executor) in (0u16..).zip(&process.shards) {
+                if let Some(executor) = executor
+                    && process.alive
+                {
+                    live.push((ProcessId(i), shard, Rc::clone(executor)));
+                }
+            }
+        }
+        live
+    }
+
+    fn carry_out_crashes(&self) {
+        loop {
+            let next = self.core.state.borrow_mut().crashes.pop();
+            match next {
+                Some((process, kind)) => self.crash(process, kind),
+                None => return,
+            }
+        }
+    }
+
+    fn fire_events(&self) {
+        loop {
+            let waker = {
+                let mut state = self.core.state.borrow_mut();
+                let now = state.now;
+                let Some(first) = state.events.first_entry() else { return };
+                if first.key().0 > now {
+                    return;
+                }
+                match first.remove() {
+                    Event::Wake(waker) => vec![waker],
+                    Event::Net(event) => crate::net::arrive(&mut state, event),
+                }
+            };
+            for waker in waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// A shard's main task is done; with the last one the process ends like a killed one.
+    fn finish(&self, process: ProcessId, shard: u16) {
+        let (executor, last) = {
+            let mut state = self.core.state.borrow_mut();
+            let Some(p) = state.processes.get_mut(process.0) else { return };
+            let executor = p.shards.get_mut(usize::from(shard)).and_then(Option::take);
+            (executor, p.shards.iter().all(Option::is_none))
+        };
+        if let Some(executor) = executor {
+            executor.end();
+        }
+        if last {
+            self.crash(process, CrashKind::Kill);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! [`Rt`]: one shard of one node.
+
+use crate::env::Env;
+use crate::executor::{Queues, TURN, Tasks};
+use crate::file::Fs;
+use crate::gate::Gate;
+use crate::mesh::Port;
+use crate::net::{Conn, ListenOptions, Listener};
+use crate::shared::{NodeShared, Shared, TaskKey};
+use crate::sync::waiters::Waiters;
+use crate::timer::{Elapsed, Sleep, Timers};
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use stdx::{Instant, IoError, ShardId, WallMicros};
+
+/// One shard of one node: clock, randomness, tasks, files, sockets. Cheap to clone, stays on its
+/// shard.
+#[derive(Clone)]
+pub struct Rt {
+    pub(crate) inner: Rc<Inner>,
+}
+
+pub(crate) struct Inner {
+    shard: ShardId,
+    shard_count: u16,
+    pub(crate) env: Env,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) node: Arc<NodeShared>,
+    io_description: String,
+    pub(crate) tasks: RefCell<Tasks>,
+    pub(crate) queues: RefCell<Queues>,
+    pub(crate) timers: RefCell<Timers>,
+    /// Kept between turns for its memory.
+    pub(crate) woken: RefCell<Vec<TaskKey>>,
+    pub(crate) ports: RefCell<Vec<Box<dyn Port>>>,
+    pub(crate) stop_waiters: Waiters,
+    pub(crate) stop_seen: Cell<bool>,
+    pub(crate) turn_started: Cell<Instant>,
+    /// Longest turn before a task is asked to yield.
+    pub(crate) turn: Cell<Duration>,
+    /// No more tasks: the shard ends.
+    pub(crate) ending: Cell<bool>,
+    pub(crate) main_done: Cell<bool>,
+    pub(crate) telemetry: telemetry::Shard,
+    pub(crate) polls: telemetry::Counter,
+}
+
+impl Rt {
+    pub(crate) fn new(
+        shard: u16,
+        node: Arc<NodeShared>,
+        env: Env,
+        io_description: String,
+    ) -> Option<Rt> {
+        let shared = Arc::clone(node.shards.get(usize::from(shard))?);
+        let telemetry = telemetry::Shard::new();
+        let polls = telemetry.counter("executor_poll_total", "polls of tasks", &[]);
+        let inner = Inner {
+            shard: ShardId(shard),
+            shard_count: u16::try_from(node.shards.len()).unwrap_or(u16::MAX),
+            env,
+            shared,
+            node,
+            io_description,
+            tasks: RefCell::default(),
+            queues: RefCell::default(),
+            timers: RefCell::default(),
+            woken: RefCell::default(),
+            ports: RefCell::default(),
+            stop_waiters: Waiters::default(),
+            stop_seen: Cell::new(false),
+            turn_started: Cell::new(Instant::ZERO),
+            turn: Cell::new(TURN),
+            ending: Cell::new(false),
+            main_done: Cell::new(false),
+            telemetry,
+            polls,
+        };
+        Some(Rt { inner: Rc::new(inner) })
+    }
+
+    /// This shard's number, `0..shard_count`.
+    pub fn shard(&self) -> ShardId {
+        self.inner.shard
+    }
+
+    /// Shards of this node.
+    pub fn shard_count(&self) -> u16 {
+        self.inner.shard_count
+    }
+
+    /// Monotonic time since the node (simulator: the world) started.
+    pub fn now(&self) -> Instant {
+        self.inner.env.now()
+    }
+
+    /// Wall clock. May jump.
+    pub fn wall(&self) -> WallMicros {
+        self.inner.env.wall()
+    }
+
+    /// Uniform random number; from the world's seed in the simulator.
+    pub fn random_u64(&self) -> u64 {
+        self.inner.env.random_u64()
+    }
+
+    /// Fills `out` with random bytes, natively from a cryptographic generator seeded by the system.
+    pub fn random_fill(&self, out: &mut [u8]) {
+        self.inner.env.random_fill(out);
+    }
+
+    /// A new owner of tasks.
+    pub fn gate(&self, name: &'static str) -> Gate {
+        Gate::new(name)
+    }
+
+    /// Waits for `d`.
+    pub async fn sleep(&self, d: Duration) {
+        Sleep::new(self.clone(), self.now() + d).await;
+    }
+
+    /// Waits until `at`.
+    pub async fn sleep_until(&self, at: Instant) {
+        Sleep::new(self.clone(), at).await;
+    }
+
+    /// Waits for `f` until `deadline`; then drops it.
+    ///
+    /// # Errors
+    /// [`Elapsed`] when the deadline came first. A future that is ready at once always wins.
+    pub async fn timeout<F: Future>(&self, deadline: Instant, f: F) -> Result<F::Output, Elapsed> {
+        let mut f = pin!(f);
+        let mut sleep = pin!(Sleep::new(self.clone(), deadline));
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = f.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+        })
+        .await
+    }
+
+    /// For long loops: ready at once unless this task has used up its turn of 500 us (simulator: by
+    /// the seed); then it resolves after the others had theirs.
+    pub fn yield_if_due(&self) -> YieldIfDue {
+        YieldIfDue { rt: self.clone(), yielded: false }
+    }
+
+    /// Lets tasks of this shard run for longer than 500 us before they are asked to yield: for
+    /// measurements under an emulator, where everything takes longer. Native only.
+    pub fn set_turn(&self, turn: Duration) {
+        self.inner.turn.set(turn);
+    }
+
+    /// Whether [`Rt::yield_if_due`] would yield: for loops that must save state first.
+    pub fn is_yield_due(&self) -> bool {
+        match &self.inner.env {
+            Env::Native(_) => {
+                self.now().since(self.inner.turn_started.get()) >= self.inner.turn.get()
+            }
+            Env::Sim(env) => env.is_yield_due(),
+        }
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> Fs {
+        Fs::new(self.inner.env.clone())
+    }
+
+    /// Runs blocking or long work away from the shard: natively on a pool thread, in the simulator
+    /// in place with a virtual duration. Dropping the future does not stop it.
+    ///
+    /// # Panics
+    /// When `f` panicked.
+    pub async fn offload<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        match &self.inner.env {
+            Env::Native(env) => match env.pool().run(f).await {
+                Some(value) => value,
+                None => stdx::invariant::broken(format_args!("offloaded work {name} panicked")),
+            },
+            Env::Sim(env) => {
+                env.offload(name).await;
+                f()
+            }
+        }
+    }
+
+    /// Listens on `addr` (port 0: any free one) with `SO_REUSEADDR`.
+    pub async fn listen(
+        &self,
+        addr: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Listener, IoError> {
+        Listener::bind(&self.inner.env, addr, options).await
+    }
+
+    /// Connects to `addr`.
+    pub async fn connect(&self, addr: SocketAddr) -> Result<Conn, IoError> {
+        Conn::connect(&self.inner.env, addr).await
+    }
+
+    /// Resolves when the node is asked to stop.
+    pub async fn stop_requested(&self) {
+        poll_fn(|cx| {
+            if self.is_stop_requested() {
+                return Poll::Ready(());
+            }
+            self.inner.stop_waiters.register(cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Whether the node was asked to stop.
+    pub fn is_stop_requested(&self) -> bool {
+        self.inner.node.is_stop_requested()
+    }
+
+    /// Asks the whole node to stop; every shard's [`Rt::stop_requested`] resolves.
+    pub fn request_stop(&self) {
+        self.inner.node.request_stop();
+    }
+
+    /// This shard's metrics.
+    pub fn telemetry(&self) -> telemetry::Shard {
+        self.inner.telemetry.clone()
+    }
+
+    /// Whether this is a real machine. Only for parts that have no simulated form (the admin HTTP
+    /// server); never for decisions about data.
+    pub fn is_native(&self) -> bool {
+        matches!(self.inner.env, Env::Native(_))
+    }
+
+    /// Which file backend is in use and why, for the log line at start.
+    pub fn io_description(&self) -> &str {
+        &self.inner.io_description
+    }
+}
+
+/// See [`Rt::yield_if_due`].
+pub struct YieldIfDue {
+    rt: Rt,
+    yielded: bool,
+}
+
+impl Future for YieldIfDue {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.yielded || !self.rt.is_yield_due() {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,41 @@
+//! The only door to the machine: tasks, time, randomness, files, sockets, cross-shard calls.
+//!
+//! Owns: the one executor of both worlds, the handles, the single-threaded primitives, the mesh.
+//! Never: decides anything about data; never lets a type of `rt-native` or `rt-sim` that differs
+//! between the two worlds through to its users.
+//!
+//! Invariants:
+//! - INV-rt-1: handles are concrete structs over a private enum of the two worlds; upper layers
+//!   cannot tell which one they run in.
+//! - INV-rt-2: everything that happens on a simulated shard follows from the world's seed.
+//! - INV-rt-3: every task has a gate; a shard that ends drops all its tasks.
+//! - INV-rt-4: a task's future is polled and dropped on its own shard only.
+//!
+//! Reading order: [`Rt`], [`Gate`], [`Fs`], [`Conn`], [`Mesh`], [`sync`], [`Machine`], [`sim`].
+
+mod env;
+mod executor;
+mod file;
+mod gate;
+mod handle;
+mod machine;
+mod mesh;
+mod net;
+mod shared;
+pub mod sim;
+pub mod sync;
+mod timer;
+
+pub use executor::Group;
+pub use file::{DirEntry, File, FileLock, Fs, Metadata, OpenOptions};
+pub use gate::{Closed, Gate};
+pub use handle::{Rt, YieldIfDue};
+pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
+pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
+pub use net::{Conn, ListenOptions, Listener, MovedConn};
+pub use rt_native::{Buf, IoBackend, NativeOptions};
+pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
+pub use timer::Elapsed;
+
+#[cfg(test)]
+mod tests;

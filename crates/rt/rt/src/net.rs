@@ -1,0 +1,173 @@
+//! TCP handles of both worlds.
+
+use crate::env::Env;
+use crate::handle::Rt;
+use std::net::SocketAddr;
+use stdx::{IoError, IoErrorKind};
+
+/// How to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Connections that the kernel completes before they are accepted.
+    pub backlog: u32,
+}
+
+impl Default for ListenOptions {
+    fn default() -> ListenOptions {
+        ListenOptions { backlog: 1024 }
+    }
+}
+
+/// A listening socket. There is one per address; connections are handed to other shards with
+/// [`Conn::into_moved`].
+pub struct Listener {
+    inner: AnyListener,
+}
+
+enum AnyListener {
+    Native(rt_native::Listener),
+    Sim(rt_sim::Listener),
+}
+
+impl Listener {
+    pub(crate) async fn bind(
+        env: &Env,
+        addr: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Listener, IoError> {
+        let inner = match env {
+            Env::Native(_) => {
+                AnyListener::Native(rt_native::Listener::bind(addr, options.backlog)?)
+            }
+            Env::Sim(env) => AnyListener::Sim(env.listen(addr, options.backlog).await?),
+        };
+        Ok(Listener { inner })
+    }
+
+    /// The next connection, with `TCP_NODELAY` set.
+    pub async fn accept(&self) -> Result<Conn, IoError> {
+        let inner = match &self.inner {
+            AnyListener::Native(l) => AnyConn::Native(l.accept().await?),
+            AnyListener::Sim(l) => AnyConn::Sim(l.accept().await?),
+        };
+        Ok(Conn { inner })
+    }
+
+    /// Where it listens, with the port that was chosen when 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        match &self.inner {
+            AnyListener::Native(l) => l.local_addr(),
+            AnyListener::Sim(l) => l.local_addr(),
+        }
+    }
+}
+
+/// A TCP connection of this shard. Clones share it; it is closed with the last one. One task may
+/// read while another writes.
+#[derive(Clone)]
+pub struct Conn {
+    inner: AnyConn,
+}
+
+#[derive(Clone)]
+enum AnyConn {
+    Native(rt_native::Conn),
+    Sim(rt_sim::Conn),
+}
+
+/// A connection on its way to another shard of the same node.
+pub struct MovedConn {
+    inner: AnyMoved,
+}
+
+enum AnyMoved {
+    Native(rt_native::MovedConn),
+    Sim(rt_sim::MovedConn),
+}
+
+impl Conn {
+    pub(crate) async fn connect(env: &Env, addr: SocketAddr) -> Result<Conn, IoError> {
+        let inner = match env {
+            Env::Native(_) => AnyConn::Native(rt_native::Conn::connect(addr).await?),
+            Env::Sim(env) => AnyConn::Sim(env.connect(addr).await?),
+        };
+        Ok(Conn { inner })
+    }
+
+    /// Appends at most `max` bytes to `into` and returns their number; `Ok(0)` is the end of the
+    /// stream (or `max` was 0).
+    pub async fn read(&self, into: &mut Vec<u8>, max: usize) -> Result<usize, IoError> {
+        match &self.inner {
+            AnyConn::Native(c) => c.read(into, max).await,
+            AnyConn::Sim(c) => c.read(into, max).await,
+        }
+    }
+
+    /// Writes everything; waits only while the socket is full.
+    pub async fn write_all(&self, bytes: &[u8]) -> Result<(), IoError> {
+        match &self.inner {
+            AnyConn::Native(c) => c.write_all(bytes).await,
+            AnyConn::Sim(c) => c.write_all(bytes).await,
+        }
+    }
+
+    /// Writes what fits now and returns how much; 0 when the socket is full.
+    pub fn try_write(&self, bytes: &[u8]) -> Result<usize, IoError> {
+        match &self.inner {
+            AnyConn::Native(c) => c.try_write(bytes),
+            AnyConn::Sim(c) => c.try_write(bytes),
+        }
+    }
+
+    /// Ends both directions; what was written before is still sent.
+    pub fn shutdown(&self) {
+        match &self.inner {
+            AnyConn::Native(c) => c.shutdown(),
+            AnyConn::Sim(c) => c.shutdown(),
+        }
+    }
+
+    /// The other side.
+    pub fn peer_addr(&self) -> SocketAddr {
+        match &self.inner {
+            AnyConn::Native(c) => c.peer_addr(),
+            AnyConn::Sim(c) => c.peer_addr(),
+        }
+    }
+
+    /// This side.
+    pub fn local_addr(&self) -> SocketAddr {
+        match &self.inner {
+            AnyConn::Native(c) => c.local_addr(),
+            AnyConn::Sim(c) => c.local_addr(),
+        }
+    }
+
+    /// Takes the connection off this shard. Only the last clone should be moved.
+    pub fn into_moved(self) -> MovedConn {
+        let inner = match self.inner {
+            AnyConn::Native(c) => AnyMoved::Native(c.into_moved()),
+            AnyConn::Sim(c) => AnyMoved::Sim(c.into_moved()),
+        };
+        MovedConn { inner }
+    }
+
+    /// Puts a moved connection on this shard.
+    pub fn from_moved(rt: &Rt, moved: MovedConn) -> Result<Conn, IoError> {
+        let inner = match (moved.inner, &rt.inner.env) {
+            (AnyMoved::Native(m), Env::Native(_)) => {
+                AnyConn::Native(rt_native::Conn::from_moved(m)?)
+            }
+            (AnyMoved::Sim(m), Env::Sim(env)) => AnyConn::Sim(env.from_moved(m)?),
+            (AnyMoved::Native(_), Env::Sim(_)) | (AnyMoved::Sim(_), Env::Native(_)) => {
+                return Err(IoError {
+                    kind: IoErrorKind::Device,
+                    operation: "move",
+                    path: String::new(),
+                    detail: "the connection belongs to the other world".to_string(),
+                });
+            }
+        };
+        Ok(Conn { inner })
+    }
+}

@@ -1,0 +1,277 @@
+//! The simulated world: one thread, one seed, all shards of all nodes.
+//!
+//! ```no_run
+//! # use std::{rc::Rc, cell::Cell, time::Duration};
+//! let world = rt::sim::World::new(7, rt::sim::WorldOptions::default());
+//! let done = Rc::new(Cell::new(false));
+//! let seen = Rc::clone(&done);
+//! world.client("c1", move |rt| async move {
+//!     rt.sleep(Duration::from_secs(1)).await;
+//!     seen.set(true);
+//! });
+//! world.run_until(|| done.get(), Duration::from_secs(10)).unwrap();
+//! ```
+
+use crate::env::Env;
+use crate::handle::{Inner, Rt};
+use crate::machine::{Machine, Main, NodeSpec, StartRequest, spawn_main, start_main};
+use crate::shared::NodeShared;
+use rt_native::cross::lock;
+use rt_sim::{ProcessId, Shard};
+use std::future::Future;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stdx::Instant;
+
+pub use rt_sim::{CrashKind, DiskControl, Stuck, WorldOptions};
+
+/// The simulated world. Clones are the same world.
+#[derive(Clone)]
+pub struct World {
+    world: rt_sim::World,
+    starts: Arc<Mutex<Vec<StartRequest>>>,
+}
+
+/// One incarnation of a simulated node or client.
+#[derive(Clone)]
+pub struct SimNode {
+    process: ProcessId,
+    name: String,
+    node: Arc<NodeShared>,
+}
+
+impl SimNode {
+    /// Its name: that of its disk and address too.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks it to stop: [`Rt::stop_requested`] resolves on its shards.
+    pub fn request_stop(&self) {
+        self.node.request_stop();
+    }
+}
+
+struct SimShard(Rc<Inner>);
+
+impl Shard for SimShard {
+    fn is_busy(&self, now: Instant) -> bool {
+        self.0.ready_len() > 0
+            || !self.0.shared.is_quiet()
+            || self.0.timers.borrow().next().is_some_and(|at| at <= now)
+    }
+
+    fn attend(&self, now: Instant) {
+        self.0.attend(now);
+    }
+
+    fn ready(&self) -> usize {
+        self.0.ready_len()
+    }
+
+    fn run(&self, n: usize) {
+        self.0.run_nth(n);
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.0.timers.borrow().next()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.main_done.get()
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+}
+
+impl World {
+    /// A world whose every choice follows from `seed`.
+    pub fn new(seed: u64, options: WorldOptions) -> World {
+        World { world: rt_sim::World::new(seed, options), starts: Arc::default() }
+    }
+
+    /// A machine whose nodes this world runs from its next step on.
+    pub fn machine(&self) -> Machine {
+        Machine::sim(Arc::clone(&self.starts))
+    }
+
+    /// Starts a node. Its disk and address belong to its name and outlive it.
+    pub fn start_node(&self, spec: NodeSpec, main: Main) -> SimNode {
+        let node = NodeShared::new(spec.shards.max(1));
+        self.start(StartRequest { spec, main, node })
+    }
+
+    /// Starts a process of one shard with its own address and disk that runs `main`.
+    pub fn client<F: Future<Output = ()> + 'static>(
+        &self,
+        name: &str,
+        main: impl FnOnce(Rt) -> F,
+    ) -> SimNode {
+        let node = NodeShared::new(1);
+        let (process, envs) = self.world.add_process(name, 1, "");
+        if let Some(rt) = envs.into_iter().next().and_then(|env| self.new_rt(0, &node, env)) {
+            self.world.attach(process, 0, Rc::new(SimShard(Rc::clone(&rt.inner))));
+            spawn_main(&rt, Box::pin(main(rt.clone())));
+        }
+        SimNode { process, name: name.to_string(), node }
+    }
+
+    fn new_rt(&self, shard: u16, node: &Arc<NodeShared>, env: rt_sim::Env) -> Option<Rt> {
+        Rt::new(shard, Arc::clone(node), Env::Sim(env), "files: simulated".to_string())
+    }
+
+    fn start(&self, request: StartRequest) -> SimNode {
+        let StartRequest { spec, main, node } = request;
+        let shards = spec.shards.max(1);
+        let (process, envs) = self.world.add_process(&spec.name, shards, &spec.work_dir);
+        for (shard, env) in (0u16..).zip(envs) {
+            if let Some(rt) = self.new_rt(shard, &node, env) {
+                self.world.attach(process, shard, Rc::new(SimShard(Rc::clone(&rt.inner))));
+                start_main(&rt, &main);
+            }
+        }
+        SimNode { process, name: spec.name, node }
+    }
+
+    fn take_starts(&self) {
+        let starts = std::mem::take(&mut *lock(&self.starts));
+        for request in starts {
+            self.start(request);
+        }
+    }
+
+    /// Runs until `condition` holds.
+    ///
+    /// # Errors
+    /// [`Stuck`] when `max_virtual` time has passed, or nothing can happen any more.
+    pub fn run_until(
+        &self,
+        condition: impl Fn() -> bool,
+        max_virtual: Duration,
+    ) -> Result<(), Stuck> {
+        let limit = self.now() + max_virtual;
+        loop {
+            if condition() {
+                return Ok(());
+            }
+            self.take_starts();
+            let happened = self.now() < limit && self.world.step(limit);
+            if !happened {
+                if condition() {
+                    return Ok(());
+                }
+                let idle = self.now() < limit;
+                return Err(Stuck { at: self.now(), idle });
+            }
+        }
+    }
+
+    /// Runs for `d` of virtual time, also when nothing happens.
+    pub fn run_for(&self, d: Duration) {
+        let limit = self.now() + d;
+        loop {
+            self.take_starts();
+            if self.now() >= limit || !self.world.step(limit) {
+                break;
+            }
+        }
+        self.world.advance_to(limit);
+    }
+
+    /// Whether nothing will ever happen by itself again.
+    pub fn is_idle(&self) -> bool {
+        self.take_starts();
+        self.world.is_idle()
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.world.now()
+    }
+
+    /// Hash over everything that happened.
+    pub fn trace_hash(&self) -> u64 {
+        self.world.trace_hash()
+    }
+
+    /// The hash at every 1000th scheduling step.
+    pub fn trace_checkpoints(&self) -> Vec<u64> {
+        self.world.trace_checkpoints()
+    }
+
+    /// A number from the world's seed, for whoever drives it (workloads, nemeses).
+    pub fn random_u64(&self) -> u64 {
+        self.world.random_u64()
+    }
+
+    /// The address of a node or client by its name, also before it starts.
+    pub fn ip(&self, name: &str) -> IpAddr {
+        self.world.ip(name)
+    }
+
+    /// Whether the node runs: not crashed, and some shard's main function has not returned.
+    pub fn is_alive(&self, node: &SimNode) -> bool {
+        self.world.is_alive(node.process)
+    }
+
+    /// Kills the process: everything handed to the kernel stays, peers see resets.
+    pub fn kill(&self, node: &SimNode) {
+        self.world.crash(node.process, CrashKind::Kill);
+    }
+
+    /// Cuts the power: unsynced data and names stay in a seeded part (prefix, or any sectors of 512
+    /// bytes); peers see silence.
+    pub fn power_cut(&self, node: &SimNode) {
+        self.world.crash(node.process, CrashKind::PowerCut);
+    }
+
+    /// Cuts the power so that nothing unsynced stays.
+    pub fn power_cut_losing_all(&self, node: &SimNode) {
+        self.world.crash(node.process, CrashKind::PowerCutLosingAll);
+    }
+
+    /// The disk of a node by its name.
+    pub fn disk(&self, node_name: &str) -> DiskControl {
+        self.world.disk(node_name)
+    }
+
+    /// Holds back everything that `from` sends to `to`, until healed.
+    pub fn clog(&self, from: &str, to: &str) {
+        self.world.clog(from, to);
+    }
+
+    /// Holds back everything between `a` and `b`, until healed.
+    pub fn partition(&self, a: &str, b: &str) {
+        self.world.partition(a, b);
+    }
+
+    /// Ends clogs between `a` and `b`; what was held back is sent.
+    pub fn heal(&self, a: &str, b: &str) {
+        self.world.heal(a, b);
+    }
+
+    /// Ends all clogs.
+    pub fn heal_all(&self) {
+        self.world.heal_all();
+    }
+
+    /// Resets all connections between `a` and `b`.
+    pub fn reset_connections(&self, a: &str, b: &str) {
+        self.world.reset_connections(a, b);
+    }
+
+    /// One-way delay from `from` to `to` in microseconds, instead of the world's.
+    pub fn set_latency(&self, from: &str, to: &str, micros: Range<u64>) {
+        self.world.set_latency(from, to, micros);
+    }
+
+    /// Shifts a node's wall clock by `micros`, from now on.
+    pub fn set_clock_skew(&self, name: &str, micros: i64) {
+        self.world.set_clock_skew(name, micros);
+    }
+}

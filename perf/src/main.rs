@@ -1,0 +1,284 @@
+//! What one request costs inside the process, without sockets.
+//!
+//! A node of one shard is started on a directory of its own; frames go through the code of a
+//! connection. Each measured section is a function of its own, so that `valgrind --tool=callgrind
+//! --toggle-collect` counts it alone; allocations are counted by the allocator. `cargo xtask perf
+//! instructions` runs it and compares with the stored figures.
+//!
+//! Sections: `memtable_read` (row in the memtable), `sstable_read` (row in one LZ4 SSTable, chunk
+//! and index cached), `write` (with the commit-log append).
+
+#![expect(clippy::disallowed_macros, reason = "a command-line tool prints")]
+
+use std::alloc::System;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use codec::Reader;
+use conf::{MemorySize, Options};
+use cql_server::{Connection, CqlServer};
+use cql_wire::query::{BoundValue, QueryParameters, ValueList};
+use cql_wire::request::{Request, RequestOptions, encode_request};
+use cql_wire::response::{Response, ResponseBody};
+use cql_wire::{Consistency, FrameDecoder, Negotiated, ProtocolVersion, Side, StringMap};
+use node::{Node, Outcome};
+use rt::{IoBackend, Machine, NativeOptions, Rt};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use store::Store;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const PLAIN: Negotiated = Negotiated::plain(ProtocolVersion::V4);
+/// Measured requests of each section; before them as many that are not counted.
+const COUNT: usize = 2_000;
+
+fn frame(request: &Request<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Err(error) = encode_request(request, PLAIN, &RequestOptions::default(), &mut out) {
+        fail(&format!("cannot encode a request: {error}"));
+    }
+    out
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a measurement that failed has nothing to stop in order"
+)]
+fn fail(what: &str) -> ! {
+    eprintln!("perf: {what}");
+    std::process::exit(1);
+}
+
+/// Feeds one frame and waits for its answer.
+async fn ask(rt: &Rt, connection: &mut Connection, request: &[u8]) -> Vec<u8> {
+    connection.feed(request);
+    loop {
+        std::future::poll_fn(|cx| {
+            connection.turn(cx);
+            std::task::Poll::Ready(())
+        })
+        .await;
+        if !connection.output().is_empty() && connection.in_flight() == 0 {
+            let answer = connection.output().to_vec();
+            connection.consume_output(answer.len());
+            return answer;
+        }
+        rt.sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
+fn prepared_id(answer: &[u8]) -> Vec<u8> {
+    let mut decoder = FrameDecoder::new(Side::Client, 1 << 24);
+    let mut rest = answer;
+    let Ok(Some(frame)) = decoder.next(&mut rest) else { fail("PREPARE: no frame") };
+    match Response::decode(&frame, PLAIN).map(|r| r.body) {
+        Ok(ResponseBody::Prepared(prepared)) => prepared.id.to_vec(),
+        other => fail(&format!("PREPARE answered by {other:?}")),
+    }
+}
+
+fn key_of(i: usize, rows: usize) -> i64 {
+    ((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % rows as u64) as i64
+}
+
+fn read_frame(id: &[u8], key: i64) -> Vec<u8> {
+    let mut values = ValueList::new();
+    let pushed = values.push(BoundValue::Bytes(&key.to_be_bytes()));
+    if pushed.is_err() {
+        fail("one value is too many");
+    }
+    let mut parameters = QueryParameters::new(Consistency::LocalQuorum);
+    parameters.values = values.values();
+    parameters.skip_metadata = true;
+    parameters.page_size = Some(5000);
+    frame(&Request::Execute { id, result_metadata_id: None, parameters })
+}
+
+fn write_frame(id: &[u8], key: i64) -> Vec<u8> {
+    let mut values = ValueList::new();
+    let mut ok = values.push(BoundValue::Bytes(&key.to_be_bytes())).is_ok();
+    for column in 0..5_u64 {
+        let mut blob = [0_u8; 32];
+        let mut state = (key as u64).wrapping_add(column).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+        for byte in &mut blob {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = state as u8;
+        }
+        ok &= values.push(BoundValue::Bytes(&blob)).is_ok();
+    }
+    if !ok {
+        fail("six values are too many");
+    }
+    let mut parameters = QueryParameters::new(Consistency::LocalQuorum);
+    parameters.values = values.values();
+    parameters.skip_metadata = true;
+    parameters.timestamp = Some(1_700_000_000_000_000 + key);
+    frame(&Request::Execute { id, result_metadata_id: None, parameters })
+}
+
+/// Requests in, answers out: what is counted.
+#[inline(always)]
+fn through(connection: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    let mut bytes = 0;
+    for frame in frames {
+        connection.feed(frame);
+        connection.turn(cx);
+        let written = connection.output().len();
+        bytes += written;
+        connection.consume_output(written);
+    }
+    bytes
+}
+
+#[inline(never)]
+fn measured_memtable_read(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    // Different constants keep the compiler from folding the three functions into one.
+    std::hint::black_box(0) + through(c, frames, cx)
+}
+
+#[inline(never)]
+fn measured_sstable_read(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    // Different constants keep the compiler from folding the three functions into one.
+    std::hint::black_box(1) + through(c, frames, cx)
+}
+
+#[inline(never)]
+fn measured_write(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    // Different constants keep the compiler from folding the three functions into one.
+    std::hint::black_box(2) + through(c, frames, cx)
+}
+
+type Section = fn(&mut Connection, &[Vec<u8>], &mut Context<'_>) -> usize;
+
+fn section(
+    name: &str,
+    run: Section,
+    connection: &mut Connection,
+    frames: &[Vec<u8>],
+    least: usize,
+) {
+    let mut cx = Context::from_waker(Waker::noop());
+    let (warm, counted) = frames.split_at(frames.len() / 2);
+    through(connection, warm, &mut cx);
+    let region = Region::new(ALLOCATOR);
+    let bytes = run(connection, counted, &mut cx);
+    let change = region.change();
+    if connection.in_flight() > 0 {
+        fail(&format!("{name}: {} requests had to wait", connection.in_flight()));
+    }
+    if bytes < least * counted.len() {
+        fail(&format!("{name}: {bytes} bytes of answers are too few"));
+    }
+    let per = |n: usize| n as f64 / counted.len() as f64;
+    println!(
+        "{name} requests {} allocations {:.2} reallocations {:.2} bytes {:.0}",
+        counted.len(),
+        per(change.allocations),
+        per(change.reallocations),
+        per(change.bytes_allocated)
+    );
+}
+
+async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
+    rt.set_turn(std::time::Duration::from_secs(3600));
+    let peer = SocketAddr::from(([127, 0, 0, 1], 4242));
+    let mut connection = Connection::new(&server, peer);
+    let c = &mut connection;
+    let mut body = Vec::new();
+    if StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")]).is_err() {
+        fail("STARTUP does not encode");
+    }
+    let Ok(options) = StringMap::decode(&mut Reader::new(&body, "startup")) else {
+        fail("STARTUP does not decode")
+    };
+    ask(&rt, c, &frame(&Request::Startup(options))).await;
+    for text in [
+        "CREATE KEYSPACE perf WITH replication = \
+         {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE perf.standard1 \
+         (key bigint PRIMARY KEY, c0 blob, c1 blob, c2 blob, c3 blob, c4 blob)",
+    ] {
+        let parameters = QueryParameters::new(Consistency::One);
+        ask(&rt, c, &frame(&Request::Query { query: text, parameters })).await;
+    }
+    let prepare = |query| frame(&Request::Prepare { query, keyspace: None });
+    let insert = prepared_id(
+        &ask(
+            &rt,
+            c,
+            &prepare(
+                "INSERT INTO perf.standard1 (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)",
+            ),
+        )
+        .await,
+    );
+    let select = "SELECT key, c0, c1, c2, c3, c4 FROM perf.standard1 WHERE key = ?";
+    let select = prepared_id(&ask(&rt, c, &prepare(select)).await);
+
+    for i in 0..rows {
+        let answer = ask(&rt, c, &write_frame(&insert, i as i64)).await;
+        if answer.get(4) != Some(&8) {
+            fail(&format!("INSERT was answered by opcode {:?}", answer.get(4)));
+        }
+    }
+    let reads: Vec<Vec<u8>> =
+        (0..2 * COUNT).map(|i| read_frame(&select, key_of(i, rows))).collect();
+    let writes: Vec<Vec<u8>> =
+        (0..2 * COUNT).map(|i| write_frame(&insert, key_of(i, rows))).collect();
+    // 9 bytes of header, six cells of 12 and five times 36 bytes.
+    let row = 9 + 12 + 5 * 36;
+    section("memtable_read", measured_memtable_read, c, &reads, row);
+    section("write", measured_write, c, &writes, 9);
+    if let Err(error) = store.flush(None).await {
+        fail(&format!("flush: {error}"));
+    }
+    // Everything into the caches first: each key once, waiting for the disk.
+    for read in &reads {
+        ask(&rt, c, read).await;
+    }
+    section("sstable_read", measured_sstable_read, c, &reads, row);
+    rt.request_stop();
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (workdir, rows) = match arguments.as_slice() {
+        [workdir] => (workdir.clone(), 100_000),
+        [workdir, rows] => match rows.parse() {
+            Ok(rows) => (workdir.clone(), rows),
+            Err(_) => {
+                eprintln!("\"{rows}\" is not a number of rows");
+                return ExitCode::from(2);
+            }
+        },
+        _ => {
+            eprintln!("usage: perf WORKDIR [ROWS]");
+            return ExitCode::from(2);
+        }
+    };
+    let options = Options {
+        workdir,
+        smp: Some(1),
+        memory: Some(MemorySize(1 << 30)),
+        start_native_transport: false,
+        api_port: 19_744,
+        ..Options::default()
+    };
+    let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Threads });
+    let outcome = Arc::new(Outcome::default());
+    let hook: node::ReadyHook =
+        Arc::new(move |rt, server, store| Box::pin(bench(rt, server, store, rows)));
+    let running = Node::start_with("perf", options, &machine, outcome, hook);
+    match running.join() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("perf: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A small CQL client over simulated sockets: one request at a time, protocol v4.
+
+use std::net::SocketAddr;
+
+use cql_wire::query::{BoundValue, QueryParameters, ValueList};
+use cql_wire::request::{Request, RequestOptions, encode_request};
+use cql_wire::response::{Response, ResponseBody};
+use cql_wire::{Consistency, FrameDecoder, Negotiated, ProtocolVersion, Side};
+use rt::{Conn, Rt};
+
+/// Largest answer the client takes.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// An answer, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Void, schema change, keyspace set.
+    Done,
+    /// Rows of nullable values, and the paging state of the next page.
+    Rows(Vec<Vec<Option<Vec<u8>>>>, Option<Vec<u8>>),
+    /// Id of a prepared statement.
+    Prepared(Vec<u8>),
+    /// An error: code and message.
+    Error(i32, String),
+}
+
+/// Why there is no answer: the outcome of the request is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost(pub String);
+
+/// One connection.
+pub struct Client {
+    conn: Conn,
+    decoder: FrameDecoder,
+    input: Vec<u8>,
+}
+
+impl Client {
+    /// Connects and says STARTUP.
+    ///
+    /// # Errors
+    /// `Lost` when nobody answers.
+    pub async fn connect(rt: &Rt, address: SocketAddr) -> Result<Client, Lost> {
+        let conn = rt.connect(address).await.map_err(|e| Lost(e.to_string()))?;
+        let decoder = FrameDecoder::new(Side::Client, FRAME_BYTES_MAX);
+        let mut client = Client { conn, decoder, input: Vec::new() };
+        let mut body = Vec::new();
+        let negotiated = Negotiated::plain(ProtocolVersion::V4);
+        cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")])
+            .map_err(|e| Lost(e.to_string()))?;
+        let mut reader = codec::Reader::new(&body, "startup");
+        let options = cql_wire::StringMap::decode(&mut reader).map_err(|e| Lost(e.to_string()))?;
+        let mut out = Vec::new();
+        let request = Request::Startup(options);
+        encode_request(&request, negotiated, &RequestOptions::default(), &mut out)
+            .map_err(|e| Lost(e.to_string()))?;
+        match client.exchange(out).await? {
+            Answer::Done => Ok(client),
+            other => Err(Lost(format!("STARTUP answered by {other:?}"))),
+        }
+    }
+
+    /// Runs a statement.
+    ///
+    /// # Errors
+    /// `Lost` when the connection ends before the answer.
+    pub async fn query(&mut self, text: &str) -> Result<Answer, Lost> {
+        self.query_page(text, None, None).await
+    }
+
+    /// Runs a statement for one page.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub async fn query_page(
+        &mut self,
+        text: &str,
+        page_size: Option<i32>,
+        paging_state: Option<&[u8]>,
+    ) -> Result<Answer, Lost> {
+        let mut parameters = QueryParameters::new(Consistency::One);
+        parameters.page_size = page_size;
+        parameters.paging_state = paging_state;
+        self.send(&Request::Query { query: text, parameters }).await
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub async fn prepare(&mut self, text: &str) -> Result<Answer, Lost> {
+        self.send(&Request::Prepare { query: text, keyspace: None }).await
+    }
+
+    /// Runs a prepared statement.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub async fn execute(&mut self, id: &[u8], values: &[Option<&[u8]>]) -> Result<Answer, Lost> {
+        let mut list = ValueList::new();
+        for value in values {
+            let value = value.map_or(BoundValue::Null, BoundValue::Bytes);
+            list.push(value).map_err(|e| Lost(e.to_string()))?;
+        }
+        let mut parameters = QueryParameters::new(Consistency::One);
+        parameters.values = list.values();
+        self.send(&Request::Execute { id, result_metadata_id: None, parameters }).await
+    }
+
+    async fn send(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
+        let negotiated = Negotiated::plain(ProtocolVersion::V4);
+        let mut out = Vec::new();
+        encode_request(request, negotiated, &RequestOptions::default(), &mut out)
+            .map_err(|e| Lost(e.to_string()))?;
+        self.exchange(out).await
+    }
+
+    async fn exchange(&mut self, out: Vec<u8>) -> Result<Answer, Lost> {
+        self.conn.write_all(&out).await.map_err(|e| Lost(e.to_string()))?;
+        loop {
+            let mut rest = self.input.as_slice();
+            let answer = match self.decoder.next(&mut rest) {
+                Ok(Some(frame)) => Some(owned(&frame)?),
+                Ok(None) => None,
+                Err(error) => return Err(Lost(format!("{error:?}"))),
+            };
+            let used = self.input.len() - rest.len();
+            self.input.drain(..used);
+            match answer {
+                Some(answer) => return Ok(answer),
+                None => match self.conn.read(&mut self.input, 1 << 16).await {
+                    Ok(0) => return Err(Lost("end of stream".to_owned())),
+                    Ok(_) => {}
+                    Err(error) => return Err(Lost(error.to_string())),
+                },
+            }
+        }
+    }
+}
+
+fn owned(frame: &cql_wire::Frame<'_>) -> Result<Answer, Lost> {
+    let negotiated = Negotiated::plain(ProtocolVersion::V4);
+    let response = Response::decode(frame, negotiated).map_err(|e| Lost(e.to_string()))?;
+    Ok(match response.body {
+        ResponseBody::Error { error, message } => {
+            Answer::Error(error.code().number(), message.to_owned())
+        }
+        ResponseBody::Rows(rows) => {
+            let width = rows.metadata.column_count.max(1) as usize;
+            let values: Vec<Option<Vec<u8>>> =
+                rows.values().map(|v| v.map(<[u8]>::to_vec)).collect();
+            let state = rows.metadata.paging_state.map(<[u8]>::to_vec);
+            Answer::Rows(values.chunks(width).map(<[_]>::to_vec).collect(), state)
+        }
+        ResponseBody::Prepared(prepared) => Answer::Prepared(prepared.id.to_vec()),
+        _ => Answer::Done,
+    })
+}

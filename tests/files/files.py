@@ -1,0 +1,226 @@
+"""See README.md. `files.py DIR [PART]...`: the parts 1, 2 and 3; all when none is named."""
+
+import difflib
+import json
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from cassandra.query import SimpleStatement
+
+import workload
+from servers import CLUSTER_NAME, Cassandra, CassandraFiles, Helenus, copy, sstable_tool, sstables
+
+
+class Report:
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+
+    def check(self, name, difference):
+        """Counts one comparison; `difference` is empty when all is well."""
+        if difference:
+            self.failed += 1
+            print(f"FAILED {name}\n{indent(difference)}", flush=True)
+        else:
+            self.passed += 1
+
+    def part(self, number, function, *arguments):
+        print(f"part {number}: {function.__doc__.splitlines()[0]}", flush=True)
+        started = time.monotonic()
+        try:
+            function(self, *arguments)
+        except Exception:
+            self.check(f"part {number}", traceback.format_exc())
+        print(f"part {number} took {time.monotonic() - started:.0f} s", flush=True)
+
+
+def indent(text, lines=25):
+    shown = text.splitlines()
+    more = [f"… {len(shown) - lines} more lines"] if len(shown) > lines else []
+    return "\n".join("    " + line[:400] for line in shown[:lines] + more)
+
+
+def difference(expected, found, names):
+    """A unified diff of two texts; empty when they are the same."""
+    if expected == found:
+        return ""
+    lines = difflib.unified_diff(expected.splitlines(), found.splitlines(), *names, lineterm="", n=1)
+    return "\n".join(lines) or "only the ends of lines differ"
+
+
+def answer(session, statement, fetch_size):
+    """All pages of an answer as text: names, types and rows; an error as its text."""
+    try:
+        result = session.execute(SimpleStatement(statement, fetch_size=fetch_size))
+        names = list(zip(result.column_names, [t.cql_parameterized_type() for t in result.column_types]))
+        rows = [show(row) for row in result]
+    except Exception as error:  # whatever it is, the other program must say the same
+        return f"{type(error).__name__}: {error}"
+    return "\n".join([str(names), f"{len(rows)} rows", *rows])
+
+
+def show(row):
+    return repr(tuple(sorted(v) if isinstance(v, (set, frozenset)) else v for v in row))
+
+
+def answers(session, codecs=False):
+    queries = list(workload.queries()) + (list(workload.codec_queries()) if codecs else [])
+    return {(s, f): answer(session, s, f) for s, f in queries}
+
+
+def fill(server, session, flush=True):
+    """Creates and fills all tables, with SSTables of two generations."""
+    workload.create(session)
+    at = workload.fill_first(session)
+    server.flush()
+    workload.fill_second(session, at)
+    if flush:
+        server.flush()
+    # What was written with a time to live of one second is gone from now on.
+    time.sleep(2.5)
+
+
+def compare_answers(report, part, expected, found, names):
+    for query, text in expected.items():
+        report.check(f"{part}: {query[0]} (page size {query[1]})", difference(text, found[query], names))
+
+
+def tools(report, work):
+    """Cassandra's tools and ours agree on the files that Helenus wrote."""
+    home = work / "helenus"
+    shutil.rmtree(home, ignore_errors=True)
+    with Helenus(home) as server:
+        cluster, session = server.connect()
+        fill(server, session)
+        expected = answers(session)
+        (work / "helenus-answers.json").write_text(
+            json.dumps([[s, f, text] for (s, f), text in expected.items()])
+        )
+        server.drain()
+        cluster.shutdown()
+        status = server.stop()
+    report.check("tools: helenus stops with status 0", "" if status == 0 else f"status {status}")
+    copied = copy(home, work / "helenus-tools")
+    compare_tools(report, CassandraFiles(copied), copied)
+
+
+def compare_tools(report, cassandra, directory):
+    names = ("cassandra", "helenus")
+    found = sstables(directory, workload.KEYSPACE)
+    written = {table for table, _ in found}
+    report.check("tools: every table was flushed", "" if len(written) == 11 else f"only {sorted(written)}")
+    for table, file in found:
+        name = f"{table}/{file.name}"
+        out, status, errors = cassandra.tool("SSTableExport", str(file))
+        ours = sstable_tool("dump", str(file))
+        report.check(f"sstabledump {name}", difference(out.strip(), ours[0].strip(), names)
+                     or errors * (status != 0) or ours[2])
+        out, status, errors = cassandra.tool("SSTableMetadataViewer", str(file))
+        ours = sstable_tool("metadata", str(file))
+        report.check(f"sstablemetadata {name}", difference(out.strip(), ours[0].strip(), names)
+                     or errors * (status != 0) or ours[2])
+        out, status, errors = sstable_tool("verify", str(file))
+        report.check(f"helenus sstable verify {name}", "" if status == 0 else out + errors)
+    for table in sorted(written):
+        out, status, errors = cassandra.tool(
+            "StandaloneVerifier", "-f", "-e", workload.KEYSPACE, table
+        )
+        # It says how many files it verified only one by one.
+        count = out.count("Checking computed hash of BigTableReader")
+        expected = sum(1 for t, _ in found if t == table)
+        bad = status != 0 or "rror" in out + errors or count != expected
+        report.check(f"sstableverify {table}", f"{count} of {expected} files\n{out}{errors}" if bad else "")
+
+
+def there(report, work):
+    """A real Cassandra answers the same on a copy of Helenus's directory."""
+    saved = json.loads((work / "helenus-answers.json").read_text())
+    expected = {(s, f): text for s, f, text in saved}
+    copied = copy(work / "helenus", work / "there")
+    with Cassandra(copied) as server:
+        cluster, session = server.connect()
+        found = answers(session)
+        compare_answers(report, "there", expected, found, ("helenus", "cassandra"))
+        # It can go on with the files: compact them all, write, and answer the same.
+        server.nodetool("compact", workload.KEYSPACE)
+        again = answers(session)
+        compare_answers(report, "there, compacted", expected, again, ("helenus", "cassandra"))
+        cluster.shutdown()
+        server.stop()
+
+
+def back(report, work):
+    """Helenus answers the same on a copy of the directory of a drained Cassandra."""
+    home = work / "cassandra"
+    shutil.rmtree(home, ignore_errors=True)
+    with Cassandra(home) as server:
+        cluster, session = server.connect()
+        fill(server, session, flush=False)
+        workload.create_codecs(session)
+        workload.fill_codecs(session)
+        expected = answers(session, codecs=True)
+        dirty = copy(home, work / "back-dirty")
+        server.drain()
+        cluster.shutdown()
+        server.stop()
+    refused(report, "a commit log with writes", Helenus(dirty), "drain it first")
+    copied = copy(home, work / "back")
+    other = Helenus(copied, cluster_name="another")
+    refused(report, "another cluster name", other, f'cluster "{CLUSTER_NAME}"')
+    for smp in (2, 1):
+        with Helenus(copied, smp=smp) as server:
+            cluster, session = server.connect()
+            part = f"back, {smp} shards"
+            compare_answers(report, part, expected, answers(session, codecs=True), ("cassandra", "helenus"))
+            if smp == 2:
+                session.execute(f"INSERT INTO {workload.KEYSPACE}.never_written (k, v) VALUES (1, 'ours')")
+                server.nodetool("compact", workload.KEYSPACE)
+            else:
+                # Written here, there after a restart with another number of shards.
+                query = (f"SELECT v FROM {workload.KEYSPACE}.never_written WHERE k = 1", 10)
+                text = answer(session, *query)
+                report.check(f"{part}: {query[0]}", "" if "'ours'" in text else text)
+                session.execute(f"DELETE FROM {workload.KEYSPACE}.never_written WHERE k = 1")
+                for query in [f"SELECT {c} FROM {workload.KEYSPACE}.never_written" for c in ("*", "count(*)")]:
+                    expected[(query, 5000)] = answer(session, query, 5000)
+            for table in ("*", "count(*)"):
+                expected.pop((f"SELECT {table} FROM {workload.KEYSPACE}.never_written", 5000), None)
+            cluster.shutdown()
+            status = server.stop()
+        report.check(f"{part}: helenus stops with status 0", "" if status == 0 else f"status {status}")
+
+
+def refused(report, what, server, words):
+    """Checks that the node ends by itself saying so, and leaves no entry in a metadata log."""
+    with server:
+        try:
+            status = server.process.wait(60)
+        except subprocess.TimeoutExpired:
+            status = "running"
+        text = server.tail()
+    right = status not in (0, "running") and words in text
+    report.check(f"back: {what} is refused", "" if right else f"status {status}\n{text}")
+    log = Path(server.directory, "metadata/log")
+    left = log.exists() and log.stat().st_size > 64
+    report.check(f"back: {what}: the directory is as it was", f"{log} has entries" if left else "")
+
+
+PARTS = {1: tools, 2: there, 3: back}
+
+
+def main():
+    work = Path(sys.argv[1])
+    numbers = [int(a) for a in sys.argv[2:]] or list(PARTS)
+    report = Report()
+    for number in numbers:
+        report.part(number, PARTS[number], work)
+    print(f"{report.passed} passed, {report.failed} failed")
+    sys.exit(report.failed != 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+//! Developer commands. `cargo xtask help` lists them.
+//!
+//! Owns: what is checked before a merge and in which order. Never: product code.
+
+mod fuzz;
+mod layers;
+mod perf;
+mod scan;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  tidy              layers, permissions, licences, names, forbidden words, links
+  check             before a commit: format, tidy, lints, unit tests, conformance
+  test [STEP…]      the one test command: every step below, or the named ones
+  ci                the same as test
+  steps             names of the steps of `test`, one a line
+  fuzz [--list]     names of the fuzz functions
+  fuzz NAME [SECONDS]   runs one under libFuzzer (needs a nightly toolchain)
+  perf compare [--rows N] [--seconds N] [--warm N] [--repeat N] [--memory 1G] [--without-cassandra]
+                    Helenus and a real Cassandra in turn, and their ratios
+  perf instructions [--release] [--store]
+                    instructions and allocations per request; fails at 5 % above the stored ones
+  reference         writes docs/user/configuration.md from the table of settings
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<bool> {
+    let root = root()?;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["tidy"] => tidy::run(&root),
+        ["check"] => steps::run(&root, steps::CHECK, &[]),
+        ["test" | "ci", names @ ..] => steps::run(&root, steps::TEST, names),
+        ["steps"] => {
+            for step in steps::TEST {
+                println!("{:12} {}", step.name, step.what);
+            }
+            Ok(true)
+        }
+        ["fuzz"] | ["fuzz", "--list"] => fuzz::list(&root),
+        ["fuzz", name] => fuzz::run(&root, name, 60),
+        ["fuzz", name, seconds] => {
+            fuzz::run(&root, name, seconds.parse().context("SECONDS is not a number")?)
+        }
+        ["perf", "instructions", options @ ..] => perf::instructions::run(&root, options),
+        ["perf", "compare", options @ ..] => perf::compare(&root, options),
+        ["reference"] => {
+            let path = root.join(tidy::REFERENCE);
+            std::fs::write(&path, conf::reference_markdown())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(true)
+        }
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        _ => bail!("unknown command \"{}\"; see cargo xtask help", words.join(" ")),
+    }
+}
+
+/// The directory of the workspace.
+fn root() -> Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map(Path::to_path_buf).context("xtask is not inside the workspace")
+}

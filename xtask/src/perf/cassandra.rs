@@ -1,0 +1,175 @@
+//! A real Apache Cassandra from the Java package registry, as the yardstick.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::process::Server;
+
+const VERSION: &str = "5.0.9";
+const PORT: u16 = 19342;
+
+/// Puts its jars below `home/cassandra/lib`; needs Maven and a JDK 17.
+pub fn install(home: &Path) -> Result<()> {
+    let lib = home.join("cassandra/lib");
+    if lib.join(".complete").exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(home.join("cassandra"))?;
+    let pom = home.join("cassandra/pom.xml");
+    std::fs::write(
+        &pom,
+        format!(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>perf</groupId>\
+             <artifactId>yardstick</artifactId><version>1</version><packaging>pom</packaging>\
+             <dependencies><dependency><groupId>org.apache.cassandra</groupId>\
+             <artifactId>cassandra-all</artifactId><version>{VERSION}</version></dependency>\
+             </dependencies></project>"
+        ),
+    )?;
+    let status = Command::new("mvn")
+        .args(["-B", "-q", "-f"])
+        .arg(&pom)
+        .arg("org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies")
+        .arg(format!("-DoutputDirectory={}", lib.display()))
+        .arg("-DincludeScope=runtime")
+        .status()
+        .context("cannot run mvn; install Maven and a JDK 17")?;
+    if !status.success() {
+        bail!("mvn could not fetch cassandra-all {VERSION}");
+    }
+    std::fs::write(lib.join(".complete"), "")?;
+    Ok(())
+}
+
+/// The `java` of a JDK 17; Cassandra 5.0 does not run on newer ones.
+fn java() -> Result<PathBuf> {
+    if let Ok(home) = std::env::var("JAVA17_HOME") {
+        return Ok(Path::new(&home).join("bin/java"));
+    }
+    for entry in std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten() {
+        let java = entry.path().join("bin/java");
+        if entry.file_name().to_string_lossy().contains("17") && java.exists() {
+            return Ok(java);
+        }
+    }
+    bail!("no JDK 17 found; set JAVA17_HOME")
+}
+
+const EXPORTS: &[&str] = &[
+    "java.base/jdk.internal.misc",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "java.base/java.lang.ref",
+    "jdk.unsupported/sun.misc",
+    "jdk.compiler/com.sun.tools.javac.file",
+    "jdk.attach/sun.tools.attach",
+];
+const OPENS: &[&str] = &[
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.util.jar",
+    "jdk.management/com.sun.management.internal",
+    "java.base/sun.nio.ch",
+    "java.base/java.io",
+    "java.base/java.lang.reflect",
+    "jdk.compiler/com.sun.tools.javac",
+    "java.base/java.lang",
+    "java.base/java.util",
+    "java.base/java.nio",
+    "java.rmi/sun.rmi.transport.tcp",
+];
+
+/// Starts one node on an empty directory with the settings of `cassandra_latest.yaml` that matter
+/// here: trie memtables, BTI SSTables, unified compaction.
+pub fn start(home: &Path, heap: &str) -> Result<Server> {
+    let base = home.join("cassandra");
+    let (conf, data) = (base.join("conf"), base.join("data"));
+    for directory in [&conf, &data] {
+        if directory.exists() {
+            std::fs::remove_dir_all(directory)?;
+        }
+        std::fs::create_dir_all(directory)?;
+    }
+    let at = |name: &str| data.join(name).display().to_string();
+    let mut yaml = String::new();
+    write!(
+        yaml,
+        "cluster_name: yardstick\nnum_tokens: 16\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+         data_file_directories: [{}]\ncommitlog_directory: {}\nhints_directory: {}\n\
+         saved_caches_directory: {}\ncdc_raw_directory: {}\n\
+         seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    \
+         parameters: [{{seeds: \"127.0.0.1:19344\"}}]\n\
+         listen_address: 127.0.0.1\nrpc_address: 127.0.0.1\nstorage_port: 19344\n\
+         native_transport_port: {PORT}\nstart_native_transport: true\nendpoint_snitch: SimpleSnitch\n\
+         commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\ncommitlog_segment_size: 32MiB\n\
+         concurrent_reads: 32\nconcurrent_writes: 32\nconcurrent_counter_writes: 32\n\
+         compaction_throughput: 64MiB/s\nauto_snapshot: false\n\
+         storage_compatibility_mode: NONE\nuuid_sstable_identifiers_enabled: true\n\
+         memtable:\n  configurations:\n    skiplist: {{class_name: SkipListMemtable}}\n    \
+         trie: {{class_name: TrieMemtable}}\n    default: {{inherits: trie}}\n\
+         memtable_allocation_type: offheap_objects\nsstable:\n  selected_format: bti\n\
+         column_index_size: 4KiB\nkey_cache_size: 0MiB\n\
+         default_compaction:\n  class_name: UnifiedCompactionStrategy\n  parameters:\n    \
+         scaling_parameters: T4\n    max_sstables_to_compact: 64\n    target_sstable_size: 1GiB\n    \
+         sstable_growth: 0.3333333333333333\n    min_sstable_size: 100MiB\n",
+        at("data"),
+        at("commitlog"),
+        at("hints"),
+        at("saved_caches"),
+        at("cdc_raw"),
+    )?;
+    std::fs::write(conf.join("cassandra.yaml"), yaml)?;
+    std::fs::write(
+        conf.join("logback.xml"),
+        "<configuration><appender name=\"O\" class=\"ch.qos.logback.core.ConsoleAppender\">\
+         <encoder><pattern>%-5level %date{ISO8601} %msg%n</pattern></encoder></appender>\
+         <root level=\"INFO\"><appender-ref ref=\"O\"/></root></configuration>",
+    )?;
+    let lib = base.join("lib");
+    let mut jamm = None;
+    for entry in std::fs::read_dir(&lib)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("jamm-") {
+            jamm = Some(entry.path());
+        }
+    }
+    let jamm = jamm.context("no jamm jar beside cassandra-all")?;
+    let mut command = Command::new(java()?);
+    command.args(EXPORTS.iter().map(|e| format!("--add-exports={e}=ALL-UNNAMED")));
+    command.args(OPENS.iter().map(|e| format!("--add-opens={e}=ALL-UNNAMED")));
+    command.args([
+        "-Djdk.attach.allowAttachSelf=true",
+        "-Xss256k",
+        "-XX:+AlwaysPreTouch",
+        "-XX:+UseG1GC",
+        "-XX:+ParallelRefProcEnabled",
+        "-XX:MaxTenuringThreshold=2",
+        "-XX:G1HeapRegionSize=16m",
+        "-XX:+UnlockExperimentalVMOptions",
+        "-XX:G1NewSizePercent=50",
+        "-XX:MaxGCPauseMillis=300",
+        "-XX:InitiatingHeapOccupancyPercent=70",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Dcassandra.ring_delay_ms=100",
+        "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+        "-Dcassandra.jmx.local.port=19343",
+        "-Dcassandra-foreground=yes",
+    ]);
+    command.arg(format!("-Xms{heap}")).arg(format!("-Xmx{heap}"));
+    command.arg(format!("-javaagent:{}", jamm.display()));
+    command.arg(format!("-Dcassandra.config=file://{}/cassandra.yaml", conf.display()));
+    command.arg(format!("-Dcassandra.storagedir={}", data.display()));
+    command.arg(format!("-Dcassandra.logdir={}", data.display()));
+    command.arg(format!("-Dlogback.configurationFile={}/logback.xml", conf.display()));
+    command.arg("-cp").arg(format!("{}:{}/*", conf.display(), lib.display()));
+    command.arg("org.apache.cassandra.service.CassandraDaemon");
+    Server::spawn(command, home, "cassandra", PORT)
+}

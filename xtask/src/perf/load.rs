@@ -1,0 +1,201 @@
+//! The load generator `latte` and what it reports.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::Settings;
+use super::process::Server;
+
+const VERSION: &str = "0.29.0";
+const IN_FLIGHT: &str = "128";
+
+/// One workload.
+pub struct Workload {
+    /// In the table.
+    pub name: &'static str,
+    /// File below `perf/workloads`, without its ending.
+    pub script: &'static str,
+    /// Functions of it with their weights.
+    pub functions: &'static str,
+    /// Makes the table anew and counts a fixed number of operations; the others count seconds.
+    pub loads: bool,
+}
+
+/// What one counted run showed.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Operations per second.
+    pub throughput: f64,
+    /// Latency percentiles, milliseconds.
+    pub p50_ms: f64,
+    /// See `p50_ms`.
+    pub p99_ms: f64,
+    /// See `p50_ms`.
+    pub p999_ms: f64,
+    /// User and system seconds of the server for 1,000 operations.
+    pub server_cpu_per_1000: f64,
+    /// Resident memory of the server afterwards.
+    pub rss_mib: f64,
+    /// Requests that failed.
+    pub errors: u64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:8.0} op/s  p50 {:7.2}  p99 {:7.2}  p99.9 {:7.2} ms  {:.4} CPU-s/1,000  RSS {:5.0} MiB  errors {}",
+            self.throughput,
+            self.p50_ms,
+            self.p99_ms,
+            self.p999_ms,
+            self.server_cpu_per_1000,
+            self.rss_mib,
+            self.errors
+        )
+    }
+}
+
+/// Installs latte once; `LATTE` names one that is there already.
+pub fn install(root: &Path, home: &Path) -> Result<PathBuf> {
+    if let Ok(path) = std::env::var("LATTE") {
+        return Ok(path.into());
+    }
+    let binary = home.join("latte/bin/latte");
+    if binary.exists() {
+        return Ok(binary);
+    }
+    println!("installing latte-cli {VERSION} (several minutes, once)");
+    let status = Command::new("cargo")
+        .current_dir(root)
+        .args(["install", "latte-cli", "--version", VERSION, "--locked", "--root"])
+        .arg(home.join("latte"))
+        .env("CARGO_TARGET_DIR", home.join("latte-target"))
+        .status()?;
+    if !status.success() {
+        bail!("cargo install latte-cli failed; set LATTE to an installed one");
+    }
+    Ok(binary)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().or_else(|| value.get("value")?.as_f64()).unwrap_or(f64::NAN)
+}
+
+/// Percentiles come as a list in this order, or as a map by name.
+const PERCENTILES: [&str; 15] = [
+    "Min", "P1", "P2", "P5", "P10", "P25", "P50", "P75", "P90", "P95", "P98", "P99", "P99_9",
+    "P99_99", "Max",
+];
+
+fn percentile(latency: &Value, name: &str) -> f64 {
+    let percentiles = &latency["percentiles"];
+    let index = PERCENTILES.iter().position(|p| *p == name);
+    match (percentiles.get(name), index.and_then(|i| percentiles.get(i))) {
+        (Some(value), _) | (None, Some(value)) => number(value),
+        (None, None) => f64::NAN,
+    }
+}
+
+impl Workload {
+    fn latte(&self, root: &Path, latte: &Path, verb: &str) -> Command {
+        let mut command = Command::new(latte);
+        command.arg(verb).current_dir(root.join("target/perf"));
+        command
+    }
+
+    fn script(&self, root: &Path) -> PathBuf {
+        root.join("perf/workloads").join(format!("{}.rn", self.script))
+    }
+
+    fn schema(&self, root: &Path, latte: &Path, server: &Server) -> Result<()> {
+        let mut command = self.latte(root, latte, "schema");
+        command.arg(self.script(root)).arg(server.address());
+        let output = command.output()?;
+        if !output.status.success() {
+            bail!("latte schema: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
+    /// Warms up, then counts as often as the settings say.
+    pub fn run(
+        &self,
+        root: &Path,
+        home: &Path,
+        latte: &Path,
+        server: &Server,
+        settings: &Settings,
+    ) -> Result<Vec<Figures>> {
+        if self.loads {
+            self.schema(root, latte, server)?;
+        }
+        self.once(root, home, latte, server, &format!("{}s", settings.warm), settings)?;
+        let mut figures = Vec::new();
+        for _ in 0..settings.repeat {
+            let duration = if self.loads {
+                self.schema(root, latte, server)?;
+                settings.rows.to_string()
+            } else {
+                format!("{}s", settings.seconds)
+            };
+            figures.push(self.once(root, home, latte, server, &duration, settings)?);
+        }
+        Ok(figures)
+    }
+
+    fn once(
+        &self,
+        root: &Path,
+        home: &Path,
+        latte: &Path,
+        server: &Server,
+        duration: &str,
+        settings: &Settings,
+    ) -> Result<Figures> {
+        let report = home.join("latte-report.json");
+        // A report of an earlier run must not be read for this one.
+        if report.exists() {
+            std::fs::remove_file(&report)?;
+        }
+        let mut command = self.latte(root, latte, "run");
+        command.args(["-q", "-o"]).arg(&report);
+        command.args(["-f", self.functions, "-d", duration, "-p", IN_FLIGHT]);
+        if self.script == "standard1" {
+            command.arg("-P").arg(format!("rows={}", settings.rows));
+        } else {
+            command.arg("-P").arg(format!("partitions={}", settings.rows.div_ceil(1000)));
+        }
+        command.arg(self.script(root)).arg(server.address());
+        let before = server.cpu_seconds()?;
+        let output = command.output()?;
+        let used = server.cpu_seconds()? - before;
+        let text = std::fs::read_to_string(&report).with_context(|| {
+            format!("latte wrote no report: {}", String::from_utf8_lossy(&output.stderr))
+        })?;
+        let report: Value = serde_json::from_str(&text)?;
+        let result = &report["result"];
+        let operations = number(&result["request_count"]);
+        let errors = result["error_count"].as_u64().unwrap_or(0);
+        if errors > 0 {
+            bail!("{errors} requests failed");
+        }
+        let latency = match &result["request_latency"] {
+            Value::Null => &result["cycle_latency"],
+            latency => latency,
+        };
+        Ok(Figures {
+            throughput: number(&result["req_throughput"]),
+            p50_ms: percentile(latency, "P50"),
+            p99_ms: percentile(latency, "P99"),
+            p999_ms: percentile(latency, "P99_9"),
+            server_cpu_per_1000: used / operations * 1000.0,
+            rss_mib: server.rss_mib()?,
+            errors,
+        })
+    }
+}

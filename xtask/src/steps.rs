@@ -1,0 +1,256 @@
+//! The steps of `check` and `test`: named, timed, counted.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::perf::process::Server;
+use crate::tidy;
+
+/// One step.
+pub struct Step {
+    /// Its name, to run it alone.
+    pub name: &'static str,
+    /// What it is for.
+    pub what: &'static str,
+    action: Action,
+}
+
+enum Action {
+    /// A command; the first word `cargo` is the cargo that runs this.
+    Run(&'static [&'static str]),
+    /// The rules of this crate.
+    Tidy,
+    /// A command against a server that is started for it on an empty directory; its address is in
+    /// `HELENUS_HOST` and `HELENUS_PORT`.
+    RunWithServer(&'static [&'static str]),
+    /// A script that starts servers of its own from the binary in `HELENUS_BIN`.
+    RunWithBinary(&'static [&'static str]),
+    /// Every `<directory>/<name>/run.sh`, each a step of its own with a server of its own.
+    Scripts(&'static str),
+}
+
+const fn step(name: &'static str, what: &'static str, words: &'static [&'static str]) -> Step {
+    Step { name, what, action: Action::Run(words) }
+}
+
+const FORMAT: Step =
+    step("format", "rustfmt changes nothing", &["cargo", "fmt", "--all", "--check"]);
+const TIDY: Step = Step {
+    name: "tidy",
+    what: "layers, permissions, licences, names, links",
+    action: Action::Tidy,
+};
+const LINTS: Step = step(
+    "lints",
+    "clippy without a warning",
+    &["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
+);
+const UNIT: Step = step(
+    "unit",
+    "unit, property and fuzz-function tests, simulator scenarios",
+    &["cargo", "test", "--workspace", "--quiet"],
+);
+const BUILD: Step = step(
+    "build",
+    "the binaries that every later step uses",
+    &[
+        "cargo",
+        "build",
+        "--quiet",
+        "--package",
+        "helenus",
+        "--package",
+        "sim",
+        "--package",
+        "conformance",
+    ],
+);
+const CONFORMANCE: Step = Step {
+    name: "conformance",
+    what: "statements and their results as a real Cassandra gave them",
+    action: Action::RunWithServer(&["target/debug/conformance", "conformance/cases"]),
+};
+const SIMULATOR: Step =
+    step("simulator", "fixed seeds, each twice with the same trace", &["target/debug/sim"]);
+
+/// Before a commit.
+pub const CHECK: &[Step] = &[FORMAT, TIDY, LINTS, UNIT, BUILD, SIMULATOR, CONFORMANCE];
+
+/// The one test command. One profile (dev) builds everything once.
+pub const TEST: &[Step] = &[
+    FORMAT,
+    TIDY,
+    LINTS,
+    UNIT,
+    BUILD,
+    SIMULATOR,
+    step(
+        "instructions",
+        "instructions and allocations per request against the stored figures",
+        &["cargo", "xtask", "perf", "instructions"],
+    ),
+    CONFORMANCE,
+    Step {
+        name: "drivers",
+        what: "real drivers and tools: every tests/drivers/<name>/run.sh",
+        action: Action::Scripts("tests/drivers"),
+    },
+    Step {
+        name: "files",
+        what: "a real Cassandra's tools and server on our files, and the reverse",
+        action: Action::RunWithBinary(&["bash", "tests/files/run.sh"]),
+    },
+    Step {
+        name: "flights",
+        what: "real data loaded while the server is killed: every acknowledged row is there",
+        action: Action::RunWithBinary(&[
+            "bash",
+            "examples/flights/run.sh",
+            "--rows",
+            "5000",
+            "--chaos",
+            "1",
+        ]),
+    },
+];
+
+/// Port of the servers that steps start; neither the default nor a driver's.
+const PORT: u16 = 19_542;
+
+/// A server for one step, on an empty directory, ended afterwards.
+fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
+    let home = root.join("target/test").join(name.replace('/', "-"));
+    if home.exists() {
+        std::fs::remove_dir_all(&home)?;
+    }
+    std::fs::create_dir_all(&home)?;
+    let mut server = Command::new(root.join("target/debug/helenus"));
+    server.arg("server").arg("--workdir").arg(home.join("data"));
+    server.args(["--native-transport-port", &PORT.to_string()]);
+    server.args(["--native-shard-aware-transport-port", &(PORT + 1).to_string()]);
+    server.args(["--api-port", &(PORT + 2).to_string(), "--memory", "512MiB", "--smp", "2"]);
+    let server = Server::spawn(server, &home, "server", PORT)?;
+    let passed = command_with(
+        root,
+        words,
+        &[("HELENUS_HOST", "127.0.0.1"), ("HELENUS_PORT", &PORT.to_string())],
+    );
+    server.stop()?;
+    passed
+}
+
+/// Runs the steps (those named, when any is) to the end, whatever fails; `true` when all pass.
+pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
+    for name in names {
+        let script = name.strip_prefix("drivers/").is_some();
+        if !script && !steps.iter().any(|s| s.name == *name) {
+            bail!("no step \"{name}\"; see cargo xtask steps");
+        }
+    }
+    let started = Instant::now();
+    let mut table: Vec<(String, bool, f64)> = Vec::new();
+    for step in steps {
+        let scripts_of: Vec<&str> =
+            names.iter().filter_map(|n| n.strip_prefix(step.name)?.strip_prefix('/')).collect();
+        if !names.is_empty() && !names.contains(&step.name) && scripts_of.is_empty() {
+            continue;
+        }
+        match &step.action {
+            Action::Run(words) => {
+                timed(&mut table, step.name, || command(root, words));
+            }
+            Action::RunWithBinary(words) => {
+                let binary = root.join("target/debug/helenus").display().to_string();
+                let environment = [("HELENUS_BIN", binary.as_str())];
+                timed(&mut table, step.name, || command_with(root, words, &environment));
+            }
+            Action::RunWithServer(words) => {
+                timed(&mut table, step.name, || with_server(root, step.name, words));
+            }
+            Action::Tidy => timed(&mut table, step.name, || tidy::run(root)),
+            Action::Scripts(directory) => {
+                for script in scripts(root, directory)? {
+                    if scripts_of.is_empty() || scripts_of.contains(&script.as_str()) {
+                        let path = format!("{directory}/{script}/run.sh");
+                        let name = format!("{}/{script}", step.name);
+                        timed(&mut table, &name, || with_server(root, &name, &["bash", &path]));
+                    }
+                }
+            }
+        }
+    }
+    println!();
+    for (name, passed, minutes) in &table {
+        println!("{:24} {} {minutes:6.1} min", name, if *passed { "passed" } else { "FAILED" });
+    }
+    let passed = table.iter().filter(|row| row.1).count();
+    let failed = table.len() - passed;
+    println!("{:24}        {:6.1} min", "together", started.elapsed().as_secs_f64() / 60.0);
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0 && passed > 0)
+}
+
+fn timed(table: &mut Vec<(String, bool, f64)>, name: &str, step: impl FnOnce() -> Result<bool>) {
+    println!("== {name}");
+    let started = Instant::now();
+    let passed = step().unwrap_or_else(|error| {
+        println!("{error:#}");
+        false
+    });
+    let minutes = started.elapsed().as_secs_f64() / 60.0;
+    println!("== {name}: {} in {minutes:.1} min", if passed { "passed" } else { "FAILED" });
+    table.push((name.to_owned(), passed, minutes));
+}
+
+fn command(root: &Path, words: &[&str]) -> Result<bool> {
+    command_with(root, words, &[])
+}
+
+fn command_with(root: &Path, words: &[&str], environment: &[(&str, &str)]) -> Result<bool> {
+    let Some((program, arguments)) = words.split_first() else { bail!("empty command") };
+    let program = if *program == "cargo" { env!("CARGO") } else { program };
+    let status = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root)
+        .status()?;
+    Ok(status.success())
+}
+
+/// Names of the directories that have a `run.sh`, sorted.
+fn scripts(root: &Path, directory: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    if let Ok(entries) = std::fs::read_dir(root.join(directory)) {
+        for entry in entries {
+            let entry = entry?;
+            if entry.path().join("run.sh").is_file() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_steps_are_unique_and_check_is_a_part_of_test() {
+        let names: Vec<&str> = TEST.iter().map(|s| s.name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        assert!(CHECK.iter().all(|s| names.contains(&s.name)));
+    }
+
+    #[test]
+    fn an_unknown_step_is_an_error() {
+        assert!(run(Path::new("."), TEST, &["nonsense"]).is_err());
+    }
+}

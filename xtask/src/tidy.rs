@@ -1,0 +1,397 @@
+//! Rules that neither the compiler nor clippy can state.
+//!
+//! Each failure is one line: place and the sentence of the rule. Sizes are reported, not failed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::layers::{Layers, Member, members};
+use crate::scan;
+
+/// Where the reference of settings is kept.
+pub const REFERENCE: &str = "docs/user/configuration.md";
+
+/// Lines of a file without its tests above which it is reported.
+const FILE_LINES: usize = 800;
+
+/// What a crate may not touch: (words, what to use instead).
+type Ban = (&'static [&'static str], &'static str);
+
+const FILES: Ban = (&["std::fs", "rustix::fs", "File::open"], "files go through rt::File");
+const SOCKETS: Ban = (
+    &[
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "UnixStream",
+        "ToSocketAddrs",
+        "socket2",
+        "rustix::net",
+    ],
+    "sockets go through rt::Conn",
+);
+const CLOCK: Ban = (
+    &["std::time::Instant", "SystemTime", "Instant::now", "UNIX_EPOCH"],
+    "time is an argument or comes from rt",
+);
+const RANDOM: Ban = (
+    &["rand::", "getrandom", "OsRng", "thread_rng", "Uuid::new_v4", "RandomState"],
+    "randomness is an argument or comes from rt",
+);
+const THREADS: Ban =
+    (&["std::thread", "thread::spawn", "thread::sleep", "thread_local!"], "tasks come from rt");
+const TOKIO: Ban = (&["tokio::"], "tokio is known to rt-native and the admin runtime only");
+const SHARED: Ban = (
+    &[
+        "Mutex",
+        "RwLock",
+        "std::sync::atomic",
+        "AtomicU64",
+        "AtomicUsize",
+        "AtomicBool",
+        "OnceLock",
+        "LazyLock",
+        "static mut",
+    ],
+    "state is owned by its shard or immutable",
+);
+const UNSAFE: Ban = (&["unsafe"], "unsafe is for rt-native");
+const HASHING: Ban = (
+    &["collections::HashMap", "collections::HashSet", "HashMap::new", "HashSet::new"],
+    "use stdx::FixedMap: the order of the default one changes from run to run",
+);
+const PROCESS: Ban = (
+    &["std::env", "std::process", "println!", "eprintln!", "print!", "dbg!"],
+    "input is an argument, output is a value or a log event",
+);
+
+const PURE: &[Ban] =
+    &[FILES, SOCKETS, CLOCK, RANDOM, THREADS, TOKIO, SHARED, UNSAFE, HASHING, PROCESS];
+const SHARD: &[Ban] = PURE;
+const TELEMETRY: &[Ban] =
+    &[FILES, SOCKETS, CLOCK, RANDOM, THREADS, TOKIO, UNSAFE, HASHING, PROCESS];
+/// The HTTP server has its own runtime: a thread, sockets and the clock of its timeouts.
+const ADMIN: &[Ban] = &[FILES, RANDOM, UNSAFE, HASHING, PROCESS];
+const BOUNDARY: &[Ban] = &[UNSAFE, HASHING, PROCESS];
+const NATIVE: &[Ban] = &[HASHING, PROCESS];
+const TOOL: &[Ban] = &[UNSAFE];
+
+/// Places that may have what their crate's row forbids, each with its reason.
+const EXCEPTIONS: &[(&str, &[&str])] = &[
+    // Connection counts of all shards, read where a new connection is placed: counters only.
+    ("crates/front/cql-server/src/mesh.rs", &["std::sync::atomic", "AtomicUsize"]),
+    // `std::task::Wake` wants `Arc`: the flag that a waker sets.
+    ("crates/front/cql-server/src/pending.rs", &["std::sync::atomic", "AtomicBool"]),
+    // What a starting node reports to the thread that started it: written once.
+    ("crates/node/src/lib.rs", &["OnceLock"]),
+];
+
+fn is_exception(path: &str, word: &str) -> bool {
+    EXCEPTIONS.iter().any(|(file, words)| *file == path && words.contains(&word))
+}
+
+fn bans(permissions: &str) -> Option<&'static [Ban]> {
+    Some(match permissions {
+        "pure" => PURE,
+        "shard" => SHARD,
+        "telemetry" => TELEMETRY,
+        "admin" => ADMIN,
+        "boundary" => BOUNDARY,
+        "native" => NATIVE,
+        "tool" => TOOL,
+        _ => return None,
+    })
+}
+
+/// Words that no file of the repository may have, split here so that this one has none of them.
+const FORBIDDEN: &[(&str, &str)] = &[
+    (concat!("/wo", "rk/"), "a path of one machine"),
+    (concat!("/ro", "ot/"), "a path of one machine"),
+    (concat!("/ho", "me/"), "a path of one machine"),
+    (concat!("to", "do!("), "what is not there is refused with an error"),
+    (concat!("unimple", "mented!("), "what is not there is refused with an error"),
+    (concat!("FIX", "ME"), "a defect is an issue"),
+    (concat!("#[ig", "nore"), "a test runs or is deleted"),
+    (concat!("#[should_", "panic"), "a test states what is returned"),
+];
+
+/// Checks everything; prints what is wrong; `true` when nothing is.
+pub fn run(root: &Path) -> Result<bool> {
+    let mut wrong: Vec<String> = Vec::new();
+    let layers_text = fs::read_to_string(root.join("xtask/layers.toml"))
+        .context("cannot read xtask/layers.toml")?;
+    let layers = Layers::parse(&layers_text)?;
+    let members = members(root)?;
+    wrong.extend(layers.violations(&members));
+    let architecture = read(root, "ARCHITECTURE.md", &mut wrong);
+    let mut long: Vec<(usize, String)> = Vec::new();
+    for member in &members {
+        manifest(member, &architecture, &mut wrong);
+        let permissions = layers.permissions(&member.name).unwrap_or("tool");
+        let Some(bans) = bans(permissions) else {
+            wrong.push(format!("xtask/layers.toml: unknown permissions \"{permissions}\""));
+            continue;
+        };
+        sources(root, member, permissions, bans, &mut wrong, &mut long)?;
+    }
+    settings(root, &members, &mut wrong)?;
+    documents(root, &mut wrong)?;
+    words(root, &mut wrong)?;
+    long.sort_by(|a, b| b.cmp(a));
+    for (lines, path) in &long {
+        println!("note: {path} has {lines} lines without tests, above {FILE_LINES}");
+    }
+    for line in &wrong {
+        println!("tidy: {line}");
+    }
+    println!("tidy: {} crates, {} wrong", members.len(), wrong.len());
+    Ok(wrong.is_empty())
+}
+
+fn read(root: &Path, path: &str, wrong: &mut Vec<String>) -> String {
+    fs::read_to_string(root.join(path)).unwrap_or_else(|_| {
+        wrong.push(format!("{path} is missing"));
+        String::new()
+    })
+}
+
+fn manifest(member: &Member, architecture: &str, wrong: &mut Vec<String>) {
+    let name = &member.name;
+    if member.license.as_deref() != Some("Apache-2.0") {
+        wrong.push(format!("crate \"{name}\" has no \"license.workspace = true\""));
+    }
+    if member.description.as_deref().is_none_or(str::is_empty) {
+        wrong.push(format!("crate \"{name}\" has no description"));
+    }
+    if !architecture.contains(&format!("`{name}`")) {
+        wrong.push(format!("crate \"{name}\" is not named in ARCHITECTURE.md"));
+    }
+    let text = fs::read_to_string(member.directory.join("Cargo.toml")).unwrap_or_default();
+    // A crate that may use unsafe code repeats the workspace's lints without that one.
+    if !text.contains("[lints]") && !text.contains("[lints.") {
+        wrong.push(format!("crate \"{name}\" has no lints: add \"[lints] workspace = true\""));
+    }
+}
+
+fn sources(
+    root: &Path,
+    member: &Member,
+    permissions: &str,
+    bans: &[Ban],
+    wrong: &mut Vec<String>,
+    long: &mut Vec<(usize, String)>,
+) -> Result<()> {
+    for path in files(&member.directory.join("src"), &["rs"])? {
+        let shown = shown(root, &path);
+        let source = fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
+        let is_test = path.file_name().is_some_and(|n| n == "tests.rs")
+            || path.components().any(|c| c.as_os_str() == "tests");
+        let is_root = shown.ends_with("src/lib.rs") || shown.ends_with("src/main.rs");
+        if is_root && !source.starts_with("//!") {
+            wrong.push(format!("{shown}:1: a crate opens with its map (\"//! …\")"));
+        }
+        if is_test {
+            continue;
+        }
+        let code = scan::without_tests(&scan::code(&source));
+        let lines = code.lines().filter(|l| !l.trim().is_empty()).count();
+        if lines > FILE_LINES {
+            long.push((lines, shown.clone()));
+        }
+        for (number, line) in (1..).zip(code.lines()) {
+            // The lint that forbids unsafe code names it.
+            if line.contains("unsafe_code") {
+                continue;
+            }
+            for (banned, instead) in bans {
+                let allowed = |word: &str| is_exception(&shown, word);
+                for word in banned.iter().filter(|w| scan::has_word(line, w) && !allowed(w)) {
+                    wrong.push(format!(
+                        "{shown}:{number}: \"{word}\" in a crate with \"{permissions}\" \
+                         permissions: {instead}"
+                    ));
+                }
+            }
+        }
+        if permissions == "native" {
+            safety(&shown, &source, &code, wrong);
+        }
+    }
+    Ok(())
+}
+
+/// Every block of unsafe code says why it is sound.
+fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
+    let lines: Vec<&str> = source.lines().collect();
+    for (at, line) in code.lines().enumerate() {
+        let block = scan::has_word(line, "unsafe") && (line.contains('{') || line.contains("impl"));
+        let above = lines.iter().take(at + 1).skip(at.saturating_sub(6));
+        if block && !line.contains("unsafe fn") && !above.into_iter().any(|l| l.contains("SAFETY:"))
+        {
+            wrong.push(format!("{shown}:{}: unsafe code without \"// SAFETY:\" above it", at + 1));
+        }
+    }
+}
+
+/// A supported setting is read by somebody, and the reference is what the table says.
+fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()> {
+    let mut code = String::new();
+    for member in members.iter().filter(|m| m.name != "conf" && m.name != "xtask") {
+        for path in files(&member.directory.join("src"), &["rs"])? {
+            code.push_str(&scan::code(&fs::read_to_string(path)?));
+        }
+    }
+    for (name, status) in conf::options::NAMES {
+        let accessor = matches!(
+            *name,
+            "workdir"
+                | "data_file_directories"
+                | "commitlog_directory"
+                | "max_mutation_size"
+                | "partitioner"
+                | "endpoint_snitch"
+                | "authorizer"
+        );
+        // Those with one value only, or with an accessor in `conf`, need no reader of their own.
+        let read = scan::has_word(&code, &format!(".{name}"));
+        if *status == conf::Status::Supported && !accessor && !read {
+            wrong.push(format!(
+                "setting \"{name}\" is called supported and nobody reads it: wire it or call it \
+                 not_yet in crates/base/conf/src/options.rs"
+            ));
+        }
+    }
+    let reference = fs::read_to_string(root.join(REFERENCE)).unwrap_or_default();
+    if reference != conf::reference_markdown() {
+        wrong.push(format!("{REFERENCE} is out of date: run cargo xtask reference"));
+    }
+    Ok(())
+}
+
+/// Documents that must be there, and links that must lead somewhere.
+fn documents(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    for path in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "STYLE.md",
+        "COMPAT.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "LICENSE",
+        "NOTICE",
+        "clippy.toml",
+        "deny.toml",
+        "docs/glossary.md",
+        "docs/dev/decisions.md",
+        "docs/dev/roadmap.md",
+    ] {
+        if !root.join(path).is_file() {
+            wrong.push(format!("{path} is missing"));
+        }
+    }
+    let readme = fs::read_to_string(root.join("README.md")).unwrap_or_default();
+    let ci = fs::read_to_string(root.join(".ci/run")).unwrap_or_default();
+    if !(readme.contains("\ncargo xtask test\n") && ci.contains("cargo xtask test")) {
+        wrong.push("README.md and .ci/run do not name the one test command".into());
+    }
+    for path in repository_files(root, &["md"])? {
+        let text = fs::read_to_string(&path)?;
+        let directory = path.parent().unwrap_or(root);
+        for (number, line) in (1..).zip(text.lines()) {
+            for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let target = link.split('#').next().unwrap_or("");
+                if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                if !directory.join(target).exists() {
+                    let shown = shown(root, &path);
+                    wrong.push(format!("{shown}:{number}: link to \"{target}\" leads nowhere"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn words(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let kinds = ["rs", "md", "toml", "sh", "py", "js", "go", "java", "yaml", "yml", "cqltest"];
+    for path in repository_files(root, &kinds)? {
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        for (number, line) in (1..).zip(text.lines()) {
+            for (word, why) in FORBIDDEN.iter().filter(|(word, _)| line.contains(word)) {
+                wrong.push(format!("{}:{number}: \"{word}\": {why}", shown(root, &path)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+/// Files of the repository itself: nothing that was built, installed or is hidden.
+pub fn repository_files(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    files(root, extensions)
+}
+
+/// Files below `directory`, sorted; empty when it is not there.
+fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    const PASSED_OVER: &[&str] =
+        &["target", "node_modules", "helenus-data", "__pycache__", "venv", "vendor"];
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(directory) = open.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with('.') || PASSED_OVER.contains(&name.as_str()) {
+                continue;
+            }
+            let path = entry.path();
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_file()
+                && path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x))
+            {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_permissions_is_known_and_no_other() {
+        for row in ["pure", "shard", "telemetry", "admin", "boundary", "native", "tool"] {
+            assert!(bans(row).is_some(), "{row}");
+        }
+        assert!(bans("everything").is_none());
+    }
+
+    #[test]
+    fn unsafe_code_needs_its_reason_above() {
+        let check = |source: &str| {
+            let mut wrong = Vec::new();
+            safety("x.rs", source, &scan::code(source), &mut wrong);
+            wrong.len()
+        };
+        assert_eq!(check("fn a() {\n    unsafe { b() }\n}\n"), 1);
+        assert_eq!(check("fn a() {\n    // SAFETY: b is fine.\n    unsafe { b() }\n}\n"), 0);
+        assert_eq!(check("// \"unsafe {\" in words\n"), 0);
+    }
+}
