@@ -114,6 +114,7 @@ impl Store {
         memtable: &Rc<Memtable>,
     ) -> Result<(), StoreError> {
         let _permit = self.inner.flush_slot.acquire(1).await;
+        self.make_directory(table).await?;
         if !table.view().is_flushing(memtable) {
             return Ok(());
         }

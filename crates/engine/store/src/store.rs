@@ -114,6 +114,7 @@ impl Store {
             let (files, highest) = self.open_files(table, &mut removed).await?;
             let state = Rc::new(TableState::new(table.clone()));
             state.generation.set(highest);
+            state.has_directory.set(true);
             state.set_view(TableView { files, ..TableView::empty() });
             self.inner.tables.borrow_mut().insert(id, state);
         }
@@ -144,17 +145,26 @@ impl Store {
         if added.is_empty() {
             return;
         }
-        // The directories: made in the background, a flush makes its own sure anyway.
+        // The directories are made in the background; a flush that comes first makes its own.
         let store = self.clone();
         let task = async move {
             for state in added {
-                let directory = store.directory_of(&state.version().table);
-                let fs = store.inner.rt.fs();
-                let made = commitlog::create_dir_durably(&fs, &directory).await;
-                store.note_write_result(&made.map_err(StoreError::from));
+                let made = store.make_directory(&state).await;
+                store.note_write_result(&made);
             }
         };
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "make-directories", task);
+    }
+
+    /// Makes a table's directory, durably, unless that was done before.
+    pub(crate) async fn make_directory(&self, table: &TableState) -> Result<(), StoreError> {
+        if table.has_directory.get() || table.dropped.get() {
+            return Ok(());
+        }
+        let directory = self.directory_of(&table.version().table);
+        commitlog::create_dir_durably(&self.inner.rt.fs(), &directory).await?;
+        table.has_directory.set(true);
+        Ok(())
     }
 
     /// All tables, in order of id.

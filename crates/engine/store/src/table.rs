@@ -125,6 +125,8 @@ pub(crate) struct TableState {
     pub(crate) switched_at: Cell<Instant>,
     /// Not in the schema any more.
     pub(crate) dropped: Cell<bool>,
+    /// The directory is there, durably.
+    pub(crate) has_directory: Cell<bool>,
 }
 
 /// A file being written; ends when dropped.
@@ -153,6 +155,7 @@ impl TableState {
             compaction_paused_until: Cell::new(Instant::ZERO),
             switched_at: Cell::new(Instant::ZERO),
             dropped: Cell::new(false),
+            has_directory: Cell::new(false),
         }
     }
 

@@ -26,6 +26,22 @@ fn a_written_row_is_read_by_key_and_by_scan() {
 }
 
 #[test]
+fn a_table_is_flushed_before_its_directory_was_made_in_the_background() {
+    for seed in 0..20 {
+        run(seed, |rt| async move {
+            let (store, _) =
+                Store::open(rt.clone(), options(&rt), schema_of(vec![])).await.unwrap();
+            store.set_schema(schema());
+            let mutation = insert(1, 1, "a", 100);
+            store.apply(&MutationRef::open(&mutation).unwrap(), true).unwrap();
+            store.flush(None).await.unwrap();
+            assert_eq!(store.table_stats(TABLE).sstables, 1);
+            assert_eq!(values(&read_partition(&store, 1).await), vec![(1, "a".into())]);
+        });
+    }
+}
+
+#[test]
 fn a_partition_with_only_a_static_row_is_shown_when_wanted() {
     run(2, |rt| async move {
         let store = open(&rt).await;
