@@ -6,7 +6,8 @@
 //! instructions` runs it and compares with the stored figures.
 //!
 //! Sections: `memtable_read` (row in the memtable), `sstable_read` (row in one LZ4 SSTable, chunk
-//! and index cached), `write` (with the commit-log append).
+//! and index cached), `write` (with the commit-log append), `slice_memtable` and `slice_sstable`
+//! (100 rows out of a partition of 1,000, somewhere in its middle).
 
 #![expect(clippy::disallowed_macros, reason = "a command-line tool prints")]
 
@@ -34,6 +35,13 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const PLAIN: Negotiated = Negotiated::plain(ProtocolVersion::V4);
 /// Measured requests of each section; before them as many that are not counted.
 const COUNT: usize = 2_000;
+/// The same for slices.
+const SLICES: usize = 500;
+/// Partitions of the table of slices, and rows of each.
+const SENSORS: usize = 20;
+const SENSOR_ROWS: usize = 1_000;
+/// Rows of one slice.
+const SLICE_ROWS: usize = 100;
 
 fn frame(request: &Request<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -84,17 +92,39 @@ fn key_of(i: usize, rows: usize) -> i64 {
     ((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % rows as u64) as i64
 }
 
-fn read_frame(id: &[u8], key: i64) -> Vec<u8> {
+/// EXECUTE with these values, without description of the result.
+fn execute_frame(id: &[u8], bound: &[&[u8]]) -> Vec<u8> {
     let mut values = ValueList::new();
-    let pushed = values.push(BoundValue::Bytes(&key.to_be_bytes()));
-    if pushed.is_err() {
-        fail("one value is too many");
+    for value in bound {
+        if values.push(BoundValue::Bytes(value)).is_err() {
+            fail("too many values");
+        }
     }
     let mut parameters = QueryParameters::new(Consistency::LocalQuorum);
     parameters.values = values.values();
     parameters.skip_metadata = true;
     parameters.page_size = Some(5000);
     frame(&Request::Execute { id, result_metadata_id: None, parameters })
+}
+
+fn read_frame(id: &[u8], key: i64) -> Vec<u8> {
+    execute_frame(id, &[&key.to_be_bytes()])
+}
+
+/// Rows have the times 0, 1, …; a slice reads downwards from below `time`.
+fn slice_frame(id: &[u8], i: usize) -> Vec<u8> {
+    let sensor = key_of(i, SENSORS);
+    let below = SLICE_ROWS as i64 + key_of(i * 7 + 3, SENSOR_ROWS - SLICE_ROWS);
+    execute_frame(id, &[&sensor.to_be_bytes(), &below.to_be_bytes()])
+}
+
+fn sample_frame(id: &[u8], sensor: usize, time: usize) -> Vec<u8> {
+    let (sensor, time) = (sensor as i64, time as i64);
+    let tag = [time as u8; 16];
+    execute_frame(
+        id,
+        &[&sensor.to_be_bytes(), &time.to_be_bytes(), &1.5_f64.to_be_bytes(), &tag],
+    )
 }
 
 fn write_frame(id: &[u8], key: i64) -> Vec<u8> {
@@ -153,6 +183,16 @@ fn measured_write(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) 
     std::hint::black_box(2) + through(c, frames, cx)
 }
 
+#[inline(never)]
+fn measured_slice_memtable(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    std::hint::black_box(3) + through(c, frames, cx)
+}
+
+#[inline(never)]
+fn measured_slice_sstable(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    std::hint::black_box(4) + through(c, frames, cx)
+}
+
 type Section = fn(&mut Connection, &[Vec<u8>], &mut Context<'_>) -> usize;
 
 fn section(
@@ -202,6 +242,9 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
          {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE perf.standard1 \
          (key bigint PRIMARY KEY, c0 blob, c1 blob, c2 blob, c3 blob, c4 blob)",
+        "CREATE TABLE perf.series \
+         (sensor bigint, ts bigint, value double, tag blob, PRIMARY KEY (sensor, ts)) \
+         WITH CLUSTERING ORDER BY (ts DESC)",
     ] {
         let parameters = QueryParameters::new(Consistency::One);
         ask(&rt, c, &frame(&Request::Query { query: text, parameters })).await;
@@ -226,6 +269,17 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
             fail(&format!("INSERT was answered by opcode {:?}", answer.get(4)));
         }
     }
+    let sample = "INSERT INTO perf.series (sensor, ts, value, tag) VALUES (?, ?, ?, ?)";
+    let sample = prepared_id(&ask(&rt, c, &prepare(sample)).await);
+    let slice = "SELECT ts, value, tag FROM perf.series WHERE sensor = ? AND ts < ? LIMIT 100";
+    let slice = prepared_id(&ask(&rt, c, &prepare(slice)).await);
+    for i in 0..SENSORS * SENSOR_ROWS {
+        let answer = ask(&rt, c, &sample_frame(&sample, i % SENSORS, i / SENSORS)).await;
+        if answer.get(4) != Some(&8) {
+            fail(&format!("INSERT was answered by opcode {:?}", answer.get(4)));
+        }
+    }
+    let slices: Vec<Vec<u8>> = (0..2 * SLICES).map(|i| slice_frame(&slice, i)).collect();
     let reads: Vec<Vec<u8>> =
         (0..2 * COUNT).map(|i| read_frame(&select, key_of(i, rows))).collect();
     let writes: Vec<Vec<u8>> =
@@ -234,14 +288,18 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
     let row = 9 + 12 + 5 * 36;
     section("memtable_read", measured_memtable_read, c, &reads, row);
     section("write", measured_write, c, &writes, 9);
+    // Three cells of 12, 12 and 20 bytes.
+    let rows_of_slice = 9 + SLICE_ROWS * 44;
+    section("slice_memtable", measured_slice_memtable, c, &slices, rows_of_slice);
     if let Err(error) = store.flush(None).await {
         fail(&format!("flush: {error}"));
     }
     // Everything into the caches first: each key once, waiting for the disk.
-    for read in &reads {
+    for read in reads.iter().chain(&slices) {
         ask(&rt, c, read).await;
     }
     section("sstable_read", measured_sstable_read, c, &reads, row);
+    section("slice_sstable", measured_slice_sstable, c, &slices, rows_of_slice);
     rt.request_stop();
 }
 

@@ -9,7 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-const SECTIONS: [&str; 3] = ["memtable_read", "write", "sstable_read"];
+const SECTIONS: [&str; 5] =
+    ["memtable_read", "write", "sstable_read", "slice_memtable", "slice_sstable"];
 /// How far above the stored figure a figure may be.
 const TOLERANCE: f64 = 1.05;
 

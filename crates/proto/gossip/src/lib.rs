@@ -1,0 +1,1 @@
+//! Liveness of nodes.

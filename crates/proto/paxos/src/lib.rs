@@ -1,0 +1,1 @@
+//! Paxos without IO.

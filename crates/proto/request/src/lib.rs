@@ -1,0 +1,1 @@
+//! Coordinator machines without IO.
