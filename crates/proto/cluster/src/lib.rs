@@ -7,15 +7,44 @@
 //! Invariants: INV-cluster-1: a snapshot at epoch e is the fold of entries 1..=e, nothing else.
 //! INV-cluster-2: [`shard_of_token`] is what drivers compute from the SUPPORTED keys.
 //!
-//! Reading order: [`ring`], [`snapshot`], [`metalog`].
+//! INV-cluster-3: nothing but `local` depends on which node holds the snapshot.
+//!
+//! Reading order: [`ring`], [`snapshot`], [`metalog`], [`member`], [`topology`] (what may follow
+//! what), [`placement`] (who has a token), [`levels`] (how many are needed), [`ranges`] (what moves),
+//! [`allocate`] (which tokens a new node gets).
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod allocate;
 pub mod fuzz;
+pub mod levels;
+pub mod member;
 pub mod metalog;
+pub mod placement;
+pub mod ranges;
 pub mod replication;
 pub mod ring;
 pub mod snapshot;
+mod strategy;
+#[cfg(test)]
+mod testing;
+pub mod topology;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use levels::{Levels, Shortage};
+pub use member::{ADDRESS_UNKNOWN, Member, MemberState};
 pub use metalog::{MetaLogError, Transformation};
-pub use replication::{Consistency, ReplicationError, Unavailable};
+pub use placement::{Placements, Replicas};
+pub use ranges::{Movement, TokenRange, movements};
+pub use replication::{Consistency, Replication, ReplicationError, Unavailable};
 pub use ring::{IGNORE_MSB, shard_of_token, tokens_for_single_node};
 pub use snapshot::{ClusterSnapshot, LocalNode, Role, Truncation};
+pub use topology::{Address, MembershipError, choose_voters};
+
+/// Who is in the cluster.
+pub type Members = BTreeMap<stdx::HostId, Arc<Member>>;

@@ -13,7 +13,13 @@ use codec::{DecodeError, DecodeErrorKind, Reader, Writer, crc32};
 use schema::{Schema, SchemaChange, SchemaError, encode};
 use stdx::{Epoch, Generation, HostId, TableId, Token, Uuid, WallMicros};
 
+use crate::member::{
+    ADDRESS_UNKNOWN, Member, MemberState, put_address, put_state, put_tokens, read_address,
+    read_host, read_state, read_tokens,
+};
+use crate::replication::replication_of_params;
 use crate::snapshot::{ClusterSnapshot, LocalNode, Role, Truncation};
+use crate::topology::{Address, MembershipError};
 
 /// First bytes of the log file; the last one is the format version.
 pub const MAGIC: &[u8; 8] = b"HXMETA\0\x01";
@@ -43,12 +49,75 @@ pub enum Transformation {
         /// Its properties.
         role: Role,
     },
-    /// Datacenter or rack changed in the configuration.
+    /// Datacenter or rack of the only member changed in its configuration.
     Locate {
         /// New datacenter.
         datacenter: String,
         /// New rack.
         rack: String,
+    },
+    /// A node begins to join: `member` is `Joining` and has the tokens it will own.
+    Join {
+        /// Who.
+        member: Arc<Member>,
+    },
+    /// The next step of a member; [`crate::topology`] has the table of steps.
+    SetState {
+        /// Who.
+        host: HostId,
+        /// Its new state.
+        state: MemberState,
+    },
+    /// A member that has left (`LeaveHandover`), or does not join after all (`Joining`), is out.
+    Leave {
+        /// Who.
+        host: HostId,
+    },
+    /// A node begins to take the place of a dead one: `member` is `Joining`, has its tokens,
+    /// datacenter and rack, and names it in `replaces`.
+    Replace {
+        /// The dead one.
+        old: HostId,
+        /// The new one.
+        member: Arc<Member>,
+    },
+    /// Members have other addresses. Checked when all are in, so that two may swap theirs.
+    Readdress {
+        /// The new addresses, each host once.
+        changes: Vec<Address>,
+    },
+    /// Others decide from the next entry on.
+    SetVoters {
+        /// Who, each once.
+        hosts: Vec<HostId>,
+    },
+    /// Features are in use from here on; every member can do them.
+    Features {
+        /// One bit each, added to those in use.
+        enable: u64,
+    },
+    /// What a member says of itself when it starts.
+    Describe {
+        /// Who.
+        host: HostId,
+        /// Its shards.
+        shards: u16,
+        /// What it can do, one bit each.
+        features: u64,
+        /// Its release.
+        release: String,
+    },
+    /// A member begins to move to other tokens.
+    Move {
+        /// Who.
+        host: HostId,
+        /// Ascending.
+        tokens: Vec<Token>,
+    },
+    /// A member is out at once, its data not copied anywhere.
+    Evict {
+        /// Who.
+        host: HostId,
     },
 }
 
@@ -75,10 +144,17 @@ pub enum MetaLogError {
     /// The entry does not fit the state before it.
     #[error("metadata log entry does not apply: {0}")]
     Schema(#[from] SchemaError),
+    /// The change of membership does not fit the cluster.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
 }
 
 fn text(out: &mut Vec<u8>, s: &str) {
     out.put_bytes_vint(s.as_bytes());
+}
+
+fn put_host(out: &mut Vec<u8>, host: HostId) {
+    out.put_bytes(host.0.as_bytes());
 }
 
 fn read_text(r: &mut Reader<'_>) -> Result<String, DecodeError> {
@@ -137,6 +213,60 @@ impl Transformation {
                 text(out, datacenter);
                 text(out, rack);
             }
+            Transformation::Join { member } => {
+                out.put_u8(6);
+                member.encode(out);
+            }
+            Transformation::SetState { host, state } => {
+                out.put_u8(7);
+                put_host(out, *host);
+                put_state(out, *state);
+            }
+            Transformation::Leave { host } => {
+                out.put_u8(8);
+                put_host(out, *host);
+            }
+            Transformation::Replace { old, member } => {
+                out.put_u8(9);
+                put_host(out, *old);
+                member.encode(out);
+            }
+            Transformation::Readdress { changes } => {
+                out.put_u8(10);
+                out.put_vint_unsigned(changes.len() as u64);
+                for change in changes {
+                    put_host(out, change.host);
+                    put_address(out, change.storage);
+                    put_address(out, change.rpc);
+                }
+            }
+            Transformation::SetVoters { hosts } => {
+                out.put_u8(11);
+                out.put_vint_unsigned(hosts.len() as u64);
+                for host in hosts {
+                    put_host(out, *host);
+                }
+            }
+            Transformation::Features { enable } => {
+                out.put_u8(12);
+                out.put_u64(*enable);
+            }
+            Transformation::Describe { host, shards, features, release } => {
+                out.put_u8(13);
+                put_host(out, *host);
+                out.put_u16(*shards);
+                out.put_u64(*features);
+                text(out, release);
+            }
+            Transformation::Move { host, tokens } => {
+                out.put_u8(14);
+                put_host(out, *host);
+                put_tokens(out, tokens);
+            }
+            Transformation::Evict { host } => {
+                out.put_u8(15);
+                put_host(out, *host);
+            }
         }
     }
 
@@ -185,6 +315,41 @@ impl Transformation {
                 let datacenter = read_text(r)?;
                 Transformation::Locate { datacenter, rack: read_text(r)? }
             }
+            6 => Transformation::Join { member: Arc::new(Member::decode(r)?) },
+            7 => Transformation::SetState { host: read_host(r)?, state: read_state(r)? },
+            8 => Transformation::Leave { host: read_host(r)? },
+            9 => {
+                let old = read_host(r)?;
+                Transformation::Replace { old, member: Arc::new(Member::decode(r)?) }
+            }
+            10 => {
+                let mut changes = Vec::new();
+                for _ in 0..read_count(r)? {
+                    let host = read_host(r)?;
+                    let storage = read_address(r)?;
+                    changes.push(Address { host, storage, rpc: read_address(r)? });
+                }
+                Transformation::Readdress { changes }
+            }
+            11 => {
+                let mut hosts = Vec::new();
+                for _ in 0..read_count(r)? {
+                    hosts.push(read_host(r)?);
+                }
+                Transformation::SetVoters { hosts }
+            }
+            12 => Transformation::Features { enable: r.u64()? },
+            13 => {
+                let host = read_host(r)?;
+                let shards = r.u16()?;
+                let features = r.u64()?;
+                Transformation::Describe { host, shards, features, release: read_text(r)? }
+            }
+            14 => {
+                let host = read_host(r)?;
+                Transformation::Move { host, tokens: read_tokens(r)? }
+            }
+            15 => Transformation::Evict { host: read_host(r)? },
             other => return Err(r.invalid(i64::from(other))),
         };
         r.finish()?;
@@ -308,28 +473,62 @@ fn read_entry(bytes: &[u8]) -> Result<Frame<'_>, &'static str> {
     Ok(Frame::Entry { epoch: u64::from_be_bytes(*epoch), payload, after: r.peek_rest() })
 }
 
-/// The snapshot after the first entry.
+/// The snapshot after the first entry, as its founder sees it.
+///
+/// The founder becomes the first member and voter. The entry has no addresses: it tells them by
+/// `Readdress` when it starts, as it does when they change.
 ///
 /// # Errors
 /// `OutOfPlace` when it is not `Bootstrap`.
 pub fn bootstrap(entry: &Transformation, base: &Schema) -> Result<ClusterSnapshot, MetaLogError> {
-    match entry {
-        Transformation::Bootstrap(local) => Ok(ClusterSnapshot {
-            epoch: Epoch(1),
-            local: local.clone(),
-            schema: Arc::new(base.clone()),
-            roles: BTreeMap::new(),
-            truncations: BTreeMap::new(),
-        }),
-        _ => Err(MetaLogError::OutOfPlace { epoch: 1 }),
-    }
+    let Transformation::Bootstrap(local) = entry else {
+        return Err(MetaLogError::OutOfPlace { epoch: 1 });
+    };
+    let mut encoded = Vec::new();
+    entry.encode(&mut encoded);
+    let mut tokens = local.tokens.clone();
+    tokens.sort_unstable();
+    let founder = Member {
+        host_id: local.host_id,
+        storage: ADDRESS_UNKNOWN,
+        rpc: ADDRESS_UNKNOWN,
+        datacenter: local.datacenter.clone(),
+        rack: local.rack.clone(),
+        tokens,
+        moving_to: Vec::new(),
+        state: MemberState::Normal,
+        replaces: None,
+        shards: 0,
+        features: 0,
+        release: String::new(),
+    };
+    Ok(ClusterSnapshot {
+        epoch: Epoch(1),
+        cluster_id: cluster_id(&encoded),
+        local: local.clone(),
+        members: BTreeMap::from([(local.host_id, Arc::new(founder))]),
+        voters: vec![local.host_id],
+        features: 0,
+        schema: Arc::new(base.clone()),
+        roles: BTreeMap::new(),
+        truncations: BTreeMap::new(),
+    })
+}
+
+/// Two clusters differ in who founded them or when, so their ids do. Version 8 of RFC 9562: own
+/// bits.
+fn cluster_id(first_entry: &[u8]) -> Uuid {
+    let (high, low) = codec::murmur3_x64_128(first_entry, 0);
+    let bits = u128::from(high) << 64 | u128::from(low);
+    let version = bits & !(0xf << 76) | 0x8 << 76;
+    Uuid::from_u128(version & !(0x3 << 62) | 0x2 << 62)
 }
 
 impl ClusterSnapshot {
     /// The snapshot after one more entry.
     ///
     /// # Errors
-    /// `OutOfPlace`, `Schema`: the entry does not fit; nothing is changed.
+    /// `OutOfPlace`, `Schema`, `Membership`: the entry does not fit; nothing is changed.
     pub fn apply(&self, entry: &Transformation) -> Result<ClusterSnapshot, MetaLogError> {
         let mut next = self.clone();
         next.epoch = Epoch(self.epoch.0 + 1);
@@ -338,6 +537,7 @@ impl ClusterSnapshot {
                 return Err(MetaLogError::OutOfPlace { epoch: next.epoch.0 });
             }
             Transformation::Schema(change) => {
+                self.check_replication_change(change)?;
                 next.schema = Arc::new(self.schema.apply(change)?);
                 let schema = &next.schema;
                 next.truncations.retain(|table, _| schema.table_by_id(*table).is_some());
@@ -348,11 +548,31 @@ impl ClusterSnapshot {
             Transformation::PutRole { name, role } => {
                 next.roles.insert(name.clone(), role.clone());
             }
-            Transformation::Locate { datacenter, rack } => {
-                next.local.datacenter.clone_from(datacenter);
-                next.local.rack.clone_from(rack);
+            Transformation::Locate { datacenter, rack } => next.locate(datacenter, rack)?,
+            Transformation::Join { member } => next.join(member)?,
+            Transformation::SetState { host, state } => next.set_state(*host, *state)?,
+            Transformation::Leave { host } => next.leave(*host)?,
+            Transformation::Replace { old, member } => next.replace(*old, member)?,
+            Transformation::Readdress { changes } => next.readdress(changes)?,
+            Transformation::SetVoters { hosts } => next.set_voters(hosts)?,
+            Transformation::Features { enable } => next.enable(*enable)?,
+            Transformation::Describe { host, shards, features, release } => {
+                next.describe(*host, *shards, *features, release)?;
             }
+            Transformation::Move { host, tokens } => next.move_to(*host, tokens)?,
+            Transformation::Evict { host } => next.evict(*host)?,
         }
+        next.refresh_local();
         Ok(next)
+    }
+
+    fn check_replication_change(&self, change: &SchemaChange) -> Result<(), MetaLogError> {
+        let (name, params) = match change {
+            SchemaChange::CreateKeyspace { name, params }
+            | SchemaChange::AlterKeyspace { name, params } => (name, params),
+            _ => return Ok(()),
+        };
+        let old = self.schema.keyspace(name).map(|k| self.replication_of(k));
+        Ok(self.check_keyspace_change(old.as_ref(), &replication_of_params(params))?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::Keyspace;
+use schema::{Keyspace, KeyspaceParams};
 
 use crate::snapshot::ClusterSnapshot;
 
@@ -49,7 +49,7 @@ pub enum ReplicationError {
 }
 
 /// Replicas per datacenter that a keyspace asks for; `SimpleStrategy` has them all under "".
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Replication {
     /// On every node by itself (`LocalStrategy`, virtual keyspaces).
     Local,
@@ -61,7 +61,12 @@ pub enum Replication {
 
 /// Reads a keyspace's replication map; a factor such as `3/1` (transient) counts its full part.
 pub fn replication_of(keyspace: &Keyspace) -> Replication {
-    let map = &keyspace.params.replication;
+    replication_of_params(&keyspace.params)
+}
+
+/// As [`replication_of`], of a keyspace's options.
+pub fn replication_of_params(params: &KeyspaceParams) -> Replication {
+    let map = &params.replication;
     let class = map.get("class").map_or("", String::as_str);
     let factor = |text: &String| -> u32 {
         text.split('/').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schema::Schema;
-use stdx::{Epoch, Generation, HostId, TableId, TimestampMicros, Token, WallMicros};
+use stdx::{Epoch, Generation, HostId, TableId, TimestampMicros, Token, Uuid, WallMicros};
+
+use crate::Members;
 
 /// Who this node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +53,18 @@ pub struct Truncation {
 pub struct ClusterSnapshot {
     /// Number of the last entry in it.
     pub epoch: Epoch,
-    /// This node.
+    /// Identity of the cluster, made from the log's first entry: the same on every node, and another
+    /// one for every cluster however it is named.
+    pub cluster_id: Uuid,
+    /// This node. The fold of a log begins as its founder; [`ClusterSnapshot::with_local`] makes it
+    /// another node's. Everything else is the same on every node.
     pub local: LocalNode,
+    /// Who is in, by host id.
+    pub members: Members,
+    /// Who decides the next entry, ascending; never empty.
+    pub voters: Vec<HostId>,
+    /// Features in use, one bit each; every member can do them.
+    pub features: u64,
     /// Everything that exists.
     pub schema: Arc<Schema>,
     /// Roles by name.
@@ -62,6 +74,39 @@ pub struct ClusterSnapshot {
 }
 
 impl ClusterSnapshot {
+    /// The same as the member `host` sees it; it stays so over [`ClusterSnapshot::apply`]. `None`
+    /// when there is no such member.
+    pub fn with_local(&self, host: HostId) -> Option<ClusterSnapshot> {
+        if !self.members.contains_key(&host) {
+            return None;
+        }
+        let mut local = self.local.clone();
+        local.host_id = host;
+        Some(self.seen_by(local))
+    }
+
+    /// The same as a node sees it that may not be a member (yet). Name and birth of the cluster
+    /// stay; what is known of the member, if it is one, goes before what `local` says.
+    pub fn seen_by(&self, local: LocalNode) -> ClusterSnapshot {
+        let mut seen = self.clone();
+        seen.local = LocalNode {
+            cluster_name: self.local.cluster_name.clone(),
+            created_at: self.local.created_at,
+            ..local
+        };
+        seen.refresh_local();
+        seen
+    }
+
+    /// Makes `local` say what the membership says; it stays as it was when the node is out.
+    pub(crate) fn refresh_local(&mut self) {
+        if let Some(member) = self.members.get(&self.local.host_id) {
+            self.local.datacenter.clone_from(&member.datacenter);
+            self.local.rack.clone_from(&member.rack);
+            self.local.tokens.clone_from(&member.tokens);
+        }
+    }
+
     /// Timestamp of the system-table rows that describe this epoch.
     pub fn system_timestamp(&self) -> TimestampMicros {
         let steps = i64::try_from(self.epoch.0).unwrap_or(i64::MAX).saturating_mul(2);

@@ -1,0 +1,243 @@
+//! Which nodes hold a token's data: natural replicas to read from, pending ones to write to too.
+//!
+//! Owns: [`Placements`], a table of ranges for one replication, and [`Replicas`], one row of it.
+//! A table is a pure function of members and replication; the caller keeps it per snapshot. Rows
+//! are ranges with lists of nodes, however they came about: tablets will fill the same table.
+//!
+//! INV-placement-1: ranges cover the ring without gap or overlap. INV-placement-2: no node stands
+//! twice in a row. INV-placement-3: natural and pending together contain every node that is a
+//! replica before or after any of the movements in progress, so that a write that waits for the
+//! natural quorum plus all pending ones is seen by a read of an earlier or later step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schema::Keyspace;
+use stdx::{HostId, TableId, Token};
+
+use crate::member::Member;
+use crate::ranges::TokenRange;
+use crate::replication::{Replication, replication_of};
+use crate::snapshot::ClusterSnapshot;
+use crate::strategy::{NodeIndex, Ring, Walk};
+
+/// The replicas of every range for one replication.
+#[derive(Clone, Debug)]
+pub struct Placements {
+    replication: Replication,
+    /// In the order of host ids.
+    nodes: Vec<Arc<Member>>,
+    /// Ascending; range i is (end of i - 1, end of i], the first one wraps around.
+    ends: Vec<Token>,
+    rows: Vec<Row>,
+    flat: Vec<NodeIndex>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: u32,
+    natural: u16,
+    pending: u16,
+}
+
+impl Placements {
+    /// The table for `members`. Cost: tokens times the length of a walk, twice when nodes move.
+    ///
+    /// `Replication::Local` gives an empty table; [`ClusterSnapshot::placements`] knows the local
+    /// member and gives that one everything.
+    pub fn build(
+        members: &BTreeMap<HostId, Arc<Member>>,
+        replication: &Replication,
+    ) -> Placements {
+        let nodes: Vec<Arc<Member>> = members.values().cloned().collect();
+        let mut table = Placements {
+            replication: replication.clone(),
+            ends: Vec::new(),
+            rows: Vec::new(),
+            flat: Vec::new(),
+            nodes,
+        };
+        if *replication == Replication::Local {
+            return table;
+        }
+        // Reads go by the handovers that have begun; everything that is, or will be, is written to.
+        let read = Ring::new(&table.nodes, &|m| m.state.is_handover());
+        let moves = table.nodes.iter().any(|m| m.is_in_transition());
+        let others = if moves {
+            vec![Ring::new(&table.nodes, &|_| false), Ring::new(&table.nodes, &|_| true)]
+        } else {
+            Vec::new()
+        };
+        let ends = others.iter().chain([&read]).flat_map(|r| r.tokens.iter().map(|(t, _)| *t));
+        table.ends = ends.collect();
+        table.ends.sort_unstable();
+        table.ends.dedup();
+        let mut walk = Walk::default();
+        let mut extra = Vec::new();
+        for end in &table.ends {
+            let start = table.flat.len();
+            read.replicas_at(replication, read.first_at(*end), &mut walk, &mut table.flat);
+            let natural = table.flat.len() - start;
+            for ring in &others {
+                extra.clear();
+                ring.replicas_at(replication, ring.first_at(*end), &mut walk, &mut extra);
+                for node in &extra {
+                    if !table.flat.get(start..).unwrap_or(&[]).contains(node) {
+                        table.flat.push(*node);
+                    }
+                }
+            }
+            let pending = table.flat.len() - start - natural;
+            let start = u32::try_from(start).unwrap_or(u32::MAX);
+            table.rows.push(Row { start, natural: natural as u16, pending: pending as u16 });
+        }
+        table
+    }
+
+    /// The table in which one member has everything: `LocalStrategy`, or a node that is alone.
+    pub fn of_one(member: Arc<Member>) -> Placements {
+        Placements {
+            replication: Replication::Local,
+            nodes: vec![member],
+            ends: vec![Token::MIN],
+            rows: vec![Row { start: 0, natural: 1, pending: 0 }],
+            flat: vec![0],
+        }
+    }
+
+    /// What it was built for.
+    pub fn replication(&self) -> &Replication {
+        &self.replication
+    }
+
+    /// The members it was built from, in the order of their host ids.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.nodes
+    }
+
+    /// The replicas of a token. A binary search; nothing is allocated.
+    pub fn replicas(&self, token: Token) -> Replicas<'_> {
+        self.row(self.index_of(token))
+    }
+
+    /// The range that a token lies in; the full ring when there is no token at all.
+    pub fn range_of(&self, token: Token) -> TokenRange {
+        self.range(self.index_of(token))
+    }
+
+    /// Every range with its replicas, the one that wraps around first.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = (TokenRange, Replicas<'_>)> {
+        (0..self.rows.len()).map(|i| (self.range(i), self.row(i)))
+    }
+
+    fn index_of(&self, token: Token) -> usize {
+        let at = self.ends.partition_point(|end| *end < token);
+        if at == self.ends.len() { 0 } else { at }
+    }
+
+    fn range(&self, index: usize) -> TokenRange {
+        let before = if index == 0 { self.ends.last() } else { self.ends.get(index - 1) };
+        let start = before.copied().unwrap_or(Token::MIN);
+        TokenRange { start, end: self.ends.get(index).copied().unwrap_or(Token::MIN) }
+    }
+
+    fn row(&self, index: usize) -> Replicas<'_> {
+        let row = self.rows.get(index).copied().unwrap_or(Row { start: 0, natural: 0, pending: 0 });
+        let rest = self.flat.get(row.start as usize..).unwrap_or(&[]);
+        let all = rest.get(..usize::from(row.natural) + usize::from(row.pending)).unwrap_or(&[]);
+        Replicas { nodes: &self.nodes, all, natural: usize::from(row.natural).min(all.len()) }
+    }
+}
+
+/// The replicas of one range. Indices run over the natural ones, then over the pending ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Replicas<'a> {
+    nodes: &'a [Arc<Member>],
+    all: &'a [NodeIndex],
+    natural: usize,
+}
+
+impl<'a> Replicas<'a> {
+    /// Those that are read from, in Cassandra's order: the owner of the token first.
+    pub fn natural(self) -> impl Iterator<Item = &'a Arc<Member>> + Clone {
+        self.members().take(self.natural)
+    }
+
+    /// Those that are only written to: they will own the range, or have just handed it over.
+    pub fn pending(self) -> impl Iterator<Item = &'a Arc<Member>> + Clone {
+        self.members().skip(self.natural)
+    }
+
+    /// All that a write goes to.
+    pub fn members(self) -> impl Iterator<Item = &'a Arc<Member>> + Clone {
+        self.all.iter().filter_map(move |n| self.nodes.get(usize::from(*n)))
+    }
+
+    /// The member of that index.
+    pub fn get(self, index: usize) -> Option<&'a Arc<Member>> {
+        self.nodes.get(usize::from(*self.all.get(index)?))
+    }
+
+    /// The index of a member; below [`Replicas::natural_len`] for a natural one.
+    pub fn position(self, host: HostId) -> Option<usize> {
+        self.members().position(|m| m.host_id == host)
+    }
+
+    /// Whether a member is read from.
+    pub fn is_natural(self, host: HostId) -> bool {
+        self.natural().any(|m| m.host_id == host)
+    }
+
+    /// Number of natural replicas.
+    pub fn natural_len(self) -> usize {
+        self.natural
+    }
+
+    /// Number of pending replicas.
+    pub fn pending_len(self) -> usize {
+        self.all.len() - self.natural
+    }
+
+    /// Number of both.
+    pub fn len(self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether nobody holds it: replication factor 0, or no tokens.
+    pub fn is_empty(self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether both have the same nodes in the same order and the same of them natural.
+    pub fn same_as(self, other: Replicas<'_>) -> bool {
+        self.natural == other.natural
+            && self.len() == other.len()
+            && self.members().map(|m| m.host_id).eq(other.members().map(|m| m.host_id))
+    }
+}
+
+impl ClusterSnapshot {
+    /// The table for a replication at this epoch.
+    pub fn placements(&self, replication: &Replication) -> Placements {
+        match (replication, self.local_member()) {
+            (Replication::Local, Some(member)) => Placements::of_one(member.clone()),
+            _ => Placements::build(&self.members, replication),
+        }
+    }
+
+    /// What a table's placement depends on: today its keyspace's replication, with tablets a map of
+    /// the table's own. `None` when there is no such table.
+    pub fn replication_of_table(&self, table: TableId) -> Option<Replication> {
+        let table = self.schema.table_by_id(table)?;
+        let keyspace = self.schema.keyspace(&table.keyspace)?;
+        Some(self.replication_of(keyspace))
+    }
+
+    /// A keyspace's replication; virtual ones are local.
+    pub fn replication_of(&self, keyspace: &Keyspace) -> Replication {
+        if keyspace.is_virtual { Replication::Local } else { replication_of(keyspace) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Who votes on the metadata log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stdx::HostId;
+
+use super::MembershipError;
+use crate::Members;
+use crate::member::{Member, MemberState};
+use crate::snapshot::ClusterSnapshot;
+
+/// Most voters; more only make decisions slower.
+pub const VOTERS_MAX: usize = 7;
+
+impl ClusterSnapshot {
+    pub(crate) fn set_voters(&mut self, hosts: &[HostId]) -> Result<(), MembershipError> {
+        let mut voters = hosts.to_vec();
+        voters.sort_unstable();
+        voters.dedup();
+        if voters.is_empty() || voters.len() > VOTERS_MAX || voters.len() != hosts.len() {
+            return Err(MembershipError::VoterCount { count: hosts.len() });
+        }
+        for host in &voters {
+            let state = self.member(*host)?.state;
+            if !may_vote(state) {
+                return Err(MembershipError::VoterState { host: *host, state });
+            }
+        }
+        self.voters = voters;
+        Ok(())
+    }
+}
+
+fn may_vote(state: MemberState) -> bool {
+    match state {
+        MemberState::Normal | MemberState::Moving | MemberState::MoveHandover => true,
+        MemberState::Joining
+        | MemberState::JoinHandover
+        | MemberState::Leaving
+        | MemberState::LeaveHandover => false,
+    }
+}
+
+/// The voters that a cluster should have, ascending: one up to two nodes, three up to six, five from
+/// seven on, spread over datacenters and racks, with as few changes to `present` as that allows.
+/// `usable` says who may be taken: alive, and not about to go.
+///
+/// Empty only when nobody is usable.
+pub fn choose_voters(
+    members: &Members,
+    present: &[HostId],
+    usable: impl Fn(&Member) -> bool,
+) -> Vec<HostId> {
+    let able = |m: &&Arc<Member>| may_vote(m.state) && usable(m);
+    let candidates: Vec<&Arc<Member>> = members.values().filter(able).collect();
+    let wanted = match candidates.len() {
+        0..=2 => 1,
+        3..=6 => 3,
+        _ => 5,
+    };
+    let mut chosen: Vec<&Arc<Member>> = Vec::new();
+    while chosen.len() < wanted {
+        let mut racks: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut datacenters: BTreeMap<&str, usize> = BTreeMap::new();
+        for m in &chosen {
+            *racks.entry((&m.datacenter, &m.rack)).or_default() += 1;
+            *datacenters.entry(&m.datacenter).or_default() += 1;
+        }
+        // The emptiest rack first, then the emptiest datacenter, then who votes already.
+        let best = candidates
+            .iter()
+            .filter(|m| !chosen.iter().any(|c| c.host_id == m.host_id))
+            .min_by_key(|m| {
+                let rack = racks.get(&(m.datacenter.as_str(), m.rack.as_str())).copied();
+                let datacenter = datacenters.get(m.datacenter.as_str()).copied();
+                let is_new = !present.contains(&m.host_id);
+                (rack.unwrap_or(0), datacenter.unwrap_or(0), is_new, m.host_id)
+            });
+        match best {
+            Some(m) => chosen.push(m),
+            None => break,
+        }
+    }
+    let mut hosts: Vec<HostId> = chosen.iter().map(|m| m.host_id).collect();
+    hosts.sort_unstable();
+    hosts
+}

@@ -1,0 +1,121 @@
+//! Entry points for fuzzing: any bytes in, no panic; what decodes encodes to bytes that decode alike.
+
+use crate::frame::{FrameDecoder, FrameEncoder, FrameKind};
+use crate::hello::Handshake;
+use crate::message::{ForwardAck, Hint, Mutation, MutationForward, Ping};
+use crate::read::ReadRequest;
+use crate::reply::ErrorReply;
+use crate::verb::Verb;
+use stdx::invariant;
+
+/// Limit on payloads while fuzzing.
+const PAYLOAD_BYTES_MAX: usize = 1 << 16;
+
+/// What a stranger sends first.
+pub fn fuzz_internode_handshake(data: &[u8]) {
+    let Ok(Some((message, length))) = Handshake::decode(data) else { return };
+    invariant!(length <= data.len(), "a message lies within its bytes");
+    let mut again = Vec::new();
+    message.encode(&mut again);
+    let decoded = Handshake::decode(&again);
+    invariant!(decoded == Ok(Some((message, again.len()))), "a handshake comes back");
+}
+
+/// A stream of frames; the first byte says whether they may be compressed.
+pub fn fuzz_internode_frames(data: &[u8]) {
+    let Some((choice, mut input)) = data.split_first() else { return };
+    let mut decoder = FrameDecoder::new(choice & 1 != 0, PAYLOAD_BYTES_MAX);
+    let mut encoder = FrameEncoder::new(choice & 2 != 0, PAYLOAD_BYTES_MAX);
+    while let Ok(Some((frame, length))) = decoder.next(input) {
+        invariant!(frame.payload.len() <= PAYLOAD_BYTES_MAX, "the limit holds");
+        invariant!(length <= input.len(), "a frame lies within its bytes");
+        let mut again = Vec::new();
+        let written = encoder.encode(&mut again, &frame.header, |out| {
+            out.extend_from_slice(frame.payload);
+        });
+        if written.is_ok() {
+            let mut second = FrameDecoder::new(true, PAYLOAD_BYTES_MAX);
+            let same = second.next(&again).is_ok_and(|f| {
+                f.is_some_and(|(f, _)| f.header == frame.header && f.payload == frame.payload)
+            });
+            invariant!(same, "a frame comes back");
+        }
+        payload(frame.header.kind, frame.header.verb, frame.payload);
+        input = input.get(length..).unwrap_or_default();
+    }
+}
+
+/// A payload behind the number of its verb (two bytes) and its kind (one).
+pub fn fuzz_internode_payload(data: &[u8]) {
+    let Some((&[high, low, kind], bytes)) = data.split_first_chunk::<3>() else { return };
+    let kind = match kind % 3 {
+        0 => FrameKind::Request,
+        1 => FrameKind::Response,
+        _ => FrameKind::Error,
+    };
+    payload(kind, u16::from_be_bytes([high, low]), bytes);
+}
+
+/// A read request from outside.
+pub fn fuzz_internode_read(data: &[u8]) {
+    let Ok(request) = ReadRequest::decode(data) else { return };
+    let mut first = Vec::new();
+    request.encode(&mut first);
+    let mut second = Vec::new();
+    match ReadRequest::decode(&first) {
+        Ok(again) => again.encode(&mut second),
+        Err(error) => stdx::invariant::broken(format_args!("a read request comes back: {error}")),
+    }
+    invariant!(first == second, "a read request comes back");
+}
+
+fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
+    let mut again = Vec::new();
+    match (kind, Verb::from_number(verb)) {
+        (FrameKind::Error, _) => {
+            if let Ok(error) = ErrorReply::decode(bytes) {
+                error.encode(&mut again);
+                let cut = match &error {
+                    // Texts above the limit are cut when they are sent on.
+                    ErrorReply::Invalid(text) | ErrorReply::Internal(text) => {
+                        text.len() > crate::reply::TEXT_BYTES_MAX
+                    }
+                    _ => false,
+                };
+                invariant!(cut || bytes.starts_with(&again), "an error reply comes back");
+            }
+        }
+        (FrameKind::Response, Some(Verb::MutationForward)) => {
+            if let Ok(ack) = ForwardAck::decode(bytes) {
+                ack.encode(&mut again);
+                invariant!(ForwardAck::decode(&again).is_ok(), "an acknowledgement comes back");
+            }
+        }
+        (_, Some(Verb::Ping)) => {
+            if let Ok(ping) = Ping::decode(bytes) {
+                ping.encode(&mut again);
+                invariant!(bytes == again, "a ping comes back");
+            }
+        }
+        (_, Some(Verb::Mutation)) => {
+            if let Ok(mutation) = Mutation::decode(bytes) {
+                mutation.encode(&mut again);
+                invariant!(bytes == again, "a mutation comes back");
+            }
+        }
+        (_, Some(Verb::MutationForward)) => {
+            if let Ok(forward) = MutationForward::decode(bytes) {
+                forward.encode(&mut again);
+                invariant!(bytes == again, "a forwarded mutation comes back");
+            }
+        }
+        (_, Some(Verb::Hint)) => {
+            if let Ok(hint) = Hint::decode(bytes) {
+                hint.encode(&mut again);
+                invariant!(bytes == again, "a hint comes back");
+            }
+        }
+        (_, Some(Verb::Read | Verb::RangeRead)) => fuzz_internode_read(bytes),
+        _ => {}
+    }
+}

@@ -1,0 +1,174 @@
+//! Damage, limits and hostile lengths.
+
+use super::*;
+use crate::frame::HEADER_BYTES;
+
+fn next_error(bytes: &[u8], lz4: bool, max: usize) -> FrameError {
+    FrameDecoder::new(lz4, max).next(bytes).map(|f| f.map(|(_, n)| n)).unwrap_err()
+}
+
+/// Recomputes the header's checksum after a change that is meant to be seen.
+fn reseal(frame: &mut [u8]) {
+    let checksum = codec::crc32(&frame[..32]);
+    frame[32..36].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[test]
+fn no_flipped_bit_of_a_frame_goes_unseen() {
+    let frame = frame_of(&header(FrameKind::Request, Verb::Mutation), &mutation(b"k"), false);
+    for bit in 0..frame.len() * 8 {
+        let mut damaged = frame.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let decoded = FrameDecoder::new(true, 1 << 20).next(&damaged).map(|f| f.is_some());
+        assert!(decoded.is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn no_flipped_bit_of_a_handshake_goes_unseen() {
+    let bytes = payload_of(|out| Handshake::Hello(hello()).encode(out));
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        // A longer length only waits for more, of which the checksum would not fit either.
+        let waits = (48..64).contains(&bit);
+        let decoded = Handshake::decode(&damaged);
+        // The byte behind the kind is not used yet, but the checksum covers it.
+        assert!(decoded.is_err() || (waits && decoded == Ok(None)), "bit {bit}: {decoded:?}");
+    }
+}
+
+#[test]
+fn a_part_of_a_frame_waits_for_the_rest() {
+    let frame = frame_of(&header(FrameKind::Request, Verb::Ping), &[1; 8], false);
+    let mut decoder = FrameDecoder::new(false, 100);
+    for cut in 0..frame.len() {
+        assert!(decoder.next(&frame[..cut]).unwrap().is_none(), "{cut}");
+        let needed = decoder.needed(&frame[..cut]).unwrap();
+        assert_eq!(needed, (cut >= HEADER_BYTES).then_some(HEADER_BYTES + 8));
+    }
+    let mut two = frame.clone();
+    two.extend_from_slice(&frame);
+    let (_, length) = decoder.next(&two).unwrap().unwrap();
+    assert_eq!(length, frame.len());
+    assert!(decoder.next(&two[length..]).unwrap().is_some());
+}
+
+#[test]
+fn the_longest_payload_passes_and_one_byte_more_does_not_on_either_side() {
+    let head = header(FrameKind::Request, Verb::Echo);
+    let mut encoder = FrameEncoder::new(false, 1000);
+    let mut out = b"before".to_vec();
+    let refused = encoder.encode(&mut out, &head, |o| o.extend_from_slice(&[7; 1001]));
+    assert_eq!(refused, Err(FrameTooLong { length: 1001, max: 1000 }));
+    assert_eq!(out, b"before");
+    assert!(encoder.encode(&mut out, &head, |o| o.extend_from_slice(&[7; 1000])).is_ok());
+    let frame = &out[6..];
+    assert!(FrameDecoder::new(false, 1000).next(frame).unwrap().is_some());
+    // Refused by its header alone, before any byte of the payload is there.
+    let error = next_error(&frame[..HEADER_BYTES], false, 999);
+    assert_eq!(error, FrameError::TooLong { verb: 2, length: 1000, max: 999 });
+}
+
+#[test]
+fn a_block_that_grows_above_the_limit_is_refused() {
+    let frame = frame_of(&header(FrameKind::Request, Verb::Echo), &[0; 10_000], true);
+    assert!(frame.len() < 200, "compressed to {}", frame.len());
+    assert!(FrameDecoder::new(true, 10_000).next(&frame).unwrap().is_some());
+    assert!(matches!(next_error(&frame, true, 9_999), FrameError::Compression(_)));
+    assert!(matches!(next_error(&frame, false, 10_000), FrameError::Compression(_)));
+}
+
+#[test]
+fn meaningless_fields_are_refused_even_with_a_good_checksum() {
+    let frame = frame_of(&header(FrameKind::Request, Verb::Echo), b"12345678", false);
+    let with = |at: usize, value: u8| {
+        let mut changed = frame.clone();
+        changed[at] = value;
+        reseal(&mut changed);
+        FrameDecoder::new(true, 100).next(&changed).map(|f| f.is_some())
+    };
+    assert_eq!(with(4, 3), Ok(true));
+    assert_eq!(with(4, 0), Err(FrameError::Field { field: "kind", value: 0 }));
+    assert_eq!(with(4, 6), Err(FrameError::Field { field: "kind", value: 6 }));
+    assert_eq!(with(5, 8), Err(FrameError::Field { field: "flags", value: 8 }));
+    assert_eq!(with(5, 4), Err(FrameError::Field { field: "flags", value: 4 }), "no response");
+    assert_eq!(with(5, 1), Err(FrameError::Short { verb: 2, length: 8 }), "no trace id");
+    assert!(matches!(with(5, 2), Err(FrameError::Compression(_))));
+    // Verbs of later versions are for the receiver to answer, not a broken connection.
+    assert_eq!(with(6, 0x7f), Ok(true));
+}
+
+#[test]
+fn the_deadline_of_a_frame_that_waited_can_be_set_again() {
+    let mut frame = frame_of(&header(FrameKind::Request, Verb::Echo), b"payload", false);
+    let deadline = |frame: &[u8]| {
+        let mut decoder = FrameDecoder::new(false, 100);
+        let (frame, _) = decoder.next(frame).unwrap().unwrap();
+        assert_eq!(frame.payload, b"payload");
+        frame.header.deadline_micros
+    };
+    patch_deadline(&mut frame, 5);
+    assert_eq!(deadline(&frame), 5);
+    patch_deadline(&mut frame, 0);
+    assert_eq!(deadline(&frame), 1, "zero would mean none");
+    let none = FrameHeader { deadline_micros: 0, ..header(FrameKind::Response, Verb::Echo) };
+    let mut frame = frame_of(&none, b"payload", false);
+    patch_deadline(&mut frame, 5);
+    assert_eq!(deadline(&frame), 0);
+}
+
+#[test]
+fn damaged_messages_are_refused() {
+    assert!(Ping::decode(&[0; 7]).is_err() && Ping::decode(&[0; 9]).is_err());
+    let bytes = mutation(b"k");
+    let good = payload_of(|o| Mutation { flags: MutationFlags::NONE, bytes: &bytes }.encode(o));
+    assert!(Mutation::decode(&good).is_ok());
+    for (at, value) in [(0, 4), (1, 9)] {
+        let mut bad = good.clone();
+        bad[at] = value;
+        assert!(Mutation::decode(&bad).is_err(), "{at}");
+    }
+    assert!(Mutation::decode(&[]).is_err() && Mutation::decode(&[0]).is_err());
+    let read = payload_of(|o| point_read().encode(o));
+    for cut in 0..read.len() {
+        assert!(ReadRequest::decode(&read[..cut]).is_err(), "{cut}");
+    }
+    let mut longer = read.clone();
+    longer.push(0);
+    assert!(ReadRequest::decode(&longer).is_err());
+    let mut newer = read.clone();
+    newer[0] = 2;
+    assert!(ReadRequest::decode(&newer).is_err());
+}
+
+#[test]
+fn a_range_that_wraps_is_refused_and_its_nearest_neighbour_is_not() {
+    let with = |start: RingBound, end: RingBound| {
+        let mut read = range_read();
+        read.command.partitions = Partitions::Range(KeyRange { start, end });
+        ReadRequest::decode(&payload_of(|o| read.encode(o))).is_ok()
+    };
+    let token = |t, after| RingBound::Token { token: Token(t), after };
+    let key = |k: &[u8], after| RingBound::Key { token: Token(4), key: k.to_vec(), after };
+    assert!(with(token(4, true), token(5, false)));
+    assert!(!with(token(5, false), token(4, true)));
+    assert!(with(key(b"a", true), key(b"b", false)));
+    assert!(!with(key(b"b", false), key(b"a", true)));
+    assert!(with(token(4, false), key(b"a", false)) && with(key(b"a", true), token(4, true)));
+    assert!(!with(token(4, true), key(b"a", false)) && !with(key(b"a", true), token(4, false)));
+}
+
+#[test]
+fn a_count_that_the_bytes_do_not_bear_out_reserves_nothing() {
+    use codec::Writer;
+    let read = range_read();
+    let mut bytes = payload_of(|o| read.encode(o));
+    // The last part is the slices: one of three bytes, its count before.
+    bytes.truncate(bytes.len() - 4);
+    bytes.put_vint_unsigned(1 << 30);
+    bytes.extend_from_slice(&[0; 30]);
+    let error = ReadRequest::decode(&bytes).unwrap_err();
+    let expected = codec::DecodeErrorKind::TooLong { length: 1 << 30, max: 10 };
+    assert_eq!(error.kind, expected);
+}

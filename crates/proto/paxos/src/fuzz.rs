@@ -1,0 +1,94 @@
+//! Fuzz entry: any bytes as a row of `system.paxos`.
+
+use crate::acceptor::cells::Column;
+use crate::acceptor::{AcceptorState, Record};
+use crate::value::{Accepted, Commit};
+use stdx::invariant;
+
+/// Cuts `data` into the cells of a row (one byte of length before each, 255 for an absent cell) and
+/// reads it. Must never panic, and what it takes for a row must come back from its own cells.
+pub fn fuzz_paxos_row(data: &[u8]) {
+    let mut cells: [Option<&[u8]>; 8] = [None; 8];
+    let mut rest = data;
+    for slot in &mut cells {
+        let Some((&length, after)) = rest.split_first() else { break };
+        rest = after;
+        if length == u8::MAX {
+            continue;
+        }
+        let (cell, after) = rest.split_at(usize::from(length).min(rest.len()));
+        rest = after;
+        *slot = Some(cell);
+    }
+    let cell = |column| {
+        let at = Column::ALL.iter().position(|c| *c == column)?;
+        cells.get(at).copied().flatten()
+    };
+    let Ok(state) = AcceptorState::<Vec<u8>>::from_row(cell) else { return };
+    let mut again = Vec::new();
+    let mut write = |record: Record<Vec<u8>>| again.extend(record.to_update().cells);
+    write(Record::Promise { ballot: state.promised, write: false });
+    write(Record::Promise { ballot: state.promised_write, write: true });
+    if let Some(Commit { ballot, origin, value }) = state.committed.clone() {
+        write(Record::Commit(Commit { ballot, origin, value }));
+    }
+    if let Some(Accepted { ballot, origin, value }) = state.accepted.clone() {
+        write(Record::Accept(Accepted { ballot, origin, value }));
+    }
+    let cell = |column| {
+        let last = again.iter().rev().find(|(c, _)| *c == column);
+        last.and_then(|(_, value)| value.as_deref())
+    };
+    let read = AcceptorState::<Vec<u8>>::from_row(cell);
+    invariant!(read.as_ref() == Ok(&state), "row {state:?} came back as {read:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ballot::{Ballot, Scope};
+
+    #[test]
+    fn no_mutation_of_a_row_panics() {
+        let b = |micros| Ballot::new(micros, Scope::Global, 9);
+        let value = Some(b"mutation".to_vec());
+        let records = [
+            Record::Promise { ballot: b(5), write: true },
+            Record::Promise { ballot: b(6), write: false },
+            Record::Commit(Commit { ballot: b(3), origin: b(2), value: value.clone() }),
+            Record::Accept(Accepted { ballot: b(4), origin: b(4), value }),
+        ];
+        let mut row = Vec::new();
+        for column in Column::ALL {
+            let cells = records.iter().rev().flat_map(|r| r.to_update().cells);
+            match cells.filter(|(c, _)| *c == column).find_map(|(_, value)| value) {
+                None => row.push(255),
+                Some(bytes) => {
+                    row.push(u8::try_from(bytes.len()).unwrap());
+                    row.extend(bytes);
+                }
+            }
+        }
+        fuzz_paxos_row(&row);
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        for _ in 0..20_000 {
+            let mut data = row.clone();
+            for _ in 0..1 + next() % 4 {
+                let at = next() % (data.len() + 1);
+                match next() % 4 {
+                    0 if at < data.len() => data[at] = next() as u8,
+                    1 => data.truncate(at),
+                    2 if at < data.len() => data[at] ^= 1 << (next() % 8),
+                    _ => data.insert(at, next() as u8),
+                }
+            }
+            fuzz_paxos_row(&data);
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! One conditional write or serial read: from the first prepare to the last commit.
+//!
+//! Owns the rounds, their restarts, and what may be told to the client when ([`Outcome`]). Never
+//! evaluates a condition or merges reads: that is the driver's answer to [`Output::Decide`]. Never
+//! draws numbers or reads clocks: [`Context`].
+//!
+//! Round trips without contention: prepare with the read (1), propose (2); then the value is
+//! decided, and the answer is given at once if the commit consistency level is ANY, or if this node
+//! is a replica and it is ONE. Otherwise the commit's acknowledgements are a third round trip, as
+//! in Cassandra. The next operation of the partition does not wait for it ([`Output::SlotFree`]). A
+//! serial read, or a condition that is false, takes one round trip when no write is in progress.
+//!
+//! See docs/internals/paxos.md, "Proposer". Reading order: `proposer/types.rs`,
+//! `proposer/round.rs` (what a quorum of promises means), this file.
+
+mod commit;
+mod round;
+#[cfg(test)]
+mod tests;
+pub mod types;
+
+use smallvec::SmallVec;
+use stdx::{Epoch, Instant};
+
+use crate::acceptor::{Rejection, Reply};
+use crate::ballot::{Ballot, check_skew};
+use crate::plan::{Plan, Target, TargetSet};
+use crate::value::Accepted;
+use commit::Committing;
+use round::{Round, Verdict};
+pub use types::{
+    Context, Decision, Effect, Failure, FailureKind, Input, Kind, Options, Outcome, Output,
+};
+
+/// Values of its own that one operation may have in doubt at once. With more it gives up as
+/// uncertain: so many rounds lost between promise and acceptance mean that it cannot win.
+pub const DOUBTFUL_MAX: usize = 16;
+
+/// Machine of one operation. After [`Output::Finished`] it produces nothing more.
+#[derive(Clone, Debug)]
+pub struct Proposer<V> {
+    kind: Kind,
+    options: Options,
+    plan: Plan,
+    phase: Phase<V>,
+    /// The current round.
+    ballot: Ballot,
+    /// Newest ballot that an acceptor rejected us with.
+    seen: Ballot,
+    /// Rounds in which own values were proposed that may still be chosen.
+    doubtful: SmallVec<[Ballot; 2]>,
+    /// A serial read may answer before the commit that it saw is repaired everywhere.
+    early_read: bool,
+    rounds: u32,
+    contentions: u32,
+    /// When the next round starts if this one has come to nothing.
+    retry_at: Instant,
+    wake_at: Option<Instant>,
+    epoch_wanted: Option<Epoch>,
+    /// Came while a round was under way; the next round uses it.
+    next_plan: Option<Plan>,
+    slot_held: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Phase<V> {
+    New,
+    /// Waiting for a plan; a commit in delivery waits beside its acknowledgements instead.
+    Replanning,
+    Preparing(Round<V>),
+    /// The round is lost; the next one begins at `retry_at`.
+    Waiting,
+    Deciding {
+        can_propose: bool,
+        stable: bool,
+    },
+    Proposing(Vote<V>),
+    Committing(Committing<V>),
+    Finished,
+}
+
+#[derive(Clone, Debug)]
+struct Vote<V> {
+    proposal: Accepted<V>,
+    accepted: TargetSet,
+    rejected: TargetSet,
+    failed: TargetSet,
+}
+
+impl<V: Clone> Proposer<V> {
+    /// A machine that begins at [`Input::Start`].
+    pub fn new(kind: Kind, plan: Plan, options: Options) -> Proposer<V> {
+        Proposer {
+            kind,
+            options,
+            plan,
+            phase: Phase::New,
+            ballot: Ballot::ZERO,
+            seen: Ballot::ZERO,
+            doubtful: SmallVec::new(),
+            early_read: true,
+            rounds: 0,
+            contentions: 0,
+            retry_at: options.deadline,
+            wake_at: None,
+            epoch_wanted: None,
+            next_plan: None,
+            slot_held: true,
+        }
+    }
+
+    /// Rounds begun.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// Rounds lost to other proposers.
+    pub fn contentions(&self) -> u32 {
+        self.contentions
+    }
+
+    /// Whether [`Output::Finished`] was given.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+
+    /// The plan in use: [`Target`]s index its replicas.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Advances by one event and appends what the driver must do.
+    ///
+    /// `context.now` never decreases between calls.
+    pub fn step(&mut self, cx: &mut Context<'_>, input: Input<V>, out: &mut Vec<Output<V>>) {
+        match input {
+            Input::Start => {
+                if matches!(self.phase, Phase::New) {
+                    self.begin_round(cx, out);
+                }
+            }
+            Input::Reply { from, reply } => self.reply(cx, from, reply, out),
+            Input::Failed { from, ballot } => self.failed(cx, from, ballot, None, out),
+            Input::WrongEpoch { from, ballot, epoch } => {
+                self.failed(cx, from, ballot, Some(epoch), out);
+            }
+            Input::Plan(plan) => self.replanned(cx, plan, out),
+            Input::NoPlan => {
+                self.epoch_wanted = None;
+                if matches!(self.phase, Phase::Replanning) {
+                    self.fail(FailureKind::Unavailable, 0, 0, out);
+                }
+                // A commit goes on to those that the old plan names.
+                self.advance_commit(out);
+            }
+            Input::Decided(decision) => self.decided(cx, decision, out),
+            Input::Tick => self.tick(cx, out),
+        }
+        self.update_wake(out);
+    }
+
+    fn begin_round(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
+        if let Some(plan) = self.next_plan.take() {
+            self.plan = plan;
+        }
+        match cx.clock.next(cx.wall, self.seen, self.options.scope) {
+            Ok(ballot) => self.ballot = ballot,
+            Err(skew) => return self.fail(FailureKind::ClockSkew(skew), 0, 0, out),
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        self.retry_at = cx.now + self.options.round_timeout;
+        self.phase = Phase::Preparing(Round::default());
+        out.push(Output::Prepare {
+            to: self.plan.voters,
+            readers: self.plan.readers,
+            ballot: self.ballot,
+            write: self.kind == Kind::Write,
+            epoch: self.plan.epoch,
+        });
+    }
+
+    fn reply(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Target,
+        reply: Reply<V>,
+        out: &mut Vec<Output<V>>,
+    ) {
+        if let Phase::Committing(committing) = &mut self.phase {
+            if let Reply::Committed { ballot } = reply {
+                committing.acknowledged(from, ballot);
+                self.advance_commit(out);
+            }
+            return;
+        }
+        if reply.ballot() != self.ballot || !self.plan.voters.contains(from) {
+            return;
+        }
+        match reply {
+            Reply::Promise(promise) => {
+                let Phase::Preparing(round) = &mut self.phase else { return };
+                if round.promised(from, promise) {
+                    self.judge(cx, out);
+                }
+            }
+            Reply::Refreshed { superseded, .. } => {
+                let Phase::Preparing(round) = &mut self.phase else { return };
+                match superseded {
+                    None => round.refreshed(from),
+                    Some(newer) => {
+                        round.rejected(from);
+                        self.overtaken(cx, newer);
+                    }
+                }
+                self.judge(cx, out);
+            }
+            Reply::Accepted { .. } => {
+                let Phase::Proposing(vote) = &mut self.phase else { return };
+                vote.accepted.insert(from);
+                self.count_votes(cx, out);
+            }
+            Reply::Rejected { why, .. } => self.rejected(cx, from, why, out),
+            // Of a commit sent on the way: its replica confirms by its next promise.
+            Reply::Committed { .. } => {}
+        }
+    }
+
+    fn rejected(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Target,
+        why: Rejection,
+        out: &mut Vec<Output<V>>,
+    ) {
+        let newer = match why {
+            // A promise from beyond the bound was made by a wild clock. Overtaking it would carry
+            // its time on to others, so this replica just does not take part.
+            Rejection::Newer(ballot) => {
+                check_skew(ballot, cx.wall, cx.clock.skew_max_micros()).ok().map(|()| ballot)
+            }
+            Rejection::TooFarAhead { .. } | Rejection::Overloaded => None,
+        };
+        match (&mut self.phase, newer) {
+            (Phase::Preparing(round), Some(_)) => round.rejected(from),
+            (Phase::Preparing(round), None) => round.failed(from),
+            (Phase::Proposing(vote), Some(_)) => {
+                vote.rejected.insert(from);
+            }
+            (Phase::Proposing(vote), None) => {
+                vote.failed.insert(from);
+            }
+            _ => return,
+        }
+        if let Some(newer) = newer {
+            self.overtaken(cx, newer);
+        }
+        self.check_possible(out);
+    }
+
+    /// Somebody has a newer ballot. The round may still win a quorum elsewhere; if it has not when
+    /// the back-off is over, a newer one is begun.
+    fn overtaken(&mut self, cx: &mut Context<'_>, newer: Ballot) {
+        if cx.clock.observe(cx.wall, newer).is_ok() {
+            self.seen = self.seen.max(newer);
+        }
+        self.back_off(cx);
+    }
+
+    /// Once per round: the random wait, doubled with each lost round, never less than the minimum.
+    fn back_off(&mut self, cx: &mut Context<'_>) {
+        if self.contentions >= self.rounds {
+            return;
+        }
+        self.contentions = self.rounds;
+        let low = u64::try_from(self.options.backoff_min.as_nanos()).unwrap_or(u64::MAX);
+        let high = u64::try_from(self.options.backoff_max.as_nanos()).unwrap_or(u64::MAX);
+        let doubled = low.saturating_mul(1 << self.rounds.min(20));
+        let range = doubled.min(high).saturating_sub(low).saturating_add(1);
+        let wait = low.saturating_add(cx.random.checked_rem(range).unwrap_or(0));
+        self.retry_at = self.retry_at.min(cx.now + std::time::Duration::from_nanos(wait));
+    }
+
+    fn failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Target,
+        ballot: Ballot,
+        epoch: Option<Epoch>,
+        out: &mut Vec<Output<V>>,
+    ) {
+        if let Phase::Committing(committing) = &mut self.phase {
+            if committing.failed(from, ballot, epoch.is_some()) {
+                self.want_epoch(epoch, out);
+                self.advance_commit(out);
+            }
+            return;
+        }
+        if ballot != self.ballot || !self.plan.voters.contains(from) {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Preparing(round) => {
+                round.failed(from);
+                if epoch.is_some() {
+                    // Nothing is proposed yet, so the round is worth nothing: plan again at once.
+                    self.want_epoch(epoch, out);
+                    self.phase = Phase::Replanning;
+                    return;
+                }
+            }
+            Phase::Proposing(vote) => {
+                vote.failed.insert(from);
+                // The others may still decide, each at the epoch that it knows.
+                self.want_epoch(epoch, out);
+                if epoch.is_some() && !self.is_vote_possible() {
+                    self.phase = Phase::Replanning;
+                    return;
+                }
+            }
+            _ => return,
+        }
+        self.check_possible(out);
+    }
+
+    fn want_epoch(&mut self, epoch: Option<Epoch>, out: &mut Vec<Output<V>>) {
+        let newest = epoch.max(self.epoch_wanted);
+        if newest > self.epoch_wanted
+            && let Some(at_least) = newest
+        {
+            self.epoch_wanted = newest;
+            out.push(Output::Replan { at_least });
+        }
+    }
+
+    fn replanned(&mut self, cx: &mut Context<'_>, plan: Plan, out: &mut Vec<Output<V>>) {
+        if matches!(self.phase, Phase::New | Phase::Finished) {
+            return;
+        }
+        self.epoch_wanted = None;
+        if let Phase::Committing(committing) = &mut self.phase {
+            self.plan = plan;
+            committing.restart(&self.plan, out);
+            return;
+        }
+        self.next_plan = Some(plan);
+        if matches!(self.phase, Phase::Replanning) {
+            self.begin_round(cx, out);
+        }
+    }
+
+    /// Gives up, or looks for another way, when what is left of the replicas is no quorum.
+    fn check_possible(&mut self, out: &mut Vec<Output<V>>) {
+        let (failed, received) = match &self.phase {
+            Phase::Preparing(round) => (round.failures(), round.promises()),
+            Phase::Proposing(vote) => {
+                (vote.failed.without(vote.accepted), vote.accepted.len())
+            }
+            _ => return,
+        };
+        if self.plan.voters.without(failed).len() < self.plan.quorum {
+            self.fail(FailureKind::Replicas, received, self.plan.quorum, out);
+        }
+    }
+
+    fn is_vote_possible(&self) -> bool {
+        let Phase::Proposing(vote) = &self.phase else { return false };
+        let lost = vote.rejected.or(vote.failed).without(vote.accepted);
+        self.plan.voters.without(lost).len() >= self.plan.quorum
+    }
+
+    fn judge(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
+        let Phase::Preparing(round) = &mut self.phase else { return };
+        match round.judge(&self.plan, self.kind, self.early_read, &self.doubtful) {
+            Verdict::Wait => {}
+            Verdict::Contended => {
+                self.seen = self.seen.max(round.newest_seen());
+                self.back_off(cx);
+            }
+            Verdict::Applied(commit) => self.begin_commit(commit, out),
+            Verdict::Uncertain => {
+                let received = round.promises();
+                self.fail(FailureKind::Superseded, received, self.plan.quorum, out);
+            }
+            Verdict::Finish(unfinished) => {
+                let proposal = unfinished.reproposed(self.ballot);
+                self.begin_vote(cx, proposal, out);
+            }
+            Verdict::Repair { to, commit } => {
+                out.push(Output::Commit { to, commit });
+                self.begin_round(cx, out);
+            }
+            Verdict::Refresh { to, commit } => {
+                out.push(Output::Refresh { to, ballot: self.ballot, commit });
+            }
+            Verdict::Ready { can_propose, stable, refresh } => {
+                if let Some((to, commit)) = refresh {
+                    out.push(Output::Refresh { to, ballot: self.ballot, commit });
+                }
+                let replies = round.repliers();
+                self.seen = self.seen.max(round.newest_seen());
+                self.phase = Phase::Deciding { can_propose, stable };
+                out.push(Output::Decide { ballot: self.ballot, replies });
+            }
+        }
+    }
+
+    fn decided(&mut self, cx: &mut Context<'_>, decision: Decision<V>, out: &mut Vec<Output<V>>) {
+        let Phase::Deciding { can_propose, stable } = self.phase else { return };
+        let value = match decision {
+            Decision::NoOp if stable && self.doubtful.is_empty() => {
+                return self.finish_without_effect(out);
+            }
+            Decision::NoOp => None,
+            Decision::Value(value) => Some(value),
+            Decision::ReadAgain => {
+                self.early_read = false;
+                return self.begin_round(cx, out);
+            }
+            Decision::Abort => return self.fail(FailureKind::Aborted, 0, 0, out),
+        };
+        if !can_propose {
+            // Only reads were permitted: a proposal would be rejected.
+            self.phase = Phase::Waiting;
+            return self.back_off(cx);
+        }
+        if value.is_some() {
+            if self.doubtful.len() >= DOUBTFUL_MAX {
+                return self.fail(FailureKind::Superseded, 0, self.plan.quorum, out);
+            }
+            self.doubtful.push(self.ballot);
+        }
+        let proposal = Accepted::first(self.ballot, value);
+        self.begin_vote(cx, proposal, out);
+    }
+
+    fn begin_vote(
+        &mut self,
+        cx: &mut Context<'_>,
+        proposal: Accepted<V>,
+        out: &mut Vec<Output<V>>,
+    ) {
+        self.retry_at = cx.now + self.options.round_timeout;
+        let (accepted, rejected) = (TargetSet::EMPTY, TargetSet::EMPTY);
+        self.phase = Phase::Proposing(Vote {
+            proposal: proposal.clone(),
+            accepted,
+            rejected,
+            failed: TargetSet::EMPTY,
+        });
+        out.push(Output::Propose { to: self.plan.voters, proposal, epoch: self.plan.epoch });
+    }
+
+    fn count_votes(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
+        let Phase::Proposing(vote) = &self.phase else { return };
+        if vote.accepted.len() < self.plan.quorum {
+            return;
+        }
+        let proposal = vote.proposal.clone();
+        let own = self.doubtful.contains(&proposal.origin);
+        // Whatever we proposed before was not chosen when this round was prepared, and is older
+        // than what is chosen now (INV-paxos-5).
+        self.doubtful.clear();
+        if proposal.is_empty() {
+            return self.finish_without_effect(out);
+        }
+        let commit = proposal.into_commit();
+        if own {
+            return self.begin_commit(commit, out);
+        }
+        // Somebody else's value is finished; now ours. The prepare follows the commit on the same
+        // connection, so its promise finds the commit applied.
+        out.push(Output::Commit { to: self.plan.learners, commit });
+        self.begin_round(cx, out);
+    }
+
+    fn finish_without_effect(&mut self, out: &mut Vec<Output<V>>) {
+        let outcome = match self.kind {
+            Kind::Write => Outcome::NotApplied,
+            Kind::Read => Outcome::Read,
+        };
+        self.finish(outcome, out);
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
+        if matches!(self.phase, Phase::Finished | Phase::New) {
+            return;
+        }
+        if matches!(self.phase, Phase::Committing(_)) {
+            if cx.now >= self.options.commit_deadline {
+                self.end_commit(out);
+            }
+            return;
+        }
+        if cx.now >= self.options.deadline {
+            let received = match &self.phase {
+                Phase::Preparing(round) => round.promises(),
+                Phase::Proposing(vote) => vote.accepted.len(),
+                _ => 0,
+            };
+            return self.fail(FailureKind::Timeout, received, self.plan.quorum, out);
+        }
+        let round = matches!(
+            self.phase,
+            Phase::Preparing(_) | Phase::Proposing(_) | Phase::Waiting
+        );
+        if round && cx.now >= self.retry_at {
+            if self.epoch_wanted.is_some() {
+                self.phase = Phase::Replanning;
+            } else {
+                self.begin_round(cx, out);
+            }
+        }
+    }
+
+    fn fail(
+        &mut self,
+        kind: FailureKind,
+        received: usize,
+        required: usize,
+        out: &mut Vec<Output<V>>,
+    ) {
+        let effect = if self.doubtful.is_empty() { Effect::None } else { Effect::Unknown };
+        let contentions = self.contentions;
+        let failure = Failure { kind, effect, received, required, contentions };
+        self.finish(Outcome::Failed(failure), out);
+    }
+
+    fn finish(&mut self, outcome: Outcome, out: &mut Vec<Output<V>>) {
+        out.push(Output::Done(outcome));
+        self.free_slot(out);
+        self.phase = Phase::Finished;
+        out.push(Output::Finished);
+    }
+
+    fn free_slot(&mut self, out: &mut Vec<Output<V>>) {
+        if std::mem::take(&mut self.slot_held) {
+            out.push(Output::SlotFree);
+        }
+    }
+
+    fn update_wake(&mut self, out: &mut Vec<Output<V>>) {
+        let wake = match &self.phase {
+            Phase::New | Phase::Finished => return,
+            Phase::Preparing(_) | Phase::Proposing(_) | Phase::Waiting => self.retry_at.min(self.options.deadline),
+            Phase::Replanning | Phase::Deciding { .. } => self.options.deadline,
+            Phase::Committing(_) => self.options.commit_deadline,
+        };
+        if self.wake_at != Some(wake) {
+            self.wake_at = Some(wake);
+            out.push(Output::WakeAt(wake));
+        }
+    }
+}
