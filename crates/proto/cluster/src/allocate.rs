@@ -66,7 +66,8 @@ pub fn allocate(wanted: &Allocation<'_>) -> Vec<Token> {
 /// The first node of a rack: evenly spaced, at the offset that suits the other racks best.
 fn spread_evenly(model: &mut Model, count: usize, seed: u64) -> Vec<u64> {
     let gap = u64::MAX / count as u64;
-    let places = |offset: u64| (0..count as u64).map(move |i| i.wrapping_mul(gap).wrapping_add(offset));
+    let places =
+        |offset: u64| (0..count as u64).map(move |i| i.wrapping_mul(gap).wrapping_add(offset));
     let tries = if model.is_empty() { 1 } else { OFFSETS_TRIED };
     let mut best: Option<(f64, u64)> = None;
     for i in 0..tries {

@@ -1,6 +1,10 @@
 //! Plain functions over bytes from outside; none may panic.
 
+use codec::Reader;
 use schema::Schema;
+use stdx::{Epoch, HostId, Token, Uuid, WallMicros};
+
+use crate::{ClusterSnapshot, LocalNode, Member, Transformation};
 
 /// A metadata log file.
 pub fn fuzz_metalog(data: &[u8]) {
@@ -15,12 +19,83 @@ pub fn fuzz_metalog(data: &[u8]) {
     let _ = crate::Transformation::decode(data).is_ok();
 }
 
+/// A member as other nodes send it.
+pub fn fuzz_member(data: &[u8]) {
+    let mut r = Reader::new(data, "member");
+    if let Ok(member) = Member::decode(&mut r) {
+        let mut again = Vec::new();
+        member.encode(&mut again);
+        let decoded = Member::decode(&mut Reader::new(&again, "member"));
+        assert!(decoded.is_ok_and(|m| m == member), "a member changes on its way");
+    }
+}
+
+/// A sequence of entries, each with a length byte, applied to a cluster of one.
+pub fn fuzz_membership(data: &[u8]) {
+    let founder = LocalNode {
+        host_id: HostId(Uuid::from_u128(1)),
+        cluster_name: "fuzz".to_owned(),
+        datacenter: "d".to_owned(),
+        rack: "r".to_owned(),
+        tokens: vec![Token(0)],
+        created_at: WallMicros(1),
+    };
+    let first = Transformation::Bootstrap(founder);
+    let Ok(mut snapshot) = crate::metalog::bootstrap(&first, &Schema::default()) else { return };
+    let mut rest = data;
+    while let Some((length, after)) = rest.split_first() {
+        let (payload, after) = after.split_at(usize::from(*length).min(after.len()));
+        rest = after;
+        let Ok(entry) = Transformation::decode(payload) else { continue };
+        if let Ok(next) = snapshot.apply(&entry) {
+            assert!(next.epoch == Epoch(snapshot.epoch.0 + 1), "an epoch was left out");
+            check_invariants(&next);
+            snapshot = next;
+        }
+    }
+}
+
+/// INV-member-1, INV-member-2, INV-topology-1, INV-topology-2.
+pub(crate) fn check_invariants(snapshot: &ClusterSnapshot) {
+    let mut tokens = Vec::new();
+    let mut addresses: Vec<std::net::SocketAddr> = Vec::new();
+    for (host, member) in &snapshot.members {
+        assert!(*host == member.host_id, "a member stands under another id");
+        for list in [&member.tokens, &member.moving_to] {
+            assert!(list.windows(2).all(|p| p.first() < p.last()), "tokens out of order");
+        }
+        let moves = matches!(member.state.letter(), 'M');
+        assert!(moves != member.moving_to.is_empty(), "{} tokens to move to", member.state);
+        let joins = matches!(member.state.letter(), 'J');
+        assert!(joins || member.replaces.is_none(), "{} and replaces another", member.state);
+        // Who replaces another one has the same tokens.
+        if member.replaces.is_none() {
+            tokens.extend(member.tokens.iter().copied());
+        }
+        let moved = member.moving_to.iter().filter(|t| !member.tokens.contains(t));
+        tokens.extend(moved.copied());
+        let known = |a: &&std::net::SocketAddr| **a != crate::ADDRESS_UNKNOWN;
+        addresses.extend([&member.storage, &member.rpc].into_iter().filter(known));
+    }
+    let count = tokens.len();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert!(tokens.len() == count, "a token is held twice");
+    let count = addresses.len();
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert!(addresses.len() == count, "an address is held twice");
+    assert!(!snapshot.voters.is_empty(), "nobody votes");
+    assert!(snapshot.voters.iter().all(|v| snapshot.members.contains_key(v)), "a voter is out");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalNode, Transformation};
+    use crate::testing::{Random, host, member};
+    use crate::{Address, MemberState};
     use schema::{KeyspaceParams, SchemaChange};
-    use stdx::{Epoch, HostId, Token, Uuid};
+    use std::sync::Arc;
 
     fn marker(epoch: u64, bytes: &mut Vec<u8>) {
         crate::metalog::encode_marker(Epoch(epoch), bytes);
@@ -44,11 +119,56 @@ mod tests {
         for (i, name) in ["a", "b"].into_iter().enumerate() {
             let params = KeyspaceParams { durable_writes: true, replication: Default::default() };
             let change = SchemaChange::CreateKeyspace { name: name.into(), params };
-            Transformation::Schema(Box::new(change)).encode_entry(Epoch(i as u64 + 2), &mut bytes);
+            let change = Transformation::Schema(Box::new(change));
+            let epoch = Epoch(i as u64 + 2);
+            if i == 0 {
+                change.encode_entry(epoch, &mut bytes);
+            } else {
+                let mut payload = Vec::new();
+                Transformation::Group(vec![change]).encode(&mut payload);
+                let origin = Some(Uuid::from_u128(5));
+                crate::metalog::encode_frame(epoch, origin, &payload, &mut bytes);
+            }
             ends.push(bytes.len());
             marker(i as u64 + 2, &mut bytes);
         }
         (bytes, ends)
+    }
+
+    #[test]
+    fn a_frame_of_the_log_is_found_by_its_place() {
+        let (bytes, _) = log();
+        let loaded = crate::metalog::load(&bytes, &Schema::default()).unwrap();
+        assert_eq!(loaded.places.len(), 3);
+        for (i, (offset, length)) in loaded.places.into_iter().enumerate() {
+            let frame = &bytes[offset as usize..][..length as usize];
+            let framed = crate::metalog::decode_frame(frame).unwrap();
+            assert_eq!(framed.epoch, Epoch(i as u64 + 1));
+            assert_eq!(framed.origin, (i == 2).then(|| Uuid::from_u128(5)));
+            assert!(Transformation::decode(framed.payload).is_ok());
+        }
+        assert!(crate::metalog::decode_frame(&bytes[8..]).is_err());
+    }
+
+    #[test]
+    fn a_group_happens_whole_or_not_at_all() {
+        let (bytes, _) = log();
+        let before = crate::metalog::load(&bytes, &Schema::default()).unwrap().snapshot.unwrap();
+        let keyspace = |name: &str| {
+            let params = KeyspaceParams { durable_writes: true, replication: Default::default() };
+            let change = SchemaChange::CreateKeyspace { name: name.into(), params };
+            Transformation::Schema(Box::new(change))
+        };
+        let after =
+            before.apply(&Transformation::Group(vec![keyspace("x"), keyspace("y")])).unwrap();
+        assert_eq!(after.epoch, Epoch(4));
+        assert!(after.schema.keyspace("x").is_some() && after.schema.keyspace("y").is_some());
+        assert!(before.apply(&Transformation::Group(vec![keyspace("x"), keyspace("a")])).is_err());
+        let nested = Transformation::Group(vec![Transformation::Group(vec![])]);
+        assert!(before.apply(&nested).is_err());
+        let mut payload = Vec::new();
+        nested.encode(&mut payload);
+        assert!(Transformation::decode(&payload).is_err());
     }
 
     #[test]
@@ -101,5 +221,90 @@ mod tests {
             bad.truncate(bad.len() - next() % 8);
             fuzz_metalog(&bad);
         }
+    }
+
+    /// Entries of every kind about members; joins, a move, a replacement, in a legal order.
+    fn life() -> Vec<Transformation> {
+        let mut two = member(2, "d", "r", &[100]);
+        two.state = MemberState::Joining;
+        let mut three = member(3, "d", "r", &[100]);
+        three.state = MemberState::Joining;
+        three.replaces = Some(host(2));
+        let state = |id, state| Transformation::SetState { host: host(id), state };
+        let at = |id, port| Address {
+            host: host(id),
+            storage: format!("127.0.0.1:{port}").parse().unwrap(),
+            rpc: "[::1]:9042".parse().unwrap(),
+        };
+        vec![
+            Transformation::Readdress { changes: vec![at(1, 7000)] },
+            Transformation::Join { member: Arc::new(two) },
+            state(2, MemberState::JoinHandover),
+            state(2, MemberState::Normal),
+            Transformation::Describe {
+                host: host(2),
+                shards: 4,
+                features: 0,
+                release: "5.0.9".to_owned(),
+            },
+            Transformation::Features { enable: 0 },
+            Transformation::SetVoters { hosts: vec![host(2), host(1)] },
+            Transformation::Move { host: host(1), tokens: vec![Token(0), Token(7)] },
+            state(1, MemberState::MoveHandover),
+            state(1, MemberState::Normal),
+            Transformation::SetVoters { hosts: vec![host(1)] },
+            Transformation::Replace { old: host(2), member: Arc::new(three) },
+            state(3, MemberState::JoinHandover),
+            state(3, MemberState::Normal),
+            state(3, MemberState::Leaving),
+            state(3, MemberState::LeaveHandover),
+            Transformation::Leave { host: host(3) },
+            Transformation::Locate { datacenter: "e".to_owned(), rack: "s".to_owned() },
+        ]
+    }
+
+    fn framed(entries: &[Transformation]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            let mut payload = Vec::new();
+            entry.encode(&mut payload);
+            assert_eq!(&Transformation::decode(&payload).unwrap(), entry);
+            bytes.push(u8::try_from(payload.len()).unwrap());
+            bytes.extend_from_slice(&payload);
+        }
+        bytes
+    }
+
+    #[test]
+    fn mutated_lives_of_members_never_break_an_invariant() {
+        let bytes = framed(&life());
+        fuzz_membership(&bytes);
+        let mut random = Random(3);
+        for _ in 0..20_000 {
+            let mut bad = bytes.clone();
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(bad.len());
+                bad[at] = match random.below(3) {
+                    0 => random.next() as u8,
+                    1 => random.below(8) as u8,
+                    _ => bad[at] ^ (1 << random.below(8)),
+                };
+            }
+            fuzz_membership(&bad);
+            fuzz_member(&bad[random.below(bad.len())..]);
+        }
+    }
+
+    #[test]
+    fn shuffled_lives_of_members_never_break_an_invariant() {
+        let mut random = Random(4);
+        let mut applied = 0;
+        for _ in 0..3_000 {
+            let all = life();
+            let picked: Vec<_> = (0..40).map(|_| all[random.below(all.len())].clone()).collect();
+            fuzz_membership(&framed(&picked));
+            applied += picked.len();
+        }
+        assert!(applied > 0);
     }
 }

@@ -87,9 +87,7 @@ impl Consistency {
         if self.is_serial() {
             return Ok(());
         }
-        invalid(
-            "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
-        )
+        invalid("Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL")
     }
 
     /// # Errors
@@ -341,8 +339,12 @@ impl Levels<'_> {
         let pending = replicas.pending().filter(|m| counts(m)).count();
         let live = replicas.members().filter(|m| counts(m) && alive(m)).count() as u32;
         let required = participants / 2 + 1;
-        let shortage = |required, moving| {
-            Shortage { consistency, datacenter: None, moving, required, alive: live }
+        let shortage = |required, moving| Shortage {
+            consistency,
+            datacenter: None,
+            moving,
+            required,
+            alive: live,
         };
         if live < required {
             return Err(shortage(required, None));
@@ -366,7 +368,8 @@ impl Levels<'_> {
         match (consistency, self.replication) {
             (Consistency::Any, _) => Ok(()),
             (Consistency::EachQuorum, Replication::Network(map)) => {
-                let mut alive: BTreeMap<&str, u32> = map.keys().map(|dc| (dc.as_str(), 0)).collect();
+                let mut alive: BTreeMap<&str, u32> =
+                    map.keys().map(|dc| (dc.as_str(), 0)).collect();
                 for member in live {
                     *alive.entry(&member.datacenter).or_default() += 1;
                 }

@@ -4,7 +4,9 @@
 //! over epoch and payload, all big-endian. After each sync a marker follows: an entry of length
 //! `u32::MAX` without payload that says up to which epoch all is durable. Damage at or before the
 //! epoch of any later marker is corruption; damage after the last marker is an entry that was never
-//! acknowledged (or whose marker a power cut took), and is dropped. See `docs/formats/metalog.md`.
+//! acknowledged (or whose marker a power cut took), and is dropped. An entry that several voters
+//! decided has the top bit of its length set and 16 bytes more between epoch and payload: the
+//! ballot that proposed it first. See `docs/formats/metalog.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +29,9 @@ pub const MAGIC: &[u8; 8] = b"HXMETA\0\x01";
 pub const ENTRY_BYTES_MAX: usize = 16 << 20;
 const HEADER_BYTES: usize = 16;
 const MARKER: u32 = u32::MAX;
+/// In an entry's length: the ballot that proposed it stands before the payload.
+const VOTED: u32 = 1 << 31;
+const ORIGIN_BYTES: usize = 16;
 
 /// One entry of the metadata log.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,6 +124,8 @@ pub enum Transformation {
         /// Who.
         host: HostId,
     },
+    /// Several changes that happen together or not at all; none of them is a group.
+    Group(Vec<Transformation>),
 }
 
 /// Why a log cannot be read or an entry not be applied.
@@ -267,6 +274,15 @@ impl Transformation {
                 out.put_u8(15);
                 put_host(out, *host);
             }
+            Transformation::Group(changes) => {
+                out.put_u8(16);
+                out.put_vint_unsigned(changes.len() as u64);
+                for change in changes {
+                    let mut one = Vec::new();
+                    change.encode(&mut one);
+                    out.put_bytes_vint(&one);
+                }
+            }
         }
     }
 
@@ -350,6 +366,17 @@ impl Transformation {
                 Transformation::Move { host, tokens: read_tokens(r)? }
             }
             15 => Transformation::Evict { host: read_host(r)? },
+            16 => {
+                let mut changes = Vec::new();
+                for _ in 0..read_count(r)? {
+                    let one = r.bytes_vint()?;
+                    if one.first() == Some(&16) {
+                        return Err(r.invalid(16));
+                    }
+                    changes.push(Transformation::decode(one)?);
+                }
+                Transformation::Group(changes)
+            }
             other => return Err(r.invalid(i64::from(other))),
         };
         r.finish()?;
@@ -358,16 +385,49 @@ impl Transformation {
 
     /// Appends the framed entry, as it stands in the file.
     pub fn encode_entry(&self, epoch: Epoch, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.put_u32(0);
-        out.put_u32(0);
-        out.put_u64(epoch.0);
-        self.encode(out);
-        let length = out.len().saturating_sub(start + HEADER_BYTES);
-        stdx::invariant!(length <= ENTRY_BYTES_MAX, "metadata log entry of {length} bytes");
-        let crc = out.get(start + 8..).map_or(0, crc32);
-        out.patch_u32(start, length as u32);
-        out.patch_u32(start + 4, crc);
+        let mut payload = Vec::new();
+        self.encode(&mut payload);
+        encode_frame(epoch, None, &payload, out);
+    }
+}
+
+/// Appends the frame of an entry. `origin` is the ballot that proposed it first, if several voters
+/// decided it.
+pub fn encode_frame(epoch: Epoch, origin: Option<Uuid>, payload: &[u8], out: &mut Vec<u8>) {
+    let length = payload.len();
+    stdx::invariant!(length <= ENTRY_BYTES_MAX, "metadata log entry of {length} bytes");
+    let start = out.len();
+    out.put_u32(length as u32 | if origin.is_some() { VOTED } else { 0 });
+    out.put_u32(0);
+    out.put_u64(epoch.0);
+    if let Some(origin) = origin {
+        out.put_bytes(origin.as_bytes());
+    }
+    out.put_bytes(payload);
+    let crc = out.get(start + 8..).map_or(0, crc32);
+    out.patch_u32(start + 4, crc);
+}
+
+/// One entry as it stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framed<'a> {
+    /// Its number.
+    pub epoch: Epoch,
+    /// The ballot that proposed it first; `None` when one voter decided alone.
+    pub origin: Option<Uuid>,
+    /// The encoded transformation.
+    pub payload: &'a [u8],
+}
+
+/// Reads one frame that [`encode_frame`] made, with nothing after it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode_frame(bytes: &[u8]) -> Result<Framed<'_>, &'static str> {
+    match read_entry(bytes)? {
+        Frame::Entry { framed, after: [] } => Ok(framed),
+        Frame::Entry { .. } => Err("bytes after the entry"),
+        Frame::Marker { .. } => Err("a marker where an entry belongs"),
     }
 }
 
@@ -399,6 +459,8 @@ pub struct LoadedLog {
     pub valid_bytes: u64,
     /// Bytes of an incomplete last entry that was never acknowledged.
     pub dropped_bytes: u64,
+    /// Offset and length in the file of every entry's frame, from epoch 1 on.
+    pub places: Vec<(u64, u32)>,
 }
 
 /// Reads a whole log file and folds it onto `base` (the schema of the built-in keyspaces).
@@ -409,29 +471,38 @@ pub fn load(bytes: &[u8], base: &Schema) -> Result<LoadedLog, MetaLogError> {
     let total = bytes.len() as u64;
     if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
         // The process ended while the file was created.
-        return Ok(LoadedLog { snapshot: None, valid_bytes: 0, dropped_bytes: total });
+        return Ok(LoadedLog {
+            snapshot: None,
+            valid_bytes: 0,
+            dropped_bytes: total,
+            places: Vec::new(),
+        });
     }
     let Some(mut rest) = bytes.strip_prefix(MAGIC.as_slice()) else {
         return Err(MetaLogError::Magic);
     };
     let mut snapshot: Option<ClusterSnapshot> = None;
+    let mut places = Vec::new();
     while !rest.is_empty() {
         let offset = total - rest.len() as u64;
         let corrupt = |what: String| MetaLogError::Corrupt { offset, what };
         let expected = snapshot.as_ref().map_or(1, |s| s.epoch.0 + 1);
         let (payload, after) = match read_entry(rest) {
-            Ok(Frame::Entry { epoch, payload, after }) if epoch == expected => (payload, after),
+            Ok(Frame::Entry { framed, after }) if framed.epoch.0 == expected => {
+                (framed.payload, after)
+            }
             Ok(Frame::Marker { epoch, after }) if epoch + 1 == expected => {
                 rest = after;
                 continue;
             }
-            Ok(Frame::Entry { epoch, .. } | Frame::Marker { epoch, .. }) => {
+            Ok(Frame::Entry { framed: Framed { epoch: Epoch(epoch), .. }, .. })
+            | Ok(Frame::Marker { epoch, .. }) => {
                 return Err(corrupt(format!("entry number {epoch}, expected {expected}")));
             }
             Err(what) if has_marker(rest, expected) => return Err(corrupt(what.to_owned())),
             Err(_) => {
                 let dropped_bytes = rest.len() as u64;
-                return Ok(LoadedLog { snapshot, valid_bytes: offset, dropped_bytes });
+                return Ok(LoadedLog { snapshot, valid_bytes: offset, dropped_bytes, places });
             }
         };
         let entry = Transformation::decode(payload).map_err(|e| corrupt(e.to_string()))?;
@@ -439,13 +510,14 @@ pub fn load(bytes: &[u8], base: &Schema) -> Result<LoadedLog, MetaLogError> {
             None => bootstrap(&entry, base)?,
             Some(before) => before.apply(&entry)?,
         });
+        places.push((offset, (rest.len() - after.len()) as u32));
         rest = after;
     }
-    Ok(LoadedLog { snapshot, valid_bytes: total, dropped_bytes: 0 })
+    Ok(LoadedLog { snapshot, valid_bytes: total, dropped_bytes: 0, places })
 }
 
 enum Frame<'a> {
-    Entry { epoch: u64, payload: &'a [u8], after: &'a [u8] },
+    Entry { framed: Framed<'a>, after: &'a [u8] },
     Marker { epoch: u64, after: &'a [u8] },
 }
 
@@ -461,16 +533,25 @@ fn read_entry(bytes: &[u8]) -> Result<Frame<'_>, &'static str> {
         }
         return Ok(Frame::Marker { epoch, after: r.peek_rest() });
     }
-    let length = length as usize;
+    let is_voted = length & VOTED != 0;
+    let length = (length & !VOTED) as usize;
     if length > ENTRY_BYTES_MAX {
         return Err("entry length over the limit");
     }
-    let body = r.bytes(length + 8).map_err(|_| "incomplete entry")?;
+    let before = if is_voted { 8 + ORIGIN_BYTES } else { 8 };
+    let body = r.bytes(length + before).map_err(|_| "incomplete entry")?;
     if crc32(body) != crc {
         return Err("checksum mismatch");
     }
-    let (epoch, payload) = body.split_first_chunk::<8>().ok_or("incomplete entry")?;
-    Ok(Frame::Entry { epoch: u64::from_be_bytes(*epoch), payload, after: r.peek_rest() })
+    let (epoch, mut payload) = body.split_first_chunk::<8>().ok_or("incomplete entry")?;
+    let mut origin = None;
+    if is_voted {
+        let (ballot, rest) = payload.split_first_chunk::<16>().ok_or("incomplete entry")?;
+        origin = Some(Uuid::from_bytes(*ballot));
+        payload = rest;
+    }
+    let framed = Framed { epoch: Epoch(u64::from_be_bytes(*epoch)), origin, payload };
+    Ok(Frame::Entry { framed, after: r.peek_rest() })
 }
 
 /// The snapshot after the first entry, as its founder sees it.
@@ -533,37 +614,50 @@ impl ClusterSnapshot {
         let mut next = self.clone();
         next.epoch = Epoch(self.epoch.0 + 1);
         match entry {
-            Transformation::Bootstrap(_) => {
-                return Err(MetaLogError::OutOfPlace { epoch: next.epoch.0 });
+            Transformation::Group(changes) => {
+                for change in changes {
+                    next.change(change)?;
+                }
             }
-            Transformation::Schema(change) => {
-                self.check_replication_change(change)?;
-                next.schema = Arc::new(self.schema.apply(change)?);
-                let schema = &next.schema;
-                next.truncations.retain(|table, _| schema.table_by_id(*table).is_some());
-            }
-            Transformation::Truncate { table, truncation } => {
-                next.truncations.insert(*table, truncation.clone());
-            }
-            Transformation::PutRole { name, role } => {
-                next.roles.insert(name.clone(), role.clone());
-            }
-            Transformation::Locate { datacenter, rack } => next.locate(datacenter, rack)?,
-            Transformation::Join { member } => next.join(member)?,
-            Transformation::SetState { host, state } => next.set_state(*host, *state)?,
-            Transformation::Leave { host } => next.leave(*host)?,
-            Transformation::Replace { old, member } => next.replace(*old, member)?,
-            Transformation::Readdress { changes } => next.readdress(changes)?,
-            Transformation::SetVoters { hosts } => next.set_voters(hosts)?,
-            Transformation::Features { enable } => next.enable(*enable)?,
-            Transformation::Describe { host, shards, features, release } => {
-                next.describe(*host, *shards, *features, release)?;
-            }
-            Transformation::Move { host, tokens } => next.move_to(*host, tokens)?,
-            Transformation::Evict { host } => next.evict(*host)?,
+            entry => next.change(entry)?,
         }
         next.refresh_local();
         Ok(next)
+    }
+
+    /// One change in place; when it fails the snapshot is thrown away.
+    fn change(&mut self, change: &Transformation) -> Result<(), MetaLogError> {
+        match change {
+            Transformation::Bootstrap(_) | Transformation::Group(_) => {
+                return Err(MetaLogError::OutOfPlace { epoch: self.epoch.0 });
+            }
+            Transformation::Schema(change) => {
+                self.check_replication_change(change)?;
+                self.schema = Arc::new(self.schema.apply(change)?);
+                let schema = &self.schema;
+                self.truncations.retain(|table, _| schema.table_by_id(*table).is_some());
+            }
+            Transformation::Truncate { table, truncation } => {
+                self.truncations.insert(*table, truncation.clone());
+            }
+            Transformation::PutRole { name, role } => {
+                self.roles.insert(name.clone(), role.clone());
+            }
+            Transformation::Locate { datacenter, rack } => self.locate(datacenter, rack)?,
+            Transformation::Join { member } => self.join(member)?,
+            Transformation::SetState { host, state } => self.set_state(*host, *state)?,
+            Transformation::Leave { host } => self.leave(*host)?,
+            Transformation::Replace { old, member } => self.replace(*old, member)?,
+            Transformation::Readdress { changes } => self.readdress(changes)?,
+            Transformation::SetVoters { hosts } => self.set_voters(hosts)?,
+            Transformation::Features { enable } => self.enable(*enable)?,
+            Transformation::Describe { host, shards, features, release } => {
+                self.describe(*host, *shards, *features, release)?;
+            }
+            Transformation::Move { host, tokens } => self.move_to(*host, tokens)?,
+            Transformation::Evict { host } => self.evict(*host)?,
+        }
+        Ok(())
     }
 
     fn check_replication_change(&self, change: &SchemaChange) -> Result<(), MetaLogError> {

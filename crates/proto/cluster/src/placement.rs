@@ -45,10 +45,7 @@ impl Placements {
     ///
     /// `Replication::Local` gives an empty table; [`ClusterSnapshot::placements`] knows the local
     /// member and gives that one everything.
-    pub fn build(
-        members: &BTreeMap<HostId, Arc<Member>>,
-        replication: &Replication,
-    ) -> Placements {
+    pub fn build(members: &BTreeMap<HostId, Arc<Member>>, replication: &Replication) -> Placements {
         let nodes: Vec<Arc<Member>> = members.values().cloned().collect();
         let mut table = Placements {
             replication: replication.clone(),

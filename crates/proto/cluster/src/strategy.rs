@@ -77,9 +77,7 @@ impl Ring {
     }
 
     /// The ring of nodes given as datacenter, rack and tokens.
-    pub(crate) fn of<'a>(
-        nodes: impl Iterator<Item = (&'a str, &'a str, &'a [Token])>,
-    ) -> Ring {
+    pub(crate) fn of<'a>(nodes: impl Iterator<Item = (&'a str, &'a str, &'a [Token])>) -> Ring {
         let mut racks: BTreeMap<(u16, &str), u16> = BTreeMap::new();
         let mut ring = Ring { tokens: Vec::new(), sites: Vec::new(), datacenters: Vec::new() };
         let mut by_name: BTreeMap<&str, u16> = BTreeMap::new();

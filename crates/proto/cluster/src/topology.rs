@@ -311,7 +311,8 @@ impl ClusterSnapshot {
             return Err(MembershipError::Malformed { host });
         }
         for other in self.members.values() {
-            let held = |list: &[Token]| list.iter().find(|t| tokens.binary_search(t).is_ok()).copied();
+            let held =
+                |list: &[Token]| list.iter().find(|t| tokens.binary_search(t).is_ok()).copied();
             // A move may keep some of the mover's own tokens.
             let own = if other.host_id == host { None } else { held(&other.tokens) };
             if let Some(token) = own.or_else(|| held(&other.moving_to)) {
@@ -387,4 +388,16 @@ pub fn unmoved(snapshot: &ClusterSnapshot) -> crate::Members {
 }
 
 #[cfg(test)]
+mod quorum_tests;
+#[cfg(test)]
 mod tests;
+
+/// The ring before and after all movements, for the tests of other modules.
+#[cfg(test)]
+pub(crate) mod tests_support {
+    use crate::Members;
+
+    pub(crate) fn resolve(members: &Members, done: bool) -> Members {
+        super::overlap::resolve(members, &|_| done)
+    }
+}

@@ -69,11 +69,7 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl Model {
-    pub(super) fn new<'a>(
-        sites: impl Iterator<Item = Site<'a>>,
-        rack: &str,
-        factor: u32,
-    ) -> Model {
+    pub(super) fn new<'a>(sites: impl Iterator<Item = Site<'a>>, rack: &str, factor: u32) -> Model {
         let mut names: Vec<String> = Vec::new();
         let mut model = Model { ring: Vec::new(), racks: Vec::new(), rack_count: 0, factor };
         let mut number = |name: &str| {
@@ -186,9 +182,8 @@ impl Model {
         let ahead = (at + self.ring.len() - from) % self.ring.len().max(1);
         let walk = self.around(from);
         let new = self.newcomer();
-        walk.enumerate().flat_map(move |(i, node)| {
-            (i == ahead).then_some(new).into_iter().chain([node])
-        })
+        walk.enumerate()
+            .flat_map(move |(i, node)| (i == ahead).then_some(new).into_iter().chain([node]))
     }
 
     /// What each node owns, by rule.

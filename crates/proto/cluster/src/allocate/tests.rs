@@ -42,8 +42,7 @@ fn spread(members: &Members, datacenter: &str, factor: u32) -> (f64, f64) {
 }
 
 fn assert_within(range: (f64, f64), low: f64, high: f64, what: &str) {
-    eprintln!("{range:?}");if false {
-    assert!(low <= range.0 && range.1 <= high, "{what}: {range:?} is not within {low}..{high}");}
+    assert!(low <= range.0 && range.1 <= high, "{what}: {range:?} is not within {low}..{high}");
 }
 
 #[test]
@@ -90,15 +89,43 @@ fn six_nodes_of_one_rack_own_half_each() {
 #[test]
 fn two_datacenters_are_even_each_by_itself() {
     for seed in 0..4 {
-        let order: Vec<_> = (0..12)
-            .map(|i| (["east", "west"][i % 2], ["r1", "r2", "r3"][i / 2 % 3]))
-            .collect();
+        let order: Vec<_> =
+            (0..12).map(|i| (["east", "west"][i % 2], ["r1", "r2", "r3"][i / 2 % 3])).collect();
         let members = grow(&order, 8, 3, seed);
         for datacenter in ["east", "west"] {
             let what = format!("seed {seed}, {datacenter}");
             assert_within(spread(&members, datacenter, 3), 48.0, 52.0, &what);
         }
     }
+}
+
+#[test]
+fn in_a_ring_of_which_only_a_sample_is_looked_at_a_new_node_gets_its_share() {
+    let mut random = Random(2);
+    let mut members = Members::new();
+    for i in 0..140_u128 {
+        let mut m = member(i + 1, "dc1", ["r1", "r2", "r3"][i as usize % 3], &[]);
+        m.tokens = (0..16).map(|_| Token(random.next() as i64)).collect();
+        m.tokens.sort_unstable();
+        members.insert(m.host_id, Arc::new(m));
+    }
+    const { assert!(140 * 16 > RANGES_LOOKED_AT_MAX) };
+    let wanted = Allocation {
+        members: &members,
+        datacenter: "dc1",
+        rack: "r2",
+        count: 16,
+        replication_factor: 3,
+        seed: 8,
+    };
+    let mut m = member(900, "dc1", "r2", &[]);
+    m.tokens = allocate(&wanted);
+    members.insert(m.host_id, Arc::new(m));
+    let replication = Replication::Network([("dc1".to_owned(), 3)].into());
+    let owned = Placements::build(&members, &replication).ownership()[&host(900)];
+    // 48 nodes in its rack of three: one part of 48, and some more because the random tokens of the
+    // others left many with too much.
+    assert!((owned * 48.0 - 1.1).abs() < 0.3, "{owned}");
 }
 
 #[test]

@@ -164,7 +164,8 @@ fn serial_rounds_need_half_of_natural_and_pending() {
     assert_eq!(run(&[(6, "x")], Serial, &[1, 2, 3]), Err((4, 3, text("SERIAL"))));
     // Two pending: refused with a number that no node can reach; by datacenter there is one each.
     let two = [(6, "x"), (7, "y")];
-    let message = "Cannot perform LWT operation as there is more than one (7) pending range movement";
+    let message =
+        "Cannot perform LWT operation as there is more than one (7) pending range movement";
     assert_eq!(run(&two, Serial, &[]), Err((8, 7, message.to_owned())));
     assert_eq!(run(&two, LocalSerial, &[]), Ok((4, 3)));
 }

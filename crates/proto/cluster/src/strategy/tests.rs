@@ -84,7 +84,8 @@ fn network_fills_each_datacenter_by_itself_in_the_order_of_the_walk() {
         member(4, "y", "r1", &[20]),
         member(5, "y", "r2", &[40]),
     ]);
-    let table: [(i64, &[(&str, u32)], &[u128]); 6] = [
+    type Row = (i64, &'static [(&'static str, u32)], &'static [u128]);
+    let table: [Row; 6] = [
         (0, &[("x", 2), ("y", 1)], &[1, 4, 3]),
         (0, &[("x", 3), ("y", 2)], &[1, 4, 2, 5, 3]),
         (25, &[("x", 2), ("y", 2)], &[2, 5, 3, 4]),

@@ -36,7 +36,9 @@ pub enum MembershipError {
     NameTooLong { host: HostId, what: &'static str },
     #[error("the cluster has {max} members, which is the most it can have", max = MEMBERS_MAX)]
     TooManyMembers,
-    #[error("the entry about node {host} contradicts itself: the node that sent it is of another release")]
+    #[error(
+        "the entry about node {host} contradicts itself: the node that sent it is of another release"
+    )]
     Malformed { host: HostId },
     #[error("node {host} is {from} and cannot become {to}: finish or give up what it does first")]
     IllegalState { host: HostId, from: MemberState, to: MemberState },
@@ -49,7 +51,9 @@ pub enum MembershipError {
     NotLeft { host: HostId, state: MemberState },
     #[error("node {old} is being replaced by node {by}: wait for it, or remove node {by} first")]
     AlreadyReplaced { old: HostId, by: HostId },
-    #[error("node {new} does not have the tokens of node {old} that it replaces: leave out initial_token")]
+    #[error(
+        "node {new} does not have the tokens of node {old} that it replaces: leave out initial_token"
+    )]
     ReplaceTokens { old: HostId, new: HostId },
     #[error(
         "node {old} stands in datacenter {datacenter:?}, rack {rack:?}: start its replacement \

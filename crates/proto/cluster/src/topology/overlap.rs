@@ -66,7 +66,8 @@ pub(super) fn check<'a>(
 fn dependent(sets: &[Vec<NodeIndex>], moving: &[HostId], newest: HostId) -> Option<HostId> {
     // Bit b matters when some two sets that differ in b alone differ.
     let matters = |bit: usize| {
-        (0..sets.len()).any(|mask| mask >> bit & 1 == 0 && sets.get(mask) != sets.get(mask | 1 << bit))
+        (0..sets.len())
+            .any(|mask| mask >> bit & 1 == 0 && sets.get(mask) != sets.get(mask | 1 << bit))
     };
     let mut found = (0..moving.len()).filter(|bit| matters(*bit)).filter_map(|b| moving.get(b));
     let first = found.next()?;
@@ -78,9 +79,7 @@ fn dependent(sets: &[Vec<NodeIndex>], moving: &[HostId], newest: HostId) -> Opti
 /// normal; those that own nothing are left out.
 pub(super) fn resolve(members: &Members, done: &dyn Fn(&Member) -> bool) -> Members {
     let mut resolved = Members::new();
-    let is_replaced = |host: HostId| {
-        members.values().any(|m| m.replaces == Some(host) && done(m))
-    };
+    let is_replaced = |host: HostId| members.values().any(|m| m.replaces == Some(host) && done(m));
     for member in members.values() {
         let tokens = member.tokens_when(done(member));
         if tokens.is_empty() || is_replaced(member.host_id) {
