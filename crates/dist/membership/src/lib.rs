@@ -1,14 +1,20 @@
 //! Drives the metadata log and publishes its fold to every shard of the node.
 //!
-//! Owns: the log file ([`log`]), the order of metadata changes (one at a time, on shard 0), the
-//! current [`ClusterSnapshot`] of each shard. Never: CQL, what a change means (that is `cluster`
-//! and `schema`). With one member an entry is decided when it is durable; when the cluster is
-//! built, the same [`Membership::submit`] goes through the voters.
+//! Owns: the log file ([`log`]), the order of metadata changes (one at a time, on shard 0), votes
+//! and catching up among nodes, the current [`ClusterSnapshot`] of each shard. Never: CQL, what a
+//! change means (that is `cluster` and `schema`), how voters agree (that is `paxos`). A node that
+//! is the only member decides by its durable append.
 //!
 //! Invariants: INV-membership-1: a change is answered only after it is durable, published to every
 //! shard and written to the system tables. INV-membership-2: epochs that a shard sees only grow.
+//! INV-membership-3: entries are appended in order, each once.
 
 pub mod log;
+mod owner;
+mod peers;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,11 +23,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{ClusterSnapshot, MetaLogError, Transformation};
-use rt::sync::Semaphore;
+use rt::sync::Notify;
 use rt::{Mesh, MeshError, Reply, Rt};
-use stdx::{Epoch, IoError, ShardId};
+use stdx::{Epoch, HostId, Instant, IoError, ShardId};
 
 use crate::log::LogFile;
+pub use crate::owner::Liveness;
+use crate::owner::Owner;
+pub use crate::peers::{ask_to_join, fetch_log};
+pub use crate::wire::fuzz_metadata_message;
 
 /// What one shard asks another about metadata.
 #[derive(Debug)]
@@ -35,6 +45,13 @@ pub enum MetaRequest {
     },
     /// From shard 0: the new snapshot.
     Publish(Arc<ClusterSnapshot>),
+    /// To shard 0: a peer has entries up to this one.
+    Notice {
+        /// Which peer.
+        host: HostId,
+        /// Its epoch.
+        epoch: Epoch,
+    },
     /// From shard 0: the system tables say what `after` says.
     Applied {
         /// What was before the change.
@@ -49,7 +66,7 @@ pub enum MetaRequest {
 pub enum MetaReply {
     /// To `Submit`.
     Submitted(Result<Arc<ClusterSnapshot>, SubmitError>),
-    /// To `Publish` and `Applied`: the shard uses it, has told of it.
+    /// To `Publish`, `Applied` and `Notice`: the shard uses it, has told of it, looks at it.
     Published,
 }
 
@@ -71,11 +88,47 @@ pub enum SubmitError {
     /// The node stops or its queue is full.
     #[error("the node cannot take metadata changes now")]
     Unavailable,
+    /// Larger than an entry may be.
+    #[error("a metadata change of {bytes} bytes; at most {max} are possible")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Too few voters answered; nothing happened.
+    #[error(
+        "a metadata change needs {required} voters and {received} answered; nothing was changed: \
+         start the other nodes and try again"
+    )]
+    NoMajority {
+        /// Voters that answered.
+        received: usize,
+        /// Voters needed.
+        required: usize,
+    },
+    /// Too few voters answered after it was proposed: it may happen or not.
+    #[error(
+        "a metadata change was proposed and {received} of {required} voters answered: it may or may \
+         not have happened; look before you try again"
+    )]
+    Unknown {
+        /// Voters that answered.
+        received: usize,
+        /// Voters needed.
+        required: usize,
+    },
+    /// A voter refused it, in its words.
+    #[error("{0}")]
+    Refused(String),
+    /// What a peer sent, or this node's log, cannot be read.
+    #[error("metadata cannot be read: {0}")]
+    Unreadable(String),
 }
 
 type ChangeHook = Rc<dyn Fn(&Arc<ClusterSnapshot>, &Arc<ClusterSnapshot>)>;
 type ApplyFuture = Pin<Box<dyn Future<Output = ()>>>;
-type ApplyHook = Rc<dyn Fn(Arc<ClusterSnapshot>, Arc<ClusterSnapshot>) -> ApplyFuture>;
+pub(crate) type ApplyHook = Rc<dyn Fn(Arc<ClusterSnapshot>, Arc<ClusterSnapshot>) -> ApplyFuture>;
 
 /// One shard's part of it; clones share.
 #[derive(Clone)]
@@ -90,29 +143,23 @@ struct Inner {
     on_change: RefCell<Vec<ChangeHook>>,
     on_applied: RefCell<Vec<ChangeHook>>,
     gate: rt::Gate,
+    /// Told when the snapshot changes.
+    changed: Notify,
     /// Shard 0 only.
     owner: Option<Owner>,
 }
 
-struct Owner {
-    log: RefCell<Option<LogFile>>,
-    turn: Semaphore,
-    on_apply: RefCell<Option<ApplyHook>>,
-}
-
 impl Membership {
-    /// Joins this shard to the node's metadata. Shard 0 gives the opened log, the others `None`.
+    /// Joins this shard to the node's metadata. Shard 0 gives the opened log and the directory it
+    /// lies below, the others `None`.
     pub fn new(
         rt: Rt,
         mesh: Arc<MetaMesh>,
         snapshot: Arc<ClusterSnapshot>,
-        log: Option<LogFile>,
+        log: Option<(LogFile, &str)>,
     ) -> Membership {
-        let owner = log.map(|log| Owner {
-            log: RefCell::new(Some(log)),
-            turn: Semaphore::new(1),
-            on_apply: RefCell::new(None),
-        });
+        let host = snapshot.local.host_id;
+        let owner = log.map(|(log, work_dir)| Owner::new(&rt, work_dir, log, host));
         let inner = Inner {
             rt: rt.clone(),
             mesh: mesh.clone(),
@@ -120,6 +167,7 @@ impl Membership {
             on_change: RefCell::new(Vec::new()),
             on_applied: RefCell::new(Vec::new()),
             gate: rt.gate("metadata"),
+            changed: Notify::new(),
             owner,
         };
         let this = Membership { inner: Rc::new(inner) };
@@ -191,30 +239,32 @@ impl Membership {
         if before.epoch != expect {
             return Err(SubmitError::Conflict(before.epoch));
         }
-        let mut after = ClusterSnapshot::clone(&before);
-        let mut framed = Vec::new();
-        for entry in &entries {
-            after = after.apply(entry)?;
-            entry.encode_entry(after.epoch, &mut framed);
+        let Some(change) = owner::joined(entries) else { return Ok(before) };
+        // Refused before anybody is asked.
+        before.apply(&change)?;
+        let me = before.local.host_id;
+        if before.members.len() <= 1 && before.voters == [me] {
+            return self.append_alone(owner, &change).await;
         }
-        if entries.is_empty() {
-            return Ok(before);
+        let value = owner::payload_of(&change)?;
+        if before.voters.contains(&me) {
+            self.propose(owner, &before, value).await
+        } else {
+            self.forward(owner, &before, value).await
         }
-        // The log is taken out while it is written: after a failure it stays out, so that nothing
-        // is appended behind an entry whose fate is unknown.
-        let Some(mut log) = owner.log.borrow_mut().take() else {
-            return Err(SubmitError::Unavailable);
-        };
-        log.append(framed, after.epoch).await?;
-        *owner.log.borrow_mut() = Some(log);
-        let after = Arc::new(after);
-        self.publish(&after).await?;
-        let hook = owner.on_apply.borrow().clone();
-        if let Some(hook) = hook {
-            hook(before.clone(), after.clone()).await;
+    }
+
+    /// Waits until this shard's snapshot is at `epoch`; false at the deadline.
+    pub async fn wait_for(&self, epoch: Epoch, deadline: Instant) -> bool {
+        loop {
+            let changed = self.inner.changed.notified();
+            if self.snapshot().epoch >= epoch {
+                return true;
+            }
+            if self.inner.rt.timeout(deadline, changed).await.is_err() {
+                return false;
+            }
         }
-        self.tell(&before, &after).await?;
-        Ok(after)
     }
 
     async fn publish(&self, snapshot: &Arc<ClusterSnapshot>) -> Result<(), SubmitError> {
@@ -274,6 +324,7 @@ impl Membership {
         for hook in hooks {
             hook(&before, after);
         }
+        self.inner.changed.notify_waiters();
     }
 
     fn serve(&self, request: MetaRequest, reply: Reply<MetaReply>) {
@@ -284,6 +335,10 @@ impl Membership {
             }
             MetaRequest::Applied { before, after } => {
                 self.applied(&before, &after);
+                reply.send(MetaReply::Published);
+            }
+            MetaRequest::Notice { host, epoch } => {
+                self.notice(host, epoch);
                 reply.send(MetaReply::Published);
             }
             MetaRequest::Submit { expect, entries } => {
@@ -300,6 +355,10 @@ impl Membership {
 
     /// Refuses new changes and waits for the running one.
     pub async fn stop(&self) {
+        if let Some(owner) = &self.inner.owner {
+            // What waits for other nodes does not hold up the stop.
+            owner.messaging.borrow_mut().take();
+        }
         self.inner.gate.close().await;
         if let Some(owner) = &self.inner.owner {
             let _turn = owner.turn.acquire(1).await;

@@ -4,10 +4,14 @@
 //! 3. write the marker (not synced: it needs no durability of its own); 4. answer. A crash after 1
 //! leaves an entry that nobody was told of; it may be kept or dropped. A crash after 2 keeps it.
 
+use cluster::metalog::Framed;
 use cluster::{ClusterSnapshot, MetaLogError, metalog};
+use paxos::AcceptorState;
 use rt::{Buf, File, Fs, OpenOptions, Rt};
 use schema::Schema;
 use stdx::{Epoch, IoError, IoErrorKind};
+
+use crate::wire::{self, Value};
 
 /// Directory of the log below the work directory.
 pub const DIRECTORY: &str = "metadata";
@@ -31,10 +35,15 @@ pub enum OpenError {
     },
 }
 
-/// The open log; appends only.
+/// The open log; appends, and reads entries back for nodes that lack them.
 pub struct LogFile {
     file: File,
     length: u64,
+    /// Offset and length of every entry's frame, from epoch 1 on.
+    places: Vec<(u64, u32)>,
+    path: String,
+    /// What this node promised and accepted for the next entry, as stored.
+    pub(crate) registers: Option<(Epoch, AcceptorState<Value>)>,
 }
 
 /// An opened log and what it holds.
@@ -55,7 +64,7 @@ pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, Open
     let fs: Fs = rt.fs();
     let directory = format!("{work_dir}/{DIRECTORY}");
     let path = format!("{directory}/log");
-    fs.create_dir_all(&directory).await?;
+    fs.create_dir_durably(&directory).await?;
     let bytes = match fs.read(&path, LOG_BYTES_MAX).await {
         Ok(bytes) => bytes,
         Err(error) if error.kind == IoErrorKind::NotFound => Vec::new(),
@@ -78,8 +87,43 @@ pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, Open
     file.sync_data().await?;
     fs.sync_dir(&directory).await?;
     fs.sync_dir(work_dir).await?;
-    let log = LogFile { file, length };
+    let registers = read_registers(&fs, &directory).await?;
+    let log = LogFile { file, length, places: loaded.places, path, registers };
     Ok(Opened { log, snapshot: loaded.snapshot, dropped_bytes: loaded.dropped_bytes })
+}
+
+/// Name of the file with what this node promised and accepted, below [`DIRECTORY`].
+const REGISTERS: &str = "promises";
+
+async fn read_registers(
+    fs: &Fs,
+    directory: &str,
+) -> Result<Option<(Epoch, AcceptorState<Value>)>, OpenError> {
+    let path = format!("{directory}/{REGISTERS}");
+    let bytes = match fs.read(&path, 2 * metalog::ENTRY_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind == IoErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match wire::decode_registers(&bytes) {
+        Some(registers) => Ok(Some(registers)),
+        // Forgotten promises could decide one entry twice.
+        None => {
+            let what = "the promises to other voters cannot be read".to_owned();
+            Err(OpenError::Log { path, error: MetaLogError::Corrupt { offset: 0, what } })
+        }
+    }
+}
+
+/// Replaces the stored promises, durably.
+pub(crate) async fn write_registers(
+    fs: &Fs,
+    work_dir: &str,
+    entry: Epoch,
+    state: &AcceptorState<Value>,
+) -> Result<(), IoError> {
+    let content = wire::encode_registers(entry, state);
+    fs.write_atomic(&format!("{work_dir}/{DIRECTORY}/{REGISTERS}"), content).await
 }
 
 /// Writes the first entries of a new log, all or none of them, and opens it. `framed` is what
@@ -102,13 +146,20 @@ pub async fn create(
 }
 
 impl LogFile {
-    /// Appends framed entries that end with `epoch` and makes them durable.
+    /// Appends one framed entry and makes it durable.
     ///
     /// # Errors
-    /// `Io`; whether the entries are there after a restart is then unknown, so the log must not be
+    /// `Io`; whether the entry is there after a restart is then unknown, so the log must not be
     /// used any more.
     pub async fn append(&mut self, framed: Vec<u8>, epoch: Epoch) -> Result<(), IoError> {
+        stdx::invariant!(
+            epoch.0 == self.places.len() as u64 + 1,
+            "entry {} is appended behind {}",
+            epoch.0,
+            self.places.len()
+        );
         let start = self.length;
+        let place = (start, u32::try_from(framed.len()).unwrap_or(u32::MAX));
         let (buf, written) = self.file.write_at(Buf::from_slice(&framed), start).await;
         written?;
         self.file.sync_data().await?;
@@ -116,7 +167,52 @@ impl LogFile {
         metalog::encode_marker(epoch, &mut marker);
         let end = start.saturating_add(buf.len() as u64);
         self.length = end.saturating_add(marker.len() as u64);
+        self.places.push(place);
         let (_, written) = self.file.write_at(Buf::from_slice(&marker), end).await;
         written
+    }
+
+    /// Number of entries.
+    pub fn end(&self) -> Epoch {
+        Epoch(self.places.len() as u64)
+    }
+
+    /// What a reader of entries needs, so that the log itself is not kept busy by it.
+    pub fn reader(&self) -> LogReader {
+        LogReader { file: self.file.clone(), places: self.places.clone(), path: self.path.clone() }
+    }
+}
+
+/// Reads entries that are durable.
+pub struct LogReader {
+    file: File,
+    places: Vec<(u64, u32)>,
+    path: String,
+}
+
+impl LogReader {
+    /// Hands the entries from `from` on to `visit` until it returns false.
+    ///
+    /// # Errors
+    /// `Io`; `Log` when what is read back is not what was written.
+    pub async fn read(
+        &self,
+        from: Epoch,
+        mut visit: impl FnMut(Framed<'_>) -> bool,
+    ) -> Result<(), OpenError> {
+        let first = usize::try_from(from.0.saturating_sub(1)).unwrap_or(usize::MAX);
+        for (offset, length) in self.places.iter().skip(first) {
+            let buf = Buf::with_capacity(*length as usize);
+            let (buf, read) = self.file.read_at(buf, *offset, *length as usize).await;
+            read?;
+            let framed = metalog::decode_frame(&buf).map_err(|what| OpenError::Log {
+                path: self.path.clone(),
+                error: MetaLogError::Corrupt { offset: *offset, what: what.to_owned() },
+            })?;
+            if !visit(framed) {
+                break;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,1 +1,45 @@
-//! Connections between nodes.
+//! Connections between nodes: handshake, requests and answers, back-pressure.
+//!
+//! Owns: the sockets of `storage_port`, who is connected to whom, requests that wait for answers
+//! and their deadlines, the bounds on all of it. Never: decides what a message means, retries a
+//! request, or chooses a replica. Bytes are `internode`'s.
+//!
+//! A connection carries requests one way only: who connected asks, who accepted answers. There is
+//! one per peer, shard of the peer and lane, opened at first use. The accepting side is always read
+//! while the peer takes its answers, so two nodes cannot wait for each other.
+//!
+//! Invariants:
+//! INV-messaging-1: every request that was taken completes exactly once, not later than its
+//! deadline and [`TICK`], unless it is cancelled.
+//! INV-messaging-2: `maybe_delivered: false` means that the peer's handler did not and will not see
+//! the request.
+//! INV-messaging-3: whatever a peer sends or fails to read, only its own connection suffers.
+//!
+//! Reading order: [`Messaging`], [`Handler`], [`Completions`], then `client`, `connect` and `link`
+//! (who asks), `accept` and `inbound` (who answers), `outbox`, `pending`. See `docs/formats/internode.md`.
+
+mod accept;
+mod client;
+mod connect;
+mod counters;
+mod error;
+mod futures;
+mod inbound;
+mod link;
+mod mesh;
+mod messaging;
+mod outbox;
+mod pending;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Answer, Client, Completion, Completions, SendId};
+pub use counters::PeerStats;
+pub use error::{Bound, MessagingError, OpenError};
+pub use futures::{RequestFuture, Response};
+pub use inbound::{Handler, Request, Responder};
+pub use mesh::MessagingMesh;
+pub use messaging::{Admission, Messaging, Outgoing, Peer};
+pub use pending::TICK;
+pub use settings::Settings;

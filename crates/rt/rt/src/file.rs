@@ -68,6 +68,32 @@ impl Fs {
         both!(self, env => rt_native::fs::create_dir_all(env, path), env.create_dir_all(path))
     }
 
+    /// Makes a directory and its missing parents, and syncs the entry of each in its parent: the
+    /// name of a synced file is lost in a power cut when the name of its directory is.
+    ///
+    /// # Errors
+    /// A directory cannot be made or synced. Parents that this process may not open are passed
+    /// over: they were there before.
+    pub async fn create_dir_durably(&self, path: &str) -> Result<(), IoError> {
+        self.create_dir_all(path).await?;
+        let mut path = path.trim_end_matches('/');
+        loop {
+            let parent = match path.rsplit_once('/') {
+                Some(("", _)) => "/",
+                Some((parent, _)) => parent,
+                None => ".",
+            };
+            match self.sync_dir(parent).await {
+                Err(error) if error.kind != IoErrorKind::PermissionDenied => return Err(error),
+                _ => {}
+            }
+            if parent == "." || parent == "/" {
+                return Ok(());
+            }
+            path = parent;
+        }
+    }
+
     /// The entries of a directory, ordered by name.
     pub async fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>, IoError> {
         match &self.env {

@@ -86,3 +86,37 @@ pub fn choose_voters(
     hosts.sort_unstable();
     hosts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{host, member, members};
+
+    #[test]
+    fn voters_spread_over_racks_and_change_as_little_as_that_allows() {
+        let place = |id: u128, dc: &str, rack: &str| member(id, dc, rack, &[id as i64]);
+        let joining = |id| Member { state: MemberState::Joining, ..place(id, "d", "r") };
+        let ids = |v: Vec<HostId>| v.iter().map(|h| h.0.as_u128()).collect::<Vec<_>>();
+        let grow = |n: u128| members((1..=n).map(|i| place(i, "d", "r")));
+        let choose = |m: &Members, present: &[u128]| {
+            let present: Vec<HostId> = present.iter().map(|i| host(*i)).collect();
+            ids(choose_voters(m, &present, |m| m.host_id != host(99)))
+        };
+        for (n, count) in [(1, 1), (2, 1), (3, 3), (6, 3), (7, 5), (30, 5)] {
+            assert_eq!(choose(&grow(n), &[]).len(), count, "{n} nodes");
+        }
+        assert_eq!(choose(&grow(6), &[2, 4, 6]), [2, 4, 6]);
+        assert_eq!(choose(&grow(2), &[2]), [2]);
+        let racks = members((1..=9).map(|i| place(i, "d", ["a", "b", "c"][(i as usize - 1) / 3])));
+        let five = choose(&racks, &[1, 2, 3]);
+        let in_rack = |r: u128| five.iter().filter(|i| (**i - 1) / 3 == r).count();
+        assert!((0..3).all(|r| (1..=2).contains(&in_rack(r))), "{five:?}");
+        assert!(five.contains(&1));
+        // Dead ones are left out, and so are those that do not own data yet.
+        let mut some = grow(3);
+        some.insert(host(99), Arc::new(place(99, "d", "z")));
+        some.insert(host(4), Arc::new(joining(4)));
+        assert_eq!(choose(&some, &[99]), [1, 2, 3]);
+        assert!(choose(&members([joining(1)]), &[]).is_empty());
+    }
+}

@@ -1,0 +1,593 @@
+//! The log among several nodes: proposing entries, answering other nodes, catching up.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::allocate::{Allocation, allocate};
+use cluster::{ClusterSnapshot, Member, MemberState, Transformation};
+use internode::{ErrorReply, Verb};
+use messaging::{Messaging, MessagingError, Outgoing, Responder};
+use paxos::acceptor::{Reply, Request};
+use paxos::ballot::Scope;
+use paxos::log::{Entries, Learn, Learner, LogInput, LogOutcome, LogOutput, LogProposer};
+use paxos::proposer::{Context, Effect, Options};
+use paxos::{Ballot, CommitQuorum, Plan, Target, TargetSet};
+use rt::Group;
+use rt::sync::queue;
+use stdx::{Epoch, HostId, Instant, ShardId};
+
+use crate::owner::{ENTRIES_BYTES_MAX, Owner};
+use crate::wire::{self, Answer, Ask, Submission, Submitted, Value};
+use crate::{Membership, SubmitError};
+
+/// How long a change may take to be decided, and then to be applied by every live node.
+const DECIDE: Duration = Duration::from_secs(10);
+const APPLY: Duration = Duration::from_secs(10);
+/// First patience with one phase of a round.
+const ROUND: Duration = Duration::from_secs(1);
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// Attempts of a join whose entry conflicts with others.
+const JOIN_ATTEMPTS: usize = 20;
+
+/// What came back from one member.
+struct Back {
+    from: Target,
+    ballot: Ballot,
+    answer: Result<Answer, ()>,
+}
+
+impl Membership {
+    /// Joins this node to the others: from now on changes go through all voters and reach all
+    /// members. Shard 0 only; `is_alive` says whom to wait for.
+    pub fn attach(&self, messaging: Messaging, is_alive: impl Fn(HostId) -> bool + 'static) {
+        if let Some(owner) = &self.inner.owner {
+            *owner.messaging.borrow_mut() = Some(messaging);
+            *owner.is_alive.borrow_mut() = Rc::new(is_alive);
+        }
+    }
+
+    /// Proposes `change` behind `before`. Decided when it returns, and applied by every member that
+    /// is alive and answers in time.
+    pub(crate) async fn propose(
+        &self,
+        owner: &Owner,
+        before: &ClusterSnapshot,
+        value: Value,
+    ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
+        let rt = &self.inner.rt;
+        let members: Vec<HostId> = before.members.keys().copied().collect();
+        let plan = self.plan(owner, before, &members)?;
+        let deadline = rt.now() + DECIDE;
+        let options = Options {
+            deadline,
+            commit_deadline: deadline + APPLY,
+            round_timeout: ROUND,
+            backoff_min: BACKOFF.0,
+            backoff_max: BACKOFF.1,
+            scope: Scope::None,
+        };
+        let mut proposer = LogProposer::submit(before.epoch, value, plan, options);
+        let (back, answers) = queue::bounded::<Back>(members.len().saturating_mul(8).max(64));
+        let mut input = LogInput::Start;
+        let mut wake = deadline;
+        let outcome = loop {
+            let mut out = Vec::new();
+            {
+                let mut clock = owner.clock.borrow_mut();
+                let mut cx = Context {
+                    now: rt.now(),
+                    wall: rt.wall(),
+                    random: rt.random_u64(),
+                    clock: &mut clock,
+                };
+                proposer.step(&mut cx, input, &mut out);
+            }
+            let mut prelude: Option<(Target, Epoch)> = None;
+            let mut done = None;
+            for output in out {
+                let (to, request, ballot) = match output {
+                    LogOutput::Prepare { to, ballot } => {
+                        (to, Request::Prepare { ballot, write: true }, ballot)
+                    }
+                    LogOutput::Propose { to, proposal } => {
+                        let ballot = proposal.ballot;
+                        (to, Request::Propose(proposal), ballot)
+                    }
+                    LogOutput::Commit { to, commit } => {
+                        let ballot = commit.ballot;
+                        (to, Request::Commit(commit), ballot)
+                    }
+                    LogOutput::SendEntries { to, first } => {
+                        prelude = Some((to, first));
+                        continue;
+                    }
+                    LogOutput::WakeAt(at) => {
+                        wake = at;
+                        continue;
+                    }
+                    LogOutput::Done(outcome) => {
+                        done = Some(outcome);
+                        continue;
+                    }
+                    LogOutput::Finished => continue,
+                };
+                let ask = Ask { entry: proposer.entry(), request };
+                for target in to.iter() {
+                    let Some(host) = members.get(usize::from(target)).copied() else { continue };
+                    let first = prelude.filter(|(t, _)| *t == target).map(|(_, first)| first);
+                    let call = Call { target, host, ballot, ask: ask.clone(), first };
+                    self.spawn_call(call, options.commit_deadline, back.clone())?;
+                }
+            }
+            if let Some(outcome) = done {
+                break outcome;
+            }
+            input = match rt.timeout(wake, answers.recv()).await {
+                Err(_) | Ok(None) => LogInput::Tick,
+                Ok(Some(back)) => self.input_of(owner, &proposer, back).await,
+            };
+        };
+        match outcome {
+            LogOutcome::Decided(entry) => {
+                // A member that did not hear of it learns it by itself; this node must have it.
+                self.learn(owner, vec![entry]).await?;
+                Ok(self.snapshot())
+            }
+            LogOutcome::Conflict(entry) => {
+                self.learn(owner, vec![entry]).await?;
+                Err(SubmitError::Conflict(self.snapshot().epoch))
+            }
+            LogOutcome::Failed(failure) => Err(match failure.effect {
+                Effect::None => SubmitError::NoMajority {
+                    received: failure.received,
+                    required: failure.required,
+                },
+                Effect::Unknown | Effect::Chosen => {
+                    SubmitError::Unknown { received: failure.received, required: failure.required }
+                }
+            }),
+        }
+    }
+
+    fn plan(
+        &self,
+        owner: &Owner,
+        before: &ClusterSnapshot,
+        members: &[HostId],
+    ) -> Result<Plan, SubmitError> {
+        let is_alive = owner.is_alive.borrow().clone();
+        let set = |wanted: &dyn Fn(HostId) -> bool| -> TargetSet {
+            let indices = members.iter().enumerate().filter(|(_, host)| wanted(**host));
+            indices.filter_map(|(i, _)| Target::try_from(i).ok()).collect()
+        };
+        let voters = set(&|host| before.voters.contains(&host));
+        let me = before.local.host_id;
+        let alive = set(&|host| host == me || is_alive(host));
+        let plan = Plan {
+            epoch: before.epoch,
+            voters,
+            readers: TargetSet::EMPTY,
+            quorum: voters.len() / 2 + 1,
+            read_quorum: 0,
+            learners: TargetSet::first(members.len()),
+            commit: [CommitQuorum { among: alive, required: alive.len() }].into_iter().collect(),
+        };
+        plan.check().map_err(|e| SubmitError::Unreadable(e.to_string()))?;
+        Ok(plan)
+    }
+
+    async fn input_of(
+        &self,
+        owner: &Owner,
+        proposer: &LogProposer<Value>,
+        back: Back,
+    ) -> LogInput<Value> {
+        let Back { from, ballot, answer } = back;
+        match answer {
+            Ok(Answer::Reply(reply)) => {
+                if let Reply::Rejected { why: paxos::acceptor::Rejection::Newer(newer), .. } =
+                    &reply
+                {
+                    let wall = self.inner.rt.wall();
+                    // One from the far future is left to the proposer, which refuses it.
+                    let _ = owner.clock.borrow_mut().observe(wall, *newer);
+                }
+                LogInput::Reply { from, reply }
+            }
+            Ok(Answer::Known(entries)) => {
+                let number = proposer.entry();
+                let ours = entries.entries.iter().find(|e| e.number == number).cloned();
+                if let Err(error) = self.learn(owner, entries.entries).await {
+                    tracing::warn!(%error, "entries of the metadata log could not be taken over");
+                }
+                match ours {
+                    Some(entry) => LogInput::Known(entry),
+                    None => LogInput::Failed { from, ballot },
+                }
+            }
+            Ok(Answer::Missing(first)) => LogInput::Missing { from, ballot, first },
+            Err(()) => LogInput::Failed { from, ballot },
+        }
+    }
+
+    fn spawn_call(
+        &self,
+        call: Call,
+        deadline: Instant,
+        back: queue::Sender<Back>,
+    ) -> Result<(), SubmitError> {
+        let this = self.clone();
+        let task = async move {
+            let (from, ballot) = (call.target, call.ballot);
+            let answer = this.call(call, deadline).await;
+            // The proposer may have come to its end.
+            let _ = back.send(Back { from, ballot, answer }).await;
+        };
+        let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-call", task);
+        spawned.map_err(|_| SubmitError::Unavailable)
+    }
+
+    async fn call(&self, call: Call, deadline: Instant) -> Result<Answer, ()> {
+        let Some(owner) = &self.inner.owner else { return Err(()) };
+        if call.host == self.snapshot().local.host_id {
+            return self.vote(owner, call.ask).await.map_err(|error| {
+                tracing::warn!(%error, "this node cannot take its step of a metadata change");
+            });
+        }
+        let verb = match call.ask.request {
+            Request::Prepare { .. } => Verb::MetaPrepare,
+            Request::Propose(_) => Verb::MetaPropose,
+            _ => Verb::MetaCommit,
+        };
+        if let Some(first) = call.first {
+            let learn = Learn { from: first, bytes_max: ENTRIES_BYTES_MAX };
+            let entries = self.entries(owner, learn).await.map_err(drop)?;
+            let write = |out: &mut Vec<u8>| wire::encode_entries(&entries, out);
+            self.request(call.host, Verb::MetaLearn, deadline, write).await.map_err(drop)?;
+        }
+        let write = |out: &mut Vec<u8>| call.ask.encode(out);
+        let payload = self.request(call.host, verb, deadline, write).await.map_err(|error| {
+            tracing::debug!(host = %call.host, %error, "no answer to a metadata request");
+        })?;
+        wire::decode(&payload, Answer::read).map_err(drop)
+    }
+
+    async fn request(
+        &self,
+        host: HostId,
+        verb: Verb,
+        deadline: Instant,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Vec<u8>, MessagingError> {
+        let messaging = self.inner.owner.as_ref().and_then(|o| o.messaging.borrow().clone());
+        let Some(messaging) = messaging else { return Err(MessagingError::Stopping) };
+        let to = Outgoing { host, shard: ShardId(0), verb, deadline, trace: None };
+        let response = messaging.request(&to, write).await?;
+        Ok(response.payload)
+    }
+
+    /// Hands a change to a voter, for a node that is none.
+    pub(crate) async fn forward(
+        &self,
+        owner: &Owner,
+        before: &ClusterSnapshot,
+        value: Value,
+    ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
+        let submission = Submission::Change { expect: before.epoch, value };
+        let is_alive = owner.is_alive.borrow().clone();
+        let mut voters = before.voters.clone();
+        voters.sort_by_key(|v| !is_alive(*v));
+        let deadline = self.inner.rt.now() + DECIDE + APPLY;
+        for voter in voters {
+            let write = |out: &mut Vec<u8>| submission.encode(out);
+            let payload = match self.request(voter, Verb::MetaSubmit, deadline, write).await {
+                Ok(payload) => payload,
+                Err(error) if surely_not_delivered(&error) => continue,
+                Err(_) => return Err(SubmitError::Unknown { received: 0, required: 1 }),
+            };
+            let submitted = wire::decode(&payload, Submitted::read)
+                .map_err(|e| SubmitError::Unreadable(e.to_string()))?;
+            return self.after_submission(owner, voter, submitted).await;
+        }
+        Err(SubmitError::NoMajority { received: 0, required: before.voters.len() / 2 + 1 })
+    }
+
+    async fn after_submission(
+        &self,
+        owner: &Owner,
+        voter: HostId,
+        submitted: Submitted,
+    ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
+        match submitted {
+            Submitted::Decided(epoch) => {
+                self.catch_up(owner, voter, epoch).await?;
+                Ok(self.snapshot())
+            }
+            Submitted::Conflict(epoch) => {
+                self.catch_up(owner, voter, epoch).await?;
+                Err(SubmitError::Conflict(self.snapshot().epoch))
+            }
+            Submitted::Rejected(text) => Err(SubmitError::Refused(text)),
+            Submitted::Unknown(_) => Err(SubmitError::Unknown { received: 0, required: 1 }),
+            Submitted::Unavailable(_) => Err(SubmitError::NoMajority { received: 0, required: 1 }),
+        }
+    }
+
+    /// Fetches the entries up to `to` from a node that has them.
+    async fn catch_up(&self, owner: &Owner, host: HostId, to: Epoch) -> Result<(), SubmitError> {
+        let deadline = self.inner.rt.now() + DECIDE;
+        while self.snapshot().epoch < to {
+            let next = Epoch(self.snapshot().epoch.0.saturating_add(1));
+            let mut learner = Learner::new(next, ENTRIES_BYTES_MAX);
+            let learn = learner.request();
+            let write = |out: &mut Vec<u8>| wire::encode_learn(learn, out);
+            let payload = self.request(host, Verb::MetaFetch, deadline, write).await;
+            let payload = payload.map_err(|e| SubmitError::Unreadable(e.to_string()))?;
+            let entries = wire::decode(&payload, wire::read_entries)
+                .map_err(|e| SubmitError::Unreadable(e.to_string()))?;
+            let taken = learner.take(entries);
+            let (new, _) = taken.map_err(|e| SubmitError::Unreadable(e.to_string()))?;
+            if new.is_empty() {
+                break;
+            }
+            self.learn(owner, new).await?;
+        }
+        Ok(())
+    }
+
+    /// A peer showed that it has entries up to `epoch`: fetches what is missing here, in the
+    /// background. Any shard.
+    pub fn notice(&self, host: HostId, epoch: Epoch) {
+        if epoch <= self.snapshot().epoch {
+            return;
+        }
+        let Some(owner) = &self.inner.owner else {
+            let (rt, mesh) = (&self.inner.rt, &self.inner.mesh);
+            // Nobody waits for it: the next frame of the peer says it again.
+            drop(mesh.call(rt, ShardId(0), crate::MetaRequest::Notice { host, epoch }));
+            return;
+        };
+        if owner.is_learning.replace(true) {
+            return;
+        }
+        let this = self.clone();
+        let task = async move {
+            let Some(owner) = &this.inner.owner else { return };
+            if let Err(error) = this.catch_up(owner, host, epoch).await {
+                tracing::debug!(%host, %error, "entries of the metadata log could not be fetched");
+            }
+            owner.is_learning.set(false);
+        };
+        let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-fetch", task);
+        if spawned.is_err() {
+            owner.is_learning.set(false);
+        }
+    }
+
+    /// Asks the members for newer entries until a majority of the voters has answered, at most
+    /// until `deadline`. False: it has not, so this node may be behind.
+    pub async fn catch_up_at_start(&self, deadline: Instant) -> bool {
+        let Some(owner) = &self.inner.owner else { return true };
+        let snapshot = self.snapshot();
+        let me = snapshot.local.host_id;
+        if snapshot.voters == [me] {
+            return true;
+        }
+        let mut heard = vec![me];
+        loop {
+            let snapshot = self.snapshot();
+            let silent: Vec<HostId> =
+                snapshot.members.keys().filter(|h| !heard.contains(h)).copied().collect();
+            for host in silent {
+                let pause = self.inner.rt.now() + Duration::from_millis(500);
+                let next = Epoch(self.snapshot().epoch.0.saturating_add(1));
+                let learn = Learn { from: next, bytes_max: ENTRIES_BYTES_MAX };
+                let write = |out: &mut Vec<u8>| wire::encode_learn(learn, out);
+                let payload = self.request(host, Verb::MetaFetch, pause.min(deadline), write).await;
+                let Ok(payload) = payload else { continue };
+                let Ok(entries) = wire::decode(&payload, wire::read_entries) else { continue };
+                let end = Epoch(entries.end.0.saturating_sub(1));
+                if self.learn(owner, entries.entries).await.is_ok()
+                    && self.catch_up(owner, host, end).await.is_ok()
+                {
+                    heard.push(host);
+                }
+            }
+            let voters = &self.snapshot().voters;
+            if voters.iter().filter(|v| heard.contains(v)).count() > voters.len() / 2 {
+                return true;
+            }
+            if self.inner.rt.now() >= deadline {
+                return false;
+            }
+            self.inner.rt.sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Serves a `Meta…` request of a peer; shard 0 only. Returns at once.
+    pub fn serve_peer(&self, verb: Verb, payload: &[u8], responder: Responder) {
+        let this = self.clone();
+        let payload = payload.to_vec();
+        let task = async move {
+            let Some(owner) = &this.inner.owner else {
+                return responder.fail(&ErrorReply::Invalid("only shard 0 has the log".to_owned()));
+            };
+            match this.answer_peer(owner, verb, &payload).await {
+                Ok(answer) => responder.respond(|out| out.extend_from_slice(&answer)),
+                Err(error) => responder.fail(&error),
+            }
+        };
+        // A closed gate: the dropped responder says that this node stops.
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-peer", task);
+    }
+
+    async fn answer_peer(
+        &self,
+        owner: &Owner,
+        verb: Verb,
+        payload: &[u8],
+    ) -> Result<Vec<u8>, ErrorReply> {
+        let invalid = |e: codec::DecodeError| ErrorReply::Invalid(e.to_string());
+        let internal = |e: SubmitError| ErrorReply::Internal(e.to_string());
+        let mut out = Vec::new();
+        match verb {
+            Verb::MetaPrepare | Verb::MetaPropose | Verb::MetaCommit => {
+                let ask = wire::decode(payload, Ask::read).map_err(invalid)?;
+                self.vote(owner, ask).await?.encode(&mut out);
+            }
+            Verb::MetaLearn => {
+                let entries = wire::decode(payload, wire::read_entries).map_err(invalid)?;
+                self.learn(owner, entries.entries).await.map_err(internal)?;
+            }
+            Verb::MetaFetch => {
+                let learn = wire::decode(payload, wire::read_learn).map_err(invalid)?;
+                let entries = self.entries(owner, learn).await.map_err(internal)?;
+                wire::encode_entries(&entries, &mut out);
+            }
+            Verb::MetaSubmit => {
+                let submission = wire::decode(payload, Submission::read).map_err(invalid)?;
+                self.submit_for(submission).await.encode(&mut out);
+            }
+            other => return Err(ErrorReply::UnknownVerb(other.number())),
+        }
+        Ok(out)
+    }
+
+    async fn submit_for(&self, submission: Submission) -> Submitted {
+        match submission {
+            Submission::Change { expect, value } => match Transformation::decode(&value) {
+                Ok(change) => submitted(self.submit_here(expect, vec![change]).await),
+                Err(error) => Submitted::Rejected(error.to_string()),
+            },
+            Submission::Join { member, tokens } => self.join_for(member, tokens).await,
+        }
+    }
+
+    /// Puts a newcomer into the log, with tokens that make the nodes' shares even.
+    async fn join_for(&self, member: Member, tokens: u16) -> Submitted {
+        for _ in 0..JOIN_ATTEMPTS {
+            let snapshot = self.snapshot();
+            if let Some(known) = snapshot.members.get(&member.host_id) {
+                // It asked before and did not hear the answer.
+                return match known.state {
+                    MemberState::Joining => Submitted::Decided(snapshot.epoch),
+                    _ => Submitted::Rejected(format!(
+                        "host {} is a member already; start with its own data directory",
+                        member.host_id
+                    )),
+                };
+            }
+            let mut member = member.clone();
+            member.state = MemberState::Joining;
+            if member.tokens.is_empty() {
+                member.tokens = allocate(&Allocation {
+                    members: &snapshot.members,
+                    datacenter: &member.datacenter,
+                    rack: &member.rack,
+                    count: tokens,
+                    replication_factor: 3,
+                    seed: self.inner.rt.random_u64(),
+                });
+            }
+            let change = Transformation::Join { member: Arc::new(member) };
+            match self.submit_here(snapshot.epoch, vec![change]).await {
+                Err(SubmitError::Conflict(_)) => {}
+                other => return submitted(other),
+            }
+        }
+        Submitted::Unavailable("the metadata changes too often at the moment".to_owned())
+    }
+}
+
+/// One message to one member.
+struct Call {
+    target: Target,
+    host: HostId,
+    ballot: Ballot,
+    ask: Ask,
+    /// Entries that it lacks and gets first.
+    first: Option<Epoch>,
+}
+
+fn submitted(result: Result<Arc<ClusterSnapshot>, SubmitError>) -> Submitted {
+    match result {
+        Ok(snapshot) => Submitted::Decided(snapshot.epoch),
+        Err(SubmitError::Conflict(epoch)) => Submitted::Conflict(epoch),
+        Err(error @ (SubmitError::NoMajority { .. } | SubmitError::Unavailable)) => {
+            Submitted::Unavailable(error.to_string())
+        }
+        Err(error @ (SubmitError::Unknown { .. } | SubmitError::Io(_))) => {
+            Submitted::Unknown(error.to_string())
+        }
+        Err(error) => Submitted::Rejected(error.to_string()),
+    }
+}
+
+fn surely_not_delivered(error: &MessagingError) -> bool {
+    match error {
+        MessagingError::Lost { maybe_delivered } | MessagingError::Timeout { maybe_delivered } => {
+            !maybe_delivered
+        }
+        MessagingError::Remote(_) | MessagingError::Malformed => false,
+        _ => true,
+    }
+}
+
+/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in.
+///
+/// # Errors
+/// What the member said, in words for the operator.
+pub async fn ask_to_join(
+    messaging: &Messaging,
+    host: HostId,
+    member: &Member,
+    tokens: u16,
+    deadline: Instant,
+) -> Result<Epoch, String> {
+    let to = Outgoing { host, shard: ShardId(0), verb: Verb::MetaSubmit, deadline, trace: None };
+    let submission = Submission::Join { member: member.clone(), tokens };
+    let response = messaging.request(&to, |out| submission.encode(out)).await;
+    let response = response.map_err(|e| e.to_string())?;
+    match wire::decode(&response.payload, Submitted::read).map_err(|e| e.to_string())? {
+        Submitted::Decided(epoch) => Ok(epoch),
+        Submitted::Conflict(_) => Err("the metadata changed at the same time".to_owned()),
+        Submitted::Rejected(text) | Submitted::Unknown(text) | Submitted::Unavailable(text) => {
+            Err(text)
+        }
+    }
+}
+
+/// Fetches a member's whole log, for a newcomer: frames for [`crate::log::create`], and its end.
+///
+/// # Errors
+/// The member does not answer, or its answer cannot be used.
+pub async fn fetch_log(
+    messaging: &Messaging,
+    host: HostId,
+    deadline: Instant,
+) -> Result<(Vec<u8>, Epoch), String> {
+    let mut framed = Vec::new();
+    let mut learner = Learner::new(Epoch(1), ENTRIES_BYTES_MAX);
+    let mut last = Epoch(0);
+    let mut question = Some(learner.request());
+    while let Some(learn) = question {
+        let verb = Verb::MetaFetch;
+        let to = Outgoing { host, shard: ShardId(0), verb, deadline, trace: None };
+        let response = messaging.request(&to, |out| wire::encode_learn(learn, out)).await;
+        let response = response.map_err(|e| e.to_string())?;
+        let entries: Entries<Value> =
+            wire::decode(&response.payload, wire::read_entries).map_err(|e| e.to_string())?;
+        let (new, more) = learner.take(entries).map_err(|e| e.to_string())?;
+        for entry in new {
+            let origin = (!entry.origin.is_zero()).then(|| entry.origin.to_uuid());
+            cluster::metalog::encode_frame(entry.number, origin, &entry.value, &mut framed);
+            last = entry.number;
+        }
+        question = more;
+    }
+    if last == Epoch(0) {
+        return Err("the member has no metadata log".to_owned());
+    }
+    Ok((framed, last))
+}

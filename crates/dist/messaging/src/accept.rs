@@ -1,0 +1,189 @@
+//! Shard 0: listening, handshakes of who connects, handing connections to their shards.
+
+use crate::connect::first_of;
+use crate::link::READ_BYTES_MAX;
+use crate::mesh::Adopt;
+use crate::messaging::Inner;
+use internode::{Agreement, Handshake, HandshakeError, Hello, Lane, Refusal, judge};
+use rt::{Conn, Group, ListenOptions};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use stdx::{IoError, IoErrorKind};
+
+/// Longest pause after a connection could not be accepted.
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+impl Inner {
+    pub(crate) async fn listen(
+        self: &Rc<Self>,
+        address: SocketAddr,
+    ) -> Result<SocketAddr, IoError> {
+        let listener = self.rt.listen(address, ListenOptions::default()).await?;
+        let local = listener.local_addr();
+        let inner = self.clone();
+        let task = async move {
+            let mut pause = Duration::from_millis(1);
+            // While it drains too: who connects then is told that this node stops.
+            while !inner.ended.get() {
+                let changed = inner.changed.notified();
+                match first_of(listener.accept(), changed).await {
+                    None => {}
+                    Some(Ok(conn)) => {
+                        pause = Duration::from_millis(1);
+                        inner.greet(conn);
+                    }
+                    Some(Err(error)) if error.kind == IoErrorKind::Stopping => break,
+                    Some(Err(error)) => {
+                        // Out of descriptors, say: keep those that are there, try again.
+                        tracing::warn!(%error, "a connection of a peer could not be accepted");
+                        inner.rt.sleep(pause).await;
+                        pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+                    }
+                }
+            }
+        };
+        // A closed gate: the node stops.
+        let _ = self.gate.spawn(&self.rt, Group::Gossip, "internode-listener", task);
+        Ok(local)
+    }
+
+    /// Starts the handshake of an accepted connection.
+    fn greet(self: &Rc<Self>, conn: Conn) {
+        if self.handshakes.get() >= self.settings.handshakes_max {
+            self.counters.refused.inc();
+            tracing::debug!(peer = %conn.peer_addr(), "connection closed: too many handshakes");
+            conn.shutdown();
+            return;
+        }
+        self.handshakes.set(self.handshakes.get() + 1);
+        let inner = self.clone();
+        let task = async move {
+            let deadline = inner.rt.now() + inner.settings.connect_timeout;
+            let peer = conn.peer_addr();
+            let greeting = inner.rt.timeout(deadline, inner.shake_hands(conn));
+            let ended = async {
+                while !inner.ended.get() {
+                    inner.changed.notified().await;
+                }
+            };
+            if let Some(Err(_)) = first_of(greeting, ended).await {
+                inner.counters.refused.inc();
+                tracing::debug!(%peer, "connection closed: no HELLO in time");
+            }
+            inner.handshakes.set(inner.handshakes.get().saturating_sub(1));
+        };
+        if self.gate.spawn(&self.rt, Group::Gossip, "internode-handshake", task).is_err() {
+            self.handshakes.set(self.handshakes.get().saturating_sub(1));
+        }
+    }
+
+    async fn shake_hands(self: &Rc<Self>, conn: Conn) {
+        let peer = conn.peer_addr();
+        let (hello, rest) = match self.read_hello(&conn).await {
+            Ok(Some(read)) => read,
+            Ok(None) => return conn.shutdown(),
+            Err(error) => {
+                tracing::warn!(%peer, %error, "connection refused");
+                // A peer of ours gets an answer; what is no peer could not read it.
+                let is_peer = !matches!(error, HandshakeError::NotInternode(_));
+                let refusal = is_peer.then(|| Refusal::Malformed(error.to_string()));
+                return self.refuse(&conn, refusal.as_ref()).await;
+            }
+        };
+        match self.decide(&hello, peer) {
+            Err(refusal) => {
+                tracing::info!(%peer, host = %hello.from, %refusal, "connection refused");
+                self.refuse(&conn, Some(&refusal)).await;
+            }
+            Ok(agreement) if hello.lane == Lane::Probe => {
+                let mut bytes = Vec::new();
+                Handshake::Ack(self.identity().ack(&agreement)).encode(&mut bytes);
+                if conn.write_all(&bytes).await.is_ok() {
+                    conn.shutdown();
+                }
+            }
+            Ok(agreement) => self.hand_over(conn, hello, agreement, rest).await,
+        }
+    }
+
+    /// The HELLO and what came behind it; `None` when the connection ended first.
+    async fn read_hello(&self, conn: &Conn) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
+        let mut bytes = Vec::new();
+        loop {
+            match conn.read(&mut bytes, READ_BYTES_MAX).await {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(_) => {}
+            }
+            match Handshake::decode(&bytes)? {
+                None => {}
+                Some((Handshake::Hello(hello), length)) => {
+                    bytes.drain(..length);
+                    return Ok(Some((hello, bytes)));
+                }
+                Some((Handshake::Ack(_) | Handshake::Refused(_), _)) => {
+                    let stranger = internode::hello::Stranger::Unknown;
+                    return Err(HandshakeError::NotInternode(stranger));
+                }
+            }
+        }
+    }
+
+    fn decide(&self, hello: &Hello, peer: SocketAddr) -> Result<Agreement, Refusal> {
+        let identity = self.identity();
+        let is_known = self.peers.borrow().contains_key(&hello.from);
+        let mut agreement = judge(&identity, hello, is_known)?;
+        if self.draining.get() {
+            return Err(Refusal::ShuttingDown);
+        }
+        let admission = self.admission.borrow().clone();
+        if let Some(admission) = admission {
+            admission(hello, peer)?;
+        }
+        if agreement.shard.0 >= self.rt.shard_count() {
+            agreement.shard.0 = 0;
+        }
+        Ok(agreement)
+    }
+
+    async fn refuse(&self, conn: &Conn, refusal: Option<&Refusal>) {
+        self.counters.refused.inc();
+        if let Some(refusal) = refusal {
+            let mut bytes = Vec::new();
+            refusal.message().encode(&mut bytes);
+            if conn.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        conn.shutdown();
+    }
+
+    async fn hand_over(
+        self: &Rc<Self>,
+        conn: Conn,
+        hello: Hello,
+        agreement: Agreement,
+        rest: Vec<u8>,
+    ) {
+        let shard = agreement.shard;
+        if shard == self.rt.shard() {
+            return self.adopt(conn, hello, agreement, rest);
+        }
+        let peer = conn.peer_addr();
+        let adopt = Adopt { conn: conn.into_moved(), hello, agreement, rest };
+        let handed = self.mesh.calls.call(&self.rt, shard, Box::new(adopt)).await;
+        if handed.is_err() {
+            self.counters.refused.inc();
+            tracing::info!(%peer, shard = shard.0, "connection dropped: its shard does not take it");
+        }
+    }
+
+    /// A connection comes from shard 0.
+    pub(crate) fn adopt_moved(self: &Rc<Self>, adopt: Adopt) {
+        let Adopt { conn, hello, agreement, rest } = adopt;
+        match Conn::from_moved(&self.rt, conn) {
+            Ok(conn) => self.adopt(conn, hello, agreement, rest),
+            Err(error) => tracing::info!(%error, "a peer's connection could not be taken over"),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What is counted, per peer and per verb.
+
+use internode::Verb;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use stdx::HostId;
+use telemetry::{Counter, Histogram};
+
+/// One peer as this shard sees it, for `nodetool netstats` and `system_views`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStats {
+    /// The peer.
+    pub host: HostId,
+    /// Its address; `None` when it was removed.
+    pub address: Option<SocketAddr>,
+    /// Open connections to it.
+    pub links: usize,
+    /// Open connections from it.
+    pub inbounds: usize,
+    /// Requests that wait for its answers.
+    pub pending: usize,
+    /// Bytes that wait to be sent to it.
+    pub queued_bytes: usize,
+    /// Messages sent, answers included.
+    pub sent: u64,
+    /// Messages received, answers included.
+    pub received: u64,
+    /// Requests and messages that were given up: refused, late, or lost with their connection.
+    pub dropped: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// The last ping's round trip.
+    pub rtt: Option<Duration>,
+}
+
+/// Counters of one peer.
+pub(crate) struct PeerCounters {
+    pub(crate) sent: Counter,
+    pub(crate) received: Counter,
+    pub(crate) sent_bytes: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) overloaded: Counter,
+    pub(crate) timed_out: Counter,
+    pub(crate) lost: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) late: Counter,
+    pub(crate) shed: Counter,
+    pub(crate) connects: Counter,
+    pub(crate) connect_failures: Counter,
+    pub(crate) protocol_errors: Counter,
+    pub(crate) rtt_micros: Histogram,
+    pub(crate) last_rtt: Cell<Option<Duration>>,
+}
+
+impl PeerCounters {
+    fn new(shard: &telemetry::Shard, host: HostId) -> PeerCounters {
+        let peer = host.to_string();
+        let labels = [("peer", peer.as_str())];
+        let counter = |name, help| shard.counter(name, help, &labels);
+        let dropped = |reason| {
+            let labels = [("peer", peer.as_str()), ("reason", reason)];
+            shard.counter("internode_dropped_messages_total", "messages given up", &labels)
+        };
+        PeerCounters {
+            sent: counter("internode_sent_messages_total", "messages sent, with answers"),
+            received: counter("internode_received_messages_total", "messages received"),
+            sent_bytes: counter("internode_sent_bytes_total", "bytes sent"),
+            received_bytes: counter("internode_received_bytes_total", "bytes received"),
+            overloaded: dropped("overloaded"),
+            timed_out: dropped("timeout"),
+            lost: dropped("connection-lost"),
+            expired: dropped("expired-before-sent"),
+            late: dropped("late-answer"),
+            shed: dropped("shed-by-receiver"),
+            connects: counter("internode_connects_total", "connections opened"),
+            connect_failures: counter(
+                "internode_connect_failures_total",
+                "attempts to connect that failed or were refused",
+            ),
+            protocol_errors: counter(
+                "internode_protocol_errors_total",
+                "connections closed because of what the peer sent",
+            ),
+            rtt_micros: shard.histogram("internode_rtt_micros", "round trip of pings", &labels),
+            last_rtt: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        [&self.overloaded, &self.timed_out, &self.lost, &self.expired, &self.late, &self.shed]
+            .iter()
+            .map(|c| c.get())
+            .sum()
+    }
+
+    pub(crate) fn record_rtt(&self, rtt: Duration) {
+        self.last_rtt.set(Some(rtt));
+        self.rtt_micros.record(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX));
+    }
+}
+
+/// All counters of a shard's messaging.
+pub(crate) struct Counters {
+    shard: telemetry::Shard,
+    peers: RefCell<BTreeMap<HostId, Rc<PeerCounters>>>,
+    by_verb: RefCell<BTreeMap<Verb, Counter>>,
+    /// Connections of strangers and refused nodes.
+    pub(crate) refused: Counter,
+}
+
+impl Counters {
+    pub(crate) fn new(shard: telemetry::Shard) -> Counters {
+        let refused =
+            shard.counter("internode_refused_connections_total", "handshakes refused", &[]);
+        Counters { shard, peers: RefCell::default(), by_verb: RefCell::default(), refused }
+    }
+
+    pub(crate) fn peer(&self, host: HostId) -> Rc<PeerCounters> {
+        let mut peers = self.peers.borrow_mut();
+        let made = peers.entry(host).or_insert_with(|| {
+            // Only hosts that the membership knows come here, so this is bounded by it.
+            Rc::new(PeerCounters::new(&self.shard, host))
+        });
+        made.clone()
+    }
+
+    pub(crate) fn all_peers(&self) -> Vec<(HostId, Rc<PeerCounters>)> {
+        self.peers.borrow().iter().map(|(host, c)| (*host, c.clone())).collect()
+    }
+
+    /// A message of this kind was given up: what `nodetool tpstats` lists by verb.
+    pub(crate) fn dropped(&self, verb: Verb) {
+        let mut by_verb = self.by_verb.borrow_mut();
+        let counter = by_verb.entry(verb).or_insert_with(|| {
+            let labels = [("verb", verb.name())];
+            self.shard.counter("internode_dropped_by_verb_total", "messages given up", &labels)
+        });
+        counter.inc();
+    }
+}

@@ -1,0 +1,161 @@
+//! What goes into the machine and what comes out of it.
+
+use std::time::Duration;
+
+use stdx::{HostId, Instant, WallMicros};
+
+use crate::message::Message;
+use crate::state::AppState;
+
+/// What does not change while the node runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node.
+    pub host: HostId,
+    /// Number of this start, from [`crate::state::next_generation`], durable already.
+    pub generation: u64,
+    /// Time between rounds.
+    pub round: Duration,
+    /// A peer is convicted above this; `phi_convict_threshold`.
+    pub phi_convict_threshold: f64,
+    /// After a pause of this node longer than this nobody is convicted for as long again.
+    pub pause_max: Duration,
+    /// Wall clock at the start; later ones come with the ticks.
+    pub wall: WallMicros,
+}
+
+impl Config {
+    /// Cassandra's defaults: a round a second, threshold 8, pauses up to 5 s.
+    pub fn new(host: HostId, generation: u64) -> Config {
+        Config {
+            host,
+            generation,
+            round: Duration::from_secs(1),
+            phi_convict_threshold: 8.0,
+            pause_max: Duration::from_secs(5),
+            wall: WallMicros(0),
+        }
+    }
+}
+
+/// One of the cluster's nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who.
+    pub host: HostId,
+    /// Whether the configuration names it as a seed.
+    pub is_seed: bool,
+}
+
+/// What happens to the machine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The time of `WakeAt` has come.
+    Tick {
+        /// The wall clock, only to judge generations by.
+        wall: WallMicros,
+    },
+    /// A message from a node that passed the handshake.
+    Received {
+        /// From whom.
+        from: HostId,
+        /// What.
+        message: Message,
+    },
+    /// Who is in the cluster, this node or not. Others are forgotten.
+    Members(Vec<Member>),
+    /// This node's state is another one; its version is set here.
+    Update(AppState),
+    /// Tell every member of this node's state at once: it begins to serve, or is about to stop.
+    Announce,
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send, and forget: every message may be lost.
+    Send {
+        /// To whom.
+        to: HostId,
+        /// What.
+        message: Message,
+    },
+    /// Something about a peer has changed.
+    Event(Event),
+    /// Give a `Tick` then.
+    WakeAt(Instant),
+}
+
+/// Why a peer is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DownReason {
+    /// Nothing was heard of it for too long.
+    Convicted,
+    /// It said that it stops.
+    Shutdown,
+    /// It has started anew; it is up again as soon as it answers.
+    Restarted,
+}
+
+/// News for the rest of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A peer answers. Its state is known.
+    Up {
+        /// Who.
+        host: HostId,
+    },
+    /// A peer that was up is not.
+    Down {
+        /// Who.
+        host: HostId,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A peer has another generation than before.
+    Restarted {
+        /// Who.
+        host: HostId,
+        /// The new one.
+        generation: u64,
+    },
+    /// A peer's state is another one; [`Gossip::peer`] has it.
+    StateChanged {
+        /// Who.
+        host: HostId,
+    },
+    /// Others knew a newer generation of this node than its own (its disk was restored): it has a
+    /// higher one now, to be made durable.
+    GenerationRaised {
+        /// This node's.
+        generation: u64,
+    },
+    /// After that again: another node runs with this host id. One of them must stop.
+    Impostor {
+        /// The other one's.
+        generation: u64,
+    },
+    /// A generation that cannot be: the peer's clock is wrong by more than a year, or it is broken.
+    /// What was said is ignored.
+    Unbelievable {
+        /// About whom.
+        host: HostId,
+        /// What was said.
+        generation: u64,
+    },
+}
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerView<'a> {
+    /// Number of its start; 0 when nothing is known.
+    pub generation: u64,
+    /// Its heartbeat.
+    pub version: u64,
+    /// Its state.
+    pub app: &'a AppState,
+    /// Whether it is up.
+    pub is_alive: bool,
+    /// How suspicious its silence is; `nodetool failuredetector`.
+    pub phi: f64,
+}

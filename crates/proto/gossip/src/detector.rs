@@ -1,0 +1,130 @@
+//! The phi accrual failure detector of one peer.
+//!
+//! phi is the time since the last heartbeat over the mean time between heartbeats, scaled so that
+//! phi p means "by chance once in 10^p times" for exponential arrivals.
+//!
+//! Source: `FailureDetector.java` and `ArrivalWindow` of Cassandra 5.0 (CASSANDRA-2597).
+
+use std::time::Duration;
+
+use stdx::Instant;
+
+/// Intervals kept; Cassandra's `SAMPLE_SIZE`.
+pub const SAMPLES_MAX: usize = 1_000;
+/// `1 / ln 10`: phi to base 10.
+const PHI_FACTOR: f64 = std::f64::consts::LOG10_E;
+
+/// Arrival times of one peer's heartbeats.
+#[derive(Clone, Debug)]
+pub struct Detector {
+    /// Two rounds: the first interval's assumed length, so that a new peer gets patience, and the
+    /// longest interval counted, so that a long silence does not teach the next one to be accepted.
+    interval_max: Duration,
+    last: Option<Instant>,
+    /// Nanoseconds; a ring once it is full.
+    samples: Vec<u64>,
+    next: usize,
+    sum: u64,
+}
+
+impl Detector {
+    /// For heartbeats about every `round`.
+    pub fn new(round: Duration) -> Detector {
+        let interval_max = round.saturating_mul(2);
+        Detector { interval_max, last: None, samples: Vec::new(), next: 0, sum: 0 }
+    }
+
+    /// A heartbeat has arrived.
+    pub fn report(&mut self, now: Instant) {
+        match self.last {
+            None => self.add(self.interval_max),
+            Some(last) => {
+                let interval = now.since(last);
+                if interval <= self.interval_max {
+                    self.add(interval);
+                }
+            }
+        }
+        self.last = Some(now);
+    }
+
+    /// How suspicious the silence is; 0 before the first heartbeat.
+    pub fn phi(&self, now: Instant) -> f64 {
+        match (self.last, self.samples.len()) {
+            (Some(last), count) if count > 0 && self.sum > 0 => {
+                let mean = self.sum as f64 / count as f64;
+                now.since(last).as_nanos() as f64 / mean * PHI_FACTOR
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn add(&mut self, interval: Duration) {
+        let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        if self.samples.len() < SAMPLES_MAX {
+            self.samples.push(nanos);
+        } else if let Some(oldest) = self.samples.get_mut(self.next) {
+            self.sum = self.sum.saturating_sub(*oldest);
+            *oldest = nanos;
+            self.next = (self.next + 1) % SAMPLES_MAX;
+        }
+        self.sum = self.sum.saturating_add(nanos);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(seconds: f64) -> Instant {
+        Instant((seconds * SECOND as f64) as u64)
+    }
+
+    fn fed(arrivals: impl IntoIterator<Item = f64>) -> Detector {
+        let mut d = Detector::new(Duration::from_secs(1));
+        arrivals.into_iter().for_each(|t| d.report(at(t)));
+        d
+    }
+
+    fn assert_phi(d: &Detector, seconds: f64, expect: f64) {
+        let phi = d.phi(at(seconds));
+        assert!((phi - expect).abs() < 1e-6, "{phi} instead of {expect}");
+    }
+
+    #[test]
+    fn the_first_heartbeat_assumes_two_rounds() {
+        assert_phi(&fed([]), 100.0, 0.0);
+        // t / 2 s / ln 10.
+        assert_phi(&fed([10.0]), 14.0, 2.0 / std::f64::consts::LN_10);
+    }
+
+    #[test]
+    fn phi_is_silence_over_the_mean_and_passes_8_after_18_4_intervals() {
+        // 2 s, then 999 of 1 s, then the 2 s drop out of the window.
+        let d = fed((0..=1_000).map(f64::from));
+        assert_phi(&d, 1_001.0, 1.0 / std::f64::consts::LN_10);
+        assert!(d.phi(at(1_018.4)) < 8.0);
+        assert!(d.phi(at(1_018.5)) > 8.0);
+        let faster = fed((0..=2_100).map(|i| f64::from(i) / 2.0));
+        assert!(faster.phi(at(1_059.3)) > 8.0);
+    }
+
+    #[test]
+    fn an_interval_above_two_rounds_is_not_learnt() {
+        let regular = fed([0.0, 1.0, 2.0]);
+        let silent = fed([0.0, 1.0, 2.0, 100.0]);
+        assert_phi(&silent, 103.0, regular.phi(at(5.0)));
+        // The longest that counts: mean of 2, 1, 1, 2.
+        let edge = fed([0.0, 1.0, 2.0, 4.0]);
+        assert_phi(&edge, 5.0, 1.0 / 1.5 / std::f64::consts::LN_10);
+    }
+
+    #[test]
+    fn memory_does_not_grow_past_the_window() {
+        let d = fed((0..5_000).map(|i| f64::from(i) / 10.0));
+        assert_eq!(d.samples.len(), SAMPLES_MAX);
+        assert_eq!(d.sum, d.samples.iter().sum::<u64>());
+    }
+}

@@ -1,0 +1,435 @@
+//! The gossiping node as a machine: time, randomness and messages in, messages and events out.
+//!
+//! Each round (1 s) a node raises its heartbeat and sends a SYN with digests of all it knows to one
+//! live peer, by chance to one that is down, and to a seed unless the first was one. The ACK carries
+//! what the sender lacks and asks for what it has newer, ACK2 answers that. A peer whose heartbeat
+//! advances while it is down is asked directly (ECHO) before it counts as up.
+//!
+//! Source: `Gossiper.java` of Cassandra 5.0 (choice of peers, digests, status check);
+//! `FailureDetector.interpret` (no conviction after a pause of this node itself).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stdx::{HostId, Instant, WallMicros};
+
+use crate::api::{Config, DownReason, Event, Input, Member, Output, PeerView};
+use crate::detector::Detector;
+use crate::message::{ENTRIES_MAX, Message};
+use crate::state::{AppState, Digest, Flags, PeerState};
+
+/// No generation is above this, whoever says so: the year 36,812.
+pub const GENERATION_MAX: u64 = 1 << 40;
+/// A generation further than this in the future of all that is known is a peer's fault: a year.
+pub const GENERATION_AHEAD_MAX: u64 = 365 * 86_400;
+
+#[derive(Debug)]
+struct Peer {
+    is_seed: bool,
+    generation: u64,
+    version: u64,
+    app: AppState,
+    is_alive: bool,
+    /// What an ECHO of the present time of being down carries.
+    nonce: u64,
+    detector: Detector,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Gossip {
+    config: Config,
+    generation: u64,
+    version: u64,
+    app: AppState,
+    peers: BTreeMap<HostId, Peer>,
+    wall: WallMicros,
+    last_round: Option<Instant>,
+    /// Nobody is convicted before this.
+    lenient_until: Instant,
+    was_raised: bool,
+    draw: Draw,
+}
+
+/// `SplitMix64`, seeded anew by each step's random number.
+#[derive(Debug)]
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn pick<'a>(&mut self, list: &[(&'a HostId, &'a Peer)]) -> Option<(&'a HostId, &'a Peer)> {
+        let count = list.len().max(1) as u64;
+        list.get(usize::try_from(self.next() % count).unwrap_or(0)).copied()
+    }
+
+    /// True in `part` of `whole` cases.
+    fn chance(&mut self, part: usize, whole: usize) -> bool {
+        self.next() % (whole.max(1) as u64) < part as u64
+    }
+}
+
+impl Gossip {
+    /// A node that knows nobody yet.
+    pub fn new(config: Config, app: AppState) -> Gossip {
+        Gossip {
+            generation: config.generation,
+            version: 1,
+            app: AppState { version: 1, ..app },
+            peers: BTreeMap::new(),
+            wall: config.wall,
+            last_round: None,
+            lenient_until: Instant::ZERO,
+            was_raised: false,
+            draw: Draw(0),
+            config,
+        }
+    }
+
+    /// Advances by one input and appends what the driver must do. `random` is a fresh number.
+    ///
+    /// Pre: `now` never goes back. Post: at most one message per member and input.
+    pub fn step(&mut self, now: Instant, random: u64, input: Input, out: &mut Vec<Output>) {
+        self.draw = Draw(random);
+        match input {
+            Input::Tick { wall } => {
+                self.wall = wall;
+                self.tick(now, out);
+            }
+            Input::Received { from, message } if from != self.config.host => {
+                self.received(now, from, message, out);
+            }
+            Input::Received { .. } => {}
+            Input::Members(members) => self.members(&members),
+            Input::Update(app) => {
+                let next = AppState { version: self.app.version, ..app };
+                if next != self.app {
+                    self.version += 1;
+                    self.app = AppState { version: self.version, ..next };
+                }
+            }
+            Input::Announce => self.announce(out),
+        }
+    }
+
+    /// Whether requests may be sent to a node; this one is always up.
+    pub fn is_alive(&self, host: HostId) -> bool {
+        host == self.config.host || self.peers.get(&host).is_some_and(|p| p.is_alive)
+    }
+
+    /// What is known of a node, this one too; `None` for one that is not a member.
+    pub fn peer_at(&self, host: HostId, now: Instant) -> Option<PeerView<'_>> {
+        if host == self.config.host {
+            let (generation, version) = (self.generation, self.version);
+            return Some(PeerView {
+                generation,
+                version,
+                app: &self.app,
+                is_alive: true,
+                phi: 0.0,
+            });
+        }
+        let peer = self.peers.get(&host)?;
+        Some(PeerView {
+            generation: peer.generation,
+            version: peer.version,
+            app: &peer.app,
+            is_alive: peer.is_alive,
+            phi: peer.detector.phi(now),
+        })
+    }
+
+    /// As [`Gossip::peer_at`] without the suspicion.
+    pub fn peer(&self, host: HostId) -> Option<PeerView<'_>> {
+        self.peer_at(host, Instant::ZERO)
+    }
+
+    /// Every member that is known, this node too, ascending: `nodetool gossipinfo`.
+    pub fn hosts(&self) -> Vec<HostId> {
+        let mut hosts: Vec<HostId> = self.peers.keys().copied().collect();
+        hosts.push(self.config.host);
+        hosts.sort_unstable();
+        hosts
+    }
+
+    fn members(&mut self, members: &[Member]) {
+        let others = members.iter().filter(|m| m.host != self.config.host);
+        // One entry of every list is this node's own.
+        let others: BTreeMap<HostId, bool> =
+            others.take(ENTRIES_MAX - 1).map(|m| (m.host, m.is_seed)).collect();
+        self.peers.retain(|host, _| others.contains_key(host));
+        for (host, is_seed) in others {
+            let nonce = self.draw.next();
+            let peer = self.peers.entry(host).or_insert_with(|| Peer {
+                is_seed,
+                generation: 0,
+                version: 0,
+                app: AppState::default(),
+                is_alive: false,
+                nonce,
+                detector: Detector::new(self.config.round),
+            });
+            peer.is_seed = is_seed;
+        }
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let due = self.last_round.map(|last| last + self.config.round);
+        if let Some(due) = due
+            && now < due
+        {
+            out.push(Output::WakeAt(due));
+            return;
+        }
+        let pause = self.last_round.map_or(Duration::ZERO, |last| now.since(last));
+        if pause > self.config.pause_max {
+            // The silence was this node's own: give the peers time to be heard again.
+            self.lenient_until = now + self.config.pause_max;
+        }
+        self.last_round = Some(now);
+        self.version += 1;
+        self.gossip(out);
+        if now >= self.lenient_until {
+            self.convict(now, out);
+        }
+        out.push(Output::WakeAt(now + self.config.round));
+    }
+
+    /// Sends this round's SYNs.
+    fn gossip(&mut self, out: &mut Vec<Output>) {
+        let mut draw = Draw(self.draw.next());
+        let (live, down): (Vec<_>, Vec<_>) = self.peers.iter().partition(|(_, p)| p.is_alive);
+        let seeds: Vec<_> = self.peers.iter().filter(|(_, p)| p.is_seed).collect();
+        let mut targets: Vec<HostId> = Vec::new();
+        let first = draw.pick(&live);
+        targets.extend(first.map(|(host, _)| *host));
+        if draw.chance(down.len(), live.len() + 1) {
+            targets.extend(draw.pick(&down).map(|(host, _)| *host));
+        }
+        // Without this, groups that only know each other would never meet (CASSANDRA-150).
+        let to_seed = first.is_some_and(|(_, peer)| peer.is_seed);
+        if (!to_seed || live.len() < seeds.len())
+            && (live.is_empty() || draw.chance(seeds.len(), live.len() + down.len()))
+        {
+            targets.extend(draw.pick(&seeds).map(|(host, _)| *host));
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        for to in targets {
+            let digests = self.digests();
+            out.push(Output::Send { to, message: Message::Syn { digests } });
+        }
+    }
+
+    fn convict(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let threshold = self.config.phi_convict_threshold;
+        let suspects =
+            self.peers.iter().filter(|(_, p)| p.is_alive && p.detector.phi(now) > threshold);
+        let convicted: Vec<HostId> = suspects.map(|(host, _)| *host).collect();
+        for host in convicted {
+            self.down(host, DownReason::Convicted, out);
+        }
+    }
+
+    fn announce(&self, out: &mut Vec<Output>) {
+        for to in self.peers.keys() {
+            let states = vec![self.own_state(0)];
+            out.push(Output::Send { to: *to, message: Message::Ack2 { states } });
+        }
+    }
+
+    fn received(&mut self, now: Instant, from: HostId, message: Message, out: &mut Vec<Output>) {
+        match message {
+            Message::Syn { digests } => {
+                let (wanted, states) = self.examine(&digests, out);
+                out.push(Output::Send { to: from, message: Message::Ack { wanted, states } });
+            }
+            Message::Ack { wanted, states } => {
+                for state in states {
+                    self.learn(now, state, out);
+                }
+                let states: Vec<PeerState> =
+                    wanted.iter().filter_map(|digest| self.news_since(digest)).collect();
+                if !states.is_empty() {
+                    out.push(Output::Send { to: from, message: Message::Ack2 { states } });
+                }
+            }
+            Message::Ack2 { states } => {
+                for state in states {
+                    self.learn(now, state, out);
+                }
+            }
+            Message::Echo { nonce } => {
+                out.push(Output::Send { to: from, message: Message::EchoReply { nonce } });
+            }
+            Message::EchoReply { nonce } => self.answered(from, nonce, out),
+        }
+    }
+
+    /// What to ask for and what to tell, given how new the other one's knowledge is.
+    fn examine(
+        &mut self,
+        digests: &[Digest],
+        out: &mut Vec<Output>,
+    ) -> (Vec<Digest>, Vec<PeerState>) {
+        let mut wanted = Vec::new();
+        let mut states = Vec::new();
+        for digest in digests {
+            if digest.host == self.config.host {
+                self.check_own(digest.generation, digest.version, out);
+            }
+            let Some(known) = self.digest(digest.host) else { continue };
+            if digest.generation > known.generation {
+                wanted.push(Digest { version: 0, ..*digest });
+            } else if digest.generation == known.generation && digest.version > known.version {
+                wanted.push(known);
+            } else {
+                states.extend(self.news_since(digest));
+            }
+        }
+        // Of this node itself nobody else can tell anything.
+        wanted.retain(|d| d.host != self.config.host);
+        (wanted, states)
+    }
+
+    /// What is newer here than `digest`; everything when the generation is.
+    fn news_since(&self, digest: &Digest) -> Option<PeerState> {
+        let known = self.digest(digest.host)?;
+        let since = if known.generation > digest.generation {
+            0
+        } else if known.generation == digest.generation && known.version > digest.version {
+            digest.version
+        } else {
+            return None;
+        };
+        if digest.host == self.config.host {
+            return Some(self.own_state(since));
+        }
+        let peer = self.peers.get(&digest.host)?;
+        let app = (peer.app.version > since).then(|| peer.app.clone());
+        let Digest { host, generation, version } = known;
+        Some(PeerState { host, generation, version, app })
+    }
+
+    fn own_state(&self, since: u64) -> PeerState {
+        PeerState {
+            host: self.config.host,
+            generation: self.generation,
+            version: self.version,
+            app: (self.app.version > since).then(|| self.app.clone()),
+        }
+    }
+
+    fn digest(&self, host: HostId) -> Option<Digest> {
+        if host == self.config.host {
+            return Some(Digest { host, generation: self.generation, version: self.version });
+        }
+        let peer = self.peers.get(&host)?;
+        Some(Digest { host, generation: peer.generation, version: peer.version })
+    }
+
+    fn digests(&self) -> Vec<Digest> {
+        let hosts = self.peers.keys().chain([&self.config.host]);
+        hosts.filter_map(|host| self.digest(*host)).collect()
+    }
+
+    /// Takes news of a peer when they are newer than what is known.
+    fn learn(&mut self, now: Instant, state: PeerState, out: &mut Vec<Output>) {
+        let PeerState { host, generation, version, app } = state;
+        if host == self.config.host {
+            self.check_own(generation, version, out);
+            return;
+        }
+        let seconds = u64::try_from(self.wall.seconds().0).unwrap_or(0);
+        let own = self.generation;
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        // The first word about a peer is taken whatever this node's own clock says.
+        let present = seconds.max(own).max(peer.generation);
+        let is_far =
+            peer.generation > 0 && generation > present.saturating_add(GENERATION_AHEAD_MAX);
+        if is_far || generation > GENERATION_MAX {
+            out.push(Output::Event(Event::Unbelievable { host, generation }));
+            return;
+        }
+        if (generation, version) <= (peer.generation, peer.version) {
+            return;
+        }
+        let is_new = generation > peer.generation;
+        if is_new && peer.generation > 0 {
+            out.push(Output::Event(Event::Restarted { host, generation }));
+            if peer.is_alive {
+                self.down(host, DownReason::Restarted, out);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        if is_new {
+            // Another process: its heartbeats say nothing about the old one's.
+            peer.detector = Detector::new(self.config.round);
+            peer.app = AppState::default();
+        }
+        peer.generation = generation;
+        peer.version = version;
+        peer.detector.report(now);
+        if let Some(app) = app
+            && app.version > peer.app.version
+        {
+            peer.app = app;
+            out.push(Output::Event(Event::StateChanged { host }));
+        }
+        let is_stopping = peer.app.flags.has(Flags::SHUTTING_DOWN);
+        match (peer.is_alive, is_stopping) {
+            (true, true) => self.down(host, DownReason::Shutdown, out),
+            (false, false) => {
+                let message = Message::Echo { nonce: peer.nonce };
+                out.push(Output::Send { to: host, message });
+            }
+            (true, false) | (false, true) => {}
+        }
+    }
+
+    /// A peer answered an ECHO.
+    fn answered(&mut self, from: HostId, nonce: u64, out: &mut Vec<Output>) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let is_stopping = peer.app.flags.has(Flags::SHUTTING_DOWN);
+        if !peer.is_alive && peer.nonce == nonce && peer.generation > 0 && !is_stopping {
+            peer.is_alive = true;
+            out.push(Output::Event(Event::Up { host: from }));
+        }
+    }
+
+    fn down(&mut self, host: HostId, reason: DownReason, out: &mut Vec<Output>) {
+        let nonce = self.draw.next();
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        if peer.is_alive {
+            peer.is_alive = false;
+            // Answers to questions of before count no more.
+            peer.nonce = nonce;
+            out.push(Output::Event(Event::Down { host, reason }));
+        }
+    }
+
+    /// Others know of this node what it has not said (yet).
+    fn check_own(&mut self, generation: u64, version: u64, out: &mut Vec<Output>) {
+        if (generation, version) <= (self.generation, self.version) {
+            return;
+        }
+        if generation >= GENERATION_MAX {
+            out.push(Output::Event(Event::Unbelievable { host: self.config.host, generation }));
+        } else if self.was_raised {
+            out.push(Output::Event(Event::Impostor { generation }));
+        } else {
+            self.was_raised = true;
+            self.generation = generation + 1;
+            out.push(Output::Event(Event::GenerationRaised { generation: self.generation }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
