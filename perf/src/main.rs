@@ -11,6 +11,8 @@
 
 #![expect(clippy::disallowed_macros, reason = "a command-line tool prints")]
 
+mod engine;
+
 use std::alloc::System;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -121,10 +123,7 @@ fn slice_frame(id: &[u8], i: usize) -> Vec<u8> {
 fn sample_frame(id: &[u8], sensor: usize, time: usize) -> Vec<u8> {
     let (sensor, time) = (sensor as i64, time as i64);
     let tag = [time as u8; 16];
-    execute_frame(
-        id,
-        &[&sensor.to_be_bytes(), &time.to_be_bytes(), &1.5_f64.to_be_bytes(), &tag],
-    )
+    execute_frame(id, &[&sensor.to_be_bytes(), &time.to_be_bytes(), &1.5_f64.to_be_bytes(), &tag])
 }
 
 fn write_frame(id: &[u8], key: i64) -> Vec<u8> {
@@ -305,6 +304,9 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("engine", rest)) = arguments.split_first().map(|(first, r)| (first.as_str(), r)) {
+        return engine::main(rest);
+    }
     let (workdir, rows) = match arguments.as_slice() {
         [workdir] => (workdir.clone(), 100_000),
         [workdir, rows] => match rows.parse() {

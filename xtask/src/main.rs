@@ -24,8 +24,13 @@ cargo xtask COMMAND
   steps             names of the steps of `test`, one a line
   fuzz [--list]     names of the fuzz functions
   fuzz NAME [SECONDS]   runs one under libFuzzer (needs a nightly toolchain)
-  perf compare [--rows N] [--seconds N] [--warm N] [--repeat N] [--memory 1G] [--without-cassandra]
-                    Helenus and a real Cassandra in turn, and their ratios
+  perf compare [--only null,load,equal,start] [--rows 500000] [--seconds 15] [--warm 20]
+               [--repeat 3] [--equal-repeat 5] [--start-repeat 5] [--memory 1G]
+               [--restart-mb 1024] [--replay-mb 256] [--without-cassandra]
+                    a null server, Helenus and a real Cassandra in turn on this machine: their
+                    ratios and the goals (docs/dev/performance.md)
+  perf engine [--mb 256] [--repeat 3] [--dev]
+                    SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
                     instructions and allocations per request; fails at 5 % above the stored ones
   reference         writes docs/user/configuration.md from the table of settings
@@ -62,6 +67,7 @@ fn run(arguments: &[String]) -> Result<bool> {
             fuzz::run(&root, name, seconds.parse().context("SECONDS is not a number")?)
         }
         ["perf", "instructions", options @ ..] => perf::instructions::run(&root, options),
+        ["perf", "engine", options @ ..] => perf::engine::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["reference"] => {
             let path = root.join(tidy::REFERENCE);

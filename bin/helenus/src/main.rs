@@ -52,7 +52,10 @@ enum Command {
         command: sstable_tools::Command,
     },
     /// Put load on a server over its CQL port and report throughput and latency
-    Bench(bench::Arguments),
+    Bench {
+        #[command(subcommand)]
+        command: bench::Command,
+    },
     /// Print versions
     Version,
 }
@@ -73,7 +76,7 @@ fn main() -> ExitCode {
         Command::Server { options } => server::main(options),
         Command::Nodetool { arguments } => nodetool::main(arguments),
         Command::Sstable { command } => sstable_tools::main(command),
-        Command::Bench(arguments) => bench::main(arguments),
+        Command::Bench { command } => bench::main(command),
         Command::Version => {
             println!("helenus {VERSION}");
             exit::OK

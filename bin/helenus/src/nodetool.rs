@@ -4,8 +4,8 @@
 //! of their own), so that it is parsed here from one table of commands.
 
 use admin::model::{
-    ClearRequest, CompactionReport, DrainRequest, NodeReport, SnapshotReport, SnapshotRequest,
-    TableReport, TablesRequest,
+    ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, HistoryReport, NodeReport,
+    SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
 };
 use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions};
 
@@ -79,6 +79,14 @@ const VERBS: &[Verb] = &[
         arguments_max: usize::MAX,
     },
     Verb {
+        name: "compactionhistory",
+        help: "Print history of compaction",
+        flags: &[valued(&["-F", "--format"], "format", "Output format (json)")],
+        arguments: "",
+        arguments_help: "",
+        arguments_max: 0,
+    },
+    Verb {
         name: "compactionstats",
         help: "Print statistics on compactions",
         flags: &[switch(
@@ -138,6 +146,14 @@ const VERBS: &[Verb] = &[
         arguments_max: 0,
     },
     Verb {
+        name: "proxyhistograms",
+        help: "Print statistic histograms for network operations",
+        flags: &[],
+        arguments: "",
+        arguments_help: "",
+        arguments_max: 0,
+    },
+    Verb {
         name: "ring",
         help: "Print information about the token ring",
         flags: &[],
@@ -174,6 +190,14 @@ const VERBS: &[Verb] = &[
         arguments_max: 1,
     },
     Verb {
+        name: "tablehistograms",
+        help: "Print statistic histograms for a given table",
+        flags: &[],
+        arguments: "[<keyspace> <table> | <keyspace.table>]",
+        arguments_help: "The keyspace and table name",
+        arguments_max: usize::MAX,
+    },
+    Verb {
         name: "tablestats",
         help: "Print statistics on tables",
         flags: &[
@@ -203,7 +227,11 @@ const VERBS: &[Verb] = &[
 ];
 
 fn verb(name: &str) -> Option<&'static Verb> {
-    let name = if name == "cfstats" { "tablestats" } else { name };
+    let name = match name {
+        "cfstats" => "tablestats",
+        "cfhistograms" => "tablehistograms",
+        other => other,
+    };
     VERBS.iter().find(|v| v.name == name)
 }
 
@@ -400,6 +428,22 @@ fn run(line: &Line) -> Result<String, Failure> {
         }
         "clearsnapshot" => clear_snapshot(line),
         "tablestats" => table_stats(line),
+        "tablehistograms" => {
+            let tables: Vec<TableReport> = api.get("/api/v1/tables")?;
+            layout::table_histograms(&tables, &line.arguments).map_err(Failure::BadUse)
+        }
+        "proxyhistograms" => {
+            let report: CoordinatorReport = api.get("/api/v1/latencies")?;
+            Ok(layout::proxy_histograms(&report))
+        }
+        "compactionhistory" => {
+            let json = wants_json(line)?;
+            let history: Vec<HistoryReport> = api.get("/api/v1/compactions/history")?;
+            Ok(match json {
+                true => layout::compaction_history_json(&history),
+                false => layout::compaction_history(&history),
+            })
+        }
         "compactionstats" => {
             let report: CompactionReport = api.get("/api/v1/compactions")?;
             Ok(layout::compaction_stats(&report, line.has("--human-readable")))
@@ -483,17 +527,18 @@ fn clear_snapshot(line: &Line) -> Result<String, Failure> {
     Ok(String::new())
 }
 
+/// Whether `-F json` was given.
+fn wants_json(line: &Line) -> Result<bool, Failure> {
+    match line.value("--format") {
+        None => Ok(false),
+        Some("json") => Ok(true),
+        Some("yaml") => Err(Failure::BadUse("-F yaml is not supported, -F json is".to_owned())),
+        Some(_) => Err(Failure::BadUse("arguments for -F are json,yaml only.".to_owned())),
+    }
+}
+
 fn table_stats(line: &Line) -> Result<String, Failure> {
-    let json = match line.value("--format") {
-        None => false,
-        Some("json") => true,
-        Some("yaml") => {
-            return Err(Failure::BadUse("-F yaml is not supported, -F json is".to_owned()));
-        }
-        Some(_) => {
-            return Err(Failure::BadUse("arguments for -F are json,yaml only.".to_owned()));
-        }
-    };
+    let json = wants_json(line)?;
     let filter = TableFilter { ignore: line.has("-i"), names: line.arguments.clone() };
     let options = TableStatsOptions {
         human_readable: line.has("--human-readable"),
@@ -516,7 +561,7 @@ fn help(name: Option<&str>) -> String {
              [(-h <host> | --host <host>)] <command> [<args>]\n\nThe nodetool commands are:\n",
         );
         for verb in VERBS {
-            out.push_str(&format!("    {:<17}{}\n", verb.name, verb.help));
+            out.push_str(&format!("    {:<19}{}\n", verb.name, verb.help));
         }
         out.push_str(
             "\nSee 'nodetool help <command>' for more information on a specific command.\n",
@@ -572,6 +617,7 @@ mod tests {
         }
         assert_eq!(parse("").unwrap().verb, "help");
         assert_eq!(parse("cfstats").unwrap().verb, "tablestats");
+        assert_eq!(parse("cfhistograms ks t").unwrap().verb, "tablehistograms");
     }
 
     #[test]

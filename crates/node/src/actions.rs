@@ -2,12 +2,18 @@
 
 use std::cell::Cell;
 
-use admin::model::{CompactionReport, RunningReport, SnapshotReport};
+use admin::model::{
+    CompactionReport, EstimateReport, HistoryReport, RunningReport, SnapshotReport,
+};
 use admin::{ActionError, ShardActions, Work};
+use coordinator::Coordinator;
 use cql_server::CqlServer;
+use membership::Membership;
 use rt::Rt;
-use stdx::{ShardId, TableId};
+use stdx::{ShardId, TableId, Token, Uuid};
 use store::{Store, StoreError};
+
+use crate::own_rows;
 
 /// The commands of one shard.
 pub(crate) struct Actions {
@@ -17,10 +23,25 @@ pub(crate) struct Actions {
     pub(crate) store: Store,
     /// Its connections.
     pub(crate) server: CqlServer,
+    /// All data of the node.
+    pub(crate) coordinator: Coordinator,
+    /// The schema.
+    pub(crate) membership: Membership,
     /// Most bytes per second of the node's compactions.
     pub(crate) compaction_bytes_per_second: u64,
     /// Clients are served.
     pub(crate) serving: Cell<bool>,
+}
+
+/// A time UUID of the table's id, the shard and the place in its list: stable while it runs.
+fn task_id(table: TableId, shard: ShardId, place: usize) -> Uuid {
+    let mut id = *table.0.as_bytes();
+    id[15] = id[15].wrapping_add(u8::try_from(place).unwrap_or(u8::MAX));
+    let [high, low] = shard.0.to_be_bytes();
+    id[13] = id[13].wrapping_add(high);
+    id[14] = id[14].wrapping_add(low);
+    id[6] = (id[6] & 0x0f) | 0x10;
+    Uuid::from_bytes(id)
 }
 
 fn failed(error: StoreError) -> ActionError {
@@ -28,6 +49,14 @@ fn failed(error: StoreError) -> ActionError {
         StoreError::Invalid(text) if text.contains("exists") => ActionError::Exists(text),
         StoreError::Invalid(text) => ActionError::Argument(text),
         other => ActionError::Failed(other.to_string()),
+    }
+}
+
+impl Actions {
+    /// Serves no clients any more; administration goes on.
+    pub(crate) async fn stop_serving(&self) {
+        self.serving.set(false);
+        self.server.stop().await;
     }
 }
 
@@ -64,6 +93,34 @@ impl ShardActions for Actions {
             }
             store.snapshot(&tag, Some(&tables)).await.map_err(failed)
         })
+    }
+
+    fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()> {
+        let store = self.store.clone();
+        Box::pin(
+            async move { store.clear_snapshot(Some(&tag), Some(&tables)).await.map_err(failed) },
+        )
+    }
+
+    fn compaction_history(&self) -> Work<Vec<HistoryReport>> {
+        let (coordinator, membership) = (self.coordinator.clone(), self.membership.clone());
+        let rt = self.rt.clone();
+        Box::pin(async move {
+            let schema = membership.snapshot().schema.clone();
+            own_rows::compaction_history(&rt, &coordinator, &schema).await.map_err(failed)
+        })
+    }
+
+    fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport> {
+        let found = self.store.range_estimates(table, ranges);
+        found
+            .into_iter()
+            .map(|e| EstimateReport {
+                partitions: e.partitions,
+                bytes: e.bytes,
+                counted: e.counted,
+            })
+            .collect()
     }
 
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>> {
@@ -111,7 +168,8 @@ impl ShardActions for Actions {
             .into_iter()
             .enumerate()
             .map(|(i, c)| RunningReport {
-                id: format!("{}-{}-{i}", self.rt.shard().0, c.table.to_hex()),
+                id: task_id(c.table, self.rt.shard(), i).to_string(),
+                sstables: c.inputs as u64,
                 kind: "Compaction".to_owned(),
                 keyspace: c.keyspace,
                 table: c.name,
@@ -119,8 +177,11 @@ impl ShardActions for Actions {
                 total: c.total_bytes,
             })
             .collect();
+        let (bytes_compacted, compressed_bytes_compacted) = self.store.compacted_bytes();
         CompactionReport {
             concurrent: 1,
+            bytes_compacted,
+            compressed_bytes_compacted,
             bytes_per_second_max: self.compaction_bytes_per_second,
             running,
             ..CompactionReport::default()

@@ -14,9 +14,13 @@ mod actions;
 pub mod boot;
 pub mod fuzz;
 mod import;
+mod own_rows;
 pub mod parts;
+pub mod policy;
 mod shard;
 pub mod system_tables;
+#[cfg(test)]
+mod tests;
 mod views;
 
 use std::future::Future;
@@ -80,6 +84,14 @@ pub enum StartError {
     /// A change to the metadata at start failed.
     #[error("cannot write metadata: {0}")]
     Submit(#[from] membership::SubmitError),
+    /// The disk failed while the node ran, and the settings say that it ends then.
+    #[error("ended because {setting} is die: {what}")]
+    DiskFailure {
+        /// Which setting.
+        setting: &'static str,
+        /// What failed.
+        what: String,
+    },
     /// Another part failed first.
     #[error("start was given up because another shard failed")]
     Abandoned,

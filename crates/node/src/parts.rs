@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use admin::NodeFacts;
 use cluster::shard_of_token;
-use conf::{Address, Authenticator, CommitLogSync, Options};
+use conf::{Address, Authenticator, CommitLogSync, Options, Snitch};
 use cql_plan::plan::PlanLimits;
 use cql_server::{Authentication, ServerSettings};
 use stdx::HostId;
@@ -17,6 +17,9 @@ use crate::StartError;
 /// what simulated and embedded nodes get.
 const MEMORY_DEFAULT: u64 = 1 << 30;
 
+/// Commit log of the whole node above which tables are flushed.
+const COMMITLOG_DEFAULT: u64 = 8 << 30;
+
 /// The budget of the whole node, bytes.
 pub fn memory(options: &Options) -> u64 {
     options.memory.as_ref().map_or(MEMORY_DEFAULT, |m| m.0)
@@ -26,6 +29,11 @@ pub fn memory(options: &Options) -> u64 {
 fn share(options: &Options, shards: u16, percent: u64) -> usize {
     let bytes = memory(options) / 100 * percent / u64::from(shards.max(1));
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Share of one shard in so many bytes of the node.
+fn part_of(bytes: u64, shards: u16) -> usize {
+    usize::try_from(bytes / u64::from(shards.max(1))).unwrap_or(usize::MAX)
 }
 
 /// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks.
@@ -39,11 +47,23 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
         CommitLogSync::Group => SyncMode::Group { window: options.commitlog_sync_group_window },
     };
     store.segment_bytes = options.commitlog_segment_size.0;
-    store.memtable_bytes_max = share(options, shards, 40);
+    store.mutation_bytes_max = usize::try_from(options.mutation_bytes_max()).unwrap_or(usize::MAX);
+    let log_bytes = options.commitlog_total_space.map_or(COMMITLOG_DEFAULT, |size| size.0);
+    store.commitlog_bytes_max = log_bytes / u64::from(shards.max(1));
+    store.memtable_bytes_max = match options.memtable_heap_space {
+        Some(size) => part_of(size.0, shards),
+        None => share(options, shards, 40),
+    };
     store.chunk_cache_bytes_max = share(options, shards, 40);
     store.tombstone_failure_threshold = options.tombstone_failure_threshold;
     store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
     store.auto_snapshot = options.auto_snapshot;
+    store.snapshot_before_compaction = options.snapshot_before_compaction;
+    store.incremental_backups = options.incremental_backups;
+    if let Some(size) = options.column_index_size {
+        store.column_index_bytes = size.0;
+    }
+    store.disk_reserve_bytes = options.min_free_space_per_drive.0;
     store.room_wait_max = options.write_request_timeout.min(Duration::from_secs(2));
     store
 }
@@ -51,7 +71,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
 /// Memory for requests in flight of one shard: 15 % of the whole, or what the setting says.
 pub fn request_bytes(options: &Options, shards: u16) -> usize {
     match options.native_transport_max_request_data_in_flight {
-        Some(size) => usize::try_from(size.0 / u64::from(shards.max(1))).unwrap_or(usize::MAX),
+        Some(size) => part_of(size.0, shards),
         None => share(options, shards, 15),
     }
 }
@@ -108,7 +128,30 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.truncate_timeout = options.truncate_request_timeout;
     settings.tombstone_warn_threshold = options.tombstone_warn_threshold;
     settings.tombstone_failure_threshold = options.tombstone_failure_threshold;
+    settings.storage_address = socket(options.announced_address(), options.storage_port)?;
+    settings.snitch = snitch_class(options.endpoint_snitch).to_owned();
+    settings.credentials_validity = options.credentials_validity;
+    settings.prepared_bytes_max = prepared_bytes(options);
+    settings.drop_truncate_table_enabled = options.drop_truncate_table_enabled;
+    settings.use_statements_enabled = options.use_statements_enabled;
     Ok(settings)
+}
+
+/// Java class of a snitch, as DESCRIBE CLUSTER and nodetool show it.
+fn snitch_class(snitch: Snitch) -> &'static str {
+    match snitch {
+        Snitch::Simple => "org.apache.cassandra.locator.SimpleSnitch",
+    }
+}
+
+/// Memory for the prepared statements of one shard; every shard has all of them.
+fn prepared_bytes(options: &Options) -> usize {
+    const LEAST: u64 = 10 << 20;
+    let bytes = match options.prepared_statements_cache_size {
+        Some(size) => size.0,
+        None => (memory(options) / 256).max(LEAST),
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Limits that plans enforce.
@@ -130,7 +173,7 @@ pub fn node_facts(options: &Options, started_at_seconds: i64) -> Result<NodeFact
     Ok(NodeFacts {
         address: ip(options.announced_address())?.to_string(),
         storage_port: options.storage_port,
-        snitch: "org.apache.cassandra.locator.SimpleSnitch".to_owned(),
+        snitch: snitch_class(options.endpoint_snitch).to_owned(),
         partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
         release_version: "5.0.9".to_owned(),
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -138,4 +181,53 @@ pub fn node_facts(options: &Options, started_at_seconds: i64) -> Result<NodeFact
         memory_bytes_max: memory(options),
         compaction_bytes_per_second: options.compaction_throughput.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conf::{DataSize, Options};
+
+    #[test]
+    fn settings_reach_the_parts_that_act_on_them() {
+        let options = Options {
+            max_mutation_size: Some(DataSize(5 << 20)),
+            commitlog_total_space: Some(DataSize(100 << 20)),
+            memtable_heap_space: Some(DataSize(64 << 20)),
+            column_index_size: Some(DataSize(4 << 10)),
+            min_free_space_per_drive: DataSize(7),
+            snapshot_before_compaction: true,
+            incremental_backups: true,
+            credentials_validity: Duration::from_secs(9),
+            prepared_statements_cache_size: Some(DataSize(3 << 20)),
+            drop_truncate_table_enabled: false,
+            use_statements_enabled: false,
+            storage_port: 7007,
+            ..Options::default()
+        };
+        let host = HostId(stdx::Uuid::from_u128(1));
+        let store = store_options(&options, host, 1, 2);
+        assert_eq!((store.mutation_bytes_max, store.column_index_bytes), (5 << 20, 4 << 10));
+        assert_eq!((store.commitlog_bytes_max, store.memtable_bytes_max), (50 << 20, 32 << 20));
+        assert_eq!(store.disk_reserve_bytes, 7);
+        assert!(store.snapshot_before_compaction && store.incremental_backups);
+        let server = server_settings(&options).unwrap();
+        assert_eq!(server.storage_address.to_string(), "127.0.0.1:7007");
+        assert_eq!(server.snitch, "org.apache.cassandra.locator.SimpleSnitch");
+        assert_eq!(server.credentials_validity, Duration::from_secs(9));
+        assert_eq!(server.prepared_bytes_max, 3 << 20);
+        assert!(!server.drop_truncate_table_enabled && !server.use_statements_enabled);
+    }
+
+    #[test]
+    fn what_is_not_set_has_cassandras_defaults() {
+        let options = Options::default();
+        let store = store_options(&options, HostId(stdx::Uuid::from_u128(1)), 1, 1);
+        assert_eq!((store.mutation_bytes_max, store.column_index_bytes), (16 << 20, 8 << 10));
+        assert_eq!(store.commitlog_bytes_max, 8 << 30);
+        assert!(!store.snapshot_before_compaction && !store.incremental_backups);
+        let server = server_settings(&options).unwrap();
+        assert_eq!(server.prepared_bytes_max, 10 << 20);
+        assert!(server.drop_truncate_table_enabled && server.use_statements_enabled);
+    }
 }

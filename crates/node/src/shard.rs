@@ -8,16 +8,18 @@ use std::sync::Arc;
 use admin::{AdminHandle, AdminMesh, AdminServer, ShardParts};
 use cluster::{ClusterSnapshot, LocalNode, Role, Transformation, metalog};
 use conf::{Authenticator, Options};
-use coordinator::{Coordinator, ShardMesh};
+use coordinator::{BatchReplay, Coordinator, ShardMesh};
 use cql_server::{CqlServer, ServerMesh, ServerParts};
 use membership::log::LogFile;
 use membership::{Membership, MetaMesh};
-use rt::{FileLock, IoErrorKind, Rt};
+use rt::{FileLock, Gate, IoErrorKind, Rt};
 use stdx::{HostId, ShardId, Token};
 use store::Store;
 
 use crate::actions::Actions;
 use crate::boot::{self, BootMesh, Point};
+use crate::own_rows::OwnRows;
+use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
 use crate::{Outcome, ReadyHook, StartError, import, parts, system_tables};
 
@@ -36,6 +38,7 @@ pub struct Meshes {
     metadata: Arc<MetaMesh>,
     server: Arc<ServerMesh>,
     admin: Arc<AdminMesh>,
+    policy: Arc<PolicyMesh>,
 }
 
 impl Meshes {
@@ -47,6 +50,7 @@ impl Meshes {
             metadata: Arc::new(MetaMesh::new(shards, MESH_CAPACITY)),
             server: Arc::new(ServerMesh::new(shards, MESH_CAPACITY)),
             admin: Arc::new(AdminMesh::new(shards, MESH_CAPACITY)),
+            policy: Arc::new(PolicyMesh::new(shards, MESH_CAPACITY)),
         }
     }
 }
@@ -112,13 +116,23 @@ pub(crate) async fn run(
         return;
     };
 
+    let log = log.map(|log| (log, options.workdir.as_str()));
     let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
     let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
     // Tables are there before any statement can be planned on the new schema.
     let on_change = store.clone();
     membership.on_change(move |_, after| on_change.set_schema(after.schema.clone()));
+    for directory in store.directories_of_unknown_tables() {
+        tracing::warn!(
+            %directory,
+            "SSTables of a table that is not in the schema are left alone; remove the directory or \
+             create the table with this id"
+        );
+    }
     let parts = Parts {
         rt: rt.clone(),
+        outcome: outcome.clone(),
+        own_rows: rt.gate("own-rows"),
         options,
         meshes: meshes.clone(),
         store,
@@ -146,12 +160,13 @@ pub(crate) async fn run(
         rt.request_stop();
     }
 
-    let Parts { store, membership, coordinator, .. } = parts;
+    let Parts { store, membership, coordinator, own_rows, .. } = parts;
     if let Some(served) = served {
         served.actions.serving.set(false);
         served.server.stop().await;
     }
     boot::arrive(&rt, &meshes.boot, Point::Closed, true).await;
+    own_rows.close().await;
     coordinator.stop().await;
     membership.stop().await;
     if let Err(error) = store.drain().await {
@@ -172,6 +187,9 @@ struct Parts {
     coordinator: Coordinator,
     /// Number of this run.
     run: u64,
+    outcome: Arc<Outcome>,
+    /// Owner of what writes the node's own rows.
+    own_rows: Gate,
 }
 
 /// What serves clients and administrators.
@@ -195,13 +213,15 @@ impl Parts {
             virtual_source: Rc::new(NodeViews {
                 rt: rt.clone(),
                 options: options.clone(),
-                store: self.store.clone(),
+                admin: self.meshes.admin.clone(),
             }),
         });
         let actions = Rc::new(Actions {
             rt: rt.clone(),
             store: self.store.clone(),
             server: server.clone(),
+            coordinator: self.coordinator.clone(),
+            membership: self.membership.clone(),
             compaction_bytes_per_second: options.compaction_throughput.0,
             serving: Cell::new(options.start_native_transport),
         });
@@ -213,11 +233,34 @@ impl Parts {
             facts: Arc::new(parts::node_facts(options, rt.wall().seconds().0)?),
             gate: rt.gate("admin"),
         };
+        let policy = Policy {
+            rt: rt.clone(),
+            options: options.clone(),
+            mesh: self.meshes.policy.clone(),
+            actions: actions.clone(),
+            outcome: self.outcome.clone(),
+            gate: parts.gate.clone(),
+        };
+        policy.install();
         admin::serve_shard(&self.meshes.admin, parts);
+        let own_rows = OwnRows {
+            rt: rt.clone(),
+            coordinator: self.coordinator.clone(),
+            membership: self.membership.clone(),
+            admin: self.meshes.admin.clone(),
+            gate: self.own_rows.clone(),
+        };
+        own_rows.record_compactions(&self.store);
+        let (membership, of_shard) = (self.membership.clone(), rt.clone());
+        let timeout = options.write_request_timeout;
+        let report = move |replay: &BatchReplay| report_batches(&of_shard, replay);
+        self.coordinator.start_batch_replay(timeout, move || membership.snapshot(), report);
         let mut handle = None;
         if rt.shard() == ShardId(0) {
             system_tables::install(rt, options, &self.membership, &self.coordinator, self.run)
                 .await?;
+            report_batches(rt, &self.coordinator.replay_batches(&self.membership.snapshot()).await);
+            own_rows.record_estimates();
             handle = self.listen(&server).await?;
         }
         Ok(Served { server, actions, _admin: handle })
@@ -277,6 +320,21 @@ fn report_replay(rt: &Rt, report: &store::ReplayReport) {
             took_ms = report.took.as_millis() as u64,
             "replayed the commit log"
         );
+    }
+}
+
+fn report_batches(rt: &Rt, replay: &BatchReplay) {
+    let shard = rt.shard().0;
+    if let Some(error) = &replay.error {
+        tracing::warn!(shard, left = replay.left, %error, "logged batches wait for another replay");
+    }
+    if replay.lost + replay.past_grace > 0 {
+        let (lost, past_grace) = (replay.lost, replay.past_grace);
+        tracing::warn!(shard, lost, past_grace, "parts of logged batches could not be replayed");
+    }
+    if replay.batches > 0 {
+        let (batches, mutations) = (replay.batches, replay.mutations);
+        tracing::info!(shard, batches, mutations, "replayed logged batches");
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! The metadata log is the truth; these tables are written from it and never read back. All of them
 //! are written again at each start, because a power cut may have taken the unsynced writes of the
-//! last change; each keyspace is a deletion of its rows followed by all of them.
+//! last change; each keyspace is a deletion of its rows followed by all of them. A change writes the
+//! rows that differ.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,13 +13,15 @@ use cluster::ClusterSnapshot;
 use conf::Options;
 use coordinator::Coordinator;
 use cql_plan::system_rows::{self, EncodedMutation, LocalRow};
+use cql_plan::virtual_row::VirtualRowBuilder;
+use data::{BoundRef, DeletionTime, MutationBuilder, MutationRef, RangeTombstoneRef, RowRef};
 use membership::Membership;
 use rt::Rt;
-use schema::Schema;
-use stdx::TimestampMicros;
+use schema::{Keyspace, Schema, Table};
+use stdx::{DeletionSeconds, TimestampMicros};
 use store::StoreError;
 
-use crate::{StartError, parts};
+use crate::{StartError, own_rows, parts};
 
 /// Writes everything and keeps it up to date from now on. Shard 0 only.
 ///
@@ -105,7 +108,9 @@ impl Writer {
             native_transport_port: self.options.native_transport_port,
             gossip_generation: self.generation,
         };
-        self.apply(vec![system_rows::local_mutation(schema, &row, at)]).await
+        let mut mutations = vec![system_rows::local_mutation(schema, &row, at)];
+        mutations.extend(truncated_at(snapshot, at));
+        self.apply(mutations).await
     }
 
     async fn difference(
@@ -117,9 +122,18 @@ impl Writer {
         let now = self.rt.wall().seconds();
         let schema = &after.schema;
         for (name, keyspace) in schema.keyspaces.iter().filter(|(_, k)| !k.is_virtual) {
-            let same = before.schema.keyspaces.get(name).is_some_and(|k| Arc::ptr_eq(k, keyspace));
-            if !same {
-                self.apply(system_rows::keyspace_mutations(schema, keyspace, at, now)).await?;
+            match before.schema.keyspaces.get(name) {
+                Some(old) if Arc::ptr_eq(old, keyspace) => {}
+                Some(old) => self.apply(changed_rows(schema, old, keyspace, at, now)).await?,
+                None => {
+                    self.apply(system_rows::keyspace_mutations(schema, keyspace, at, now)).await?;
+                }
+            }
+        }
+        let tables = before.schema.keyspaces.values().flat_map(|k| k.tables.values());
+        for table in tables.filter(|t| schema.table_by_id(t.id).is_none()) {
+            for (token, mutation) in own_rows::forget_estimates(schema, table, self.rt.wall()) {
+                self.coordinator.apply(token, mutation, true).await?;
             }
         }
         for name in before.schema.keyspaces.keys() {
@@ -128,5 +142,156 @@ impl Writer {
             }
         }
         self.local(after, schema).await
+    }
+}
+
+/// The mutations that turn the rows of a keyspace into those of its new definition: what differs is
+/// deleted at `at - 1` and written at `at`, the rest is left as it is.
+fn changed_rows(
+    schema: &Schema,
+    old: &Keyspace,
+    new: &Keyspace,
+    at: TimestampMicros,
+    now: DeletionSeconds,
+) -> Vec<EncodedMutation> {
+    // Both at the same time, so that equal rows are equal bytes.
+    let before = system_rows::keyspace_mutations(schema, old, at, now);
+    let after = system_rows::keyspace_mutations(schema, new, at, now);
+    before.iter().zip(&after).filter_map(|(old, new)| difference(old, new, at, now)).collect()
+}
+
+/// `None` when nothing differs.
+fn difference(
+    old: &EncodedMutation,
+    new: &EncodedMutation,
+    at: TimestampMicros,
+    now: DeletionSeconds,
+) -> Option<EncodedMutation> {
+    let (Some(before), Some(after)) =
+        (MutationRef::open(&old.bytes), MutationRef::open(&new.bytes))
+    else {
+        stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+    };
+    let rows = |of: &MutationRef<'_>| -> std::collections::BTreeMap<Vec<u8>, Vec<u8>> {
+        of.rows().map(|(c, row)| (c.to_vec(), row.bytes().to_vec())).collect()
+    };
+    let (was, is) = (rows(&before), rows(&after));
+    let gone: Vec<&Vec<u8>> =
+        was.iter().filter(|(c, row)| is.get(*c) != Some(*row)).map(|(c, _)| c).collect();
+    let written: Vec<(&[u8], RowRef<'_>)> =
+        after.rows().filter(|(c, row)| was.get(*c).is_none_or(|old| old != row.bytes())).collect();
+    if gone.is_empty() && written.is_empty() {
+        return None;
+    }
+    let deletion = DeletionTime { timestamp: TimestampMicros(at.0.saturating_sub(1)), local: now };
+    let tombstones = gone.iter().map(|clustering| RangeTombstoneRef {
+        start: BoundRef { prefix: clustering, after: false },
+        end: BoundRef { prefix: clustering, after: true },
+        deletion,
+    });
+    let mut bytes = Vec::new();
+    let mut mutation =
+        MutationBuilder::new(&mut bytes, after.table, after.schema_version, after.key);
+    mutation.rows(written.iter().copied());
+    mutation.range_tombstones(tombstones);
+    mutation.finish();
+    Some(EncodedMutation { table: new.table, token: new.token, bytes })
+}
+
+/// `truncated_at` of `system.local`: for each table that was truncated, where in the commit log and
+/// when. The place is Cassandra's "none", because a Cassandra that is given this directory would
+/// leave out what it finds before that place in a commit log of its own.
+fn truncated_at(snapshot: &ClusterSnapshot, at: TimestampMicros) -> Option<EncodedMutation> {
+    let schema = &snapshot.schema;
+    let there = |table: &stdx::TableId| schema.table_by_id(*table).is_some();
+    let truncations: Vec<_> = snapshot.truncations.iter().filter(|(t, _)| there(t)).collect();
+    if truncations.is_empty() {
+        return None;
+    }
+    let local: &Table = schema.table("system", "local")?;
+    let mut map = i32::try_from(truncations.len()).unwrap_or(i32::MAX).to_be_bytes().to_vec();
+    for (table, truncation) in truncations {
+        // `CommitLogPosition.NONE`: segment -1, offset 0; then milliseconds.
+        let mut record = (-1_i64).to_be_bytes().to_vec();
+        record.extend_from_slice(&0_i32.to_be_bytes());
+        record.extend_from_slice(&truncation.truncated_at.millis().to_be_bytes());
+        for part in [table.0.as_bytes().as_slice(), &record] {
+            map.extend_from_slice(&i32::try_from(part.len()).unwrap_or(i32::MAX).to_be_bytes());
+            map.extend_from_slice(part);
+        }
+    }
+    let row =
+        VirtualRowBuilder::at(local, at).text("key", "local").bytes("truncated_at", map).finish();
+    let row = match row {
+        Ok(row) => row,
+        Err(error) => stdx::invariant::broken(format_args!("system.local: {error}")),
+    };
+    let mut bytes = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut bytes, local.id, local.version, &row.key);
+    mutation.rows([(row.clustering.as_slice(), RowRef::trusted(&row.row))].into_iter());
+    mutation.finish();
+    Some(EncodedMutation { table: local.id, token: codec::token_of(&row.key), bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{KeyspaceParams, SchemaChange};
+    use std::collections::BTreeMap;
+    use stdx::{TableId, Uuid};
+
+    const AT: TimestampMicros = TimestampMicros(1_000_000);
+    const NOW: DeletionSeconds = DeletionSeconds(1);
+
+    /// A keyspace with the tables of those names, copies of a built-in one.
+    fn with_tables(names: &[&str]) -> Schema {
+        let base = cql_plan::system::system_schema();
+        let params = KeyspaceParams { durable_writes: true, replication: BTreeMap::new() };
+        let create = SchemaChange::CreateKeyspace { name: "ks".into(), params };
+        let mut schema = base.apply(&create).unwrap();
+        for (i, name) in names.iter().enumerate() {
+            let mut table = Table::clone(base.table("system_auth", "roles").unwrap());
+            table.keyspace = "ks".into();
+            table.name = (*name).into();
+            table.id = TableId(Uuid::from_u128(100 + i as u128));
+            schema = schema.apply(&SchemaChange::CreateTable(table)).unwrap();
+        }
+        schema
+    }
+
+    /// Table of `system_schema`, rows written, ranges deleted.
+    fn summary(schema: &Schema, mutations: &[EncodedMutation]) -> Vec<(String, usize, usize)> {
+        let of = |m: &EncodedMutation| {
+            let view =
+                MutationRef::parse(&m.bytes, schema.table_by_id(m.table).unwrap().clustering_count);
+            let view = view.unwrap();
+            let name = schema.table_by_id(m.table).unwrap().name.to_string();
+            (name, view.rows().count(), view.range_tombstones().count())
+        };
+        mutations.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_change_writes_the_rows_that_differ_and_deletes_those_that_are_gone() {
+        let (one, two) = (with_tables(&["a"]), with_tables(&["a", "b"]));
+        let keyspace = |schema: &Schema| schema.keyspace("ks").unwrap().clone();
+        let (of_one, of_two) = (keyspace(&one), keyspace(&two));
+        let columns = one.table("ks", "a").unwrap().columns.len();
+        let expected = |name: &str, rows, gone| (name.to_owned(), rows, gone);
+        let added = changed_rows(&two, &of_one, &of_two, AT, NOW);
+        assert_eq!(
+            summary(&two, &added),
+            [expected("columns", columns, 0), expected("tables", 1, 0)]
+        );
+        let dropped = changed_rows(&one, &of_two, &of_one, AT, NOW);
+        assert_eq!(
+            summary(&one, &dropped),
+            [expected("columns", 0, columns), expected("tables", 0, 1)]
+        );
+        let mut altered = Keyspace::clone(&of_one);
+        altered.params.durable_writes = false;
+        let altered = changed_rows(&one, &of_one, &altered, AT, NOW);
+        assert_eq!(summary(&one, &altered), [expected("keyspaces", 1, 1)]);
+        assert_eq!(changed_rows(&one, &of_one, &of_one, AT, NOW), []);
     }
 }

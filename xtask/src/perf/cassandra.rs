@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::process::Server;
+use super::process::{Server, bound};
 
 const VERSION: &str = "5.0.9";
 const PORT: u16 = 19342;
@@ -142,7 +142,7 @@ pub fn start(home: &Path, heap: &str) -> Result<Server> {
         }
     }
     let jamm = jamm.context("no jamm jar beside cassandra-all")?;
-    let mut command = Command::new(java()?);
+    let mut command = bound(&java()?);
     command.args(EXPORTS.iter().map(|e| format!("--add-exports={e}=ALL-UNNAMED")));
     command.args(OPENS.iter().map(|e| format!("--add-opens={e}=ALL-UNNAMED")));
     command.args([

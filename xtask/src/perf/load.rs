@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::Settings;
-use super::process::Server;
+use super::process::{Server, bound};
 
 const VERSION: &str = "0.29.0";
 const IN_FLIGHT: &str = "128";
 
 /// One workload.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Workload {
     /// In the table.
     pub name: &'static str,
@@ -25,12 +26,21 @@ pub struct Workload {
     pub loads: bool,
 }
 
+/// How long one run of latte is.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    /// Seconds.
+    Seconds(u64),
+    /// Operations.
+    Count(u64),
+}
+
 /// What one counted run showed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Operations per second.
     pub throughput: f64,
-    /// Latency percentiles, milliseconds.
+    /// Latency percentiles, milliseconds, from when the request was made.
     pub p50_ms: f64,
     /// See `p50_ms`.
     pub p99_ms: f64,
@@ -40,46 +50,21 @@ pub struct Figures {
     pub server_cpu_per_1000: f64,
     /// Resident memory of the server afterwards.
     pub rss_mib: f64,
-    /// Requests that failed.
-    pub errors: u64,
 }
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:8.0} op/s  p50 {:7.2}  p99 {:7.2}  p99.9 {:7.2} ms  {:.4} CPU-s/1,000  RSS {:5.0} MiB  errors {}",
+            "{:8.0} op/s  p50 {:7.2}  p99 {:7.2}  p99.9 {:7.2} ms  {:.4} CPU-s/1,000  RSS {:5.0} MiB",
             self.throughput,
             self.p50_ms,
             self.p99_ms,
             self.p999_ms,
             self.server_cpu_per_1000,
-            self.rss_mib,
-            self.errors
+            self.rss_mib
         )
     }
-}
-
-/// Installs latte once; `LATTE` names one that is there already.
-pub fn install(root: &Path, home: &Path) -> Result<PathBuf> {
-    if let Ok(path) = std::env::var("LATTE") {
-        return Ok(path.into());
-    }
-    let binary = home.join("latte/bin/latte");
-    if binary.exists() {
-        return Ok(binary);
-    }
-    println!("installing latte-cli {VERSION} (several minutes, once)");
-    let status = Command::new("cargo")
-        .current_dir(root)
-        .args(["install", "latte-cli", "--version", VERSION, "--locked", "--root"])
-        .arg(home.join("latte"))
-        .env("CARGO_TARGET_DIR", home.join("latte-target"))
-        .status()?;
-    if !status.success() {
-        bail!("cargo install latte-cli failed; set LATTE to an installed one");
-    }
-    Ok(binary)
 }
 
 fn number(value: &Value) -> f64 {
@@ -101,20 +86,50 @@ fn percentile(latency: &Value, name: &str) -> f64 {
     }
 }
 
-impl Workload {
-    fn latte(&self, root: &Path, latte: &Path, verb: &str) -> Command {
-        let mut command = Command::new(latte);
-        command.arg(verb).current_dir(root.join("target/perf"));
+/// The installed load generator.
+pub struct Latte {
+    binary: PathBuf,
+    root: PathBuf,
+    home: PathBuf,
+}
+
+impl Latte {
+    /// Installs it once; `LATTE` names one that is there already.
+    pub fn install(root: &Path, home: &Path) -> Result<Latte> {
+        let binary = match std::env::var("LATTE") {
+            Ok(path) => path.into(),
+            Err(_) => home.join("latte/bin/latte"),
+        };
+        if !binary.exists() {
+            println!("installing latte-cli {VERSION} (several minutes, once)");
+            let status = Command::new("cargo")
+                .current_dir(root)
+                .args(["install", "latte-cli", "--version", VERSION, "--locked", "--root"])
+                .arg(home.join("latte"))
+                .env("CARGO_TARGET_DIR", home.join("latte-target"))
+                .status()?;
+            if !status.success() || !binary.exists() {
+                bail!("cargo install latte-cli failed; set LATTE to an installed one");
+            }
+        }
+        Ok(Latte { binary, root: root.to_owned(), home: home.to_owned() })
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = bound(&self.binary);
+        // It leaves logs where it runs.
+        command.arg(verb).current_dir(&self.home);
         command
     }
 
-    fn script(&self, root: &Path) -> PathBuf {
-        root.join("perf/workloads").join(format!("{}.rn", self.script))
+    fn script(&self, workload: &Workload) -> PathBuf {
+        self.root.join("perf/workloads").join(format!("{}.rn", workload.script))
     }
 
-    fn schema(&self, root: &Path, latte: &Path, server: &Server) -> Result<()> {
-        let mut command = self.latte(root, latte, "schema");
-        command.arg(self.script(root)).arg(server.address());
+    /// Makes the workload's table anew.
+    pub fn schema(&self, workload: &Workload, server: &Server) -> Result<()> {
+        let mut command = self.command("schema");
+        command.arg(self.script(workload)).arg(server.address());
         let output = command.output()?;
         if !output.status.success() {
             bail!("latte schema: {}", String::from_utf8_lossy(&output.stderr));
@@ -122,55 +137,34 @@ impl Workload {
         Ok(())
     }
 
-    /// Warms up, then counts as often as the settings say.
+    /// One run over `rows` rows, with `rate` operations per second offered, or with 128 in flight.
     pub fn run(
         &self,
-        root: &Path,
-        home: &Path,
-        latte: &Path,
+        workload: &Workload,
         server: &Server,
-        settings: &Settings,
-    ) -> Result<Vec<Figures>> {
-        if self.loads {
-            self.schema(root, latte, server)?;
-        }
-        self.once(root, home, latte, server, &format!("{}s", settings.warm), settings)?;
-        let mut figures = Vec::new();
-        for _ in 0..settings.repeat {
-            let duration = if self.loads {
-                self.schema(root, latte, server)?;
-                settings.rows.to_string()
-            } else {
-                format!("{}s", settings.seconds)
-            };
-            figures.push(self.once(root, home, latte, server, &duration, settings)?);
-        }
-        Ok(figures)
-    }
-
-    fn once(
-        &self,
-        root: &Path,
-        home: &Path,
-        latte: &Path,
-        server: &Server,
-        duration: &str,
-        settings: &Settings,
+        rows: u64,
+        length: Length,
+        rate: Option<u32>,
     ) -> Result<Figures> {
-        let report = home.join("latte-report.json");
+        let report = self.home.join("latte-report.json");
         // A report of an earlier run must not be read for this one.
         if report.exists() {
             std::fs::remove_file(&report)?;
         }
-        let mut command = self.latte(root, latte, "run");
-        command.args(["-q", "-o"]).arg(&report);
-        command.args(["-f", self.functions, "-d", duration, "-p", IN_FLIGHT]);
-        if self.script == "standard1" {
-            command.arg("-P").arg(format!("rows={}", settings.rows));
-        } else {
-            command.arg("-P").arg(format!("partitions={}", settings.rows.div_ceil(1000)));
+        let mut command = self.command("run");
+        command.args(["-q", "-o"]).arg(&report).args(["-f", workload.functions, "-p", IN_FLIGHT]);
+        command.arg("-d").arg(match length {
+            Length::Seconds(seconds) => format!("{seconds}s"),
+            Length::Count(count) => count.to_string(),
+        });
+        if let Some(rate) = rate {
+            command.arg("-r").arg(rate.to_string());
         }
-        command.arg(self.script(root)).arg(server.address());
+        command.arg("-P").arg(match workload.script {
+            "standard1" => format!("rows={rows}"),
+            _ => format!("partitions={}", rows.div_ceil(1000)),
+        });
+        command.arg(self.script(workload)).arg(server.address());
         let before = server.cpu_seconds()?;
         let output = command.output()?;
         let used = server.cpu_seconds()? - before;
@@ -195,7 +189,6 @@ impl Workload {
             p999_ms: percentile(latency, "P99_9"),
             server_cpu_per_1000: used / operations * 1000.0,
             rss_mib: server.rss_mib()?,
-            errors,
         })
     }
 }

@@ -1,21 +1,53 @@
-//! Servers as processes: start, measure, stop.
+//! Servers as processes: start, measure, pause, stop. All end with this program: a server that is
+//! dropped is killed, and the kernel kills what is left when this program is.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::cql;
+
 /// Clock ticks of `/proc/PID/stat` per second (`sysconf(_SC_CLK_TCK)`, 100 on Linux).
 const TICKS: f64 = 100.0;
+/// Longest wait for the first CQL answer.
+const START_MAX: Duration = Duration::from_secs(180);
+/// CQL port of Helenus in a comparison.
+const HELENUS_PORT: u16 = 19142;
+/// CQL port of the null server.
+const NULL_PORT: u16 = 19242;
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Canned answers on the same runtime.
+    Null,
+    /// What is compared.
+    Helenus,
+    /// The yardstick.
+    Cassandra,
+}
+
+impl Kind {
+    /// In tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Null => "null server",
+            Kind::Helenus => "helenus",
+            Kind::Cassandra => "cassandra",
+        }
+    }
+}
 
 /// A running server.
 pub struct Server {
     child: Child,
+    name: String,
     address: String,
+    log: PathBuf,
     started_after: Duration,
+    paused: bool,
 }
 
 /// Builds the release binary.
@@ -28,25 +60,60 @@ pub fn build_helenus(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where Helenus has its data in a comparison.
+pub fn helenus_data(home: &Path) -> PathBuf {
+    home.join("helenus-data")
+}
+
+/// A command that the kernel kills when this program ends, whatever ends it. Without `setpriv`
+/// (util-linux) the plain command: an interrupt from the terminal still reaches it.
+pub fn bound(program: &Path) -> Command {
+    let has_setpriv = Command::new("setpriv")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has_setpriv {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
 impl Server {
     /// Helenus on an empty directory.
     pub fn helenus(root: &Path, home: &Path, memory: &str) -> Result<Server> {
-        let data = home.join("helenus-data");
+        let data = helenus_data(home);
         if data.exists() {
             std::fs::remove_dir_all(&data)?;
         }
-        let mut command = Command::new(root.join("target/release/helenus"));
-        command.arg("server").arg("--workdir").arg(&data);
-        command.args(["--memory", memory, "--native-transport-port", "19142"]);
+        Server::helenus_again(root, home, memory)
+    }
+
+    /// Helenus on the directory that is there.
+    pub fn helenus_again(root: &Path, home: &Path, memory: &str) -> Result<Server> {
+        let mut command = bound(&root.join("target/release/helenus"));
+        command.arg("server").arg("--workdir").arg(helenus_data(home));
+        command.args(["--memory", memory, "--native-transport-port", &HELENUS_PORT.to_string()]);
         command.args(["--native-shard-aware-transport-port", "0", "--api-port", "19143"]);
-        Server::spawn(command, home, "helenus", 19142)
+        Server::spawn(command, home, "helenus", HELENUS_PORT)
+    }
+
+    /// The null server.
+    pub fn null(root: &Path, home: &Path) -> Result<Server> {
+        let mut command = bound(&root.join("target/release/helenus"));
+        command.args(["bench", "null-server", "--port", &NULL_PORT.to_string()]);
+        Server::spawn(command, home, "null-server", NULL_PORT)
     }
 
     /// Starts a command and waits until CQL answers on the port.
     pub fn spawn(mut command: Command, home: &Path, name: &str, port: u16) -> Result<Server> {
-        let log = std::fs::File::create(home.join(format!("{name}.log")))?;
+        let path = home.join(format!("{name}.log"));
+        let log = std::fs::File::create(&path)?;
         let address = format!("127.0.0.1:{port}");
-        if answers(&address) {
+        if cql::answers(&address) {
             bail!("another server answers on {address}");
         }
         let started = Instant::now();
@@ -56,14 +123,20 @@ impl Server {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
-        let mut server = Server { child, address, started_after: Duration::ZERO };
-        while !answers(&server.address) {
+        let mut server = Server {
+            child,
+            name: name.to_owned(),
+            address,
+            log: path,
+            started_after: Duration::ZERO,
+            paused: false,
+        };
+        while !cql::answers(&server.address) {
             if let Some(status) = server.child.try_wait()? {
-                bail!("{name} ended with {status}; see {}", home.join(name).display());
+                bail!("{name} ended with {status}; see {}", server.log.display());
             }
-            if started.elapsed() > Duration::from_secs(180) {
-                server.stop()?;
-                bail!("{name} does not answer CQL after 180 s");
+            if started.elapsed() > START_MAX {
+                bail!("{name} does not answer CQL after {} s", START_MAX.as_secs());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -74,6 +147,11 @@ impl Server {
     /// Host and port.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned())
     }
 
     /// From the start of the process to the first CQL answer.
@@ -100,34 +178,65 @@ impl Server {
         kib.map(|k| k / 1024.0).context("no VmRSS")
     }
 
-    /// Ends the process, this one only: SIGTERM, and SIGKILL after a minute.
-    pub fn stop(mut self) -> Result<()> {
-        let pid = self.child.id().to_string();
-        Command::new("kill").args(["-TERM", &pid]).status()?;
+    fn signal(&self, signal: &str) -> Result<()> {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
+        if !status.success() {
+            bail!("{}: kill {signal} failed; see {}", self.name, self.log.display());
+        }
+        Ok(())
+    }
+
+    /// Holds the process while another one is measured, so that it takes no CPU.
+    pub fn pause(&mut self) -> Result<()> {
+        self.signal("-STOP")?;
+        self.paused = true;
+        Ok(())
+    }
+
+    /// Lets it go on and waits until it answers.
+    pub fn resume(&mut self) -> Result<()> {
+        if !self.paused {
+            return Ok(());
+        }
+        self.signal("-CONT")?;
+        self.paused = false;
+        let begun = Instant::now();
+        while !cql::answers(&self.address) {
+            if begun.elapsed() > START_MAX {
+                bail!("{} does not answer any more; see {}", self.name, self.log.display());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Ends the process, this one only: SIGTERM, and SIGKILL after a minute. Returns how long it
+    /// took.
+    pub fn stop(mut self) -> Result<Duration> {
+        self.resume()?;
+        self.signal("-TERM")?;
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
             if begun.elapsed() > Duration::from_secs(60) {
                 self.child.kill()?;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(10));
         }
+        Ok(begun.elapsed())
+    }
+
+    /// SIGKILL at once.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
         Ok(())
     }
 }
 
-/// Whether STARTUP is answered by READY or AUTHENTICATE.
-fn answers(address: &str) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        let mut frame = vec![4, 0, 0, 0, 1, 0, 0, 0, 22, 0, 1, 0, 11];
-        frame.extend_from_slice(b"CQL_VERSION");
-        frame.extend_from_slice(&[0, 5]);
-        frame.extend_from_slice(b"3.0.0");
-        stream.write_all(&frame)?;
-        let mut header = [0_u8; 9];
-        stream.read_exact(&mut header)?;
-        Ok(header[4] == 2 || header[4] == 3)
-    };
-    ask().unwrap_or(false)
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ended already, or about to be: nobody is left to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

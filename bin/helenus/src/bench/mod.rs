@@ -4,13 +4,17 @@
 //! Each connection has a thread and keeps a fixed number of requests in flight; with `--rate` they
 //! are sent on a schedule, and latency is counted from when a request was due, so that a server
 //! that stalls cannot hide it.
+//!
+//! [`null_server`] is the other side: what the same load costs without a database behind the
+//! protocol.
 
 mod client;
+mod null_server;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use telemetry::HistogramSnapshot;
 
 use crate::{exit, resources};
@@ -20,23 +24,31 @@ use client::{Connection, Failure};
 /// that neither side waits for the other to read.
 const WINDOW_MAX: usize = 1024;
 
-/// What is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Workload {
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
     /// Write whole rows, keys in order
-    Insert,
+    Insert(Arguments),
     /// Read whole rows by key, keys at random
-    Read,
+    Read(Arguments),
     /// One half of each, keys at random
+    Mixed(Arguments),
+    /// Answer CQL without a database: nothing is stored, INSERT is answered by void, SELECT by
+    /// canned rows (one, or as many as LIMIT says). For measuring what the machine itself costs
+    NullServer(null_server::Arguments),
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    Insert,
+    Read,
     Mixed,
 }
 
-/// The command line.
+/// The command line of a load.
 #[derive(Clone, Debug, Args)]
 pub struct Arguments {
-    /// What to do
-    #[arg(value_enum)]
-    workload: Workload,
     /// Name or address of the server
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
@@ -130,8 +142,18 @@ impl Outcome {
     }
 }
 
-/// Runs it; the exit code: 1 when the server cannot be reached or refused anything.
-pub fn main(arguments: Arguments) -> u8 {
+/// Runs it; the exit code.
+pub fn main(command: Command) -> u8 {
+    match command {
+        Command::Insert(arguments) => load(Workload::Insert, &arguments),
+        Command::Read(arguments) => load(Workload::Read, &arguments),
+        Command::Mixed(arguments) => load(Workload::Mixed, &arguments),
+        Command::NullServer(arguments) => null_server::main(&arguments),
+    }
+}
+
+/// Exit code 1: the server cannot be reached or refused anything.
+fn load(workload: Workload, arguments: &Arguments) -> u8 {
     let window = (arguments.in_flight as usize).div_ceil(usize::from(arguments.connections));
     if window > WINDOW_MAX {
         eprintln!(
@@ -140,7 +162,7 @@ pub fn main(arguments: Arguments) -> u8 {
         );
         return exit::USAGE;
     }
-    match run(&arguments, window) {
+    match run(workload, arguments, window) {
         Ok(report) => {
             print!("{}", if arguments.json { report.json() } else { report.text() });
             if report.total.errors == 0 { exit::OK } else { exit::FAILED }
@@ -152,8 +174,8 @@ pub fn main(arguments: Arguments) -> u8 {
     }
 }
 
-fn run(arguments: &Arguments, window: usize) -> Result<Report, Failure> {
-    let plan = Arc::new(plan(arguments, window));
+fn run(workload: Workload, arguments: &Arguments, window: usize) -> Result<Report, Failure> {
+    let plan = Arc::new(plan(workload, arguments, window));
     let mut first = Connection::open(&arguments.host, arguments.port)?;
     for statement in schema(arguments) {
         first.query(&statement)?;
@@ -181,10 +203,10 @@ fn run(arguments: &Arguments, window: usize) -> Result<Report, Failure> {
     }
     let took = start.elapsed();
     let after = arguments.pid.and_then(resources::usage_of);
-    Ok(Report { arguments: arguments.clone(), total, took, before, after })
+    Ok(Report { workload, arguments: arguments.clone(), total, took, before, after })
 }
 
-fn plan(arguments: &Arguments, window: usize) -> Plan {
+fn plan(workload: Workload, arguments: &Arguments, window: usize) -> Plan {
     let connections = u64::from(arguments.connections);
     let names: Vec<String> = (0..arguments.columns).map(|i| format!("c{i}")).collect();
     let (names, marks) = (names.join(", "), ", ?".repeat(usize::from(arguments.columns)));
@@ -195,7 +217,7 @@ fn plan(arguments: &Arguments, window: usize) -> Plan {
         (None, None) => Some(Duration::from_secs(10)),
     };
     Plan {
-        workload: arguments.workload,
+        workload,
         keys: arguments.keys,
         columns: arguments.columns,
         value_bytes: arguments.value_bytes as usize,
@@ -230,6 +252,7 @@ fn schema(arguments: &Arguments) -> [String; 2] {
 
 /// What came out.
 struct Report {
+    workload: Workload,
     arguments: Arguments,
     total: Outcome,
     took: Duration,
@@ -276,7 +299,7 @@ impl Report {
         let _ = writeln!(
             out,
             "workload  {:?}, {} in flight over {} connections, {} keys, {} columns of {} bytes",
-            a.workload, a.in_flight, a.connections, a.keys, a.columns, a.value_bytes
+            self.workload, a.in_flight, a.connections, a.keys, a.columns, a.value_bytes
         );
         let _ = writeln!(
             out,
@@ -328,7 +351,7 @@ impl Report {
             })
         });
         let value = serde_json::json!({
-            "workload": format!("{:?}", a.workload).to_lowercase(),
+            "workload": format!("{:?}", self.workload).to_lowercase(),
             "in_flight": a.in_flight,
             "connections": a.connections,
             "keys": a.keys,
@@ -359,30 +382,37 @@ mod tests {
 
     #[derive(Debug, Parser)]
     struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
+        #[command(subcommand)]
+        command: Command,
     }
 
-    fn parse(line: &str) -> Result<Arguments, clap::Error> {
-        Cli::try_parse_from(format!("bench {line}").split_whitespace()).map(|c| c.arguments)
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(format!("bench {line}").split_whitespace()).map(|c| c.command)
+    }
+
+    fn arguments(line: &str) -> Arguments {
+        match parse(line).unwrap() {
+            Command::Insert(a) | Command::Read(a) | Command::Mixed(a) => a,
+            Command::NullServer(_) => panic!("no load: {line}"),
+        }
     }
 
     #[test]
     fn work_is_divided_among_connections() {
-        let arguments = parse("insert --connections 3 --operations 10 --rate 300").unwrap();
-        let plan = plan(&arguments, 43);
+        let arguments = arguments("insert --connections 3 --operations 10 --rate 300");
+        let plan = plan(Workload::Insert, &arguments, 43);
         assert_eq!((plan.operations, plan.duration), (Some(4), None));
         assert_eq!(plan.interval, Some(Duration::from_millis(10)));
         assert_eq!(
-            super::plan(&parse("read").unwrap(), 32).duration,
+            super::plan(Workload::Read, &super::tests::arguments("read"), 32).duration,
             Some(Duration::from_secs(10))
         );
     }
 
     #[test]
     fn statements_name_every_column() {
-        let arguments = parse("mixed --columns 2 --keyspace ks").unwrap();
-        let plan = plan(&arguments, 1);
+        let arguments = arguments("mixed --columns 2 --keyspace ks");
+        let plan = plan(Workload::Mixed, &arguments, 1);
         assert_eq!(plan.insert, "INSERT INTO ks.standard2 (key, c0, c1) VALUES (?, ?, ?)");
         assert_eq!(plan.read, "SELECT c0, c1 FROM ks.standard2 WHERE key = ?");
         let [_, table] = schema(&arguments);
@@ -396,6 +426,8 @@ mod tests {
         assert!(parse("scan").is_err());
         assert!(parse("read --keyspace a;b").is_err());
         assert!(parse("read --keyspace a_b").is_ok());
+        assert!(parse("null-server --smp 0").is_err());
+        assert!(parse("null-server --smp 1 --port 0").is_ok());
         assert_eq!(main(parse("read --connections 1 --in-flight 1025").unwrap()), exit::USAGE);
     }
 
@@ -408,7 +440,8 @@ mod tests {
         let total = Outcome { operations: 100, latency: latency.snapshot(), ..Outcome::default() };
         let usage = |cpu_ticks, resident_bytes| resources::Usage { cpu_ticks, resident_bytes };
         let report = Report {
-            arguments: parse("read --pid 7").unwrap(),
+            workload: Workload::Read,
+            arguments: arguments("read --pid 7"),
             total,
             took: Duration::from_secs(2),
             before: Some(usage(100, 0)),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::spelling;
-use crate::value::{CommitLogSync, class_name};
+use crate::value::{CommitFailurePolicy, CommitLogSync, DiskFailurePolicy, class_name};
 use crate::yaml::{self, Node, NodeKind};
 
 /// Prefix of environment variables that set something: `HELENUS_NATIVE_TRANSPORT_PORT=9142`.
@@ -476,6 +476,14 @@ impl Loader {
         }
         let is_default = fresh.render(name) == Options::default().render(name);
         match status {
+            Status::Supported if taken_for_another(name, &fresh) => {
+                self.loaded.warnings.push(Warning::NotSupportedYet {
+                    origin: origin.clone(),
+                    name: written.into(),
+                    value: node.brief(),
+                    is_default: false,
+                });
+            }
             Status::Supported => {}
             Status::NotYet => self.loaded.warnings.push(Warning::NotSupportedYet {
                 origin: origin.clone(),
@@ -539,6 +547,15 @@ fn harmless(name: &str, node: &Node) -> bool {
                 matches!(host, "127.0.0.1" | "localhost" | "[::1]")
             })
         })
+}
+
+/// Values of settings that have an effect which are taken for another value (see their help).
+fn taken_for_another(name: &str, options: &Options) -> bool {
+    match name {
+        "disk_failure_policy" => options.disk_failure_policy == DiskFailurePolicy::BestEffort,
+        "commit_failure_policy" => options.commit_failure_policy == CommitFailurePolicy::Ignore,
+        _ => false,
+    }
 }
 
 /// The `seeds` of Cassandra's seed provider:

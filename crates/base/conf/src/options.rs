@@ -254,8 +254,9 @@ settings! {
         not_yet hot native_transport_rate_limiting_enabled: bool = false;
         /// Requests per second of all clients together.
         not_yet hot native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
-        /// Memory for prepared statements. Unset: 1/256 of `memory`, at least 10 MiB.
-        not_yet cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
+        /// Memory for prepared statements; every shard keeps all of them. Unset: 1/256 of `memory`,
+        /// at least 10 MiB.
+        supported cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
     }
     "Access" {
         /// Who may connect.
@@ -263,7 +264,7 @@ settings! {
         /// What a connected role may do.
         supported cold authorizer: Authorizer = Authorizer::AllowAll;
         /// How long verified credentials are remembered.
-        not_yet hot credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        supported cold credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
         /// How long roles are remembered.
         not_yet hot roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
     }
@@ -292,34 +293,36 @@ settings! {
         /// Size of a segment file.
         supported cold commitlog_segment_size: DataSize = DataSize(32 << 20), 1_048_576 to 2 * GIB - 1;
         /// Most space of the commit log; above it the tables of the oldest segment are flushed.
-        /// Unset: 8 GiB, at most a quarter of the disk.
-        not_yet cold commitlog_total_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Unset: 8 GiB.
+        supported cold commitlog_total_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
         /// Largest mutation. Unset: half of `commitlog_segment_size`.
-        not_yet cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
+        supported cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
     }
     "Storage" {
         /// Memory for memtables of all shards. Unset: 40 % of `memory`.
-        not_yet cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
-        /// Partitions longer than this get an index of their rows. Unset: 64 KiB.
-        not_yet hot column_index_size: Option<DataSize> = None, 1024 to GIB;
+        supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Partitions longer than this get an index of their rows. Unset: 8 KiB.
+        supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
         /// Compactions that run at the same time. Unset: one for each shard.
         not_yet cold concurrent_compactors: Option<u32> = None, 1 to 256;
         /// Bytes per second that all compactions write; 0 is no limit.
         supported hot compaction_throughput: DataRate = DataRate(64 << 20), 0 to TIB;
-        /// Free space that is kept on the data disk.
-        not_yet cold min_free_space_per_drive: DataSize = DataSize(50 << 20), 0 to TIB;
+        /// Free space that is kept on the data disk: with less, writes are refused.
+        supported cold min_free_space_per_drive: DataSize = DataSize(50 << 20), 0 to TIB;
         /// Largest single value; a longer one in a file is taken for corruption.
         not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
         /// Whether DROP and TRUNCATE take a snapshot first.
         supported hot auto_snapshot: bool = true;
         /// Whether each compaction takes a snapshot first.
-        protects cold snapshot_before_compaction: bool = false;
-        /// Whether each new SSTable is linked into `backups`.
-        protects hot incremental_backups: bool = false;
-        /// What happens after an error of a data file.
-        not_yet hot disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
-        /// What happens after an error of the commit log.
-        not_yet hot commit_failure_policy: CommitFailurePolicy = CommitFailurePolicy::Stop;
+        supported cold snapshot_before_compaction: bool = false;
+        /// Whether each flushed SSTable is linked into `backups` of its table.
+        supported cold incremental_backups: bool = false;
+        /// What happens after an error of a data file. A full disk is none: it refuses writes until
+        /// there is space again. `best_effort` is taken for `ignore`.
+        supported cold disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
+        /// What happens after an error of the commit log. `ignore` is taken for `stop_commit`: what a
+        /// failed sync left on the disk is not known.
+        supported cold commit_failure_policy: CommitFailurePolicy = CommitFailurePolicy::Stop;
     }
     "Limits of requests" {
         /// Batches larger than this give a warning.
@@ -365,11 +368,11 @@ settings! {
         /// Whether tables may be altered.
         protects hot alter_table_enabled: bool = true;
         /// Whether tables may be dropped and truncated.
-        protects hot drop_truncate_table_enabled: bool = true;
+        supported cold drop_truncate_table_enabled: bool = true;
         /// Whether keyspaces may be dropped.
         protects hot drop_keyspace_enabled: bool = true;
         /// Whether USE may be used.
-        not_yet hot use_statements_enabled: bool = true;
+        supported cold use_statements_enabled: bool = true;
     }
     "Log" {
         /// Least severe events that are logged.

@@ -37,6 +37,7 @@ impl ClusteringBuf {
 }
 
 /// Appends one component to a serialised clustering.
+#[inline]
 pub fn push_component(out: &mut Vec<u8>, component: Option<&[u8]>) {
     match component {
         None => put_v(out, 0),
@@ -54,6 +55,7 @@ pub struct Components<'a> {
 }
 
 /// Iterates the components of serialised bytes that this process made or [`check`] accepted.
+#[inline]
 pub fn components(bytes: &[u8]) -> Components<'_> {
     Components { raw: Raw::new(bytes) }
 }
@@ -147,6 +149,7 @@ impl ClusteringComparator {
     }
 
     /// Compares two components by the comparator of that position.
+    #[inline]
     pub fn compare_component(
         &self,
         position: usize,
@@ -166,6 +169,7 @@ impl ClusteringComparator {
     }
 
     /// Order of the common prefix, and how many components each has beyond it.
+    #[inline]
     fn compare_prefix(&self, a: &[u8], b: &[u8]) -> (Ordering, bool, bool) {
         let (mut a, mut b) = (components(a), components(b));
         let mut position = 0;
@@ -191,6 +195,7 @@ impl ClusteringComparator {
     }
 
     /// Order of a full clustering against a bound; never `Equal`.
+    #[inline]
     pub fn compare_to_bound(&self, clustering: &[u8], bound: BoundRef<'_>) -> Ordering {
         let (order, _, bound_longer) = self.compare_prefix(clustering, bound.prefix);
         if order != Ordering::Equal {

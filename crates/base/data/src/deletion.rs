@@ -17,16 +17,19 @@ impl DeletionTime {
         DeletionTime { timestamp: TimestampMicros::NONE, local: DeletionSeconds::NONE };
 
     /// No deletion at all.
+    #[inline]
     pub fn is_live(&self) -> bool {
         self.timestamp == TimestampMicros::NONE && self.local == DeletionSeconds::NONE
     }
 
     /// Whether this deletion removes something written at `timestamp`.
+    #[inline]
     pub fn deletes(&self, timestamp: TimestampMicros) -> bool {
         !self.is_live() && timestamp <= self.timestamp
     }
 
     /// Whether this one wins over `other`: the higher timestamp, then the later local time.
+    #[inline]
     pub fn supersedes(&self, other: &DeletionTime) -> bool {
         if self.is_live() {
             return false;
@@ -37,6 +40,7 @@ impl DeletionTime {
     }
 
     /// The one that wins.
+    #[inline]
     pub fn max(self, other: DeletionTime) -> DeletionTime {
         if other.supersedes(&self) { other } else { self }
     }

@@ -22,7 +22,13 @@ pub mod fuzz;
 pub mod merge;
 pub mod merge_cursor;
 pub mod mutation;
+mod page_check;
+pub mod page_cursor;
+pub mod page_fuzz;
+#[cfg(test)]
+mod page_tests;
 mod raw;
+pub mod replica_page;
 pub mod row;
 pub mod shape;
 #[cfg(test)]

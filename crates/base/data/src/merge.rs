@@ -185,6 +185,7 @@ struct PathLane<'a> {
 /// `active` is the deletion that covers the row from outside (partition or range). When the result
 /// is one of the sources unchanged, nothing is written and its index returned; else the row is
 /// appended to `out`. For a static row the same function serves.
+#[inline]
 pub fn merge_rows(
     shape: &TableShape,
     sources: &[RowRef<'_>],
@@ -193,10 +194,21 @@ pub fn merge_rows(
     out: &mut Vec<u8>,
 ) -> Outcome {
     if let [row] = sources
-        && is_untouched(shape, *row, &active, &keep)
+        && ((active.is_live() && !shape.has_filters() && row.is_plain())
+            || is_untouched(shape, *row, &active, &keep))
     {
         return Outcome { row: Merged::Source(0), tombstones: 0 };
     }
+    merge_versions(shape, sources, active, keep, out)
+}
+
+fn merge_versions(
+    shape: &TableShape,
+    sources: &[RowRef<'_>],
+    active: DeletionTime,
+    keep: Keep,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let mut tombstones = 0_u32;
     let mut liveness = Liveness::NONE;
     let mut deletion = DeletionTime::LIVE;

@@ -81,6 +81,8 @@ pub struct MergeCursor<'s, C> {
     reversed: bool,
     lanes: SmallVec<[Lane<C>; 4]>,
     in_partition: bool,
+    /// The only lane that has the current partition; `None` when several have it.
+    sole: Option<usize>,
     keep: Keep,
     /// Deletion of the current partition, unpurged.
     partition_deletion: DeletionTime,
@@ -122,6 +124,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             reversed,
             lanes,
             in_partition: false,
+            sole: None,
             keep,
             partition_deletion: DeletionTime::LIVE,
             open: DeletionTime::LIVE,
@@ -209,6 +212,8 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 self.keep = Keep::Purge(purge);
             }
         }
+        let several = members.iter().filter(|m| **m).count() > 1;
+        self.sole = (!several).then_some(first_lane);
         for (lane, member) in self.lanes.iter_mut().zip(members) {
             lane.member = member;
             lane.open = DeletionTime::LIVE;
@@ -221,6 +226,45 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.in_partition = true;
         self.current = Current::Partition { lane: first_lane, deletion: shown };
         true
+    }
+
+    /// The next item of a partition that only one lane has: its rows need no comparing.
+    fn advance_sole(&mut self, index: usize) -> Result<Advance, CursorError> {
+        while let Some(lane) = self.lanes.get_mut(index) {
+            if lane.state == LaneState::Stale {
+                match lane.cursor.advance()? {
+                    Advance::Item => {}
+                    Advance::End => break,
+                    Advance::NeedBlock(request) => {
+                        let source = u32::try_from(index).unwrap_or(u32::MAX);
+                        return Ok(Advance::NeedBlock(BlockRequest { source, ..request }));
+                    }
+                }
+            }
+            lane.state = LaneState::Ready;
+            let Item::Row { row, .. } = lane.cursor.item() else {
+                if self.step() {
+                    return Ok(Advance::Item);
+                }
+                continue;
+            };
+            let active = if self.open.is_live() { self.partition_deletion } else { self.open };
+            self.scratch.clear();
+            let outcome = merge_rows(self.shape, &[row], active, self.keep, &mut self.scratch);
+            lane.state = LaneState::Stale;
+            self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
+            match outcome.row {
+                Merged::Nothing => continue,
+                Merged::Source(_) => self.current = Current::RowOf(index),
+                Merged::Built => self.current = Current::RowBuilt(index),
+            }
+            return Ok(Advance::Item);
+        }
+        if let Some(lane) = self.lanes.get_mut(index) {
+            lane.state = LaneState::Done;
+        }
+        self.step();
+        Ok(Advance::Item)
     }
 
     /// One step inside a partition; true when there is something to show.
@@ -425,6 +469,11 @@ enum Position {
 
 impl<C: Cursor> Cursor for MergeCursor<'_, C> {
     fn advance(&mut self) -> Result<Advance, CursorError> {
+        if self.in_partition
+            && let Some(index) = self.sole
+        {
+            return self.advance_sole(index);
+        }
         loop {
             for (index, lane) in self.lanes.iter_mut().enumerate() {
                 if lane.state != LaneState::Stale || (self.in_partition && !lane.member) {

@@ -7,14 +7,17 @@ pub(crate) struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
+    #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Raw { bytes }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
+    #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }

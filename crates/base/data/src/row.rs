@@ -146,6 +146,7 @@ pub struct ComplexCells<'a> {
 impl<'a> Iterator for ComplexCells<'a> {
     type Item = (&'a [u8], CellRef<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.raw.is_empty() {
             return None;
@@ -199,6 +200,7 @@ pub struct RowRef<'a> {
 
 impl<'a> RowRef<'a> {
     /// A view of bytes that this process packed or that [`RowRef::parse`] accepted.
+    #[inline]
     pub fn trusted(bytes: &'a [u8]) -> RowRef<'a> {
         RowRef { bytes }
     }
@@ -228,10 +230,12 @@ impl<'a> RowRef<'a> {
     }
 
     /// The packed bytes.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
+    #[inline]
     fn header(&self) -> (RowHeader, Raw<'a>) {
         let mut raw = Raw::new(self.bytes);
         match RowHeader::read(&mut raw) {
@@ -263,20 +267,50 @@ impl<'a> RowRef<'a> {
     }
 
     /// Columns in order of id.
+    #[inline]
     pub fn columns(&self) -> Columns<'a> {
         let (header, raw) = self.header();
         Columns { raw, header }
     }
 
     /// The column of that id.
+    #[inline]
     pub fn column(&self, id: ColumnId) -> Option<ColumnRef<'a>> {
-        self.columns().find(|(i, _)| *i >= id).filter(|(i, _)| *i == id).map(|(_, c)| c)
+        for (found, column) in self.columns() {
+            if found >= id {
+                return (found == id).then_some(column);
+            }
+        }
+        None
     }
 
     /// No liveness, no deletion, no cell.
     pub fn is_empty(&self) -> bool {
         let (header, raw) = self.header();
         header.liveness.is_empty() && header.deletion.is_live() && raw.is_empty()
+    }
+
+    /// A quick look for what most rows are: no deletion, no TTL, no tombstone, no complex column, and
+    /// something in it. False says nothing.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        let Some((flags, mut rest)) = self.bytes.split_first() else { return false };
+        if flags & !ROW_HAS_LIVENESS != 0 {
+            return false;
+        }
+        // The base timestamp.
+        rest = rest.get(8..).unwrap_or(&[]);
+        if *flags == 0 && rest.is_empty() {
+            return false;
+        }
+        while let [id, cell, length, tail @ ..] = rest {
+            if (id | length) >= 0x80 || *cell != CELL_SAME_TIMESTAMP {
+                return is_plain_tail(rest);
+            }
+            let Some(next) = tail.get(usize::from(*length)..) else { return false };
+            rest = next;
+        }
+        rest.is_empty() || is_plain_tail(rest)
     }
 
     /// Whether a reader at `now` sees the row: live liveness or any live cell (the caller has
@@ -290,6 +324,23 @@ impl<'a> RowRef<'a> {
     }
 }
 
+/// As [`RowRef::is_plain`] for columns of any encoding.
+fn is_plain_tail(columns: &[u8]) -> bool {
+    let mut raw = Raw::new(columns);
+    while !raw.is_empty() {
+        let flags = raw.v().and_then(|_| raw.u8());
+        let value = match flags {
+            Some(CELL_SAME_TIMESTAMP) => raw.sized(),
+            Some(0) => raw.v().and_then(|_| raw.sized()),
+            _ => return false,
+        };
+        if value.is_none() {
+            return false;
+        }
+    }
+    true
+}
+
 #[derive(Clone, Copy, Debug)]
 struct RowHeader {
     base: i64,
@@ -298,6 +349,7 @@ struct RowHeader {
 }
 
 impl RowHeader {
+    #[inline]
     fn read(raw: &mut Raw<'_>) -> Option<RowHeader> {
         let flags = raw.u8()?;
         if flags & !ROW_FLAGS != 0 || (flags & ROW_EXPIRES != 0 && flags & ROW_HAS_LIVENESS == 0) {
@@ -354,7 +406,23 @@ pub struct Columns<'a> {
 impl<'a> Iterator for Columns<'a> {
     type Item = (ColumnId, ColumnRef<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        // Most cells: a small id, live, of the row's timestamp, a short value.
+        if let [id, CELL_SAME_TIMESTAMP, length, tail @ ..] = self.raw.rest()
+            && (id | length) < 0x80
+            && let Some((value, rest)) = tail.split_at_checked(usize::from(*length))
+        {
+            self.raw = Raw::new(rest);
+            let cell = CellRef::live(TimestampMicros(self.header.base), value);
+            return Some((ColumnId(u16::from(*id)), ColumnRef::Simple(cell)));
+        }
+        self.next_of_any_form()
+    }
+}
+
+impl<'a> Columns<'a> {
+    fn next_of_any_form(&mut self) -> Option<(ColumnId, ColumnRef<'a>)> {
         if self.raw.is_empty() {
             return None;
         }
@@ -385,6 +453,7 @@ pub struct RowBuilder<'o> {
 impl<'o> RowBuilder<'o> {
     /// Starts a row at the end of `out`. `base` is the timestamp most cells have (any value is
     /// correct, a good one is small); a liveness overrides it.
+    #[inline]
     pub fn new(
         out: &'o mut Vec<u8>,
         liveness: Liveness,
@@ -427,6 +496,7 @@ impl<'o> RowBuilder<'o> {
         }
     }
 
+    #[inline]
     fn column_id(&mut self, id: ColumnId) {
         stdx::invariant!(self.complex_at.is_none(), "packed row: column inside a complex column");
         stdx::invariant!(self.last.is_none_or(|l| l < id), "packed row: columns out of order");
@@ -462,6 +532,15 @@ impl<'o> RowBuilder<'o> {
         }
         put_v(self.out, cell.value.len() as u64);
         self.out.extend_from_slice(cell.value);
+    }
+
+    /// Adds a column of one live cell that has the row's base timestamp.
+    #[inline]
+    pub fn cell_at_base(&mut self, id: ColumnId, value: &[u8]) {
+        self.column_id(id);
+        self.out.push(CELL_SAME_TIMESTAMP);
+        put_v(self.out, value.len() as u64);
+        self.out.extend_from_slice(value);
     }
 
     /// Adds a column of one cell.
@@ -520,6 +599,7 @@ impl<'o> RowBuilder<'o> {
     }
 
     /// Ends the row and says where it lies in the buffer.
+    #[inline]
     pub fn finish(self) -> std::ops::Range<usize> {
         stdx::invariant!(self.complex_at.is_none(), "packed row: complex column left open");
         self.start..self.out.len()

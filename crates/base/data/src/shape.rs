@@ -88,11 +88,13 @@ impl TableShape {
     }
 
     /// Order of rows within a partition.
+    #[inline]
     pub fn clustering(&self) -> &ClusteringComparator {
         &self.clustering
     }
 
     /// True when cells of some column id may have to be hidden.
+    #[inline]
     pub(crate) fn has_filters(&self) -> bool {
         self.filters
     }

@@ -1,14 +1,16 @@
 //! Requests against the replicas of this node: which shard owns a key, one hop when it is another.
 //!
 //! Owns: the shard-to-shard requests ([`ShardRequest`]), pages of packed rows that cross shards
-//! ([`page`]), range scans merged in ring order. Never: CQL, frames, schema changes. When the
+//! ([`page`]), range scans merged in ring order, the batch log ([`batches`]). Never: CQL, frames, schema changes. When the
 //! cluster is built, the `request` machines take this place; the methods of [`Coordinator`] are the
 //! seam.
 //!
 //! Invariants: INV-coordinator-1: a mutation is applied on the shard that owns its token, nowhere
 //! else. INV-coordinator-2: a scan shows partitions in (token, key) order whatever the number of
-//! shards.
+//! shards. INV-batch-1 and -2: see [`batches`].
 
+mod batch_log;
+pub mod batches;
 pub mod page;
 mod read;
 
@@ -22,6 +24,7 @@ use rt::{Mesh, MeshError, Reply, Rt};
 use stdx::{ShardId, Token};
 use store::{Store, StoreError};
 
+pub use batches::{BatchReplay, LoggedBatch};
 pub use page::PackedPage;
 
 /// What one shard asks another.
@@ -81,13 +84,15 @@ struct Inner {
     store: Store,
     mesh: Arc<ShardMesh>,
     gate: rt::Gate,
+    batches: batches::Batches,
 }
 
 impl Coordinator {
     /// Puts the parts together and begins to serve the other shards.
     pub fn new(rt: Rt, store: Store, mesh: Arc<ShardMesh>) -> Coordinator {
         let gate = rt.gate("shard-requests");
-        let inner = Rc::new(Inner { rt: rt.clone(), store, mesh: mesh.clone(), gate });
+        let batches = batches::Batches::new(&rt.telemetry());
+        let inner = Rc::new(Inner { rt: rt.clone(), store, mesh: mesh.clone(), gate, batches });
         let this = Coordinator { inner };
         let server = this.clone();
         mesh.serve(&rt, move |request, reply| server.serve(request, reply));
@@ -189,8 +194,10 @@ impl Coordinator {
         Ok(writer.finish())
     }
 
-    /// Refuses new requests of other shards and waits for the running ones.
+    /// Refuses new requests of other shards and waits for the running ones. What is in the batch
+    /// log is replayed once more where that is possible at once.
     pub async fn stop(&self) {
+        self.inner.batches.stop();
         self.inner.gate.close().await;
     }
 }

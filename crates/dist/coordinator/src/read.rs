@@ -27,14 +27,15 @@ impl Coordinator {
                 if owner == self.inner.rt.shard() {
                     return self.inner.store.read(command, sink).await;
                 }
-                let mut source = Source::new(owner, command.clone(), rows_wanted);
-                self.replay(std::slice::from_mut(&mut source), sink).await
+                // Boxed, so that reads of this shard do not carry its size around.
+                let mut source = Box::new(Source::new(owner, command.clone(), rows_wanted));
+                Box::pin(self.replay(std::slice::from_mut(&mut *source), sink)).await
             }
             Partitions::Range(_) => {
                 let mut sources: Vec<Source> = (0..shards)
                     .map(|s| Source::new(ShardId(s), command.clone(), rows_wanted))
                     .collect();
-                self.replay(&mut sources, sink).await
+                Box::pin(self.replay(&mut sources, sink)).await
             }
         }
     }

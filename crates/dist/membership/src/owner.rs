@@ -70,6 +70,13 @@ impl Owner {
     }
 }
 
+impl Owner {
+    /// After a failed write nothing more is appended. To be asked with the step held.
+    fn check_usable(&self) -> Result<(), SubmitError> {
+        if self.log.borrow().is_some() { Ok(()) } else { Err(SubmitError::Unavailable) }
+    }
+}
+
 /// One transformation out of what was submitted together.
 pub(crate) fn joined(mut entries: Vec<Transformation>) -> Option<Transformation> {
     if entries.len() > 1 {
@@ -109,13 +116,20 @@ impl Membership {
     ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
         let payload = payload_of(change)?;
         let _step = owner.step.acquire(1).await;
+        owner.check_usable()?;
         let next = Epoch(self.snapshot().epoch.0.saturating_add(1));
         // Through the acceptor, which must know where the log ends.
         let entry = LogEntry { number: next, origin: Ballot::ZERO, value: payload };
         let mut out = Vec::new();
         owner.acceptor.borrow_mut().learned(self.admission(), entry, ReplyTo(0), &mut out);
         self.carry_out(owner, out).await?;
-        Ok(self.snapshot())
+        self.applied_at(next)
+    }
+
+    /// The snapshot, which must have the entry `epoch`: nothing is answered by mere assumption.
+    pub(crate) fn applied_at(&self, epoch: Epoch) -> Result<Arc<ClusterSnapshot>, SubmitError> {
+        let snapshot = self.snapshot();
+        if snapshot.epoch < epoch { Err(SubmitError::Unavailable) } else { Ok(snapshot) }
     }
 
     /// Handles a voter's request.
@@ -175,6 +189,7 @@ impl Membership {
     ) -> Result<(), SubmitError> {
         for entry in entries {
             let _step = owner.step.acquire(1).await;
+            owner.check_usable()?;
             if entry.number != owner.acceptor.borrow().next() {
                 continue;
             }

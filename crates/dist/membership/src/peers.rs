@@ -131,8 +131,9 @@ impl Membership {
         match outcome {
             LogOutcome::Decided(entry) => {
                 // A member that did not hear of it learns it by itself; this node must have it.
+                let number = entry.number;
                 self.learn(owner, vec![entry]).await?;
-                Ok(self.snapshot())
+                self.applied_at(number)
             }
             LogOutcome::Conflict(entry) => {
                 self.learn(owner, vec![entry]).await?;
@@ -302,7 +303,7 @@ impl Membership {
         match submitted {
             Submitted::Decided(epoch) => {
                 self.catch_up(owner, voter, epoch).await?;
-                Ok(self.snapshot())
+                self.applied_at(epoch)
             }
             Submitted::Conflict(epoch) => {
                 self.catch_up(owner, voter, epoch).await?;

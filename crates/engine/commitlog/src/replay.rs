@@ -1,7 +1,9 @@
 //! Reading old segments back.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
+use rt::{Buf, IoError, OpenOptions};
 use stdx::{IoErrorKind, ShardId};
 
 use crate::error::LogError;
@@ -41,40 +43,52 @@ impl CommitLog {
     /// this run as well.
     ///
     /// # Errors
-    /// `Corrupt`: damage where a marker attests that the segment had been synced. Errors of `visit`
-    /// end the replay.
+    /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record of
+    /// which `visit` says what is wrong with it.
     pub async fn replay(
         &self,
-        mut visit: impl FnMut(&SegmentHeader, Record<'_>) -> Result<(), LogError>,
+        mut visit: impl FnMut(&SegmentHeader, Record<'_>) -> Result<(), &'static str>,
     ) -> Result<ReplaySummary, LogError> {
         let mut summary = ReplaySummary::default();
         let released = self.released_by_this_shard().await?;
         let mut scans: BTreeMap<SegmentId, Scan> = BTreeMap::new();
         let mut attested: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        // One buffer for all segments: fresh memory for each costs more than reading it.
+        let mut bytes = Buf::new();
         for id in self.old_segments() {
-            let Some(bytes) = self.read_segment(id).await? else {
+            let found;
+            (bytes, found) = self.read_segment(id, bytes).await?;
+            if !found {
                 self.forget_old(id);
                 continue;
-            };
+            }
             let header = SegmentHeader::decode(&bytes);
             if header.as_ref().is_ok_and(|h| h.run == self.options().run) {
                 // Another shard of this run wrote it while we started.
                 self.forget_old(id);
                 continue;
             }
-            let scan = scan(id, &bytes, header, |marker| attest(&mut attested, marker));
-            if let Some(header) = &scan.header {
+            let wanted = !released.contains(&id);
+            // Each checksum is computed once: a record is visited as soon as it is found valid.
+            let scan = scan(id, &bytes, header, |header, offset, record| {
+                if let Record::Marker(synced) = record {
+                    attest(&mut attested, synced);
+                }
+                match header {
+                    Some(header) if wanted => {
+                        summary.mutations += u64::from(matches!(record, Record::Mutation(_)));
+                        visit(header, record).map_err(|what| LogError::Corrupt {
+                            file: self.path_of(id),
+                            offset: offset as u64,
+                            what,
+                        })
+                    }
+                    _ => Ok(()),
+                }
+            })?;
+            if scan.header.is_some() {
                 summary.segments += 1;
                 summary.bytes += scan.valid as u64;
-                if !released.contains(&id) {
-                    let mut offset = HEADER_BYTES;
-                    while offset < scan.valid {
-                        let Some((record, next)) = decode_record(id, &bytes, offset) else { break };
-                        summary.mutations += u64::from(matches!(record, Record::Mutation(_)));
-                        visit(header, record)?;
-                        offset = next;
-                    }
-                }
             }
             scans.insert(id, scan);
         }
@@ -114,13 +128,27 @@ impl CommitLog {
         Ok(())
     }
 
-    async fn read_segment(&self, id: SegmentId) -> Result<Option<Vec<u8>>, LogError> {
-        match self.fs().read(&self.path_of(id), SEGMENT_BYTES_MAX).await {
-            Ok(bytes) => Ok(Some(bytes)),
+    /// Reads a whole segment into `bytes`; false when there is none.
+    async fn read_segment(&self, id: SegmentId, bytes: Buf) -> Result<(Buf, bool), LogError> {
+        let path = self.path_of(id);
+        let options = OpenOptions { read: true, ..OpenOptions::default() };
+        let file = match self.fs().open(&path, options).await {
+            Ok(file) => file,
             // The last shard to release it deleted it meanwhile.
-            Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+            Err(error) if error.kind == IoErrorKind::NotFound => return Ok((bytes, false)),
+            Err(error) => return Err(error.into()),
+        };
+        let length = file.len().await?;
+        let fits = usize::try_from(length).ok().filter(|length| *length <= SEGMENT_BYTES_MAX);
+        let length = fits.ok_or_else(|| IoError {
+            kind: IoErrorKind::Device,
+            operation: "read",
+            path,
+            detail: format!("{length} bytes long, at most {SEGMENT_BYTES_MAX} are read"),
+        })?;
+        let (bytes, result) = file.read_at(bytes, 0, length).await;
+        result?;
+        Ok((bytes, true))
     }
 
     fn release_name(id: SegmentId, shard: ShardId, shards: u16) -> String {
@@ -158,8 +186,7 @@ impl CommitLog {
         for id in &old {
             let name = Self::release_name(*id, shard, shards);
             if shards > 1 && has(&id.file_name()) && !has(&name) {
-                let options =
-                    rt::OpenOptions { write: true, create: true, ..rt::OpenOptions::default() };
+                let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
                 self.fs().open(&format!("{directory}/{name}"), options).await?;
             }
         }
@@ -201,27 +228,26 @@ fn attest(attested: &mut BTreeMap<SegmentId, u64>, synced: LogPosition) {
     *entry = (*entry).max(synced.offset);
 }
 
-/// Walks a segment's records; every valid marker, also behind damage, is given to `marker`.
-fn scan(
+/// Walks a segment's records and gives each to `visit` with the header and its offset. Behind the valid part only
+/// valid markers are, without a header.
+fn scan<E>(
     id: SegmentId,
     bytes: &[u8],
     header: Result<SegmentHeader, &'static str>,
-    mut marker: impl FnMut(LogPosition),
-) -> Scan {
+    mut visit: impl FnMut(Option<&SegmentHeader>, usize, Record<'_>) -> Result<(), E>,
+) -> Result<Scan, E> {
     let mut scan = Scan { header: None, valid: 0, len: bytes.len(), what: "" };
     let mut offset = 0;
     match header {
         Err(what) => scan.what = what,
         Ok(header) if header.id != id => scan.what = "the header names another segment",
         Ok(header) => {
-            scan.header = Some(header);
             offset = HEADER_BYTES;
             while let Some((record, next)) = decode_record(id, bytes, offset) {
-                if let Record::Marker(synced) = record {
-                    marker(synced);
-                }
+                visit(Some(&header), offset, record)?;
                 offset = next;
             }
+            scan.header = Some(header);
             scan.valid = offset;
             scan.what = "no valid record";
         }
@@ -231,13 +257,13 @@ fn scan(
     while let Some(found) = find(bytes.get(from..).unwrap_or(&[]), MARKER_MAGIC) {
         let at = from + found;
         if let Some(start) = at.checked_sub(RECORD_HEADER_BYTES)
-            && let Some((Record::Marker(synced), _)) = decode_record(id, bytes, start)
+            && let Some((marker @ Record::Marker(_), _)) = decode_record(id, bytes, start)
         {
-            marker(synced);
+            visit(None, start, marker)?;
         }
         from = at + 1;
     }
-    scan
+    Ok(scan)
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -256,16 +282,16 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// Everything a replay does with one file's bytes, for fuzzing and tools: the valid records' count
 /// and where they end.
 pub fn walk_segment(id: SegmentId, bytes: &[u8]) -> (usize, usize) {
-    let scan = scan(id, bytes, SegmentHeader::decode(bytes), |_| {});
     let mut count = 0;
-    let mut offset = HEADER_BYTES;
-    while offset < scan.valid {
-        let Some((record, next)) = decode_record(id, bytes, offset) else { break };
+    let scan = scan(id, bytes, SegmentHeader::decode(bytes), |header, _, record| {
         if let Record::Descriptor(payload) = record {
             let _ = format::decode_descriptor(payload);
         }
-        count += 1;
-        offset = next;
+        count += usize::from(header.is_some());
+        Ok::<(), Infallible>(())
+    });
+    match scan {
+        Ok(scan) => (count, scan.valid),
+        Err(never) => match never {},
     }
-    (count, scan.valid)
 }

@@ -10,6 +10,10 @@ pub const INDEX_BLOCK: u64 = 1 << 63;
 /// Bytes of an index page: as much as one checksum of Checksums.db covers.
 pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 
+/// Bytes of the next block that are copied behind what is left of one: most rows that span blocks
+/// have their end there. If not, the same block is asked for again, and more of it copied.
+const SPILL_BYTES: usize = 512;
+
 /// Verified, uncompressed bytes of one block.
 #[derive(Debug)]
 pub struct Chunk {
@@ -126,6 +130,16 @@ impl Window {
 
     #[inline]
     pub(crate) fn skip(&mut self, bytes: usize) {
+        if !self.spilled
+            && let Some(chunk) = &self.chunk
+        {
+            // What is left of the block begins at the position: no block is left by this.
+            let position = self.position.saturating_add(bytes as u64);
+            if position.wrapping_sub(self.chunk_start) < chunk.bytes().len() as u64 {
+                self.position = position;
+                return;
+            }
+        }
         self.seek(self.position.saturating_add(bytes as u64));
     }
 
@@ -135,9 +149,14 @@ impl Window {
             return;
         }
         let start = (block & !self.mark).saturating_mul(self.block_length);
-        if self.bytes().is_empty() {
+        let present = self.bytes().len();
+        if present == 0 {
             self.spilled = false;
         } else {
+            // Less than the whole block may have been copied before.
+            let end = self.position.saturating_add(present as u64);
+            let copied = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+            let more = copied.saturating_add(present.max(SPILL_BYTES));
             if !self.spilled {
                 let mut spill = std::mem::take(&mut self.spill);
                 spill.clear();
@@ -146,7 +165,9 @@ impl Window {
                 self.spill_start = self.position;
                 self.spilled = true;
             }
-            self.spill.extend_from_slice(chunk.bytes());
+            let bytes = chunk.bytes();
+            let next = bytes.get(copied..more).or(bytes.get(copied..)).unwrap_or(&[]);
+            self.spill.extend_from_slice(next);
         }
         self.chunk = Some(chunk);
         self.chunk_start = start;
@@ -176,6 +197,36 @@ mod tests {
         assert_eq!((w.bytes(), w.spilled), (&b"j"[..], false));
         w.skip(1);
         assert!(w.is_at_end() && w.bytes().is_empty() && w.needed().is_none());
+    }
+
+    #[test]
+    fn only_as_much_as_is_asked_for_is_copied_from_the_next_block() {
+        let block: Vec<u8> = (0..4096u32).map(|i| (i % 251) as u8).collect();
+        let mut w = Window::new(0, 4096, 3 * 4096, Vec::new());
+        w.seek(4000);
+        w.feed(0, chunk(&block));
+        assert_eq!(w.bytes().len(), 96);
+        let mut all = block[4000..].to_vec();
+        all.extend_from_slice(&block);
+        let mut before = 96;
+        while before < all.len() {
+            assert_eq!(w.needed(), Some(1));
+            w.feed(1, chunk(&block));
+            assert!(w.bytes().len() > before && w.bytes() == &all[..w.bytes().len()]);
+            before = w.bytes().len();
+        }
+        assert_eq!(w.needed(), Some(2));
+        w.feed(2, chunk(&block));
+        all.extend_from_slice(&block);
+        assert_eq!(w.bytes(), &all[..w.bytes().len()]);
+        // Behind what was copied the block itself goes on.
+        let mut w = Window::new(0, 4096, 2 * 4096, Vec::new());
+        w.seek(4000);
+        w.feed(0, chunk(&block));
+        w.feed(1, chunk(&block));
+        w.skip(96 + 3000);
+        assert_eq!((w.bytes(), w.needed()), (&block[3000..], None));
+        assert!(!w.spilled);
     }
 
     #[test]

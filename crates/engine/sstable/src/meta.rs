@@ -10,9 +10,10 @@ use schema::Table;
 use sst_format::checksums::{CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, decode_digest};
 use sst_format::component::decode_toc;
 use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
+use sst_format::index::sample_entries;
 use sst_format::statistics::Statistics;
 use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary};
-use stdx::Token;
+use stdx::{FixedMap, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES};
 use crate::{Result, SstableError};
@@ -36,6 +37,9 @@ impl Components {
         self.small.iter().find(|(c, _)| *c == component).map(|(_, bytes)| bytes.as_slice())
     }
 }
+
+/// Tokens of some entries of a stretch of the index, and where in it they begin.
+type Marks = Box<[(Token, u32)]>;
 
 /// See the module.
 #[derive(Debug)]
@@ -61,6 +65,8 @@ pub struct SstableMeta {
     index_file: String,
     small_bytes: usize,
     decompressor: RefCell<Option<Compressor>>,
+    /// By position of a sample of the summary: see [`SstableMeta::search_start`].
+    marks: RefCell<FixedMap<u64, Marks>>,
 }
 
 /// Where the bytes of a block lie on disk.
@@ -154,6 +160,7 @@ impl SstableMeta {
             index_file: file(Component::Index),
             small_bytes: components.small.iter().map(|(_, b)| b.len()).sum(),
             decompressor: RefCell::new(None),
+            marks: RefCell::default(),
         };
         meta.verify_lengths()?;
         Ok(meta)
@@ -287,7 +294,8 @@ impl SstableMeta {
     pub fn memory_bytes(&self) -> usize {
         let offsets = self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8);
         let filter = self.filter.as_ref().map_or(0, BloomFilter::memory_bytes);
-        self.summary.memory_bytes() + offsets + filter + size_of::<Self>()
+        let marks: usize = self.marks.borrow().values().map(|m| 32 + size_of_val(&**m)).sum();
+        self.summary.memory_bytes() + offsets + filter + marks + size_of::<Self>()
     }
 
     /// Estimated partitions, from the histogram of their sizes.
@@ -301,6 +309,24 @@ impl SstableMeta {
         hash.token >= self.first
             && hash.token <= self.last
             && self.filter.as_ref().is_none_or(|f| f.may_contain(hash.bloom))
+    }
+
+    /// Where in the stretch of the index that begins at `from` a lookup of a token may begin; `None`:
+    /// nobody has walked it yet. About 0.7 bytes of memory per key, where keys are looked up.
+    pub(crate) fn search_start(&self, from: u64, token: Token) -> Option<u64> {
+        let marks = self.marks.borrow();
+        let marks = marks.get(&from)?;
+        // Entries of the token itself may lie before a mark that has it.
+        let behind = marks.partition_point(|(t, _)| *t < token);
+        let offset = behind.checked_sub(1).and_then(|i| marks.get(i)).map_or(0, |m| m.1);
+        Some(from.saturating_add(u64::from(offset)))
+    }
+
+    /// Keeps marks for [`SstableMeta::search_start`] from all entries of a stretch.
+    pub(crate) fn mark_stretch(&self, from: u64, entries: &[u8]) {
+        if let Some(marks) = sample_entries(entries) {
+            self.marks.borrow_mut().insert(from, marks.into_boxed_slice());
+        }
     }
 
     /// Whether rows in the slices may be in the file, by the smallest and largest clustering. False

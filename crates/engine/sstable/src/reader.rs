@@ -126,7 +126,7 @@ impl SstableReader {
     /// A reader that fetches Data in runs of 256 KiB, for compaction and other scans that should
     /// not pass through the cache.
     pub fn sequential(&self) -> SequentialReader {
-        SequentialReader { reader: self.clone(), run: Buf::new(), start: 0 }
+        SequentialReader { reader: self.clone(), run: Buf::new(), start: 0, last: None }
     }
 
     /// Raw bytes of Data or Index, for verification. Short at the end of the file.
@@ -149,6 +149,8 @@ pub struct SequentialReader {
     reader: SstableReader,
     run: Buf,
     start: u64,
+    /// The last block of Data: a cursor asks again for one of which it needs more.
+    last: Option<(u64, Rc<Chunk>)>,
 }
 
 impl SequentialReader {
@@ -157,6 +159,11 @@ impl SequentialReader {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub async fn load_block(&mut self, block: u64) -> Result<Rc<Chunk>> {
+        if let Some((last, chunk)) = &self.last
+            && *last == block
+        {
+            return Ok(chunk.clone());
+        }
         let meta = self.reader.meta.clone();
         let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
         if location.component == Component::Index {
@@ -177,7 +184,9 @@ impl SequentialReader {
             self.start = start;
         }
         let raw = self.in_run(location.offset, location.length).unwrap_or(&[]);
-        Ok(Rc::new(meta.decode_block(block, raw)?))
+        let chunk = Rc::new(meta.decode_block(block, raw)?);
+        self.last = Some((block, chunk.clone()));
+        Ok(chunk)
     }
 
     fn in_run(&self, offset: u64, length: usize) -> Option<&[u8]> {

@@ -45,7 +45,7 @@ impl Store {
         self.watch_disk().await;
         if self.inner.log.disk_full().is_some() {
             // Tries to write what waits in the log's buffer.
-            let _ = self.inner.log.commit().await;
+            let _ = self.commit().await;
         }
         for table in self.tables_to_flush() {
             self.switch_memtable(&table);
@@ -73,10 +73,14 @@ impl Store {
         }
     }
 
-    /// Keeps what a background write says about the disk.
+    /// Keeps what a background write says about the disk, and tells of what failed.
     pub(crate) fn note_write_result<T>(&self, result: &Result<T, StoreError>) {
-        if let Err(StoreError::DiskFull { detail }) = result {
-            *self.inner.disk_full.borrow_mut() = Some(detail.clone());
+        match result {
+            Err(StoreError::DiskFull { detail }) => {
+                *self.inner.disk_full.borrow_mut() = Some(detail.clone());
+            }
+            Err(error) => self.note_failure(error),
+            Ok(_) => {}
         }
     }
 

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use compact_plan::{
-    CompactionOptions, Plan, SstableInfo, TableState as PlanState, gc_before, parse_options,
+    CompactionOptions, Plan, Reason, SstableInfo, TableState as PlanState, gc_before, parse_options,
 };
 use data::command::KeyRange;
-use data::{Advance, Cursor, MergeCursor, MergeMode, Slices};
+use data::{Advance, Cursor, Item, MergeCursor, MergeMode, Slices};
 use schema::Table;
 use sst_format::header::EncodingStats;
 use sstable::{SequentialReader, SstableReader, SstableWriter, Written};
@@ -39,6 +39,52 @@ pub struct CompactionProgress {
     pub inputs: usize,
     /// Why it runs.
     pub reason: String,
+}
+
+/// A finished compaction, for `system.compaction_history`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionRecord {
+    /// Keyspace name.
+    pub keyspace: String,
+    /// Table name.
+    pub name: String,
+    /// When it ended.
+    pub at: WallMicros,
+    /// Bytes of the inputs' data as they were on disk.
+    pub bytes_in: u64,
+    /// Bytes of the output's data on disk.
+    pub bytes_out: u64,
+    /// How many partitions were merged out of so many inputs, ascending.
+    pub merged: Vec<(u32, u64)>,
+    /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`.
+    pub kind: &'static str,
+}
+
+fn kind_of(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Major => "Major compaction",
+        Reason::Tombstones { .. } => "Tombstone Compaction",
+        _ => "Compaction",
+    }
+}
+
+/// Partitions by the number of inputs that they were merged from.
+#[derive(Debug, Default)]
+struct MergeCounts(Vec<u64>);
+
+impl MergeCounts {
+    fn add(&mut self, inputs: usize) {
+        if self.0.len() <= inputs {
+            self.0.resize(inputs + 1, 0);
+        }
+        if let Some(count) = self.0.get_mut(inputs) {
+            *count += 1;
+        }
+    }
+
+    fn filled(&self) -> Vec<(u32, u64)> {
+        (0..).zip(&self.0).filter(|(_, n)| **n > 0).map(|(inputs, n)| (inputs, *n)).collect()
+    }
 }
 
 /// What is shared with a running compaction.
@@ -212,11 +258,32 @@ impl Store {
     ) -> Result<(), StoreError> {
         let version = table.version();
         let directory = self.directory_of(&version.table);
+        if self.inner.options.snapshot_before_compaction {
+            let tag = format!("{}-compact-{}", self.inner.rt.wall().millis(), version.table.name);
+            self.snapshot_files(table, &tag, &table.view().files.clone(), &[]).await?;
+        }
         let generation = self.next_generation(table);
         let in_flight = table.in_flight(generation);
+        let still_there = |view: &TableView| {
+            inputs.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
+        };
+        // A truncation from now on names the output. One that came after the plan was made does
+        // not: a crash between output and removal would bring its rows back.
+        if !still_there(&table.view()) {
+            return Ok(());
+        }
+        let mut counts = MergeCounts::default();
         // 1. The output.
         let written = self
-            .write_compacted(table, inputs, plan, options, &directory, generation, done)
+            .write_compacted(
+                table,
+                inputs,
+                plan,
+                options,
+                &directory,
+                generation,
+                (done, &mut counts),
+            )
             .await?;
         let fs = self.inner.rt.fs();
         let output = match &written {
@@ -228,9 +295,6 @@ impl Store {
                 self.file_of(reader, Vec::new()).map(Rc::new)
             }
             None => None,
-        };
-        let still_there = |view: &TableView| {
-            inputs.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
         };
         if !still_there(&table.view()) {
             // Truncated or dropped meanwhile.
@@ -262,13 +326,48 @@ impl Store {
         for input in inputs {
             self.inner.cache.forget(input.id);
         }
-        if truncated && let Some(output) = output {
-            self.remove_file(&directory, &output).await?;
+        if truncated && let Some(output) = &output {
+            self.remove_file(&directory, output).await?;
         }
         self.finish_txn(&fs, &directory, generation, &txn).await?;
         bump(&table.counters.compactions, 1);
         drop(in_flight);
+        if !truncated {
+            self.report_compacted(&version.table, inputs, output.as_deref(), plan, &counts);
+        }
         Ok(())
+    }
+
+    fn report_compacted(
+        &self,
+        table: &Table,
+        inputs: &[Rc<TableFile>],
+        output: Option<&TableFile>,
+        plan: &Plan,
+        counts: &MergeCounts,
+    ) {
+        let bytes_in = inputs.iter().map(|f| f.reader.meta().data_file_length()).sum();
+        let uncompressed: u64 = inputs.iter().map(|f| f.reader.meta().data_length()).sum();
+        let (so_far, on_disk) = self.inner.compacted_bytes.get();
+        let totals = (so_far.saturating_add(uncompressed), on_disk.saturating_add(bytes_in));
+        self.inner.compacted_bytes.set(totals);
+        let hook = self.inner.on_compacted.borrow().clone();
+        if let Some(hook) = hook {
+            hook(CompactionRecord {
+                keyspace: table.keyspace.to_string(),
+                name: table.name.to_string(),
+                at: self.inner.rt.wall(),
+                bytes_in,
+                bytes_out: output.map_or(0, |o| o.reader.meta().data_file_length()),
+                merged: counts.filled(),
+                kind: kind_of(&plan.reason),
+            });
+        }
+    }
+
+    /// Uncompressed bytes that went through compactions of this shard, and the same on disk.
+    pub fn compacted_bytes(&self) -> (u64, u64) {
+        self.inner.compacted_bytes.get()
     }
 
     #[expect(clippy::too_many_arguments, reason = "parts of one compaction")]
@@ -280,7 +379,7 @@ impl Store {
         options: &CompactionOptions,
         directory: &str,
         generation: Generation,
-        done: &Rc<Cell<u64>>,
+        progress: (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<Option<Written>, StoreError> {
         let version = table.version();
         let read: Vec<&Rc<TableFile>> =
@@ -316,7 +415,7 @@ impl Store {
             },
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
         };
-        match self.merge_into(&version.shape, &read, mode, &mut writer, done).await {
+        match self.merge_into(&version.shape, &read, mode, &mut writer, progress).await {
             Ok(()) => writer.finish().await.map_err(map_error),
             Err(error) => {
                 writer.abort().await;
@@ -331,7 +430,7 @@ impl Store {
         read: &[&Rc<TableFile>],
         mode: MergeMode,
         writer: &mut SstableWriter,
-        done: &Rc<Cell<u64>>,
+        (done, counts): (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<(), StoreError> {
         let slices = Rc::new(Slices::all());
         let mut blocks: Vec<SequentialReader> =
@@ -363,6 +462,11 @@ impl Store {
                     }
                 }
                 Advance::Item => {
+                    if let Item::Partition { key, .. } = merge.item() {
+                        // The inputs stand on a partition until the merge goes into it.
+                        let has = |s: &&Source| matches!(s.item(), Item::Partition { key: k, .. } if k == key);
+                        counts.add(merge.sources().filter(has).count());
+                    }
                     sieve.put(merge.item(), writer).map_err(map_error)?;
                     if writer.is_full() {
                         writer.write_full().await.map_err(map_error)?;

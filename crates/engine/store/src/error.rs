@@ -35,13 +35,23 @@ pub enum StoreError {
         /// What is wrong, and where.
         what: String,
     },
-    /// A mutation is larger than the commit log takes.
-    #[error("mutation of {bytes} bytes is too large for the maximum size of {max}")]
+    /// A mutation is larger than the settings or the commit log allow. In Cassandra's words
+    /// (`MutationExceededMaxSizeException`).
+    #[error(
+        "Rejected an oversized mutation ({bytes}/{max}) for keyspace: {keyspace}. Top keys are: \
+         {table}.{key}"
+    )]
     MutationTooLarge {
         /// Its size.
         bytes: usize,
         /// The limit.
         max: usize,
+        /// The table's keyspace.
+        keyspace: String,
+        /// The table.
+        table: String,
+        /// The partition key as text.
+        key: String,
     },
     /// A read met more tombstones than allowed.
     #[error("scanned over {scanned} tombstones")]
@@ -84,7 +94,13 @@ impl From<LogError> for StoreError {
     fn from(error: LogError) -> StoreError {
         match error {
             LogError::DiskFull(e) => StoreError::DiskFull { detail: e.to_string() },
-            LogError::TooLarge { bytes, max } => StoreError::MutationTooLarge { bytes, max },
+            LogError::TooLarge { bytes, max } => StoreError::MutationTooLarge {
+                bytes,
+                max,
+                keyspace: String::new(),
+                table: String::new(),
+                key: String::new(),
+            },
             LogError::Closed => StoreError::Stopping,
             LogError::Io(e) => e.into(),
             LogError::Failed(e) if e.kind == IoErrorKind::Stopping => StoreError::Stopping,

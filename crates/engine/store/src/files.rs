@@ -21,7 +21,7 @@ use schema::Table;
 use sstable::{
     Component, Descriptor, SstableError, SstableReader, TokenFilter, list_sstables, remove_sstable,
 };
-use stdx::{FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
+use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
 
 use crate::error::StoreError;
 use crate::store::Store;
@@ -210,6 +210,7 @@ impl Store {
         let (shard, shards) = self.shard();
         let mine = |generation: Generation| generation.0 % u64::from(shards) == u64::from(shard);
         let mut dead: FixedSet<Generation> = FixedSet::default();
+        let mut released: FixedMap<Generation, Vec<(u16, u16)>> = FixedMap::default();
         for entry in fs.read_dir(directory).await? {
             if let Some(generation) = parse_txn_name(&entry.name) {
                 let path = format!("{directory}/{}", entry.name);
@@ -217,7 +218,16 @@ impl Store {
                 if mine(generation) {
                     self.finish_txn(fs, directory, generation, &txn).await?;
                 } else {
-                    dead.extend(txn.inputs.iter().map(|(g, _)| *g));
+                    // Of an input that spans slices only that shard's slice is dead; its note may not
+                    // be there yet.
+                    for (input, spanning) in &txn.inputs {
+                        if *spanning {
+                            let slice = (txn.shard, txn.shards);
+                            released.entry(*input).or_default().push(slice);
+                        } else {
+                            dead.insert(*input);
+                        }
+                    }
                 }
             } else if leftover_of(&entry.name).is_some_and(mine) {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
@@ -242,8 +252,9 @@ impl Store {
                 }
                 continue;
             }
-            let notes: Vec<(u16, u16)> =
+            let mut notes: Vec<(u16, u16)> =
                 names.iter().filter_map(|e| parse_note(&e.name, generation)).collect();
+            notes.extend(released.remove(&generation).unwrap_or_default());
             if dead.contains(&generation) || notes.contains(&(shard, shards)) {
                 continue;
             }

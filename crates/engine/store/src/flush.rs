@@ -134,6 +134,11 @@ impl Store {
             }
             None => None,
         };
+        if let Some(file) = &file
+            && table.view().is_flushing(memtable)
+        {
+            self.back_up(table, file).await;
+        }
         let view = table.view();
         if view.is_flushing(memtable) {
             let mut files = view.files.clone();
@@ -165,6 +170,7 @@ impl Store {
         let mut options = WriterOptions::for_table(table, generation, partitions.max(1), stats)
             .map_err(StoreError::Invalid)?;
         options.host = Some(self.inner.options.host.0);
+        options.column_index_size = self.inner.options.column_index_bytes;
         options.shard = Some(shard);
         options.shard_count = shards;
         Ok(options)

@@ -24,6 +24,8 @@ pub struct StoreOptions {
     pub sync: SyncMode,
     /// Size of a commit-log segment; a mutation may take half of it. Default 32 MiB.
     pub segment_bytes: u64,
+    /// Largest mutation, bytes; the commit log's own limit holds too.
+    pub mutation_bytes_max: usize,
     /// Commit log above which the oldest tables are flushed.
     pub commitlog_bytes_max: u64,
     /// Budget of memtables; a flush of the largest begins at a third of it.
@@ -36,8 +38,14 @@ pub struct StoreOptions {
     pub tombstone_failure_threshold: u32,
     /// Uncompressed bytes that compactions of this shard may write per second; 0 = no limit.
     pub compaction_bytes_per_second: u64,
+    /// Bytes of rows between two entries of a partition's index in an SSTable. Default 8 KiB.
+    pub column_index_bytes: u64,
     /// TRUNCATE and DROP take a snapshot first.
     pub auto_snapshot: bool,
+    /// A compaction takes a snapshot of its table first.
+    pub snapshot_before_compaction: bool,
+    /// Every flushed SSTable is linked into `backups`, unless its table says otherwise.
+    pub incremental_backups: bool,
     /// The text of `schema.cql` in a snapshot.
     pub schema_text: fn(&Table) -> String,
     /// Longest wait for memtable room before `Overloaded`.
@@ -62,13 +70,17 @@ impl StoreOptions {
             shard_of,
             sync: SyncMode::Periodic { period: Duration::from_secs(10) },
             segment_bytes: 32 << 20,
+            mutation_bytes_max: usize::MAX,
             commitlog_bytes_max: 8 << 30,
             memtable_bytes_max: 256 << 20,
             chunk_cache_bytes_max: 256 << 20,
             disk_reserve_bytes: 64 << 20,
             tombstone_failure_threshold: 100_000,
             compaction_bytes_per_second: 64 << 20,
+            column_index_bytes: sst_format::index::COLUMN_INDEX_SIZE,
             auto_snapshot: true,
+            snapshot_before_compaction: false,
+            incremental_backups: false,
             schema_text,
             room_wait_max: Duration::from_secs(2),
         }

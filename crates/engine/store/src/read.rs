@@ -7,6 +7,7 @@ use data::{
     Advance, BlockRequest, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, Slices,
     TableShape,
 };
+use smallvec::SmallVec;
 use sstable::{Chunk, SstableCursor};
 use stdx::{ShardId, Token};
 
@@ -18,6 +19,14 @@ use crate::table::{TableView, bump};
 
 /// Cursor memory kept for the next reads.
 const CURSOR_BUFFERS_MAX: usize = 64;
+/// Items that a read shows before it looks whether others wait for the shard: more than a usual
+/// slice has, so that those end in one go, and much less than a turn.
+const ITEMS_PER_LOOK: usize = 128;
+/// Bytes of a row that count as one item more.
+const BYTES_PER_ITEM: usize = 512;
+
+/// Sources of one read: seldom more than a memtable and a file.
+type Sources = SmallVec<[Source; 2]>;
 
 /// What the sink wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +71,7 @@ pub struct ReadStats {
 /// A source of a read or compaction.
 pub(crate) enum Source {
     Partition(PartitionCursor),
-    Scan(MemtableScan),
+    Scan(Box<MemtableScan>),
     File(Box<FileSource>),
 }
 
@@ -142,7 +151,29 @@ struct Shown {
     has_static: bool,
     static_row: Vec<u8>,
     token: Token,
-    key: Vec<u8>,
+    key: SmallVec<[u8; 32]>,
+}
+
+/// A read that runs. Boxed: the futures around it stay small, and so do their moves.
+struct Run<'s> {
+    merge: MergeCursor<'s, Source>,
+    shown: Shown,
+    /// A partition is shown for its static row alone.
+    static_alone: bool,
+    /// Tombstones met before this merge began.
+    tombstones_before: u32,
+    /// Items shown since the last look at the clock.
+    items: usize,
+}
+
+/// Why a run stopped.
+enum Pause {
+    /// It is over.
+    End(Flow),
+    /// This block is not in the cache.
+    Load(BlockRequest),
+    /// Others wait for the shard.
+    Yield,
 }
 
 impl Store {
@@ -161,7 +192,9 @@ impl Store {
         let (shape, view) = (table.shape(), table.view());
         bump(&table.counters.reads, 1);
         let mut stats = ReadStats::default();
+        let began = self.inner.rt.now();
         let result = self.read_view(&shape, &view, command, sink, &mut stats).await;
+        table.counters.note_read(self.inner.rt.now().since(began), stats.sstables);
         bump(&table.counters.tombstones, u64::from(stats.tombstones));
         result.map(|_| stats)
     }
@@ -216,7 +249,7 @@ impl Store {
     ) -> Result<Flow, StoreError> {
         let hash = codec::hash_key(key);
         let token = hash.token;
-        let mut sources: smallvec::SmallVec<[Source; 4]> = smallvec::SmallVec::new();
+        let mut sources = Sources::new();
         for memtable in view.memtables() {
             for version in memtable.get(token, key).into_iter().flatten() {
                 sources.push(Source::Partition(PartitionCursor::new(
@@ -265,17 +298,17 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Flow, StoreError> {
         let slices = slices_of(shape, command, false);
-        let mut sources: smallvec::SmallVec<[Source; 4]> = view
+        let mut sources: Sources = view
             .memtables()
             .filter(|m| !m.is_empty())
             .map(|memtable| {
-                Source::Scan(MemtableScan::new(
+                Source::Scan(Box::new(MemtableScan::new(
                     memtable.clone(),
                     shape.clone(),
                     range,
                     slices.clone(),
                     command.reversed,
-                ))
+                )))
             })
             .collect();
         for file in &view.files {
@@ -290,8 +323,8 @@ impl Store {
         Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_of)))
     }
 
-    /// Fetches the block that a source needs, from the cache or the disk.
-    async fn feed(
+    /// Fetches a block that the cache does not have.
+    async fn load(
         &self,
         merge: &mut MergeCursor<'_, Source>,
         request: BlockRequest,
@@ -300,12 +333,7 @@ impl Store {
         let Some(Source::File(source)) = merge.source_mut(request.source) else {
             stdx::invariant::broken(format_args!("read: a memtable asked for a block"))
         };
-        let block = request.block;
-        if let Some(chunk) = self.inner.cache.get(source.file.id, block) {
-            source.cursor.feed(block, chunk);
-            return Ok(());
-        }
-        let file = source.file.clone();
+        let (file, block) = (source.file.clone(), request.block);
         stats.blocks_read += 1;
         let chunk = file.reader.load_block(block).await.map_err(map_error)?;
         self.inner.cache.insert(file.id, block, chunk.clone());
@@ -321,56 +349,39 @@ impl Store {
         &self,
         shape: &TableShape,
         command: &ReadCommand,
-        sources: smallvec::SmallVec<[Source; 4]>,
+        sources: Sources,
         sink: &mut S,
         stats: &mut ReadStats,
         resumed: bool,
     ) -> Result<Flow, StoreError> {
         let mode = MergeMode::Live { now: command.now };
-        let mut merge = MergeCursor::new(shape, mode, command.reversed, sources);
-        merge.set_scratch(self.inner.read_scratch.take());
-        let before = stats.tombstones;
-        let limit = self.inner.options.tombstone_failure_threshold;
-        let mut shown = Shown {
-            announced: false,
-            has_static: false,
-            static_row: Vec::new(),
-            token: Token::MIN,
-            key: Vec::new(),
-        };
-        let alone = command.wants_static && !resumed;
+        let mut run = Box::new(Run {
+            merge: MergeCursor::new(shape, mode, command.reversed, sources),
+            shown: Shown {
+                announced: false,
+                has_static: false,
+                static_row: Vec::new(),
+                token: Token::MIN,
+                key: SmallVec::new(),
+            },
+            static_alone: command.wants_static && !resumed,
+            tombstones_before: stats.tombstones,
+            items: 0,
+        });
+        run.merge.set_scratch(self.inner.read_scratch.take());
         let result = loop {
-            match merge.advance()? {
-                Advance::End => break Ok(Flow::Continue),
-                Advance::NeedBlock(request) => {
-                    self.feed(&mut merge, request, stats).await?;
-                    continue;
-                }
-                Advance::Item => {}
-            }
-            let flow = show(&mut shown, merge.item(), sink, alone, stats);
-            stats.tombstones = before.saturating_add(merge.tombstones());
-            if merge.tombstones() > limit {
-                break Err(StoreError::TombstoneFailure { scanned: stats.tombstones });
-            }
-            match flow {
-                Flow::Continue => {}
-                Flow::SkipPartition => {
-                    merge.skip_partition();
-                    if shown.announced {
-                        shown.announced = false;
-                        if sink.partition_end() == Flow::Stop {
-                            break Ok(Flow::Stop);
-                        }
+            match self.run(&mut run, sink, stats) {
+                Ok(Pause::End(flow)) => break Ok(flow),
+                Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
+                Ok(Pause::Load(request)) => {
+                    if let Err(error) = self.load(&mut run.merge, request, stats).await {
+                        break Err(error);
                     }
                 }
-                Flow::Stop => break Ok(Flow::Stop),
-            }
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
+                Err(error) => break Err(error),
             }
         };
-        let (scratch, sources) = merge.into_parts();
+        let (scratch, sources) = run.merge.into_parts();
         self.inner.read_scratch.set(scratch);
         for source in sources {
             if let Source::File(file) = source {
@@ -382,9 +393,68 @@ impl Store {
         }
         result
     }
+
+    /// Runs the merge as far as memory has what it needs.
+    fn run<S: RowSink>(
+        &self,
+        run: &mut Run<'_>,
+        sink: &mut S,
+        stats: &mut ReadStats,
+    ) -> Result<Pause, StoreError> {
+        let limit = self.inner.options.tombstone_failure_threshold;
+        let Run { merge, shown, static_alone, tombstones_before, items } = run;
+        loop {
+            match merge.advance()? {
+                Advance::End => return Ok(Pause::End(Flow::Continue)),
+                Advance::NeedBlock(request) => {
+                    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+                        return Ok(Pause::Load(request));
+                    };
+                    match self.inner.cache.get(source.file.id, request.block) {
+                        Some(chunk) => source.cursor.feed(request.block, chunk),
+                        None => return Ok(Pause::Load(request)),
+                    }
+                    continue;
+                }
+                Advance::Item => {}
+            }
+            let item = merge.item();
+            *items += 1;
+            if let Item::Row { row, .. } = item {
+                *items += row.bytes().len() / BYTES_PER_ITEM;
+            }
+            let flow = show(shown, item, sink, *static_alone, stats);
+            if merge.tombstones() > 0 {
+                stats.tombstones = tombstones_before.saturating_add(merge.tombstones());
+                if merge.tombstones() > limit {
+                    return Err(StoreError::TombstoneFailure { scanned: stats.tombstones });
+                }
+            }
+            match flow {
+                Flow::Continue => {}
+                Flow::SkipPartition => {
+                    merge.skip_partition();
+                    if shown.announced {
+                        shown.announced = false;
+                        if sink.partition_end() == Flow::Stop {
+                            return Ok(Pause::End(Flow::Stop));
+                        }
+                    }
+                }
+                Flow::Stop => return Ok(Pause::End(Flow::Stop)),
+            }
+            if *items >= ITEMS_PER_LOOK {
+                *items = 0;
+                if self.inner.rt.is_yield_due() {
+                    return Ok(Pause::Yield);
+                }
+            }
+        }
+    }
 }
 
 /// Shows one item to the sink.
+#[inline]
 fn show<S: RowSink>(
     shown: &mut Shown,
     item: Item<'_>,

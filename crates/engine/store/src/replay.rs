@@ -21,8 +21,6 @@ pub struct ReplayReport {
     pub applied: u64,
     /// Mutations of tables that do not exist any more.
     pub dropped_tables: u64,
-    /// Mutations that could not be decoded although their checksum was right.
-    pub undecodable: u64,
     /// Tails lost in a crash: file, offset of the first byte dropped, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
     /// Leftovers of unfinished writes that were removed.
@@ -35,13 +33,13 @@ impl Store {
     pub(crate) async fn replay(&self) -> Result<ReplayReport, StoreError> {
         let began = self.inner.rt.now();
         let mut report = ReplayReport::default();
-        let visit = |_: &SegmentHeader, record: Record<'_>| {
-            match record {
-                Record::Mutation(bytes) => self.replay_mutation(bytes, &mut report),
-                Record::Truncation(truncation) => self.replay_truncation(&truncation),
-                Record::Descriptor(_) | Record::Marker(_) => {}
+        let visit = |_: &SegmentHeader, record: Record<'_>| match record {
+            Record::Mutation(bytes) => self.replay_mutation(bytes, &mut report),
+            Record::Truncation(truncation) => {
+                self.replay_truncation(&truncation);
+                Ok(())
             }
-            Ok(())
+            Record::Descriptor(_) | Record::Marker(_) => Ok(()),
         };
         let summary: ReplaySummary = self.inner.log.replay(visit).await?;
         report.segments = summary.segments;
@@ -52,28 +50,24 @@ impl Store {
         Ok(report)
     }
 
-    fn replay_mutation(&self, bytes: &[u8], report: &mut ReplayReport) {
-        let Some(opened) = MutationRef::open(bytes) else {
-            report.undecodable += 1;
-            return;
-        };
+    /// An acknowledged mutation that cannot be read is an error, not a warning: the start is refused.
+    fn replay_mutation(&self, bytes: &[u8], report: &mut ReplayReport) -> Result<(), &'static str> {
+        const UNREADABLE: &str = "its checksum is right, but it is no mutation of this version";
+        let opened = MutationRef::open(bytes).ok_or(UNREADABLE)?;
         let token = codec::token_of(opened.key);
         let (shard, shards) = (self.inner.rt.shard(), self.inner.rt.shard_count());
         if (self.inner.options.shard_of)(token, shards) != shard {
-            return;
+            return Ok(());
         }
         let Some(table) = self.table(opened.table) else {
             report.dropped_tables += 1;
-            return;
+            return Ok(());
         };
         let clustering = table.version().table.clustering_count;
-        match MutationRef::parse(bytes, clustering) {
-            Some(mutation) => {
-                self.apply_to_memtable(&table, &mutation, token, None);
-                table.view.borrow().active.set_replayed();
-                report.applied += 1;
-            }
-            None => report.undecodable += 1,
-        }
+        let mutation = MutationRef::parse(bytes, clustering).ok_or(UNREADABLE)?;
+        self.apply_to_memtable(&table, &mutation, token, None);
+        table.view.borrow().active.set_replayed();
+        report.applied += 1;
+        Ok(())
     }
 }

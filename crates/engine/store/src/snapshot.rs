@@ -10,7 +10,7 @@ use stdx::{IoErrorKind, ShardId, TableId, WallMicros};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::memtable::Memtable;
-use crate::store::Store;
+use crate::store::{Store, StoreFailure};
 use crate::table::TableState;
 
 /// A snapshot of one table.
@@ -32,7 +32,7 @@ pub struct SnapshotInfo {
     pub created_at: String,
 }
 
-fn check_tag(tag: &str) -> Result<(), StoreError> {
+pub(crate) fn check_tag(tag: &str) -> Result<(), StoreError> {
     let bad = tag.is_empty() || tag == "." || tag == ".." || tag.contains(['/', '\\', '\0']);
     if bad || tag.len() > 200 {
         return Err(StoreError::Invalid(format!("\"{tag}\" cannot be the name of a snapshot")));
@@ -87,6 +87,40 @@ impl Store {
         let shard = self.inner.rt.shard();
         write_shared(&fs, shard, &format!("{target}/schema.cql"), text).await?;
         write_manifest(&fs, shard, &target, self.inner.rt.wall()).await
+    }
+
+    /// Links a new file into the table's `backups`, where that is wanted. A backup that fails costs
+    /// the backup only: the file is complete and in use.
+    pub(crate) async fn back_up(&self, table: &TableState, file: &TableFile) {
+        let version = table.version();
+        let wanted =
+            self.inner.options.incremental_backups && version.table.options.incremental_backups;
+        if !wanted {
+            return;
+        }
+        let directory = self.directory_of(&version.table);
+        let target = format!("{directory}/backups");
+        if let Err(error) = self.link_into(&directory, &target, file).await {
+            let generation = file.generation.0;
+            let what = format!("{target} lacks nb-{generation}-big: {error}");
+            self.tell_failure(StoreFailure::Backup(what));
+        }
+    }
+
+    async fn link_into(
+        &self,
+        directory: &str,
+        target: &str,
+        file: &TableFile,
+    ) -> Result<(), StoreError> {
+        let fs = self.inner.rt.fs();
+        commitlog::create_dir_durably(&fs, target).await?;
+        let meta = file.reader.meta();
+        for component in meta.components() {
+            let name = meta.descriptor().file_name(*component);
+            link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
+        }
+        Ok(fs.sync_dir(target).await?)
     }
 
     /// All snapshots of all tables in the schema, by table and tag. The same on every shard.
@@ -160,7 +194,7 @@ impl Store {
     }
 }
 
-async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
+pub(crate) async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
     match fs.read_dir(path).await {
         Ok(entries) => Ok(entries),
         Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
@@ -168,7 +202,7 @@ async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
     }
 }
 
-async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {
+pub(crate) async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {
     match fs.hard_link(from, to).await {
         // An attempt before this one got that far.
         Err(error) if error.kind == IoErrorKind::AlreadyExists => Ok(()),
@@ -176,7 +210,6 @@ async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Every shard writes the manifest after its links; the last one lists them all.
 /// Writes a file of a snapshot that every shard writes, some at the same time: each by way of a name
 /// of its own, so that none renames the other's away.
 async fn write_shared(fs: &Fs, shard: ShardId, path: &str, text: String) -> Result<(), StoreError> {
@@ -185,7 +218,8 @@ async fn write_shared(fs: &Fs, shard: ShardId, path: &str, text: String) -> Resu
     Ok(fs.rename(&own, path).await?)
 }
 
-async fn write_manifest(
+/// Every shard writes the manifest after its links; the last one lists them all.
+pub(crate) async fn write_manifest(
     fs: &Fs,
     shard: ShardId,
     target: &str,

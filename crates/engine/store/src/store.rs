@@ -6,21 +6,24 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use commitlog::{CommitLog, LogPosition};
+use commitlog::{CommitLog, LogError, LogPosition};
 use data::MutationRef;
 use rt::sync::{Notify, Semaphore};
 use rt::{Gate, Group, Rt};
-use schema::{Schema, TableKind};
+use schema::{Schema, Table, TableKind};
 use sstable::CursorBuffers;
 use stdx::{FixedMap, TableId, Token};
 
 use crate::cache::ChunkCache;
-use crate::compaction::Running;
+use crate::compaction::{CompactionRecord, Running};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::options::StoreOptions;
 use crate::replay::ReplayReport;
 use crate::table::{TableState, TableStats, TableView, bump};
+
+/// What is called with what happened, if somebody wants to know.
+type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
 
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
@@ -55,6 +58,27 @@ pub(crate) struct Inner {
     pub(crate) disk_full: RefCell<Option<String>>,
     /// Segments of earlier runs are gone.
     pub(crate) old_log_released: Cell<bool>,
+    /// Directories with SSTables of tables that were not in the schema at open.
+    strangers: RefCell<Vec<String>>,
+    /// Told of failures of the disk.
+    on_failure: Hook<StoreFailure>,
+    /// Told of finished compactions.
+    pub(crate) on_compacted: Hook<CompactionRecord>,
+    /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
+    pub(crate) compacted_bytes: Cell<(u64, u64)>,
+}
+
+/// What went wrong with the disk, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// The commit log cannot be written or synced; no write is taken any more.
+    CommitLog(String),
+    /// The file system refused to read or write a data file.
+    Disk(String),
+    /// A data file is not what was written.
+    Corrupt(String),
+    /// A new file could not be linked into its table's `backups`; it is in use all the same.
+    Backup(String),
 }
 
 /// The tables of one shard. Cheap to clone.
@@ -94,10 +118,17 @@ impl Store {
             compacting: RefCell::default(),
             disk_full: RefCell::default(),
             old_log_released: Cell::new(false),
+            strangers: RefCell::default(),
+            on_failure: RefCell::default(),
+            on_compacted: RefCell::default(),
+            compacted_bytes: Cell::default(),
             rt,
             options,
         };
         let store = Store { inner: Rc::new(inner) };
+        if store.shard().0 == 0 {
+            *store.inner.strangers.borrow_mut() = store.finish_drops(&schema).await?;
+        }
         let removed_files = store.open_tables(&schema).await?;
         let mut report = store.replay().await?;
         report.removed_files = removed_files;
@@ -175,6 +206,12 @@ impl Store {
         all
     }
 
+    /// Directories that hold SSTables of tables which are not in the schema and were not dropped by
+    /// it. Found when the first shard was opened, and left alone; empty on the other shards.
+    pub fn directories_of_unknown_tables(&self) -> Vec<String> {
+        self.inner.strangers.borrow().clone()
+    }
+
     /// Sleeps, but not beyond the stop of the store.
     pub(crate) async fn pause(&self, duration: Duration) {
         let deadline = self.inner.rt.now() + duration;
@@ -196,18 +233,30 @@ impl Store {
         if self.inner.stopping.get() || self.inner.drained.get() {
             return Err(StoreError::Stopping);
         }
+        let began = self.inner.rt.now();
         let Some(table) = self.table(mutation.table) else {
             return Err(StoreError::UnknownTable(mutation.table));
         };
+        let (bytes, max) = (mutation.bytes().len(), self.inner.options.mutation_bytes_max);
+        if bytes > max {
+            return Err(too_large(&table.version().table, mutation.key, bytes, max));
+        }
         let position = if durable {
             let version = table.version.borrow();
-            Some(self.inner.log.append(&version.ticket, mutation.bytes())?)
+            match self.inner.log.append(&version.ticket, mutation.bytes()) {
+                Ok(position) => Some(position),
+                Err(LogError::TooLarge { bytes, max }) => {
+                    return Err(too_large(&version.table, mutation.key, bytes, max));
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
             None
         };
         let token = codec::token_of(mutation.key);
         self.apply_to_memtable(&table, mutation, token, position);
         bump(&table.counters.writes, 1);
+        table.counters.note_write(self.inner.rt.now().since(began));
         Ok(())
     }
 
@@ -236,7 +285,43 @@ impl Store {
     /// `DiskFull`: the writes are in memory and in the log's buffer, which is written when space
     /// returns; the client is told that its write failed. `LogFailed`.
     pub async fn commit(&self) -> Result<(), StoreError> {
-        Ok(self.inner.log.commit().await?)
+        match self.inner.log.commit().await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let error = StoreError::from(error);
+                self.note_failure(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Says that this error was met, to whoever decides what becomes of the node.
+    #[cold]
+    pub fn note_failure(&self, error: &StoreError) {
+        let failure = match error {
+            StoreError::LogFailed(what) => StoreFailure::CommitLog(what.clone()),
+            StoreError::Corrupt { .. } => StoreFailure::Corrupt(error.to_string()),
+            StoreError::Io(what) => StoreFailure::Disk(what.to_string()),
+            _ => return,
+        };
+        self.tell_failure(failure);
+    }
+
+    pub(crate) fn tell_failure(&self, failure: StoreFailure) {
+        let hook = self.inner.on_failure.borrow().clone();
+        if let Some(hook) = hook {
+            hook(failure);
+        }
+    }
+
+    /// Calls `hook` whenever the commit log fails or a data file cannot be used.
+    pub fn on_failure(&self, hook: impl Fn(StoreFailure) + 'static) {
+        *self.inner.on_failure.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    /// Calls `hook` after every compaction that was finished.
+    pub fn on_compacted(&self, hook: impl Fn(CompactionRecord) + 'static) {
+        *self.inner.on_compacted.borrow_mut() = Some(Rc::new(hook));
     }
 
     /// To be asked before a write is begun.
@@ -317,7 +402,18 @@ impl Store {
         let view = table.view();
         let counters = &table.counters;
         let of_files = |of: fn(&TableFile) -> u64| view.files.iter().map(|f| of(f)).sum::<u64>();
+        let (mut partition_sizes, mut cell_counts) = (Vec::new(), Vec::new());
+        for file in &view.files {
+            let stats = &file.reader.meta().statistics().stats;
+            add_filled(&mut partition_sizes, &stats.partition_sizes.buckets);
+            add_filled(&mut cell_counts, &stats.cells_per_partition.buckets);
+        }
         TableStats {
+            read_latency: counters.read_latency.snapshot(),
+            write_latency: counters.write_latency.snapshot(),
+            sstables_per_read: counters.sstables_per_read.snapshot(),
+            partition_sizes,
+            cell_counts,
             memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
             memtable_partitions: view.memtables().map(|m| m.partition_count() as u64).sum(),
             memtable_mutations: view.memtables().map(|m| m.mutation_count()).sum(),
@@ -339,6 +435,42 @@ impl Store {
     pub fn memory_bytes(&self) -> (usize, u64) {
         (self.inner.memtable_bytes.get(), self.inner.cache.bytes())
     }
+}
+
+#[cold]
+fn too_large(table: &Table, key: &[u8], bytes: usize, max: usize) -> StoreError {
+    let types = table.columns.iter().take(table.partition_key_count).map(|c| &c.ty);
+    let parts: Vec<&[u8]> = match table.partition_key_count {
+        1 => vec![key],
+        _ => composite_parts(key),
+    };
+    let texts: Vec<String> = types.zip(parts).map(|(ty, part)| ty.format_plain(part)).collect();
+    StoreError::MutationTooLarge {
+        bytes,
+        max,
+        keyspace: table.keyspace.to_string(),
+        table: table.name.to_string(),
+        key: texts.join(":"),
+    }
+}
+
+/// Components of a composite key: each its length in two bytes, itself, a zero byte.
+fn composite_parts(mut key: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    while let Some((length, rest)) = key.split_first_chunk::<2>() {
+        let Some((part, rest)) = rest.split_at_checked(u16::from_be_bytes(*length).into()) else {
+            break;
+        };
+        parts.push(part);
+        key = rest.get(1..).unwrap_or_default();
+    }
+    parts
+}
+
+/// Adds the buckets of a histogram up to its last one that is not empty.
+fn add_filled(all: &mut Vec<u64>, buckets: &[u64]) {
+    let used = buckets.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+    telemetry::add_buckets(all, buckets.get(..used).unwrap_or_default());
 }
 
 /// Stored tables, in order of id.

@@ -3,11 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use commitlog::{LogPosition, TableTicket};
 use data::TableShape;
 use schema::Table;
 use stdx::{Generation, Instant, TableId};
+use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use crate::files::TableFile;
 use crate::memtable::Memtable;
@@ -72,6 +74,17 @@ pub struct TableStats {
     pub metadata_bytes: u64,
     /// Tombstones that reads met.
     pub tombstones_scanned: u64,
+    /// How long reads of this shard's data took.
+    pub read_latency: EstimatedSnapshot,
+    /// How long writes took: log buffer and memtable.
+    pub write_latency: EstimatedSnapshot,
+    /// SSTables that each read looked into, plus one.
+    pub sstables_per_read: EstimatedSnapshot,
+    /// Bytes of the partitions of all SSTables: counts in Cassandra's 156 buckets, empty ones at the
+    /// end left out.
+    pub partition_sizes: Vec<u64>,
+    /// Cells of these partitions: 119 buckets, likewise.
+    pub cell_counts: Vec<u64>,
 }
 
 /// Counters of a table.
@@ -82,6 +95,30 @@ pub(crate) struct TableCounters {
     pub(crate) flushes: Cell<u64>,
     pub(crate) compactions: Cell<u64>,
     pub(crate) tombstones: Cell<u64>,
+    pub(crate) read_latency: EstimatedHistogram,
+    pub(crate) write_latency: EstimatedHistogram,
+    pub(crate) sstables_per_read: EstimatedHistogram,
+}
+
+impl TableCounters {
+    /// A read ended that took so long and looked into so many SSTables.
+    #[inline]
+    pub(crate) fn note_read(&self, took: Duration, sstables: u32) {
+        self.read_latency.record_nanos(nanos(took));
+        // One more, so that reads of memory alone have a bucket of their own.
+        self.sstables_per_read.record(u64::from(sstables).saturating_add(1));
+    }
+
+    /// A write was applied.
+    #[inline]
+    pub(crate) fn note_write(&self, took: Duration) {
+        self.write_latency.record_nanos(nanos(took));
+    }
+}
+
+#[inline]
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn bump(cell: &Cell<u64>, by: u64) {

@@ -4,19 +4,30 @@
 //! is there or being written; 2. the view is emptied, in the same turn; 3. the log is synced: now
 //! the answer may go; 4. in the background a snapshot, if wanted, then the files are removed; 5. the
 //! record's segment may go. A start that replays the record empties the slice again.
+//!
+//! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
+//! `helenus-dropped` that names the snapshot: the shard that is first writes it, so all shards link
+//! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
+//! of a table that the schema does not have goes on with step 3.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use commitlog::TruncationRef;
-use rt::Group;
-use stdx::{Generation, TableId, TimestampMicros, Token};
+use rt::{Fs, Group};
+use schema::Schema;
+use sstable::{Descriptor, list_sstables, remove_sstable};
+use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::TableFile;
+use crate::files::{TableFile, map_error, remove_if_there};
 use crate::memtable::Memtable;
+use crate::snapshot::{check_tag, entries, link, write_manifest};
 use crate::store::Store;
 use crate::table::{TableState, TableView};
+
+/// In the directory of a dropped table: the name of its snapshot and a line feed.
+const DROPPED: &str = "helenus-dropped";
 
 /// Between attempts of background removals that failed (a full disk).
 const RETRY: Duration = Duration::from_secs(5);
@@ -50,11 +61,22 @@ impl Store {
         generations.extend(in_flight.iter().map(|g| g.0));
         // 1. and 2.
         let position = self.inner.log.append_truncation(id, truncated_at, &generations)?;
-        table.pins.borrow_mut().push(position);
+        // Until the record is durable the log keeps what it takes away: a crash before must leave
+        // all of it.
+        let kept = table.first_unflushed().map_or(position, |first| first.min(position));
+        table.pins.borrow_mut().push(kept);
+        table.replayed_removals.set(table.replayed_removals.get() + 1);
         let millis = truncated_at.0.div_euclid(1000);
         let remains = self.empty_view(&table, in_flight, format!("truncated-{millis}"));
         // 3.
         let synced = self.inner.log.sync().await;
+        if synced.is_ok() {
+            table.replayed_removals.set(table.replayed_removals.get() - 1);
+            let mut pins = table.pins.borrow_mut();
+            if let Some(pin) = pins.iter_mut().find(|pin| **pin == kept) {
+                *pin = position;
+            }
+        }
         // 4. and 5.
         let store = self.clone();
         let task = async move {
@@ -110,16 +132,29 @@ impl Store {
     async fn try_remove_remains(&self, remains: &mut Remains) -> Result<(), StoreError> {
         let table = remains.table.clone();
         let directory = self.directory_of(&table.version().table);
+        if table.dropped.get()
+            && let Some(tag) = &mut remains.snapshot
+        {
+            *tag = self.drop_tag(&directory, tag).await?;
+        }
         if let Some(tag) = &remains.snapshot {
             self.snapshot_files(&table, tag, &remains.files, &remains.memtables).await?;
             remains.snapshot = None;
         }
         remains.memtables.clear();
+        if table.dropped.get() && !remains.files.is_empty() {
+            // Also where no snapshot was wanted: without it a crash would leave the files for ever.
+            self.drop_tag(&directory, "").await?;
+        }
         while let Some(file) = remains.files.last().cloned() {
             self.remove_file(&directory, &file).await?;
             remains.files.pop();
         }
-        self.inner.rt.fs().sync_dir(&directory).await?;
+        match self.inner.rt.fs().sync_dir(&directory).await {
+            // A table that was dropped before it had one.
+            Err(error) if error.kind == IoErrorKind::NotFound => {}
+            result => result?,
+        }
         while remains.in_flight.iter().any(|g| table.generations_in_flight().contains(g)) {
             if self.inner.stopping.get() {
                 return Err(StoreError::Stopping);
@@ -224,5 +259,92 @@ impl Store {
             store.remove_remains(remains).await;
         };
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "drop-table", task);
+    }
+
+    /// The snapshot of a dropped table: `own`, or what another shard chose before.
+    async fn drop_tag(&self, directory: &str, own: &str) -> Result<String, StoreError> {
+        let fs = self.inner.rt.fs();
+        commitlog::create_dir_durably(&fs, directory).await?;
+        let path = format!("{directory}/{DROPPED}");
+        let mine = format!("{path}.{}", self.inner.rt.shard().0);
+        fs.write_atomic(&mine, format!("{own}\n").into_bytes()).await?;
+        // A link is made or is there: one of the shards wins, whatever happens in between.
+        link(&fs, &mine, &path).await?;
+        fs.sync_dir(directory).await?;
+        remove_if_there(&fs, &mine).await?;
+        Ok(read_drop_tag(&fs, &path).await?.unwrap_or_default())
+    }
+
+    /// Goes on with drops that the end of the process interrupted. Returns directories that hold
+    /// SSTables of tables that the schema does not have and that were not dropped here: they are
+    /// left alone. On one shard.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) async fn finish_drops(&self, schema: &Schema) -> Result<Vec<String>, StoreError> {
+        let fs = self.inner.rt.fs();
+        let known: FixedSet<String> = schema
+            .tables_by_id
+            .values()
+            .map(|table| format!("{}/{}", table.keyspace, table.directory_name()))
+            .collect();
+        let data = &self.inner.options.data_directory;
+        let mut strangers = Vec::new();
+        for keyspace in entries(&fs, data).await?.into_iter().filter(|e| e.is_dir) {
+            let tables = entries(&fs, &format!("{data}/{}", keyspace.name)).await?;
+            for table in tables.into_iter().filter(|e| e.is_dir) {
+                let name = format!("{}/{}", keyspace.name, table.name);
+                if known.contains(&name) {
+                    continue;
+                }
+                let directory = format!("{data}/{name}");
+                if list_sstables(&fs, &directory).await.map_err(map_error)?.is_empty() {
+                    continue;
+                }
+                match read_drop_tag(&fs, &format!("{directory}/{DROPPED}")).await? {
+                    Some(tag) => self.finish_drop(&fs, &directory, &tag).await?,
+                    None => strangers.push(directory),
+                }
+            }
+        }
+        strangers.sort();
+        Ok(strangers)
+    }
+
+    async fn finish_drop(&self, fs: &Fs, directory: &str, tag: &str) -> Result<(), StoreError> {
+        let files = list_sstables(fs, directory).await.map_err(map_error)?;
+        if !tag.is_empty() {
+            let names = entries(fs, directory).await?;
+            let target = format!("{directory}/snapshots/{tag}");
+            commitlog::create_dir_durably(fs, &target).await?;
+            for (descriptor, _) in files.iter().filter(|(_, complete)| *complete) {
+                let of_it = |name: &str| {
+                    Descriptor::parse(name).is_some_and(|(found, _)| found == *descriptor)
+                };
+                for name in names.iter().map(|e| &e.name).filter(|n| of_it(n)) {
+                    link(fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
+                }
+            }
+            write_manifest(fs, self.inner.rt.shard(), &target, self.inner.rt.wall()).await?;
+        }
+        for (descriptor, _) in &files {
+            remove_sstable(fs, directory, *descriptor).await.map_err(map_error)?;
+        }
+        Ok(fs.sync_dir(directory).await?)
+    }
+}
+
+/// The tag in the mark of a drop, which may be empty; `None` when there is no mark.
+async fn read_drop_tag(fs: &Fs, path: &str) -> Result<Option<String>, StoreError> {
+    match fs.read(path, 1024).await {
+        Ok(bytes) => {
+            let tag = String::from_utf8_lossy(&bytes).trim().to_owned();
+            if !tag.is_empty() {
+                check_tag(&tag)?;
+            }
+            Ok(Some(tag))
+        }
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }

@@ -9,8 +9,9 @@
 //! Invariants: INV-admin-1: a slow or hostile HTTP client costs its own connection only: connections,
 //! sizes and waiting are bounded. INV-admin-2: a command is answered after every shard has done it.
 //!
-//! Reading order: [`model`], [`shard`], [`server`], [`prometheus`], [`nodetool`].
+//! Reading order: [`model`], [`histogram`], [`shard`], [`server`], [`prometheus`], [`nodetool`].
 
+pub mod histogram;
 pub mod model;
 pub mod nodetool;
 pub mod prometheus;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::histogram::HistogramReport;
+
 /// `GET /api/v1/node`: the cluster as this node sees it, and this node itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
@@ -114,6 +116,21 @@ pub struct TableReport {
     pub tombstones_scanned: u64,
     /// Bytes that only snapshots hold.
     pub snapshot_bytes: u64,
+    /// How long reads of single partitions took on their shard.
+    #[serde(default)]
+    pub read_latency: HistogramReport,
+    /// How long writes took on their shard.
+    #[serde(default)]
+    pub write_latency: HistogramReport,
+    /// SSTables that each of these reads looked into, plus one.
+    #[serde(default)]
+    pub sstables_per_read: HistogramReport,
+    /// Bytes of the partitions in SSTables.
+    #[serde(default)]
+    pub partition_sizes: HistogramReport,
+    /// Cells of these partitions.
+    #[serde(default)]
+    pub cell_counts: HistogramReport,
 }
 
 impl TableReport {
@@ -133,7 +150,24 @@ impl TableReport {
         self.metadata_bytes += other.metadata_bytes;
         self.tombstones_scanned += other.tombstones_scanned;
         self.snapshot_bytes += other.snapshot_bytes;
+        self.read_latency.merge(&other.read_latency);
+        self.write_latency.merge(&other.write_latency);
+        self.sstables_per_read.merge(&other.sstables_per_read);
+        self.partition_sizes.merge(&other.partition_sizes);
+        self.cell_counts.merge(&other.cell_counts);
     }
+}
+
+/// `GET /api/v1/latencies`: how long clients' requests took on this node, from their arrival to
+/// their answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoordinatorReport {
+    /// Reads of partitions.
+    pub read: HistogramReport,
+    /// Writes and batches.
+    pub write: HistogramReport,
+    /// Reads of token ranges.
+    pub range: HistogramReport,
 }
 
 /// `GET /api/v1/compactions`.
@@ -200,6 +234,9 @@ pub struct RunningReport {
     pub id: String,
     /// As nodetool prints it: `Compaction`, `Major compaction`, ….
     pub kind: String,
+    /// Inputs.
+    #[serde(default)]
+    pub sstables: u64,
     /// Keyspace.
     pub keyspace: String,
     /// Table.
@@ -208,6 +245,52 @@ pub struct RunningReport {
     pub completed: u64,
     /// Bytes to do.
     pub total: u64,
+}
+
+/// `GET /api/v1/compactions/history`: a finished compaction of the last week, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryReport {
+    /// Time UUID.
+    pub id: String,
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// When it ended, milliseconds since 1970.
+    pub compacted_at: i64,
+    /// Bytes of the inputs' data on disk.
+    pub bytes_in: i64,
+    /// Bytes of the output's data on disk.
+    pub bytes_out: i64,
+    /// How many partitions were merged out of so many inputs.
+    pub rows_merged: Vec<(i32, i64)>,
+    /// Such as `compaction_type`.
+    pub properties: Vec<(String, String)>,
+}
+
+/// What SSTables have in a range of the ring, for `system.size_estimates`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EstimateReport {
+    /// Partitions in the range.
+    pub partitions: u64,
+    /// Bytes of all partitions of the SSTables that reach into it, and their number.
+    pub bytes: u64,
+    /// See `bytes`.
+    pub counted: u64,
+}
+
+impl EstimateReport {
+    /// Adds another shard's.
+    pub fn merge(&mut self, other: &EstimateReport) {
+        self.partitions = self.partitions.saturating_add(other.partitions);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.counted = self.counted.saturating_add(other.counted);
+    }
+
+    /// Mean size of a partition; 0 where there is none.
+    pub fn mean_bytes(&self) -> u64 {
+        self.bytes.checked_div(self.counted).unwrap_or(0)
+    }
 }
 
 /// `GET /api/v1/snapshots`: one table's part of a snapshot.

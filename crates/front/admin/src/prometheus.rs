@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use telemetry::{HistogramSnapshot, Snapshot, Value};
+use telemetry::{BOUNDS, EstimatedSnapshot, HistogramSnapshot, Snapshot, Value};
 
+use crate::histogram::HistogramReport;
 use crate::model::{CompactionReport, NodeReport, TableReport};
 
 /// For the response's header.
@@ -20,10 +21,15 @@ pub const TABLES_MAX: usize = 500;
 /// Histogram buckets end at 2^k - 1 for these k, the same ones at every scrape.
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 4..=26;
 
+/// Of the bounds of latencies every fourth one is a bucket's: each about twice the one before.
+const LATENCY_STEP: usize = 4;
+
 /// Names of Scylla for metrics of the same meaning.
 const SCYLLA_NAMES: &[(&str, &str)] = &[
     ("commitlog_written_bytes_total", "scylla_commitlog_bytes_written"),
     ("commitlog_syncs_total", "scylla_commitlog_flush"),
+    ("coordinator_read_latency_micros", "scylla_storage_proxy_coordinator_read_latency"),
+    ("coordinator_write_latency_micros", "scylla_storage_proxy_coordinator_write_latency"),
     ("cql_requests_total", "scylla_transport_requests_served"),
     ("cql_requests_shed_total", "scylla_transport_requests_shed"),
     ("executor_poll_total", "scylla_reactor_tasks_processed"),
@@ -80,6 +86,9 @@ fn of_shard(page: &mut Page, number: usize, snapshot: &Snapshot) {
             }
             Value::Histogram(h) => {
                 page.family(&name, Kind::Histogram, metric.help).histogram(&labels, h);
+            }
+            Value::Latency(h) => {
+                page.family(&name, Kind::Histogram, metric.help).latency(&labels, h);
             }
         }
     }
@@ -149,6 +158,24 @@ fn of_tables(page: &mut Page, tables: &[TableReport]) {
         for table in &shown {
             let labels = [("ks", table.keyspace.as_str()), ("cf", table.table.as_str())];
             family.sample(&labels, field(table));
+        }
+    }
+    type Latency = fn(&TableReport) -> &HistogramReport;
+    let latencies: [(&str, &str, Latency); 2] = [
+        ("scylla_column_family_read_latency", "microseconds of local reads by key", |t| {
+            &t.read_latency
+        }),
+        ("scylla_column_family_write_latency", "microseconds of local writes", |t| {
+            &t.write_latency
+        }),
+    ];
+    for (name, help, of) in latencies {
+        let family = page.family(name, Kind::Histogram, help);
+        // A series with nothing in it says nothing.
+        for table in shown.iter().filter(|t| of(t).count() > 0) {
+            let labels = [("ks", table.keyspace.as_str()), ("cf", table.table.as_str())];
+            let HistogramReport { buckets, sum } = of(table).clone();
+            family.latency(&labels, &EstimatedSnapshot { buckets, sum });
         }
     }
 }
@@ -237,6 +264,23 @@ impl Family {
         self.line(&bucket, labels, Some("+Inf"), count);
         let sum = format!("{}_sum", self.name);
         self.line(&sum, labels, None, histogram.sum);
+        let total = format!("{}_count", self.name);
+        self.line(&total, labels, None, count);
+    }
+
+    fn latency(&mut self, labels: &[(&str, &str)], latency: &EstimatedSnapshot) {
+        let bucket = format!("{}_bucket", self.name);
+        let mut seen = 0_u64;
+        for (at, bound) in BOUNDS.iter().enumerate() {
+            seen = seen.saturating_add(latency.buckets.get(at).copied().unwrap_or(0));
+            if at % LATENCY_STEP == LATENCY_STEP - 1 {
+                self.line(&bucket, labels, Some(&bound.to_string()), seen);
+            }
+        }
+        let count = latency.count();
+        self.line(&bucket, labels, Some("+Inf"), count);
+        let sum = format!("{}_sum", self.name);
+        self.line(&sum, labels, None, latency.sum / 1000);
         let total = format!("{}_count", self.name);
         self.line(&total, labels, None, count);
     }
@@ -407,6 +451,33 @@ mod tests {
             .map(|s| s.value)
             .collect();
         assert!(buckets.is_sorted() && buckets.len() == 24, "{buckets:?}");
+    }
+
+    #[test]
+    fn latencies_are_cumulative_and_in_microseconds() {
+        let shard = telemetry::Shard::new();
+        let latency = shard.latency("coordinator_read_latency_micros", "reads", &[]);
+        latency.record_nanos(3_900);
+        latency.record_nanos(4_100);
+        latency.record_nanos(8_500);
+        latency.record_nanos(u64::MAX / 4);
+        let tables = [TableReport {
+            keyspace: "k".to_owned(),
+            table: "t".to_owned(),
+            write_latency: HistogramReport { buckets: vec![2], sum: 1_500 },
+            ..TableReport::default()
+        }];
+        let shards = [shard.snapshot()];
+        let page = text(&one_node(), &shards, &tables, &CompactionReport::default());
+        let (kinds, samples) = parse(&page);
+        let name = "scylla_storage_proxy_coordinator_read_latency";
+        assert_eq!(kinds[name], "histogram");
+        let bucket = |le: &str| *value(&samples, &format!("{name}_bucket"), &[("le", le)]);
+        assert_eq!((bucket("4"), bucket("8"), bucket("17"), bucket("+Inf")), (2.0, 3.0, 3.0, 4.0));
+        assert_eq!(*value(&samples, &format!("{name}_count"), &[("shard", "0")]), 4.0);
+        let of_table = "scylla_column_family_write_latency_sum";
+        assert_eq!(*value(&samples, of_table, &[("ks", "k"), ("cf", "t")]), 1.0);
+        assert!(!page.contains("scylla_column_family_read_latency_sum"));
     }
 
     #[test]

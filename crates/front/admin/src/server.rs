@@ -26,9 +26,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep};
 
+use crate::histogram::HistogramReport;
 use crate::model::{
-    ClearRequest, CompactionReport, DrainRequest, ErrorReport, NodeReport, SnapshotReport,
-    SnapshotRequest, TableReport, TablesRequest,
+    ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, ErrorReport, HistoryReport,
+    NodeReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
@@ -167,7 +168,9 @@ fn routes(state: Api) -> Router {
         .route("/metrics", get(metrics))
         .route("/api/v1/node", get(node))
         .route("/api/v1/tables", get(tables))
+        .route("/api/v1/latencies", get(latencies))
         .route("/api/v1/compactions", get(compactions))
+        .route("/api/v1/compactions/history", get(compaction_history))
         .route("/api/v1/snapshots", get(snapshots).post(take_snapshot).delete(clear_snapshots))
         .route("/api/v1/flush", post(flush))
         .route("/api/v1/compact", post(compact))
@@ -259,8 +262,14 @@ impl Api {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let _busy = Busy::new(&this.busy);
-            if matches!(request, AdminRequest::TakeSnapshot { .. }) {
-                this.in_turn(&request).await?;
+            if let AdminRequest::TakeSnapshot { tag, selection, .. } = &request {
+                if let Err(error) = this.in_turn(&request).await {
+                    // Half a snapshot would be taken for a whole one. The first error is told.
+                    let (tag, selection) = (tag.clone(), selection.clone());
+                    let abandon = AdminRequest::AbandonSnapshot { tag, selection };
+                    let _ = this.caller.call(ShardId(0), abandon).await;
+                    return Err(error);
+                }
             } else {
                 this.call(&request).await?;
             }
@@ -320,6 +329,24 @@ impl Api {
         Ok(all)
     }
 
+    async fn latencies(&self) -> Answer<CoordinatorReport> {
+        let mut all = telemetry::Snapshot::default();
+        for reply in self.ask(&AdminRequest::Metrics).await? {
+            if let AdminReply::Metrics(snapshot) = reply {
+                all.merge(snapshot);
+            }
+        }
+        let of = |name: &str| match all.find(name).map(|m| &m.value) {
+            Some(telemetry::Value::Latency(snapshot)) => snapshot.clone().into(),
+            _ => HistogramReport::default(),
+        };
+        Ok(CoordinatorReport {
+            read: of("coordinator_read_latency_micros"),
+            write: of("coordinator_write_latency_micros"),
+            range: of("coordinator_range_latency_micros"),
+        })
+    }
+
     async fn snapshots(&self) -> Answer<Vec<SnapshotReport>> {
         let mut all = match self.caller.call(ShardId(0), AdminRequest::ListSnapshots).await? {
             AdminReply::Snapshots(list) => list,
@@ -338,7 +365,9 @@ GET    /health              200 when the node answers
 GET    /metrics             Prometheus text
 GET    /api/v1/node         the cluster and this node
 GET    /api/v1/tables       numbers of all tables
+GET    /api/v1/latencies    how long clients' requests take
 GET    /api/v1/compactions  pending, running and finished compactions
+GET    /api/v1/compactions/history  compactions of the last week
 GET    /api/v1/snapshots    snapshots
 POST   /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[],\"tables\":[]}
 DELETE /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[]}; tag null: all
@@ -393,8 +422,20 @@ async fn tables(State(api): State<Api>) -> Answer<Json<Vec<TableReport>>> {
     Ok(Json(tables))
 }
 
+async fn latencies(State(api): State<Api>) -> Answer<Json<CoordinatorReport>> {
+    api.latencies().await.map(Json)
+}
+
 async fn compactions(State(api): State<Api>) -> Answer<Json<CompactionReport>> {
     api.compactions().await.map(Json)
+}
+
+async fn compaction_history(State(api): State<Api>) -> Answer<Json<Vec<HistoryReport>>> {
+    match api.caller.call(ShardId(0), AdminRequest::CompactionHistory).await? {
+        AdminReply::History(history) => Ok(Json(history)),
+        AdminReply::Failed(error) => Err(error.into()),
+        _ => Err(MeshError::Closed.into()),
+    }
 }
 
 async fn snapshots(State(api): State<Api>) -> Answer<Json<Vec<SnapshotReport>>> {

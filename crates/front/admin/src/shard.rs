@@ -8,12 +8,13 @@ use std::sync::Arc;
 use membership::Membership;
 use rt::{ForeignCaller, Gate, Group, Mesh, Reply, Rt};
 use schema::Schema;
-use stdx::{ShardId, TableId};
+use stdx::{ShardId, TableId, Token};
 use store::Store;
 
+use crate::histogram::HistogramReport;
 use crate::model::{
-    CompactionReport, KeyspaceReport, MemberReport, NodeReport, PendingReport, SnapshotReport,
-    TableReport,
+    CompactionReport, EstimateReport, HistoryReport, KeyspaceReport, MemberReport, NodeReport,
+    PendingReport, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -56,6 +57,18 @@ pub enum AdminRequest {
         /// Memtables are not flushed first.
         skip_flush: bool,
     },
+    /// Remove what there is of a snapshot that could not be taken; to one shard.
+    AbandonSnapshot {
+        /// The name.
+        tag: String,
+        /// Of which tables.
+        selection: Selection,
+    },
+    /// Finished compactions of the last week; any shard can answer for all.
+    CompactionHistory,
+    /// What the SSTables of this shard have in these ranges: behind the first token, up to the
+    /// second (`Token::MIN`: the end of the ring). Of tables in keyspaces that are replicated.
+    Estimates(Vec<(Token, Token)>),
     /// What snapshots there are; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
@@ -78,6 +91,10 @@ pub enum AdminReply {
     Compactions(Box<CompactionReport>),
     /// To `Metrics`.
     Metrics(telemetry::Snapshot),
+    /// To `CompactionHistory`.
+    History(Vec<HistoryReport>),
+    /// To `Estimates`: of each table, one for each range.
+    Estimates(Vec<(TableId, Vec<EstimateReport>)>),
     /// To `ListSnapshots`.
     Snapshots(Vec<SnapshotReport>),
     /// The command was carried out.
@@ -116,6 +133,12 @@ pub trait ShardActions {
     fn drain(&self) -> Work<()>;
     /// Keeps the files of these tables as they are now.
     fn take_snapshot(&self, tag: String, tables: Vec<TableId>, skip_flush: bool) -> Work<()>;
+    /// Removes the snapshot of that name of these tables; told to shard 0.
+    fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()>;
+    /// Finished compactions of the whole node, newest first.
+    fn compaction_history(&self) -> Work<Vec<HistoryReport>>;
+    /// What this shard's SSTables of a table have in these ranges.
+    fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport>;
     /// Snapshots of the node's tables; asked of shard 0.
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
     /// Removes snapshots: of this name (`None`: all) in these keyspaces (empty: all); told to
@@ -182,6 +205,9 @@ fn serve(parts: &Rc<ShardParts>, request: AdminRequest, reply: Reply<AdminReply>
         }
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
+        }
+        AdminRequest::Estimates(ranges) => {
+            reply.send(AdminReply::Estimates(parts.estimates(&ranges)));
         }
         command => {
             let of_task = parts.clone();
@@ -259,6 +285,11 @@ impl ShardParts {
                     metadata_bytes: stats.metadata_bytes,
                     tombstones_scanned: stats.tombstones_scanned,
                     snapshot_bytes: 0,
+                    read_latency: stats.read_latency.into(),
+                    write_latency: stats.write_latency.into(),
+                    sstables_per_read: stats.sstables_per_read.into(),
+                    partition_sizes: HistogramReport { buckets: stats.partition_sizes, sum: 0 },
+                    cell_counts: HistogramReport { buckets: stats.cell_counts, sum: 0 },
                 });
             }
         }
@@ -283,6 +314,17 @@ impl ShardParts {
         report
     }
 
+    fn estimates(&self, ranges: &[(Token, Token)]) -> Vec<(TableId, Vec<EstimateReport>)> {
+        let schema = self.membership.snapshot().schema.clone();
+        let is_local = |class: &String| class.ends_with("LocalStrategy");
+        let replicated = schema
+            .keyspaces
+            .values()
+            .filter(|k| !k.is_virtual && !k.params.replication.get("class").is_some_and(is_local));
+        let tables = replicated.flat_map(|k| k.tables.values());
+        tables.map(|t| (t.id, self.actions.estimates(t.id, ranges))).collect()
+    }
+
     async fn carry_out(&self, command: AdminRequest) -> Result<AdminReply, ActionError> {
         let schema = self.membership.snapshot().schema.clone();
         match command {
@@ -304,12 +346,20 @@ impl ShardParts {
                 }
                 self.actions.clear_snapshots(tag, keyspaces).await?;
             }
+            AdminRequest::AbandonSnapshot { tag, selection } => {
+                check_tag(&tag)?;
+                self.actions.abandon_snapshot(tag, selected(&schema, &selection)?).await?;
+            }
+            AdminRequest::CompactionHistory => {
+                return Ok(AdminReply::History(self.actions.compaction_history().await?));
+            }
             AdminRequest::ListSnapshots => {
                 return Ok(AdminReply::Snapshots(self.actions.list_snapshots().await?));
             }
             AdminRequest::Node
             | AdminRequest::Tables
             | AdminRequest::Compactions
+            | AdminRequest::Estimates(_)
             | AdminRequest::Metrics => {
                 stdx::invariant::broken(format_args!("admin: a question was taken for a command"))
             }

@@ -14,6 +14,7 @@
 use crate::auth;
 use crate::execute::{self, Step};
 use crate::failure::{Failure, Result};
+use crate::latency::{Ended, Kind, Timing};
 use crate::pending::{Entry, Freed, Pending, Waiting};
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Stage, Ticket};
@@ -28,6 +29,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use stdx::Instant;
 
 /// Capacity above which a buffer is given back after use.
 const KEEP_BYTES_MAX: usize = 256 << 10;
@@ -64,6 +66,10 @@ struct Core {
     segmented: bool,
     /// Nothing more is taken; what is running is finished.
     closing: bool,
+    /// When the turn began that takes frames.
+    turn_began: Instant,
+    /// Measured requests that arrived and ended in this turn.
+    ended: Ended,
 }
 
 impl Connection {
@@ -83,6 +89,8 @@ impl Connection {
                 started: None,
                 segmented: false,
                 closing: false,
+                turn_began: Instant::ZERO,
+                ended: Ended::default(),
             },
             decoder,
             input: Vec::new(),
@@ -157,6 +165,7 @@ impl Connection {
         self.poll_pending(cx);
         self.take_frames(cx);
         self.core.commit_held(cx);
+        self.core.record_ended();
         self.core.take_events();
         self.core.flush();
         if self.core.server.is_draining() || self.core.session.overrun.get() {
@@ -168,8 +177,11 @@ impl Connection {
     pub(crate) fn poll_pending(&mut self, cx: &mut Context<'_>) {
         let core = &mut self.core;
         let (server, frames) = (&core.server, &mut core.frames);
-        core.pending.poll_woken(cx, |freed: Freed, answer| {
+        core.pending.poll_woken(cx, |freed: Freed, timing, answer| {
             server.leave(freed);
+            if let Some(Timing { kind, began }) = timing {
+                server.latencies.record(kind, server.rt.now().since(began), 1);
+            }
             append_answer(server, frames, answer);
         });
     }
@@ -178,6 +190,7 @@ impl Connection {
         if self.core.closing || self.input.is_empty() {
             return;
         }
+        self.core.turn_began = self.core.server.rt.now();
         let received = std::mem::take(&mut self.input);
         let mut rest = received.as_slice();
         while !self.core.closing && self.core.has_room() {
@@ -264,6 +277,8 @@ impl Core {
             self.closing = true;
             return;
         }
+        // Of a request that failed before it began.
+        self.server.latencies.take_kind();
         let step = self
             .check_stage(header.opcode, header.version)
             .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?))
@@ -272,7 +287,10 @@ impl Core {
             Ok(Step::Done) => {}
             Ok(Step::Held(write)) => self.held.push(write),
             Ok(Step::Waits(future)) => {
-                self.start(Some(header.stream), 1, frame.body.len(), future, cx);
+                let kind = self.server.latencies.take_kind();
+                let timing = kind.map(|kind| Timing { kind, began: self.turn_began });
+                let (stream, bytes) = (Some(header.stream), frame.body.len());
+                self.start(Entry { stream, count: 1, bytes, timing, future }, cx);
             }
             Err(failure) => {
                 self.server.counters.failed(failure.code());
@@ -281,17 +299,25 @@ impl Core {
         }
     }
 
-    fn start(
-        &mut self,
-        stream: Option<i16>,
-        count: usize,
-        bytes: usize,
-        future: Waiting,
-        cx: &mut Context<'_>,
-    ) {
-        match self.pending.start(Entry { stream, count, bytes, future }, cx) {
-            Poll::Ready(answer) => append_answer(&self.server, &mut self.frames, answer),
+    fn start(&mut self, entry: Entry, cx: &mut Context<'_>) {
+        let (bytes, count, timing) = (entry.bytes, entry.count, entry.timing);
+        match self.pending.start(entry, cx) {
+            Poll::Ready(answer) => {
+                append_answer(&self.server, &mut self.frames, answer);
+                if let Some(timing) = timing {
+                    self.ended.add(timing.kind, 1);
+                }
+            }
             Poll::Pending => self.server.enter(Freed { bytes, count }),
+        }
+    }
+
+    /// Measures what arrived and ended in this turn.
+    fn record_ended(&mut self) {
+        if !self.ended.is_empty() {
+            let ended = std::mem::take(&mut self.ended);
+            let took = self.server.rt.now().since(self.turn_began);
+            self.server.latencies.record_turn(ended, took);
         }
     }
 
@@ -474,16 +500,19 @@ impl Core {
         };
         let mut held = std::mem::take(&mut self.held);
         if let Poll::Ready(result) = polled {
+            self.ended.add(Kind::Write, held.len() as u64);
             answer_held(&self.server, &self.session, &mut held, result, &mut self.frames);
             self.held = held;
             return;
         }
         let count = held.len();
-        let (server, session) = (self.server.clone(), self.session.clone());
-        let future = Box::pin(async move {
+        let (server, session, began) = (self.server.clone(), self.session.clone(), self.turn_began);
+        let future: Waiting = Box::pin(async move {
             let deadline = server.rt.now() + server.settings.write_timeout;
             let mut out = server.buffer();
-            match server.rt.timeout(deadline, server.coordinator.commit()).await {
+            let committed = server.rt.timeout(deadline, server.coordinator.commit()).await;
+            server.latencies.record(Kind::Write, server.rt.now().since(began), held.len() as u64);
+            match committed {
                 Ok(result) => answer_held(&server, &session, &mut held, result, &mut out),
                 Err(_) => {
                     for write in held.drain(..) {
@@ -496,7 +525,7 @@ impl Core {
             }
             out
         });
-        self.start(None, count, 0, future, cx);
+        self.start(Entry { stream: None, count, bytes: 0, timing: None, future }, cx);
     }
 
     fn take_events(&mut self) {

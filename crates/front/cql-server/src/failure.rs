@@ -147,9 +147,7 @@ impl Failure {
                 failure(FailureReason::IncompatibleSchema, "the table was dropped")
             }
             StoreError::DiskFull { .. } => failure(FailureReason::Unknown, "disk full"),
-            StoreError::MutationTooLarge { bytes, max } => Failure::invalid(format!(
-                "Mutation of {bytes} bytes is too large for the maximum size of {max}"
-            )),
+            StoreError::MutationTooLarge { .. } => Failure::invalid(error.to_string()),
             StoreError::LogFailed(_) => failure(FailureReason::Unknown, "commit log failed"),
             _ => failure(FailureReason::Unknown, "input or output error"),
         }
@@ -169,6 +167,14 @@ impl Failure {
             ),
             SubmitError::Unavailable => {
                 Failure::overloaded("the node cannot take metadata changes now")
+            }
+            SubmitError::TooLarge { .. } | SubmitError::Refused(_) => {
+                Failure::invalid(error.to_string())
+            }
+            SubmitError::NoMajority { .. }
+            | SubmitError::Unknown { .. }
+            | SubmitError::Unreadable(_) => {
+                Failure::Plain(ErrorCode::ServerError, error.to_string())
             }
         }
     }

@@ -17,24 +17,33 @@ use store::{Flow, RowSink, StoreError};
 
 /// The content of one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
     /// A serialised value.
     Value(Vec<u8>),
+    /// A map of many cells: serialised keys and values, sorted by key.
+    Entries(Vec<(Vec<u8>, Vec<u8>)>),
     /// A `map<text, text>` of many cells, sorted by key.
     Texts(Vec<(String, String)>),
 }
 
 /// One row to write: of one table, with its columns by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RowWrite {
-    pub(crate) key: Vec<u8>,
+pub struct RowWrite {
+    /// Serialised partition key.
+    pub key: Vec<u8>,
     /// Serialised clustering.
-    pub(crate) clustering: Vec<u8>,
-    pub(crate) columns: Vec<(&'static str, Content)>,
+    pub clustering: Vec<u8>,
+    /// Columns by name.
+    pub columns: Vec<(&'static str, Content)>,
 }
 
 /// Encodes a row as a mutation; columns that the table does not have are left out.
-fn encode(table: &Table, write: &RowWrite, at: TimestampMicros, ttl: TtlSeconds) -> Vec<u8> {
+pub fn encode_row(
+    table: &Table,
+    write: &RowWrite,
+    at: TimestampMicros,
+    ttl: TtlSeconds,
+) -> Vec<u8> {
     let expires_at = match ttl {
         TtlSeconds::NONE => DeletionSeconds::NONE,
         TtlSeconds(ttl) => {
@@ -54,6 +63,13 @@ fn encode(table: &Table, write: &RowWrite, at: TimestampMicros, ttl: TtlSeconds)
     for (id, content) in columns {
         match content {
             Content::Value(value) => builder.cell(id, &cell(value)),
+            Content::Entries(entries) => {
+                builder.begin_complex(id, DeletionTime::LIVE);
+                for (key, value) in entries {
+                    builder.complex_cell(key, &cell(value));
+                }
+                builder.end_complex();
+            }
             Content::Texts(texts) => {
                 builder.begin_complex(id, DeletionTime::LIVE);
                 for (key, value) in texts {
@@ -92,7 +108,7 @@ async fn write(
     for row in rows {
         let at = server.next_timestamp(server.rt.wall());
         let token = codec::token_of(&row.key);
-        server.coordinator.apply(token, encode(table, row, at, ttl), true).await?;
+        server.coordinator.apply(token, encode_row(table, row, at, ttl), true).await?;
     }
     Ok(())
 }

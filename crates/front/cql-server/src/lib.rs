@@ -21,6 +21,7 @@ mod execute;
 mod failure;
 pub mod fuzz;
 mod internal;
+mod latency;
 mod list_write;
 mod mesh;
 mod pending;
@@ -35,6 +36,7 @@ mod virtual_tables;
 mod wire_type;
 
 pub use connection::Connection;
+pub use internal::{Content, RowWrite, encode_row};
 pub use mesh::ServerMesh;
 pub use server::{CqlServer, ServerParts};
 pub use settings::{Authentication, ServerSettings};

@@ -4,15 +4,17 @@
 //! between: whoever needs that uses conditions. What is read and what becomes of it is the planner's
 //! business ([`cql_plan::modify`]).
 
-use crate::execute::{Cx, Step, apply_all, batch_type, finish};
+use crate::execute::{
+    Cx, Modification, OwnedWrite, Statement, Step, WriteOrder, bind, carry_out, finish,
+};
 use crate::failure::{Failure, Result};
 use crate::prepared::Compiled;
 use crate::server::Server;
 use crate::session::Ticket;
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
-use cql_plan::{FoundLists, ListRead, ModifyPlan, bind_batch_found};
+use cql_plan::{FoundLists, ListRead};
 use cql_syntax::ast::BatchKind;
-use cql_wire::{Consistency, WriteType};
+use cql_wire::Consistency;
 use data::RowRef;
 use std::rc::Rc;
 use std::time::Duration;
@@ -49,11 +51,9 @@ impl OwnedValues {
     }
 }
 
-/// A write to be bound after its reads.
+/// A write to be bound after its reads: a [`Modification`] that outlives its request.
 pub(crate) struct ListWrite {
-    /// The statement; those of a batch message in order.
     statements: Vec<(Rc<Compiled>, OwnedValues)>,
-    /// Of a batch message.
     batch: Option<BatchKind>,
     consistency: Consistency,
     durable: bool,
@@ -63,61 +63,20 @@ pub(crate) struct ListWrite {
     protocol_version: u8,
 }
 
-/// What a write was bound to.
-struct Mutations {
-    writes: Vec<(Token, Vec<u8>, bool)>,
-    write_type: WriteType,
-    warnings: Vec<String>,
-}
-
-/// What every list write needs beside its statements.
-pub(crate) struct Order<'o> {
-    /// Consistency of reads and writes.
-    pub(crate) consistency: Consistency,
-    /// Whether writes are logged.
-    pub(crate) durable: bool,
-    /// `USING TIMEOUT`.
-    pub(crate) timeout_nanos: Option<u64>,
-    /// Times of the request.
-    pub(crate) options: &'o ExecuteOptions<'o>,
-}
-
 impl ListWrite {
-    /// One statement, or a batch as text.
-    pub(crate) fn statement(
-        compiled: &Rc<Compiled>,
-        values: &[BoundValue<'_>],
-        order: &Order<'_>,
-    ) -> ListWrite {
-        ListWrite::new(vec![(compiled.clone(), OwnedValues::of(values))], None, order)
-    }
-
-    /// The statements of a batch message.
-    pub(crate) fn batch<'s>(
-        kind: BatchKind,
-        statements: impl Iterator<Item = (&'s Rc<Compiled>, &'s [BoundValue<'s>])>,
-        order: &Order<'_>,
-    ) -> ListWrite {
-        let own = |(compiled, values): (&Rc<Compiled>, &[BoundValue<'_>])| {
-            (compiled.clone(), OwnedValues::of(values))
-        };
-        ListWrite::new(statements.map(own).collect(), Some(kind), order)
-    }
-
-    fn new(
-        statements: Vec<(Rc<Compiled>, OwnedValues)>,
-        batch: Option<BatchKind>,
-        order: &Order<'_>,
-    ) -> ListWrite {
+    /// `timeout_nanos` is what `USING TIMEOUT` says.
+    pub(crate) fn new(request: &Modification<'_>, timeout_nanos: Option<u64>) -> ListWrite {
+        let own =
+            |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
         ListWrite {
-            statements,
-            batch,
-            consistency: order.consistency,
-            durable: order.durable,
-            timeout_nanos: order.timeout_nanos,
-            now: order.options.now,
-            timestamp: order.options.default_timestamp,
-            protocol_version: order.options.protocol_version,
+            statements: request.statements.iter().map(own).collect(),
+            batch: request.batch,
+            consistency: request.consistency,
+            durable: request.durable,
+            timeout_nanos,
+            now: request.options.now,
+            timestamp: request.options.default_timestamp,
+            protocol_version: request.options.protocol_version,
         }
     }
 
@@ -158,19 +117,9 @@ impl ListWrite {
             .timeout(deadline, self.read(server, &reads))
             .await
             .map_err(|_| Failure::ReadTimeout { consistency: self.consistency })??;
-        let Mutations { writes, write_type, warnings } = self.bind(server, &options, &found)?;
-        let write_timeout = self.timeout_nanos.map_or(settings.write_timeout, Duration::from_nanos);
-        let deadline = server.rt.now() + write_timeout;
-        ticket.note(|| "Determining replicas for mutation".to_owned());
-        let consistency = self.consistency;
-        match server.rt.timeout(deadline, apply_all(server, ticket, writes)).await {
-            Ok(Ok(())) => Ok(warnings),
-            Ok(Err(error)) => {
-                let id = server.log_failure("write", &error);
-                Err(Failure::write(&error, consistency, write_type, id))
-            }
-            Err(_) => Err(Failure::WriteTimeout { consistency, write_type }),
-        }
+        let (writes, order) = self.bind(server, &options, &found)?;
+        carry_out(server, ticket, writes, &order).await?;
+        Ok(order.warnings)
     }
 
     fn options<'s>(&self, server: &'s Server) -> ExecuteOptions<'s> {
@@ -216,45 +165,25 @@ impl ListWrite {
         server: &Server,
         options: &ExecuteOptions<'_>,
         found: &FoundLists,
-    ) -> Result<Mutations> {
-        let limits = &server.plan_limits;
+    ) -> Result<(Vec<OwnedWrite>, WriteOrder)> {
+        let values: Vec<Vec<BoundValue<'_>>> =
+            self.statements.iter().map(|(_, values)| values.borrow()).collect();
+        let compiled = self.statements.iter().map(|(compiled, _)| compiled);
+        let statements: Vec<Statement<'_>> =
+            compiled.zip(values.iter().map(Vec::as_slice)).collect();
         let mut encoded = Vec::new();
-        let statements: Vec<(&Compiled, Vec<BoundValue<'_>>)> =
-            self.statements.iter().map(|(c, values)| (&**c, values.borrow())).collect();
-        let (mutations, kind, warnings) = match (self.batch, statements.as_slice()) {
-            (Some(kind), _) => {
-                let mut parts: Vec<(&ModifyPlan, &[BoundValue<'_>])> = Vec::new();
-                for (compiled, values) in &statements {
-                    let PlanKind::Modify(plan) = &compiled.plan.kind else {
-                        return Err(server.internal_failure("a plan of another kind"));
-                    };
-                    parts.push((plan, values));
-                }
-                let bound = bind_batch_found(kind, &parts, options, limits, found, &mut encoded)?;
-                (bound.mutations, Some(kind), bound.warnings)
-            }
-            (None, [(compiled, values)]) => match &compiled.plan.kind {
-                PlanKind::Modify(plan) => {
-                    let bound = plan.bind_found(values, options, found, &mut encoded)?;
-                    (bound, None, Vec::new())
-                }
-                PlanKind::Batch(plan) => {
-                    let bound = plan.bind_found(values, options, limits, found, &mut encoded)?;
-                    (bound.mutations, Some(plan.kind()), bound.warnings)
-                }
-                _ => return Err(server.internal_failure("a plan of another kind")),
-            },
-            (None, _) => return Err(server.internal_failure("several statements, no batch")),
+        let bound = bind(server, (&statements, self.batch), options, found, &mut encoded)?;
+        let own = |m: &cql_plan::BoundMutation| {
+            let bytes = encoded.get(m.range.clone()).unwrap_or_default();
+            (m.token, bytes.to_vec(), self.durable)
         };
-        let write_type = kind.map_or(WriteType::Simple, |kind| batch_type(kind, mutations.len()));
-        let writes = mutations
-            .iter()
-            .map(|m| {
-                let bytes = encoded.get(m.range.clone()).unwrap_or_default();
-                (m.token, bytes.to_vec(), self.durable)
-            })
-            .collect();
-        Ok(Mutations { writes, write_type, warnings })
+        let order = WriteOrder {
+            consistency: self.consistency,
+            write_type: bound.write_type,
+            warnings: bound.warnings,
+            timeout_nanos: self.timeout_nanos,
+        };
+        Ok((bound.mutations.iter().map(own).collect(), order))
     }
 }
 

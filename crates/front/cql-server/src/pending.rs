@@ -3,6 +3,7 @@
 //! Every slot has its own waker, made once, that marks the slot and wakes the connection's task:
 //! a turn polls only what can go on.
 
+use crate::latency::Timing;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) count: usize,
     /// Bytes of the request, counted against the limits.
     pub(crate) bytes: usize,
+    /// For its latency, if that is measured.
+    pub(crate) timing: Option<Timing>,
     pub(crate) future: Waiting,
 }
 
@@ -114,8 +117,12 @@ impl Pending {
     }
 
     /// Polls everything that was woken; `done` gets what each request that ended gives
-    /// back, and its answer.
-    pub(crate) fn poll_woken(&mut self, cx: &Context<'_>, mut done: impl FnMut(Freed, Vec<u8>)) {
+    /// back, when it began, and its answer.
+    pub(crate) fn poll_woken(
+        &mut self,
+        cx: &Context<'_>,
+        mut done: impl FnMut(Freed, Option<Timing>, Vec<u8>),
+    ) {
         if self.len == 0 {
             return;
         }
@@ -132,7 +139,7 @@ impl Pending {
             }
             let polled = entry.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
             if let Poll::Ready(frames) = polled {
-                let (bytes, count) = (entry.bytes, entry.count);
+                let (bytes, count, timing) = (entry.bytes, entry.count, entry.timing);
                 if let Some(stream) = &entry.stream {
                     self.streams.remove(stream);
                 }
@@ -140,7 +147,7 @@ impl Pending {
                 self.free.push(index);
                 self.len -= count;
                 self.bytes -= bytes;
-                done(Freed { bytes, count }, frames);
+                done(Freed { bytes, count }, timing, frames);
             }
         }
     }

@@ -17,8 +17,11 @@ use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame}
 use data::RowRef;
 use data::command::{Partitions, ReadCommand};
 use schema::{Table, TableKind};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use stdx::Token;
 use store::{Flow, ReadStats, RowSink};
 
@@ -66,7 +69,7 @@ pub(crate) fn run(
         describe,
         consistency: parameters.consistency,
     };
-    Ok(Step::Waits(Box::pin(async move { read.run(bound).await })))
+    Ok(Step::Waits(Box::pin(read.run(bound))))
 }
 
 /// One read on its way.
@@ -82,7 +85,7 @@ struct Read {
 impl Read {
     async fn run(self, bound: BoundSelect) -> Vec<u8> {
         let mut out = self.server.buffer();
-        let result = self.page(bound, &mut out).await;
+        let result = self.page(&bound, &mut out).await;
         if result.is_ok() && self.ticket.trace.is_none() {
             return out;
         }
@@ -96,7 +99,7 @@ impl Read {
     }
 
     /// Appends the whole answer.
-    async fn page(&self, bound: BoundSelect, out: &mut Vec<u8>) -> Result<()> {
+    async fn page(&self, bound: &BoundSelect, out: &mut Vec<u8>) -> Result<()> {
         let PlanKind::Select(plan) = &self.compiled.plan.kind else {
             return Err(self.server.internal_failure("a plan of another kind"));
         };
@@ -152,7 +155,7 @@ impl Read {
     async fn rows(
         &self,
         plan: &SelectPlan,
-        bound: BoundSelect,
+        bound: &BoundSelect,
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats)> {
         let server = &self.server;
@@ -168,9 +171,14 @@ impl Read {
             let kind = if is_range { "range query" } else { "single-partition query" };
             format!("Executing {kind} on {}", table.name)
         });
-        let reading = self.read_all(plan, bound, &table, body);
-        let deadline = server.rt.now() + timeout;
-        match server.rt.timeout(deadline, reading).await {
+        let mut reading = pin!(self.read_all(plan, bound, &table, body));
+        // What is in memory is read at once, without a timer.
+        let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+        let result = match first {
+            Poll::Ready(result) => Ok(result),
+            Poll::Pending => server.rt.timeout(server.rt.now() + timeout, reading).await,
+        };
+        match result {
             Ok(result) => {
                 let (page, stats) = result?;
                 self.ticket.note(|| {
@@ -186,7 +194,7 @@ impl Read {
     async fn read_all(
         &self,
         plan: &SelectPlan,
-        bound: BoundSelect,
+        bound: &BoundSelect,
         table: &Arc<Table>,
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats)> {
@@ -195,7 +203,7 @@ impl Read {
             TableKind::Virtual => Some(virtual_tables::rows(&self.server, table).await),
             TableKind::Regular => None,
         };
-        let mut exec = SelectExec::new(plan, &bound, body);
+        let mut exec = SelectExec::new(plan, bound, body);
         for command in bound.reads() {
             if exec.is_stopped() {
                 break;

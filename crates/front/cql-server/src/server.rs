@@ -7,6 +7,7 @@ use crate::auth::CredentialsCache;
 use crate::connection::Connection;
 use crate::driver;
 use crate::failure::Failure;
+use crate::latency::{Kind, Latencies};
 use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
 use crate::prepared::PreparedCache;
@@ -75,6 +76,7 @@ pub(crate) struct Server {
     pub(crate) credentials: CredentialsCache,
     pub(crate) uuids: UuidSource,
     pub(crate) counters: Counters,
+    pub(crate) latencies: Rc<Latencies>,
     /// Encoded mutations of the statement that is being run.
     pub(crate) scratch: RefCell<Vec<u8>>,
     snapshot: RefCell<Arc<ClusterSnapshot>>,
@@ -102,9 +104,9 @@ pub(crate) struct Counters {
     pub(crate) auth_failures: telemetry::Counter,
     pub(crate) bytes_received: telemetry::Counter,
     pub(crate) bytes_sent: telemetry::Counter,
-    pub(crate) reads: telemetry::Counter,
-    pub(crate) writes: telemetry::Counter,
-    pub(crate) batches: telemetry::Counter,
+    pub(crate) reads: StatementCounter,
+    pub(crate) writes: StatementCounter,
+    pub(crate) batches: StatementCounter,
     pub(crate) schema_changes: telemetry::Counter,
     pub(crate) prepared: telemetry::Counter,
     pub(crate) replanned: telemetry::Counter,
@@ -115,8 +117,24 @@ pub(crate) struct Counters {
     errors: Vec<(ErrorCode, telemetry::Counter)>,
 }
 
+/// Counts statements of a kind whose latency is measured.
+pub(crate) struct StatementCounter {
+    counter: telemetry::Counter,
+    kind: Kind,
+    latencies: Rc<Latencies>,
+}
+
+impl StatementCounter {
+    /// One begins.
+    #[inline]
+    pub(crate) fn inc(&self) {
+        self.counter.inc();
+        self.latencies.note_kind(self.kind);
+    }
+}
+
 impl Counters {
-    fn new(shard: &telemetry::Shard) -> Counters {
+    fn new(shard: &telemetry::Shard, latencies: &Rc<Latencies>) -> Counters {
         let errors = ErrorCode::ALL
             .iter()
             .map(|code| {
@@ -127,6 +145,11 @@ impl Counters {
         let counter = |name, help| shard.counter(name, help, &[]);
         let statements =
             |kind| shard.counter("cql_statements_total", "statements executed", &[("kind", kind)]);
+        let measured = |name, kind| StatementCounter {
+            counter: statements(name),
+            kind,
+            latencies: latencies.clone(),
+        };
         Counters {
             requests: counter("cql_requests_total", "frames received from clients"),
             protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
@@ -134,9 +157,9 @@ impl Counters {
             auth_failures: counter("cql_auth_failures_total", "logins that failed"),
             bytes_received: counter("cql_received_bytes_total", "bytes received from clients"),
             bytes_sent: counter("cql_sent_bytes_total", "bytes sent to clients"),
-            reads: statements("select"),
-            writes: statements("modify"),
-            batches: statements("batch"),
+            reads: measured("select", Kind::Read),
+            writes: measured("modify", Kind::Write),
+            batches: measured("batch", Kind::Write),
             schema_changes: statements("schema"),
             prepared: counter("cql_statements_prepared_total", "PREPARE requests that succeeded"),
             replanned: counter(
@@ -182,6 +205,7 @@ impl CqlServer {
         } = parts;
         let mut salt = [0; 16];
         rt.random_fill(&mut salt);
+        let latencies = Rc::new(Latencies::new(&rt.telemetry()));
         let inner = Rc::new(Server {
             coordinator,
             snapshot: RefCell::new(membership.snapshot()),
@@ -193,7 +217,8 @@ impl CqlServer {
             prepared: PreparedCache::new(settings.prepared_bytes_max),
             credentials: CredentialsCache::new(salt, settings.credentials_validity),
             uuids: UuidSource::new(rt.random_u64()),
-            counters: Counters::new(&rt.telemetry()),
+            counters: Counters::new(&rt.telemetry(), &latencies),
+            latencies,
             scratch: RefCell::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
@@ -364,6 +389,11 @@ impl CqlServer {
     /// Number of connections of this shard.
     pub fn connection_count(&self) -> usize {
         self.inner.sessions.borrow().len()
+    }
+
+    /// Whether [`CqlServer::stop`] was called: no request is taken any more.
+    pub fn is_stopped(&self) -> bool {
+        self.inner.is_draining()
     }
 
     /// Refuses new requests, finishes running ones, closes all connections of this shard.
@@ -647,6 +677,8 @@ impl Server {
             }
             _ => tracing::error!(%id, %error, "{what} failed"),
         }
+        // What becomes of the node is decided elsewhere.
+        self.coordinator.store().note_failure(error);
         id
     }
 

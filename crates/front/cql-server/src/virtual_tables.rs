@@ -1,4 +1,5 @@
 //! Tables that are computed when they are read: their rows through the same gate as stored ones.
+//! Partitions come in the order of their keys, as in Cassandra's virtual tables.
 //!
 //! Owns: choosing of what a read command asks for among computed rows, and the rows of
 //! `system_views.clients`. Rows that need other parts of the node come from a [`VirtualSource`].
@@ -17,6 +18,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use stdx::{ShardId, TimestampMicros, Token};
 use store::{Flow, ReadStats, RowSink};
+use types::Comparator;
 
 pub use cql_plan::virtual_row::VirtualRow;
 
@@ -129,15 +131,16 @@ pub(crate) fn read<S: RowSink>(
     let comparator = ClusteringComparator::for_table(table);
     let mut keyed: Vec<(Token, &VirtualRow)> =
         rows.iter().map(|row| (codec::token_of(&row.key), row)).collect();
+    let order = KeyOrder::of(table);
     keyed.retain(|(token, row)| match &command.partitions {
         Partitions::Key(key) => row.key == *key,
-        Partitions::Range(range) => contains(range, *token, &row.key),
+        Partitions::Range(range) => contains(&order, range, *token, &row.key),
     });
     keyed.retain(|(_, row)| in_slices(&comparator, command, &row.clustering));
-    keyed.sort_by(|(t1, a), (t2, b)| {
+    keyed.sort_by(|(_, a), (_, b)| {
         let by_clustering = comparator.compare(&a.clustering, &b.clustering);
         let by_clustering = if command.reversed { by_clustering.reverse() } else { by_clustering };
-        t1.cmp(t2).then_with(|| a.key.cmp(&b.key)).then(by_clustering)
+        order.compare(&a.key, &b.key).then(by_clustering)
     });
     let first_key = match &command.partitions {
         Partitions::Key(key) => Some(key.clone()),
@@ -178,11 +181,48 @@ fn show<S: RowSink>(rows: &[(Token, &VirtualRow)], sink: &mut S) -> ReadStats {
     stats
 }
 
-fn contains(range: &KeyRange, token: Token, key: &[u8]) -> bool {
+/// The order of a table's partition keys: component by component, by their types.
+struct KeyOrder(Vec<Comparator>);
+
+impl KeyOrder {
+    fn of(table: &Table) -> KeyOrder {
+        let keys = table.columns.iter().take(table.partition_key_count);
+        KeyOrder(keys.map(|column| Comparator::for_type(&column.ty)).collect())
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if let [only] = self.0.as_slice() {
+            return only.compare(a, b).then_with(|| a.cmp(b));
+        }
+        let (mut rest_a, mut rest_b) = (a, b);
+        for comparator in &self.0 {
+            let (Some((one, after_a)), Some((other, after_b))) =
+                (component(rest_a), component(rest_b))
+            else {
+                break;
+            };
+            match comparator.compare(one, other) {
+                Ordering::Equal => (rest_a, rest_b) = (after_a, after_b),
+                order => return order,
+            }
+        }
+        a.cmp(b)
+    }
+}
+
+/// The first component of a composite key and what follows it.
+fn component(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = key.split_first_chunk::<2>()?;
+    let (part, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
+    Some((part, rest.get(1..)?))
+}
+
+fn contains(order: &KeyOrder, range: &KeyRange, token: Token, key: &[u8]) -> bool {
+    // Tokens come from `token()` in a statement, keys from the place where a page ended.
     let behind = |bound: &RingBound| match bound {
         RingBound::Token { token: t, after: true } => token > *t,
         RingBound::Token { token: t, after: false } => token >= *t,
-        RingBound::Key { token: t, key: k, after } => match (token, key).cmp(&(*t, k.as_slice())) {
+        RingBound::Key { key: k, after, .. } => match order.compare(key, k) {
             Ordering::Less => false,
             Ordering::Equal => !after,
             Ordering::Greater => true,
@@ -197,4 +237,78 @@ fn in_slices(comparator: &ClusteringComparator, command: &ReadCommand, clusterin
             comparator.compare_to_bound(clustering, slice.start()) == Ordering::Greater
                 && comparator.compare_to_bound(clustering, slice.end()) == Ordering::Less
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cql_plan::virtual_row::VirtualRowBuilder;
+    use data::Slices;
+    use stdx::DeletionSeconds;
+
+    #[derive(Default)]
+    struct Keys(Vec<String>);
+
+    impl RowSink for Keys {
+        fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
+            self.0.push(String::from_utf8_lossy(key).into_owned());
+            Flow::Continue
+        }
+
+        fn row(&mut self, _: &[u8], _: RowRef<'_>) -> Flow {
+            Flow::Continue
+        }
+
+        fn partition_end(&mut self) -> Flow {
+            Flow::Continue
+        }
+    }
+
+    #[test]
+    fn partitions_come_by_key_and_a_page_goes_on_behind_the_last_one() {
+        let schema = cql_plan::system::system_schema();
+        let table = schema.table("system_views", "settings").unwrap();
+        let rows: Vec<VirtualRow> = ["smp", "api_port", "workdir", "memory"]
+            .iter()
+            .map(|name| {
+                let mut row = VirtualRowBuilder::new(table);
+                row.text("name", name).text("value", "x").finish().unwrap()
+            })
+            .collect();
+        let read_range = |range: KeyRange| {
+            let command = ReadCommand {
+                table: table.id,
+                partitions: Partitions::Range(range),
+                slices: Slices::all(),
+                reversed: false,
+                columns: None,
+                now: DeletionSeconds(0),
+                wants_static: false,
+                resume: None,
+            };
+            let mut keys = Keys::default();
+            read(table, &rows, &command, &mut keys);
+            keys.0
+        };
+        assert_eq!(read_range(KeyRange::all()), ["api_port", "memory", "smp", "workdir"]);
+        let key = b"memory".to_vec();
+        let token = codec::token_of(&key);
+        let start = RingBound::Key { token, key, after: true };
+        let rest = KeyRange { start, ..KeyRange::all() };
+        assert_eq!(read_range(rest), ["smp", "workdir"]);
+    }
+
+    #[test]
+    fn composite_keys_are_ordered_component_by_component() {
+        let order = KeyOrder(vec![
+            Comparator::for_type(&types::CqlType::Text),
+            Comparator::for_type(&types::CqlType::Int),
+        ]);
+        let key = |text: &str, n: i32| {
+            cql_plan::virtual_row::partition_key(&[text.as_bytes(), &n.to_be_bytes()]).unwrap()
+        };
+        let mut keys = [key("b", 1), key("aa", 1), key("b", -1), key("a", 7)];
+        keys.sort_by(|a, b| order.compare(a, b));
+        assert_eq!(keys, [key("a", 7), key("aa", 1), key("b", -1), key("b", 1)]);
+    }
 }

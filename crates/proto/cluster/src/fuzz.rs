@@ -163,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn a_torn_last_marker_is_a_tail() {
+        let (bytes, ends) = log();
+        let last = ends[3];
+        for zeros in 1..16 {
+            let mut torn = bytes.clone();
+            torn[last..last + zeros].fill(0);
+            let loaded = crate::metalog::load(&torn, &Schema::default()).unwrap();
+            assert_eq!(loaded.valid_bytes, last as u64, "{zeros} zeros");
+            assert_eq!(loaded.snapshot.unwrap().epoch, Epoch(3));
+        }
+    }
+
+    #[test]
     fn a_group_happens_whole_or_not_at_all() {
         let (bytes, _) = log();
         let before = crate::metalog::load(&bytes, &Schema::default()).unwrap().snapshot.unwrap();

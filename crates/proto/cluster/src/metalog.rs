@@ -535,6 +535,11 @@ fn read_entry(bytes: &[u8]) -> Result<Frame<'_>, &'static str> {
     }
     let is_voted = length & VOTED != 0;
     let length = (length & !VOTED) as usize;
+    // No entry is empty. A marker whose first sector a power cut took looks like one: its checksum
+    // is that of an entry with nothing behind the epoch.
+    if length == 0 {
+        return Err("an entry without a payload");
+    }
     if length > ENTRY_BYTES_MAX {
         return Err("entry length over the limit");
     }

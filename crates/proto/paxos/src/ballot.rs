@@ -32,7 +32,7 @@ pub enum Scope {
 /// `Ord` is total, for containers and for tests. The protocol compares by
 /// [`Ballot::is_newer_than`], where two ballots of one microsecond are equally old: neither gets a
 /// promise after the other, so a quorum never chooses two values with one write timestamp
-/// (INV-paxos-3). Source: `Ballot` and `Commit.isAfter` in Cassandra, which compare timestamps only.
+/// (INV-paxos-3). Source: `Commit.isAfter` in Cassandra, which compares timestamps only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ballot {
     micros: u64,
@@ -119,8 +119,7 @@ impl Ballot {
             return Err(BallotError::Version(uuid));
         }
         let raw = (high & 0x0fff) << 48 | (high & 0xffff_0000) << 16 | high >> 32;
-        let micros =
-            (raw / 10).checked_sub(UUID_EPOCH_MICROS).ok_or(BallotError::Time(uuid))?;
+        let micros = (raw / 10).checked_sub(UUID_EPOCH_MICROS).ok_or(BallotError::Time(uuid))?;
         let scope = match raw % 10 {
             0 => Scope::None,
             1 => Scope::Local,
@@ -162,7 +161,9 @@ pub struct BallotClock {
 
 /// A ballot too far ahead of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ballot {ballot} is {ahead_micros} us ahead of this node's clock, {max_micros} are allowed")]
+#[error(
+    "ballot {ballot} is {ahead_micros} us ahead of this node's clock, {max_micros} are allowed"
+)]
 pub struct TooFarAhead {
     /// The ballot.
     pub ballot: Ballot,
@@ -191,8 +192,8 @@ pub fn check_skew(
 }
 
 impl BallotClock {
-    /// A clock for the proposer with these bits (see [`tie_bits`]); `skew_max_micros` bounds what it
-    /// learns from peers.
+    /// A clock for the proposer with these bits (see [`tie_bits`]); `skew_max_micros` bounds what
+    /// it learns from peers.
     pub fn new(tie: u64, skew_max_micros: u64) -> BallotClock {
         BallotClock { last_micros: 0, tie, skew_max_micros }
     }

@@ -5,7 +5,9 @@
 //! when none fits, and never try a (set of operations done, state) twice. Never bound to Paxos: the
 //! model says what the object is. The simulator's checkers use it per partition.
 //!
-//! An operation without a known end may take effect at any time after its start, or never.
+//! An operation of unknown outcome may take effect at any time after its start, or never; or, if
+//! the object promises more, until its client was told that the outcome is unknown, or never
+//! ([`End`]).
 
 use std::hash::Hash;
 
@@ -26,14 +28,34 @@ pub trait Model {
     fn apply(&self, state: &Self::State, operation: &Self::Operation) -> Option<Self::State>;
 }
 
+/// The end of an operation. At equal times an end counts as later than a start, so the two overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The answer came then: it took effect between start and end.
+    Known(u64),
+    /// The client was told then that the outcome is unknown: it took effect between start and end,
+    /// or never will. What starts later sees once and for all which it is.
+    Doubtful(u64),
+    /// It takes effect at any time after the start, or never.
+    Unknown,
+}
+
+impl End {
+    fn limit(self) -> Option<u64> {
+        match self {
+            End::Known(at) | End::Doubtful(at) => Some(at),
+            End::Unknown => None,
+        }
+    }
+}
+
 /// One operation of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<O> {
     /// When it began.
     pub start: u64,
-    /// When its answer came; `None` when its outcome is unknown. At equal times an answer counts
-    /// as later than a start, so the two overlap.
-    pub end: Option<u64>,
+    /// When it ended, and how.
+    pub end: End,
     /// What it was and what came of it.
     pub operation: O,
 }
@@ -41,8 +63,8 @@ pub struct Call<O> {
 /// The answer of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is an order; here it is, by indices into the history. Unknown ones that are not
-    /// needed are left out.
+    /// There is an order; here it is, by indices into the history, with doubtful ones where they
+    /// take effect or are found to have none. Unknown ones that are not needed are left out.
     Linearizable(Vec<usize>),
     /// There is none.
     Violation {
@@ -78,8 +100,8 @@ impl Done {
 
 struct Frame<S> {
     state: S,
-    /// Operations that may come next here, and which of them were tried.
-    candidates: Vec<usize>,
+    /// Operations that may come next here, with effect or without, and how many were tried.
+    candidates: Vec<(usize, bool)>,
     next: usize,
 }
 
@@ -88,7 +110,8 @@ struct Frame<S> {
 pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64) -> Verdict {
     let mut by_start: Vec<usize> = (0..history.len()).collect();
     by_start.sort_by_key(|at| history.get(*at).map(|c| c.start));
-    let known = history.iter().filter(|c| c.end.is_some()).count();
+    let bounded = |at: usize| history.get(at).is_some_and(|c| c.end.limit().is_some());
+    let known = (0..history.len()).filter(|at| bounded(*at)).count();
 
     let mut done = Done::with_room(history.len());
     let mut order: Vec<usize> = Vec::new();
@@ -96,7 +119,7 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
     let mut seen: FixedSet<(Done, M::State)> = FixedSet::default();
     let initial = model.initial();
     let first = candidates(history, &by_start, &done);
-    let mut stuck = first.clone();
+    let mut stuck: Vec<usize> = first.iter().map(|(at, _)| *at).collect();
     let mut longest: Vec<usize> = Vec::new();
     let mut stack = vec![Frame { state: initial, candidates: first, next: 0 }];
     let mut steps = 0u64;
@@ -105,12 +128,11 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
         if known_done == known {
             return Verdict::Linearizable(order);
         }
-        let Some(&at) = frame.candidates.get(frame.next) else {
+        let Some(&(at, effect)) = frame.candidates.get(frame.next) else {
             stack.pop();
             if let Some(last) = order.pop() {
                 done.set(last, false);
-                let was_known = history.get(last).is_some_and(|c| c.end.is_some());
-                known_done -= usize::from(was_known);
+                known_done -= usize::from(bounded(last));
             }
             continue;
         };
@@ -120,9 +142,13 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
             return Verdict::GaveUp;
         }
         let Some(call) = history.get(at) else { continue };
-        let Some(state) = model.apply(&frame.state, &call.operation) else { continue };
-        if call.end.is_none() && state == frame.state {
-            // Without effect here is as good as never.
+        let state = match effect {
+            true => model.apply(&frame.state, &call.operation),
+            false => Some(frame.state.clone()),
+        };
+        let Some(state) = state else { continue };
+        if effect && !matches!(call.end, End::Known(_)) && state == frame.state {
+            // Without effect here is as good as never, which is tried by itself.
             continue;
         }
         done.set(at, true);
@@ -131,29 +157,38 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
             continue;
         }
         order.push(at);
-        known_done += usize::from(call.end.is_some());
+        known_done += usize::from(bounded(at));
         let after = candidates(history, &by_start, &done);
         if order.len() > longest.len() {
             longest.clone_from(&order);
-            stuck.clone_from(&after);
+            stuck = after.iter().map(|(at, _)| *at).collect();
+            stuck.dedup();
         }
         stack.push(Frame { state, candidates: after, next: 0 });
     }
     Verdict::Violation { longest, stuck }
 }
 
-/// Operations not done that began before every answer of one that is not done.
-fn candidates<O>(history: &[Call<O>], by_start: &[usize], done: &Done) -> Vec<usize> {
-    let open = || by_start.iter().copied().filter(|at| !done.contains(*at));
-    let first_end = open().filter_map(|at| history.get(at)?.end).min().unwrap_or(u64::MAX);
-    let begun = |at: &usize| history.get(*at).is_some_and(|c| c.start <= first_end);
-    let (known, unknown): (Vec<usize>, Vec<usize>) = open()
-        .take_while(begun)
-        .partition(|at| history.get(*at).is_some_and(|c| c.end.is_some()));
+/// Operations not done that began before every end of one that is not done, each with whether it
+/// is to take effect.
+fn candidates<O>(history: &[Call<O>], by_start: &[usize], done: &Done) -> Vec<(usize, bool)> {
+    let open = || {
+        let calls = by_start.iter().filter(|at| !done.contains(**at));
+        calls.filter_map(|at| Some((*at, history.get(*at)?)))
+    };
+    let first_end = open().filter_map(|(_, c)| c.end.limit()).min().unwrap_or(u64::MAX);
     // Unknown ones last: most histories need few of them.
-    known.into_iter().chain(unknown).collect()
+    let (mut likely, mut unlikely) = (Vec::new(), Vec::new());
+    for (at, call) in open().take_while(|(_, c)| c.start <= first_end) {
+        match call.end {
+            End::Known(_) => likely.push((at, true)),
+            End::Doubtful(_) => likely.extend([(at, true), (at, false)]),
+            End::Unknown => unlikely.push((at, true)),
+        }
+    }
+    likely.extend(unlikely);
+    likely
 }
-
 
 /// A few registers that conditional writes and reads of all of them work on: the shape of LWTs and
 /// serial reads within one partition.
@@ -237,7 +272,7 @@ mod tests {
     const STEPS: u64 = 1_000_000;
 
     fn read(start: u64, end: u64, seen: &[u64]) -> Call<RegisterOperation> {
-        Call { start, end: Some(end), operation: RegisterOperation::Read(seen.to_vec()) }
+        Call { start, end: End::Known(end), operation: RegisterOperation::Read(seen.to_vec()) }
     }
 
     fn cas(
@@ -248,6 +283,7 @@ mod tests {
         result: CasResult,
     ) -> Call<RegisterOperation> {
         let operation = RegisterOperation::Cas { register: 0, expect, target: 0, new, result };
+        let end = end.map_or(End::Unknown, End::Known);
         Call { start, end, operation }
     }
 
@@ -276,11 +312,19 @@ mod tests {
         assert!(check_registers(&[write.clone(), read(11, 12, &[0]), read(13, 14, &[0])]));
         assert!(check_registers(&[write.clone(), read(11, 12, &[0]), read(13, 14, &[1])]));
         assert!(!check_registers(&[write.clone(), read(11, 12, &[1]), read(13, 14, &[0])]));
-        // CASSANDRA-12126: two conditions on the value before both fail and both succeed.
-        let failed = cas(20, Some(21), 1, 2, CasResult::NotApplied(vec![0]));
         let applied = cas(22, Some(23), 1, 2, CasResult::Applied);
-        assert!(check_registers(&[write.clone(), failed, applied.clone()]));
         assert!(!check_registers(&[write, read(11, 12, &[5]), applied]));
+    }
+
+    #[test]
+    fn a_doubtful_write_is_seen_by_all_that_start_later_or_by_none() {
+        let mut write = cas(0, None, 0, 1, CasResult::Unknown);
+        write.end = End::Doubtful(10);
+        assert!(check_registers(&[write.clone(), read(11, 12, &[0]), read(13, 14, &[0])]));
+        assert!(check_registers(&[write.clone(), read(11, 12, &[1]), read(13, 14, &[1])]));
+        assert!(check_registers(&[write.clone(), read(5, 12, &[0]), read(13, 14, &[1])]));
+        // CASSANDRA-12126: not there, and then there.
+        assert!(!check_registers(&[write, read(11, 12, &[0]), read(13, 14, &[1])]));
     }
 
     #[test]
@@ -298,15 +342,17 @@ mod tests {
     /// All orders, tried one by one.
     fn brute_force(history: &[Call<RegisterOperation>]) -> bool {
         fn go(h: &[Call<RegisterOperation>], used: &mut Vec<bool>, state: &Vec<u64>) -> bool {
-            if h.iter().zip(used.iter()).all(|(c, used)| *used || c.end.is_none()) {
+            if h.iter().zip(used.iter()).all(|(c, used)| *used || c.end == End::Unknown) {
                 return true;
             }
             for at in 0..h.len() {
-                let open = |c: &Call<_>| c.end.is_some_and(|end| end < h[at].start);
+                let open = |c: &Call<_>| c.end.limit().is_some_and(|end| end < h[at].start);
                 if used[at] || (0..h.len()).any(|i| !used[i] && open(&h[i])) {
                     continue;
                 }
-                if let Some(next) = Registers.apply(state, &h[at].operation) {
+                let skipped = matches!(h[at].end, End::Doubtful(_)).then(|| state.clone());
+                let applied = Registers.apply(state, &h[at].operation);
+                for next in [applied, skipped].into_iter().flatten() {
                     used[at] = true;
                     if go(h, used, &next) {
                         return true;
@@ -322,7 +368,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_search_agrees_with_trying_all_orders(
-            calls in prop::collection::vec((0..12u64, 1..6u64, 0..4u8, 0..3u64, 0..3u64), 1..7),
+            calls in prop::collection::vec((0..12u64, 1..6u64, 0..5u8, 0..3u64, 0..3u64), 1..7),
         ) {
             let history: Vec<_> = calls.into_iter().map(|(start, length, kind, a, b)| {
                 let end = Some(start + length);
@@ -330,7 +376,11 @@ mod tests {
                     0 => read(start, start + length, &[a]),
                     1 => cas(start, end, a, b, CasResult::Applied),
                     2 => cas(start, end, a, b, CasResult::NotApplied(vec![b])),
-                    _ => cas(start, None, a, b, CasResult::Unknown),
+                    3 => cas(start, None, a, b, CasResult::Unknown),
+                    _ => {
+                        let end = End::Doubtful(start + length);
+                        Call { end, ..cas(start, None, a, b, CasResult::Unknown) }
+                    }
                 }
             }).collect();
             prop_assert_eq!(check_registers(&history), brute_force(&history));

@@ -108,8 +108,8 @@ pub struct Plan {
     /// Epoch of the snapshot that the plan was made from; sent with every message, so that a
     /// replica whose electorate differs can say so.
     pub epoch: Epoch,
-    /// Replicas whose promises and acceptances count: natural and pending ones, of the coordinator's
-    /// datacenter only for LOCAL_SERIAL.
+    /// Replicas whose promises and acceptances count: natural and pending ones, for LOCAL_SERIAL
+    /// of the coordinator's datacenter only.
     pub voters: TargetSet,
     /// Voters whose reads count: the natural ones. A pending replica does not have the data yet.
     pub readers: TargetSet,

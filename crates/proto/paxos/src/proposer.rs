@@ -11,9 +11,11 @@
 //! serial read, or a condition that is false, takes one round trip when no write is in progress.
 //!
 //! See docs/internals/paxos.md, "Proposer". Reading order: `proposer/types.rs`,
-//! `proposer/round.rs` (what a quorum of promises means), this file.
+//! `proposer/round.rs` (what a quorum of promises means), this file, `proposer/faults.rs`
+//! (rejections, failures, other electorates), `proposer/commit.rs`.
 
 mod commit;
+mod faults;
 mod round;
 #[cfg(test)]
 mod tests;
@@ -22,8 +24,8 @@ pub mod types;
 use smallvec::SmallVec;
 use stdx::{Epoch, Instant};
 
-use crate::acceptor::{Rejection, Reply};
-use crate::ballot::{Ballot, check_skew};
+use crate::acceptor::Reply;
+use crate::ballot::Ballot;
 use crate::plan::{Plan, Target, TargetSet};
 use crate::value::Accepted;
 use commit::Committing;
@@ -37,7 +39,7 @@ pub use types::{
 pub const DOUBTFUL_MAX: usize = 16;
 
 /// Machine of one operation. After [`Output::Finished`] it produces nothing more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposer<V> {
     kind: Kind,
     options: Options,
@@ -62,7 +64,11 @@ pub struct Proposer<V> {
     slot_held: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per machine; a box would be an allocation in every round"
+)]
 enum Phase<V> {
     New,
     /// Waiting for a plan; a commit in delivery waits beside its acknowledgements instead.
@@ -79,7 +85,7 @@ enum Phase<V> {
     Finished,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Vote<V> {
     proposal: Accepted<V>,
     accepted: TargetSet,
@@ -140,9 +146,9 @@ impl<V: Clone> Proposer<V> {
                 }
             }
             Input::Reply { from, reply } => self.reply(cx, from, reply, out),
-            Input::Failed { from, ballot } => self.failed(cx, from, ballot, None, out),
+            Input::Failed { from, ballot } => self.failed(from, ballot, None, out),
             Input::WrongEpoch { from, ballot, epoch } => {
-                self.failed(cx, from, ballot, Some(epoch), out);
+                self.failed(from, ballot, Some(epoch), out);
             }
             Input::Plan(plan) => self.replanned(cx, plan, out),
             Input::NoPlan => {
@@ -167,8 +173,8 @@ impl<V: Clone> Proposer<V> {
             Ok(ballot) => self.ballot = ballot,
             Err(skew) => return self.fail(FailureKind::ClockSkew(skew), 0, 0, out),
         }
+        self.retry_at = cx.now + self.options.patience(self.rounds);
         self.rounds = self.rounds.saturating_add(1);
-        self.retry_at = cx.now + self.options.round_timeout;
         self.phase = Phase::Preparing(Round::default());
         out.push(Output::Prepare {
             to: self.plan.voters,
@@ -225,156 +231,13 @@ impl<V: Clone> Proposer<V> {
         }
     }
 
-    fn rejected(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: Target,
-        why: Rejection,
-        out: &mut Vec<Output<V>>,
-    ) {
-        let newer = match why {
-            // A promise from beyond the bound was made by a wild clock. Overtaking it would carry
-            // its time on to others, so this replica just does not take part.
-            Rejection::Newer(ballot) => {
-                check_skew(ballot, cx.wall, cx.clock.skew_max_micros()).ok().map(|()| ballot)
-            }
-            Rejection::TooFarAhead { .. } | Rejection::Overloaded => None,
-        };
-        match (&mut self.phase, newer) {
-            (Phase::Preparing(round), Some(_)) => round.rejected(from),
-            (Phase::Preparing(round), None) => round.failed(from),
-            (Phase::Proposing(vote), Some(_)) => {
-                vote.rejected.insert(from);
-            }
-            (Phase::Proposing(vote), None) => {
-                vote.failed.insert(from);
-            }
-            _ => return,
-        }
-        if let Some(newer) = newer {
-            self.overtaken(cx, newer);
-        }
-        self.check_possible(out);
-    }
-
-    /// Somebody has a newer ballot. The round may still win a quorum elsewhere; if it has not when
-    /// the back-off is over, a newer one is begun.
-    fn overtaken(&mut self, cx: &mut Context<'_>, newer: Ballot) {
-        if cx.clock.observe(cx.wall, newer).is_ok() {
-            self.seen = self.seen.max(newer);
-        }
-        self.back_off(cx);
-    }
-
-    /// Once per round: the random wait, doubled with each lost round, never less than the minimum.
-    fn back_off(&mut self, cx: &mut Context<'_>) {
-        if self.contentions >= self.rounds {
-            return;
-        }
-        self.contentions = self.rounds;
-        let low = u64::try_from(self.options.backoff_min.as_nanos()).unwrap_or(u64::MAX);
-        let high = u64::try_from(self.options.backoff_max.as_nanos()).unwrap_or(u64::MAX);
-        let doubled = low.saturating_mul(1 << self.rounds.min(20));
-        let range = doubled.min(high).saturating_sub(low).saturating_add(1);
-        let wait = low.saturating_add(cx.random.checked_rem(range).unwrap_or(0));
-        self.retry_at = self.retry_at.min(cx.now + std::time::Duration::from_nanos(wait));
-    }
-
-    fn failed(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: Target,
-        ballot: Ballot,
-        epoch: Option<Epoch>,
-        out: &mut Vec<Output<V>>,
-    ) {
-        if let Phase::Committing(committing) = &mut self.phase {
-            if committing.failed(from, ballot, epoch.is_some()) {
-                self.want_epoch(epoch, out);
-                self.advance_commit(out);
-            }
-            return;
-        }
-        if ballot != self.ballot || !self.plan.voters.contains(from) {
-            return;
-        }
-        match &mut self.phase {
-            Phase::Preparing(round) => {
-                round.failed(from);
-                if epoch.is_some() {
-                    // Nothing is proposed yet, so the round is worth nothing: plan again at once.
-                    self.want_epoch(epoch, out);
-                    self.phase = Phase::Replanning;
-                    return;
-                }
-            }
-            Phase::Proposing(vote) => {
-                vote.failed.insert(from);
-                // The others may still decide, each at the epoch that it knows.
-                self.want_epoch(epoch, out);
-                if epoch.is_some() && !self.is_vote_possible() {
-                    self.phase = Phase::Replanning;
-                    return;
-                }
-            }
-            _ => return,
-        }
-        self.check_possible(out);
-    }
-
-    fn want_epoch(&mut self, epoch: Option<Epoch>, out: &mut Vec<Output<V>>) {
-        let newest = epoch.max(self.epoch_wanted);
-        if newest > self.epoch_wanted
-            && let Some(at_least) = newest
-        {
-            self.epoch_wanted = newest;
-            out.push(Output::Replan { at_least });
-        }
-    }
-
-    fn replanned(&mut self, cx: &mut Context<'_>, plan: Plan, out: &mut Vec<Output<V>>) {
-        if matches!(self.phase, Phase::New | Phase::Finished) {
-            return;
-        }
-        self.epoch_wanted = None;
-        if let Phase::Committing(committing) = &mut self.phase {
-            self.plan = plan;
-            committing.restart(&self.plan, out);
-            return;
-        }
-        self.next_plan = Some(plan);
-        if matches!(self.phase, Phase::Replanning) {
-            self.begin_round(cx, out);
-        }
-    }
-
-    /// Gives up, or looks for another way, when what is left of the replicas is no quorum.
-    fn check_possible(&mut self, out: &mut Vec<Output<V>>) {
-        let (failed, received) = match &self.phase {
-            Phase::Preparing(round) => (round.failures(), round.promises()),
-            Phase::Proposing(vote) => {
-                (vote.failed.without(vote.accepted), vote.accepted.len())
-            }
-            _ => return,
-        };
-        if self.plan.voters.without(failed).len() < self.plan.quorum {
-            self.fail(FailureKind::Replicas, received, self.plan.quorum, out);
-        }
-    }
-
-    fn is_vote_possible(&self) -> bool {
-        let Phase::Proposing(vote) = &self.phase else { return false };
-        let lost = vote.rejected.or(vote.failed).without(vote.accepted);
-        self.plan.voters.without(lost).len() >= self.plan.quorum
-    }
-
     fn judge(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
         let Phase::Preparing(round) = &mut self.phase else { return };
         match round.judge(&self.plan, self.kind, self.early_read, &self.doubtful) {
             Verdict::Wait => {}
             Verdict::Contended => {
-                self.seen = self.seen.max(round.newest_seen());
-                self.back_off(cx);
+                let newer = round.newest_seen();
+                self.overtaken(cx, newer);
             }
             Verdict::Applied(commit) => self.begin_commit(commit, out),
             Verdict::Uncertain => {
@@ -397,7 +260,11 @@ impl<V: Clone> Proposer<V> {
                     out.push(Output::Refresh { to, ballot: self.ballot, commit });
                 }
                 let replies = round.repliers();
-                self.seen = self.seen.max(round.newest_seen());
+                // A clock that lags behind the others would win reads only.
+                let newer = round.newest_seen();
+                if cx.clock.observe(cx.wall, newer).is_ok() {
+                    self.seen = self.seen.max(newer);
+                }
                 self.phase = Phase::Deciding { can_propose, stable };
                 out.push(Output::Decide { ballot: self.ballot, replies });
             }
@@ -439,7 +306,7 @@ impl<V: Clone> Proposer<V> {
         proposal: Accepted<V>,
         out: &mut Vec<Output<V>>,
     ) {
-        self.retry_at = cx.now + self.options.round_timeout;
+        self.retry_at = cx.now + self.options.patience(self.rounds.saturating_sub(1));
         let (accepted, rejected) = (TargetSet::EMPTY, TargetSet::EMPTY);
         self.phase = Phase::Proposing(Vote {
             proposal: proposal.clone(),
@@ -495,14 +362,17 @@ impl<V: Clone> Proposer<V> {
             let received = match &self.phase {
                 Phase::Preparing(round) => round.promises(),
                 Phase::Proposing(vote) => vote.accepted.len(),
-                _ => 0,
+                Phase::New
+                | Phase::Replanning
+                | Phase::Waiting
+                | Phase::Deciding { .. }
+                | Phase::Committing(_)
+                | Phase::Finished => 0,
             };
             return self.fail(FailureKind::Timeout, received, self.plan.quorum, out);
         }
-        let round = matches!(
-            self.phase,
-            Phase::Preparing(_) | Phase::Proposing(_) | Phase::Waiting
-        );
+        let round =
+            matches!(self.phase, Phase::Preparing(_) | Phase::Proposing(_) | Phase::Waiting);
         if round && cx.now >= self.retry_at {
             if self.epoch_wanted.is_some() {
                 self.phase = Phase::Replanning;
@@ -541,7 +411,9 @@ impl<V: Clone> Proposer<V> {
     fn update_wake(&mut self, out: &mut Vec<Output<V>>) {
         let wake = match &self.phase {
             Phase::New | Phase::Finished => return,
-            Phase::Preparing(_) | Phase::Proposing(_) | Phase::Waiting => self.retry_at.min(self.options.deadline),
+            Phase::Preparing(_) | Phase::Proposing(_) | Phase::Waiting => {
+                self.retry_at.min(self.options.deadline)
+            }
             Phase::Replanning | Phase::Deciding { .. } => self.options.deadline,
             Phase::Committing(_) => self.options.commit_deadline,
         };

@@ -279,8 +279,7 @@ mod tests {
     #[test]
     fn writes_run_one_by_one_in_order_of_arrival() {
         let mut q = queues();
-        let mut arrive =
-            |id, ms| q.arrive(at(ms), &"a", OperationId(id), Kind::Write, at(1_000));
+        let mut arrive = |id, ms| q.arrive(at(ms), &"a", OperationId(id), Kind::Write, at(1_000));
         assert_eq!(arrive(1, 0), Arrival::Run);
         assert_eq!(arrive(2, 1), Arrival::Wait { turns: 1 });
         assert_eq!(arrive(3, 2), Arrival::Wait { turns: 2 });

@@ -5,8 +5,11 @@ use stdx::invariant;
 use crate::checksums::{Checksums, DataCrc, decode_digest};
 use crate::component::decode_toc;
 use crate::header::{EncodingStats, ReadColumn, ReadColumns, ReadSchema, SerializationHeader};
-use crate::index::{IndexEntry, IndexInfo, PromotedHeader};
-use crate::row::{HeadKind, RowScratch, decode_head, decode_marker, decode_row};
+use crate::index::{IndexEntry, IndexInfo, PromotedHeader, sample_entries, skip_other_keys};
+use crate::row::{
+    HeadKind, RowScratch, decode_any_head, decode_any_row, decode_head, decode_marker, decode_row,
+    decode_usual,
+};
 use crate::{BloomFilter, CompressionInfo, Statistics, Summary};
 
 fn schema(wide: bool, in_order: bool) -> ReadSchema {
@@ -35,7 +38,21 @@ pub fn fuzz_rows(data: &[u8]) {
     let Some((choice, mut bytes)) = data.split_first() else { return };
     let schema = schema(choice & 1 != 0, choice & 2 != 0);
     let mut scratch = RowScratch::default();
-    while let Ok(head) = decode_head(&schema, bytes, &mut scratch) {
+    let mut other = RowScratch::default();
+    loop {
+        // The quick way and the general one agree wherever the quick one answers.
+        let usual = decode_usual(&schema, bytes, &mut other);
+        let Ok(head) = decode_head(&schema, bytes, &mut scratch) else {
+            invariant!(usual.is_none(), "a row that does not decode was read");
+            return;
+        };
+        let any = decode_any_head(&schema, bytes, &mut scratch);
+        invariant!(any == Ok(head), "two readings of a head");
+        if let (Some(end), Some(body)) = (usual, bytes.get(head.body..head.end)) {
+            invariant!(end == head.end && other.clustering == scratch.clustering, "heads differ");
+            let any = decode_any_row(&schema, &schema.regulars, &head, body, &mut scratch);
+            invariant!(any.is_ok_and(|row| row.bytes() == other.row), "rows differ");
+        }
         let Some(body) = bytes.get(head.body..head.end) else { return };
         match head.kind {
             HeadKind::EndOfPartition => {}
@@ -55,6 +72,16 @@ pub fn fuzz_index(data: &[u8]) {
     let lengths = [Some(4), None];
     let mut bytes = data;
     let mut info = IndexInfo::default();
+    drop(sample_entries(data));
+    // What the lookup passes over are entries that decode, none of them of the key.
+    let key = b"key".as_slice();
+    let (passed, mut at) = (skip_other_keys(data, key), 0);
+    while at < passed {
+        let entry = IndexEntry::decode(data.get(at..).unwrap_or(&[]));
+        invariant!(entry.is_ok_and(|e| e.key != key), "an entry was passed over wrongly");
+        at = entry.map_or(passed, |e| at.saturating_add(e.end()));
+    }
+    invariant!(at == passed, "the lookup stands within an entry");
     while let Ok(entry) = IndexEntry::decode(bytes) {
         if let Some(promoted) = bytes.get(entry.promoted_at..entry.end())
             && let Ok(header) = PromotedHeader::decode(promoted, entry.promoted_length)

@@ -5,16 +5,19 @@
 //! each block from the first as i32. Source: `io.sstable.format.big.RowIndexEntry`,
 //! `io.sstable.IndexInfo`.
 
-use codec::{DecodeError, Reader, Writer};
+use codec::{DecodeError, Reader, Writer, token_of};
 use data::DeletionTime;
+use stdx::Token;
 
 use crate::clustering::{ClusteringLengths, Prefix};
 use crate::{FormatError, Result, put_deletion, read_deletion};
 
 /// Base of the width delta of a block.
 const WIDTH_BASE: i64 = 64 * 1024;
-/// Default size at which a block of the promoted index ends (`column_index_size`).
-pub const COLUMN_INDEX_SIZE: u64 = 64 * 1024;
+/// Default size at which a block of the promoted index ends (`column_index_size`): half a chunk, so
+/// that a slice passes over some 4 KiB of rows at its start. Cassandra's is 64 KiB because it holds
+/// the whole index of a partition in memory; here it is searched where it lies.
+pub const COLUMN_INDEX_SIZE: u64 = 8 * 1024;
 
 /// One entry; positions relative to the bytes given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,61 @@ impl<'a> IndexEntry<'a> {
         let promoted_length = r.vint_len()?;
         Ok(IndexEntry { key, position, promoted_at: r.position(), promoted_length })
     }
+}
+
+/// Bytes of the entries at the start of `bytes` that are of other keys than `key`: of those whose
+/// key and numbers are wholly there and that end before the bytes do. A lookup passes over some
+/// sixty entries, so this decodes nothing that it does not need.
+pub fn skip_other_keys(bytes: &[u8], key: &[u8]) -> usize {
+    let last = key.last();
+    let mut rest = bytes;
+    while let Some((found, next)) = split_entry(rest) {
+        if found.last() == last && found == key {
+            break;
+        }
+        rest = next;
+    }
+    bytes.len().saturating_sub(rest.len())
+}
+
+/// The key of the entry at the start of `bytes`, and what follows the entry; `None` when it is cut.
+#[inline]
+fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, tail) = bytes.split_first_chunk::<2>()?;
+    let (key, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    // A vint says by its leading ones how many bytes follow its first one.
+    let (first, tail) = tail.split_first()?;
+    let tail = tail.get(first.leading_ones() as usize..)?;
+    let next = match tail.split_first()? {
+        (0, next) => next,
+        (size @ 1..0x80, next) => next.get(usize::from(*size)..)?,
+        _ => {
+            let mut r = Reader::new(tail, "index entry");
+            let size = r.vint_len().ok()?;
+            r.skip(size).ok()?;
+            r.peek_rest()
+        }
+    };
+    Some((key, next))
+}
+
+/// Tokens and offsets of every 16th entry of `bytes`, the first one left out; `None` when the
+/// entries do not end where the bytes do.
+pub fn sample_entries(bytes: &[u8]) -> Option<Vec<(Token, u32)>> {
+    let mut marks = Vec::new();
+    let mut rest = bytes;
+    let mut count = 0u32;
+    while !rest.is_empty() {
+        let (key, next) = split_entry(rest)?;
+        if count > 0 && count.is_multiple_of(16) {
+            let at = u32::try_from(bytes.len().saturating_sub(rest.len())).ok()?;
+            marks.push((token_of(key), at));
+        }
+        count = count.saturating_add(1);
+        rest = next;
+    }
+    marks.shrink_to_fit();
+    Some(marks)
 }
 
 /// What stands in front of the blocks of a promoted index.
@@ -224,6 +282,36 @@ mod tests {
     use crate::clustering::PrefixKind;
     use data::ClusteringBuf;
     use stdx::{DeletionSeconds, TimestampMicros};
+
+    #[test]
+    fn entries_of_other_keys_are_passed_over_up_to_the_key_or_a_cut() {
+        let mut out = Vec::new();
+        let mut starts = Vec::new();
+        let keys: Vec<Vec<u8>> = (0..40u8)
+            .map(|i| vec![7; usize::from(i % 5)].into_iter().chain([i]).collect())
+            .collect();
+        for (i, key) in keys.iter().enumerate() {
+            starts.push(out.len());
+            out.put_bytes_u16(key, "key").unwrap();
+            out.put_vint_unsigned(1u64 << i);
+            let promoted = [0, 1, 127, 128, 300][i % 5];
+            out.put_vint_unsigned(promoted as u64);
+            out.resize(out.len() + promoted, 0xAA);
+        }
+        for (key, start) in keys.iter().zip(&starts) {
+            assert_eq!(skip_other_keys(&out, key), *start);
+        }
+        assert_eq!(skip_other_keys(&out, b"none"), out.len());
+        // Cut anywhere: what is passed over are whole entries, and all that are there.
+        for cut in 0..out.len() {
+            let whole = starts.iter().rev().find(|s| **s <= cut).copied();
+            assert_eq!(Some(skip_other_keys(&out[..cut], b"none")), whole, "{cut}");
+            assert_eq!(sample_entries(&out[..cut]).is_some(), starts.contains(&cut), "{cut}");
+        }
+        let marks: Vec<_> =
+            [16, 32].iter().map(|i| (token_of(&keys[*i]), starts[*i] as u32)).collect();
+        assert_eq!(sample_entries(&out), Some(marks));
+    }
 
     #[test]
     fn an_entry_with_blocks_comes_back_and_one_block_is_left_out() {

@@ -4,9 +4,12 @@
 //! size; [`decode_row`] or [`decode_marker`] reads the body. Output goes to [`RowScratch`], which
 //! is reused: no allocation per row. Source: `db.rows.UnfilteredSerializer`, `db.rows.Cell`.
 
+use std::cmp::Ordering;
+
 use codec::{DecodeError, DecodeErrorKind, Reader};
+use data::clustering::{components, push_component};
 use data::row::{CellRef, RowBuilder};
-use data::{DeletionTime, Liveness, RowRef};
+use data::{BoundRef, ClusteringComparator, DeletionTime, Liveness, RowRef};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
 
 use crate::clustering::{PrefixKind, decode_bound_values, decode_values};
@@ -87,6 +90,149 @@ struct Slot {
 /// `Truncated`, `Invalid`.
 #[inline]
 pub fn decode_head(schema: &ReadSchema, bytes: &[u8], scratch: &mut RowScratch) -> Decoded<Head> {
+    match decode_usual_head(schema, bytes, &mut scratch.clustering) {
+        Some(head) => Ok(head),
+        None => decode_any_head(schema, bytes, scratch),
+    }
+}
+
+/// A row's flags and the bytes behind its clustering header, when the row is of the usual form:
+/// regular, and all values of its clustering there and not empty.
+#[inline]
+fn usual_row<'a>(schema: &ReadSchema, bytes: &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (flags, rest) = bytes.split_first()?;
+    if flags & (END_OF_PARTITION | IS_MARKER | EXTENSION_FLAG) != 0 {
+        return None;
+    }
+    match schema.clustering.len() {
+        0 => Some((*flags, rest)),
+        1..=32 => match rest.split_first()? {
+            (0, rest) => Some((*flags, rest)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The next value of a clustering; `None` also for lengths of several bytes.
+#[inline]
+fn usual_value(fixed: Option<usize>, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    match fixed {
+        Some(n) => bytes.split_at_checked(n),
+        None => match bytes.split_first()? {
+            (length @ 0..0x80, rest) => rest.split_at_checked(usize::from(*length)),
+            _ => None,
+        },
+    }
+}
+
+/// A vint of up to eight bytes with as many behind its first one.
+#[inline]
+fn usual_vint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    let more = first.leading_ones();
+    if more == 0 {
+        return Some((u64::from(*first), rest));
+    }
+    let tail = u64::from_be_bytes(*rest.first_chunk()?);
+    // 1 to 7 bytes follow; eight are left to the general form.
+    let bits = more.wrapping_mul(8);
+    let tail = tail.checked_shr(64u32.wrapping_sub(bits))?;
+    let head = u64::from(first & 0xffu8.checked_shr(more)?).checked_shl(bits)?;
+    Some((head | tail, rest.get(more as usize..)?))
+}
+
+/// A body's size of one or two bytes.
+#[inline]
+fn usual_size(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    match bytes {
+        [size @ 0..0x80, rest @ ..] => Some((usize::from(*size), rest)),
+        [high @ 0x80..0xc0, low, rest @ ..] => {
+            Some((usize::from(u16::from_be_bytes([high & 0x3f, *low])), rest))
+        }
+        _ => None,
+    }
+}
+
+/// [`decode_head`] of the usual row; `None`: it is of another form, or damaged, or cut.
+#[inline]
+fn decode_usual_head(schema: &ReadSchema, bytes: &[u8], clustering: &mut Vec<u8>) -> Option<Head> {
+    let (flags, mut rest) = usual_row(schema, bytes)?;
+    clustering.clear();
+    for fixed in schema.clustering.iter() {
+        let (value, next) = usual_value(*fixed, rest)?;
+        push_component(clustering, Some(value));
+        rest = next;
+    }
+    let (size, rest) = usual_size(rest)?;
+    let body = bytes.len().saturating_sub(rest.len());
+    Some(Head { kind: HeadKind::Row, flags, body, end: body.saturating_add(size) })
+}
+
+/// Reads the row at the start of `bytes`, head and body, if it is of the usual form and wholly there:
+/// where it ends. `None`: take it by [`decode_head`], which says more.
+#[inline]
+pub fn decode_usual(schema: &ReadSchema, bytes: &[u8], scratch: &mut RowScratch) -> Option<usize> {
+    let head = decode_usual_head(schema, bytes, &mut scratch.clustering)?;
+    let body = bytes.get(head.body..head.end)?;
+    decode_usual_row(&schema.stats, &schema.regulars, head.flags, body, &mut scratch.row)?;
+    Some(head.end)
+}
+
+/// Bytes of the rows at the start of `bytes` that lie before `bound`: of those in the usual form
+/// that are wholly there. A slice without an index close by begins with many of them, which are
+/// compared where they lie.
+pub fn skip_rows_before(
+    schema: &ReadSchema,
+    comparator: &ClusteringComparator,
+    bound: BoundRef<'_>,
+    bytes: &[u8],
+) -> usize {
+    let mut rest = bytes;
+    while let Some(next) = row_before(schema, comparator, bound, rest) {
+        rest = next;
+    }
+    bytes.len().saturating_sub(rest.len())
+}
+
+/// What follows the row at the start of `bytes` if it lies before the bound.
+#[inline]
+fn row_before<'a>(
+    schema: &ReadSchema,
+    comparator: &ClusteringComparator,
+    bound: BoundRef<'_>,
+    bytes: &'a [u8],
+) -> Option<&'a [u8]> {
+    let (_, mut rest) = usual_row(schema, bytes)?;
+    let mut parts = components(bound.prefix);
+    let mut order = Ordering::Equal;
+    for (position, fixed) in schema.clustering.iter().enumerate() {
+        let (value, next) = usual_value(*fixed, rest)?;
+        if order == Ordering::Equal
+            && let Some(part) = parts.next()
+        {
+            order = comparator.compare_component(position, Some(value), part);
+        }
+        rest = next;
+    }
+    let before = match order {
+        Ordering::Less => true,
+        Ordering::Equal => bound.after,
+        Ordering::Greater => false,
+    };
+    if !before {
+        return None;
+    }
+    let (size, rest) = usual_size(rest)?;
+    rest.get(size..)
+}
+
+/// As [`decode_head`], for rows of any form.
+pub(crate) fn decode_any_head(
+    schema: &ReadSchema,
+    bytes: &[u8],
+    scratch: &mut RowScratch,
+) -> Decoded<Head> {
     let mut r = Reader::new(bytes, "row");
     let flags = r.u8()?;
     if flags & END_OF_PARTITION != 0 {
@@ -210,6 +356,65 @@ pub fn decode_row<'s>(
     scratch: &'s mut RowScratch,
 ) -> Decoded<RowRef<'s>> {
     let columns = if head.kind == HeadKind::StaticRow { &schema.statics } else { &schema.regulars };
+    if decode_usual_row(&schema.stats, columns, head.flags, body, &mut scratch.row).is_some() {
+        return Ok(RowRef::trusted(&scratch.row));
+    }
+    decode_any_row(schema, columns, head, body, scratch)
+}
+
+/// Unpacks a row of the usual form: all columns there, simple and known, their cells live and of the
+/// row's timestamp. `None`: it is of another form, or damaged.
+#[inline]
+fn decode_usual_row(
+    stats: &EncodingStats,
+    columns: &ReadColumns,
+    flags: u8,
+    body: &[u8],
+    row: &mut Vec<u8>,
+) -> Option<()> {
+    const RELEVANT: u8 =
+        HAS_TIMESTAMP | HAS_TTL | HAS_DELETION | HAS_ALL_COLUMNS | HAS_COMPLEX_DELETION;
+    if flags & RELEVANT != HAS_TIMESTAMP | HAS_ALL_COLUMNS || !columns.in_id_order {
+        return None;
+    }
+    // The size of the row before.
+    let (_, rest) = usual_vint(body)?;
+    let (delta, mut rest) = usual_vint(rest)?;
+    let timestamp = TimestampMicros(stats.min_timestamp.0.wrapping_add(delta.cast_signed()));
+    if timestamp == TimestampMicros::NONE {
+        return None;
+    }
+    row.clear();
+    row.reserve(body.len().saturating_add(columns.columns.len().saturating_mul(8)));
+    let mut builder = RowBuilder::new(row, Liveness::new(timestamp), DeletionTime::LIVE, timestamp);
+    for column in &columns.columns {
+        let ([CELL_USE_ROW_TIMESTAMP], tail) = rest.split_first_chunk::<1>()? else { return None };
+        if column.complex || timestamp <= column.dropped_at {
+            return None;
+        }
+        let (value, next) = match (usual_value(column.fixed, tail), column.fixed) {
+            (Some(found), _) => found,
+            (None, Some(_)) => return None,
+            (None, None) => {
+                let mut r = Reader::new(tail, "cell");
+                (r.bytes_vint().ok()?, r.peek_rest())
+            }
+        };
+        builder.cell_at_base(column.id?, value);
+        rest = next;
+    }
+    builder.finish();
+    rest.is_empty().then_some(())
+}
+
+/// As [`decode_row`], for rows of any form.
+pub(crate) fn decode_any_row<'s>(
+    schema: &ReadSchema,
+    columns: &ReadColumns,
+    head: &Head,
+    body: &[u8],
+    scratch: &'s mut RowScratch,
+) -> Decoded<RowRef<'s>> {
     let stats = &schema.stats;
     let mut r = Reader::new(body, "row");
     r.vint_unsigned()?;
@@ -468,4 +673,33 @@ fn read_cell<'a>(
     // A tombstone of a counter may carry a value in old files; it means nothing.
     let value = if deleted { &[] } else { value };
     Ok((path, CellRef { timestamp, ttl, local, value }))
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::Writer;
+
+    use super::*;
+
+    #[test]
+    fn usual_vints_are_what_the_reader_reads() {
+        for bits in 0..64 {
+            for value in [1u64 << bits, (1u64 << bits) - 1, (1u64 << bits) | 0x55] {
+                let mut bytes = Vec::new();
+                bytes.put_vint_unsigned(value);
+                let length = bytes.len();
+                bytes.extend_from_slice(&[0xEE; 8]);
+                match usual_vint(&bytes) {
+                    Some((found, rest)) => {
+                        assert_eq!((found, rest.len()), (value, 8), "{value}");
+                    }
+                    None => assert_eq!(length, 9, "{value}"),
+                }
+                // Cut: nothing that is not there is read.
+                if length > 1 {
+                    assert_eq!(usual_vint(&bytes[..length]), None);
+                }
+            }
+        }
+    }
 }

@@ -172,12 +172,23 @@ pub(crate) struct Disk {
     /// Bytes that files may take; `None` is a large disk.
     pub(crate) capacity: Option<u64>,
     pub(crate) calls: u64,
+    /// Of them those that put something on the disk ([`is_change`]).
+    pub(crate) changes: u64,
     /// (number of the call, how it fails).
     pub(crate) failures: Vec<(u64, IoErrorKind)>,
+    /// (number of the change, how it fails).
+    pub(crate) change_failures: Vec<(u64, IoErrorKind)>,
+    /// Every change fails like this.
+    pub(crate) failing: Option<IoErrorKind>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
     /// Locked path -> number of the process.
     pub(crate) locks: BTreeMap<String, usize>,
+}
+
+/// Whether a call puts something on the disk: those that a full or broken disk refuses.
+pub(crate) fn is_change(operation: &str) -> bool {
+    matches!(operation, "write" | "truncate" | "mkdir" | "rename" | "link" | "fsync")
 }
 
 /// Bytes of a disk without a set limit.

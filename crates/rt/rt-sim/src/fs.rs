@@ -3,7 +3,7 @@
 //! Every call counts as one IO call of its node: it can be the one that fails or that crashes.
 //! Changes of names and content take effect at once, syncs when they are done.
 
-use crate::disk::{CrashKind, Disk, Inode, Node, normal, parent, self_and_parents};
+use crate::disk::{CrashKind, Disk, Inode, Node, is_change, normal, parent, self_and_parents};
 use crate::env::Env;
 use crate::trace::hash_bytes;
 use crate::world::{Core, ProcessId, State, World};
@@ -72,7 +72,14 @@ impl Env {
         let slow = disk.slow_micros.clone();
         let crash = disk.crash_at.take_if(|(at, _)| *at <= call);
         let failure = disk.failures.iter().position(|(at, _)| *at == call);
-        let failure = failure.map(|i| disk.failures.swap_remove(i).1);
+        let mut failure = failure.map(|i| disk.failures.swap_remove(i).1);
+        if is_change(operation) {
+            disk.changes += 1;
+            let number = disk.changes;
+            let found = disk.change_failures.iter().position(|(at, _)| *at == number);
+            failure = failure.or(found.map(|i| disk.change_failures.swap_remove(i).1));
+            failure = failure.or(disk.failing);
+        }
         state.note(operation, hash_bytes(path.as_bytes()), argument);
         if let Some((_, kind)) = crash {
             if let Some(process) = state.processes.get_mut(self.process.0) {
@@ -499,6 +506,22 @@ impl DiskControl {
         self.with(|disk| disk.failures.push((disk.calls + n, kind)));
     }
 
+    /// As [`DiskControl::fail_nth`], counting only calls that put something on the disk: writes,
+    /// syncs, new directories, second names, renames.
+    pub fn fail_nth_change(&self, n: u64, kind: IoErrorKind) {
+        self.with(|disk| disk.change_failures.push((disk.changes + n, kind)));
+    }
+
+    /// Failures that were set and have not happened.
+    pub fn pending_failures(&self) -> usize {
+        self.with(|disk| disk.failures.len() + disk.change_failures.len())
+    }
+
+    /// Lets every call that puts something on the disk fail, until it is set to `None`.
+    pub fn set_failing(&self, kind: Option<IoErrorKind>) {
+        self.with(|disk| disk.failing = kind);
+    }
+
     /// Crashes the node in its `n`-th call from now (1 = the next); a write may or may not be done.
     pub fn crash_at_nth_io(&self, n: u64, kind: CrashKind) {
         self.with(|disk| disk.crash_at = Some((disk.calls + n, kind)));
@@ -508,6 +531,8 @@ impl DiskControl {
     pub fn clear_faults(&self) {
         self.with(|disk| {
             disk.failures.clear();
+            disk.change_failures.clear();
+            disk.failing = None;
             disk.crash_at = None;
             disk.slow_micros = None;
         });

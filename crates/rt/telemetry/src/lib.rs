@@ -6,10 +6,13 @@
 //! Invariants: one (name, labels) pair is one cell, so registering it again returns the same cell;
 //! one name has one kind and one help text; counters never go down.
 //!
-//! Reading order: [`Shard`], [`Counter`], [`Gauge`], [`Histogram`], [`Snapshot`].
+//! Reading order: [`Shard`], [`Counter`], [`Gauge`], [`Histogram`], [`EstimatedHistogram`],
+//! [`Snapshot`].
 
+mod estimated;
 mod histogram;
 
+pub use estimated::{BOUNDS, ESTIMATED_BOUNDS, EstimatedHistogram, EstimatedSnapshot, add_buckets};
 pub use histogram::{Histogram, HistogramSnapshot};
 
 use std::cell::{Cell, RefCell};
@@ -37,6 +40,7 @@ enum AnyCell {
     Counter(Counter),
     Gauge(Gauge),
     Histogram(Histogram),
+    Estimated(EstimatedHistogram),
 }
 
 impl Shard {
@@ -61,9 +65,7 @@ impl Shard {
             .or_insert_with(|| Cells { help, cell: AnyCell::Counter(Counter::default()) });
         match &entry.cell {
             AnyCell::Counter(c) => c.clone(),
-            AnyCell::Gauge(_) | AnyCell::Histogram(_) => {
-                stdx::invariant::broken(format_args!("metric {name} is not a counter"))
-            }
+            _ => stdx::invariant::broken(format_args!("metric {name} is not a counter")),
         }
     }
 
@@ -83,9 +85,7 @@ impl Shard {
             .or_insert_with(|| Cells { help, cell: AnyCell::Gauge(Gauge::default()) });
         match &entry.cell {
             AnyCell::Gauge(g) => g.clone(),
-            AnyCell::Counter(_) | AnyCell::Histogram(_) => {
-                stdx::invariant::broken(format_args!("metric {name} is not a gauge"))
-            }
+            _ => stdx::invariant::broken(format_args!("metric {name} is not a gauge")),
         }
     }
 
@@ -106,9 +106,29 @@ impl Shard {
             .or_insert_with(|| Cells { help, cell: AnyCell::Histogram(Histogram::new()) });
         match &entry.cell {
             AnyCell::Histogram(h) => h.clone(),
-            AnyCell::Counter(_) | AnyCell::Gauge(_) => {
-                stdx::invariant::broken(format_args!("metric {name} is not a histogram"))
-            }
+            _ => stdx::invariant::broken(format_args!("metric {name} is not a histogram")),
+        }
+    }
+
+    /// The histogram of latencies `name` with Cassandra's bounds and these labels, made at first
+    /// use.
+    ///
+    /// # Panics
+    /// As [`Shard::counter`].
+    pub fn latency(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&'static str, &str)],
+    ) -> EstimatedHistogram {
+        let mut registry = self.registry.borrow_mut();
+        let entry = registry.entry(key(name, labels)).or_insert_with(|| Cells {
+            help,
+            cell: AnyCell::Estimated(EstimatedHistogram::default()),
+        });
+        match &entry.cell {
+            AnyCell::Estimated(h) => h.clone(),
+            _ => stdx::invariant::broken(format_args!("metric {name} is not a latency")),
         }
     }
 
@@ -125,6 +145,7 @@ impl Shard {
                     AnyCell::Counter(c) => Value::Counter(c.get()),
                     AnyCell::Gauge(g) => Value::Gauge(g.get()),
                     AnyCell::Histogram(h) => Value::Histogram(h.snapshot()),
+                    AnyCell::Estimated(h) => Value::Latency(h.snapshot()),
                 },
             })
             .collect();
@@ -189,6 +210,8 @@ pub enum Value {
     Gauge(i64),
     /// Of a [`Histogram`].
     Histogram(HistogramSnapshot),
+    /// Of an [`EstimatedHistogram`] of latencies: buckets in microseconds, sum in nanoseconds.
+    Latency(EstimatedSnapshot),
 }
 
 /// One metric of a [`Snapshot`].
@@ -240,8 +263,9 @@ fn add(mine: &mut Value, other: Value) {
         (Value::Counter(a), Value::Counter(b)) => *a = a.wrapping_add(b),
         (Value::Gauge(a), Value::Gauge(b)) => *a = a.wrapping_add(b),
         (Value::Histogram(a), Value::Histogram(b)) => a.merge(&b),
+        (Value::Latency(a), Value::Latency(b)) => a.merge(&b),
         // One name has one kind in the whole program, so nothing is lost here.
-        (Value::Counter(_) | Value::Gauge(_) | Value::Histogram(_), _) => {}
+        (Value::Counter(_) | Value::Gauge(_) | Value::Histogram(_) | Value::Latency(_), _) => {}
     }
 }
 

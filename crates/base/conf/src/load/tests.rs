@@ -113,8 +113,8 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "authorizer: CassandraAuthorizer\n",
         "audit_logging_options: {enabled: true}\n",
         "transparent_data_encryption_options: {enabled: true}\n",
-        "incremental_backups: true\n",
-        "drop_truncate_table_enabled: false\n",
+        "alter_table_enabled: false\n",
+        "drop_keyspace_enabled: false\n",
         "dynamic_data_masking_enabled: true\n",
     ] {
         let errors = yaml(text).unwrap_err().0;
@@ -126,10 +126,24 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "authenticator:\n  class_name: AllowAllAuthenticator\n",
         "authorizer: org.apache.cassandra.auth.AllowAllAuthorizer\n",
         "audit_logging_options: {enabled: false, logger: {class_name: BinAuditLogger}}\n",
-        "incremental_backups: false\n",
+        "incremental_backups: true\nsnapshot_before_compaction: true\n",
+        "drop_truncate_table_enabled: false\n",
         "cidr_authorizer:\n  class_name: AllowAllCIDRAuthorizer\n  parameters:\n    a: b\n",
     ] {
         assert!(yaml(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_policy_that_is_taken_for_another_is_named_in_a_warning() {
+    let warned = |text: &str| yaml(text).unwrap().warnings.len();
+    assert_eq!(warned("disk_failure_policy: best_effort\n"), 1);
+    assert_eq!(warned("commit_failure_policy: ignore\n"), 1);
+    for policy in ["die", "stop_paranoid", "stop", "ignore"] {
+        assert_eq!(warned(&format!("disk_failure_policy: {policy}\n")), 0, "{policy}");
+    }
+    for policy in ["die", "stop", "stop_commit"] {
+        assert_eq!(warned(&format!("commit_failure_policy: {policy}\n")), 0, "{policy}");
     }
 }
 

@@ -8,6 +8,7 @@
 //! opened there, and closed where it ends. In a reversed read the items come in descending order
 //! and `Marker::close` and `open` are meant in that direction.
 
+mod forward;
 mod reverse;
 mod seek;
 
@@ -56,15 +57,17 @@ pub struct CursorBuffers {
 #[derive(Debug)]
 enum Target {
     Partition,
-    Range { range: KeyRange, filter: Option<TokenFilter> },
+    /// Boxed: most cursors are of one partition, and small ones move quickly.
+    Range(Box<(KeyRange, Option<TokenFilter>)>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing was looked for yet.
     Start,
-    /// Looking for the key's entry in the index, up to a position.
-    FindEntry { end: u64 },
+    /// Looking for the key's entry in the index, up to a position. `fresh`: where the stretch begins,
+    /// when nobody has marked it yet.
+    FindEntry { end: u64, fresh: Option<u64> },
     /// Looking for the first entry of the range.
     FindStart,
     /// Data is at a partition's header.
@@ -219,7 +222,7 @@ impl SstableCursor {
         slices: Rc<Slices>,
         filter: Option<TokenFilter>,
     ) -> SstableCursor {
-        let target = Target::Range { range, filter };
+        let target = Target::Range(Box::new((range, filter)));
         SstableCursor::new(meta, source, target, slices, CursorBuffers::default())
     }
 
@@ -342,7 +345,7 @@ impl SstableCursor {
     fn step(&mut self) -> Result<Step> {
         match self.state {
             State::Start => self.start(),
-            State::FindEntry { end } => self.find_entry(end),
+            State::FindEntry { end, fresh } => self.find_entry(end, fresh),
             State::FindStart => self.find_start(),
             State::PartitionHeader => self.partition_header(),
             State::StaticRow => self.static_row(),
@@ -361,8 +364,8 @@ impl SstableCursor {
             State::NextPartition => {
                 self.state = match self.target {
                     Target::Partition => State::Done,
-                    Target::Range { .. } if self.ended => State::PartitionHeader,
-                    Target::Range { .. } => State::SkipRows,
+                    Target::Range(_) if self.ended => State::PartitionHeader,
+                    Target::Range(_) => State::SkipRows,
                 };
                 Ok(Step::Again)
             }
@@ -376,12 +379,14 @@ impl SstableCursor {
             Target::Partition => match self.meta.summary().find(self.token, &self.key) {
                 None => State::Done,
                 Some((from, to)) => {
-                    self.index.seek(from);
-                    State::FindEntry { end: to.unwrap_or(self.meta.index_length()) }
+                    let end = to.unwrap_or(self.meta.index_length());
+                    let start = self.meta.search_start(from, self.token);
+                    self.index.seek(start.unwrap_or(from));
+                    State::FindEntry { end, fresh: start.is_none().then_some(from) }
                 }
             },
-            Target::Range { range, .. } => {
-                let from = match &range.start {
+            Target::Range(target) => {
+                let from = match &target.0.start {
                     RingBound::Token { token, .. } | RingBound::Key { token, .. } => *token,
                 };
                 if from > self.meta.last_token() {
@@ -398,7 +403,7 @@ impl SstableCursor {
     }
 
     fn partition_header(&mut self) -> Result<Step> {
-        let is_range = matches!(self.target, Target::Range { .. });
+        let is_range = matches!(self.target, Target::Range(_));
         if is_range && self.data.is_at_end() {
             self.state = State::Done;
             return Ok(Step::Again);
@@ -427,7 +432,8 @@ impl SstableCursor {
         self.data.skip(length);
         self.rows_start = self.data.position();
         self.begin_partition();
-        if let Target::Range { range, filter } = &self.target {
+        if let Target::Range(target) = &self.target {
+            let (range, filter) = &**target;
             if is_behind(self.token, &self.key, &range.end) {
                 self.state = State::Done;
                 return Ok(Step::Again);
@@ -591,7 +597,8 @@ impl SstableCursor {
         if !self.in_slice && compare(enter) != Ordering::Greater {
             return Place::Before;
         }
-        if compare(leave) == Ordering::Less { Place::Inside } else { Place::After }
+        let open_end = leave.prefix.is_empty() && leave.after != self.reversed;
+        if open_end || compare(leave) == Ordering::Less { Place::Inside } else { Place::After }
     }
 
     /// Enters the current slice. True: a marker is to be shown there.
@@ -613,91 +620,6 @@ impl SstableCursor {
         self.current =
             Current::SliceMarker { slice, at_end: !self.reversed, close: Some(close), open: None };
         true
-    }
-
-    fn rows(&mut self) -> Result<Step> {
-        loop {
-            if self.slice >= self.slices.0.len() {
-                self.state = State::PartitionEnd;
-                return Ok(Step::Again);
-            }
-            let head = match self.ensure_head(false)? {
-                Found::Need(block) => return Ok(Step::Need(block)),
-                Found::Is(head) => head,
-            };
-            let is_row = match head.kind {
-                HeadKind::EndOfPartition => {
-                    self.consume(&head)?;
-                    self.ended = true;
-                    self.state = State::PartitionEnd;
-                    return Ok(Step::Again);
-                }
-                HeadKind::StaticRow => {
-                    let at = self.data.position();
-                    return Err(self.corrupt_data(at, "a static row among the rows"));
-                }
-                HeadKind::Row => true,
-                HeadKind::Marker(_) => false,
-            };
-            let after = matches!(head.kind, HeadKind::Marker(kind) if kind.is_after());
-            match self.place(is_row, &self.scratch.clustering, after) {
-                Place::Before if is_row => self.consume(&head)?,
-                Place::After if self.in_slice => {
-                    let shown = self.leave_slice();
-                    if self.promoted.is_some() && self.slice < self.slices.0.len() {
-                        self.state = State::Seek;
-                    }
-                    if shown {
-                        return Ok(Step::Item);
-                    }
-                    if self.state == State::Seek {
-                        return Ok(Step::Again);
-                    }
-                }
-                place if place != Place::Before && !self.in_slice => {
-                    if self.enter_slice() {
-                        return Ok(Step::Item);
-                    }
-                }
-                place => {
-                    if let Found::Need(block) = self.ensure_head(true)? {
-                        return Ok(Step::Need(block));
-                    }
-                    if is_row {
-                        let shown = self.unpack(&head)?;
-                        self.consume(&head)?;
-                        if !shown {
-                            continue;
-                        }
-                        self.current = Current::Row;
-                        return Ok(Step::Item);
-                    }
-                    let (after, close, open) = self.unpack_marker(&head)?;
-                    self.consume(&head)?;
-                    self.open = open;
-                    if place == Place::Inside {
-                        self.current = Current::Marker { after, close, open };
-                        return Ok(Step::Item);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Passes over the rest of a partition by the sizes of its rows.
-    fn skip_rows(&mut self) -> Result<Step> {
-        loop {
-            let head = match self.ensure_head(false)? {
-                Found::Need(block) => return Ok(Step::Need(block)),
-                Found::Is(head) => head,
-            };
-            self.consume(&head)?;
-            if head.kind == HeadKind::EndOfPartition {
-                self.ended = true;
-                self.state = State::PartitionHeader;
-                return Ok(Step::Again);
-            }
-        }
     }
 }
 

@@ -2,14 +2,24 @@
 //! the place where a slice begins.
 
 use codec::token_of;
-use sst_format::index::IndexEntry;
+use sst_format::index::{IndexEntry, skip_other_keys};
 
 use super::{Result, SstableCursor, State, Step, Target, compare_prefix, is_behind, needed};
 use crate::search::{Found, Promoted};
 
 impl SstableCursor {
     /// Entries are compared for equality only: between two samples there are few.
-    pub(super) fn find_entry(&mut self, end: u64) -> Result<Step> {
+    pub(super) fn find_entry(&mut self, end: u64, fresh: Option<u64>) -> Result<Step> {
+        let left = usize::try_from(end.saturating_sub(self.index.position())).unwrap_or(usize::MAX);
+        let bytes = self.index.bytes();
+        let stretch = bytes.get(..left);
+        if let (Some(from), Some(entries)) = (fresh, stretch)
+            && from == self.index.position()
+        {
+            self.meta.mark_stretch(from, entries);
+        }
+        let passed = skip_other_keys(stretch.unwrap_or(bytes), &self.key);
+        self.index.skip(passed);
         while self.index.position() < end {
             let entry = match IndexEntry::decode(self.index.bytes()) {
                 Ok(entry) => entry,
@@ -37,8 +47,8 @@ impl SstableCursor {
                 Ok(entry) => entry,
                 Err(e) => return self.index_error::<()>(&e).map(needed),
             };
-            let Target::Range { range, .. } = &self.target else { break };
-            if is_behind(token_of(entry.key), entry.key, &range.start) {
+            let Target::Range(target) = &self.target else { break };
+            if is_behind(token_of(entry.key), entry.key, &target.0.start) {
                 let position = entry.position;
                 self.data.seek(position);
                 self.state = State::PartitionHeader;

@@ -481,3 +481,22 @@ impl Model {
         }
     }
 }
+
+#[test]
+fn a_logged_record_that_is_no_mutation_refuses_the_start() {
+    run(90, |rt| async move {
+        let store = open(&rt).await;
+        write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+        let state = store.table(TABLE).unwrap();
+        let version = state.version();
+        store.inner.log.append(&version.ticket, b"no mutation").unwrap();
+        store.commit().await.unwrap();
+        store.stop().await;
+        rt.sleep(std::time::Duration::from_secs(1)).await;
+        let mut again = options(&rt);
+        again.run += 1;
+        let error = Store::open(rt.clone(), again, schema()).await.err().unwrap().to_string();
+        assert!(error.contains("no mutation of this version"), "{error}");
+        assert!(error.contains("commitlog/") && error.contains("offset"), "{error}");
+    });
+}

@@ -4,6 +4,10 @@
 
 mod basics;
 mod crash;
+mod everywhere;
+mod faults;
+mod shards;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::future::Future;

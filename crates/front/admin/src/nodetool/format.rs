@@ -86,10 +86,16 @@ pub(super) fn decimal(value: f64, digits: usize) -> String {
     if value.is_nan() { "NaN".to_owned() } else { format!("{value:.digits$}") }
 }
 
-/// As `Double.toString` writes it between 10^-3 and 10^7, which is what nodetool shows.
+/// As `Double.toString` writes it below 10^7, which is what nodetool shows.
 pub(super) fn java_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
+    }
+    if value != 0.0 && value.abs() < 1e-3 {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let point = if digits.contains('.') { "" } else { ".0" };
+        return format!("{digits}{point}E{exponent}");
     }
     let text = value.to_string();
     if text.contains('.') || value.is_infinite() { text } else { format!("{text}.0") }
@@ -118,6 +124,9 @@ mod tests {
         assert_eq!(java_double(64.0), "64.0");
         assert_eq!(java_double(0.051), "0.051");
         assert_eq!(java_double(f64::NAN), "NaN");
+        assert_eq!(java_double(0.0005), "5.0E-4");
+        assert_eq!(java_double(0.000_123_4), "1.234E-4");
+        assert_eq!(java_double(0.0), "0.0");
         assert_eq!(decimal(8.875, 2), "8.88");
     }
 

@@ -5,9 +5,13 @@
 //! does not have (percent repaired, key cache) are shown as Cassandra shows their absence: 0 or NaN.
 
 mod format;
+mod histograms;
+mod history;
 mod tables;
 
 pub use format::{file_size, pretty_memory};
+pub use histograms::{proxy_histograms, table_histograms};
+pub use history::{compaction_history, compaction_history_json};
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
 
 use std::fmt::Write;

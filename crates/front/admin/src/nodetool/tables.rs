@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::format::{file_size, java_double, pretty_memory};
+use super::format::{decimal, file_size, java_double, pretty_memory};
+use crate::histogram::HistogramReport;
 use crate::model::TableReport;
 
 /// How numbers are shown.
@@ -94,8 +95,10 @@ pub fn table_stats(
         let reads: u64 = all().map(|t| t.reads).sum();
         let writes: u64 = all().map(|t| t.writes).sum();
         let _ = writeln!(out, "Keyspace: {keyspace}");
-        let _ = writeln!(out, "\tRead Count: {reads}\n\tRead Latency: NaN ms");
-        let _ = writeln!(out, "\tWrite Count: {writes}\n\tWrite Latency: NaN ms");
+        let read_ms = keyspace_ms(all().map(|t| &t.read_latency));
+        let write_ms = keyspace_ms(all().map(|t| &t.write_latency));
+        let _ = writeln!(out, "\tRead Count: {reads}\n\tRead Latency: {read_ms} ms");
+        let _ = writeln!(out, "\tWrite Count: {writes}\n\tWrite Latency: {write_ms} ms");
         out.push_str("\tPending Flushes: 0\n");
         for table in shown {
             print_table(&mut out, table, options);
@@ -126,9 +129,9 @@ fn print_table(out: &mut String, table: &TableReport, options: TableStatsOptions
     line("Memtable switch count", &table.flushes.to_string());
     line("Speculative retries", "0");
     line("Local read count", &table.reads.to_string());
-    line("Local read latency", "NaN ms");
+    line("Local read latency", &format!("{} ms", decimal(table.read_latency.mean_ms(), 3)));
     line("Local write count", &table.writes.to_string());
-    line("Local write latency", "NaN ms");
+    line("Local write latency", &format!("{} ms", decimal(table.write_latency.mean_ms(), 3)));
     line("Local read/write ratio", &format!("{:.5}", read_write_ratio(table)));
     line("Pending flushes", "0");
     line("Percent repaired", &java_double(percent_repaired(table)));
@@ -141,9 +144,9 @@ fn print_table(out: &mut String, table: &TableReport, options: TableStatsOptions
     line("Bloom filter off heap memory used", &bytes(0));
     line("Index summary off heap memory used", &bytes(0));
     line("Compression metadata off heap memory used", &bytes(0));
-    line("Compacted partition minimum bytes", "0");
-    line("Compacted partition maximum bytes", "0");
-    line("Compacted partition mean bytes", "0");
+    line("Compacted partition minimum bytes", &table.partition_sizes.min().to_string());
+    line("Compacted partition maximum bytes", &table.partition_sizes.max().to_string());
+    line("Compacted partition mean bytes", &table.partition_sizes.mean().to_string());
     line("Average live cells per slice (last five minutes)", "NaN");
     line("Maximum live cells per slice (last five minutes)", "0");
     line("Average tombstones per slice (last five minutes)", "NaN");
@@ -153,6 +156,16 @@ fn print_table(out: &mut String, table: &TableReport, options: TableStatsOptions
         line("SSTables in correct location", "true");
     }
     out.push('\n');
+}
+
+/// Mean latency of a keyspace's tables as Java prints the number: of whole microseconds in sum.
+fn keyspace_ms<'a>(tables: impl Iterator<Item = &'a HistogramReport>) -> String {
+    let (count, nanos) =
+        tables.fold((0_u64, 0_u64), |(n, sum), h| (n + h.count(), sum.saturating_add(h.sum)));
+    match count {
+        0 => "NaN".to_owned(),
+        count => java_double((nanos / 1000) as f64 / count as f64 / 1000.0),
+    }
 }
 
 fn compression_ratio(table: &TableReport) -> f64 {
@@ -193,10 +206,10 @@ pub fn table_stats_json(
             shown.into_iter().map(|t| (t.table.clone(), as_json(t, options))).collect();
         let of_keyspace = json!({
             "read_count": all().map(|t| t.reads).sum::<u64>(),
-            "read_latency": "NaN",
-            "read_latency_ms": "NaN",
+            "read_latency": json_ms(&keyspace_ms(all().map(|t| &t.read_latency))),
+            "read_latency_ms": json_ms(&keyspace_ms(all().map(|t| &t.read_latency))),
             "write_count": all().map(|t| t.writes).sum::<u64>(),
-            "write_latency_ms": "NaN",
+            "write_latency_ms": json_ms(&keyspace_ms(all().map(|t| &t.write_latency))),
             "pending_flushes": 0,
             "tables": of_tables,
         });
@@ -206,6 +219,11 @@ pub fn table_stats_json(
     let mut out = serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default();
     out.push('\n');
     Ok(out)
+}
+
+/// A number, or the text that stands for none: JSON has no NaN.
+fn json_ms(text: &str) -> Value {
+    text.parse::<f64>().ok().filter(|ms| ms.is_finite()).map_or_else(|| text.into(), Value::from)
 }
 
 fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
@@ -229,9 +247,9 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "memtable_switch_count": table.flushes,
         "speculative_retries": 0,
         "local_read_count": table.reads,
-        "local_read_latency_ms": "NaN",
+        "local_read_latency_ms": decimal(table.read_latency.mean_ms(), 3),
         "local_write_count": table.writes,
-        "local_write_latency_ms": "NaN",
+        "local_write_latency_ms": decimal(table.write_latency.mean_ms(), 3),
         "local_read_write_ratio": format!("{:.5}", read_write_ratio(table)),
         "pending_flushes": 0,
         "percent_repaired": percent_repaired(table),
@@ -246,9 +264,9 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "bloom_filter_off_heap_memory_used": bytes(0),
         "index_summary_off_heap_memory_used": bytes(0),
         "compression_metadata_off_heap_memory_used": bytes(0),
-        "compacted_partition_minimum_bytes": 0,
-        "compacted_partition_maximum_bytes": 0,
-        "compacted_partition_mean_bytes": 0,
+        "compacted_partition_minimum_bytes": table.partition_sizes.min(),
+        "compacted_partition_maximum_bytes": table.partition_sizes.max(),
+        "compacted_partition_mean_bytes": table.partition_sizes.mean(),
         "average_live_cells_per_slice_last_five_minutes": "NaN",
         "maximum_live_cells_per_slice_last_five_minutes": 0,
         "average_tombstones_per_slice_last_five_minutes": "NaN",

@@ -127,6 +127,7 @@ fn running_compactions_have_their_progress_and_the_time_that_is_left() {
     report.running = vec![RunningReport {
         id: "1-7".to_owned(),
         kind: "Compaction".to_owned(),
+        sstables: 4,
         keyspace,
         table,
         completed: 64 << 20,

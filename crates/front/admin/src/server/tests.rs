@@ -6,10 +6,13 @@ use std::net::TcpStream;
 use rt::{Machine, NativeOptions, NodeSpec};
 
 use super::*;
-use crate::model::MemberReport;
+use crate::model::{HistoryReport, MemberReport};
 use crate::shard::AdminMesh;
 
 const SHARDS: u16 = 2;
+
+/// Tags of snapshots that were given up; only one test makes such ones.
+static ABANDONED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
 
 /// A node of two shards that answers as told, and its server.
 struct TestNode {
@@ -86,6 +89,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         AdminRequest::Metrics => {
             let telemetry = telemetry::Shard::new();
             telemetry.counter("x_total", "x", &[]).add(u64::from(shard) + 7);
+            telemetry.latency("coordinator_read_latency_micros", "r", &[]).record_nanos(5_000);
             AdminReply::Metrics(telemetry.snapshot())
         }
         AdminRequest::ListSnapshots => AdminReply::Snapshots(vec![SnapshotReport {
@@ -112,6 +116,15 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         AdminRequest::TakeSnapshot { skip_flush: true, .. } => {
             AdminReply::Failed(ActionError::Unsupported("a snapshot without flush"))
         }
+        AdminRequest::CompactionHistory => AdminReply::History(vec![HistoryReport {
+            table: "t".to_owned(),
+            ..HistoryReport::default()
+        }]),
+        AdminRequest::Estimates(_) => AdminReply::Estimates(Vec::new()),
+        AdminRequest::AbandonSnapshot { tag, .. } => {
+            ABANDONED.lock().unwrap().push(tag);
+            AdminReply::Done
+        }
         AdminRequest::Flush(_)
         | AdminRequest::Compact(_)
         | AdminRequest::Drain
@@ -137,6 +150,12 @@ fn questions_are_answered_for_all_shards_together() {
     }
     assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
     assert_eq!(node.get("/").1, INDEX);
+    let history: Vec<HistoryReport> =
+        serde_json::from_str(&node.get("/api/v1/compactions/history").1).unwrap();
+    assert_eq!((history.len(), history[0].table.as_str()), (1, "t"));
+    let latencies: CoordinatorReport =
+        serde_json::from_str(&node.get("/api/v1/latencies").1).unwrap();
+    assert_eq!((latencies.read.count(), latencies.write.count()), (2, 0));
     node.stop();
 }
 
@@ -164,6 +183,8 @@ fn a_snapshot_of_a_name_that_is_taken_is_refused_before_any_shard_begins() {
     assert_eq!(take(r#"{"tag":"new"}"#).0, 200);
     assert_eq!(take(r#"{"tag":"new","skip_flush":true}"#).0, 501);
     assert_eq!(take(r#"{"tag":"in-turn"}"#).0, 400);
+    // What the shards before the failure made is removed again.
+    assert_eq!(*ABANDONED.lock().unwrap(), ["new", "in-turn"]);
     assert_eq!(node.json("DELETE", "/api/v1/snapshots", r#"{"tag":"old"}"#).0, 200);
     node.stop();
 }

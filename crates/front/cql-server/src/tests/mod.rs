@@ -100,8 +100,9 @@ pub(crate) async fn node(rt: &Rt, settings: ServerSettings, meshes: &Meshes) -> 
                 snapshot = snapshot.apply(role).unwrap();
                 role.encode_entry(snapshot.epoch, &mut framed);
             }
-            if let Some(log) = &mut log {
-                log.append(framed, snapshot.epoch).await.unwrap();
+            if log.is_some() {
+                let made = membership::log::create(rt, "", &base, &framed, snapshot.epoch).await;
+                log = Some(made.unwrap().log);
             }
             snapshot
         }
@@ -119,7 +120,8 @@ pub(crate) async fn node(rt: &Rt, settings: ServerSettings, meshes: &Meshes) -> 
     options.segment_bytes = 1 << 20;
     options.disk_reserve_bytes = 0;
     let (store, _) = Store::open(rt.clone(), options, snapshot.schema.clone()).await.unwrap();
-    let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
+    let membership =
+        Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log.map(|log| (log, "")));
     let of_store = store.clone();
     membership.on_change(move |_, after| of_store.set_schema(after.schema.clone()));
     let coordinator = Coordinator::new(rt.clone(), store, meshes.data.clone());

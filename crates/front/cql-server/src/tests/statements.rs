@@ -614,3 +614,28 @@ fn prepared_statements_above_the_budget_push_out_the_oldest() {
         assert_eq!(stored.rows.len(), kept);
     });
 }
+
+#[test]
+fn requests_are_measured_by_their_kind() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let count = |name: &str| match rt.telemetry().snapshot().find(name).map(|m| m.value.clone())
+        {
+            Some(telemetry::Value::Latency(latency)) => latency.count(),
+            other => panic!("{name}: {other:?}"),
+        };
+        let counts = || {
+            (count("coordinator_read_latency_micros"), count("coordinator_write_latency_micros"))
+        };
+        // Schema changes are neither.
+        assert_eq!(counts(), (0, 0));
+        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 2, 'three')").await;
+        client.must("UPDATE ks.t SET v = 'four' WHERE k = 1 AND c = 2").await;
+        assert_eq!(counts(), (0, 2));
+        client.must("SELECT * FROM ks.t WHERE k = 1").await;
+        client.query("SELECT * FROM ks.nosuch WHERE k = 1").await.error();
+        assert_eq!(counts(), (1, 2));
+    });
+}

@@ -325,13 +325,17 @@ impl<'p> SelectExec<'p> {
         let now = self.bound.now;
         let key_columns = self.plan.table.partition_key_count;
         let static_row = self.has_static.then(|| RowRef::trusted(&self.static_row));
-        let parts: SmallVec<[Option<&[u8]>; 8]> =
-            clustering.map(|c| components(c).collect()).unwrap_or_default();
-        let component = |index: u16| parts.get(usize::from(index)).copied().flatten();
+        let component =
+            |index: u16| clustering.and_then(|c| components(c).nth(usize::from(index))).flatten();
         if !streams {
-            // Columns out of id order: note where each lies, then write in selection order.
-            let columns: SmallVec<[(ColumnId, ColumnRef<'_>); 16]> =
-                row.map(|r| r.columns().collect()).unwrap_or_default();
+            // Columns out of id order: note where each lies, then write in selection order. Filled
+            // in place: moving a list of this size costs more than the row.
+            let mut columns: SmallVec<[(ColumnId, ColumnRef<'_>); 16]> = SmallVec::new();
+            if let Some(row) = row {
+                for column in row.columns() {
+                    columns.push(column);
+                }
+            }
             for source in sources {
                 match *source {
                     Source::Key(index) => {

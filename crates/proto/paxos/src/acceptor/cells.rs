@@ -128,18 +128,22 @@ impl<V: AsRef<[u8]>> Record<V> {
                 ],
             ),
             // An older proposal dies by the commit's timestamp, a newer one outlives it.
-            Record::Commit(c) => (
-                c.ballot,
-                vec![
-                    (Column::Proposal, None),
-                    (Column::ProposalBallot, None),
-                    (Column::ProposalVersion, None),
-                    (Column::MostRecentCommit, Some(value_bytes(c.origin, c.value.as_ref()))),
-                    (Column::MostRecentCommitAt, Some(ballot_bytes(c.ballot))),
-                    (Column::MostRecentCommitVersion, Some(VALUE_VERSION.to_be_bytes().into())),
-                ],
-            ),
-            // A deletion beats a cell of the same timestamp.
+            Record::Commit(c) => {
+                // Pruned: a deletion beats a value of the same timestamp.
+                let value = c.value.as_ref().map(|value| value_bytes(c.origin, Some(value)));
+                let version = value.as_ref().map(|_| VALUE_VERSION.to_be_bytes().into());
+                (
+                    c.ballot,
+                    vec![
+                        (Column::Proposal, None),
+                        (Column::ProposalBallot, None),
+                        (Column::ProposalVersion, None),
+                        (Column::MostRecentCommit, value),
+                        (Column::MostRecentCommitAt, Some(ballot_bytes(c.ballot))),
+                        (Column::MostRecentCommitVersion, version),
+                    ],
+                )
+            }
             Record::Prune { ballot } => (
                 *ballot,
                 vec![(Column::MostRecentCommit, None), (Column::MostRecentCommitVersion, None)],

@@ -123,8 +123,9 @@ pub struct Promise<V> {
     pub accepted: Option<Accepted<V>>,
     /// Newest commit.
     pub committed: Option<Commit<V>>,
-    /// No write was promised here since the last commit or empty proposal.
-    pub stable: bool,
+    /// Newest ballot promised to a write before this prepare. If it is newer than all that is
+    /// settled, a write may be on its way that this read does not see.
+    pub promised_write: Ballot,
 }
 
 /// Why a request was rejected.
@@ -236,19 +237,20 @@ impl<V: Clone> AcceptorState<V> {
             return rejected(ballot, e.into());
         }
         let latest = self.promised.max(admission.floor);
-        let stable = self.is_stable();
+        let promised_write = self.promised_write;
         let again = ballot == self.promised && ballot.is_newer_than(admission.floor);
         if again && !self.is_committed_at(ballot) {
             // The same message again: the same promise, with what is here now.
-            return granted(self.promise(ballot, Permit::Promised, stable), None);
+            return granted(self.promise(ballot, Permit::Promised, promised_write), None);
         }
         if ballot.is_newer_than(latest) {
             let record = Record::Promise { ballot, write };
             self.apply(record.clone());
-            return granted(self.promise(ballot, Permit::Promised, stable), Some(record));
+            return granted(self.promise(ballot, Permit::Promised, promised_write), Some(record));
         }
         if ballot.is_newer_than(self.latest_write().max(admission.floor)) {
-            return granted(self.promise(ballot, Permit::ReadOnly { newest: latest }, stable), None);
+            let permit = Permit::ReadOnly { newest: latest };
+            return granted(self.promise(ballot, permit, promised_write), None);
         }
         rejected(ballot, Rejection::Newer(latest))
     }
@@ -303,34 +305,62 @@ impl<V: Clone> AcceptorState<V> {
             }
             Record::Commit(commit) => {
                 self.promised = self.promised.max(commit.ballot);
-                if commit.ballot.is_newer_than(self.commit_ballot()) {
-                    self.committed = Some(commit);
+                let prunes = commit.value.is_none() && self.is_committed_at(commit.ballot);
+                if prunes || commit.ballot.is_newer_than(self.commit_ballot()) {
+                    // The row of a pruned commit keeps its ballot only (`most_recent_commit_at`).
+                    let origin = commit.value.as_ref().map_or(commit.ballot, |_| commit.origin);
+                    self.committed = Some(Commit { origin, ..commit });
                 }
                 let committed = self.commit_ballot();
                 self.accepted = self.accepted.take().filter(|a| a.ballot.is_newer_than(committed));
             }
             Record::Prune { ballot } => {
-                if let Some(commit) = self.committed.as_mut().filter(|c| c.ballot == ballot) {
-                    // The row keeps the ballot only (`most_recent_commit_at`).
-                    *commit = Commit { ballot, origin: ballot, value: None };
+                if self.is_committed_at(ballot) {
+                    self.apply(Record::Commit(Commit { ballot, origin: ballot, value: None }));
                 }
             }
         }
     }
 
-    /// Whether the row may be deleted once `floor` is durable: nothing is unfinished, every replica
-    /// has the last commit, and whatever the registers would reject the floor rejects too. An
-    /// accepted empty proposal keeps the row: it may be what an unfinished older value elsewhere
-    /// loses against.
+    /// Takes over what another replica of the partition knows, for a replica that joins.
+    ///
+    /// A joining replica must have merged a quorum of the old electorate, each read after it began
+    /// to refuse the old epoch, and their data, before it votes as a natural one: then every quorum
+    /// of the new electorate knows what any quorum of the old one accepted or promised.
+    pub fn merge(&mut self, other: AcceptorState<V>) -> Vec<Record<V>> {
+        let AcceptorState { promised, promised_write, accepted, committed } = other;
+        let records: Vec<Record<V>> = [
+            (!promised_write.is_zero())
+                .then_some(Record::Promise { ballot: promised_write, write: true }),
+            (!promised.is_zero()).then_some(Record::Promise { ballot: promised, write: false }),
+            accepted.map(Record::Accept),
+            committed.map(Record::Commit),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        for record in &records {
+            self.apply(record.clone());
+        }
+        records
+    }
+
+    /// Whether the row may be deleted once `floor` is durable: every replica has the last commit,
+    /// no write was promised since, and whatever the registers would reject the floor rejects too.
+    ///
+    /// A promised write keeps the row, because it is what tells a read that the write may have been
+    /// accepted elsewhere; so does an accepted empty proposal, because it may be what an unfinished
+    /// older value elsewhere loses against.
     pub fn is_droppable(&self, floor: Ballot) -> bool {
         !self.promised.is_newer_than(floor)
             && self.accepted.is_none()
+            && self.commit_ballot().is_same_or_newer_than(self.promised_write)
             && self.committed.as_ref().is_none_or(|c| c.value.is_none())
     }
 
-    fn promise(&self, ballot: Ballot, permit: Permit, stable: bool) -> Promise<V> {
+    fn promise(&self, ballot: Ballot, permit: Permit, promised_write: Ballot) -> Promise<V> {
         let (accepted, committed) = (self.accepted.clone(), self.committed.clone());
-        Promise { ballot, permit, accepted, committed, stable }
+        Promise { ballot, permit, accepted, committed, promised_write }
     }
 
     fn commit_ballot(&self) -> Ballot {
@@ -345,14 +375,6 @@ impl<V: Clone> AcceptorState<V> {
     fn latest_write(&self) -> Ballot {
         let accepted = self.accepted.as_ref().filter(|a| !a.is_empty()).map(|a| a.ballot);
         newest(accepted, self.commit_ballot()).max(self.promised_write)
-    }
-
-    /// No write was promised after what is settled here: the newest commit, or a newer empty
-    /// proposal. Source: `hasProposalStability` in Cassandra.
-    fn is_stable(&self) -> bool {
-        let empty = self.accepted.as_ref().filter(|a| a.is_empty()).map(|a| a.ballot);
-        let settled = newest(empty, self.commit_ballot());
-        settled.is_same_or_newer_than(self.promised_write)
     }
 }
 

@@ -50,7 +50,7 @@ pub enum LogInput<V> {
 /// What the driver of a log's proposer must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogOutput<V> {
-    /// Send prepare for the instance.
+    /// Send prepare for the instance, as of a write.
     Prepare {
         /// To whom.
         to: TargetSet,
@@ -101,20 +101,9 @@ pub enum LogOutcome<V> {
 #[derive(Clone, Debug)]
 enum Phase<V> {
     New,
-    Preparing {
-        promised: TargetSet,
-        best: Option<Accepted<V>>,
-    },
-    Proposing {
-        proposal: Accepted<V>,
-        accepted: TargetSet,
-    },
-    Committing {
-        commit: Commit<V>,
-        acknowledged: TargetSet,
-        failed: TargetSet,
-        answered: bool,
-    },
+    Preparing { promised: TargetSet, best: Option<Accepted<V>> },
+    Proposing { proposal: Accepted<V>, accepted: TargetSet },
+    Committing { commit: Commit<V>, acknowledged: TargetSet, failed: TargetSet, answered: bool },
     Finished,
 }
 
@@ -169,12 +158,7 @@ impl<V: Clone> LogProposer<V> {
     }
 
     /// Advances by one event and appends what the driver must do.
-    pub fn step(
-        &mut self,
-        cx: &mut Context<'_>,
-        input: LogInput<V>,
-        out: &mut Vec<LogOutput<V>>,
-    ) {
+    pub fn step(&mut self, cx: &mut Context<'_>, input: LogInput<V>, out: &mut Vec<LogOutput<V>>) {
         match input {
             LogInput::Start => {
                 if matches!(self.phase, Phase::New) {
@@ -195,8 +179,8 @@ impl<V: Clone> LogProposer<V> {
             Ok(ballot) => self.ballot = ballot,
             Err(skew) => return self.fail(FailureKind::ClockSkew(skew), 0, out),
         }
+        self.retry_at = cx.now + self.options.patience(self.rounds);
         self.rounds = self.rounds.saturating_add(1);
-        self.retry_at = cx.now + self.options.round_timeout;
         self.failed = TargetSet::EMPTY;
         self.phase = Phase::Preparing { promised: TargetSet::EMPTY, best: None };
         out.push(LogOutput::Prepare { to: self.plan.voters, ballot: self.ballot });
@@ -238,11 +222,9 @@ impl<V: Clone> LogProposer<V> {
                             Accepted::first(self.ballot, Some(self.value.clone()))
                         }
                     };
-                    self.retry_at = cx.now + self.options.round_timeout;
-                    self.phase = Phase::Proposing {
-                        proposal: proposal.clone(),
-                        accepted: TargetSet::EMPTY,
-                    };
+                    self.retry_at = cx.now + self.options.patience(self.rounds.saturating_sub(1));
+                    self.phase =
+                        Phase::Proposing { proposal: proposal.clone(), accepted: TargetSet::EMPTY };
                     out.push(LogOutput::Propose { to: self.plan.voters, proposal });
                 }
             }
@@ -283,13 +265,7 @@ impl<V: Clone> LogProposer<V> {
         self.retry_at = self.retry_at.min(cx.now + std::time::Duration::from_nanos(wait));
     }
 
-    fn missing(
-        &mut self,
-        from: Target,
-        ballot: Ballot,
-        first: Epoch,
-        out: &mut Vec<LogOutput<V>>,
-    ) {
+    fn missing(&mut self, from: Target, ballot: Ballot, first: Epoch, out: &mut Vec<LogOutput<V>>) {
         if first >= self.entry {
             return;
         }
@@ -302,7 +278,11 @@ impl<V: Clone> LogProposer<V> {
             Phase::Committing { commit, .. } if ballot == commit.ballot => {
                 LogOutput::Commit { to, commit: commit.clone() }
             }
-            _ => return,
+            Phase::New
+            | Phase::Preparing { .. }
+            | Phase::Proposing { .. }
+            | Phase::Committing { .. }
+            | Phase::Finished => return,
         };
         out.push(LogOutput::SendEntries { to: from, first });
         out.push(again);

@@ -6,7 +6,7 @@ use crate::plan::{Plan, Target, TargetSet};
 use crate::value::Commit;
 
 /// Delivery of one commit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Committing<V> {
     commit: Commit<V>,
     acknowledged: TargetSet,

@@ -12,7 +12,7 @@ use crate::plan::{Plan, Target, TargetSet};
 use crate::value::{Accepted, Commit};
 
 /// Replies to one prepare.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Round<V> {
     promises: SmallVec<[(Target, Promise<V>); 3]>,
     rejected: TargetSet,
@@ -123,7 +123,7 @@ impl<V: Clone> Round<V> {
         if let Some(verdict) = self.fate(latest.as_ref(), doubtful) {
             return verdict;
         }
-        let stable = self.promises.iter().all(|(_, p)| p.stable);
+        let stable = self.is_stable(plan, latest.as_ref());
         let promised: TargetSet = self.promises.iter().filter_map(granted).collect();
         let can_promise = promised.len() >= plan.quorum;
         if !can_promise && !stable {
@@ -193,11 +193,29 @@ impl<V: Clone> Round<V> {
         self.commits().max_by_key(|c| (c.ballot, c.value.is_none())).cloned()
     }
 
+    /// No write can be chosen that this read did not see: none was promised after what is settled,
+    /// that is the newest commit, or a newer empty proposal that a quorum has accepted. One that
+    /// fewer have accepted settles nothing: what it was to bury may live on elsewhere (here we are
+    /// stricter than Cassandra, whose `hasProposalStability` takes any).
+    fn is_stable(&self, plan: &Plan, latest: Option<&Commit<V>>) -> bool {
+        let newest = self.newest_accepted().filter(|a| a.is_empty()).map(|a| a.ballot);
+        let has = |p: &Promise<V>| p.accepted.as_ref().map(|a| a.ballot) == newest;
+        let chosen =
+            newest.filter(|_| self.promises.iter().filter(|(_, p)| has(p)).count() >= plan.quorum);
+        let committed = latest.map_or(Ballot::ZERO, |c| c.ballot);
+        let settled = chosen.map_or(committed, |empty| empty.max(committed));
+        self.promises.iter().all(|(_, p)| settled.is_same_or_newer_than(p.promised_write))
+    }
+
+    fn newest_accepted(&self) -> Option<&Accepted<V>> {
+        let accepted = self.promises.iter().filter_map(|(_, p)| p.accepted.as_ref());
+        accepted.max_by_key(|a| a.ballot)
+    }
+
     /// The newest accepted value, if it may have been chosen without being committed. An empty one
     /// either was chosen and changes nothing, or was not and matters to nobody.
     fn unfinished(&self, latest: Option<&Commit<V>>) -> Option<Accepted<V>> {
-        let accepted = self.promises.iter().filter_map(|(_, p)| p.accepted.as_ref());
-        let newest = accepted.max_by_key(|a| a.ballot)?;
+        let newest = self.newest_accepted()?;
         let done = latest.is_some_and(|c| {
             // A newer round of the very value that is committed is that value.
             !newest.ballot.is_newer_than(c.ballot) || newest.origin == c.origin

@@ -19,14 +19,16 @@ pub enum Kind {
 }
 
 /// Limits of one operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// When the answer must be given while nothing is decided (`cas_contention_timeout`).
     pub deadline: Instant,
     /// When the commit's acknowledgements must be in (`write_request_timeout`), and when replicas
     /// that did not acknowledge get a hint.
     pub commit_deadline: Instant,
-    /// How long one phase may take before a new round replaces it: lost messages, slow replicas.
+    /// How long one phase of the first round may take before a new round replaces it: lost
+    /// messages, slow replicas. Twice as long for each further round, so that replicas slower than this are
+    /// not outrun for ever.
     pub round_timeout: Duration,
     /// Shortest wait after a lost round.
     pub backoff_min: Duration,
@@ -34,6 +36,13 @@ pub struct Options {
     pub backoff_max: Duration,
     /// Which replicas the plan asks.
     pub scope: Scope,
+}
+
+impl Options {
+    /// How long a phase may take after `rounds` earlier rounds.
+    pub(crate) fn patience(&self, rounds: u32) -> Duration {
+        self.round_timeout.saturating_mul(1 << rounds.min(16))
+    }
 }
 
 /// Time, randomness and the shard's ballot clock, for one step.

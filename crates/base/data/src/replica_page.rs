@@ -1,0 +1,692 @@
+//! Replica pages: what one replica has of a read, tombstones included.
+//!
+//! Owns: the encoding (`docs/formats/replica-page.md`), [`PageWriter`] which cuts a page, and
+//! [`ReplicaPage`], the checked view. Never: merging (see [`crate::page_cursor`] for the cursor over
+//! pages), messages.
+//!
+//! INV-page-1: one content has one encoding: rows are packed relative to a base that follows from
+//! their content, markers of one position are one, a marker changes the open deletion, a partition
+//! holds something. So a hash of the bytes is a digest of the content.
+//! INV-page-2: everything of the read up to the page's end is in the page, nothing behind it; only
+//! partitions marked as cut are incomplete.
+
+use std::cmp::Ordering;
+
+use stdx::{DeletionSeconds, TimestampMicros, Token};
+
+use crate::clustering::BoundRef;
+use crate::cursor::Item;
+use crate::deletion::DeletionTime;
+use crate::mutation::KEY_BYTES_MAX;
+use crate::page_check::Check;
+use crate::raw::{Raw, put_v};
+use crate::row::{ColumnRef, RowBuilder, RowRef};
+use crate::shape::TableShape;
+
+/// The version this build writes.
+pub const PAGE_VERSION: u8 = 1;
+/// Version, kind of the end, live rows, length of the items.
+pub(crate) const HEADER_BYTES: usize = 10;
+
+const END_EXHAUSTED: u8 = 0;
+const END_AFTER: u8 = 1;
+const END_INSIDE: u8 = 2;
+const HAS_CUT_PARTITIONS: u8 = 0x80;
+
+pub(crate) const TAG_PARTITION: u8 = 1;
+pub(crate) const TAG_ROW: u8 = 2;
+pub(crate) const TAG_MARKER: u8 = 3;
+pub(crate) const TAG_CUT: u8 = 4;
+
+pub(crate) const HAS_DELETION: u8 = 1;
+pub(crate) const HAS_STATIC: u8 = 2;
+
+/// Up to where a page shows what its replica has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageEnd<'a> {
+    /// To the end of what was asked for.
+    Exhausted,
+    /// To the end of this partition.
+    After {
+        /// Its token.
+        token: Token,
+        /// Serialised key.
+        key: &'a [u8],
+    },
+    /// To this row of this partition, itself included (in read order).
+    Inside {
+        /// The partition's token.
+        token: Token,
+        /// Serialised key.
+        key: &'a [u8],
+        /// Serialised clustering of the row.
+        clustering: &'a [u8],
+    },
+}
+
+impl PageEnd<'_> {
+    /// The partition it lies in; `None` when there is no end before that of the read.
+    pub fn partition(&self) -> Option<(Token, &[u8])> {
+        match self {
+            PageEnd::Exhausted => None,
+            PageEnd::After { token, key } | PageEnd::Inside { token, key, .. } => {
+                Some((*token, key))
+            }
+        }
+    }
+
+    /// Order of two ends of one read: which comes first.
+    pub fn compare(&self, other: &PageEnd<'_>, shape: &TableShape, reversed: bool) -> Ordering {
+        let (a, b) = match (self.partition(), other.partition()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Greater,
+            (Some(_), None) => return Ordering::Less,
+            (Some(a), Some(b)) => (a, b),
+        };
+        a.cmp(&b).then_with(|| match (self, other) {
+            (PageEnd::Inside { clustering: a, .. }, PageEnd::Inside { clustering: b, .. }) => {
+                in_order(shape.clustering().compare(a, b), reversed)
+            }
+            (PageEnd::Inside { .. }, _) => Ordering::Less,
+            (_, PageEnd::Inside { .. }) => Ordering::Greater,
+            _ => Ordering::Equal,
+        })
+    }
+}
+
+pub(crate) fn in_order(order: Ordering, reversed: bool) -> Ordering {
+    if reversed { order.reverse() } else { order }
+}
+
+/// The bound just behind a row in read order.
+pub(crate) fn behind(clustering: &[u8], reversed: bool) -> BoundRef<'_> {
+    BoundRef { prefix: clustering, after: !reversed }
+}
+
+/// Where a page stops. All replicas of one read use the same limits, and limits look only at what
+/// the page holds, so that replicas with equal content cut at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Rows that are live at the command's `now`; at least 1.
+    pub rows: u32,
+    /// Live rows of one partition (PER PARTITION LIMIT, DISTINCT); what is behind them is skipped
+    /// and the partition marked as cut. `u32::MAX` = no such limit.
+    pub rows_per_partition: u32,
+    /// Bytes: the page ends after the row or partition that crosses them.
+    pub bytes: usize,
+}
+
+impl Default for PageLimits {
+    fn default() -> Self {
+        PageLimits { rows: u32::MAX, rows_per_partition: u32::MAX, bytes: 1 << 20 }
+    }
+}
+
+/// What a [`PageWriter`] wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageFlow {
+    /// The next item.
+    Continue,
+    /// Nothing more of this partition, not even its end.
+    SkipPartition,
+    /// Nothing more: the page is full.
+    Full,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Exhausted,
+    After,
+    Inside,
+}
+
+/// Collects the items of a merged cursor (`MergeMode::All` or `Purge`) into a page.
+pub struct PageWriter<'s> {
+    shape: &'s TableShape,
+    reversed: bool,
+    now: DeletionSeconds,
+    counts_static: bool,
+    limits: PageLimits,
+    out: Vec<u8>,
+    /// The current partition, also when nothing of it was written yet.
+    key: Vec<u8>,
+    deletion: DeletionTime,
+    in_partition: bool,
+    header_written: bool,
+    static_is_live: bool,
+    /// Clustering of the last row met; empty and unset at the start of a partition.
+    last: Vec<u8>,
+    has_last: bool,
+    /// The range deletion open after what was written.
+    open: DeletionTime,
+    /// A marker that may still be joined by another one of its position.
+    pending: Option<DeletionTime>,
+    pending_prefix: Vec<u8>,
+    pending_after: bool,
+    row_scratch: Vec<u8>,
+    live_in_partition: u32,
+    live_rows: u32,
+    has_cut_partitions: bool,
+    end: End,
+}
+
+impl<'s> PageWriter<'s> {
+    /// An empty page. `now` is the clock of TTLs; `counts_static`: the reader wants a live static
+    /// row shown when its partition has no live row, so that it counts as one.
+    pub fn new(
+        shape: &'s TableShape,
+        reversed: bool,
+        now: DeletionSeconds,
+        counts_static: bool,
+        limits: PageLimits,
+    ) -> PageWriter<'s> {
+        let mut out = vec![PAGE_VERSION, END_EXHAUSTED];
+        out.resize(HEADER_BYTES, 0);
+        PageWriter {
+            shape,
+            reversed,
+            now,
+            counts_static,
+            limits,
+            out,
+            key: Vec::new(),
+            deletion: DeletionTime::LIVE,
+            in_partition: false,
+            header_written: false,
+            static_is_live: false,
+            last: Vec::new(),
+            has_last: false,
+            open: DeletionTime::LIVE,
+            pending: None,
+            pending_prefix: Vec::new(),
+            pending_after: false,
+            row_scratch: Vec::new(),
+            live_in_partition: 0,
+            live_rows: 0,
+            has_cut_partitions: false,
+            end: End::Exhausted,
+        }
+    }
+
+    /// Live rows of the current partition so far (of the last one, between partitions).
+    pub fn live_in_partition(&self) -> u32 {
+        self.live_in_partition
+    }
+
+    fn put_sized(&mut self, bytes: &[u8]) {
+        put_v(&mut self.out, bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn put_deletion(&mut self, deletion: DeletionTime) {
+        self.out.extend_from_slice(&deletion.timestamp.0.to_le_bytes());
+        self.out.extend_from_slice(&deletion.local.0.to_le_bytes());
+    }
+
+    fn header(&mut self, static_row: Option<RowRef<'_>>) {
+        if self.header_written {
+            return;
+        }
+        self.header_written = true;
+        self.out.push(TAG_PARTITION);
+        let key = std::mem::take(&mut self.key);
+        self.put_sized(&key);
+        self.key = key;
+        let mut flags = 0;
+        if !self.deletion.is_live() {
+            flags |= HAS_DELETION;
+        }
+        if static_row.is_some() {
+            flags |= HAS_STATIC;
+        }
+        self.out.push(flags);
+        if flags & HAS_DELETION != 0 {
+            self.put_deletion(self.deletion);
+        }
+        if let Some(row) = static_row {
+            self.put_row(row);
+        }
+    }
+
+    fn put_row(&mut self, row: RowRef<'_>) {
+        let mut scratch = std::mem::take(&mut self.row_scratch);
+        scratch.clear();
+        match canonical_base(row) {
+            None => self.put_sized(row.bytes()),
+            Some(base) => {
+                repack(row, base, &mut scratch);
+                self.put_sized(&scratch);
+            }
+        }
+        self.row_scratch = scratch;
+    }
+
+    fn put_marker(&mut self, prefix: &[u8], after: bool, open: DeletionTime) {
+        self.header(None);
+        self.out.push(TAG_MARKER);
+        self.out.push(u8::from(after));
+        self.put_sized(prefix);
+        self.out.push(u8::from(!open.is_live()));
+        if !open.is_live() {
+            self.put_deletion(open);
+        }
+        self.open = open;
+    }
+
+    fn flush_marker(&mut self) {
+        let Some(open) = self.pending.take() else { return };
+        if open == self.open {
+            return;
+        }
+        let prefix = std::mem::take(&mut self.pending_prefix);
+        self.put_marker(&prefix, self.pending_after, open);
+        self.pending_prefix = prefix;
+    }
+
+    /// Closes an open range behind the last row: the page or the partition is cut there.
+    fn close_behind_last(&mut self) {
+        self.pending = None;
+        if self.open.is_live() {
+            return;
+        }
+        let last = std::mem::take(&mut self.last);
+        let bound = behind(&last, self.reversed);
+        self.put_marker(bound.prefix, bound.after, DeletionTime::LIVE);
+        self.last = last;
+    }
+
+    /// Takes the next item of the source.
+    pub fn item(&mut self, item: &Item<'_>) -> PageFlow {
+        match item {
+            Item::Partition { key, deletion, .. } => {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.deletion = *deletion;
+                self.in_partition = true;
+                self.header_written = false;
+                self.static_is_live = false;
+                self.has_last = false;
+                self.open = DeletionTime::LIVE;
+                self.pending = None;
+                self.live_in_partition = 0;
+                PageFlow::Continue
+            }
+            Item::Static(row) => {
+                if !row.is_empty() {
+                    self.static_is_live = row.has_live_data(self.now);
+                    self.header(Some(*row));
+                }
+                PageFlow::Continue
+            }
+            Item::Marker(marker) => {
+                let position = marker.position;
+                let cmp = self.shape.clustering();
+                let joins = self.pending.is_some() && {
+                    let before =
+                        BoundRef { prefix: &self.pending_prefix, after: self.pending_after };
+                    cmp.compare_bounds(before, position) == Ordering::Equal
+                };
+                if !joins {
+                    self.flush_marker();
+                    self.pending_prefix.clear();
+                    self.pending_prefix.extend_from_slice(position.prefix);
+                    self.pending_after = position.after;
+                }
+                self.pending = Some(marker.open.unwrap_or(DeletionTime::LIVE));
+                PageFlow::Continue
+            }
+            Item::Row { clustering, row } => self.row(clustering, *row),
+            Item::PartitionEnd => self.partition_end(),
+        }
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> PageFlow {
+        self.flush_marker();
+        self.header(None);
+        self.out.push(TAG_ROW);
+        self.put_sized(clustering);
+        self.put_row(row);
+        self.last.clear();
+        self.last.extend_from_slice(clustering);
+        self.has_last = true;
+        if row.has_live_data(self.now) {
+            self.live_rows = self.live_rows.saturating_add(1);
+            self.live_in_partition = self.live_in_partition.saturating_add(1);
+        }
+        if self.is_full() {
+            self.cut_inside();
+            return PageFlow::Full;
+        }
+        if self.live_in_partition >= self.limits.rows_per_partition {
+            self.cut_partition();
+            return PageFlow::SkipPartition;
+        }
+        PageFlow::Continue
+    }
+
+    fn partition_end(&mut self) -> PageFlow {
+        self.flush_marker();
+        if !self.deletion.is_live() {
+            self.header(None);
+        }
+        self.in_partition = false;
+        if self.live_in_partition == 0 && self.static_is_live && self.counts_static {
+            self.live_rows = self.live_rows.saturating_add(1);
+        }
+        if self.is_full() {
+            self.end = End::After;
+            return PageFlow::Full;
+        }
+        PageFlow::Continue
+    }
+
+    fn is_full(&self) -> bool {
+        self.live_rows >= self.limits.rows || self.out.len() >= self.limits.bytes
+    }
+
+    fn cut_inside(&mut self) {
+        self.close_behind_last();
+        self.in_partition = false;
+        self.end = End::Inside;
+    }
+
+    fn cut_partition(&mut self) {
+        self.close_behind_last();
+        self.out.push(TAG_CUT);
+        self.has_cut_partitions = true;
+        self.in_partition = false;
+    }
+
+    /// Marks the partition that just ended as cut behind its last row: some source had been.
+    pub fn mark_cut(&mut self) {
+        if self.header_written && self.has_last {
+            self.out.push(TAG_CUT);
+            self.has_cut_partitions = true;
+        }
+    }
+
+    /// Ends the page; it is exhausted unless a limit was met.
+    pub fn finish(self) -> Vec<u8> {
+        let (key, last) = (self.key.clone(), self.last.clone());
+        let token = codec::token_of(&key);
+        let end = match self.end {
+            End::Exhausted => PageEnd::Exhausted,
+            End::After => PageEnd::After { token, key: &key },
+            End::Inside => PageEnd::Inside { token, key: &key, clustering: &last },
+        };
+        self.finish_at(end)
+    }
+
+    /// Ends the page at a position that the caller knows.
+    pub fn finish_at(mut self, end: PageEnd<'_>) -> Vec<u8> {
+        let items = u32::try_from(self.out.len().saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
+        stdx::invariant!(items != u32::MAX, "replica page of 4 GiB or more");
+        let mut kind = match end {
+            PageEnd::Exhausted => END_EXHAUSTED,
+            PageEnd::After { key, .. } => {
+                self.put_sized(key);
+                END_AFTER
+            }
+            PageEnd::Inside { key, clustering, .. } => {
+                self.put_sized(key);
+                self.put_sized(clustering);
+                END_INSIDE
+            }
+        };
+        if self.has_cut_partitions {
+            kind |= HAS_CUT_PARTITIONS;
+        }
+        if let Some(header) = self.out.get_mut(1..HEADER_BYTES) {
+            let [live, length] = [self.live_rows.to_le_bytes(), items.to_le_bytes()];
+            let fields = [kind].into_iter().chain(live).chain(length);
+            header.iter_mut().zip(fields).for_each(|(slot, byte)| *slot = byte);
+        }
+        self.out
+    }
+}
+
+/// The base that the row's content gives, when the row is packed relative to another one.
+fn canonical_base(row: RowRef<'_>) -> Option<TimestampMicros> {
+    let (liveness, deletion, mut columns) = row.parts();
+    if !liveness.is_empty() {
+        return None;
+    }
+    let base = if !deletion.is_live() {
+        deletion.timestamp
+    } else {
+        match columns.next() {
+            None => TimestampMicros(0),
+            Some((_, ColumnRef::Simple(cell))) => cell.timestamp,
+            Some((_, ColumnRef::Complex(complex))) if !complex.deletion.is_live() => {
+                complex.deletion.timestamp
+            }
+            Some((_, ColumnRef::Complex(complex))) => {
+                complex.cells().next().map_or(TimestampMicros(0), |(_, cell)| cell.timestamp)
+            }
+        }
+    };
+    (row.base_timestamp() != base).then_some(base)
+}
+
+fn repack(row: RowRef<'_>, base: TimestampMicros, out: &mut Vec<u8>) {
+    let (liveness, deletion, columns) = row.parts();
+    let mut builder = RowBuilder::new(out, liveness, deletion, base);
+    for (id, column) in columns {
+        match column {
+            ColumnRef::Simple(cell) => builder.cell(id, &cell),
+            ColumnRef::Complex(complex) => {
+                builder.begin_complex(id, complex.deletion);
+                for (path, cell) in complex.cells() {
+                    builder.complex_cell(path, &cell);
+                }
+                builder.end_complex();
+            }
+        }
+    }
+    builder.finish();
+}
+
+/// Why bytes are not a replica page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// Written by a version that this build does not read.
+    #[error("replica page has the version {0}, this node reads version 1")]
+    Version(u8),
+    /// Not what a page can be.
+    #[error("replica page is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+/// One undigested item of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RawItem<'a> {
+    Partition {
+        token: Token,
+        key: &'a [u8],
+        deletion: DeletionTime,
+        static_row: Option<RowRef<'a>>,
+    },
+    Row {
+        clustering: &'a [u8],
+        row: RowRef<'a>,
+    },
+    Marker {
+        position: BoundRef<'a>,
+        open: DeletionTime,
+    },
+    Cut,
+}
+
+/// Walks the items of a page's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawItems<'a> {
+    raw: Raw<'a>,
+}
+
+fn read_deletion(raw: &mut Raw<'_>) -> Option<DeletionTime> {
+    let timestamp = TimestampMicros(raw.i64()?);
+    let deletion = DeletionTime { timestamp, local: DeletionSeconds(raw.i64()?) };
+    (!deletion.is_live()).then_some(deletion)
+}
+
+impl<'a> RawItems<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// The next item; `None` when there is none or it is cut short.
+    pub(crate) fn read(&mut self) -> Option<RawItem<'a>> {
+        let raw = &mut self.raw;
+        match raw.u8()? {
+            TAG_PARTITION => {
+                let key = raw.sized()?;
+                let flags = raw.u8()?;
+                if key.len() > KEY_BYTES_MAX || flags & !(HAS_DELETION | HAS_STATIC) != 0 {
+                    return None;
+                }
+                let mut deletion = DeletionTime::LIVE;
+                if flags & HAS_DELETION != 0 {
+                    deletion = read_deletion(raw)?;
+                }
+                let mut static_row = None;
+                if flags & HAS_STATIC != 0 {
+                    static_row = Some(RowRef::trusted(raw.sized()?));
+                }
+                let token = codec::token_of(key);
+                Some(RawItem::Partition { token, key, deletion, static_row })
+            }
+            TAG_ROW => {
+                let clustering = raw.sized()?;
+                Some(RawItem::Row { clustering, row: RowRef::trusted(raw.sized()?) })
+            }
+            TAG_MARKER => {
+                let after = match raw.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                };
+                let position = BoundRef { prefix: raw.sized()?, after };
+                let open = match raw.u8()? {
+                    0 => DeletionTime::LIVE,
+                    1 => read_deletion(raw)?,
+                    _ => return None,
+                };
+                Some(RawItem::Marker { position, open })
+            }
+            TAG_CUT => Some(RawItem::Cut),
+            _ => None,
+        }
+    }
+}
+
+/// View of an encoded page.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaPage<'a> {
+    bytes: &'a [u8],
+    items: &'a [u8],
+    end: PageEnd<'a>,
+    live_rows: u32,
+    has_cut_partitions: bool,
+}
+
+impl<'a> ReplicaPage<'a> {
+    /// A view of bytes this process encoded or [`ReplicaPage::parse`] accepted: reads the header
+    /// and the end only.
+    ///
+    /// # Errors
+    /// `Version`, `Malformed` when even that does not hold.
+    pub fn open(bytes: &'a [u8]) -> Result<ReplicaPage<'a>, PageError> {
+        let version = bytes.first().copied().unwrap_or(0);
+        if version != PAGE_VERSION {
+            return Err(PageError::Version(version));
+        }
+        Self::read_frame(bytes).ok_or(PageError::Malformed("its header or end is cut short"))
+    }
+
+    fn read_frame(bytes: &'a [u8]) -> Option<ReplicaPage<'a>> {
+        let mut raw = Raw::new(bytes);
+        raw.u8()?;
+        let kind = raw.u8()?;
+        let live_rows = raw.u32()?;
+        let length = usize::try_from(raw.u32()?).ok()?;
+        let items = raw.bytes(length)?;
+        let end = match kind & !HAS_CUT_PARTITIONS {
+            END_EXHAUSTED => PageEnd::Exhausted,
+            END_AFTER => {
+                let key = raw.sized()?;
+                PageEnd::After { token: codec::token_of(key), key }
+            }
+            END_INSIDE => {
+                let key = raw.sized()?;
+                PageEnd::Inside { token: codec::token_of(key), key, clustering: raw.sized()? }
+            }
+            _ => return None,
+        };
+        let has_cut_partitions = kind & HAS_CUT_PARTITIONS != 0;
+        raw.is_empty().then_some(ReplicaPage { bytes, items, end, live_rows, has_cut_partitions })
+    }
+
+    /// Checks bytes from a peer whole: every length, row and bound, the order of everything and
+    /// that nothing is left over. `reversed` is the command's.
+    ///
+    /// # Errors
+    /// `Version`, `Malformed` with what does not hold.
+    pub fn parse(
+        bytes: &'a [u8],
+        shape: &TableShape,
+        reversed: bool,
+    ) -> Result<ReplicaPage<'a>, PageError> {
+        let page = ReplicaPage::open(bytes)?;
+        Check::new(shape, reversed).page(&page).map_err(PageError::Malformed)?;
+        Ok(page)
+    }
+
+    /// The encoded bytes; a hash of them is a digest of the content (INV-page-1).
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Up to where the page goes.
+    pub fn end(&self) -> PageEnd<'a> {
+        self.end
+    }
+
+    /// Whether the replica has nothing behind this page.
+    pub fn is_exhausted(&self) -> bool {
+        self.end == PageEnd::Exhausted
+    }
+
+    /// Rows live at the command's `now`, as the replica counted them.
+    pub fn live_rows(&self) -> u32 {
+        self.live_rows
+    }
+
+    /// Whether a partition was cut by the limit per partition.
+    pub fn has_cut_partitions(&self) -> bool {
+        self.has_cut_partitions
+    }
+
+    pub(crate) fn items(&self) -> RawItems<'a> {
+        RawItems { raw: Raw::new(self.items) }
+    }
+}
+
+/// Clustering order of two rows or markers.
+pub(crate) fn compare_raw(shape: &TableShape, a: &RawItem<'_>, b: &RawItem<'_>) -> Ordering {
+    let cmp = shape.clustering();
+    match (a, b) {
+        (RawItem::Row { clustering: a, .. }, RawItem::Row { clustering: b, .. }) => {
+            cmp.compare(a, b)
+        }
+        (RawItem::Row { clustering, .. }, RawItem::Marker { position, .. }) => {
+            cmp.compare_to_bound(clustering, *position)
+        }
+        (RawItem::Marker { position, .. }, RawItem::Row { clustering, .. }) => {
+            cmp.compare_to_bound(clustering, *position).reverse()
+        }
+        (RawItem::Marker { position: a, .. }, RawItem::Marker { position: b, .. }) => {
+            cmp.compare_bounds(*a, *b)
+        }
+        _ => Ordering::Equal,
+    }
+}

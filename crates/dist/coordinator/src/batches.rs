@@ -1,0 +1,397 @@
+//! Logged batches: all of a batch's mutations are applied in the end, or none.
+//!
+//! Order: 1. the entry is written to `system.batches` and as durable as a write that is
+//! acknowledged; 2. the mutations are applied on their shards, each as durable; 3. the client is
+//! answered; 4. the entry is deleted, which nobody waits for. A crash before 1 is done leaves
+//! nothing. Later ones leave the entry: the next start applies the mutations once more, which
+//! changes nothing where they are (their timestamps are fixed), and deletes it.
+//!
+//! While the node runs, what an unsuccessful coordinator leaves behind ([`LoggedBatch`] dropped) is
+//! remembered by id and replayed by a background task, so that the log needs no scans. Source:
+//! Cassandra's `BatchlogManager`.
+//!
+//! INV-batch-1: no mutation of a logged batch is applied before its entry could be acknowledged.
+//! INV-batch-2: an entry is deleted only when each of its mutations could be acknowledged, or is of
+//! no use any more.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::ClusterSnapshot;
+use rt::Group;
+use rt::sync::Notify;
+use schema::Schema;
+use stdx::{Instant, TimestampMicros, Token};
+use store::StoreError;
+
+use crate::batch_log::{BatchTable, Entries, Entry, Fate, patience};
+use crate::{Coordinator, ShardRequest};
+
+/// Between two looks at what coordinators left behind, as in Cassandra.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Entries of one page of a scan.
+const PAGE_ENTRIES: usize = 128;
+/// What the replays of a running node may take of it, bytes of mutations per second: Cassandra's
+/// default of `batchlog_replay_throttle`.
+const REPLAY_BYTES_PER_SECOND: u64 = 1 << 20;
+/// Ids that are tried for one whose entry lies on this shard.
+const LOCAL_ID_ATTEMPTS: usize = 8;
+/// Left-over batches that are remembered by id; above it the whole log is scanned.
+const UNFINISHED_MAX: usize = 16_384;
+/// A shard without room for a replayed mutation is asked again after this time, so often.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
+const ROOM_ATTEMPTS: usize = 20;
+
+/// What this shard knows of batches that were not carried through.
+pub(crate) struct Batches {
+    unfinished: RefCell<Vec<Unfinished>>,
+    /// There may be entries that are not in `unfinished`.
+    scan_due: Cell<bool>,
+    stop: Notify,
+    stopping: Cell<bool>,
+    logged_total: telemetry::Counter,
+    replayed_total: telemetry::Counter,
+}
+
+impl Batches {
+    pub(crate) fn new(telemetry: &telemetry::Shard) -> Batches {
+        Batches {
+            unfinished: RefCell::default(),
+            scan_due: Cell::new(false),
+            stop: Notify::new(),
+            stopping: Cell::new(false),
+            logged_total: telemetry.counter(
+                "batchlog_writes_total",
+                "logged batches written to the batch log",
+                &[],
+            ),
+            replayed_total: telemetry.counter(
+                "batchlog_replays_total",
+                "batches replayed from the batch log",
+                &[],
+            ),
+        }
+    }
+
+    /// Ends the background task after a last round.
+    pub(crate) fn stop(&self) {
+        self.stopping.set(true);
+        self.stop.notify_waiters();
+    }
+
+    fn remember(&self, batch: Unfinished) {
+        let mut unfinished = self.unfinished.borrow_mut();
+        if unfinished.len() < UNFINISHED_MAX {
+            unfinished.push(batch);
+        } else {
+            unfinished.clear();
+            self.scan_due.set(true);
+        }
+    }
+
+    /// Takes what was left behind long enough ago.
+    fn take_due(&self, due: impl Fn(Instant) -> bool) -> Vec<Unfinished> {
+        self.unfinished.borrow_mut().extract_if(.., |batch| due(batch.since)).collect()
+    }
+}
+
+/// A batch whose coordinator gave up.
+struct Unfinished {
+    id: Vec<u8>,
+    since: Instant,
+}
+
+/// A batch that is in the log. Dropped, it is left to the replay.
+#[must_use = "a batch that is not finished is replayed"]
+pub struct LoggedBatch {
+    coordinator: Coordinator,
+    table: BatchTable,
+    id: [u8; 16],
+    written_at: TimestampMicros,
+    is_settled: bool,
+}
+
+impl LoggedBatch {
+    /// All mutations of the batch may be acknowledged: takes the entry out of the log, without
+    /// waiting for it.
+    pub fn finish(mut self) {
+        self.is_settled = true;
+        self.coordinator.remove_entry(self.table, &self.id, self.written_at);
+    }
+}
+
+impl Drop for LoggedBatch {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            let inner = &self.coordinator.inner;
+            inner.batches.remember(Unfinished { id: self.id.to_vec(), since: inner.rt.now() });
+        }
+    }
+}
+
+/// What a replay of batches came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchReplay {
+    /// Batches that are done and out of the log.
+    pub batches: u64,
+    /// Of them, those dropped because they are older than their tables' `gc_grace_seconds`.
+    pub past_grace: u64,
+    /// Mutations applied.
+    pub mutations: u64,
+    /// Mutations of tables that were dropped or truncated since.
+    pub obsolete: u64,
+    /// Mutations that cannot be read or are larger than the commit log takes now: lost.
+    pub lost: u64,
+    /// Batches that stay in the log for a later replay.
+    pub left: u64,
+    /// Why, for the last of them; or why the log could not be read.
+    pub error: Option<StoreError>,
+}
+
+impl BatchReplay {
+    /// Nothing was found.
+    pub fn is_empty(&self) -> bool {
+        *self == BatchReplay::default()
+    }
+}
+
+impl Coordinator {
+    /// Writes the encoded mutations of a batch to the log and waits until that may be acknowledged.
+    /// `next_id` makes ascending time UUIDs.
+    ///
+    /// # Errors
+    /// As [`Coordinator::apply`]. After `Overloaded`, `QueueFull` and `MutationTooLarge` nothing was
+    /// written; after others the batch may be replayed.
+    pub async fn log_batch(
+        &self,
+        schema: &Schema,
+        mutations: &[&[u8]],
+        next_id: &mut dyn FnMut() -> [u8; 16],
+    ) -> Result<LoggedBatch, StoreError> {
+        let Some(table) = BatchTable::of(schema) else {
+            return Err(StoreError::Invalid("there is no table system.batches".to_owned()));
+        };
+        let id = self.local_id(next_id);
+        let written_at = TimestampMicros(self.inner.rt.wall().0);
+        let entry = table.entry(&id, written_at, mutations.iter().copied(), next_id);
+        let mut batch =
+            LoggedBatch { coordinator: self.clone(), table, id, written_at, is_settled: false };
+        let written = self.apply(codec::token_of(&id), entry, true).await;
+        self.inner.batches.logged_total.inc();
+        match written {
+            Ok(()) => Ok(batch),
+            Err(error) => {
+                batch.is_settled = matches!(
+                    error,
+                    StoreError::Overloaded { .. }
+                        | StoreError::QueueFull
+                        | StoreError::MutationTooLarge { .. }
+                );
+                Err(error)
+            }
+        }
+    }
+
+    /// An id whose entry lies on this shard, if one is found soon.
+    fn local_id(&self, next_id: &mut dyn FnMut() -> [u8; 16]) -> [u8; 16] {
+        let mut id = next_id();
+        for _ in 0..LOCAL_ID_ATTEMPTS {
+            if self.is_local(codec::token_of(&id)) {
+                break;
+            }
+            id = next_id();
+        }
+        id
+    }
+
+    /// Deletes an entry. Nobody waits: the deletion goes to the kernel with the next commit of its
+    /// shard, and a crash before costs one replay.
+    fn remove_entry(&self, table: BatchTable, id: &[u8], written_at: TimestampMicros) {
+        let at = TimestampMicros(self.inner.rt.wall().0.max(written_at.0));
+        let deletion = table.deletion(id, at);
+        let token = codec::token_of(id);
+        if self.is_local(token) {
+            // An error (the node stops, the log failed) leaves the entry to the next start.
+            let _ = self.apply_local(&deletion, true);
+        } else {
+            let request = ShardRequest::Apply { mutation: deletion, durable: true };
+            drop(self.inner.mesh.call(&self.inner.rt, self.owner(token), request));
+        }
+    }
+
+    /// Replays all batches that are in the log, of all shards. To be called on one shard at start,
+    /// before clients are served. What cannot be applied now is tried again by the background task
+    /// of this shard.
+    pub async fn replay_batches(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
+        self.scan_batches(snapshot, |_| true, None).await
+    }
+
+    async fn scan_batches(
+        &self,
+        snapshot: &ClusterSnapshot,
+        wanted: impl Fn(&Entry) -> bool,
+        throttle: Option<u64>,
+    ) -> BatchReplay {
+        let mut report = BatchReplay::default();
+        let Some(table) = BatchTable::of(&snapshot.schema) else { return report };
+        let mut behind: Option<Vec<u8>> = None;
+        let mut is_complete = true;
+        loop {
+            let mut page = Entries::new(table, PAGE_ENTRIES);
+            let command = table.scan(behind.as_deref(), self.inner.rt.wall().seconds());
+            if let Err(error) = self.read(&command, PAGE_ENTRIES, &mut page).await {
+                report.error = Some(error);
+                break;
+            }
+            let Some(last) = page.found.last() else { break };
+            behind = Some(last.id.clone());
+            for entry in &page.found {
+                if !wanted(entry) {
+                    is_complete = false;
+                    continue;
+                }
+                self.replay_entry(entry, snapshot, table, &mut report).await;
+                self.pace(entry, throttle).await;
+            }
+        }
+        self.inner.batches.scan_due.set(!is_complete || report.error.is_some());
+        // The deletions of the entries; a failure of the log shows at the next write.
+        let _ = self.commit().await;
+        report
+    }
+
+    /// Keeps the replays of a running node from taking all of it.
+    async fn pace(&self, entry: &Entry, bytes_per_second: Option<u64>) {
+        if let Some(rate) = bytes_per_second
+            && !self.inner.batches.stopping.get()
+        {
+            let micros = (entry.bytes() as u64).saturating_mul(1_000_000) / rate.max(1);
+            self.inner.rt.sleep(Duration::from_micros(micros)).await;
+        }
+    }
+
+    async fn replay_entry(
+        &self,
+        entry: &Entry,
+        snapshot: &ClusterSnapshot,
+        table: BatchTable,
+        report: &mut BatchReplay,
+    ) {
+        if entry.is_past_grace(snapshot, self.inner.rt.wall()) {
+            report.past_grace += 1;
+        } else {
+            for (mutation, fate) in entry.mutations.iter().zip(entry.fates(snapshot)) {
+                let Fate::Apply { token, durable } = fate else {
+                    match fate {
+                        Fate::Unreadable => report.lost += 1,
+                        _ => report.obsolete += 1,
+                    }
+                    continue;
+                };
+                match self.apply_patiently(token, mutation, durable).await {
+                    Ok(()) => report.mutations += 1,
+                    Err(StoreError::UnknownTable(_)) => report.obsolete += 1,
+                    Err(StoreError::MutationTooLarge { .. }) => report.lost += 1,
+                    Err(error) => {
+                        report.left += 1;
+                        report.error = Some(error);
+                        return;
+                    }
+                }
+            }
+        }
+        report.batches += 1;
+        self.inner.batches.replayed_total.inc();
+        self.remove_entry(table, &entry.id, entry.written_at);
+    }
+
+    /// Applies a mutation, waiting for room if need be.
+    async fn apply_patiently(
+        &self,
+        token: Token,
+        mutation: &[u8],
+        durable: bool,
+    ) -> Result<(), StoreError> {
+        let mut attempts = 0;
+        loop {
+            let result = self.apply(token, mutation.to_vec(), durable).await;
+            let no_room =
+                matches!(result, Err(StoreError::Overloaded { .. } | StoreError::QueueFull));
+            attempts += 1;
+            if !no_room || attempts >= ROOM_ATTEMPTS || self.inner.batches.stopping.get() {
+                return result;
+            }
+            self.inner.rt.sleep(ROOM_PAUSE).await;
+        }
+    }
+
+    /// Starts the task that replays what this shard's coordinators left behind longer ago than twice
+    /// the write timeout. `snapshot` gives the metadata in use, `report` gets what each replay came
+    /// to.
+    pub fn start_batch_replay(
+        &self,
+        write_timeout: Duration,
+        snapshot: impl Fn() -> Arc<ClusterSnapshot> + 'static,
+        report: impl Fn(&BatchReplay) + 'static,
+    ) {
+        let this = self.clone();
+        let task = async move {
+            let batches = &this.inner.batches;
+            while !batches.stopping.get() {
+                let deadline = this.inner.rt.now() + INTERVAL;
+                // Elapsed: the next round.
+                let _ = this.inner.rt.timeout(deadline, batches.stop.notified()).await;
+                let replay = this.replay_left_behind(write_timeout, &snapshot()).await;
+                if !replay.is_empty() {
+                    report(&replay);
+                }
+            }
+        };
+        // A closed gate: the node is stopping already.
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "batch-replay", task);
+    }
+
+    /// One round. At the end of the node nothing is waited for: no coordinator works any more.
+    async fn replay_left_behind(
+        &self,
+        write_timeout: Duration,
+        snapshot: &ClusterSnapshot,
+    ) -> BatchReplay {
+        let (rt, batches) = (&self.inner.rt, &self.inner.batches);
+        let stopping = batches.stopping.get();
+        // Deletions of entries so far; a failure of the log shows at the next write.
+        let _ = self.commit().await;
+        let shards = u64::from(rt.shard_count().max(1));
+        let rate = (!stopping).then_some(REPLAY_BYTES_PER_SECOND / shards);
+        if batches.scan_due.get() {
+            let now = rt.wall();
+            let wanted = |e: &Entry| stopping || e.is_abandoned(now, write_timeout);
+            return self.scan_batches(snapshot, wanted, rate).await;
+        }
+        let mut report = BatchReplay::default();
+        let Some(table) = BatchTable::of(&snapshot.schema) else { return report };
+        let now = rt.now();
+        let due = |since: Instant| stopping || since + patience(write_timeout) <= now;
+        for batch in batches.take_due(due) {
+            let mut found = Entries::new(table, 1);
+            let command = table.lookup(&batch.id, rt.wall().seconds());
+            if let Err(error) = self.read(&command, 1, &mut found).await {
+                report.left += 1;
+                report.error = Some(error);
+                batches.remember(batch);
+                continue;
+            }
+            // No entry: it never got into the log.
+            for entry in &found.found {
+                let left = report.left;
+                self.replay_entry(entry, snapshot, table, &mut report).await;
+                if report.left > left {
+                    batches.remember(Unfinished { id: entry.id.clone(), since: now });
+                }
+                self.pace(entry, rate).await;
+            }
+        }
+        report
+    }
+}

@@ -1,0 +1,234 @@
+//! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
+
+use super::*;
+use crate::{CompactionRecord, StoreFailure};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+async fn open_with(rt: &Rt, change: impl FnOnce(&mut StoreOptions)) -> Store {
+    let mut options = options(rt);
+    change(&mut options);
+    Store::open(rt.clone(), options, schema()).await.unwrap().0
+}
+
+/// Names of files below the table's directory.
+fn files(world: &World) -> Vec<String> {
+    let all = world.disk("n1").list();
+    all.iter().filter_map(|f| Some(f.split_once("/data/ks/t-")?.1.to_owned())).collect()
+}
+
+fn count(files: &[String], folder: &str) -> usize {
+    let is_in = |f: &&String| f.contains(folder) && f.ends_with("-Data.db");
+    files.iter().filter(is_in).count()
+}
+
+#[test]
+fn writes_are_measured_and_sizes_of_partitions_known_once_they_are_flushed() {
+    run(41, |rt| async move {
+        let store = open(&rt).await;
+        for i in 0..3 {
+            write(&store, &insert(i, 1, "a", 100)).await.unwrap();
+        }
+        let stats = store.table_stats(TABLE);
+        assert_eq!((stats.write_latency.count(), stats.read_latency.count()), (3, 0));
+        assert_eq!((stats.partition_sizes, stats.cell_counts), (Vec::new(), Vec::new()));
+        store.flush(None).await.unwrap();
+        let stats = store.table_stats(TABLE);
+        assert_eq!(stats.partition_sizes.iter().sum::<u64>(), 3);
+        assert_eq!(stats.cell_counts.iter().sum::<u64>(), 3);
+        assert_ne!(stats.cell_counts.last(), Some(&0));
+        store.stop().await;
+    });
+}
+
+#[test]
+fn a_mutation_above_the_limit_is_refused_and_one_at_it_is_not() {
+    run(42, |rt| async move {
+        let fits = insert(1, 1, &"x".repeat(500), 100);
+        let max = fits.len();
+        let store = open_with(&rt, |o| o.mutation_bytes_max = max).await;
+        write(&store, &fits).await.unwrap();
+        let larger = insert(1, 2, &"x".repeat(501), 100);
+        let refused = write(&store, &larger).await.unwrap_err().to_string();
+        let expected = format!(
+            "Rejected an oversized mutation ({}/{max}) for keyspace: ks. Top keys are: t.1",
+            max + 1
+        );
+        assert_eq!(refused, expected);
+        assert_eq!(read_partition(&store, 1).await.len(), 1);
+        store.stop().await;
+    });
+}
+
+#[test]
+fn a_smaller_column_index_size_gives_partitions_more_index_entries() {
+    let index_bytes = |column_index_bytes: u64| {
+        let found = Arc::new(Mutex::new(0));
+        let shared = found.clone();
+        run(43, move |rt| {
+            let shared = shared.clone();
+            async move {
+                let store = open_with(&rt, |o| o.column_index_bytes = column_index_bytes).await;
+                for ck in 0..400 {
+                    write(&store, &insert(1, ck, &"y".repeat(50), 100)).await.unwrap();
+                }
+                store.flush(None).await.unwrap();
+                let directory = store.directory_of(&schema().tables_by_id[&TABLE]);
+                let entries = rt.fs().read_dir(&directory).await.unwrap();
+                let index = entries.iter().find(|e| e.name.ends_with("-Index.db")).unwrap();
+                *shared.lock().unwrap() = index.len;
+                store.stop().await;
+            }
+        });
+        *found.lock().unwrap()
+    };
+    let (coarse, fine) = (index_bytes(64 << 10), index_bytes(1 << 10));
+    assert!(fine > coarse + 200, "{coarse} {fine}");
+}
+
+#[test]
+fn a_compaction_tells_what_it_merged() {
+    run(44, |rt| async move {
+        let store = open(&rt).await;
+        let records: Rc<RefCell<Vec<CompactionRecord>>> = Rc::default();
+        let told = records.clone();
+        store.on_compacted(move |record| told.borrow_mut().push(record));
+        for i in 0..5 {
+            write(&store, &insert(i, 1, "a", 100)).await.unwrap();
+        }
+        store.flush(None).await.unwrap();
+        for i in 3..7 {
+            write(&store, &insert(i, 2, "b", 100)).await.unwrap();
+        }
+        store.compact_major(TABLE).await.unwrap();
+        let records = records.take();
+        let [record] = records.as_slice() else { panic!("{records:?}") };
+        assert_eq!((record.keyspace.as_str(), record.name.as_str()), ("ks", "t"));
+        assert_eq!(
+            (record.kind, record.merged.as_slice()),
+            ("Major compaction", &[(1, 5), (2, 2)][..])
+        );
+        assert!(record.bytes_in > 0 && record.bytes_out > 0);
+        assert_eq!(store.compacted_bytes().1, record.bytes_in);
+        store.stop().await;
+    });
+}
+
+#[test]
+fn flushed_files_are_linked_into_backups_and_compacted_ones_are_not() {
+    let world = world(45);
+    run_in(&world, |rt| async move {
+        let store = open_with(&rt, |o| {
+            o.incremental_backups = true;
+            o.snapshot_before_compaction = true;
+        })
+        .await;
+        for i in 0..2 {
+            write(&store, &insert(i, 1, "a", 100)).await.unwrap();
+            store.flush(None).await.unwrap();
+        }
+        store.compact_major(TABLE).await.unwrap();
+        let snapshots = store.snapshots().await.unwrap();
+        let tags: Vec<&str> = snapshots.iter().map(|s| s.tag.as_str()).collect();
+        assert!(matches!(tags.as_slice(), [one] if one.ends_with("-compact-t")), "{tags:?}");
+        // The table's own option says no.
+        let options = TableOptions { incremental_backups: false, ..TableOptions::default() };
+        store.set_schema(schema_of(vec![table(options)]));
+        write(&store, &insert(3, 1, "a", 100)).await.unwrap();
+        store.flush(None).await.unwrap();
+        store.stop().await;
+    });
+    let files = files(&world);
+    assert_eq!(count(&files, "/backups/"), 2, "{files:?}");
+    assert_eq!(count(&files, "-compact-t/"), 2, "{files:?}");
+}
+
+#[test]
+fn all_shards_of_a_node_snapshot_a_dropped_table_under_one_name() {
+    for seed in 0..10 {
+        let world = world(460 + seed);
+        let done = Arc::new(Mutex::new(0_u16));
+        let shared = done.clone();
+        start(&world, 3, move |rt| {
+            let done = shared.clone();
+            async move {
+                let store = open(&rt).await;
+                for pk in 0..60 {
+                    if shard_of(codec::token_of(&key(pk)), 3) == rt.shard() {
+                        write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
+                    }
+                }
+                store.flush(None).await.unwrap();
+                // The shards hear of it at different times.
+                rt.sleep(Duration::from_millis(u64::from(rt.shard().0) * 700)).await;
+                store.set_schema(schema_of(vec![]));
+                rt.sleep(Duration::from_secs(10)).await;
+                store.stop().await;
+                *done.lock().unwrap() += 1;
+            }
+        });
+        world.run_until(|| *done.lock().unwrap() == 3, Duration::from_secs(600)).unwrap();
+        let files = files(&world);
+        let of_snapshots: Vec<&str> = files
+            .iter()
+            .filter(|f| f.ends_with("-Data.db"))
+            .map(|f| f.split('/').nth(2).unwrap_or(f))
+            .collect();
+        let first = of_snapshots.first().unwrap();
+        assert!(first.starts_with("dropped-") && first.ends_with("-t"), "{files:?}");
+        assert!(of_snapshots.len() == 3 && of_snapshots.iter().all(|t| t == first), "{files:?}");
+    }
+}
+
+#[test]
+fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left_alone() {
+    let world = world(47);
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+        store.flush(None).await.unwrap();
+        let directory = store.directory_of(&schema().tables_by_id[&TABLE]);
+        store.stop().await;
+        // Nobody dropped it here: Cassandra's, or copied there.
+        let reopen = || Store::open(rt.clone(), options(&rt), schema_of(vec![]));
+        let (store, _) = reopen().await.unwrap();
+        assert_eq!(store.directories_of_unknown_tables(), std::slice::from_ref(&directory));
+        store.stop().await;
+        // The process ended behind step 2 of a drop.
+        let mark = format!("{directory}/helenus-dropped");
+        rt.fs().write_atomic(&mark, b"dropped-5-t\n".to_vec()).await.unwrap();
+        let (store, _) = reopen().await.unwrap();
+        assert_eq!(store.directories_of_unknown_tables(), Vec::<String>::new());
+        store.stop().await;
+    });
+    let files = files(&world);
+    let data: Vec<&String> = files.iter().filter(|f| f.ends_with("-Data.db")).collect();
+    assert!(
+        matches!(data.as_slice(), [one] if one.contains("/snapshots/dropped-5-t/")),
+        "{data:?}"
+    );
+    assert!(files.iter().any(|f| f.ends_with("/dropped-5-t/manifest.json")), "{files:?}");
+}
+
+#[test]
+fn only_failures_of_the_disk_are_told() {
+    run(48, |rt| async move {
+        let store = open(&rt).await;
+        let failures: Rc<RefCell<Vec<StoreFailure>>> = Rc::default();
+        let told = failures.clone();
+        store.on_failure(move |failure| told.borrow_mut().push(failure));
+        store.note_failure(&StoreError::Overloaded { used: 2, limit: 1 });
+        store.note_failure(&StoreError::DiskFull { detail: "full".to_owned() });
+        store.note_failure(&StoreError::Stopping);
+        assert_eq!(*failures.borrow(), []);
+        store.note_failure(&StoreError::LogFailed("sync".to_owned()));
+        let corrupt = StoreError::Corrupt { file: "f".to_owned(), what: "w".to_owned() };
+        store.note_failure(&corrupt);
+        let expected = [
+            StoreFailure::CommitLog("sync".into()),
+            StoreFailure::Corrupt("f is corrupt: w".into()),
+        ];
+        assert_eq!(*failures.borrow(), expected);
+        store.stop().await;
+    });
+}

@@ -1,0 +1,77 @@
+//! BATCH messages: statements by id or text, each with its values, as one write.
+
+use super::check::{Access, check};
+use super::write::{Modification, Statement, modify};
+use super::{Cx, Step, Values, check_keyspace, current, options_of, plan_value, trace_parameters};
+use crate::failure::{Failure, Result};
+use crate::prepared::{Compiled, parse};
+use cql_plan::plan::PlanKind;
+use cql_syntax::ast;
+use cql_wire::{Batch, BatchKind, BatchQuery};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
+    cx.server.counters.batches.inc();
+    let parameters = &request.parameters;
+    if let Some(trace) = &cx.ticket.trace {
+        trace.describe("Execute batch of CQL3 queries", trace_parameters(parameters));
+    }
+    let used = cx.session.keyspace.borrow().clone();
+    check_keyspace(cx.server, parameters.keyspace)?;
+    let keyspace = parameters.keyspace.or(used.as_deref());
+    let mut compiled: SmallVec<[Rc<Compiled>; 8]> = SmallVec::new();
+    let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
+    for statement in request.statements.iter() {
+        let one = match statement.query {
+            BatchQuery::Prepared(id) => {
+                let Some(prepared) = cx.server.prepared.get(id) else {
+                    return Err(Failure::Unprepared(id.to_vec()));
+                };
+                current(cx.server, &prepared)?
+            }
+            BatchQuery::Text(text) => {
+                let snapshot = cx.server.snapshot();
+                let (limits, now) = (&cx.server.plan_limits, cx.server.rt.wall());
+                Rc::new(Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?)
+            }
+        };
+        let given: Values<'_> = statement.values.values().map(plan_value).collect();
+        let markers = one.plan.binds.len();
+        if given.len() != markers {
+            return Err(Failure::invalid(format!(
+                "There were {markers} markers(?) in CQL but {} bound variables",
+                given.len()
+            )));
+        }
+        compiled.push(one);
+        values.push(given);
+    }
+    let mut durable = false;
+    for one in &compiled {
+        if !matches!(one.plan.kind, PlanKind::Modify(_)) {
+            return Err(Failure::invalid(
+                "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
+                 allowed.",
+            ));
+        }
+        durable |= check(cx.server, one, parameters.consistency, Access::Write)?;
+    }
+    let kind = match request.kind {
+        BatchKind::Logged => ast::BatchKind::Logged,
+        BatchKind::Unlogged => ast::BatchKind::Unlogged,
+        BatchKind::Counter => ast::BatchKind::Counter,
+    };
+    let mut statements: Vec<Statement<'_>> = Vec::with_capacity(compiled.len());
+    for (one, given) in compiled.iter().zip(&values) {
+        statements.push((one, given.as_slice()));
+    }
+    let modification = Modification {
+        statements: &statements,
+        batch: Some(kind),
+        consistency: parameters.consistency,
+        durable,
+        options: options_of(cx.server, cx.session, parameters),
+    };
+    modify(&modification, cx)
+}

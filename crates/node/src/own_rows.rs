@@ -1,0 +1,394 @@
+//! Rows that the node writes about itself while it runs: `system.size_estimates`,
+//! `system.table_estimates`, `system.compaction_history`, and reading the last one back.
+//!
+//! Owns: their content and when they are written. Never: rows that follow from the metadata log
+//! ([`crate::system_tables`]). Source: Cassandra's `SizeEstimatesRecorder`, `SystemKeyspace`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::model::{EstimateReport, HistoryReport};
+use admin::{AdminMesh, AdminReply, AdminRequest};
+use coordinator::Coordinator;
+use cql_plan::plan::UuidSource;
+use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
+use cql_server::{Content, RowWrite, encode_row};
+use data::command::{KeyRange, Partitions, ReadCommand};
+use data::{BoundRef, ClusteringBuf, ColumnRef, DeletionTime, MutationBuilder};
+use data::{RangeTombstoneRef, RowRef, Slices};
+use membership::Membership;
+use rt::{Gate, Group, Rt};
+use schema::{Schema, Table};
+use stdx::{ShardId, TableId, TimestampMicros, Token, TtlSeconds, Uuid, WallMicros};
+use store::{CompactionRecord, Flow, RowSink, Store, StoreError};
+
+/// Between two rounds of estimates (`SizeEstimatesRecorder` in Cassandra's `CassandraDaemon`).
+const ESTIMATES_PERIOD: Duration = Duration::from_secs(300);
+/// `default_time_to_live` of `system.compaction_history`.
+const HISTORY_TTL: TtlSeconds = TtlSeconds(7 * 86_400);
+
+const ESTIMATES: [&str; 2] = ["size_estimates", "table_estimates"];
+/// `range_type` of `table_estimates`: on one node both mean the same ranges.
+const RANGE_TYPES: [&str; 2] = ["local_primary", "primary"];
+
+/// Everything that writes these rows needs.
+pub(crate) struct OwnRows {
+    pub(crate) rt: Rt,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) membership: Membership,
+    pub(crate) admin: Arc<AdminMesh>,
+    /// Owner of the tasks that write.
+    pub(crate) gate: Gate,
+}
+
+impl OwnRows {
+    /// Writes a row for every compaction that this shard's store finishes.
+    pub(crate) fn record_compactions(&self, store: &Store) {
+        let (rt, gate) = (self.rt.clone(), self.gate.clone());
+        let (coordinator, membership) = (self.coordinator.clone(), self.membership.clone());
+        let uuids = UuidSource::new(rt.random_u64());
+        store.on_compacted(move |record| {
+            // Its own compaction would be the cause of the next one.
+            if record.keyspace == "system" && record.name == "compaction_history" {
+                return;
+            }
+            let id = uuids.time_uuid(rt.wall());
+            let schema = membership.snapshot().schema.clone();
+            let Some(table) = schema.table("system", "compaction_history") else { return };
+            let (row, at) = (history_row(&id, &record), TimestampMicros(record.at.0));
+            let mutation = encode_row(table, &row, at, HISTORY_TTL);
+            let coordinator = coordinator.clone();
+            let task = async move {
+                let token = codec::token_of(&id);
+                if let Err(error) = coordinator.apply(token, mutation, true).await {
+                    tracing::debug!(%error, "a compaction is missing in the history");
+                }
+            };
+            // A closed gate: the node stops.
+            let _ = gate.spawn(&rt, Group::Admin, "compaction-history", task);
+        });
+    }
+
+    /// Writes estimates now and every five minutes; on one shard.
+    pub(crate) fn record_estimates(self) {
+        let (rt, gate) = (self.rt.clone(), self.gate.clone());
+        let task = async move {
+            let mut written = Written::new();
+            loop {
+                if let Err(error) = self.write_estimates(&mut written).await {
+                    tracing::debug!(%error, "size estimates could not be written");
+                }
+                let deadline = self.rt.now() + ESTIMATES_PERIOD;
+                if self.rt.timeout(deadline, self.rt.stop_requested()).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        let _ = gate.spawn(&rt, Group::Admin, "size-estimates", task);
+    }
+
+    /// One round; what did not change since the last one is not written again.
+    async fn write_estimates(&self, written: &mut Written) -> Result<(), StoreError> {
+        let snapshot = self.membership.snapshot();
+        let ranges = ring_ranges(&snapshot.local.tokens);
+        let mut all: BTreeMap<TableId, Vec<EstimateReport>> = BTreeMap::new();
+        for shard in (0..self.rt.shard_count()).map(ShardId) {
+            let request = AdminRequest::Estimates(ranges.clone());
+            let Ok(AdminReply::Estimates(tables)) = self.admin.call(&self.rt, shard, request).await
+            else {
+                // The node is stopping.
+                return Ok(());
+            };
+            for (table, estimates) in tables {
+                let sums = all.entry(table).or_insert_with(|| vec![<_>::default(); ranges.len()]);
+                for (sum, estimate) in sums.iter_mut().zip(estimates) {
+                    sum.merge(&estimate);
+                }
+            }
+        }
+        written.retain(|table, _| all.contains_key(table));
+        for (id, estimates) in all {
+            if written.get(&id) == Some(&estimates) {
+                continue;
+            }
+            // Asked again: it may have been dropped while the shards answered.
+            let schema = self.membership.snapshot().schema.clone();
+            let Some(table) = schema.table_by_id(id) else { continue };
+            let at = TimestampMicros(self.rt.wall().0);
+            for (token, mutation) in estimate_mutations(&schema, table, &ranges, &estimates, at) {
+                self.coordinator.apply(token, mutation, true).await?;
+            }
+            written.insert(id, estimates);
+        }
+        Ok(())
+    }
+}
+
+type Written = BTreeMap<TableId, Vec<EstimateReport>>;
+
+/// The ranges between the node's tokens, in ring order, the one over the end of the ring in two
+/// parts, as `Range.unwrap` does: behind the first token, up to the second; `Token::MIN` is the end.
+fn ring_ranges(tokens: &[Token]) -> Vec<(Token, Token)> {
+    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Vec::new() };
+    let mut ranges = vec![(Token::MIN, *first)];
+    ranges.extend(tokens.windows(2).filter_map(|pair| match pair {
+        [left, right] => Some((*left, *right)),
+        _ => None,
+    }));
+    ranges.push((*last, Token::MIN));
+    ranges
+}
+
+fn estimate_mutations(
+    schema: &Schema,
+    of: &Table,
+    ranges: &[(Token, Token)],
+    estimates: &[EstimateReport],
+    at: TimestampMicros,
+) -> Vec<(Token, Vec<u8>)> {
+    let mut mutations = Vec::new();
+    for name in ESTIMATES {
+        let Some(table) = schema.table("system", name) else { continue };
+        let types: &[&str] = if name == "table_estimates" { &RANGE_TYPES } else { &[""] };
+        let mut rows = Vec::new();
+        for range_type in types {
+            for (range, estimate) in ranges.iter().zip(estimates) {
+                match estimate_row(table, of, range_type, *range, estimate, at) {
+                    Ok(row) => rows.push(row),
+                    Err(error) => {
+                        // A column is missing in the built-in definition: the program is at fault.
+                        tracing::error!(%error, table = name, "an estimate cannot be written");
+                    }
+                }
+            }
+        }
+        let order = data::ClusteringComparator::for_table(table);
+        rows.sort_by(|a, b| order.compare(&a.clustering, &b.clustering));
+        let key = of.keyspace.as_bytes();
+        let mut bytes = Vec::new();
+        let mut mutation = MutationBuilder::new(&mut bytes, table.id, table.version, key);
+        mutation.rows(rows.iter().map(|r| (r.clustering.as_slice(), RowRef::trusted(&r.row))));
+        mutation.finish();
+        mutations.push((codec::token_of(key), bytes));
+    }
+    mutations
+}
+
+fn estimate_row(
+    table: &Table,
+    of: &Table,
+    range_type: &str,
+    (left, right): (Token, Token),
+    estimate: &EstimateReport,
+    at: TimestampMicros,
+) -> Result<VirtualRow, VirtualRowError> {
+    let bigint = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let mut row = VirtualRowBuilder::at(table, at);
+    row.text("keyspace_name", &of.keyspace).text("table_name", &of.name);
+    if !range_type.is_empty() {
+        row.text("range_type", range_type);
+    }
+    row.text("range_start", &left.to_string())
+        .text("range_end", &right.to_string())
+        .bigint("partitions_count", bigint(estimate.partitions))
+        .bigint("mean_partition_size", bigint(estimate.mean_bytes()))
+        .finish()
+}
+
+/// The mutations that forget the estimates of a dropped table.
+pub(crate) fn forget_estimates(
+    schema: &Schema,
+    dropped: &Table,
+    now: WallMicros,
+) -> Vec<(Token, Vec<u8>)> {
+    let name = ClusteringBuf::from_components([dropped.name.as_bytes()]).0;
+    let deletion = DeletionTime { timestamp: TimestampMicros(now.0), local: now.seconds() };
+    let tombstone = RangeTombstoneRef {
+        start: BoundRef { prefix: &name, after: false },
+        end: BoundRef { prefix: &name, after: true },
+        deletion,
+    };
+    let tables = ESTIMATES.iter().filter_map(|table| schema.table("system", table));
+    tables
+        .map(|table| {
+            let key = dropped.keyspace.as_bytes();
+            let mut bytes = Vec::new();
+            let mut mutation = MutationBuilder::new(&mut bytes, table.id, table.version, key);
+            mutation.range_tombstones([tombstone].into_iter());
+            mutation.finish();
+            (codec::token_of(key), bytes)
+        })
+        .collect()
+}
+
+fn history_row(id: &[u8; 16], record: &CompactionRecord) -> RowWrite {
+    let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
+    let bigint = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).to_be_bytes();
+    let merged = record.merged.iter().map(|(inputs, count)| {
+        let inputs = i32::try_from(*inputs).unwrap_or(i32::MAX);
+        (inputs.to_be_bytes().to_vec(), bigint(*count).to_vec())
+    });
+    RowWrite {
+        key: id.to_vec(),
+        clustering: Vec::new(),
+        columns: vec![
+            value("keyspace_name", record.keyspace.as_bytes()),
+            value("columnfamily_name", record.name.as_bytes()),
+            value("compacted_at", &record.at.millis().to_be_bytes()),
+            value("bytes_in", &bigint(record.bytes_in)),
+            value("bytes_out", &bigint(record.bytes_out)),
+            ("rows_merged", Content::Entries(merged.collect())),
+            value("compaction_properties", &frozen_map("compaction_type", record.kind)),
+        ],
+    }
+}
+
+/// A `frozen<map<text, text>>` of one entry.
+fn frozen_map(key: &str, value: &str) -> Vec<u8> {
+    let mut out = 1_i32.to_be_bytes().to_vec();
+    for part in [key, value] {
+        out.extend_from_slice(&i32::try_from(part.len()).unwrap_or(i32::MAX).to_be_bytes());
+        out.extend_from_slice(part.as_bytes());
+    }
+    out
+}
+
+/// All rows of `system.compaction_history`, newest first.
+///
+/// # Errors
+/// As reads.
+pub(crate) async fn compaction_history(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    schema: &Arc<Schema>,
+) -> Result<Vec<HistoryReport>, StoreError> {
+    let Some(table) = schema.table("system", "compaction_history") else { return Ok(Vec::new()) };
+    let command = ReadCommand {
+        table: table.id,
+        partitions: Partitions::Range(KeyRange::all()),
+        slices: Slices::all(),
+        reversed: false,
+        columns: None,
+        now: rt.wall().seconds(),
+        wants_static: false,
+        resume: None,
+    };
+    let mut history = History { table: table.clone(), id: Uuid::nil(), found: Vec::new() };
+    coordinator.read(&command, usize::MAX, &mut history).await?;
+    history.found.sort_by(|a, b| b.compacted_at.cmp(&a.compacted_at).then(a.id.cmp(&b.id)));
+    Ok(history.found)
+}
+
+struct History {
+    table: Arc<Table>,
+    id: Uuid,
+    found: Vec<HistoryReport>,
+}
+
+impl History {
+    fn simple<'r>(&self, row: RowRef<'r>, name: &str) -> Option<&'r [u8]> {
+        match row.column(self.table.column(name)?.id)? {
+            ColumnRef::Simple(cell) => Some(cell.value),
+            ColumnRef::Complex(_) => None,
+        }
+    }
+
+    fn text(&self, row: RowRef<'_>, name: &str) -> String {
+        let bytes = self.simple(row, name).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    fn bigint(&self, row: RowRef<'_>, name: &str) -> i64 {
+        let bytes = self.simple(row, name).and_then(|b| b.try_into().ok());
+        bytes.map_or(0, i64::from_be_bytes)
+    }
+
+    fn merged(&self, row: RowRef<'_>) -> Vec<(i32, i64)> {
+        let column = self.table.column("rows_merged").and_then(|c| row.column(c.id));
+        let Some(ColumnRef::Complex(cells)) = column else { return Vec::new() };
+        let entry = |(path, value): (&[u8], &[u8])| {
+            Some((
+                i32::from_be_bytes(path.try_into().ok()?),
+                i64::from_be_bytes(value.try_into().ok()?),
+            ))
+        };
+        cells.cells().filter_map(|(path, cell)| entry((path, cell.value))).collect()
+    }
+}
+
+/// The entries of a `frozen<map<text, text>>`; none where the bytes are no such map.
+fn read_frozen_map(bytes: &[u8]) -> Vec<(String, String)> {
+    let mut r = codec::Reader::new(bytes, "map");
+    let mut entries = Vec::new();
+    let text = |r: &mut codec::Reader<'_>| {
+        let length = r.len_i32()?;
+        Ok::<_, codec::DecodeError>(String::from_utf8_lossy(r.bytes(length)?).into_owned())
+    };
+    let mut read = || {
+        for _ in 0..r.len_i32()? {
+            entries.push((text(&mut r)?, text(&mut r)?));
+        }
+        Ok::<_, codec::DecodeError>(())
+    };
+    match read() {
+        Ok(()) => entries,
+        Err(_) => Vec::new(),
+    }
+}
+
+impl RowSink for History {
+    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        self.id = key.try_into().map_or(Uuid::nil(), Uuid::from_bytes);
+        Flow::Continue
+    }
+
+    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
+        let properties = self.simple(row, "compaction_properties").unwrap_or_default();
+        let report = HistoryReport {
+            id: self.id.to_string(),
+            keyspace: self.text(row, "keyspace_name"),
+            table: self.text(row, "columnfamily_name"),
+            compacted_at: self.bigint(row, "compacted_at"),
+            bytes_in: self.bigint(row, "bytes_in"),
+            bytes_out: self.bigint(row, "bytes_out"),
+            rows_merged: self.merged(row),
+            properties: read_frozen_map(properties),
+        };
+        self.found.push(report);
+        Flow::Continue
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_go_once_around_the_ring() {
+        let tokens = [Token(-5), Token(3), Token(9)];
+        let expected = [
+            (Token::MIN, Token(-5)),
+            (Token(-5), Token(3)),
+            (Token(3), Token(9)),
+            (Token(9), Token::MIN),
+        ];
+        assert_eq!(ring_ranges(&tokens), expected);
+        assert_eq!(ring_ranges(&[Token(1)]), [(Token::MIN, Token(1)), (Token(1), Token::MIN)]);
+        assert_eq!(ring_ranges(&[]), []);
+    }
+
+    #[test]
+    fn a_frozen_map_is_read_as_it_was_written() {
+        let bytes = frozen_map("compaction_type", "Compaction");
+        let expected = ("compaction_type".to_owned(), "Compaction".to_owned());
+        assert_eq!(read_frozen_map(&bytes), [expected]);
+        for cut in 0..bytes.len() {
+            assert_eq!(read_frozen_map(&bytes[..cut]), []);
+        }
+    }
+}

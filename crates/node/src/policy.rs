@@ -1,0 +1,161 @@
+//! What becomes of the node when its disk fails: `disk_failure_policy`, `commit_failure_policy`.
+//!
+//! Owns: the verdict of the settings on a failure, and carrying it out on all shards. Never: detects
+//! failures (the store tells of them) or tries to mend anything. Source: Cassandra's
+//! `DefaultFSErrorHandler`, `CommitLog.handleCommitError`, `JVMStabilityInspector`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use conf::{CommitFailurePolicy, DiskFailurePolicy, Options};
+use rt::{Gate, Group, Mesh, Rt};
+use stdx::ShardId;
+use store::StoreFailure;
+
+use crate::actions::Actions;
+use crate::{Outcome, StartError};
+
+/// "Serve no clients any more", from the shard that met a failure to all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct StopServing;
+
+/// The way to all shards.
+pub type PolicyMesh = Mesh<StopServing, ()>;
+
+/// What a failure leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The process ends.
+    Die,
+    /// Clients are not served any more; administration goes on.
+    StopServing,
+    /// The request that met it fails.
+    GoOn,
+}
+
+fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
+    match failure {
+        StoreFailure::CommitLog(_) => match options.commit_failure_policy {
+            CommitFailurePolicy::Die => Verdict::Die,
+            CommitFailurePolicy::Stop => Verdict::StopServing,
+            // The store takes no write after a failed sync, whatever is wanted.
+            CommitFailurePolicy::StopCommit | CommitFailurePolicy::Ignore => Verdict::GoOn,
+        },
+        StoreFailure::Disk(_) => match options.disk_failure_policy {
+            DiskFailurePolicy::Die => Verdict::Die,
+            DiskFailurePolicy::StopParanoid | DiskFailurePolicy::Stop => Verdict::StopServing,
+            DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore => Verdict::GoOn,
+        },
+        StoreFailure::Corrupt(_) => match options.disk_failure_policy {
+            DiskFailurePolicy::Die => Verdict::Die,
+            DiskFailurePolicy::StopParanoid => Verdict::StopServing,
+            DiskFailurePolicy::Stop | DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore => {
+                Verdict::GoOn
+            }
+        },
+        StoreFailure::Backup(_) => Verdict::GoOn,
+    }
+}
+
+/// The policy of one shard.
+pub(crate) struct Policy {
+    pub(crate) rt: Rt,
+    pub(crate) options: Arc<Options>,
+    pub(crate) mesh: Arc<PolicyMesh>,
+    pub(crate) actions: Rc<Actions>,
+    pub(crate) outcome: Arc<Outcome>,
+    pub(crate) gate: Gate,
+}
+
+impl Policy {
+    /// Acts on what this shard's store tells from now on, and on what other shards decide.
+    pub(crate) fn install(self) {
+        let actions = self.actions.clone();
+        let (rt, gate) = (self.rt.clone(), self.gate.clone());
+        self.mesh.serve(&self.rt, move |StopServing, reply| {
+            let actions = actions.clone();
+            let task = async move {
+                actions.stop_serving().await;
+                reply.send(());
+            };
+            // A closed gate: the node stops anyway.
+            let _ = gate.spawn(&rt, Group::Admin, "stop-serving", task);
+        });
+        let store = self.actions.store.clone();
+        let acted = Cell::new(false);
+        store.on_failure(move |failure| self.act(&failure, &acted));
+    }
+
+    fn act(&self, failure: &StoreFailure, acted: &Cell<bool>) {
+        let (policy, setting, what) = match failure {
+            StoreFailure::CommitLog(what) => {
+                (self.options.render("commit_failure_policy"), "commit_failure_policy", what)
+            }
+            StoreFailure::Disk(what) | StoreFailure::Corrupt(what) => {
+                (self.options.render("disk_failure_policy"), "disk_failure_policy", what)
+            }
+            StoreFailure::Backup(what) => {
+                tracing::error!(%what, "an incremental backup is not complete");
+                return;
+            }
+        };
+        let verdict = verdict(&self.options, failure);
+        if verdict == Verdict::GoOn || acted.replace(true) {
+            return;
+        }
+        let policy = policy.unwrap_or_default();
+        if verdict == Verdict::Die {
+            tracing::error!(%what, "the node ends because {setting} is {policy}");
+            self.outcome.fail(StartError::DiskFailure { setting, what: what.clone() });
+            self.rt.request_stop();
+            return;
+        }
+        tracing::error!(%what, "clients are not served any more because {setting} is {policy}");
+        for shard in (0..self.rt.shard_count()).map(ShardId) {
+            let call = self.mesh.call(&self.rt, shard, StopServing);
+            let task = async move {
+                if call.await.is_err() {
+                    tracing::error!(shard = shard.0, "a shard could not be told to stop serving");
+                }
+            };
+            let _ = self.gate.spawn(&self.rt, Group::Admin, "tell-stop-serving", task);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_cassandras() {
+        use CommitFailurePolicy as C;
+        use DiskFailurePolicy as D;
+        let failures = || {
+            [
+                StoreFailure::CommitLog(String::new()),
+                StoreFailure::Disk(String::new()),
+                StoreFailure::Corrupt(String::new()),
+                StoreFailure::Backup(String::new()),
+            ]
+        };
+        let of = |disk, commit| {
+            let options = Options {
+                disk_failure_policy: disk,
+                commit_failure_policy: commit,
+                ..Options::default()
+            };
+            failures().map(|f| match verdict(&options, &f) {
+                Verdict::Die => 'd',
+                Verdict::StopServing => 's',
+                Verdict::GoOn => '-',
+            })
+        };
+        assert_eq!(of(D::Die, C::Die), ['d', 'd', 'd', '-']);
+        assert_eq!(of(D::StopParanoid, C::Stop), ['s', 's', 's', '-']);
+        assert_eq!(of(D::Stop, C::StopCommit), ['-', 's', '-', '-']);
+        assert_eq!(of(D::BestEffort, C::Ignore), ['-', '-', '-', '-']);
+        assert_eq!(of(D::Ignore, C::Stop), ['s', '-', '-', '-']);
+    }
+}

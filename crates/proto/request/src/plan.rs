@@ -1,0 +1,387 @@
+//! Plans: the replicas of one token with what the coordinator knows of them, and how many of them
+//! a consistency level needs.
+//!
+//! Sources of the arithmetic: Cassandra `ConsistencyLevel.blockFor`, `blockForWrite`,
+//! `ReplicaPlans.assureSufficientLiveReplicas`, `contactForRead`, `maybeMerge`.
+
+use cluster::Consistency;
+use smallvec::SmallVec;
+use stdx::HostId;
+
+use crate::types::{REPLICAS_MAX, RequestError, Target, TargetSet, WriteType, count};
+
+/// One replica as the coordinator sees it when the request starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaInfo {
+    /// Identity.
+    pub host: HostId,
+    /// Its datacenter, a small number of the snapshot's.
+    pub dc: u8,
+    /// That is the coordinator's own.
+    pub is_local_dc: bool,
+    /// It is the coordinator itself.
+    pub is_self: bool,
+    /// The failure detector holds it for alive.
+    pub alive: bool,
+    /// It will own the token and does not yet: written to in addition, never read.
+    pub pending: bool,
+    /// A hint may be stored for it: hints are on for its datacenter, its hint window has not
+    /// passed, its hints do not fill their space. False for the coordinator itself.
+    pub hintable: bool,
+    /// Place in the order of expected latency, 0 first; equal ranks go by position.
+    pub latency_rank: u16,
+}
+
+/// Replication factors of one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factors {
+    /// All replicas of a token.
+    pub total: u16,
+    /// Those of the coordinator's datacenter; `SimpleStrategy`: all.
+    pub local: u16,
+    /// By datacenter, zero factors left out; empty with `SimpleStrategy`.
+    pub datacenters: SmallVec<[(u8, u16); 4]>,
+}
+
+/// How many natural replicas a level needs. Pending ones of the same scope come on top in writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// One replica or one stored hint.
+    Any,
+    /// That many, anywhere.
+    Anywhere(u16),
+    /// That many of the coordinator's datacenter; others do not count.
+    Local(u16),
+    /// So many of each datacenter.
+    Each(SmallVec<[(u8, u16); 4]>),
+    /// The coordinator itself.
+    ThisNode,
+}
+
+fn quorum(n: u16) -> u16 {
+    n / 2 + 1
+}
+
+impl Need {
+    /// What a level needs with these factors.
+    pub fn of(consistency: Consistency, factors: &Factors) -> Need {
+        match consistency {
+            Consistency::Any => Need::Any,
+            Consistency::One => Need::Anywhere(1),
+            Consistency::Two => Need::Anywhere(2),
+            Consistency::Three => Need::Anywhere(3),
+            Consistency::Quorum | Consistency::Serial => Need::Anywhere(quorum(factors.total)),
+            Consistency::All => Need::Anywhere(factors.total),
+            Consistency::LocalOne => Need::Local(1),
+            Consistency::LocalQuorum | Consistency::LocalSerial => {
+                Need::Local(quorum(factors.local))
+            }
+            Consistency::EachQuorum if factors.datacenters.is_empty() => {
+                Need::Anywhere(quorum(factors.total))
+            }
+            Consistency::EachQuorum => {
+                Need::Each(factors.datacenters.iter().map(|(dc, n)| (*dc, quorum(*n))).collect())
+            }
+            Consistency::NodeLocal => Need::ThisNode,
+        }
+    }
+
+    /// Whether an answer of this replica counts.
+    fn counts(&self, replica: &ReplicaInfo) -> bool {
+        match self {
+            Need::Any | Need::Anywhere(_) | Need::Each(_) => true,
+            Need::Local(_) => replica.is_local_dc,
+            Need::ThisNode => replica.is_self,
+        }
+    }
+
+    /// Replicas needed in all, pending ones not counted.
+    fn sum(&self) -> usize {
+        match self {
+            Need::Any | Need::ThisNode => 1,
+            Need::Anywhere(n) | Need::Local(n) => usize::from(*n),
+            Need::Each(list) => list.iter().map(|(_, n)| usize::from(*n)).sum(),
+        }
+    }
+}
+
+/// A plan that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// More replicas than a plan can number.
+    #[error("a token has {0} replicas, at most {REPLICAS_MAX} are supported")]
+    TooManyReplicas(usize),
+}
+
+/// The replicas of a plan, by their targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replicas(SmallVec<[ReplicaInfo; 8]>);
+
+impl Replicas {
+    fn new(replicas: &[ReplicaInfo]) -> Result<Replicas, PlanError> {
+        if replicas.len() > REPLICAS_MAX {
+            return Err(PlanError::TooManyReplicas(replicas.len()));
+        }
+        Ok(Replicas(SmallVec::from_slice(replicas)))
+    }
+
+    /// The replica of that index.
+    pub fn get(&self, target: Target) -> Option<&ReplicaInfo> {
+        self.0.get(usize::from(target.0))
+    }
+
+    /// All with their indexes.
+    pub fn iter(&self) -> impl Iterator<Item = (Target, &ReplicaInfo)> {
+        // At most REPLICAS_MAX, so the index always fits.
+        (0..=u8::MAX).map(Target).zip(self.0.iter())
+    }
+
+    /// Those for which `keep` holds.
+    pub fn which(&self, keep: impl Fn(&ReplicaInfo) -> bool) -> TargetSet {
+        self.iter().filter(|(_, r)| keep(r)).map(|(t, _)| t).collect()
+    }
+
+    fn count_in(&self, set: TargetSet, keep: impl Fn(&ReplicaInfo) -> bool) -> usize {
+        self.iter().filter(|(t, r)| set.contains(*t) && keep(r)).count()
+    }
+}
+
+/// Where one mutation goes and what its level needs.
+#[derive(Clone, Debug)]
+pub struct WritePlan {
+    /// The level asked for.
+    pub consistency: Consistency,
+    /// For the errors.
+    pub write_type: WriteType,
+    /// Natural and pending replicas, dead ones included.
+    pub replicas: Replicas,
+    need: Need,
+}
+
+impl WritePlan {
+    /// A plan for one mutation.
+    ///
+    /// # Errors
+    /// `TooManyReplicas`.
+    pub fn new(
+        consistency: Consistency,
+        write_type: WriteType,
+        need: Need,
+        replicas: &[ReplicaInfo],
+    ) -> Result<WritePlan, PlanError> {
+        let replicas = Replicas::new(replicas)?;
+        Ok(WritePlan { consistency, write_type, replicas, need })
+    }
+
+    /// The level is met by a stored hint too.
+    pub fn takes_hints(&self) -> bool {
+        self.need == Need::Any
+    }
+
+    /// Acknowledgements needed, pending replicas in scope included: while ranges move, both the old
+    /// and the new owners must have the write.
+    pub fn block_for(&self) -> u32 {
+        if self.takes_hints() {
+            return 1;
+        }
+        let pending = self.replicas.which(|r| r.pending && self.need.counts(r)).len();
+        count(self.need.sum().saturating_add(pending))
+    }
+
+    /// How many of a set count.
+    pub fn counted(&self, set: TargetSet) -> u32 {
+        count(self.replicas.count_in(set, |r| self.need.counts(r)))
+    }
+
+    /// Whether a failure of this replica counts.
+    pub(crate) fn counts(&self, target: Target) -> bool {
+        self.replicas.get(target).is_some_and(|r| self.need.counts(r))
+    }
+
+    /// Whether acknowledgements of all of `set` would do.
+    pub fn is_met_by(&self, set: TargetSet) -> bool {
+        self.missing(set).is_none()
+    }
+
+    /// What is missing when exactly `set` acknowledges: (required, there).
+    fn missing(&self, set: TargetSet) -> Option<(u32, u32)> {
+        if let Need::Each(list) = &self.need {
+            for (dc, n) in list {
+                let here = |r: &ReplicaInfo| r.dc == *dc;
+                let pending = self.replicas.which(|r| r.pending && here(r)).len();
+                let required = usize::from(*n).saturating_add(pending);
+                let there = self.replicas.count_in(set, here);
+                if there < required {
+                    return Some((count(required), count(there)));
+                }
+            }
+            return None;
+        }
+        let (required, there) = (self.block_for(), self.counted(set));
+        (there < required).then_some((required, there))
+    }
+
+    /// Whether enough replicas are alive. With ANY a replica for which a hint may be stored is
+    /// enough; without one nothing would be written anywhere, which Cassandra reports as a timeout.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn check(&self) -> Result<(), RequestError> {
+        let usable = |r: &ReplicaInfo| r.alive || (self.takes_hints() && r.hintable);
+        let Some((required, alive)) = self.missing(self.replicas.which(usable)) else {
+            return Ok(());
+        };
+        let consistency = self.consistency;
+        // As Cassandra words it: a LOCAL_ONE needs 1, whatever is pending.
+        let required = if consistency == Consistency::LocalOne { 1 } else { required };
+        let alive = alive.min(required.saturating_sub(1));
+        Err(RequestError::Unavailable { consistency, required, alive })
+    }
+}
+
+/// Whom a read asks, in which order.
+#[derive(Clone, Debug)]
+pub struct ReadPlan {
+    /// The level asked for.
+    pub consistency: Consistency,
+    /// Natural and pending replicas, dead ones included: repairs are written to pending ones too.
+    pub replicas: Replicas,
+    need: Need,
+    /// Alive natural replicas in scope, best first.
+    candidates: SmallVec<[Target; 8]>,
+    /// The first of them that meet the level.
+    contacts: SmallVec<[Target; 8]>,
+}
+
+impl ReadPlan {
+    /// A plan for reading one token or range.
+    ///
+    /// # Errors
+    /// `TooManyReplicas`.
+    pub fn new(
+        consistency: Consistency,
+        need: Need,
+        replicas: &[ReplicaInfo],
+    ) -> Result<ReadPlan, PlanError> {
+        let replicas = Replicas::new(replicas)?;
+        let mut candidates: SmallVec<[Target; 8]> = replicas
+            .iter()
+            .filter(|(_, r)| r.alive && !r.pending && need.counts(r))
+            .map(|(t, _)| t)
+            .collect();
+        candidates.sort_by_key(|t| (replicas.get(*t).map_or(u16::MAX, |r| r.latency_rank), *t));
+        let mut plan =
+            ReadPlan { consistency, replicas, need, candidates, contacts: SmallVec::new() };
+        plan.contacts = plan.choose_contacts();
+        Ok(plan)
+    }
+
+    fn choose_contacts(&self) -> SmallVec<[Target; 8]> {
+        let Need::Each(list) = &self.need else {
+            return self.candidates.iter().copied().take(self.need.sum()).collect();
+        };
+        let mut left = list.clone();
+        let dc_of = |t: Target| self.replicas.get(t).map(|r| r.dc);
+        let mut wanted = |t: &Target| {
+            let slot = left.iter_mut().find(|(dc, _)| Some(*dc) == dc_of(*t));
+            match slot {
+                Some((_, n)) if *n > 0 => {
+                    *n -= 1;
+                    true
+                }
+                _ => false,
+            }
+        };
+        self.candidates.iter().copied().filter(|t| wanted(t)).collect()
+    }
+
+    /// Alive natural replicas in scope, best first.
+    pub fn candidates(&self) -> &[Target] {
+        &self.candidates
+    }
+
+    /// Whom the read begins with, best first.
+    pub fn contacts(&self) -> &[Target] {
+        &self.contacts
+    }
+
+    /// Answers needed.
+    pub fn block_for(&self) -> usize {
+        self.need.sum()
+    }
+
+    /// Up-to-date replicas that a blocking read repair waits for: pending ones come on top.
+    pub fn repair_block_for(&self) -> usize {
+        let pending = self.replicas.which(|r| r.pending && self.need.counts(r)).len();
+        self.need.sum().saturating_add(pending)
+    }
+
+    /// Replicas that may take a repair: alive, in scope, pending ones too.
+    pub fn repairable(&self) -> TargetSet {
+        self.replicas.which(|r| r.alive && self.need.counts(r))
+    }
+
+    /// Another replica may stand in for one that does not answer. Not with EACH_QUORUM: it would
+    /// count for the wrong datacenter.
+    pub fn may_replace(&self) -> bool {
+        !matches!(self.need, Need::Each(_))
+    }
+
+    /// Whether enough replicas are alive.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn check(&self) -> Result<(), RequestError> {
+        let consistency = self.consistency;
+        let missing = |required: usize, alive: usize| {
+            let (required, alive) = (count(required), count(alive));
+            Err(RequestError::Unavailable { consistency, required, alive })
+        };
+        if let Need::Each(list) = &self.need {
+            let all: TargetSet = self.candidates.iter().copied().collect();
+            for (dc, n) in list {
+                let alive = self.replicas.count_in(all, |r| r.dc == *dc);
+                if alive < usize::from(*n) {
+                    return missing(usize::from(*n), alive);
+                }
+            }
+            return Ok(());
+        }
+        if self.candidates.len() < self.need.sum() {
+            return missing(self.need.sum(), self.candidates.len());
+        }
+        Ok(())
+    }
+
+    fn is_remote(&self, targets: &[Target]) -> bool {
+        targets.iter().any(|t| self.replicas.get(*t).is_some_and(|r| !r.is_local_dc))
+    }
+
+    /// One plan for two adjacent ranges of one scan, when the replicas that both have are enough
+    /// and reading both from them is no detour: asking a remote replica for both when each had
+    /// enough near ones is not worth it.
+    pub fn merge(&self, next: &ReadPlan) -> Option<ReadPlan> {
+        if self.need != next.need {
+            return None;
+        }
+        let in_next = |host: HostId| {
+            next.candidates.iter().any(|t| next.replicas.get(*t).is_some_and(|r| r.host == host))
+        };
+        let shared: SmallVec<[ReplicaInfo; 8]> = self
+            .candidates
+            .iter()
+            .filter_map(|t| self.replicas.get(*t).copied())
+            .filter(|r| in_next(r.host))
+            .collect();
+        // A pending replica owns one of the ranges only; merging would repair it for both.
+        if self.replicas.iter().chain(next.replicas.iter()).any(|(_, r)| r.pending) {
+            return None;
+        }
+        let merged = ReadPlan::new(self.consistency, self.need.clone(), &shared).ok()?;
+        merged.check().ok()?;
+        let detour = merged.is_remote(&merged.contacts)
+            && !self.is_remote(&self.contacts)
+            && !next.is_remote(&next.contacts);
+        (!detour).then_some(merged)
+    }
+}

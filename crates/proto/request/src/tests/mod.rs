@@ -1,0 +1,10 @@
+//! Tables of inputs and outputs, random schedules with checked invariants, laws of reconciliation.
+
+mod batches;
+mod ranges;
+mod read_simulation;
+mod reads;
+mod reconciling;
+mod speculating;
+mod world;
+mod writes;

@@ -1,0 +1,85 @@
+//! `perf engine`: speed of SSTable write and compaction in the engine itself, without a server.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::report::{Report, Verdict, median, rounded};
+
+/// MB of uncompressed data per second and core that are wanted, by the shape of the rows.
+const GOALS: [(&str, f64); 2] = [("standard1", 150.0), ("40-byte", 60.0)];
+
+/// Builds the benchmark, runs it and compares with the goals. False when one is missed.
+pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
+    let (mut release, mut mb, mut repeat) = (true, "256", 3);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--dev" => release = false,
+            "--mb" => mb = words.next().context("--mb needs a number")?,
+            "--repeat" => repeat = words.next().context("--repeat needs a number")?.parse()?,
+            _ => bail!("unknown option {word}; see cargo xtask help"),
+        }
+    }
+    let mut build = Command::new(env!("CARGO"));
+    build.current_dir(root).args(["build", "--quiet", "--package", "perf"]);
+    if release {
+        build.arg("--release");
+    }
+    if !build.status()?.success() {
+        bail!("the build failed");
+    }
+    let binary = root.join("target").join(if release { "release" } else { "debug" }).join("perf");
+    let home = root.join("target/perf/engine");
+    std::fs::create_dir_all(&home)?;
+    let mut lines: Vec<Value> = Vec::new();
+    for round in 0..repeat {
+        println!("run {} of {repeat}", round + 1);
+        let work = home.join("work");
+        if work.exists() {
+            std::fs::remove_dir_all(&work)?;
+        }
+        let mut command = super::process::bound(&binary);
+        let output = command.arg("engine").arg(&work).arg(mb).output()?;
+        std::fs::remove_dir_all(&work)?;
+        if !output.status.success() {
+            bail!("the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        for line in String::from_utf8(output.stdout)?.lines() {
+            lines.push(serde_json::from_str(line).with_context(|| format!("output: {line}"))?);
+        }
+    }
+    tell(&home, &lines)
+}
+
+fn tell(home: &Path, lines: &[Value]) -> Result<bool> {
+    let mut report = Report::default();
+    let mut rows = Vec::new();
+    let mut passed = true;
+    for (shape, goal) in GOALS {
+        for step in ["flush", "compaction"] {
+            let runs = || lines.iter().filter(|l| l["rows"] == shape && l["step"] == step);
+            let of = |name: &str| median(runs().filter_map(|l| l[name].as_f64()));
+            let cpu = of("mb_per_cpu_second");
+            let verdict =
+                Verdict::at_least(format!("{step} of {shape} rows"), cpu, goal, "MB per CPU-s");
+            passed &= verdict.is_reached();
+            rows.push(vec![
+                shape.to_owned(),
+                step.to_owned(),
+                rounded(of("uncompressed_mb")),
+                rounded(of("mb_per_second")),
+                rounded(cpu),
+                rounded(goal),
+                report.judge(verdict),
+            ]);
+        }
+    }
+    let header = ["rows", "step", "MB", "MB/s", "MB per CPU-s", "goal", "verdict"];
+    report.table("SSTable write and compaction, one shard, LZ4, medians", &header, &rows);
+    report.keep("engine", Value::Array(lines.to_vec()));
+    report.write(home)?;
+    Ok(passed)
+}
