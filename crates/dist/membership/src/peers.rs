@@ -461,7 +461,7 @@ impl Membership {
                 Ok(change) => submitted(self.submit_here(expect, vec![change]).await),
                 Err(error) => Submitted::Rejected(error.to_string()),
             },
-            Submission::Join { member, tokens } => self.join_for(member, tokens).await,
+            Submission::Join { member, tokens } => self.join_for(*member, tokens).await,
         }
     }
 
@@ -547,7 +547,7 @@ pub async fn ask_to_join(
     deadline: Instant,
 ) -> Result<Epoch, String> {
     let to = Outgoing { host, shard: ShardId(0), verb: Verb::MetaSubmit, deadline, trace: None };
-    let submission = Submission::Join { member: member.clone(), tokens };
+    let submission = Submission::Join { member: Box::new(member.clone()), tokens };
     let response = messaging.request(&to, |out| submission.encode(out)).await;
     let response = response.map_err(|e| e.to_string())?;
     match wire::decode(&response.payload, Submitted::read).map_err(|e| e.to_string())? {

@@ -40,7 +40,7 @@ pub(crate) enum Submission {
     /// After the entry `expect`, this transformation.
     Change { expect: Epoch, value: Value },
     /// A node wants in. `tokens` are wanted if the member brings none.
-    Join { member: Member, tokens: u16 },
+    Join { member: Box<Member>, tokens: u16 },
 }
 
 /// What became of a [`Submission`].
@@ -334,7 +334,7 @@ impl Submission {
             }
             2 => {
                 let tokens = r.u16()?;
-                Submission::Join { member: Member::decode(r)?, tokens }
+                Submission::Join { member: Box::new(Member::decode(r)?), tokens }
             }
             other => return Err(r.invalid(i64::from(other))),
         })

@@ -194,7 +194,10 @@ impl Store {
         let mut stats = ReadStats::default();
         let began = self.inner.rt.now();
         let result = self.read_view(&shape, &view, command, sink, &mut stats).await;
-        table.counters.note_read(self.inner.rt.now().since(began), stats.sstables);
+        // Reads of ranges are not among Cassandra's local reads.
+        if matches!(command.partitions, Partitions::Key(_)) {
+            table.counters.note_read(self.inner.rt.now().since(began), stats.sstables);
+        }
         bump(&table.counters.tombstones, u64::from(stats.tombstones));
         result.map(|_| stats)
     }

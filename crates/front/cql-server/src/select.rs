@@ -6,6 +6,7 @@
 
 use crate::execute::{Cx, Describe, Step, finish, options_of};
 use crate::failure::{Failure, Result};
+use crate::latency::Kind;
 use crate::prepared::Compiled;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
@@ -60,6 +61,9 @@ pub(crate) fn run(
     };
     let options = options_of(cx.server, cx.session, parameters);
     let bound = plan.bind(values, &options)?;
+    if bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_))) {
+        cx.server.latencies.note_kind(Kind::Range);
+    }
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let read = Read {
         server,
