@@ -51,6 +51,7 @@ impl Store {
             self.switch_memtable(&table);
         }
         for table in self.all_tables() {
+            self.retry_orphans(&table).await;
             // The error is kept by `note_write_result`; the next round tries again.
             if self.flush_switched(&table).await.is_err() {
                 break;

@@ -16,7 +16,7 @@ use sstable::{SequentialReader, SstableReader, SstableWriter, Written};
 use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, WallMicros};
 
 use crate::error::StoreError;
-use crate::files::{TableFile, map_error};
+use crate::files::{TableFile, Transaction, map_error};
 use crate::flush::Sieve;
 use crate::read::{FileSource, Source};
 use crate::store::Store;
@@ -140,6 +140,13 @@ impl Infos {
             now: self.now,
         }
     }
+}
+
+/// A compaction that only has to be switched to.
+struct Prepared {
+    output: Option<Rc<TableFile>>,
+    txn: Transaction,
+    counts: MergeCounts,
 }
 
 impl Store {
@@ -272,39 +279,17 @@ impl Store {
         if !still_there(&table.view()) {
             return Ok(());
         }
-        let mut counts = MergeCounts::default();
-        // 1. The output.
-        let written = self
-            .write_compacted(
-                table,
-                inputs,
-                plan,
-                options,
-                &directory,
-                generation,
-                (done, &mut counts),
-            )
-            .await?;
-        let fs = self.inner.rt.fs();
-        let output = match &written {
-            Some(written) => {
-                let reader =
-                    SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
-                        .await
-                        .map_err(map_error)?;
-                self.file_of(reader, Vec::new()).map(Rc::new)
+        // 1. and 2.
+        let prepared = self.prepare(table, inputs, plan, options, generation, done).await;
+        let Prepared { output, txn, counts } = match prepared {
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.discard(table, in_flight).await;
+                return Err(error);
             }
-            None => None,
         };
-        if !still_there(&table.view()) {
-            // Truncated or dropped meanwhile.
-            if let Some(output) = output {
-                self.remove_file(&directory, &output).await?;
-            }
-            return Ok(());
-        }
-        // 2. The record.
-        let txn = self.write_txn(&directory, generation, inputs).await?;
+        let fs = self.inner.rt.fs();
         // 3. The view. A truncation that came while the record was written wins.
         let view = table.view();
         let truncated = !still_there(&view);
@@ -336,6 +321,49 @@ impl Store {
             self.report_compacted(&version.table, inputs, output.as_deref(), plan, &counts);
         }
         Ok(())
+    }
+
+    /// Steps 1 and 2; `None` when the inputs are truncated or dropped meanwhile.
+    async fn prepare(
+        &self,
+        table: &Rc<TableState>,
+        inputs: &[Rc<TableFile>],
+        plan: &Plan,
+        options: &CompactionOptions,
+        generation: Generation,
+        done: &Rc<Cell<u64>>,
+    ) -> Result<Option<Prepared>, StoreError> {
+        let version = table.version();
+        let directory = self.directory_of(&version.table);
+        let mut counts = MergeCounts::default();
+        // 1. The output.
+        let to = (directory.as_str(), generation);
+        let written =
+            self.write_compacted(table, inputs, plan, options, to, (done, &mut counts)).await?;
+        let fs = self.inner.rt.fs();
+        let output = match &written {
+            Some(written) => {
+                let reader =
+                    SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
+                        .await
+                        .map_err(map_error)?;
+                self.file_of(reader, Vec::new()).map(Rc::new)
+            }
+            None => None,
+        };
+        let view = table.view();
+        let still_there =
+            inputs.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation));
+        if !still_there {
+            // Truncated or dropped meanwhile.
+            if let Some(output) = output {
+                self.remove_file(&directory, &output).await?;
+            }
+            return Ok(None);
+        }
+        // 2. The record.
+        let txn = self.write_txn(&directory, generation, inputs).await?;
+        Ok(Some(Prepared { output, txn, counts }))
     }
 
     fn report_compacted(
@@ -370,20 +398,19 @@ impl Store {
         self.inner.compacted_bytes.get()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "parts of one compaction")]
     async fn write_compacted(
         &self,
         table: &Rc<TableState>,
         inputs: &[Rc<TableFile>],
         plan: &Plan,
         options: &CompactionOptions,
-        directory: &str,
-        generation: Generation,
+        (directory, generation): (&str, Generation),
         progress: (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<Option<Written>, StoreError> {
         let version = table.version();
-        let read: Vec<&Rc<TableFile>> =
-            inputs.iter().filter(|f| !plan.expired.contains(&f.generation)).collect();
+        let may_purge = table.orphans.borrow().is_empty();
+        let is_read = |f: &&Rc<TableFile>| !may_purge || !plan.expired.contains(&f.generation);
+        let read: Vec<&Rc<TableFile>> = inputs.iter().filter(is_read).collect();
         if read.is_empty() {
             return Ok(None);
         }
@@ -505,14 +532,17 @@ impl Throttle {
 }
 
 /// Below which timestamp a partition's tombstones may go: the smallest one in files outside of the
-/// compaction that may have the partition; none at all while a memtable has it.
+/// compaction that may have the partition; none at all while a memtable has it, or a file that no
+/// view knows may have it.
 fn timestamp_below(
     table: Rc<TableState>,
     inputs: Vec<Generation>,
 ) -> data::merge_cursor::TimestampBelow {
     Box::new(move |token, key| {
         let view = table.view();
-        if view.memtables().any(|m| m.get(token, key).is_some()) {
+        if !table.orphans.borrow().is_empty()
+            || view.memtables().any(|m| m.get(token, key).is_some())
+        {
             return TimestampMicros(i64::MIN);
         }
         let hash = codec::hash_key(key);

@@ -25,7 +25,7 @@ use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicr
 
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::table::TableState;
+use crate::table::{InFlight, TableState};
 
 /// Attempts to open a directory while other shards change it.
 const OPEN_ATTEMPTS: u32 = 20;
@@ -322,6 +322,38 @@ impl Store {
         let path = format!("{directory}/{}", txn_name(output));
         self.inner.rt.fs().write_atomic(&path, txn.encode()).await?;
         Ok(txn)
+    }
+
+    /// Removes what a failed flush or compaction may have left of its output. What cannot be removed
+    /// is kept in mind and tried again by [`Store::retry_orphans`].
+    pub(crate) async fn discard(&self, table: &TableState, output: InFlight) {
+        if self.try_discard(table, output.generation()).await.is_err() {
+            table.orphans.borrow_mut().push(output);
+        }
+    }
+
+    async fn try_discard(
+        &self,
+        table: &TableState,
+        generation: Generation,
+    ) -> Result<(), StoreError> {
+        let fs = self.inner.rt.fs();
+        let directory = self.directory_of(&table.version().table);
+        // The record first: a start that finds it without the output would remove the inputs.
+        remove_if_there(&fs, &format!("{directory}/{}", txn_name(generation))).await?;
+        fs.sync_dir(&directory).await?;
+        remove_sstable(&fs, &directory, Descriptor { generation }).await.map_err(map_error)?;
+        Ok(fs.sync_dir(&directory).await?)
+    }
+
+    /// Tries again what [`Store::discard`] could not do.
+    pub(crate) async fn retry_orphans(&self, table: &TableState) {
+        let orphans = std::mem::take(&mut *table.orphans.borrow_mut());
+        for orphan in orphans {
+            if self.try_discard(table, orphan.generation()).await.is_err() {
+                table.orphans.borrow_mut().push(orphan);
+            }
+        }
     }
 
     /// Steps 4 and 5; may be repeated.

@@ -15,7 +15,7 @@ use sstable::{SstableReader, SstableWriter, WriterOptions, Written};
 use stdx::{Generation, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::map_error;
+use crate::files::{TableFile, map_error};
 use crate::memtable::{Memtable, MemtableScan};
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
@@ -122,17 +122,12 @@ impl Store {
         let directory = self.directory_of(&version.table);
         let generation = self.next_generation(table);
         let in_flight = table.in_flight(generation);
-        let written = self.write_memtable(table, memtable, &directory, generation).await?;
-        let file = match written {
-            Some(written) => {
-                let fs = self.inner.rt.fs();
-                let reader =
-                    SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
-                        .await
-                        .map_err(map_error)?;
-                self.file_of(reader, Vec::new()).map(Rc::new)
+        let file = match self.flush_to(table, memtable, &directory, generation).await {
+            Ok(file) => file,
+            Err(error) => {
+                self.discard(table, in_flight).await;
+                return Err(error);
             }
-            None => None,
         };
         if let Some(file) = &file
             && table.view().is_flushing(memtable)
@@ -157,6 +152,22 @@ impl Store {
         drop(in_flight);
         self.inner.work.notify_one();
         Ok(())
+    }
+
+    /// Step 2 and the file that came of it; `None` when nothing was left to write.
+    async fn flush_to(
+        &self,
+        table: &TableState,
+        memtable: &Rc<Memtable>,
+        directory: &str,
+        generation: Generation,
+    ) -> Result<Option<Rc<TableFile>>, StoreError> {
+        let written = self.write_memtable(table, memtable, directory, generation).await?;
+        let Some(written) = written else { return Ok(None) };
+        let (fs, version) = (self.inner.rt.fs(), table.version());
+        let descriptor = written.descriptor;
+        let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
+        Ok(self.file_of(reader.map_err(map_error)?, Vec::new()).map(Rc::new))
     }
 
     pub(crate) fn writer_options(

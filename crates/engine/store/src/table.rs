@@ -164,12 +164,22 @@ pub(crate) struct TableState {
     pub(crate) dropped: Cell<bool>,
     /// The directory is there, durably.
     pub(crate) has_directory: Cell<bool>,
+    /// Files that were, or may have been, written whole and are in no view, because a later step
+    /// failed. A start would open them, so until they are gone nothing may be purged: what a
+    /// tombstone hides in one of them would come back.
+    pub(crate) orphans: RefCell<Vec<InFlight>>,
 }
 
 /// A file being written; ends when dropped.
 pub(crate) struct InFlight {
     table: Rc<TableState>,
     generation: Generation,
+}
+
+impl InFlight {
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
 }
 
 impl Drop for InFlight {
@@ -193,6 +203,7 @@ impl TableState {
             switched_at: Cell::new(Instant::ZERO),
             dropped: Cell::new(false),
             has_directory: Cell::new(false),
+            orphans: RefCell::default(),
         }
     }
 
