@@ -57,7 +57,9 @@ struct Alarm {
 impl Env {
     /// Nanoseconds since the node started.
     pub fn now_nanos(&self) -> u64 {
-        u64::try_from(self.inner.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        // 64 bits of nanoseconds are 584 years of running.
+        let elapsed = self.inner.start.elapsed();
+        elapsed.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(elapsed.subsec_nanos()))
     }
 
     /// Microseconds since the Unix epoch.

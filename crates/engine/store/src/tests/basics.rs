@@ -500,3 +500,28 @@ fn a_logged_record_that_is_no_mutation_refuses_the_start() {
         assert!(error.contains("commitlog/") && error.contains("offset"), "{error}");
     });
 }
+
+#[test]
+fn nothing_is_purged_while_a_file_that_no_view_knows_may_be_there() {
+    run(91, |rt| async move {
+        let options = options(&rt);
+        let purgeable = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
+        let schema = schema_of(vec![table(purgeable)]);
+        let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
+        write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+        write(&store, &delete_row(1, 1, 200)).await.unwrap();
+        store.flush(None).await.unwrap();
+        // The background has looked; its next look is a second away.
+        rt.sleep(std::time::Duration::from_millis(10)).await;
+        let state = store.table(TABLE).unwrap();
+        let orphan = store.next_generation(&state);
+        state.orphans.borrow_mut().push(state.in_flight(orphan));
+        store.compact_major(TABLE).await.unwrap();
+        assert_eq!(store.table_stats(TABLE).sstables, 1, "the tombstone was purged");
+        // The background finds that nothing of it is left; now the tombstone may go.
+        rt.sleep(std::time::Duration::from_secs(3)).await;
+        assert!(state.orphans.borrow().is_empty());
+        store.compact_major(TABLE).await.unwrap();
+        assert_eq!(store.table_stats(TABLE).sstables, 0);
+    });
+}
