@@ -59,7 +59,10 @@ impl Env {
     pub fn now_nanos(&self) -> u64 {
         // 64 bits of nanoseconds are 584 years of running.
         let elapsed = self.inner.start.elapsed();
-        elapsed.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(elapsed.subsec_nanos()))
+        elapsed
+            .as_secs()
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(u64::from(elapsed.subsec_nanos()))
     }
 
     /// Microseconds since the Unix epoch.
