@@ -161,16 +161,17 @@ impl Membership {
             return Ok(());
         }
         let snapshot = self.snapshot();
-        let value = match &ask.request {
-            Request::Propose(accepted) => &accepted.value,
-            Request::Commit(commit) => &commit.value,
-            _ => return Ok(()),
-        };
+        // A decided entry is for everybody, a vote is not.
         if !matches!(ask.request, Request::Commit(_))
             && !snapshot.voters.contains(&snapshot.local.host_id)
         {
             return Err(ErrorReply::Invalid("this node is no voter of that entry".to_owned()));
         }
+        let value = match &ask.request {
+            Request::Propose(accepted) => &accepted.value,
+            Request::Commit(commit) => &commit.value,
+            _ => return Ok(()),
+        };
         let Some(value) = value else {
             return Err(ErrorReply::Invalid("an entry without a value".to_owned()));
         };

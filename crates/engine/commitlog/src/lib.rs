@@ -14,7 +14,6 @@
 //!
 //! See `docs/formats/commitlog.md`.
 
-mod dirs;
 mod error;
 pub mod format;
 pub mod fuzz;
@@ -24,7 +23,6 @@ mod signal;
 #[cfg(test)]
 mod tests;
 
-pub use dirs::create_dir_durably;
 pub use error::LogError;
 pub use format::{LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
 pub use log::{CommitLog, LogOptions, SyncMode, TableTicket};

@@ -148,7 +148,7 @@ impl CommitLog {
     /// `Io`: the directory cannot be made or read.
     pub async fn open(rt: &Rt, options: LogOptions) -> Result<CommitLog, LogError> {
         let fs = rt.fs();
-        crate::dirs::create_dir_durably(&fs, &options.directory).await?;
+        fs.create_dir_durably(&options.directory).await?;
         let mut old: Vec<SegmentId> = fs
             .read_dir(&options.directory)
             .await?

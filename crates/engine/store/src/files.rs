@@ -187,7 +187,7 @@ impl Store {
     ) -> Result<(Vec<Rc<TableFile>>, Generation), StoreError> {
         let fs = self.inner.rt.fs();
         let directory = self.directory_of(table);
-        commitlog::create_dir_durably(&fs, &directory).await?;
+        fs.create_dir_durably(&directory).await?;
         for _ in 0..OPEN_ATTEMPTS {
             if let Some(opened) = self.try_open_files(&fs, &directory, table, removed).await? {
                 return Ok(opened);

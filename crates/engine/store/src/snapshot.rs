@@ -71,7 +71,7 @@ impl Store {
         let version = table.version();
         let directory = self.directory_of(&version.table);
         let target = format!("{directory}/snapshots/{tag}");
-        commitlog::create_dir_durably(&fs, &target).await?;
+        fs.create_dir_durably(&target).await?;
         for file in files {
             let meta = file.reader.meta();
             for component in meta.components() {
@@ -114,7 +114,7 @@ impl Store {
         file: &TableFile,
     ) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
-        commitlog::create_dir_durably(&fs, target).await?;
+        fs.create_dir_durably(target).await?;
         let meta = file.reader.meta();
         for component in meta.components() {
             let name = meta.descriptor().file_name(*component);

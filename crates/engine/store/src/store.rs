@@ -137,8 +137,7 @@ impl Store {
     }
 
     async fn open_tables(&self, schema: &Schema) -> Result<Vec<String>, StoreError> {
-        commitlog::create_dir_durably(&self.inner.rt.fs(), &self.inner.options.data_directory)
-            .await?;
+        self.inner.rt.fs().create_dir_durably(&self.inner.options.data_directory).await?;
         let mut removed = Vec::new();
         for id in table_ids(schema) {
             let Some(table) = schema.table_by_id(id) else { continue };
@@ -193,7 +192,7 @@ impl Store {
             return Ok(());
         }
         let directory = self.directory_of(&table.version().table);
-        commitlog::create_dir_durably(&self.inner.rt.fs(), &directory).await?;
+        self.inner.rt.fs().create_dir_durably(&directory).await?;
         table.has_directory.set(true);
         Ok(())
     }

@@ -264,7 +264,7 @@ impl Store {
     /// The snapshot of a dropped table: `own`, or what another shard chose before.
     async fn drop_tag(&self, directory: &str, own: &str) -> Result<String, StoreError> {
         let fs = self.inner.rt.fs();
-        commitlog::create_dir_durably(&fs, directory).await?;
+        fs.create_dir_durably(directory).await?;
         let path = format!("{directory}/{DROPPED}");
         let mine = format!("{path}.{}", self.inner.rt.shard().0);
         fs.write_atomic(&mine, format!("{own}\n").into_bytes()).await?;
@@ -316,7 +316,7 @@ impl Store {
         if !tag.is_empty() {
             let names = entries(fs, directory).await?;
             let target = format!("{directory}/snapshots/{tag}");
-            commitlog::create_dir_durably(fs, &target).await?;
+            fs.create_dir_durably(&target).await?;
             for (descriptor, _) in files.iter().filter(|(_, complete)| *complete) {
                 let of_it = |name: &str| {
                     Descriptor::parse(name).is_some_and(|(found, _)| found == *descriptor)
