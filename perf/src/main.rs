@@ -2,8 +2,8 @@
 //!
 //! A node of one shard is started on a directory of its own; frames go through the code of a
 //! connection. Each measured section is a function of its own, so that `valgrind --tool=callgrind
-//! --toggle-collect` counts it alone; allocations are counted by the allocator. `cargo xtask perf
-//! instructions` runs it and compares with the stored figures.
+//! --toggle-collect` counts it alone, its calls of the allocator included, which is the server's.
+//! `cargo xtask perf instructions` runs it and compares with the stored figures.
 //!
 //! Sections: `memtable_read` (row in the memtable), `sstable_read` (row in one LZ4 SSTable, chunk
 //! and index cached), `write` (with the commit-log append), `slice_memtable` and `slice_sstable`
@@ -13,7 +13,6 @@
 
 mod engine;
 
-use std::alloc::System;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,11 +27,10 @@ use cql_wire::response::{Response, ResponseBody};
 use cql_wire::{Consistency, FrameDecoder, Negotiated, ProtocolVersion, Side, StringMap};
 use node::{Node, Outcome};
 use rt::{IoBackend, Machine, NativeOptions, Rt};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use store::Store;
 
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const PLAIN: Negotiated = Negotiated::plain(ProtocolVersion::V4);
 /// Measured requests of each section; before them as many that are not counted.
@@ -204,23 +202,14 @@ fn section(
     let mut cx = Context::from_waker(Waker::noop());
     let (warm, counted) = frames.split_at(frames.len() / 2);
     through(connection, warm, &mut cx);
-    let region = Region::new(ALLOCATOR);
     let bytes = run(connection, counted, &mut cx);
-    let change = region.change();
     if connection.in_flight() > 0 {
         fail(&format!("{name}: {} requests had to wait", connection.in_flight()));
     }
     if bytes < least * counted.len() {
         fail(&format!("{name}: {bytes} bytes of answers are too few"));
     }
-    let per = |n: usize| n as f64 / counted.len() as f64;
-    println!(
-        "{name} requests {} allocations {:.2} reallocations {:.2} bytes {:.0}",
-        counted.len(),
-        per(change.allocations),
-        per(change.reallocations),
-        per(change.bytes_allocated)
-    );
+    println!("{name} requests {}", counted.len());
 }
 
 async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {

@@ -17,7 +17,7 @@ use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, WallM
 
 use crate::error::StoreError;
 use crate::files::{TableFile, Transaction, map_error};
-use crate::flush::Sieve;
+use crate::flush::{ITEMS_PER_LOOK, Sieve};
 use crate::read::{FileSource, Source};
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
@@ -473,6 +473,7 @@ impl Store {
         let mut merge = MergeCursor::new(shape, mode, false, sources);
         let mut sieve = Sieve::new();
         let mut throttle = Throttle::new(self.inner.rt.now());
+        let mut items = 0;
         loop {
             match merge.advance()? {
                 Advance::End => return Ok(()),
@@ -496,6 +497,7 @@ impl Store {
                     }
                     sieve.put(merge.item(), writer).map_err(map_error)?;
                     if writer.is_full() {
+                        items = ITEMS_PER_LOOK;
                         writer.write_full().await.map_err(map_error)?;
                         let rate = self.inner.options.compaction_bytes_per_second;
                         let due = throttle.due(writer.data_length(), rate);
@@ -505,8 +507,12 @@ impl Store {
                     }
                 }
             }
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
+            items += 1;
+            if items >= ITEMS_PER_LOOK {
+                items = 0;
+                if self.inner.rt.is_yield_due() {
+                    self.inner.rt.yield_if_due().await;
+                }
             }
         }
     }

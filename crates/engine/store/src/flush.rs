@@ -20,6 +20,9 @@ use crate::memtable::{Memtable, MemtableScan};
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
 
+/// Items that are written before the clock is looked at again: some 20 us, small against a turn.
+pub(crate) const ITEMS_PER_LOOK: usize = 32;
+
 /// Passes items on to a writer; partitions from which nothing is left are not begun.
 pub(crate) struct Sieve {
     pending: Option<DeletionTime>,
@@ -228,13 +231,19 @@ impl Store {
         // A merge of one source: it drops what ALTER TABLE dropped.
         let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);
         let mut sieve = Sieve::new();
+        let mut items = 0;
         while merge.advance()? == Advance::Item {
             sieve.put(merge.item(), writer).map_err(map_error)?;
-            if writer.is_full() {
+            let full = writer.is_full();
+            if full {
                 writer.write_full().await.map_err(map_error)?;
             }
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
+            items += 1;
+            if full || items >= ITEMS_PER_LOOK {
+                items = 0;
+                if self.inner.rt.is_yield_due() {
+                    self.inner.rt.yield_if_due().await;
+                }
             }
         }
         Ok(())

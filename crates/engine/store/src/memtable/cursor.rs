@@ -1,6 +1,7 @@
 //! Cursors over memtables.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use data::command::{KeyRange, RingBound};
@@ -280,6 +281,10 @@ impl Cursor for PartitionCursor {
     }
 }
 
+/// Partitions that a scan takes from the memtable at once: enough that their waits for memory
+/// overlap, and few to hold while a write wants them.
+const AHEAD_MAX: usize = 32;
+
 /// Partitions of a memtable within a range.
 pub(crate) struct MemtableScan {
     memtable: Rc<Memtable>,
@@ -290,6 +295,10 @@ pub(crate) struct MemtableScan {
     from: RingBound,
     end: RingBound,
     current: Option<PartitionCursor>,
+    /// Partitions behind the current one, in order, down to `from`.
+    ahead: VecDeque<Rc<PartitionVersion>>,
+    /// How many are taken next time: twice as many each time, as many scans end soon.
+    batch: usize,
     at_end: bool,
 }
 
@@ -309,8 +318,27 @@ impl MemtableScan {
             from: range.start.clone(),
             end: range.end.clone(),
             current: None,
+            ahead: VecDeque::new(),
+            batch: 1,
             at_end: false,
         }
+    }
+
+    /// The next partition, whether inside or not.
+    fn next_partition(&mut self) -> Option<Rc<PartitionVersion>> {
+        if self.ahead.is_empty() {
+            self.memtable.next_after(&self.shape, &self.from, self.batch, &mut self.ahead);
+            self.batch = (self.batch * 2).min(AHEAD_MAX);
+            let last = self.ahead.back()?;
+            self.from = RingBound::Key { token: last.token, key: last.key.to_vec(), after: true };
+            if self.ahead.len() > 1 {
+                // They lie all over the memory. Loads that do not depend on each other overlap; the
+                // scan then finds them in the processor's cache.
+                let touched = self.ahead.iter().map(|v| v.touch());
+                std::hint::black_box(touched.fold(0, u8::wrapping_add));
+            }
+        }
+        self.ahead.pop_front()
     }
 
     fn is_inside(&self, version: &PartitionVersion) -> bool {
@@ -340,12 +368,12 @@ impl Cursor for MemtableScan {
         if self.at_end {
             return Ok(Advance::End);
         }
-        let next = self.memtable.first_after(&self.shape, &self.from);
+        let next = self.next_partition();
         let Some(version) = next.filter(|v| self.is_inside(v)) else {
             self.at_end = true;
+            self.ahead.clear();
             return Ok(Advance::End);
         };
-        self.from = RingBound::Key { token: version.token, key: version.key.to_vec(), after: true };
         let mut cursor =
             PartitionCursor::new(self.shape.clone(), self.slices.clone(), self.reversed, version);
         cursor.advance()?;

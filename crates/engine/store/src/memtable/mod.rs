@@ -11,7 +11,7 @@ mod partition;
 mod rows;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -156,21 +156,29 @@ impl Memtable {
         slot.iter().find(|v| key_of(v) == key).cloned()
     }
 
-    /// The first partition behind a position of the ring, its versions folded into one (a private
-    /// copy when readers hold some).
-    pub(crate) fn first_after(
+    /// The next partitions behind a position of the ring, at most `count`, appended to `out`: each
+    /// with its versions folded into one (a private copy when readers hold some). None is appended
+    /// only when there is none.
+    pub(crate) fn next_after(
         &self,
         shape: &TableShape,
         start: &RingBound,
-    ) -> Option<Rc<PartitionVersion>> {
+        count: usize,
+        out: &mut VecDeque<Rc<PartitionVersion>>,
+    ) {
         let mut map = self.map.borrow_mut();
         let from = match start {
             RingBound::Token { token, after: false } => Bound::Included(token.0),
             RingBound::Token { token, after: true } => Bound::Excluded(token.0),
             RingBound::Key { token, .. } => Bound::Included(token.0),
         };
+        let enough = out.len().saturating_add(count);
+        let mut scratch = Vec::new();
         for (_, slot) in map.range_mut((from, Bound::Unbounded)) {
             for versions in slot.iter_mut() {
+                if out.len() >= enough {
+                    return;
+                }
                 if let RingBound::Key { token, key, after } = start
                     && let Some(v) = versions.first()
                     && v.token == *token
@@ -178,23 +186,30 @@ impl Memtable {
                 {
                     continue;
                 }
-                let mut scratch = Vec::new();
-                if versions.len() > 1 {
-                    fold(shape, versions, &mut scratch);
-                }
-                if let [only] = versions.as_slice() {
-                    return Some(only.clone());
-                }
-                let mut all = versions.iter();
-                let mut copy = PartitionVersion::clone(all.next()?);
-                for newer in all {
-                    copy.absorb(shape, newer, &mut scratch);
-                }
-                return Some(Rc::new(copy));
+                out.extend(folded(shape, versions, &mut scratch));
             }
         }
-        None
     }
+}
+
+/// A partition's content as one version; `None` when there is no version.
+fn folded(
+    shape: &TableShape,
+    versions: &mut Versions,
+    scratch: &mut Vec<u8>,
+) -> Option<Rc<PartitionVersion>> {
+    if versions.len() > 1 {
+        fold(shape, versions, scratch);
+    }
+    if let [only] = versions.as_slice() {
+        return Some(only.clone());
+    }
+    let mut all = versions.iter();
+    let mut copy = PartitionVersion::clone(all.next()?);
+    for newer in all {
+        copy.absorb(shape, newer, scratch);
+    }
+    Some(Rc::new(copy))
 }
 
 /// Writes into the newest version, or a new one when a reader holds that.

@@ -44,6 +44,13 @@ impl PartitionVersion {
         self.static_row.as_deref().map(RowRef::trusted)
     }
 
+    /// Loads what a scan reads first: the key and the first row.
+    #[inline]
+    pub(crate) fn touch(&self) -> u8 {
+        let key = self.key.first().copied().unwrap_or(0);
+        self.rows.touch().wrapping_add(key)
+    }
+
     /// Memory it accounts for.
     pub(crate) fn memory_bytes(&self) -> usize {
         Self::overhead(&self.key)
