@@ -254,7 +254,8 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
         memory: Some(MemorySize(MEMORY)),
         start_native_transport: false,
         compaction_throughput: DataRate(0),
-        api_port: 19_744,
+        // Any free one: nobody asks.
+        api_port: 0,
         ..Options::default()
     };
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });

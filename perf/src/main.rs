@@ -315,7 +315,8 @@ fn main() -> ExitCode {
         smp: Some(1),
         memory: Some(MemorySize(1 << 30)),
         start_native_transport: false,
-        api_port: 19_744,
+        // Any free one: nobody asks.
+        api_port: 0,
         ..Options::default()
     };
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Threads });

@@ -18,7 +18,8 @@ use rt::Rt;
 use rt::sim::{CrashKind, SimNode, World, WorldOptions};
 
 use crate::client::Answer;
-use crate::durability::{NODE, Report, connect, start};
+use crate::durability::{NODE, connect, start};
+use crate::report::Report;
 
 /// Writers at the same time.
 const WRITERS: usize = 4;
@@ -290,8 +291,9 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     }
     drop(node);
     let acknowledged = run.model.borrow().acknowledged.len();
+    let operations = run.model.borrow().next_batch as usize;
     let (trace, checkpoints) = (world.trace_hash(), world.trace_checkpoints());
-    Ok(Report { trace, checkpoints, acknowledged })
+    Ok(Report { trace, checkpoints, operations, acknowledged, ..Report::default() })
 }
 
 /// The plan of a seed.

@@ -1,6 +1,7 @@
 //! A small CQL client over simulated sockets: one request at a time, protocol v4.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use cql_wire::query::{BoundValue, QueryParameters, ValueList};
 use cql_wire::request::{Request, RequestOptions, encode_request};
@@ -10,6 +11,10 @@ use rt::{Conn, Rt};
 
 /// Largest answer the client takes.
 const FRAME_BYTES_MAX: usize = 64 << 20;
+/// How long a connection may take to be there, as drivers wait.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may take, as drivers wait: a machine without power never answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// An answer, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,9 @@ pub struct Lost(pub String);
 
 /// One connection.
 pub struct Client {
+    rt: Rt,
+    consistency: Consistency,
+    answer_timeout: Duration,
     conn: Conn,
     decoder: FrameDecoder,
     input: Vec<u8>,
@@ -41,9 +49,19 @@ impl Client {
     /// # Errors
     /// `Lost` when nobody answers.
     pub async fn connect(rt: &Rt, address: SocketAddr) -> Result<Client, Lost> {
-        let conn = rt.connect(address).await.map_err(|e| Lost(e.to_string()))?;
-        let decoder = FrameDecoder::new(Side::Client, FRAME_BYTES_MAX);
-        let mut client = Client { conn, decoder, input: Vec::new() };
+        let deadline = rt.now() + CONNECT_TIMEOUT;
+        let Ok(conn) = rt.timeout(deadline, rt.connect(address)).await else {
+            return Err(Lost(format!("no connection within {CONNECT_TIMEOUT:?}")));
+        };
+        let conn = conn.map_err(|e| Lost(e.to_string()))?;
+        let mut client = Client {
+            rt: rt.clone(),
+            consistency: Consistency::One,
+            answer_timeout: ANSWER_TIMEOUT,
+            conn,
+            decoder: FrameDecoder::new(Side::Client, FRAME_BYTES_MAX),
+            input: Vec::new(),
+        };
         let mut body = Vec::new();
         let negotiated = Negotiated::plain(ProtocolVersion::V4);
         cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")])
@@ -58,6 +76,16 @@ impl Client {
             Answer::Done => Ok(client),
             other => Err(Lost(format!("STARTUP answered by {other:?}"))),
         }
+    }
+
+    /// Asks at that level from now on; before: ONE.
+    pub fn set_consistency(&mut self, consistency: Consistency) {
+        self.consistency = consistency;
+    }
+
+    /// Waits that long for an answer from now on; before: 12 s.
+    pub fn set_answer_timeout(&mut self, timeout: Duration) {
+        self.answer_timeout = timeout;
     }
 
     /// Runs a statement.
@@ -78,7 +106,7 @@ impl Client {
         page_size: Option<i32>,
         paging_state: Option<&[u8]>,
     ) -> Result<Answer, Lost> {
-        let mut parameters = QueryParameters::new(Consistency::One);
+        let mut parameters = QueryParameters::new(self.consistency);
         parameters.page_size = page_size;
         parameters.paging_state = paging_state;
         self.send(&Request::Query { query: text, parameters }).await
@@ -102,7 +130,7 @@ impl Client {
             let value = value.map_or(BoundValue::Null, BoundValue::Bytes);
             list.push(value).map_err(|e| Lost(e.to_string()))?;
         }
-        let mut parameters = QueryParameters::new(Consistency::One);
+        let mut parameters = QueryParameters::new(self.consistency);
         parameters.values = list.values();
         self.send(&Request::Execute { id, result_metadata_id: None, parameters }).await
     }
@@ -116,6 +144,15 @@ impl Client {
     }
 
     async fn exchange(&mut self, out: Vec<u8>) -> Result<Answer, Lost> {
+        let (rt, timeout) = (self.rt.clone(), self.answer_timeout);
+        match rt.timeout(rt.now() + timeout, self.exchange_in_time(out)).await {
+            Ok(answer) => answer,
+            // The answer may still come: the connection must not be used any more.
+            Err(_) => Err(Lost(format!("no answer within {timeout:?}"))),
+        }
+    }
+
+    async fn exchange_in_time(&mut self, out: Vec<u8>) -> Result<Answer, Lost> {
         self.conn.write_all(&out).await.map_err(|e| Lost(e.to_string()))?;
         loop {
             let mut rest = self.input.as_slice();

@@ -19,6 +19,7 @@ use rt::sim::{SimNode, World, WorldOptions};
 use stdx::IoErrorKind;
 
 use crate::client::{Answer, Client};
+use crate::report::Report;
 
 /// Name of the node, its disk and its address.
 pub const NODE: &str = "node";
@@ -100,17 +101,6 @@ impl Model {
             },
         }
     }
-}
-
-/// What a run shows.
-#[derive(Debug)]
-pub struct Report {
-    /// Hash over every step of the world.
-    pub trace: u64,
-    /// The hash at every 1,000th step.
-    pub checkpoints: Vec<u64>,
-    /// Writes acknowledged.
-    pub acknowledged: usize,
 }
 
 fn options(plan: &Plan) -> Options {
@@ -323,6 +313,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         trace: world.trace_hash(),
         checkpoints: world.trace_checkpoints(),
         acknowledged: model.acknowledged.len(),
+        operations: model.writes as usize,
+        ..Report::default()
     })
 }
 

@@ -1,15 +1,28 @@
-//! Runs simulated worlds: `sim` (all scenarios, fixed seeds, each twice), `sim SCENARIO SEED`.
+//! Runs simulated worlds: `sim` (all scenarios, fixed seeds, each twice), `sim SCENARIO SEED`,
+//! `sim soak --minutes N`. See `docs/dev/simulator.md`.
 
 mod batches;
+mod checks;
 mod client;
+mod cluster;
 mod durability;
+mod history;
 #[cfg(test)]
 mod metadata;
+mod nemesis;
+mod report;
+mod scenario;
+mod soak;
+mod survey;
+mod workload;
 
 use std::process::ExitCode;
 
 use conf::CommitLogSync;
-use durability::{Crash, Plan, Report, Trouble};
+use durability::{Crash, Plan, Trouble};
+use report::Report;
+use scenario::Scenario;
+use soak::OneRun;
 
 fn plan(seed: u64) -> Plan {
     Plan {
@@ -30,27 +43,54 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-/// One run of a seed, twice: its plan in words, and what came of it.
-type Run = fn(u64) -> (String, Result<Report, String>);
-
-/// The scenarios: name, seeds without arguments, one run.
-const SCENARIOS: [(&str, u64, Run); 2] =
-    [("durability", 43, run_durability), ("batches", 24, run_batches)];
-
-fn run_durability(seed: u64) -> (String, Result<Report, String>) {
-    let plan = plan(seed);
-    (format!("{plan:?}"), run_twice(|| durability::run(&plan)))
+/// A scenario that can be run.
+struct Entry {
+    name: String,
+    /// Fixed seeds without arguments.
+    seeds: u64,
+    /// The choices of a seed, in words.
+    plan: Box<dyn Fn(u64) -> String>,
+    run: OneRun,
 }
 
-fn run_batches(seed: u64) -> (String, Result<Report, String>) {
-    let plan = batches::plan(seed);
-    (format!("{plan:?}"), run_twice(|| batches::run(&plan)))
+/// All scenarios: those of code, then those of files.
+///
+/// # Errors
+/// What is wrong with a file.
+fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
+    let mut entries = vec![
+        Entry {
+            name: "durability".to_owned(),
+            seeds: 43,
+            plan: Box::new(|seed| format!("{:?}", plan(seed))),
+            run: Box::new(|seed| durability::run(&plan(seed))),
+        },
+        Entry {
+            name: "batches".to_owned(),
+            seeds: 24,
+            plan: Box::new(|seed| format!("{:?}", batches::plan(seed))),
+            run: Box::new(|seed| batches::run(&batches::plan(seed))),
+        },
+    ];
+    for (name, _) in scenario::FILES {
+        if let Some(scenario) = Scenario::of_name(name) {
+            let scenario = scenario?;
+            let (seeds, nodes) = (scenario.seeds, scenario.nodes);
+            entries.push(Entry {
+                name: (*name).to_owned(),
+                seeds,
+                plan: Box::new(move |_| format!("{nodes} nodes")),
+                run: Box::new(move |seed| cluster::run(&scenario, seed)),
+            });
+        }
+    }
+    Ok(entries)
 }
 
-/// Runs a plan twice and demands the same trace.
-fn run_twice(run: impl Fn() -> Result<Report, String>) -> Result<Report, String> {
-    let first = run()?;
-    let second = run()?;
+/// Runs a seed twice and demands the same trace.
+fn run_twice(run: &OneRun, seed: u64) -> Result<Report, String> {
+    let first = run(seed)?;
+    let second = run(seed)?;
     if first.trace != second.trace {
         let differs = first.checkpoints.iter().zip(&second.checkpoints).position(|(a, b)| a != b);
         return Err(format!("two runs of one seed differ, first at checkpoint {differs:?}"));
@@ -71,28 +111,74 @@ fn chosen(arguments: &[String], name: &str, seeds: u64) -> Option<std::ops::Rang
     }
 }
 
+fn usage(entries: &[Entry]) -> ExitCode {
+    let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
+    eprintln!("usage: sim [SCENARIO [SEED | FROM TO]]");
+    eprintln!("       sim soak --minutes N [--seed S] [--scenario X] [--runs N]");
+    eprintln!("scenarios: {}", names.join(", "));
+    ExitCode::from(2)
+}
+
+fn soak(words: &[String], entries: Vec<Entry>) -> ExitCode {
+    let orders = match soak::parse(words) {
+        Ok(orders) => orders,
+        Err(problem) => {
+            eprintln!("sim soak: {problem}");
+            return usage(&entries);
+        }
+    };
+    // Without a name: those that are switched on.
+    let wanted = |entry: &Entry| match &orders.scenario {
+        Some(name) => entry.name == *name,
+        None => entry.seeds > 0,
+    };
+    if !entries.iter().any(wanted) {
+        eprintln!("sim soak: unknown scenario");
+        return usage(&entries);
+    }
+    let runs: Vec<(String, OneRun)> =
+        entries.into_iter().filter(wanted).map(|entry| (entry.name, entry.run)).collect();
+    soak::run(&orders, &runs)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let known = |name: &String| SCENARIOS.iter().any(|(n, ..)| n == name);
-    let (mut passed, mut failed) = (0, 0);
-    for (name, seeds, run) in SCENARIOS {
-        let seeds = chosen(&arguments, name, seeds).filter(|_| arguments.first().is_none_or(known));
-        let Some(seeds) = seeds else {
-            let names: Vec<&str> = SCENARIOS.iter().map(|(n, ..)| *n).collect();
-            eprintln!("usage: sim [SCENARIO [SEED | FROM TO]]; scenarios: {}", names.join(", "));
+    let entries = match entries() {
+        Ok(entries) => entries,
+        Err(error) => {
+            eprintln!("sim: {error}");
             return ExitCode::from(2);
-        };
+        }
+    };
+    if let [first, words @ ..] = arguments.as_slice()
+        && first == "soak"
+    {
+        return soak(words, entries);
+    }
+    let is_known = |name: &String| entries.iter().any(|entry| entry.name == *name);
+    if !arguments.first().is_none_or(is_known) {
+        return usage(&entries);
+    }
+    let (mut passed, mut failed) = (0, 0);
+    for entry in &entries {
+        let name = &entry.name;
+        let Some(seeds) = chosen(&arguments, name, entry.seeds) else { return usage(&entries) };
         for seed in seeds {
-            let (plan, result) = run(seed);
-            match result {
+            let plan = (entry.plan)(seed);
+            match run_twice(&entry.run, seed) {
                 Ok(report) => {
                     passed += 1;
                     println!("ok   {name} {seed} {plan}: {} acknowledged", report.acknowledged);
+                    // What one seed reached is of interest when it was asked for.
+                    if arguments.len() == 2 && !report.faults.is_empty() {
+                        println!("     faults: {:?}", report.faults);
+                        println!("     reached: {}", report.probes);
+                    }
                 }
                 Err(error) => {
                     failed += 1;
                     println!("FAIL {name} {seed} {plan}: {error}");
-                    println!("     again: cargo run --release -p sim -- {name} {seed}");
+                    println!("     again: cargo run -p sim -- {name} {seed}");
                 }
             }
         }

@@ -33,6 +33,9 @@ cargo xtask COMMAND
                     SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
                     instructions and allocations per request; fails at 5 % above the stored ones
+  soak --minutes N [--seed S] [--scenario X] [--runs N] [--release]
+                    simulated clusters in bulk; prints runs, faults and paths never reached, and
+                    for a violation the command that replays it
   reference         writes docs/user/configuration.md from the table of settings
 ";
 
@@ -69,6 +72,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "instructions", options @ ..] => perf::instructions::run(&root, options),
         ["perf", "engine", options @ ..] => perf::engine::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
+        ["soak", options @ ..] => steps::soak(&root, options),
         ["reference"] => {
             let path = root.join(tidy::REFERENCE);
             std::fs::write(&path, conf::reference_markdown())

@@ -99,6 +99,11 @@ pub const TEST: &[Step] = &[
         action: Action::Scripts("tests/drivers"),
     },
     Step {
+        name: "cluster",
+        what: "three real nodes under kill, pause and restart, seen by a real driver",
+        action: Action::RunWithBinary(&["bash", "tests/cluster/run.sh"]),
+    },
+    Step {
         name: "files",
         what: "a real Cassandra's tools and server on our files, and the reverse",
         action: Action::RunWithBinary(&["bash", "tests/files/run.sh"]),
@@ -191,6 +196,23 @@ pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
     println!("{:24}        {:6.1} min", "together", started.elapsed().as_secs_f64() / 60.0);
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0 && passed > 0)
+}
+
+/// `soak`: simulator seeds in bulk, in the build that tests use (its assertions are on) or, with
+/// `--release`, the one that is shipped. Other options are the simulator's own.
+pub fn soak(root: &Path, options: &[&str]) -> Result<bool> {
+    let release = options.contains(&"--release");
+    let mut words = vec!["cargo", "build", "--quiet", "--package", "sim"];
+    if release {
+        words.push("--release");
+    }
+    if !command(root, &words)? {
+        return Ok(false);
+    }
+    let binary = if release { "target/release/sim" } else { "target/debug/sim" };
+    let mut words = vec![binary, "soak"];
+    words.extend(options.iter().filter(|o| **o != "--release"));
+    command(root, &words)
 }
 
 fn timed(table: &mut Vec<(String, bool, f64)>, name: &str, step: impl FnOnce() -> Result<bool>) {

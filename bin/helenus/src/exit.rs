@@ -29,10 +29,14 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 damaged or refus
 pub fn of_start(error: &StartError) -> u8 {
     match error {
         StartError::InUse(_) => IN_USE,
-        StartError::ClusterName { .. } | StartError::Address(_) => USAGE,
+        StartError::ClusterName { .. }
+        | StartError::Address(_)
+        | StartError::Snitch { .. }
+        | StartError::Place { .. } => USAGE,
         StartError::Metadata(OpenError::Log { .. })
         | StartError::Submit(SubmitError::Rejected(_))
-        | StartError::Store { error: StoreError::Corrupt { .. }, .. } => DAMAGED,
+        | StartError::Store { error: StoreError::Corrupt { .. }, .. }
+        | StartError::Identity { .. } => DAMAGED,
         StartError::Listen { .. } => LISTEN,
         StartError::Io(error) | StartError::Import(ImportError::Io(error)) => of_io(error),
         // Files of Cassandra that cannot be taken over as they are.
@@ -59,5 +63,9 @@ mod tests {
         let error = StoreError::Stopping;
         assert_eq!(of_start(&StartError::Store { shard: 0, error }), FAILED);
         assert_eq!(of_start(&StartError::Abandoned), FAILED);
+        let (path, what) = ("p".to_owned(), "w".to_owned());
+        let snitch = StartError::Snitch { path: path.clone(), what: what.clone() };
+        assert_eq!(of_start(&snitch), USAGE);
+        assert_eq!(of_start(&StartError::Identity { path, what }), DAMAGED);
     }
 }

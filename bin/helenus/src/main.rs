@@ -3,11 +3,12 @@
 //! Owns: the command line, the log's form, what this machine offers (cores, memory, host names),
 //! signals, exit codes. Never: decisions about data; a node is started through crate `node`.
 //!
-//! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`bench`].
+//! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`bench`], [`local_cluster`].
 
 mod bench;
 mod exit;
 mod http;
+mod local_cluster;
 mod logging;
 mod nodetool;
 mod resources;
@@ -56,6 +57,11 @@ enum Command {
         #[command(subcommand)]
         command: bench::Command,
     },
+    /// Run several nodes on this machine, on 127.0.0.1, 127.0.0.2, …, to try things out
+    Cluster {
+        #[command(subcommand)]
+        command: local_cluster::Command,
+    },
     /// Print versions
     Version,
 }
@@ -77,6 +83,7 @@ fn main() -> ExitCode {
         Command::Nodetool { arguments } => nodetool::main(arguments),
         Command::Sstable { command } => sstable_tools::main(command),
         Command::Bench { command } => bench::main(command),
+        Command::Cluster { command } => local_cluster::main(command),
         Command::Version => {
             println!("helenus {VERSION}");
             exit::OK

@@ -3,6 +3,9 @@
 //! Its grammar is not the one of the other commands (`-h` is the host, `-pp` and `-cf` are options
 //! of their own), so that it is parsed here from one table of commands.
 
+mod cluster;
+mod verbs;
+
 use admin::model::{
     ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, HistoryReport, NodeReport,
     SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
@@ -11,229 +14,12 @@ use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions}
 
 use crate::exit;
 use crate::http::{Api, HttpError};
+use verbs::{GLOBAL, REFUSED_GLOBAL, VERBS, Verb, verb};
 
 /// Wrong usage, or no connection.
 const BAD_USE: u8 = 1;
 /// The node reported an error.
 const FAILED: u8 = 2;
-
-/// One option of a command.
-struct Flag {
-    /// As it is written, the long form last.
-    names: &'static [&'static str],
-    /// Name of its value; `None` for a switch.
-    value: Option<&'static str>,
-    help: &'static str,
-}
-
-/// One command.
-struct Verb {
-    name: &'static str,
-    help: &'static str,
-    flags: &'static [Flag],
-    /// Positional arguments, as the help shows them; empty: none.
-    arguments: &'static str,
-    arguments_help: &'static str,
-    arguments_max: usize,
-}
-
-const fn switch(names: &'static [&'static str], help: &'static str) -> Flag {
-    Flag { names, value: None, help }
-}
-
-const fn valued(names: &'static [&'static str], value: &'static str, help: &'static str) -> Flag {
-    Flag { names, value: Some(value), help }
-}
-
-const GLOBAL: &[Flag] = &[
-    valued(&["-h", "--host"], "host", "Node hostname or ip address"),
-    valued(&["-p", "--port"], "port", "Port of the node's API"),
-    switch(&["-pp", "--print-port"], "Show hosts with their port"),
-];
-
-/// Options of Cassandra's tool that ask for something that is not there: refused by name.
-const REFUSED_GLOBAL: &[&str] =
-    &["-u", "--username", "-pw", "--password", "-pwf", "--password-file"];
-
-const TABLES: &str = "[<keyspace> <tables>...]";
-const TABLES_HELP: &str = "The keyspace followed by one or many tables";
-
-const VERBS: &[Verb] = &[
-    Verb {
-        name: "clearsnapshot",
-        help: "Remove the snapshot with the given name from the given keyspaces",
-        flags: &[
-            valued(&["-t"], "snapshot_name", "Remove the snapshot with a given name"),
-            switch(&["--all"], "Removes all snapshots"),
-        ],
-        arguments: "[<keyspaces>...]",
-        arguments_help: "Remove snapshots from the given keyspaces",
-        arguments_max: usize::MAX,
-    },
-    Verb {
-        name: "compact",
-        help: "Force a (major) compaction on one or more tables",
-        flags: &[],
-        arguments: TABLES,
-        arguments_help: TABLES_HELP,
-        arguments_max: usize::MAX,
-    },
-    Verb {
-        name: "compactionhistory",
-        help: "Print history of compaction",
-        flags: &[valued(&["-F", "--format"], "format", "Output format (json)")],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "compactionstats",
-        help: "Print statistics on compactions",
-        flags: &[switch(
-            &["-H", "--human-readable"],
-            "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
-        )],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "describecluster",
-        help: "Print the name, snitch, partitioner and schema version of a cluster",
-        flags: &[],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "drain",
-        help: "Drain the node (stop accepting writes and flush all tables)",
-        flags: &[],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "flush",
-        help: "Flush one or more tables",
-        flags: &[],
-        arguments: TABLES,
-        arguments_help: TABLES_HELP,
-        arguments_max: usize::MAX,
-    },
-    Verb {
-        name: "help",
-        help: "Display help information",
-        flags: &[],
-        arguments: "[<command>]",
-        arguments_help: "The command",
-        arguments_max: 1,
-    },
-    Verb {
-        name: "info",
-        help: "Print node information (uptime, load, ...)",
-        flags: &[switch(&["-T", "--tokens"], "Display all tokens")],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "listsnapshots",
-        help: "Lists all the snapshots along with the size on disk and true size",
-        flags: &[],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "proxyhistograms",
-        help: "Print statistic histograms for network operations",
-        flags: &[],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-    Verb {
-        name: "ring",
-        help: "Print information about the token ring",
-        flags: &[],
-        arguments: "[<keyspace>]",
-        arguments_help: "Specify a keyspace for accurate ownership information",
-        arguments_max: 1,
-    },
-    Verb {
-        name: "snapshot",
-        help: "Take a snapshot of specified keyspaces or a snapshot of the specified table",
-        flags: &[
-            valued(
-                &["-cf", "--column-family", "--table"],
-                "table",
-                "The table name (you must specify one and only one keyspace for using this option)",
-            ),
-            valued(&["-t", "--tag"], "tag", "The name of the snapshot"),
-            switch(
-                &["-sf", "--skip-flush"],
-                "Do not flush memtables before snapshotting (snapshot will not contain unflushed \
-                 data)",
-            ),
-        ],
-        arguments: "[<keyspaces...>]",
-        arguments_help: "List of keyspaces. By default, all keyspaces",
-        arguments_max: usize::MAX,
-    },
-    Verb {
-        name: "status",
-        help: "Print cluster information (state, load, IDs, ...)",
-        flags: &[],
-        arguments: "[<keyspace>]",
-        arguments_help: "The keyspace name",
-        arguments_max: 1,
-    },
-    Verb {
-        name: "tablehistograms",
-        help: "Print statistic histograms for a given table",
-        flags: &[],
-        arguments: "[<keyspace> <table> | <keyspace.table>]",
-        arguments_help: "The keyspace and table name",
-        arguments_max: usize::MAX,
-    },
-    Verb {
-        name: "tablestats",
-        help: "Print statistics on tables",
-        flags: &[
-            valued(&["-F", "--format"], "format", "Output format (json)"),
-            switch(
-                &["-H", "--human-readable"],
-                "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
-            ),
-            switch(&["-i"], "Ignore the list of tables and display the remaining tables"),
-            switch(
-                &["-l", "--sstable-location-check"],
-                "Check whether or not the SSTables are in the correct location.",
-            ),
-        ],
-        arguments: "[<keyspace.table>...]",
-        arguments_help: "List of tables (or keyspace) names",
-        arguments_max: usize::MAX,
-    },
-    Verb {
-        name: "version",
-        help: "Print cassandra version",
-        flags: &[],
-        arguments: "",
-        arguments_help: "",
-        arguments_max: 0,
-    },
-];
-
-fn verb(name: &str) -> Option<&'static Verb> {
-    let name = match name {
-        "cfstats" => "tablestats",
-        "cfhistograms" => "tablehistograms",
-        other => other,
-    };
-    VERBS.iter().find(|v| v.name == name)
-}
 
 /// A command line that was understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -314,6 +100,9 @@ impl Line {
             if line.arguments.len() > command.arguments_max {
                 let extra = line.arguments.split_off(command.arguments_max);
                 return Err(format!("Found unexpected parameters: [{}]", extra.join(", ")));
+            }
+            if line.arguments.is_empty() && !command.required.is_empty() {
+                return Err(format!("Required parameters are missing: {}", command.required));
             }
         }
         line.take_global()?;
@@ -414,7 +203,9 @@ fn run(line: &Line) -> Result<String, Failure> {
         "ring" => layout::ring(&node(api)?, keyspace, line.style).map_err(Failure::Printed),
         "info" => info(line),
         "version" => Ok(layout::version(&node(api)?)),
-        "describecluster" => Ok(layout::describe_cluster(&node(api)?, line.style)),
+        "describecluster" => {
+            Ok(layout::describe_cluster(&node(api)?, &cluster::report(api)?, line.style))
+        }
         "flush" => tables_command(line, "/api/v1/flush"),
         "compact" => tables_command(line, "/api/v1/compact"),
         "drain" => {
@@ -448,7 +239,7 @@ fn run(line: &Line) -> Result<String, Failure> {
             let report: CompactionReport = api.get("/api/v1/compactions")?;
             Ok(layout::compaction_stats(&report, line.has("--human-readable")))
         }
-        other => Err(Failure::BadUse(format!("Found unexpected parameters: [{other}]"))),
+        _ => cluster::run(line),
     }
 }
 
@@ -460,7 +251,7 @@ fn info(line: &Line) -> Result<String, Failure> {
     let node = node(&line.api)?;
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
     let used = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
-    Ok(layout::info(&node, used, line.has("--tokens")))
+    Ok(layout::info(&node, &cluster::report(&line.api)?, used, line.has("--tokens")))
 }
 
 fn tables_command(line: &Line, path: &str) -> Result<String, Failure> {
@@ -561,7 +352,7 @@ fn help(name: Option<&str>) -> String {
              [(-h <host> | --host <host>)] <command> [<args>]\n\nThe nodetool commands are:\n",
         );
         for verb in VERBS {
-            out.push_str(&format!("    {:<19}{}\n", verb.name, verb.help));
+            out.push_str(&format!("    {:<27}{}\n", verb.name, verb.help));
         }
         out.push_str(
             "\nSee 'nodetool help <command>' for more information on a specific command.\n",
@@ -637,6 +428,8 @@ mod tests {
             ("info -x", "Found unexpected parameters: [-x]"),
             ("info -H", "Found unexpected parameters: [-H]"),
             ("status a b", "Found unexpected parameters: [b]"),
+            ("removenode", "Required parameters are missing: remove_operation"),
+            ("assassinate", "Required parameters are missing: ip address"),
             ("snapshot -t", "Required values for option 'tag' not provided"),
         ];
         for (text, expected) in refused {
@@ -663,8 +456,16 @@ mod tests {
             let text = help(Some(verb.name));
             assert!(text.starts_with(&format!("NAME\n        nodetool {} - ", verb.name)));
             assert!(help(None).contains(&format!("\n    {} ", verb.name)));
-            let line = Line { api: nobody.clone(), ..parse(verb.name).unwrap() };
-            match run(&line) {
+            let arguments = match verb.name {
+                "getendpoints" => "ks t 1",
+                "gettimeout" => "read",
+                "settimeout" => "read 5",
+                "disablehintsfordc" | "enablehintsfordc" => "dc1",
+                _ if verb.required.is_empty() => "",
+                _ => "7",
+            };
+            let line = parse(&format!("{} {arguments}", verb.name)).unwrap();
+            match run(&Line { api: nobody.clone(), ..line }) {
                 Ok(_) => assert_eq!(verb.name, "help"),
                 Err(Failure::Connect(_)) => {}
                 Err(Failure::BadUse(_)) => assert_eq!(verb.name, "clearsnapshot"),

@@ -1,7 +1,7 @@
 //! `helenus server`: settings from all layers, the log, signals, and a node.
 
 use std::fmt::Write;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use conf::{Address, CommandLine, Loaded, MemorySize, Options, Setting, Sources, Status};
 use node::{Node, StartError};
@@ -78,25 +78,49 @@ fn resolve_addresses(options: &mut Options) -> Result<(), String> {
     if let Some(address) = &mut options.broadcast_rpc_address {
         resolve("broadcast_rpc_address", address)?;
     }
+    for seed in &mut options.seeds {
+        *seed = resolved_seed(seed)?;
+    }
     Ok(())
 }
 
 fn resolve(setting: &str, address: &mut Address) -> Result<(), String> {
     let Address::Name(name) = &*address else { return Ok(()) };
-    let found: Vec<IpAddr> = (name.as_str(), 0)
+    *address = Address::Ip(lookup(setting, name)?);
+    Ok(())
+}
+
+/// A seed, `host` or `host:port`, with its address. One that has none stops the start: without it
+/// a node that is the next of its seeds would take itself for the first one and found a cluster of
+/// its own.
+fn resolved_seed(seed: &str) -> Result<String, String> {
+    let seed = seed.trim();
+    let is_address = seed.parse::<IpAddr>().is_ok() || seed.parse::<SocketAddr>().is_ok();
+    // What stands in brackets is an address or nothing; crate `node` says which.
+    if seed.is_empty() || is_address || seed.starts_with('[') {
+        return Ok(seed.to_owned());
+    }
+    let (name, port) = match seed.rsplit_once(':') {
+        Some((name, port)) => (name, Some(port)),
+        None => (seed, None),
+    };
+    let ip = lookup("seeds", name)?;
+    Ok(match (port, ip) {
+        (None, ip) => ip.to_string(),
+        (Some(port), IpAddr::V4(ip)) => format!("{ip}:{port}"),
+        (Some(port), IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+    })
+}
+
+fn lookup(setting: &str, name: &str) -> Result<IpAddr, String> {
+    let found: Vec<IpAddr> = (name, 0)
         .to_socket_addrs()
         .map_err(|error| format!("\"{setting}\": cannot resolve \"{name}\": {error}"))?
         .map(|a| a.ip())
         .collect();
     // IPv4 first, as Cassandra does without rpc_interface_prefer_ipv6.
     let ip = found.iter().find(|ip| ip.is_ipv4()).or(found.first());
-    match ip {
-        Some(ip) => {
-            *address = Address::Ip(*ip);
-            Ok(())
-        }
-        None => Err(format!("\"{setting}\": \"{name}\" has no address")),
-    }
+    ip.copied().ok_or_else(|| format!("\"{setting}\": \"{name}\" has no address"))
 }
 
 fn fill_from_machine(options: &mut Options) {
@@ -267,6 +291,17 @@ mod tests {
         let mut address = Address::Name("no-such-host.invalid".into());
         let error = resolve("rpc_address", &mut address).unwrap_err();
         assert!(error.starts_with("\"rpc_address\": cannot resolve"), "{error}");
+    }
+
+    #[test]
+    fn seeds_become_addresses_and_keep_their_ports() {
+        for same in ["127.0.0.1", "127.0.0.1:7001", "::1", "[::1]:7000", ""] {
+            assert_eq!(resolved_seed(same).as_deref(), Ok(same));
+        }
+        assert_eq!(resolved_seed(" localhost:7001 ").as_deref(), Ok("127.0.0.1:7001"));
+        assert_eq!(resolved_seed("localhost").as_deref(), Ok("127.0.0.1"));
+        let error = resolved_seed("no-such-host.invalid:7000").unwrap_err();
+        assert!(error.starts_with("\"seeds\": cannot resolve \"no-such-host.invalid\""), "{error}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What a shard can be told to do by an administrator, bound to its store and server.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use admin::model::{
-    CompactionReport, EstimateReport, HistoryReport, RunningReport, SnapshotReport,
+    ClusterReport, CompactionReport, EstimateReport, HistoryReport, RunningReport, SnapshotReport,
 };
-use admin::{ActionError, ShardActions, Work};
+use admin::{ActionError, ClusterAction, ShardActions, Work};
 use coordinator::Coordinator;
 use cql_server::CqlServer;
 use membership::Membership;
@@ -13,7 +14,9 @@ use rt::Rt;
 use stdx::{ShardId, TableId, Token, Uuid};
 use store::{Store, StoreError};
 
+use crate::cluster::member::ClusterShard;
 use crate::own_rows;
+use crate::policy::{PolicyMesh, StopServing};
 
 /// The commands of one shard.
 pub(crate) struct Actions {
@@ -31,6 +34,12 @@ pub(crate) struct Actions {
     pub(crate) compaction_bytes_per_second: u64,
     /// Clients are served.
     pub(crate) serving: Cell<bool>,
+    /// Everything is on the disk and nothing more is taken.
+    pub(crate) drained: Cell<bool>,
+    /// The other nodes; `None`: it stands alone.
+    pub(crate) cluster: Option<ClusterShard>,
+    /// The way to have every shard serve no clients any more.
+    pub(crate) policy: Arc<PolicyMesh>,
 }
 
 /// A time UUID of the table's id, the shard and the place in its list: stable while it runs.
@@ -78,6 +87,11 @@ impl ShardActions for Actions {
 
     fn drain(&self) -> Work<()> {
         self.serving.set(false);
+        self.drained.set(true);
+        if let Some(cluster) = &self.cluster {
+            // To the others it is down, as Cassandra's is.
+            cluster.liveness.set_gossiping(false);
+        }
         let (store, server) = (self.store.clone(), self.server.clone());
         Box::pin(async move {
             server.stop().await;
@@ -190,5 +204,38 @@ impl ShardActions for Actions {
 
     fn native_transport_active(&self) -> bool {
         self.serving.get()
+    }
+
+    fn cluster(&self) -> ClusterReport {
+        let Some(cluster) = &self.cluster else { return ClusterReport::default() };
+        let mut report = cluster.report();
+        if self.drained.get() && !report.operation_mode.is_empty() {
+            report.operation_mode = "DRAINED".to_owned();
+        }
+        report
+    }
+
+    fn cluster_command(&self, action: ClusterAction) -> Work<()> {
+        let Some(cluster) = self.cluster.clone() else {
+            return Box::pin(async move { Err(ActionError::Unsupported(action.name())) });
+        };
+        let (rt, policy) = (self.rt.clone(), self.policy.clone());
+        Box::pin(async move {
+            let leaves = matches!(action, ClusterAction::Decommission { .. });
+            cluster.command(action).await?;
+            if leaves {
+                // It is no member any more: its clients find the others.
+                cluster.liveness.set_gossiping(false);
+                for shard in (0..rt.shard_count()).map(ShardId) {
+                    if policy.call(&rt, shard, StopServing).await.is_err() {
+                        tracing::error!(
+                            shard = shard.0,
+                            "a shard could not be told to stop serving"
+                        );
+                    }
+                }
+            }
+            Ok(())
+        })
     }
 }

@@ -20,10 +20,21 @@ pub enum BootRequest {
 /// Answer to a [`BootRequest`].
 #[derive(Debug, Clone)]
 pub enum BootReply {
-    /// The snapshot and the number of this run; `None`: the start failed.
-    Snapshot(Option<(Arc<ClusterSnapshot>, u64)>),
+    /// What the others begin with; `None`: the start failed.
+    Snapshot(Option<Beginning>),
     /// Everybody arrived; false: somebody failed.
     Arrived(bool),
+}
+
+/// What shard 0 made of the work directory, for the other shards.
+#[derive(Debug, Clone)]
+pub struct Beginning {
+    /// The metadata.
+    pub snapshot: Arc<ClusterSnapshot>,
+    /// Number of this run.
+    pub run: u64,
+    /// The node speaks to others.
+    pub has_peers: bool,
 }
 
 /// Points where shards wait for each other.
@@ -31,6 +42,10 @@ pub enum BootReply {
 pub enum Point {
     /// Stores are open.
     Opened,
+    /// All parts are made: shards answer each other.
+    Made,
+    /// What was left undone by the last run is done: peers may be served.
+    Settled,
     /// Shard 0 listens, or could not.
     Serving,
     /// Connections are closed.
@@ -47,7 +62,7 @@ struct Waiting {
 }
 
 /// Serves the boot protocol on shard 0. `answer` is what the others are told about the snapshot.
-pub fn serve(rt: &Rt, mesh: &BootMesh, answer: Option<(Arc<ClusterSnapshot>, u64)>) {
+pub fn serve(rt: &Rt, mesh: &BootMesh, answer: Option<Beginning>) {
     let shards = usize::from(rt.shard_count());
     let waiting: Rc<RefCell<Vec<(Point, Waiting)>>> = Rc::default();
     mesh.serve(rt, move |request, reply| match request {
@@ -71,7 +86,7 @@ pub fn serve(rt: &Rt, mesh: &BootMesh, answer: Option<(Arc<ClusterSnapshot>, u64
 }
 
 /// Asks shard 0 for the snapshot; `None` when the start failed.
-pub async fn snapshot(rt: &Rt, mesh: &BootMesh) -> Option<(Arc<ClusterSnapshot>, u64)> {
+pub async fn snapshot(rt: &Rt, mesh: &BootMesh) -> Option<Beginning> {
     match mesh.call(rt, ShardId(0), BootRequest::Snapshot).await {
         Ok(BootReply::Snapshot(answer)) => answer,
         Ok(BootReply::Arrived(_)) | Err(_) => None,

@@ -6,16 +6,22 @@
 //! about data.
 //!
 //! Start, on every shard: 1. shard 0 locks the data directory and opens the metadata log, the
-//! others wait for its snapshot; 2. open the store (replays the commit log); 3. build membership,
-//! coordinator, server; 4. wait for each other; 5. shard 0 writes the system tables and listens.
-//! Stop: listeners and connections first, then requests between shards, metadata, store.
+//! others wait for its snapshot; a node with peers opens the storage port, and one without a log
+//! founds or joins a cluster ([`open`]); 2. open the store (replays the commit log); 3. build
+//! membership, coordinator, server, bind them to the other nodes ([`cluster`]); 4. wait for each
+//! other; 5. shard 0 catches up with the others, writes the system tables, takes the node to
+//! `Normal` and listens. Stop: listeners and connections first, then the other nodes, requests
+//! between shards, metadata, store.
 
 mod actions;
 pub mod boot;
+mod cluster;
 pub mod fuzz;
 mod import;
+mod open;
 mod own_rows;
 pub mod parts;
+mod peer_rows;
 pub mod policy;
 mod shard;
 pub mod system_tables;
@@ -92,6 +98,84 @@ pub enum StartError {
         /// What failed.
         what: String,
     },
+    /// The file that says who this node is cannot be used.
+    #[error(
+        "cannot use {path}: {what}; restore the file from a backup, or start with an empty data \
+         directory to join as a new node"
+    )]
+    Identity {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file that the snitch needs.
+    #[error("{path} {what}")]
+    Snitch {
+        /// The file, or where it was looked for.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The snitch says another place than at the first start.
+    #[error(
+        "Cannot start node if snitch's {what} ({configured}) differs from previous {what} \
+         ({found}). Please fix the snitch configuration, or decommission and rebootstrap this node"
+    )]
+    Place {
+        /// Data center or rack.
+        what: &'static str,
+        /// In the data.
+        found: String,
+        /// By the snitch.
+        configured: String,
+    },
+    /// No member was found to join through.
+    #[error(
+        "no seed is a member of a cluster, asked for 60 s: {detail}; start a seed first, or put \
+         this node's own address first in seeds to found a cluster"
+    )]
+    Seeds {
+        /// Each seed and what became of it.
+        detail: String,
+    },
+    /// Another node does not take this one for what it is.
+    #[error("refused by the node at {address}: {message}")]
+    Refused {
+        /// Of the other node.
+        address: std::net::SocketAddr,
+        /// Why and what to do, in its words.
+        message: String,
+    },
+    /// The cluster does not let this node in.
+    #[error("cannot join the cluster through {through}: {detail}")]
+    Join {
+        /// The member or members asked.
+        through: String,
+        /// Why.
+        detail: String,
+    },
+    /// This node was a member and is none any more.
+    #[error(
+        "this node ({host}) is no member of the cluster any more: it was decommissioned or \
+         removed; start with an empty data directory to join as a new node"
+    )]
+    Removed {
+        /// Its host id.
+        host: stdx::HostId,
+    },
+    /// The data of this node's ranges cannot be kept.
+    #[error("cannot take over data: {detail}")]
+    Streaming {
+        /// What is wrong.
+        detail: String,
+    },
+    /// The directory of hints cannot be used.
+    #[error("cannot use the hints directory: {0}")]
+    Hints(String),
+    /// It was asked to stop while it joined.
+    #[error("stopped before the node had joined; start it again to go on")]
+    Stopped,
     /// Another part failed first.
     #[error("start was given up because another shard failed")]
     Abandoned,

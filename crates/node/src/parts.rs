@@ -125,6 +125,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.read_timeout = options.read_request_timeout;
     settings.range_timeout = options.range_request_timeout;
     settings.write_timeout = options.write_request_timeout;
+    settings.request_timeout = options.request_timeout;
     settings.truncate_timeout = options.truncate_request_timeout;
     settings.tombstone_warn_threshold = options.tombstone_warn_threshold;
     settings.tombstone_failure_threshold = options.tombstone_failure_threshold;
@@ -141,6 +142,9 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
 fn snitch_class(snitch: Snitch) -> &'static str {
     match snitch {
         Snitch::Simple => "org.apache.cassandra.locator.SimpleSnitch",
+        Snitch::GossipingPropertyFile => "org.apache.cassandra.locator.GossipingPropertyFileSnitch",
+        Snitch::PropertyFile => "org.apache.cassandra.locator.PropertyFileSnitch",
+        Snitch::RackInferring => "org.apache.cassandra.locator.RackInferringSnitch",
     }
 }
 

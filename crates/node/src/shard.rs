@@ -6,29 +6,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::{AdminHandle, AdminMesh, AdminServer, ShardParts};
-use cluster::{ClusterSnapshot, LocalNode, Role, Transformation, metalog};
-use conf::{Authenticator, Options};
+use cluster::ClusterSnapshot;
+use conf::Options;
 use coordinator::{BatchReplay, Coordinator, ShardMesh};
 use cql_server::{CqlServer, ServerMesh, ServerParts};
-use membership::log::LogFile;
+use liveness::LivenessMesh;
 use membership::{Membership, MetaMesh};
-use rt::{FileLock, Gate, IoErrorKind, Rt};
-use stdx::{HostId, ShardId, Token};
+use messaging::{Messaging, MessagingMesh};
+use rt::{Gate, Rt};
+use stdx::ShardId;
 use store::Store;
+use streaming::StreamMesh;
 
 use crate::actions::Actions;
-use crate::boot::{self, BootMesh, Point};
+use crate::boot::{self, Beginning, BootMesh, Point};
+use crate::cluster::identity::Identity;
+use crate::cluster::member::{ClusterMeshes, ClusterShard};
+use crate::cluster::network;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
-use crate::{Outcome, ReadyHook, StartError, import, parts, system_tables};
+use crate::{Outcome, ReadyHook, StartError, open, parts, system_tables};
 
 /// Requests that may wait for one shard, per kind of request.
 const MESH_CAPACITY: usize = 4096;
-
-/// bcrypt hash (cost 10) of the well-known default password `cassandra`, computed once, so that the
-/// first start does not pay for it.
-const DEFAULT_SUPERUSER_HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC";
 
 /// The ways between the shards of one node.
 #[derive(Clone)]
@@ -37,8 +38,11 @@ pub struct Meshes {
     data: Arc<ShardMesh>,
     metadata: Arc<MetaMesh>,
     server: Arc<ServerMesh>,
-    admin: Arc<AdminMesh>,
+    pub(crate) admin: Arc<AdminMesh>,
     policy: Arc<PolicyMesh>,
+    messaging: Arc<MessagingMesh>,
+    liveness: Arc<LivenessMesh>,
+    streaming: Arc<StreamMesh>,
 }
 
 impl Meshes {
@@ -51,17 +55,11 @@ impl Meshes {
             server: Arc::new(ServerMesh::new(shards, MESH_CAPACITY)),
             admin: Arc::new(AdminMesh::new(shards, MESH_CAPACITY)),
             policy: Arc::new(PolicyMesh::new(shards, MESH_CAPACITY)),
+            messaging: Arc::new(MessagingMesh::new(shards)),
+            liveness: Arc::new(LivenessMesh::new(shards, MESH_CAPACITY)),
+            streaming: Arc::new(streaming::new_mesh(shards)),
         }
     }
-}
-
-/// What shard 0 made of the work directory.
-struct Opened {
-    snapshot: Arc<ClusterSnapshot>,
-    run: u64,
-    log: LogFile,
-    /// Held as long as the node runs.
-    _lock: FileLock,
 }
 
 /// Runs one shard until the node is asked to stop.
@@ -73,29 +71,36 @@ pub(crate) async fn run(
     hook: Option<ReadyHook>,
 ) {
     let opened = if rt.shard() == ShardId(0) {
-        let opened = match open_work_directory(&rt, &options).await {
+        let opened = match open::open(&rt, &options, &meshes.messaging).await {
             Ok(opened) => Some(opened),
             Err(error) => {
                 outcome.fail(error);
                 None
             }
         };
-        let answer = opened.as_ref().map(|o| (o.snapshot.clone(), o.run));
+        let answer = opened.as_ref().map(|o| Beginning {
+            snapshot: o.snapshot.clone(),
+            run: o.run,
+            has_peers: o.messaging.is_some(),
+        });
         boot::serve(&rt, &meshes.boot, answer);
         opened
     } else {
         None
     };
-    let Some((snapshot, run)) = boot::snapshot(&rt, &meshes.boot).await else {
+    let Some(beginning) = boot::snapshot(&rt, &meshes.boot).await else {
         outcome.fail(StartError::Abandoned);
         rt.request_stop();
         // Shard 0 stays until the others have read its answer.
         boot::arrive(&rt, &meshes.boot, Point::Opened, false).await;
         return;
     };
-    let (log, lock) = match opened {
-        Some(o) => (Some(o.log), Some(o._lock)),
-        None => (None, None),
+    let Beginning { snapshot, run, has_peers } = beginning;
+    let (log, lock, messaging) = match opened {
+        Some(o) => (Some(o.log), Some(o.lock), o.messaging),
+        None => {
+            (None, None, has_peers.then(|| join_messaging(&rt, &options, &meshes, &snapshot, run)))
+        }
     };
 
     let store_options =
@@ -129,8 +134,26 @@ pub(crate) async fn run(
              create the table with this id"
         );
     }
+    let meshes_of_cluster =
+        ClusterMeshes { liveness: &meshes.liveness, streaming: &meshes.streaming };
+    let cluster = match messaging {
+        None => None,
+        Some(messaging) => {
+            let (metadata, data) = (&membership, &coordinator);
+            let made =
+                ClusterShard::new(&rt, &options, messaging, meshes_of_cluster, metadata, data);
+            Some(made.await)
+        }
+    };
+    let (cluster, cluster_failure) = match cluster {
+        None => (None, None),
+        Some(Ok(cluster)) => (Some(cluster), None),
+        Some(Err(error)) => (None, Some(error)),
+    };
     let parts = Parts {
         rt: rt.clone(),
+        cluster,
+        cluster_failure,
         outcome: outcome.clone(),
         own_rows: rt.gate("own-rows"),
         options,
@@ -160,12 +183,15 @@ pub(crate) async fn run(
         rt.request_stop();
     }
 
-    let Parts { store, membership, coordinator, own_rows, .. } = parts;
+    let Parts { store, membership, coordinator, own_rows, cluster, .. } = parts;
     if let Some(served) = served {
         served.actions.serving.set(false);
         served.server.stop().await;
     }
     boot::arrive(&rt, &meshes.boot, Point::Closed, true).await;
+    if let Some(cluster) = cluster {
+        cluster.stop().await;
+    }
     own_rows.close().await;
     coordinator.stop().await;
     membership.stop().await;
@@ -177,9 +203,27 @@ pub(crate) async fn run(
     drop(lock);
 }
 
+/// Messaging of a shard other than 0.
+fn join_messaging(
+    rt: &Rt,
+    options: &Options,
+    meshes: &Meshes,
+    snapshot: &ClusterSnapshot,
+    run: u64,
+) -> Messaging {
+    let (host_id, cluster_id) = (snapshot.local.host_id, Some(snapshot.cluster_id));
+    let identity = Identity { host_id, cluster_id };
+    let introduction = network::introduction(options, &identity, run, rt.shard_count(), false);
+    network::messaging(rt, options, introduction, &meshes.messaging)
+}
+
 /// The parts of a shard that is open.
 struct Parts {
     rt: Rt,
+    /// `None`: the node stands alone.
+    cluster: Option<ClusterShard>,
+    /// Why there is none although there should be.
+    cluster_failure: Option<StartError>,
     options: Arc<Options>,
     meshes: Meshes,
     store: Store,
@@ -201,7 +245,73 @@ struct Served {
 }
 
 impl Parts {
+    /// Makes what serves clients, and serves: on shard 0 when this returns, on the others then too.
     async fn serve(&self) -> Result<Served, StartError> {
+        let made = match &self.cluster_failure {
+            Some(error) => Err(error.clone()),
+            None => self.make(),
+        };
+        let boot = &self.meshes.boot;
+        let is_made = boot::arrive(&self.rt, boot, Point::Made, made.is_ok()).await;
+        let (mut served, own_rows) = made?;
+        if !is_made {
+            return Err(StartError::Abandoned);
+        }
+        let settled = match self.rt.shard() {
+            ShardId(0) => self.settle(&served.server).await,
+            _ => Ok(()),
+        };
+        let is_settled = boot::arrive(&self.rt, boot, Point::Settled, settled.is_ok()).await;
+        settled?;
+        if !is_settled {
+            return Err(StartError::Abandoned);
+        }
+        if let Some(cluster) = &self.cluster {
+            let server = served.server.clone();
+            cluster.liveness.on_ready(move |host, is_up| server.note_liveness(host, is_up));
+            cluster.serve_peers();
+        }
+        if self.rt.shard() == ShardId(0) {
+            served._admin = self.begin(&served.server, own_rows).await?;
+        }
+        Ok(served)
+    }
+
+    /// Does what the last run left undone, before anything else is read or written. Shard 0 only.
+    async fn settle(&self, server: &CqlServer) -> Result<(), StartError> {
+        let work_dir = self.options.workdir.trim_end_matches('/');
+        let truncated = server.apply_truncations(work_dir, &self.membership.snapshot()).await;
+        truncated.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
+    }
+
+    /// Meets the other nodes, takes this one to `Normal`, listens for clients. Shard 0 only.
+    async fn begin(
+        &self,
+        server: &CqlServer,
+        own_rows: OwnRows,
+    ) -> Result<Option<AdminHandle>, StartError> {
+        let (rt, options) = (&self.rt, &self.options);
+        if let Some(cluster) = &self.cluster {
+            cluster.meet_others().await?;
+            cluster.describe_itself().await?;
+        }
+        let (membership, coordinator) = (&self.membership, &self.coordinator);
+        system_tables::install(rt, options, membership, server, coordinator, self.run).await?;
+        if let Some(cluster) = &self.cluster {
+            cluster.come_to_normal().await?;
+        }
+        report_batches(rt, &coordinator.replay_batches(&membership.snapshot()).await);
+        own_rows.record_estimates();
+        let handle = self.listen(server).await?;
+        if let Some(cluster) = &self.cluster {
+            cluster.tell_load(self.meshes.admin.clone());
+            cluster.liveness.set_ready(options.start_native_transport);
+        }
+        Ok(handle)
+    }
+
+    /// The parts that serve clients and administrators, and other shards at once.
+    fn make(&self) -> Result<(Served, OwnRows), StartError> {
         let (rt, options) = (&self.rt, &self.options);
         let server = CqlServer::new(ServerParts {
             rt: rt.clone(),
@@ -224,6 +334,9 @@ impl Parts {
             membership: self.membership.clone(),
             compaction_bytes_per_second: options.compaction_throughput.0,
             serving: Cell::new(options.start_native_transport),
+            drained: Cell::new(false),
+            cluster: self.cluster.clone(),
+            policy: self.meshes.policy.clone(),
         });
         let parts = ShardParts {
             rt: rt.clone(),
@@ -255,15 +368,7 @@ impl Parts {
         let timeout = options.write_request_timeout;
         let report = move |replay: &BatchReplay| report_batches(&of_shard, replay);
         self.coordinator.start_batch_replay(timeout, move || membership.snapshot(), report);
-        let mut handle = None;
-        if rt.shard() == ShardId(0) {
-            system_tables::install(rt, options, &self.membership, &self.coordinator, self.run)
-                .await?;
-            report_batches(rt, &self.coordinator.replay_batches(&self.membership.snapshot()).await);
-            own_rows.record_estimates();
-            handle = self.listen(&server).await?;
-        }
-        Ok(Served { server, actions, _admin: handle })
+        Ok((Served { server, actions, _admin: None }, own_rows))
     }
 
     /// Opens the ports; shard 0 only.
@@ -336,132 +441,4 @@ fn report_batches(rt: &Rt, replay: &BatchReplay) {
         let (batches, mutations) = (replay.batches, replay.mutations);
         tracing::info!(shard, batches, mutations, "replayed logged batches");
     }
-}
-
-async fn open_work_directory(rt: &Rt, options: &Options) -> Result<Opened, StartError> {
-    let work_dir = options.workdir.trim_end_matches('/').to_owned();
-    let fs = rt.fs();
-    fs.create_dir_all(&work_dir).await?;
-    let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
-        Ok(lock) => lock,
-        Err(error) if error.kind == IoErrorKind::AlreadyExists => {
-            return Err(StartError::InUse(work_dir));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    fs.create_dir_all(&options.data_directory()).await?;
-    fs.create_dir_all(&options.commitlog_directory()).await?;
-    let base = cql_plan::system::system_schema();
-    let opened = membership::log::open(rt, &work_dir, &base).await?;
-    if opened.dropped_bytes > 0 {
-        tracing::warn!(
-            bytes = opened.dropped_bytes,
-            "dropped an incomplete last entry of the metadata log; it was never acknowledged"
-        );
-    }
-    let (log, snapshot) = match opened.snapshot {
-        Some(snapshot) => {
-            // Cassandra may have run on the directory in between.
-            import::commit_log::check(&fs, &options.commitlog_directory()).await?;
-            (opened.log, snapshot)
-        }
-        None => {
-            drop(opened.log);
-            first_start(rt, options, &base, &work_dir).await?
-        }
-    };
-    if snapshot.local.cluster_name != options.cluster_name {
-        return Err(StartError::ClusterName {
-            found: snapshot.local.cluster_name.clone(),
-            configured: options.cluster_name.clone(),
-        });
-    }
-    // Larger than every earlier run's even when the clock went back: runs are counted in a file.
-    let run = next_run(rt, &work_dir).await?;
-    Ok(Opened { snapshot: Arc::new(snapshot), run, log, _lock: lock })
-}
-
-/// The number of this run: one more than the last, at least the wall clock in microseconds.
-async fn next_run(rt: &Rt, work_dir: &str) -> Result<u64, StartError> {
-    let path = format!("{work_dir}/{}/run", membership::log::DIRECTORY);
-    let last = match rt.fs().read(&path, 64).await {
-        Ok(bytes) => std::str::from_utf8(&bytes).ok().and_then(|t| t.trim().parse().ok()),
-        Err(error) if error.kind == IoErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
-    let wall = u64::try_from(rt.wall().0).unwrap_or(0);
-    let run = wall.max(last.map_or(1, |l: u64| l.saturating_add(1)));
-    rt.fs().write_atomic(&path, format!("{run}\n").into_bytes()).await?;
-    Ok(run)
-}
-
-/// Identity and place of a node that starts on an empty directory.
-fn new_node(rt: &Rt, options: &Options) -> LocalNode {
-    let mut random = [0_u8; 16];
-    rt.random_fill(&mut random);
-    let host_id = HostId(uuid::Builder::from_random_bytes(random).into_uuid());
-    let tokens = if options.initial_token.is_empty() {
-        let count = u16::try_from(options.num_tokens).unwrap_or(u16::MAX);
-        cluster::tokens_for_single_node(count, rt.random_u64())
-    } else {
-        let mut tokens: Vec<Token> = options.initial_token.clone();
-        tokens.sort();
-        tokens
-    };
-    LocalNode {
-        host_id,
-        cluster_name: options.cluster_name.clone(),
-        datacenter: "datacenter1".to_owned(),
-        rack: "rack1".to_owned(),
-        tokens,
-        created_at: rt.wall(),
-    }
-}
-
-/// The first entries of a new node's metadata log.
-async fn first_start(
-    rt: &Rt,
-    options: &Options,
-    base: &schema::Schema,
-    work_dir: &str,
-) -> Result<(LogFile, ClusterSnapshot), StartError> {
-    let imported = import::import(rt, options, base).await?;
-    let (local, changes, roles) = match imported {
-        Some(imported) => {
-            tracing::info!(
-                host_id = %imported.local.host_id,
-                changes = imported.changes.len(),
-                "taking over a data directory of Cassandra's"
-            );
-            (imported.local, imported.changes, imported.roles)
-        }
-        None => (new_node(rt, options), Vec::new(), Vec::new()),
-    };
-    let has_roles = !roles.is_empty();
-    let mut entries = vec![Transformation::Bootstrap(local)];
-    entries.extend(changes.into_iter().map(|c| Transformation::Schema(Box::new(c))));
-    entries.extend(roles.into_iter().map(|(name, role)| Transformation::PutRole { name, role }));
-    if options.authenticator == Authenticator::Password && !has_roles {
-        let role = Role {
-            is_superuser: true,
-            can_login: true,
-            salted_hash: DEFAULT_SUPERUSER_HASH.to_owned(),
-        };
-        entries.push(Transformation::PutRole { name: "cassandra".to_owned(), role });
-    }
-    let mut framed = Vec::new();
-    let mut snapshot: Option<ClusterSnapshot> = None;
-    for entry in &entries {
-        let next = match &snapshot {
-            None => metalog::bootstrap(entry, base),
-            Some(before) => before.apply(entry),
-        };
-        let next = next.map_err(membership::SubmitError::from)?;
-        entry.encode_entry(next.epoch, &mut framed);
-        snapshot = Some(next);
-    }
-    let Some(snapshot) = snapshot else { return Err(StartError::Abandoned) };
-    // All entries or none: a taken-over directory must not be taken over by half.
-    let created = membership::log::create(rt, work_dir, base, &framed, snapshot.epoch).await?;
-    Ok((created.log, snapshot))
 }

@@ -1,5 +1,5 @@
 //! What the node writes about itself into ordinary tables, so that drivers read it and Cassandra
-//! can open a drained directory: `system.local` and `system_schema.*`.
+//! can open a drained directory: `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`.
 //!
 //! The metadata log is the truth; these tables are written from it and never read back. All of them
 //! are written again at each start, because a power cut may have taken the unsynced writes of the
@@ -14,13 +14,15 @@ use conf::Options;
 use coordinator::Coordinator;
 use cql_plan::system_rows::{self, EncodedMutation, LocalRow};
 use cql_plan::virtual_row::VirtualRowBuilder;
+use cql_server::CqlServer;
 use data::{BoundRef, DeletionTime, MutationBuilder, MutationRef, RangeTombstoneRef, RowRef};
 use membership::Membership;
 use rt::Rt;
 use schema::{Keyspace, Schema, Table};
-use stdx::{DeletionSeconds, TimestampMicros};
+use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::StoreError;
 
+use crate::peer_rows::{self, Moment};
 use crate::{StartError, own_rows, parts};
 
 /// Writes everything and keeps it up to date from now on. Shard 0 only.
@@ -31,6 +33,7 @@ pub(crate) async fn install(
     rt: &Rt,
     options: &Arc<Options>,
     membership: &Membership,
+    server: &CqlServer,
     coordinator: &Coordinator,
     run: u64,
 ) -> Result<(), StartError> {
@@ -41,19 +44,23 @@ pub(crate) async fn install(
         generation: i32::try_from(rt.wall().seconds().0).unwrap_or(i32::MAX),
         run: i64::try_from(run).unwrap_or(i64::MAX),
     });
-    let snapshot = membership.snapshot();
-    let written = writer.all(&snapshot).await;
-    written.map_err(|error| StartError::Store { shard: rt.shard().0, error })?;
+    // First the hook: other nodes may change the metadata while everything is written.
+    let (of_hook, server, work_dir) =
+        (writer.clone(), server.clone(), options.workdir.trim_end_matches('/').to_owned());
     membership.on_apply(move |before, after| {
-        let writer = writer.clone();
+        let (writer, server, work_dir) = (of_hook.clone(), server.clone(), work_dir.clone());
         Box::pin(async move {
+            if let Err(error) = server.apply_truncations(&work_dir, &after).await {
+                tracing::error!(%error, "which tables are truncated could not be recorded");
+            }
             if let Err(error) = writer.difference(&before, &after).await {
                 // The change itself is durable; the tables are written again at the next start.
                 tracing::error!(%error, "system tables could not be updated");
             }
         })
     });
-    Ok(())
+    let written = writer.all(&membership.snapshot()).await;
+    written.map_err(|error| StartError::Store { shard: rt.shard().0, error })
 }
 
 struct Writer {
@@ -81,13 +88,26 @@ impl Writer {
         for keyspace in schema.keyspaces.values().filter(|k| !k.is_virtual) {
             self.apply(system_rows::keyspace_mutations(schema, keyspace, at, now)).await?;
         }
+        let moment = Moment { at: self.run_timestamp(snapshot), now };
+        self.write(peer_rows::all(&self.coordinator, snapshot, moment).await?).await?;
         self.local(snapshot, schema).await
     }
 
-    async fn local(&self, snapshot: &ClusterSnapshot, schema: &Schema) -> Result<(), StoreError> {
-        // The run decides before the epoch: addresses may have changed since the last start.
+    async fn write(&self, mutations: Vec<(Token, Vec<u8>)>) -> Result<(), StoreError> {
+        for (token, mutation) in mutations {
+            self.coordinator.apply(token, mutation, true).await?;
+        }
+        Ok(())
+    }
+
+    /// The run decides before the epoch: addresses may have changed since the last start.
+    fn run_timestamp(&self, snapshot: &ClusterSnapshot) -> TimestampMicros {
         let steps = snapshot.system_timestamp().0.saturating_sub(snapshot.local.created_at.0);
-        let at = TimestampMicros(self.run.saturating_add(steps));
+        TimestampMicros(self.run.saturating_add(steps))
+    }
+
+    async fn local(&self, snapshot: &ClusterSnapshot, schema: &Schema) -> Result<(), StoreError> {
+        let at = self.run_timestamp(snapshot);
         let rpc = parts::ip(self.options.announced_rpc_address());
         let listen = parts::ip(&self.options.listen_address);
         let broadcast = parts::ip(self.options.announced_address());
@@ -141,6 +161,8 @@ impl Writer {
                 self.apply(system_rows::drop_keyspace_mutations(schema, name, at, now)).await?;
             }
         }
+        let moment = Moment { at: self.run_timestamp(after), now };
+        self.write(peer_rows::difference(before, after, moment)).await?;
         self.local(after, schema).await
     }
 }

@@ -1,7 +1,7 @@
 //! Typed options, cassandra.yaml names and spellings.
 //!
 //! Owns: the table of settings ([`options`]), the grammars of their values ([`value`]), Cassandra's
-//! old spellings ([`spelling`]) and the settings that are known without having an effect
+//! old spellings ([`spelling`]), the property files of snitches ([`snitch`]) and the settings that are known without having an effect
 //! ([`known`]); the layers defaults < file < environment < command line ([`load()`]); the reference
 //! ([`reference_markdown`]). Never: reads a file, the environment or a host name; text and
 //! iterators come in, [`Options`] and warnings go out.
@@ -22,6 +22,7 @@ pub mod known;
 pub mod load;
 pub mod options;
 mod reference;
+pub mod snitch;
 pub mod spelling;
 pub mod value;
 pub mod yaml;
@@ -34,5 +35,5 @@ pub use options::{Options, Setting, Status, settings};
 pub use reference::reference_markdown;
 pub use value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Partitioner, Snitch,
+    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Number, Partitioner, Snitch,
 };

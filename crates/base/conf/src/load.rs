@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::spelling;
-use crate::value::{CommitFailurePolicy, CommitLogSync, DiskFailurePolicy, class_name};
+use crate::value::{CommitFailurePolicy, CommitLogSync, DiskFailurePolicy, Snitch, class_name};
 use crate::yaml::{self, Node, NodeKind};
 
 /// Prefix of environment variables that set something: `HELENUS_NATIVE_TRANSPORT_PORT=9142`.
@@ -350,6 +350,12 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
     if loader.errors.is_empty() {
         check(&loader.loaded.options, &mut loader.errors);
     }
+    if let Some((path, _)) = &sources.file
+        && loader.loaded.options.endpoint_snitch != Snitch::Simple
+    {
+        let directory = path.rsplit_once('/').map_or(".", |(directory, _)| directory);
+        loader.loaded.options.configuration_directory = Some(directory.to_owned());
+    }
     if loader.errors.is_empty() { Ok(loader.loaded) } else { Err(ConfErrors(loader.errors)) }
 }
 
@@ -489,7 +495,7 @@ impl Loader {
                 origin: origin.clone(),
                 name: written.into(),
                 value: node.brief(),
-                is_default: is_default || harmless(name, node),
+                is_default,
             }),
             Status::Protects if is_default => {}
             Status::Protects => {
@@ -536,17 +542,6 @@ impl Loader {
             None => self.loaded.warnings.push(Warning::Unknown { origin, name: written.into() }),
         }
     }
-}
-
-/// Seeds that name this machine only ask for nothing.
-fn harmless(name: &str, node: &Node) -> bool {
-    name == "seeds"
-        && node.text().is_some_and(|text| {
-            text.split(',').map(str::trim).all(|seed| {
-                let host = seed.rsplit_once(':').map_or(seed, |(host, _)| host);
-                matches!(host, "127.0.0.1" | "localhost" | "[::1]")
-            })
-        })
 }
 
 /// Values of settings that have an effect which are taken for another value (see their help).
@@ -647,6 +642,11 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
             "data_file_directories",
             format!("one is supported, found {}", options.data_file_directories.len()),
         );
+    }
+    let place = options.datacenter.is_some() || options.rack.is_some();
+    if place && options.endpoint_snitch != Snitch::GossipingPropertyFile {
+        let name = if options.datacenter.is_some() { "datacenter" } else { "rack" };
+        wrong(name, "needs \"endpoint_snitch\" to be GossipingPropertyFileSnitch".into());
     }
     let tokens = options.initial_token.len();
     if tokens > 0 && u32::try_from(tokens) != Ok(options.num_tokens) {

@@ -11,7 +11,8 @@ use stdx::Token;
 
 use crate::value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Partitioner, Range, Refusal, Snitch, Value,
+    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Number, Partitioner, Range, Refusal,
+    Snitch, Value,
 };
 use crate::yaml::Node;
 
@@ -91,11 +92,13 @@ macro_rules! settings {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Options {
             $($( $(#[doc = $help])+ pub $name: $ty, )+)+
+            /// No setting: directory of the file that was read, when the snitch has a file beside it.
+            pub configuration_directory: Option<String>,
         }
 
         impl Default for Options {
             fn default() -> Self {
-                Options { $($( $name: $default, )+)+ }
+                Options { $($( $name: $default, )+)+ configuration_directory: None }
             }
         }
 
@@ -194,10 +197,26 @@ settings! {
         supported cold initial_token: Vec<Token> = Vec::new();
         /// How a partition key becomes a token.
         supported cold partitioner: Partitioner = Partitioner::Murmur3;
+        /// How many replicas of the own datacenter the drawn tokens of a joining node balance.
+        supported cold allocate_tokens_for_local_replication_factor: u32 = 3, 1 to 1000;
+        /// Whether a joining node takes over the data of its tokens. Without it reads may miss data
+        /// until a repair.
+        supported cold auto_bootstrap: bool = true;
         /// Where data centre and rack names come from.
         supported cold endpoint_snitch: Snitch = Snitch::Simple;
-        /// Addresses of members to join through. One node alone has no use for it.
-        not_yet cold seeds: Vec<String> = Vec::new();
+        /// Data centre of this node, instead of `dc` in cassandra-rackdc.properties; with
+        /// GossipingPropertyFileSnitch.
+        supported cold datacenter: Option<String> = None;
+        /// Rack of this node, instead of `rack` in cassandra-rackdc.properties; with
+        /// GossipingPropertyFileSnitch.
+        supported cold rack: Option<String> = None;
+        /// Addresses (`10.0.0.1`, `10.0.0.1:7000`) of members to join through when a node starts
+        /// first; a node that is the first of its own seeds founds a cluster if no other seed is a
+        /// member. With seeds, or a `listen_address` other than 127.0.0.1, the storage port is
+        /// opened. `seed_provider` of cassandra.yaml sets it too.
+        supported cold seeds: Vec<String> = Vec::new();
+        /// How suspicious a node's silence must be until it counts as down.
+        supported cold phi_convict_threshold: Number = Number(8.0), 5 to 16;
     }
     "Directories" {
         /// Where SSTables are kept; one directory. Unset: `data` below `workdir`.
@@ -205,7 +224,7 @@ settings! {
         /// Where the commit log is kept. Unset: `commitlog` below `workdir`.
         supported cold commitlog_directory: Option<String> = None;
         /// Where hints are kept. Unset: `hints` below `workdir`.
-        not_yet cold hints_directory: Option<String> = None;
+        supported cold hints_directory: Option<String> = None;
         /// Where saved caches are kept. Unset: `saved_caches` below `workdir`.
         not_yet cold saved_caches_directory: Option<String> = None;
     }
@@ -277,10 +296,29 @@ settings! {
         supported hot write_request_timeout: Duration = Duration::from_secs(2), 10 to DAY_MS;
         /// Time for TRUNCATE.
         supported hot truncate_request_timeout: Duration = Duration::from_secs(60), 10 to DAY_MS;
-        /// Time for everything else.
-        not_yet hot request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
+        /// Time for everything else: how long a schema change is tried again when others change the
+        /// schema at the same time.
+        supported hot request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
         /// Requests that take longer are logged; 0 is none.
         not_yet hot slow_query_log_timeout: Duration = Duration::from_millis(500), 0 to DAY_MS;
+    }
+    "Between nodes" {
+        /// Time for connecting to another node and the handshake.
+        supported cold internode_tcp_connect_timeout: Duration = Duration::from_secs(2), 10 to 600_000;
+        /// Largest message between nodes. Unset: 64 MiB.
+        supported cold internode_max_message_size: Option<DataSize> = None, 1_048_576 to 67_108_864;
+        /// Whether writes that a node missed are kept for it.
+        supported hot hinted_handoff_enabled: bool = true;
+        /// How long writes are kept for a node that is down.
+        supported hot max_hint_window: Duration = Duration::from_secs(10_800), 0 to 365 * DAY_MS;
+        /// Bytes of hints per second and node that are sent to those that are back; 0 is no limit.
+        supported cold hinted_handoff_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
+        /// Size of a file with hints.
+        supported cold max_hints_file_size: DataSize = DataSize(128 << 20), 65_536 to 2 * GIB - 1;
+        /// Longest time until a hint is on the disk.
+        supported cold hints_flush_period: Duration = Duration::from_secs(10), 1 to DAY_MS;
+        /// Bytes per second of streams to other nodes; 0 is no limit.
+        supported cold stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
     }
     "Commit log" {
         /// When records are synced. In every mode an answered write survives the end of the
@@ -414,6 +452,18 @@ impl Options {
     /// Address that drivers are told.
     pub fn announced_rpc_address(&self) -> &Address {
         self.broadcast_rpc_address.as_ref().unwrap_or(&self.rpc_address)
+    }
+
+    /// Whether the storage port is opened: other nodes are configured, or an address that they can
+    /// reach. A node with neither stands alone, so that several can be tried on one machine.
+    pub fn wants_peers(&self) -> bool {
+        !self.seeds.is_empty() || self.listen_address != loopback()
+    }
+
+    /// Where the file `name` of the snitch is looked for, in this order.
+    pub fn snitch_files(&self, name: &str) -> Vec<String> {
+        let beside = self.configuration_directory.iter().map(|d| format!("{d}/{name}"));
+        beside.chain([self.below_workdir(name)]).collect()
     }
 
     /// Largest mutation, bytes: `max_mutation_size`, else half of a commit-log segment.

@@ -57,6 +57,10 @@ impl fmt::Display for Address {
     }
 }
 
+/// A number that need not be whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number(pub f64);
+
 /// Smallest and largest value, both allowed. Milliseconds for durations, bytes for sizes and
 /// rates, the number itself for numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +161,20 @@ macro_rules! whole_number {
     )+};
 }
 whole_number!(u16, u32, u64, i64);
+
+impl Value for Number {
+    fn read(node: &Node, range: Range) -> Result<Self, Refusal> {
+        let value: f64 = scalar(node)?.parse().map_err(|_| Refusal::Form)?;
+        let inside = (range.min as f64..=range.max as f64).contains(&value);
+        if inside { Ok(Number(value)) } else { Err(Refusal::Range) }
+    }
+    fn form() -> String {
+        "a number".into()
+    }
+    fn render(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
 
 impl Value for Duration {
     fn read(node: &Node, range: Range) -> Result<Self, Refusal> {
@@ -427,6 +445,12 @@ words! {
     Snitch {
         /// One data centre `datacenter1`, one rack `rack1`.
         Simple = "SimpleSnitch",
+        /// What the node's own `cassandra-rackdc.properties` says.
+        GossipingPropertyFile = "GossipingPropertyFileSnitch",
+        /// What `cassandra-topology.properties` says of the node's address.
+        PropertyFile = "PropertyFileSnitch",
+        /// The second and third byte of the node's address.
+        RackInferring = "RackInferringSnitch",
     }
 }
 

@@ -86,15 +86,26 @@ impl Liveness {
         !self.is_empty() && (!self.is_expiring() || now < self.expires_at)
     }
 
+    /// What views write when the row of their base table is gone: a liveness that is a tombstone
+    /// (`LivenessInfo.EXPIRED_LIVENESS_TTL`).
+    fn is_tombstone(&self) -> bool {
+        self.ttl.0 == i32::MAX
+    }
+
     /// Whether this one wins over `other` (Cassandra's `LivenessInfo.supersedes`): the higher
-    /// timestamp; at equal timestamps the expiring one, then the one that expires later.
+    /// timestamp; at equal timestamps a tombstone, then the expiring one, then the one that expires
+    /// later. Of two that still are alike Cassandra keeps the first it meets; here the longer TTL
+    /// wins, as with cells, so that replicas agree whatever the order of their files.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;
         }
+        if self.is_tombstone() != other.is_tombstone() {
+            return self.is_tombstone();
+        }
         if self.is_expiring() != other.is_expiring() {
             return self.is_expiring();
         }
-        self.expires_at > other.expires_at
+        (self.expires_at, self.ttl) > (other.expires_at, other.ttl)
     }
 }

@@ -217,6 +217,73 @@ fn a_partition_is_cut_at_its_own_limit_and_the_page_goes_on() {
     assert_eq!(found, keys.map(|k| (k, clusterings[1].as_slice())));
 }
 
+#[test]
+fn a_partition_that_goes_on_counts_the_rows_before() {
+    let clusterings: Vec<_> = (0..3).map(ck).collect();
+    let live = row(9, 9, b"x");
+    let shape = shape();
+    let limits = PageLimits { rows_per_partition: 2, ..PageLimits::default() };
+    let check = |before: u32, expect: PageFlow| {
+        let mut writer = PageWriter::new(&shape, false, NOW, false, limits);
+        writer.go_on_behind(before);
+        let mut keys = [b"a".as_slice(), b"b"];
+        keys.sort_by_key(|k| codec::token_of(k));
+        let row = RowRef::trusted(&live);
+        writer.item(&partition(keys[0]));
+        let first = Item::Row { clustering: &clusterings[0], row };
+        assert_eq!(writer.item(&first), expect);
+        if expect == PageFlow::Continue {
+            writer.item(&Item::PartitionEnd);
+        }
+        // The partition behind it counts from the beginning.
+        writer.item(&partition(keys[1]));
+        assert_eq!(writer.item(&first), PageFlow::Continue);
+        assert_eq!(writer.live_rows(), 2);
+    };
+    check(0, PageFlow::Continue);
+    check(1, PageFlow::SkipPartition);
+
+    let statics = |before: u32| {
+        let mut writer = PageWriter::new(&shape, false, NOW, true, PageLimits::default());
+        writer.go_on_behind(before);
+        for item in [partition(b"a"), Item::Static(RowRef::trusted(&live)), Item::PartitionEnd] {
+            writer.item(&item);
+        }
+        writer.live_rows()
+    };
+    assert_eq!((statics(0), statics(1)), (1, 0));
+}
+
+#[test]
+fn tombstones_are_counted_as_cassandra_counts_them() {
+    let one = ck(1);
+    let mut dead_cells = Vec::new();
+    let mut builder =
+        RowBuilder::new(&mut dead_cells, Liveness::NONE, deletion(3), TimestampMicros(9));
+    builder.cell(A, &CellRef::tombstone(TimestampMicros(9), NOW));
+    builder.finish();
+    let mut only_deletion = Vec::new();
+    RowBuilder::new(&mut only_deletion, Liveness::NONE, deletion(9), TimestampMicros(9)).finish();
+    let mut deleted_and_written = Vec::new();
+    let liveness = Liveness::new(TimestampMicros(10));
+    RowBuilder::new(&mut deleted_and_written, liveness, deletion(9), TimestampMicros(9)).finish();
+    let check = |item: &Item<'_>, expect: u32| {
+        let shape = shape();
+        let mut writer = PageWriter::new(&shape, false, NOW, false, PageLimits::default());
+        writer.item(&partition(b"k"));
+        writer.item(item);
+        assert_eq!(writer.tombstones(), expect);
+    };
+    let of = |row| Item::Row { clustering: &one, row: RowRef::trusted(row) };
+    let (same, other) = (row(9, 9, b"x"), row(9, 8, b"x"));
+    check(&of(&same), 0);
+    check(&of(&other), 0);
+    check(&of(&dead_cells), 1);
+    check(&of(&only_deletion), 1);
+    check(&of(&deleted_and_written), 0);
+    check(&marker(&one, None, Some(3)), 1);
+}
+
 /// Takes a page's bytes apart at a place and checks that the parser says why.
 #[test]
 fn the_parser_refuses_what_no_writer_makes() {

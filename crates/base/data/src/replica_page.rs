@@ -164,8 +164,11 @@ pub struct PageWriter<'s> {
     pending_prefix: Vec<u8>,
     pending_after: bool,
     row_scratch: Vec<u8>,
+    /// Live rows of the partition to come that earlier pages had.
+    live_before: u32,
     live_in_partition: u32,
     live_rows: u32,
+    tombstones: u32,
     has_cut_partitions: bool,
     end: End,
 }
@@ -201,16 +204,41 @@ impl<'s> PageWriter<'s> {
             pending_prefix: Vec::new(),
             pending_after: false,
             row_scratch: Vec::new(),
+            live_before: 0,
             live_in_partition: 0,
             live_rows: 0,
+            tombstones: 0,
             has_cut_partitions: false,
             end: End::Exhausted,
         }
     }
 
-    /// Live rows of the current partition so far (of the last one, between partitions).
+    /// The next partition goes on from an earlier page that had so many live rows of it: they count
+    /// for the limit per partition, and its static row does not count any more when there are some.
+    /// 0 takes that back.
+    pub fn go_on_behind(&mut self, live_rows: u32) {
+        self.live_before = live_rows;
+    }
+
+    /// Live rows of the current partition so far (of the last one, between partitions), those of
+    /// [`PageWriter::go_on_behind`] included.
     pub fn live_in_partition(&self) -> u32 {
         self.live_in_partition
+    }
+
+    /// Rows live at the reader's clock so far, as the page's header counts them.
+    pub fn live_rows(&self) -> u32 {
+        self.live_rows
+    }
+
+    /// Tombstones and expired cells taken so far, as Cassandra counts them for its thresholds
+    /// (`ReadCommand.MetricRecording`): dead cells, rows that are deletions only, markers.
+    pub fn tombstones(&self) -> u32 {
+        self.tombstones
+    }
+
+    fn count_tombstones(&mut self, count: u32) {
+        self.tombstones = self.tombstones.saturating_add(count);
     }
 
     fn put_sized(&mut self, bytes: &[u8]) {
@@ -308,17 +336,19 @@ impl<'s> PageWriter<'s> {
                 self.has_last = false;
                 self.open = DeletionTime::LIVE;
                 self.pending = None;
-                self.live_in_partition = 0;
+                self.live_in_partition = std::mem::take(&mut self.live_before);
                 PageFlow::Continue
             }
             Item::Static(row) => {
                 if !row.is_empty() {
+                    self.count_tombstones(row.tombstones(self.now));
                     self.static_is_live = row.has_live_data(self.now);
                     self.header(Some(*row));
                 }
                 PageFlow::Continue
             }
             Item::Marker(marker) => {
+                self.count_tombstones(1);
                 let position = marker.position;
                 let cmp = self.shape.clustering();
                 let joins = self.pending.is_some() && {
@@ -349,6 +379,7 @@ impl<'s> PageWriter<'s> {
         self.last.clear();
         self.last.extend_from_slice(clustering);
         self.has_last = true;
+        self.count_tombstones(row.tombstones(self.now));
         if row.has_live_data(self.now) {
             self.live_rows = self.live_rows.saturating_add(1);
             self.live_in_partition = self.live_in_partition.saturating_add(1);

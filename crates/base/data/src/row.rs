@@ -322,6 +322,27 @@ impl<'a> RowRef<'a> {
                 ColumnRef::Complex(complex) => complex.cells().any(|(_, c)| c.is_live(now)),
             })
     }
+
+    /// What the row counts for the tombstone thresholds: its dead cells, or one when nothing of it
+    /// but a deletion is there.
+    pub fn tombstones(&self, now: DeletionSeconds) -> u32 {
+        if self.is_plain() {
+            return 0;
+        }
+        let (liveness, deletion, columns) = self.parts();
+        let (mut dead, mut live) = (0_u32, liveness.is_live(now));
+        let mut note = |cell: &CellRef<'_>| match cell.is_live(now) {
+            true => live = true,
+            false => dead = dead.saturating_add(1),
+        };
+        for (_, column) in columns {
+            match column {
+                ColumnRef::Simple(cell) => note(&cell),
+                ColumnRef::Complex(complex) => complex.cells().for_each(|(_, c)| note(&c)),
+            }
+        }
+        if dead == 0 && !live && !deletion.is_live() { 1 } else { dead }
+    }
 }
 
 /// As [`RowRef::is_plain`] for columns of any encoding.

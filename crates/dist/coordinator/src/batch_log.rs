@@ -240,6 +240,7 @@ pub(crate) fn patience(write_timeout: Duration) -> Duration {
     write_timeout.saturating_mul(2)
 }
 
-fn is_durable(snapshot: &ClusterSnapshot, table: &Table) -> bool {
+/// Whether writes to the table go to the commit log.
+pub(crate) fn is_durable(snapshot: &ClusterSnapshot, table: &Table) -> bool {
     snapshot.schema.keyspace(&table.keyspace).is_none_or(|k| k.params.durable_writes)
 }

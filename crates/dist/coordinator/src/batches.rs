@@ -15,17 +15,22 @@
 //! no use any more.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::ClusterSnapshot;
+use cluster::{ClusterSnapshot, Consistency, Replication};
+use data::MutationRef;
+use request::WriteType;
 use rt::Group;
 use rt::sync::Notify;
 use schema::Schema;
-use stdx::{Instant, TimestampMicros, Token};
+use stdx::{Instant, TimestampMicros, Token, Uuid};
 use store::StoreError;
 
 use crate::batch_log::{BatchTable, Entries, Entry, Fate, patience};
+use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
+use crate::writing::Purpose;
 use crate::{Coordinator, ShardRequest};
 
 /// Between two looks at what coordinators left behind, as in Cassandra.
@@ -46,6 +51,8 @@ const ROOM_ATTEMPTS: usize = 20;
 /// What this shard knows of batches that were not carried through.
 pub(crate) struct Batches {
     unfinished: RefCell<Vec<Unfinished>>,
+    /// Stored for a coordinator of the cluster that has not removed them.
+    stored: RefCell<BTreeMap<[u8; 16], Instant>>,
     /// There may be entries that are not in `unfinished`.
     scan_due: Cell<bool>,
     stop: Notify,
@@ -58,6 +65,7 @@ impl Batches {
     pub(crate) fn new(telemetry: &telemetry::Shard) -> Batches {
         Batches {
             unfinished: RefCell::default(),
+            stored: RefCell::default(),
             scan_due: Cell::new(false),
             stop: Notify::new(),
             stopping: Cell::new(false),
@@ -90,9 +98,41 @@ impl Batches {
         }
     }
 
-    /// Takes what was left behind long enough ago.
+    /// A coordinator of the cluster had this batch stored; without its removal it is replayed.
+    pub(crate) fn note_stored(&self, id: [u8; 16], since: Instant) {
+        let mut stored = self.stored.borrow_mut();
+        if stored.len() < UNFINISHED_MAX {
+            stored.insert(id, since);
+        } else {
+            self.scan_due.set(true);
+        }
+    }
+
+    /// A batch is written to the log of a node.
+    pub(crate) fn note_logged(&self) {
+        self.logged_total.inc();
+    }
+
+    /// Whether a batch is remembered by its id already.
+    fn is_stored(&self, id: &[u8]) -> bool {
+        let id = <[u8; 16]>::try_from(id);
+        id.is_ok_and(|id| self.stored.borrow().contains_key(&id))
+    }
+
+    /// Takes what was left behind long enough ago. At the end of the node what was stored for others
+    /// stays in the log: their coordinators may be at work, and the next start finds it.
     fn take_due(&self, due: impl Fn(Instant) -> bool) -> Vec<Unfinished> {
-        self.unfinished.borrow_mut().extract_if(.., |batch| due(batch.since)).collect()
+        let mut taken: Vec<Unfinished> =
+            self.unfinished.borrow_mut().extract_if(.., |batch| due(batch.since)).collect();
+        let is_stopping = self.stopping.get();
+        self.stored.borrow_mut().retain(|id, since| {
+            let is_due = !is_stopping && due(*since);
+            if is_due {
+                taken.push(Unfinished { id: id.to_vec(), since: *since });
+            }
+            !is_due
+        });
+        taken
     }
 }
 
@@ -205,6 +245,17 @@ impl Coordinator {
         id
     }
 
+    /// Deletes an entry that was stored for a coordinator of the cluster.
+    pub(crate) fn remove_stored(
+        &self,
+        table: BatchTable,
+        id: &[u8; 16],
+        written_at: TimestampMicros,
+    ) {
+        self.inner.batches.stored.borrow_mut().remove(id);
+        self.remove_entry(table, id, written_at);
+    }
+
     /// Deletes an entry. Nobody waits: the deletion goes to the kernel with the next commit of its
     /// shard, and a crash before costs one replay.
     fn remove_entry(&self, table: BatchTable, id: &[u8], written_at: TimestampMicros) {
@@ -236,7 +287,8 @@ impl Coordinator {
         let mut report = BatchReplay::default();
         let Some(table) = BatchTable::of(&snapshot.schema) else { return report };
         let mut behind: Option<Vec<u8>> = None;
-        let mut is_complete = true;
+        let batches = &self.inner.batches;
+        batches.scan_due.set(false);
         loop {
             let mut page = Entries::new(table, PAGE_ENTRIES);
             let command = table.scan(behind.as_deref(), self.inner.rt.wall().seconds());
@@ -248,14 +300,20 @@ impl Coordinator {
             behind = Some(last.id.clone());
             for entry in &page.found {
                 if !wanted(entry) {
-                    is_complete = false;
+                    // Somebody is at work on it: it is looked up once more by its id.
+                    if !batches.is_stored(&entry.id) {
+                        let since = self.inner.rt.now();
+                        batches.remember(Unfinished { id: entry.id.clone(), since });
+                    }
                     continue;
                 }
                 self.replay_entry(entry, snapshot, table, &mut report).await;
                 self.pace(entry, throttle).await;
             }
         }
-        self.inner.batches.scan_due.set(!is_complete || report.error.is_some());
+        if report.left > 0 || report.error.is_some() {
+            batches.scan_due.set(true);
+        }
         // The deletions of the entries; a failure of the log shows at the next write.
         let _ = self.commit().await;
         report
@@ -281,6 +339,7 @@ impl Coordinator {
         if entry.is_past_grace(snapshot, self.inner.rt.wall()) {
             report.past_grace += 1;
         } else {
+            let mut replicated = Vec::new();
             for (mutation, fate) in entry.mutations.iter().zip(entry.fates(snapshot)) {
                 let Fate::Apply { token, durable } = fate else {
                     match fate {
@@ -289,6 +348,10 @@ impl Coordinator {
                     }
                     continue;
                 };
+                if is_of_several_nodes(snapshot, mutation) {
+                    replicated.push((token, mutation.clone(), durable));
+                    continue;
+                }
                 match self.apply_patiently(token, mutation, durable).await {
                     Ok(()) => report.mutations += 1,
                     Err(StoreError::UnknownTable(_)) => report.obsolete += 1,
@@ -300,10 +363,58 @@ impl Coordinator {
                     }
                 }
             }
+            if !self.replay_on_replicas(replicated, report).await {
+                report.left += 1;
+                return;
+            }
         }
         report.batches += 1;
         self.inner.batches.replayed_total.inc();
         self.remove_entry(table, &entry.id, entry.written_at);
+    }
+
+    /// Writes mutations to their replicas: true when each replica has its own, or a hint for it is
+    /// durable, and at least one has it. Before this node is attached to its cluster nothing is
+    /// written.
+    async fn replay_on_replicas(
+        &self,
+        mutations: Vec<(Token, Vec<u8>, bool)>,
+        report: &mut BatchReplay,
+    ) -> bool {
+        if mutations.is_empty() {
+            return true;
+        }
+        let Some(cluster) = self.cluster() else { return false };
+        let parts = &cluster.parts;
+        let hints_before = cluster.counters.hints.get();
+        let count = mutations.len() as u64;
+        let order = ReplicatedWrite {
+            snapshot: (parts.snapshot)(),
+            consistency: Consistency::One,
+            write_type: WriteType::UnloggedBatch,
+            mutations,
+            logged: false,
+            batch_id: Uuid::nil(),
+            deadline: self.inner.rt.now() + parts.settings.write_request_timeout,
+        };
+        match self.write_for(order, Purpose::BatchReplay).await {
+            Ok(()) => {
+                report.mutations += count;
+                // A hint that is in memory only is no reason to forget the batch.
+                cluster.counters.hints.get() == hints_before || parts.hints.flush().await
+            }
+            Err(ReplicatedError::Store(StoreError::UnknownTable(_))) => {
+                // Dropped just now: the next round sees it.
+                false
+            }
+            Err(error) => {
+                report.error = Some(match error {
+                    ReplicatedError::Store(error) => error,
+                    other => StoreError::Invalid(other.to_string()),
+                });
+                false
+            }
+        }
     }
 
     /// Applies a mutation, waiting for room if need be.
@@ -394,4 +505,11 @@ impl Coordinator {
         }
         report
     }
+}
+
+/// Whether a mutation belongs to several nodes, so that this one must not apply it by itself.
+fn is_of_several_nodes(snapshot: &ClusterSnapshot, mutation: &[u8]) -> bool {
+    let Some(opened) = MutationRef::open(mutation) else { return false };
+    snapshot.members.len() > 1
+        && snapshot.replication_of_table(opened.table).is_some_and(|r| r != Replication::Local)
 }

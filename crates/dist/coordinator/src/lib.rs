@@ -1,19 +1,37 @@
 //! Requests against the replicas of this node: which shard owns a key, one hop when it is another.
 //!
 //! Owns: the shard-to-shard requests ([`ShardRequest`]), pages of packed rows that cross shards
-//! ([`page`]), range scans merged in ring order, the batch log ([`batches`]). Never: CQL, frames, schema changes. When the
-//! cluster is built, the `request` machines take this place; the methods of [`Coordinator`] are the
-//! seam.
+//! ([`page`]), range scans merged in ring order, the batch log ([`batches`]); in a cluster, what the
+//! `request` machines decide: writes ([`Coordinator::write_replicated`]) and reads ([`reading`]) of
+//! several nodes, and the other side of both ([`Coordinator::serve_peer`]). Never: CQL, frames, schema
+//! changes, membership, liveness.
 //!
 //! Invariants: INV-coordinator-1: a mutation is applied on the shard that owns its token, nowhere
 //! else. INV-coordinator-2: a scan shows partitions in (token, key) order whatever the number of
-//! shards. INV-batch-1 and -2: see [`batches`].
+//! shards. INV-batch-1 and -2: see [`batches`]. INV-coordinator-3: what belongs to one node never
+//! goes through the parts for several.
 
+mod applying;
 mod batch_log;
+mod batch_wire;
 pub mod batches;
+mod cluster_parts;
+mod cluster_state;
+mod counters;
+mod failing;
+mod forwarding;
+mod latency;
 pub mod page;
 mod read;
+pub mod reading;
+mod serving;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod topology;
+mod writing;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,6 +43,10 @@ use stdx::{ShardId, Token};
 use store::{Store, StoreError};
 
 pub use batches::{BatchReplay, LoggedBatch};
+pub use cluster_parts::{
+    ClusterParts, EpochWait, HintSink, NoHints, ReplicatedError, ReplicatedRead, ReplicatedWrite,
+    ReplicationSettings, SelectLimits,
+};
 pub use page::PackedPage;
 
 /// What one shard asks another.
@@ -44,6 +66,8 @@ pub enum ShardRequest {
         /// Where the page stops.
         limit: PageLimit,
     },
+    /// Read as a replica: with tombstones, for a coordinator that merges.
+    Replica(Box<reading::ReplicaQuery>),
 }
 
 /// Answer to a [`ShardRequest`].
@@ -53,6 +77,8 @@ pub enum ShardReply {
     Applied(Result<(), StoreError>),
     /// To `Read`.
     Page(Result<PackedPage, StoreError>),
+    /// To `Replica`.
+    Replica(Result<store::ReplicaRead, StoreError>),
 }
 
 /// Bounds of one page that crosses shards.
@@ -85,6 +111,10 @@ struct Inner {
     mesh: Arc<ShardMesh>,
     gate: rt::Gate,
     batches: batches::Batches,
+    reading: reading::Reading,
+    committing: applying::Committing,
+    /// Set once, when the node is part of a cluster.
+    cluster: OnceCell<Rc<cluster_state::Cluster>>,
 }
 
 impl Coordinator {
@@ -92,7 +122,18 @@ impl Coordinator {
     pub fn new(rt: Rt, store: Store, mesh: Arc<ShardMesh>) -> Coordinator {
         let gate = rt.gate("shard-requests");
         let batches = batches::Batches::new(&rt.telemetry());
-        let inner = Rc::new(Inner { rt: rt.clone(), store, mesh: mesh.clone(), gate, batches });
+        let reading = reading::Reading::new(&rt.telemetry());
+        let cluster = OnceCell::new();
+        let inner = Rc::new(Inner {
+            rt: rt.clone(),
+            store,
+            mesh: mesh.clone(),
+            gate,
+            batches,
+            reading,
+            committing: applying::Committing::default(),
+            cluster,
+        });
         let this = Coordinator { inner };
         let server = this.clone();
         mesh.serve(&rt, move |request, reply| server.serve(request, reply));
@@ -171,6 +212,9 @@ impl Coordinator {
                 ShardRequest::Read { command, limit } => {
                     ShardReply::Page(this.page(&command, limit).await)
                 }
+                ShardRequest::Replica(query) => {
+                    ShardReply::Replica(this.read_own_shard(&query).await)
+                }
             };
             reply.send(answer);
         };
@@ -198,6 +242,7 @@ impl Coordinator {
     /// log is replayed once more where that is possible at once.
     pub async fn stop(&self) {
         self.inner.batches.stop();
+        self.stop_writes();
         self.inner.gate.close().await;
     }
 }

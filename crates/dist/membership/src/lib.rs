@@ -30,7 +30,7 @@ use stdx::{Epoch, HostId, Instant, IoError, ShardId};
 use crate::log::LogFile;
 pub use crate::owner::Liveness;
 use crate::owner::Owner;
-pub use crate::peers::{ask_to_join, fetch_log};
+pub use crate::peers::{JoinError, JoinRequest, ask_to_join, fetch_log};
 pub use crate::wire::fuzz_metadata_message;
 
 /// What one shard asks another about metadata.
@@ -363,6 +363,10 @@ impl Membership {
         if let Some(owner) = &self.inner.owner {
             let _turn = owner.turn.acquire(1).await;
             owner.log.borrow_mut().take();
+            owner.on_apply.borrow_mut().take();
         }
+        // They hold what holds this.
+        self.inner.on_change.borrow_mut().clear();
+        self.inner.on_applied.borrow_mut().clear();
     }
 }

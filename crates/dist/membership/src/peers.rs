@@ -309,7 +309,7 @@ impl Membership {
                 self.catch_up(owner, voter, epoch).await?;
                 Err(SubmitError::Conflict(self.snapshot().epoch))
             }
-            Submitted::Rejected(text) => Err(SubmitError::Refused(text)),
+            Submitted::Rejected(text) | Submitted::Wait(text) => Err(SubmitError::Refused(text)),
             Submitted::Unknown(_) => Err(SubmitError::Unknown { received: 0, required: 1 }),
             Submitted::Unavailable(_) => Err(SubmitError::NoMajority { received: 0, required: 1 }),
         }
@@ -461,12 +461,14 @@ impl Membership {
                 Ok(change) => submitted(self.submit_here(expect, vec![change]).await),
                 Err(error) => Submitted::Rejected(error.to_string()),
             },
-            Submission::Join { member, tokens } => self.join_for(*member, tokens).await,
+            Submission::Join { member, tokens, replication_factor } => {
+                self.join_for(*member, tokens, replication_factor).await
+            }
         }
     }
 
     /// Puts a newcomer into the log, with tokens that make the nodes' shares even.
-    async fn join_for(&self, member: Member, tokens: u16) -> Submitted {
+    async fn join_for(&self, member: Member, tokens: u16, replication_factor: u16) -> Submitted {
         for _ in 0..JOIN_ATTEMPTS {
             let snapshot = self.snapshot();
             if let Some(known) = snapshot.members.get(&member.host_id) {
@@ -487,17 +489,33 @@ impl Membership {
                     datacenter: &member.datacenter,
                     rack: &member.rack,
                     count: tokens,
-                    replication_factor: 3,
+                    replication_factor: u32::from(replication_factor.max(1)),
                     seed: self.inner.rt.random_u64(),
                 });
             }
-            let change = Transformation::Join { member: Arc::new(member) };
-            match self.submit_here(snapshot.epoch, vec![change]).await {
+            let mut changes = self.given_up(&snapshot, &member);
+            changes.push(Transformation::Join { member: Arc::new(member) });
+            match self.submit_here(snapshot.epoch, changes).await {
                 Err(SubmitError::Conflict(_)) => {}
                 other => return submitted(other),
             }
         }
         Submitted::Unavailable("the metadata changes too often at the moment".to_owned())
+    }
+
+    /// Joins that are given up because the newcomer stands where they did: its directory was
+    /// emptied before it was done, so nobody will go on with them.
+    fn given_up(&self, snapshot: &ClusterSnapshot, newcomer: &Member) -> Vec<Transformation> {
+        let is_alive = match &self.inner.owner {
+            Some(owner) => owner.is_alive.borrow().clone(),
+            None => return Vec::new(),
+        };
+        let stands_there = snapshot.members.values().filter(|member| {
+            member.state == MemberState::Joining
+                && member.storage == newcomer.storage
+                && !is_alive(member.host_id)
+        });
+        stands_there.map(|member| Transformation::Leave { host: member.host_id }).collect()
     }
 }
 
@@ -521,8 +539,20 @@ fn submitted(result: Result<Arc<ClusterSnapshot>, SubmitError>) -> Submitted {
         Err(error @ (SubmitError::Unknown { .. } | SubmitError::Io(_))) => {
             Submitted::Unknown(error.to_string())
         }
+        Err(error) if is_passing(&error) => Submitted::Wait(error.to_string()),
         Err(error) => Submitted::Rejected(error.to_string()),
     }
+}
+
+/// Whether a change does not fit only as long as others are moving.
+fn is_passing(error: &SubmitError) -> bool {
+    use cluster::{MembershipError as E, MetaLogError};
+    matches!(
+        error,
+        SubmitError::Rejected(MetaLogError::Membership(
+            E::Overlap { .. } | E::TooManyMovements { .. } | E::Busy { .. }
+        ))
+    )
 }
 
 fn surely_not_delivered(error: &MessagingError) -> bool {
@@ -535,26 +565,56 @@ fn surely_not_delivered(error: &MessagingError) -> bool {
     }
 }
 
-/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in.
+/// Why a node is not let in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// It never will be as it is; in words for the operator.
+    #[error("{0}")]
+    Refused(String),
+    /// It may be when it asks again: nobody answered, or others are moving.
+    #[error("{0}")]
+    Again(String),
+}
+
+/// What a newcomer asks for.
+#[derive(Clone, Debug)]
+pub struct JoinRequest {
+    /// Itself; without tokens when it has no wish.
+    pub member: Member,
+    /// How many tokens it is to get then.
+    pub tokens: u16,
+    /// For which replication factor they make the shares even.
+    pub replication_factor: u16,
+}
+
+/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in. Asking
+/// again is harmless.
 ///
 /// # Errors
 /// What the member said, in words for the operator.
 pub async fn ask_to_join(
     messaging: &Messaging,
     host: HostId,
-    member: &Member,
-    tokens: u16,
+    request: &JoinRequest,
     deadline: Instant,
-) -> Result<Epoch, String> {
+) -> Result<Epoch, JoinError> {
     let to = Outgoing { host, shard: ShardId(0), verb: Verb::MetaSubmit, deadline, trace: None };
-    let submission = Submission::Join { member: Box::new(member.clone()), tokens };
+    let submission = Submission::Join {
+        member: Box::new(request.member.clone()),
+        tokens: request.tokens,
+        replication_factor: request.replication_factor,
+    };
     let response = messaging.request(&to, |out| submission.encode(out)).await;
-    let response = response.map_err(|e| e.to_string())?;
-    match wire::decode(&response.payload, Submitted::read).map_err(|e| e.to_string())? {
+    let response = response.map_err(|e| JoinError::Again(e.to_string()))?;
+    let submitted = wire::decode(&response.payload, Submitted::read);
+    match submitted.map_err(|e| JoinError::Again(e.to_string()))? {
         Submitted::Decided(epoch) => Ok(epoch),
-        Submitted::Conflict(_) => Err("the metadata changed at the same time".to_owned()),
-        Submitted::Rejected(text) | Submitted::Unknown(text) | Submitted::Unavailable(text) => {
-            Err(text)
+        Submitted::Conflict(_) => {
+            Err(JoinError::Again("the metadata changed at the same time".to_owned()))
+        }
+        Submitted::Rejected(text) => Err(JoinError::Refused(text)),
+        Submitted::Unknown(text) | Submitted::Unavailable(text) | Submitted::Wait(text) => {
+            Err(JoinError::Again(text))
         }
     }
 }

@@ -39,8 +39,9 @@ pub(crate) enum Answer {
 pub(crate) enum Submission {
     /// After the entry `expect`, this transformation.
     Change { expect: Epoch, value: Value },
-    /// A node wants in. `tokens` are wanted if the member brings none.
-    Join { member: Box<Member>, tokens: u16 },
+    /// A node wants in. `tokens` are wanted if the member brings none; they make the shares even for
+    /// that replication factor.
+    Join { member: Box<Member>, tokens: u16, replication_factor: u16 },
 }
 
 /// What became of a [`Submission`].
@@ -56,6 +57,8 @@ pub(crate) enum Submitted {
     Unknown(String),
     /// It did not happen: no majority of voters answered.
     Unavailable(String),
+    /// It does not fit now, and may when what others do is done.
+    Wait(String),
 }
 
 fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
@@ -318,9 +321,10 @@ impl Submission {
                 out.put_u64(expect.0);
                 out.put_bytes_vint(value);
             }
-            Submission::Join { member, tokens } => {
+            Submission::Join { member, tokens, replication_factor } => {
                 out.put_u8(2);
                 out.put_u16(*tokens);
+                out.put_u16(*replication_factor);
                 member.encode(out);
             }
         }
@@ -334,7 +338,9 @@ impl Submission {
             }
             2 => {
                 let tokens = r.u16()?;
-                Submission::Join { member: Box::new(Member::decode(r)?), tokens }
+                let replication_factor = r.u16()?;
+                let member = Box::new(Member::decode(r)?);
+                Submission::Join { member, tokens, replication_factor }
             }
             other => return Err(r.invalid(i64::from(other))),
         })
@@ -355,6 +361,7 @@ impl Submitted {
             Submitted::Rejected(text) => (3, text),
             Submitted::Unknown(text) => (4, text),
             Submitted::Unavailable(text) => (5, text),
+            Submitted::Wait(text) => (6, text),
         };
         out.put_u8(tag);
         out.put_bytes_vint(text.as_bytes());
@@ -367,6 +374,7 @@ impl Submitted {
             3 => Submitted::Rejected(read_text(r)?),
             4 => Submitted::Unknown(read_text(r)?),
             5 => Submitted::Unavailable(read_text(r)?),
+            6 => Submitted::Wait(read_text(r)?),
             other => return Err(r.invalid(i64::from(other))),
         })
     }

@@ -136,6 +136,11 @@ impl Inner {
         if self.draining.get() {
             return Err(Refusal::ShuttingDown);
         }
+        // Who asks whether it is welcome is told when another process has its host id. Connections
+        // for requests are not refused for that: after a power cut the old one seems to be there.
+        if hello.lane == Lane::Probe && self.is_in_use(hello) {
+            return Err(Refusal::DuplicateHostId(hello.from));
+        }
         let admission = self.admission.borrow().clone();
         if let Some(admission) = admission {
             admission(hello, peer)?;
@@ -144,6 +149,16 @@ impl Inner {
             agreement.shard.0 = 0;
         }
         Ok(agreement)
+    }
+
+    /// Whether another process with the sender's host id was heard of lately: each pings its open
+    /// connections.
+    fn is_in_use(&self, hello: &Hello) -> bool {
+        let silence = self.settings.keepalive_interval * 2;
+        let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);
+        let since = stdx::Instant(self.rt.now().0.saturating_sub(silence));
+        let inbounds = self.inbounds.borrow();
+        inbounds.values().any(|i| i.is_other_process(hello.from, hello.incarnation, since))
     }
 
     async fn refuse(&self, conn: &Conn, refusal: Option<&Refusal>) {

@@ -76,6 +76,8 @@ pub(crate) struct Inbound {
     id: u64,
     from: HostId,
     from_shard: ShardId,
+    /// Number of the peer's start.
+    incarnation: u64,
     lane: Lane,
     joining: bool,
     address: SocketAddr,
@@ -94,6 +96,15 @@ pub(crate) struct Inbound {
 impl Inbound {
     pub(crate) fn from(&self) -> HostId {
         self.from
+    }
+
+    /// Whether it comes from the host `from` in another start than `incarnation`, and something was
+    /// received on it since `since`.
+    pub(crate) fn is_other_process(&self, from: HostId, incarnation: u64, since: Instant) -> bool {
+        self.from == from
+            && self.incarnation != incarnation
+            && !self.outbox.is_closed()
+            && self.last_received.get() >= since
     }
 
     /// Ends the connection. What the kernel has already is still sent.
@@ -199,6 +210,7 @@ impl Inner {
             id: self.next_id(),
             from: hello.from,
             from_shard: hello.source_shard,
+            incarnation: hello.incarnation,
             lane: hello.lane,
             joining: hello.joining,
             address: conn.peer_addr(),

@@ -10,8 +10,8 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `flush`, `files`, `compaction`,
-//! `truncate`, `snapshot`, `background`.
+//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `compaction`,
+//! `ingest`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
@@ -21,10 +21,12 @@ mod estimates;
 mod files;
 mod flush;
 pub mod fuzz;
+mod ingest;
 mod memtable;
 mod options;
 mod read;
 mod replay;
+mod replica;
 mod snapshot;
 mod store;
 mod table;
@@ -36,9 +38,12 @@ pub use commitlog::SyncMode;
 pub use compaction::{CompactionProgress, CompactionRecord};
 pub use error::StoreError;
 pub use estimates::RangeEstimate;
+pub use ingest::{Ingest, Ingested};
 pub use options::StoreOptions;
 pub use read::{Flow, ReadStats, RowSink};
 pub use replay::ReplayReport;
+pub use replica::{ReplicaRead, StreamRead};
 pub use snapshot::SnapshotInfo;
+pub use sstable::TokenFilter;
 pub use store::{Store, StoreFailure};
 pub use table::TableStats;

@@ -21,12 +21,12 @@ use crate::table::{TableView, bump};
 const CURSOR_BUFFERS_MAX: usize = 64;
 /// Items that a read shows before it looks whether others wait for the shard: more than a usual
 /// slice has, so that those end in one go, and much less than a turn.
-const ITEMS_PER_LOOK: usize = 128;
+pub(crate) const ITEMS_PER_LOOK: usize = 128;
 /// Bytes of a row that count as one item more.
-const BYTES_PER_ITEM: usize = 512;
+pub(crate) const BYTES_PER_ITEM: usize = 512;
 
 /// Sources of one read: seldom more than a memtable and a file.
-type Sources = SmallVec<[Source; 2]>;
+pub(crate) type Sources = SmallVec<[Source; 2]>;
 
 /// What the sink wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(crate) enum Source {
 
 /// A cursor over an SSTable, with the file it belongs to.
 pub(crate) struct FileSource {
-    file: Rc<TableFile>,
+    pub(crate) file: Rc<TableFile>,
     cursor: SstableCursor,
     shard_of: fn(Token, u16) -> ShardId,
 }
@@ -89,6 +89,11 @@ impl FileSource {
         shard_of: fn(Token, u16) -> ShardId,
     ) -> FileSource {
         FileSource { file, cursor, shard_of }
+    }
+
+    /// Hands a block over that the cursor asked for.
+    pub(crate) fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
+        self.cursor.feed(block, chunk);
     }
 
     fn advance(&mut self) -> Result<Advance, CursorError> {
@@ -250,41 +255,8 @@ impl Store {
         sink: &mut S,
         stats: &mut ReadStats,
     ) -> Result<Flow, StoreError> {
-        let hash = codec::hash_key(key);
-        let token = hash.token;
         let mut sources = Sources::new();
-        for memtable in view.memtables() {
-            for version in memtable.get(token, key).into_iter().flatten() {
-                sources.push(Source::Partition(PartitionCursor::new(
-                    shape.clone(),
-                    slices.clone(),
-                    command.reversed,
-                    version,
-                )));
-            }
-        }
-        for file in &view.files {
-            // A file that spans shards is open on each of them; the key belongs to one.
-            let of_another =
-                file.filter.is_some_and(|f| (f.shard_of)(token, f.shard_count) != f.shard);
-            if of_another {
-                continue;
-            }
-            if !file.reader.may_contain(&hash) || !file.reader.meta().may_intersect(&slices) {
-                continue;
-            }
-            stats.sstables += 1;
-            let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
-            let cursor = file.reader.partition_cursor(
-                0,
-                token,
-                key,
-                slices.clone(),
-                command.reversed,
-                buffers,
-            );
-            sources.push(self.file_source(file, cursor));
-        }
+        self.key_sources(shape, view, &slices, command.reversed, key, &mut sources, stats);
         if sources.is_empty() {
             return Ok(Flow::Continue);
         }
@@ -301,25 +273,98 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Flow, StoreError> {
         let slices = slices_of(shape, command, false);
-        let mut sources: Sources = view
-            .memtables()
-            .filter(|m| !m.is_empty())
-            .map(|memtable| {
-                Source::Scan(Box::new(MemtableScan::new(
-                    memtable.clone(),
+        let mut sources = Sources::new();
+        self.range_sources(shape, view, range, &slices, &mut sources, stats);
+        self.drive(shape, command, sources, sink, stats, false).await
+    }
+
+    /// Everything that may have the partition. The slices of scans and resumed pages are not the
+    /// command's.
+    // Always: a read of one partition is measured in instructions.
+    #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
+    #[inline(always)]
+    pub(crate) fn key_sources(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &TableView,
+        slices: &Rc<Slices>,
+        reversed: bool,
+        key: &[u8],
+        sources: &mut Sources,
+        stats: &mut ReadStats,
+    ) {
+        let hash = codec::hash_key(key);
+        let token = hash.token;
+        for memtable in view.memtables() {
+            for version in memtable.get(token, key).into_iter().flatten() {
+                sources.push(Source::Partition(PartitionCursor::new(
                     shape.clone(),
-                    range,
                     slices.clone(),
-                    command.reversed,
-                )))
-            })
-            .collect();
+                    reversed,
+                    version,
+                )));
+            }
+        }
         for file in &view.files {
+            // A file that spans shards is open on each of them; the key belongs to one.
+            let of_another =
+                file.filter.is_some_and(|f| (f.shard_of)(token, f.shard_count) != f.shard);
+            if of_another {
+                continue;
+            }
+            if !file.reader.may_contain(&hash) || !file.reader.meta().may_intersect(slices) {
+                continue;
+            }
+            stats.sstables += 1;
+            let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
+            let cursor =
+                file.reader.partition_cursor(0, token, key, slices.clone(), reversed, buffers);
+            sources.push(self.file_source(file, cursor));
+        }
+    }
+
+    /// Everything that may have partitions of the range.
+    pub(crate) fn range_sources(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &TableView,
+        range: &KeyRange,
+        slices: &Rc<Slices>,
+        sources: &mut Sources,
+        stats: &mut ReadStats,
+    ) {
+        for memtable in view.memtables().filter(|m| !m.is_empty()) {
+            sources.push(Source::Scan(Box::new(MemtableScan::new(
+                memtable.clone(),
+                shape.clone(),
+                range,
+                slices.clone(),
+                false,
+            ))));
+        }
+        let (first, last) = (token_of(&range.start), token_of(&range.end));
+        for file in &view.files {
+            let meta = file.reader.meta();
+            if last < meta.first_token() || first > meta.last_token() {
+                continue;
+            }
             stats.sstables += 1;
             let cursor = file.reader.range_cursor(0, range.clone(), slices.clone(), file.filter);
             sources.push(self.file_source(file, cursor));
         }
-        self.drive(shape, command, sources, sink, stats, false).await
+    }
+
+    /// Gives the memory of finished cursors to the next ones.
+    #[inline(always)]
+    pub(crate) fn keep_buffers(&self, sources: impl Iterator<Item = Source>) {
+        for source in sources {
+            if let Source::File(file) = source {
+                let mut pool = self.inner.cursor_buffers.borrow_mut();
+                if pool.len() < CURSOR_BUFFERS_MAX {
+                    pool.push(file.cursor.into_buffers());
+                }
+            }
+        }
     }
 
     fn file_source(&self, file: &Rc<TableFile>, cursor: SstableCursor) -> Source {
@@ -327,7 +372,7 @@ impl Store {
     }
 
     /// Fetches a block that the cache does not have.
-    async fn load(
+    pub(crate) async fn load(
         &self,
         merge: &mut MergeCursor<'_, Source>,
         request: BlockRequest,
@@ -386,14 +431,7 @@ impl Store {
         };
         let (scratch, sources) = run.merge.into_parts();
         self.inner.read_scratch.set(scratch);
-        for source in sources {
-            if let Source::File(file) = source {
-                let mut pool = self.inner.cursor_buffers.borrow_mut();
-                if pool.len() < CURSOR_BUFFERS_MAX {
-                    pool.push(file.cursor.into_buffers());
-                }
-            }
-        }
+        self.keep_buffers(sources);
         result
     }
 
@@ -453,6 +491,12 @@ impl Store {
                 }
             }
         }
+    }
+}
+
+fn token_of(bound: &RingBound) -> Token {
+    match bound {
+        RingBound::Token { token, .. } | RingBound::Key { token, .. } => *token,
     }
 }
 
@@ -516,7 +560,7 @@ fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut ReadStats) 
 
 /// The command's slices; in the partition where a page goes on, only what lies behind the last row
 /// returned.
-fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Rc<Slices> {
+pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Rc<Slices> {
     let last = match &command.resume {
         Some(resume) if resumed => resume.clustering.as_deref(),
         _ => None,

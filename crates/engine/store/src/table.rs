@@ -160,6 +160,8 @@ pub(crate) struct TableState {
     pub(crate) compaction_paused_until: Cell<Instant>,
     /// When the active memtable became active.
     pub(crate) switched_at: Cell<Instant>,
+    /// How often everything was taken out of it, by TRUNCATE or DROP.
+    pub(crate) emptied: Cell<u64>,
     /// Not in the schema any more.
     pub(crate) dropped: Cell<bool>,
     /// The directory is there, durably.
@@ -201,6 +203,7 @@ impl TableState {
             replayed_removals: Cell::new(0),
             compaction_paused_until: Cell::new(Instant::ZERO),
             switched_at: Cell::new(Instant::ZERO),
+            emptied: Cell::new(0),
             dropped: Cell::new(false),
             has_directory: Cell::new(false),
             orphans: RefCell::default(),

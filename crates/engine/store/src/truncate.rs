@@ -24,7 +24,7 @@ use crate::files::{TableFile, map_error, remove_if_there};
 use crate::memtable::Memtable;
 use crate::snapshot::{check_tag, entries, link, write_manifest};
 use crate::store::Store;
-use crate::table::{TableState, TableView};
+use crate::table::{TableState, TableView, bump};
 
 /// In the directory of a dropped table: the name of its snapshot and a line feed.
 const DROPPED: &str = "helenus-dropped";
@@ -103,6 +103,7 @@ impl Store {
             view.memtables().filter(|m| !m.is_empty()).cloned().collect();
         self.release_memory(view.memtables().map(|m| m.bytes()).sum());
         table.set_view(TableView::empty());
+        bump(&table.emptied, 1);
         let version = table.version();
         let wanted = self.inner.options.auto_snapshot
             && version.table.options.allow_auto_snapshot

@@ -9,15 +9,18 @@
 //! Invariants: INV-admin-1: a slow or hostile HTTP client costs its own connection only: connections,
 //! sizes and waiting are bounded. INV-admin-2: a command is answered after every shard has done it.
 //!
-//! Reading order: [`model`], [`histogram`], [`shard`], [`server`], [`prometheus`], [`nodetool`].
+//! Reading order: [`model`], [`histogram`], [`shard`], [`commands`], [`server`], [`prometheus`], [`nodetool`].
 
+pub mod commands;
 pub mod histogram;
+mod members;
 pub mod model;
 pub mod nodetool;
 pub mod prometheus;
 pub mod server;
 pub mod shard;
 
+pub use commands::ClusterAction;
 pub use server::{AdminError, AdminHandle, AdminServer};
 pub use shard::{
     ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,

@@ -1,8 +1,18 @@
 //! What the API says, as JSON. Names are stable: fields are added, never renamed.
 
+mod cluster;
+mod ownership;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use cluster::{
+    ClusterCommand, ClusterReport, EndpointsReport, GossipPeerReport, GossipReport, HintsReport,
+    PendingHintsReport, ReadRepairReport, RemovalReport, StageReport, StreamProgress, StreamReport,
+    StreamingReport, TrafficReport,
+};
+pub use ownership::{Ownership, RangeReport};
 
 use crate::histogram::HistogramReport;
 
@@ -54,10 +64,22 @@ pub struct MemberReport {
     pub datacenter: String,
     /// Rack.
     pub rack: String,
+    /// Port for CQL clients; 0 when it is not known.
+    #[serde(default)]
+    pub rpc_port: u16,
+    /// IP address for CQL clients; empty when it is not known.
+    #[serde(default)]
+    pub rpc_address: String,
     /// Whether it answers.
     pub up: bool,
+    /// Nothing says whether it answers: this node does not listen to gossip.
+    #[serde(default)]
+    pub liveness_unknown: bool,
     /// `Normal`, `Joining`, `Leaving`, `Moving`.
     pub state: String,
+    /// Version of its schema; `None` when it is not known, or the node does not answer.
+    #[serde(default)]
+    pub schema_version: Option<String>,
     /// Bytes of its SSTables; `None` when it is not known.
     pub load_bytes: Option<u64>,
     /// Uncompressed bytes of its SSTables; `None` when it is not known.
@@ -363,79 +385,6 @@ pub struct ErrorReport {
     pub error: String,
 }
 
-/// Keyspaces of Cassandra itself: they do not count when ownership is worked out.
-const SYSTEM_KEYSPACES: &[&str] =
-    &["system", "system_schema", "system_auth", "system_distributed", "system_traces"];
-/// The class of keyspaces that are local to each node.
-const LOCAL_STRATEGY: &str = "LocalStrategy";
-
-/// How much of the ring each member is a replica of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ownership {
-    /// Per member, in the order of [`NodeReport::nodes`]: 0.0..=1.0; `None` when it means nothing.
-    pub effective: Option<Vec<f64>>,
-    /// Why it means nothing.
-    pub note: Option<String>,
-}
-
-impl NodeReport {
-    /// Effective ownership for a keyspace, or for all of the users' when they are replicated alike.
-    ///
-    /// # Errors
-    /// In Cassandra's words: there is no such keyspace.
-    pub fn ownership(&self, keyspace: Option<&str>) -> Result<Ownership, String> {
-        let meaningless =
-            |note: &str| Ok(Ownership { effective: None, note: Some(note.to_owned()) });
-        let replication = match keyspace {
-            Some(name) => match self.keyspaces.iter().find(|k| k.name == name) {
-                None => return Err(format!("The keyspace {name}, does not exist")),
-                Some(k) if k.strategy() == LOCAL_STRATEGY => {
-                    return meaningless(
-                        "Ownership values for keyspaces with LocalStrategy are meaningless",
-                    );
-                }
-                Some(k) => Some(&k.replication),
-            },
-            None => {
-                let mut users = self
-                    .keyspaces
-                    .iter()
-                    .filter(|k| !SYSTEM_KEYSPACES.contains(&k.name.as_str()))
-                    .map(|k| &k.replication);
-                let first = users.next();
-                if users.any(|r| Some(r) != first) {
-                    return meaningless(
-                        "Non-system keyspaces don't have the same replication settings, \
-                         effective ownership information is meaningless",
-                    );
-                }
-                first
-            }
-        };
-        Ok(Ownership { effective: Some(self.effective(replication)), note: None })
-    }
-
-    /// With one member it is a replica of everything that is replicated to its data centre.
-    fn effective(&self, replication: Option<&BTreeMap<String, String>>) -> Vec<f64> {
-        let by_datacenter = replication.filter(|map| {
-            map.get("class").is_some_and(|class| class.ends_with("NetworkTopologyStrategy"))
-        });
-        self.nodes
-            .iter()
-            .map(|node| match by_datacenter {
-                Some(map) if map.get(&node.datacenter).is_none_or(|n| n == "0") => 0.0,
-                _ if self.nodes.len() == 1 => 1.0,
-                _ => node.tokens.len() as f64 / self.token_count().max(1) as f64,
-            })
-            .collect()
-    }
-
-    /// Tokens of all members.
-    pub fn token_count(&self) -> usize {
-        self.nodes.iter().map(|n| n.tokens.len()).sum()
-    }
-}
-
 impl KeyspaceReport {
     /// Short name of the replication class.
     pub fn strategy(&self) -> &str {
@@ -448,7 +397,7 @@ impl KeyspaceReport {
 pub(crate) mod tests {
     use super::*;
 
-    fn keyspace(name: &str, pairs: &[(&str, &str)]) -> KeyspaceReport {
+    pub(crate) fn keyspace(name: &str, pairs: &[(&str, &str)]) -> KeyspaceReport {
         KeyspaceReport {
             name: name.to_owned(),
             replication: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
@@ -456,8 +405,8 @@ pub(crate) mod tests {
         }
     }
 
-    const SIMPLE: &str = "org.apache.cassandra.locator.SimpleStrategy";
-    const NETWORK: &str = "org.apache.cassandra.locator.NetworkTopologyStrategy";
+    pub(crate) const SIMPLE: &str = "org.apache.cassandra.locator.SimpleStrategy";
+    pub(crate) const NETWORK: &str = "org.apache.cassandra.locator.NetworkTopologyStrategy";
     const LOCAL: &str = "org.apache.cassandra.locator.LocalStrategy";
 
     /// One node with Cassandra's keyspaces and one user's.
@@ -475,8 +424,12 @@ pub(crate) mod tests {
                 host_id: "fcd96e1a-a401-4d4a-84de-5c246d9acd87".to_owned(),
                 datacenter: "datacenter1".to_owned(),
                 rack: "rack1".to_owned(),
+                rpc_address: "127.0.0.1".to_owned(),
+                rpc_port: 9042,
                 up: true,
+                liveness_unknown: false,
                 state: "Normal".to_owned(),
+                schema_version: Some("fb799392-e8c6-337c-a9df-c7810a620ca5".to_owned()),
                 load_bytes: Some(481_137),
                 uncompressed_bytes: Some(1_363_149),
                 tokens: vec![-8_378_705_484_723_146_421, 9_050_187_184_243_978_179],
@@ -495,6 +448,26 @@ pub(crate) mod tests {
             compaction_bytes_per_second: 64 << 20,
             ..NodeReport::default()
         }
+    }
+
+    /// Three nodes of one datacenter, a token each: at a quarter, a half and the end of the ring.
+    pub(crate) fn three_nodes() -> NodeReport {
+        let mut node = one_node();
+        let tokens = [i64::MIN / 2, 0, i64::MAX];
+        let first = node.nodes.remove(0);
+        for (i, token) in tokens.into_iter().enumerate() {
+            node.nodes.push(MemberReport {
+                address: format!("127.0.0.{}", i + 1),
+                rpc_address: format!("127.0.0.{}", i + 1),
+                host_id: format!("{:08x}-0000-4000-8000-000000000000", i + 1),
+                datacenter: "dc1".to_owned(),
+                rack: format!("r{}", i + 1),
+                tokens: vec![token],
+                ..first.clone()
+            });
+        }
+        node.host_id.clone_from(&node.nodes[0].host_id);
+        node
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use telemetry::{BOUNDS, EstimatedSnapshot, HistogramSnapshot, Snapshot, Value};
 
 use crate::histogram::HistogramReport;
-use crate::model::{CompactionReport, NodeReport, TableReport};
+use crate::model::{ClusterReport, CompactionReport, NodeReport, TableReport, TrafficReport};
 
 /// For the response's header.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,9 +41,11 @@ pub fn text(
     shards: &[Snapshot],
     tables: &[TableReport],
     compactions: &CompactionReport,
+    cluster: &ClusterReport,
 ) -> String {
     let mut page = Page::default();
     of_node(&mut page, node);
+    of_cluster(&mut page, node, cluster);
     for (number, snapshot) in shards.iter().enumerate() {
         of_shard(&mut page, number, snapshot);
     }
@@ -68,6 +70,77 @@ fn of_node(page: &mut Page, node: &NodeReport) {
     let help = "whether CQL clients are served";
     page.family("helenus_native_transport_active", Kind::Gauge, help)
         .sample(&[], u64::from(node.native_transport_active));
+}
+
+/// Who is there, what waits for it: everything has the peer's host id as a label. What messaging
+/// counts itself is among the shards' metrics (`helenus_internode_…`).
+fn of_cluster(page: &mut Page, node: &NodeReport, cluster: &ClusterReport) {
+    let help = "members of the cluster by what this node thinks of them";
+    let members = page.family("helenus_cluster_members", Kind::Gauge, help);
+    let count = |up: bool| {
+        node.nodes.iter().filter(|m| m.up == up && (up || !m.liveness_unknown)).count() as u64
+    };
+    members.sample(&[("liveness", "up")], count(true));
+    members.sample(&[("liveness", "down")], count(false));
+    if let Some(gossip) = &cluster.gossip {
+        let help = "whether gossip runs";
+        page.family("helenus_gossip_active", Kind::Gauge, help)
+            .sample(&[], u64::from(gossip.active));
+        for peer in &gossip.peers {
+            let labels = [("peer", peer.host_id.as_str())];
+            let help = "whether the peer answers";
+            page.family("helenus_gossip_peer_alive", Kind::Gauge, help)
+                .sample(&labels, u64::from(peer.is_alive));
+            let help = "epoch of the peer's metadata";
+            page.family("helenus_gossip_peer_epoch", Kind::Gauge, help).sample(&labels, peer.epoch);
+            if let Some(phi) = peer.phi {
+                let help = "suspicion that the peer is down, as phi_convict_threshold counts it";
+                page.family("helenus_gossip_peer_phi", Kind::Gauge, help).sample(&labels, phi);
+            }
+        }
+    }
+    type Field = fn(&TrafficReport) -> u64;
+    let gauges: [(&str, &str, Field); 4] = [
+        ("helenus_internode_peer_connections", "open connections to the peer", |t| t.links),
+        ("helenus_internode_peer_inbound_connections", "open connections from the peer", |t| {
+            t.inbounds
+        }),
+        ("helenus_internode_peer_pending_requests", "requests that wait for the peer", |t| {
+            t.pending
+        }),
+        ("helenus_internode_peer_queued_bytes", "bytes that wait to be sent to the peer", |t| {
+            t.queued_bytes
+        }),
+    ];
+    for (name, help, field) in gauges {
+        let family = page.family(name, Kind::Gauge, help);
+        for traffic in &cluster.traffic {
+            family.sample(&[("peer", traffic.host_id.as_str())], field(traffic));
+        }
+    }
+    if let Some(hints) = &cluster.hints {
+        let help = "whether new hints are stored";
+        page.family("helenus_hints_enabled", Kind::Gauge, help)
+            .sample(&[], u64::from(hints.enabled));
+        for pending in &hints.pending {
+            let labels = [("peer", pending.host_id.as_str())];
+            let help = "bytes of hints that wait for the peer";
+            page.family("helenus_hints_pending_bytes", Kind::Gauge, help)
+                .sample(&labels, pending.bytes);
+            let help = "files with hints that wait for the peer";
+            page.family("helenus_hints_pending_files", Kind::Gauge, help)
+                .sample(&labels, pending.files);
+        }
+    }
+    if let Some(repair) = &cluster.read_repair {
+        let family = page.family(
+            "helenus_read_repairs_total",
+            Kind::Counter,
+            "reads whose replicas did not agree, by what was done",
+        );
+        family.sample(&[("kind", "blocking")], repair.blocking);
+        family.sample(&[("kind", "background")], repair.background);
+    }
 }
 
 fn of_shard(page: &mut Page, number: usize, snapshot: &Snapshot) {
@@ -419,7 +492,8 @@ mod tests {
         }];
         let node = NodeReport { server_version: "0.1.0".to_owned(), ..one_node() };
         let shards = [a.snapshot(), b.snapshot()];
-        let page = text(&node, &shards, &tables, &CompactionReport::default());
+        let page =
+            text(&node, &shards, &tables, &CompactionReport::default(), &ClusterReport::default());
         let (kinds, samples) = parse(&page);
         assert_eq!(kinds["scylla_commitlog_flush"], "counter");
         assert_eq!(*value(&samples, "scylla_commitlog_flush", &[("shard", "0")]), 3.0);
@@ -432,13 +506,62 @@ mod tests {
     }
 
     #[test]
+    fn peers_have_series_of_their_own() {
+        use crate::model::{GossipPeerReport, GossipReport, HintsReport, PendingHintsReport};
+        let mut node = crate::model::tests::three_nodes();
+        node.nodes[2].up = false;
+        let peer = |id: &str, is_alive, phi| GossipPeerReport {
+            host_id: id.to_owned(),
+            is_alive,
+            phi,
+            ..GossipPeerReport::default()
+        };
+        let pending = PendingHintsReport {
+            host_id: "b".to_owned(),
+            bytes: 9,
+            ..PendingHintsReport::default()
+        };
+        let cluster = ClusterReport {
+            gossip: Some(GossipReport {
+                active: true,
+                peers: vec![peer("a", true, None), peer("b", false, Some(9.5))],
+            }),
+            traffic: vec![TrafficReport {
+                host_id: "b".to_owned(),
+                queued_bytes: 70,
+                ..TrafficReport::default()
+            }],
+            hints: Some(HintsReport { pending: vec![pending], ..HintsReport::default() }),
+            ..ClusterReport::default()
+        };
+        let page = text(&node, &[], &[], &CompactionReport::default(), &cluster);
+        let (_, samples) = parse(&page);
+        let of = |name: &str, label: (&str, &str)| *value(&samples, name, &[label]);
+        assert_eq!(of("helenus_cluster_members", ("liveness", "up")), 2.0);
+        assert_eq!(of("helenus_cluster_members", ("liveness", "down")), 1.0);
+        assert_eq!(of("helenus_gossip_peer_alive", ("peer", "b")), 0.0);
+        assert_eq!(of("helenus_gossip_peer_phi", ("peer", "b")), 9.5);
+        assert_eq!(of("helenus_internode_peer_queued_bytes", ("peer", "b")), 70.0);
+        assert_eq!(of("helenus_hints_pending_bytes", ("peer", "b")), 9.0);
+        assert!(!page.contains("helenus_gossip_peer_phi{peer=\"a\"}"));
+        let alone = text(&node, &[], &[], &CompactionReport::default(), &ClusterReport::default());
+        assert!(!alone.contains("gossip") && !alone.contains("hints"), "{alone}");
+    }
+
+    #[test]
     fn histogram_buckets_are_fixed_and_cumulative() {
         let shard = telemetry::Shard::new();
         let histogram = shard.histogram("sync_micros", "duration", &[]);
         for v in [1, 15, 16, 1000, 1 << 40] {
             histogram.record(v);
         }
-        let page = text(&one_node(), &[shard.snapshot()], &[], &CompactionReport::default());
+        let page = text(
+            &one_node(),
+            &[shard.snapshot()],
+            &[],
+            &CompactionReport::default(),
+            &ClusterReport::default(),
+        );
         let (kinds, samples) = parse(&page);
         assert_eq!(kinds["helenus_sync_micros"], "histogram");
         let bucket = |le: &str| *value(&samples, "helenus_sync_micros_bucket", &[("le", le)]);
@@ -468,7 +591,13 @@ mod tests {
             ..TableReport::default()
         }];
         let shards = [shard.snapshot()];
-        let page = text(&one_node(), &shards, &tables, &CompactionReport::default());
+        let page = text(
+            &one_node(),
+            &shards,
+            &tables,
+            &CompactionReport::default(),
+            &ClusterReport::default(),
+        );
         let (kinds, samples) = parse(&page);
         let name = "scylla_storage_proxy_coordinator_read_latency";
         assert_eq!(kinds[name], "histogram");
@@ -490,7 +619,13 @@ mod tests {
                 ..TableReport::default()
             })
             .collect();
-        let page = text(&one_node(), &[], &tables, &CompactionReport::default());
+        let page = text(
+            &one_node(),
+            &[],
+            &tables,
+            &CompactionReport::default(),
+            &ClusterReport::default(),
+        );
         let (_, samples) = parse(&page);
         let shown = samples.iter().filter(|s| s.name == "helenus_table_writes_total").count();
         assert_eq!(shown, TABLES_MAX);

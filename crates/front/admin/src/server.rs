@@ -4,6 +4,9 @@
 //! give one without being asked first (a cross-origin request of that type needs a permission that
 //! is never given).
 
+mod cluster;
+mod scylla;
+
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
@@ -28,8 +31,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::histogram::HistogramReport;
 use crate::model::{
-    ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, ErrorReport, HistoryReport,
-    NodeReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
+    ClearRequest, ClusterReport, CompactionReport, CoordinatorReport, DrainRequest, ErrorReport,
+    HistoryReport, NodeReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
@@ -175,6 +178,9 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/flush", post(flush))
         .route("/api/v1/compact", post(compact))
         .route("/api/v1/drain", post(drain))
+        .route("/api/v1/cluster", get(cluster::report).post(cluster::command))
+        .route("/api/v1/endpoints", get(cluster::endpoints))
+        .merge(scylla::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)
 }
@@ -182,6 +188,13 @@ fn routes(state: Api) -> Router {
 /// What is answered instead: status and a sentence.
 #[derive(Debug)]
 struct ApiError(StatusCode, String);
+
+impl ApiError {
+    fn internal(detail: &str) -> ApiError {
+        let text = format!("the command was not carried out: {detail}");
+        ApiError(StatusCode::INTERNAL_SERVER_ERROR, text)
+    }
+}
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
@@ -275,10 +288,7 @@ impl Api {
             }
             Ok(Json(DrainRequest {}))
         });
-        task.await.unwrap_or_else(|error| {
-            let text = format!("the command was not carried out: {error}");
-            Err(ApiError(StatusCode::INTERNAL_SERVER_ERROR, text))
-        })
+        task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())))
     }
 
     async fn tables(&self) -> Answer<Vec<TableReport>> {
@@ -374,6 +384,12 @@ DELETE /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[]}; tag null: all
 POST   /api/v1/flush        {\"keyspaces\":[],\"tables\":[]}
 POST   /api/v1/compact      {\"keyspaces\":[],\"tables\":[]}
 POST   /api/v1/drain        {}
+GET    /api/v1/cluster      gossip, messages between nodes, hints, streams
+POST   /api/v1/cluster      {\"command\":\"decommission\"}: see docs/user/nodetool.md
+GET    /api/v1/endpoints    ?keyspace=&table=&key=: who has a partition
+
+The paths of ScyllaDB's API for the same things work too: /storage_service/, /gossiper/,
+/failure_detector/, /hinted_handoff/, /storage_proxy/.
 ";
 
 async fn index() -> &'static str {
@@ -399,7 +415,13 @@ async fn metrics(State(api): State<Api>) -> Answer<Response> {
     let node = api.node().await?;
     let tables = api.tables().await?;
     let compactions = api.compactions().await?;
-    let text = prometheus::text(&node, &shards, &tables, &compactions);
+    let mut cluster = ClusterReport::default();
+    for reply in api.ask(&AdminRequest::Cluster).await? {
+        if let AdminReply::Cluster(report) = reply {
+            cluster.merge(*report);
+        }
+    }
+    let text = prometheus::text(&node, &shards, &tables, &compactions, &cluster);
     Ok(([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response())
 }
 

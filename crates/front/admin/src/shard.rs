@@ -11,10 +11,12 @@ use schema::Schema;
 use stdx::{ShardId, TableId, Token};
 use store::Store;
 
+use crate::commands::{self, ClusterAction};
 use crate::histogram::HistogramReport;
+use crate::members::{self, SchemaVersions};
 use crate::model::{
-    CompactionReport, EstimateReport, HistoryReport, KeyspaceReport, MemberReport, NodeReport,
-    PendingReport, SnapshotReport, TableReport,
+    ClusterCommand, ClusterReport, CompactionReport, EndpointsReport, EstimateReport,
+    HistoryReport, KeyspaceReport, NodeReport, PendingReport, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -69,6 +71,19 @@ pub enum AdminRequest {
     /// What the SSTables of this shard have in these ranges: behind the first token, up to the
     /// second (`Token::MIN`: the end of the ring). Of tables in keyspaces that are replicated.
     Estimates(Vec<(Token, Token)>),
+    /// This shard's part in the cluster.
+    Cluster,
+    /// Do something in the cluster: to shard 0 or to all, see [`ClusterCommand::is_for_one_shard`].
+    Command(ClusterCommand),
+    /// Who has a partition; any shard can answer.
+    Endpoints {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// The key as text, components separated by `:`.
+        key: String,
+    },
     /// What snapshots there are; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
@@ -95,6 +110,10 @@ pub enum AdminReply {
     History(Vec<HistoryReport>),
     /// To `Estimates`: of each table, one for each range.
     Estimates(Vec<(TableId, Vec<EstimateReport>)>),
+    /// To `Cluster`.
+    Cluster(Box<ClusterReport>),
+    /// To `Endpoints`.
+    Endpoints(EndpointsReport),
     /// To `ListSnapshots`.
     Snapshots(Vec<SnapshotReport>),
     /// The command was carried out.
@@ -148,6 +167,15 @@ pub trait ShardActions {
     fn compactions(&self) -> CompactionReport;
     /// Whether CQL clients are served.
     fn native_transport_active(&self) -> bool;
+    /// This shard's part in the cluster; what is not there stays `None` or empty.
+    fn cluster(&self) -> ClusterReport {
+        ClusterReport::default()
+    }
+    /// Does something in the cluster; what it names exists.
+    fn cluster_command(&self, action: ClusterAction) -> Work<()> {
+        let name = action.name();
+        Box::pin(async move { Err(ActionError::Unsupported(name)) })
+    }
 }
 
 /// What does not change while a node runs.
@@ -192,11 +220,26 @@ pub struct ShardParts {
 /// Serves `mesh` on this shard from now on.
 pub fn serve_shard(mesh: &AdminMesh, parts: ShardParts) {
     let rt = parts.rt.clone();
-    let parts = Rc::new(parts);
+    let versions = SchemaVersions::follow(&parts.membership);
+    let parts = Rc::new(Served { parts, versions });
     mesh.serve(&rt, move |request, reply| serve(&parts, request, reply));
 }
 
-fn serve(parts: &Rc<ShardParts>, request: AdminRequest, reply: Reply<AdminReply>) {
+/// A shard's parts and what is remembered of its schema.
+struct Served {
+    parts: ShardParts,
+    versions: SchemaVersions,
+}
+
+impl std::ops::Deref for Served {
+    type Target = ShardParts;
+
+    fn deref(&self) -> &ShardParts {
+        &self.parts
+    }
+}
+
+fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
     match request {
         AdminRequest::Node => reply.send(AdminReply::Node(Box::new(parts.node()))),
         AdminRequest::Tables => reply.send(AdminReply::Tables(parts.tables())),
@@ -205,6 +248,18 @@ fn serve(parts: &Rc<ShardParts>, request: AdminRequest, reply: Reply<AdminReply>
         }
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
+        }
+        AdminRequest::Cluster => reply.send(AdminReply::Cluster(Box::new(parts.cluster()))),
+        AdminRequest::Endpoints { keyspace, table, key } => {
+            let snapshot = parts.membership.snapshot();
+            let found = commands::endpoints(&snapshot, &keyspace, &table, &key);
+            reply.send(match found {
+                Ok((token, hosts)) => {
+                    let host_ids = hosts.iter().map(ToString::to_string).collect();
+                    AdminReply::Endpoints(EndpointsReport { token: token.0, host_ids })
+                }
+                Err(error) => AdminReply::Failed(error),
+            });
         }
         AdminRequest::Estimates(ranges) => {
             reply.send(AdminReply::Estimates(parts.estimates(&ranges)));
@@ -221,25 +276,27 @@ fn serve(parts: &Rc<ShardParts>, request: AdminRequest, reply: Reply<AdminReply>
     }
 }
 
-impl ShardParts {
+impl Served {
+    /// What the shard says, with the versions of the schema that the epochs mean.
+    fn cluster(&self) -> ClusterReport {
+        let mut report = self.actions.cluster();
+        let me = self.membership.snapshot().local.host_id.to_string();
+        if let Some(gossip) = &mut report.gossip {
+            for peer in &mut gossip.peers {
+                peer.schema_version = match peer.host_id == me {
+                    true => Some(self.membership.snapshot().schema.version.to_string()),
+                    false => self.versions.at(stdx::Epoch(peer.epoch)),
+                };
+            }
+        }
+        report
+    }
+
     fn node(&self) -> NodeReport {
         let snapshot = self.membership.snapshot();
         let local = &snapshot.local;
-        let host_id = local.host_id.to_string();
-        let member = MemberReport {
-            address: self.facts.address.clone(),
-            storage_port: self.facts.storage_port,
-            host_id: host_id.clone(),
-            datacenter: local.datacenter.clone(),
-            rack: local.rack.clone(),
-            up: true,
-            state: "Normal".to_owned(),
-            // The sum over all shards, which the server fills in.
-            load_bytes: None,
-            uncompressed_bytes: None,
-            tokens: local.tokens.iter().map(|t| t.0).collect(),
-            release_version: self.facts.release_version.clone(),
-        };
+        let gossip = self.cluster().gossip;
+        let nodes = members::reports(&snapshot, &self.facts, gossip.as_ref());
         NodeReport {
             cluster_name: local.cluster_name.clone(),
             partitioner: self.facts.partitioner.clone(),
@@ -247,8 +304,8 @@ impl ShardParts {
             release_version: self.facts.release_version.clone(),
             server_version: self.facts.server_version.clone(),
             schema_version: snapshot.schema.version.to_string(),
-            host_id,
-            nodes: vec![member],
+            host_id: local.host_id.to_string(),
+            nodes,
             keyspaces: keyspaces(&snapshot.schema),
             uptime_seconds: self.rt.now().0 / 1_000_000_000,
             generation: self.facts.generation,
@@ -353,12 +410,20 @@ impl ShardParts {
             AdminRequest::CompactionHistory => {
                 return Ok(AdminReply::History(self.actions.compaction_history().await?));
             }
+            AdminRequest::Command(command) => {
+                let gossip = self.cluster().gossip;
+                let snapshot = self.membership.snapshot();
+                let action = commands::resolve(command, &snapshot, gossip.as_ref())?;
+                self.actions.cluster_command(action).await?;
+            }
             AdminRequest::ListSnapshots => {
                 return Ok(AdminReply::Snapshots(self.actions.list_snapshots().await?));
             }
             AdminRequest::Node
             | AdminRequest::Tables
             | AdminRequest::Compactions
+            | AdminRequest::Cluster
+            | AdminRequest::Endpoints { .. }
             | AdminRequest::Estimates(_)
             | AdminRequest::Metrics => {
                 stdx::invariant::broken(format_args!("admin: a question was taken for a command"))

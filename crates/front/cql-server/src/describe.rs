@@ -3,11 +3,13 @@
 use crate::execute::{Cx, Describe, Step};
 use crate::failure::Result;
 use crate::wire_type::{Described, Description};
+use cluster::{ClusterSnapshot, Replicas};
 use cql_plan::describe::{
     DESCRIBE_KEYSPACE, DESCRIBE_TABLE, DescribeContext, DescribePlan, RangeOwners,
 };
 use cql_syntax::ast;
 use cql_wire::{FrameExtras, MetadataMode, QueryParameters, RowsEncoder};
+use std::net::SocketAddr;
 
 /// Answers a DESCRIBE.
 ///
@@ -22,11 +24,7 @@ pub(crate) fn run(
 ) -> Result<Step> {
     let snapshot = cx.server.snapshot().clone();
     let settings = &cx.server.settings;
-    // One node owns every range.
-    let owner = format!("/{}", settings.storage_address);
-    let range_owners = |_: &str| -> RangeOwners {
-        snapshot.local.tokens.iter().map(|token| (*token, vec![owner.clone()])).collect()
-    };
+    let range_owners = |keyspace: &str| owners(&snapshot, keyspace, settings.storage_address);
     let context = DescribeContext {
         schema: &snapshot.schema,
         keyspace,
@@ -63,4 +61,44 @@ pub(crate) fn run(
     let frame = rows.into_frame(result.paging_state.as_deref())?;
     cx.session.finish(frame)?;
     Ok(Step::Done)
+}
+
+/// The replicas of each range of a keyspace, by the range's end. A node that is alone owns them all.
+fn owners(snapshot: &ClusterSnapshot, keyspace: &str, own: SocketAddr) -> RangeOwners {
+    let keyspace = snapshot.schema.keyspace(keyspace).filter(|_| snapshot.members.len() > 1);
+    let Some(keyspace) = keyspace else {
+        let owner = format!("/{own}");
+        return snapshot.local.tokens.iter().map(|t| (*t, vec![owner.clone()])).collect();
+    };
+    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let of_range = |replicas: Replicas<'_>| -> Vec<String> {
+        replicas.natural().map(|member| format!("/{}", member.storage)).collect()
+    };
+    placements.ranges().map(|(range, replicas)| (range.end, of_range(replicas))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{member, several_members};
+    use schema::{KeyspaceParams, SchemaChange};
+
+    #[test]
+    fn ranges_are_shown_with_their_replicas_in_ring_order() {
+        let own = "127.0.0.1:7000".parse().unwrap();
+        let alone = several_members(1);
+        let owner = vec!["/127.0.0.1:7000".to_owned()];
+        assert_eq!(owners(&alone, "ks", own), [(alone.local.tokens[0], owner)]);
+        let mut snapshot = several_members(3);
+        let replication = [("class", "SimpleStrategy"), ("replication_factor", "2")];
+        let replication = replication.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let params = KeyspaceParams { durable_writes: true, replication };
+        let change = SchemaChange::CreateKeyspace { name: "ks".into(), params };
+        snapshot.schema = snapshot.schema.apply(&change).unwrap().into();
+        let shown = |first: u8, second: u8| {
+            let owners = [first, second].map(|n| format!("/127.0.0.{n}:7000"));
+            (member(first).tokens[0], owners.to_vec())
+        };
+        assert_eq!(owners(&snapshot, "ks", own), [shown(1, 2), shown(2, 3), shown(3, 1)]);
+    }
 }

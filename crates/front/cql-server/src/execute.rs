@@ -18,7 +18,9 @@ use crate::prepared::{Compiled, Prepared, parse};
 use crate::schema_change;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
+use crate::truncate;
 use crate::wire_type::Described;
+pub(crate) use check::Allowed;
 use check::{Access, check};
 use cql_plan::plan::{BoundValue, ExecuteOptions, Plan, PlanKind};
 use cql_syntax::ast::StatementKind;
@@ -280,8 +282,8 @@ fn run_plan(
         }
         PlanKind::Select(_) => {
             cx.server.counters.reads.inc();
-            check(cx.server, compiled, parameters.consistency, Access::Read)?;
-            crate::select::run(compiled, values, parameters, mode, cx)
+            let allowed = check(cx.server, compiled, parameters.consistency, Access::Read)?;
+            crate::select::run(compiled, values, parameters, (mode, allowed), cx)
         }
         PlanKind::Ddl(_) => {
             cx.server.counters.schema_changes.inc();
@@ -298,7 +300,7 @@ fn run_plan(
         }
         PlanKind::Truncate(_) => {
             check_drop_allowed(cx.server)?;
-            Ok(Step::Waits(truncate(compiled.clone(), cx)))
+            Ok(Step::Waits(truncate_table(compiled.clone(), cx)))
         }
         PlanKind::Use(keyspace) => {
             if !cx.server.settings.use_statements_enabled {
@@ -326,10 +328,10 @@ fn modify_one(
     cx: &Cx<'_>,
 ) -> Result<Step> {
     let consistency = parameters.consistency;
-    let durable = check(cx.server, compiled, consistency, Access::Write)?;
+    let allowed = check(cx.server, compiled, consistency, Access::Write)?;
     let options = options_of(cx.server, cx.session, parameters);
     let statements = &[(compiled, values)];
-    modify(&Modification { statements, batch: None, consistency, durable, options }, cx)
+    modify(&Modification { statements, batch: None, consistency, allowed, options }, cx)
 }
 
 /// Cassandra's guardrail on losing whole tables.
@@ -369,11 +371,7 @@ fn ddl(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
-        let changed = match &compiled.plan.kind {
-            PlanKind::Ddl(plan) => schema_change::execute(&server, plan).await,
-            _ => Err(server.internal_failure("a plan of another kind")),
-        };
-        let (result, changed) = match changed {
+        let (result, changed) = match schema_change::execute(&server, &compiled).await {
             Ok(changed) => (Ok(()), Some(changed)),
             Err(failure) => (Err(failure), None),
         };
@@ -398,12 +396,12 @@ fn ddl(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
     })
 }
 
-fn truncate(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
+fn truncate_table(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
         let result = match &compiled.plan.kind {
-            PlanKind::Truncate(plan) => schema_change::truncate(&server, &plan.table).await,
+            PlanKind::Truncate(plan) => truncate::truncate(&server, plan.table.id).await,
             _ => Err(server.internal_failure("a plan of another kind")),
         };
         finish(&server, &session, &ticket, result, |out| {

@@ -4,7 +4,8 @@
 //! the node (paths, sizes of budgets, the words of the operating system) into a message: that goes
 //! to the log and, shortened to a cause and an error id, to the custom payload `helenus.error`.
 
-use cluster::ReplicationError;
+use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot, ReplicationError};
+use coordinator::ReplicatedError;
 use cql_plan::{PlanError, PlanErrorCode};
 use cql_wire::error_body::{ErrorBody, Failures};
 use cql_wire::{
@@ -12,7 +13,8 @@ use cql_wire::{
     WireError, WriteType, response,
 };
 use membership::SubmitError;
-use std::net::IpAddr;
+use request::{ReplicaError, RequestError};
+use std::net::SocketAddr;
 use stdx::Uuid;
 use store::StoreError;
 
@@ -46,8 +48,33 @@ pub(crate) enum Failure {
         reason: FailureReason,
         internal: Internal,
     },
+    /// What the answers of several nodes came to.
+    Replicas(Box<ReplicasFailed>),
     /// Something else went wrong on this node, with the code to tell it under.
     Internal(ErrorCode, String, Internal),
+}
+
+/// A request to several nodes that did not succeed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReplicasFailed {
+    pub(crate) kind: FailedKind,
+    /// As the client named it.
+    pub(crate) consistency: Consistency,
+    /// Replicas that did what they were asked.
+    pub(crate) received: i32,
+    /// Replicas that the level needs.
+    pub(crate) block_for: i32,
+    /// Who failed, and why; the deadline passed when nobody did.
+    pub(crate) failures: Vec<(SocketAddr, FailureReason)>,
+}
+
+/// What failed on the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailedKind {
+    ReadTimeout { data_present: bool },
+    ReadFailure { data_present: bool },
+    WriteTimeout(WriteType),
+    WriteFailure(WriteType),
 }
 
 /// What is said beside the message: in the log with `detail`, in the payload without.
@@ -153,6 +180,84 @@ impl Failure {
         }
     }
 
+    /// A write to several nodes that was not acknowledged. `asked` is the level that the client
+    /// named, `id` names the log line.
+    pub(crate) fn replicated(
+        error: ReplicatedError,
+        (asked, write_type): (Consistency, WriteType),
+        snapshot: &ClusterSnapshot,
+        id: impl FnOnce(&StoreError) -> Uuid,
+    ) -> Failure {
+        match error {
+            ReplicatedError::Request(error) => Failure::request(error, asked, snapshot),
+            ReplicatedError::Overloaded(message) => Failure::overloaded(message),
+            ReplicatedError::Store(error) => {
+                let id = id(&error);
+                Failure::write(&error, asked, write_type, id)
+            }
+        }
+    }
+
+    /// What the machines of `request` decided. A serial read is carried out at another level: the
+    /// client is told its own.
+    pub(crate) fn request(
+        error: RequestError,
+        asked: Consistency,
+        snapshot: &ClusterSnapshot,
+    ) -> Failure {
+        let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let is_serial = matches!(asked, Consistency::Serial | Consistency::LocalSerial);
+        let level = |used: cluster::Consistency| match Consistency::from_number(used as u16) {
+            Ok(level) if !is_serial => level,
+            _ => asked,
+        };
+        let (kind, consistency, received, block_for, failed) = match error {
+            RequestError::Unavailable { consistency, required, alive } => {
+                return Failure::Unavailable {
+                    consistency: level(consistency),
+                    required: count(required),
+                    alive: count(alive),
+                };
+            }
+            RequestError::WriteTimeout { consistency, received, block_for, write_type } => {
+                let kind = FailedKind::WriteTimeout(type_of_write(write_type));
+                (kind, consistency, received, block_for, <_>::default())
+            }
+            RequestError::WriteFailure {
+                consistency,
+                received,
+                block_for,
+                failures,
+                write_type,
+            } => {
+                let kind = FailedKind::WriteFailure(type_of_write(write_type));
+                (kind, consistency, received, block_for, failures)
+            }
+            RequestError::ReadTimeout { consistency, received, block_for, data_present } => {
+                let kind = FailedKind::ReadTimeout { data_present };
+                (kind, consistency, received, block_for, <_>::default())
+            }
+            RequestError::ReadFailure {
+                consistency,
+                received,
+                block_for,
+                failures,
+                data_present,
+            } => {
+                let kind = FailedKind::ReadFailure { data_present };
+                (kind, consistency, received, block_for, failures)
+            }
+        };
+        let address = |host| snapshot.members.get(host).map_or(ADDRESS_UNKNOWN, |m| m.storage);
+        Failure::Replicas(Box::new(ReplicasFailed {
+            kind,
+            consistency: level(consistency),
+            received: count(received),
+            block_for: count(block_for),
+            failures: failed.iter().map(|(host, why)| (address(host), reason_of(*why))).collect(),
+        }))
+    }
+
     /// A metadata change that did not happen.
     pub(crate) fn submit(error: &SubmitError, id: Uuid) -> Failure {
         match error {
@@ -199,11 +304,18 @@ impl Failure {
             Failure::WriteTimeout { .. } => ErrorCode::WriteTimeout,
             Failure::ReadFailure { .. } => ErrorCode::ReadFailure,
             Failure::WriteFailure { .. } => ErrorCode::WriteFailure,
+            Failure::Replicas(failed) => match failed.kind {
+                FailedKind::ReadTimeout { .. } => ErrorCode::ReadTimeout,
+                FailedKind::ReadFailure { .. } => ErrorCode::ReadFailure,
+                FailedKind::WriteTimeout(_) => ErrorCode::WriteTimeout,
+                FailedKind::WriteFailure(_) => ErrorCode::WriteFailure,
+            },
         }
     }
 
-    /// What Cassandra says. `node` is the address of the replica that failed: this node.
-    pub(crate) fn message(&self, node: IpAddr) -> String {
+    /// What Cassandra says. `node` is this node's address for other nodes: the replica that failed
+    /// where only this one was asked.
+    pub(crate) fn message(&self, node: SocketAddr) -> String {
         match self {
             Failure::Wire(e) => e.to_string(),
             Failure::Plan(e) => e.message.clone(),
@@ -222,11 +334,18 @@ impl Failure {
             Failure::ReadTimeout { .. } | Failure::WriteTimeout { .. } => {
                 "Operation timed out - received only 0 responses.".to_owned()
             }
-            Failure::ReadFailure { reason, .. } | Failure::WriteFailure { reason, .. } => format!(
-                "Operation failed - received 0 responses and 1 failures: {} from {}",
-                reason.name(),
-                display_address(node)
-            ),
+            Failure::ReadFailure { reason, .. } | Failure::WriteFailure { reason, .. } => {
+                failed_text(0, &[(node, *reason)])
+            }
+            Failure::Replicas(failed) => match failed.kind {
+                FailedKind::ReadTimeout { .. } | FailedKind::WriteTimeout(_) => {
+                    let received = failed.received;
+                    format!("Operation timed out - received only {received} responses.")
+                }
+                FailedKind::ReadFailure { .. } | FailedKind::WriteFailure(_) => {
+                    failed_text(failed.received, &failed.failures)
+                }
+            },
         }
     }
 
@@ -237,7 +356,7 @@ impl Failure {
         version: ProtocolVersion,
         stream: i16,
         tracing_id: Option<Uuid>,
-        node: IpAddr,
+        node: SocketAddr,
     ) -> std::result::Result<(), WireError> {
         let message = self.message(node);
         let body = self.body(node);
@@ -260,8 +379,8 @@ impl Failure {
         }
     }
 
-    fn body(&self, node: IpAddr) -> ErrorBody<'_> {
-        let failures = |reason: FailureReason| Failures::Reasons(vec![(node, reason)]);
+    fn body(&self, node: SocketAddr) -> ErrorBody<'_> {
+        let failures = |reason: FailureReason| Failures::Reasons(vec![(node.ip(), reason)]);
         match self {
             Failure::Plan(PlanError {
                 code: PlanErrorCode::AlreadyExists { keyspace, table },
@@ -309,6 +428,7 @@ impl Failure {
                     write_type: *write_type,
                 }
             }
+            Failure::Replicas(failed) => failed.body(),
             Failure::Wire(_) | Failure::Plan(_) | Failure::Plain(..) | Failure::Internal(..) => {
                 ErrorBody::without_fields(self.code()).unwrap_or(ErrorBody::ServerError)
             }
@@ -316,7 +436,88 @@ impl Failure {
     }
 }
 
-/// As Java prints an address in these messages: `/127.0.0.1:7000` without the port we do not have.
-fn display_address(node: IpAddr) -> String {
-    format!("/{node}")
+impl ReplicasFailed {
+    fn body(&self) -> ErrorBody<'_> {
+        let ReplicasFailed { kind, consistency, received, block_for, .. } = *self;
+        let reasons = || {
+            Failures::Reasons(self.failures.iter().map(|(node, why)| (node.ip(), *why)).collect())
+        };
+        match kind {
+            FailedKind::ReadTimeout { data_present } => {
+                ErrorBody::ReadTimeout { consistency, received, block_for, data_present }
+            }
+            FailedKind::ReadFailure { data_present } => ErrorBody::ReadFailure {
+                consistency,
+                received,
+                block_for,
+                failures: reasons(),
+                data_present,
+            },
+            FailedKind::WriteTimeout(write_type) => ErrorBody::WriteTimeout {
+                consistency,
+                received,
+                block_for,
+                write_type,
+                contentions: None,
+            },
+            FailedKind::WriteFailure(write_type) => ErrorBody::WriteFailure {
+                consistency,
+                received,
+                block_for,
+                failures: reasons(),
+                write_type,
+            },
+        }
+    }
 }
+
+/// Cassandra's `RequestFailureException`. Addresses are printed as Java does:
+/// `/127.0.0.1:7000`.
+fn failed_text(received: i32, failures: &[(SocketAddr, FailureReason)]) -> String {
+    let mut text =
+        format!("Operation failed - received {received} responses and {} failures", failures.len());
+    for (i, (node, reason)) in failures.iter().enumerate() {
+        text.push_str(if i == 0 { ": " } else { ", " });
+        text.push_str(&format!("{} from /{node}", reason.name()));
+    }
+    text
+}
+
+/// A level in the words of `cluster`.
+pub(crate) fn level(consistency: Consistency) -> cluster::Consistency {
+    match consistency {
+        Consistency::Any => cluster::Consistency::Any,
+        Consistency::One => cluster::Consistency::One,
+        Consistency::Two => cluster::Consistency::Two,
+        Consistency::Three => cluster::Consistency::Three,
+        Consistency::Quorum => cluster::Consistency::Quorum,
+        Consistency::All => cluster::Consistency::All,
+        Consistency::LocalQuorum => cluster::Consistency::LocalQuorum,
+        Consistency::EachQuorum => cluster::Consistency::EachQuorum,
+        Consistency::Serial => cluster::Consistency::Serial,
+        Consistency::LocalSerial => cluster::Consistency::LocalSerial,
+        Consistency::LocalOne => cluster::Consistency::LocalOne,
+        Consistency::NodeLocal => cluster::Consistency::NodeLocal,
+    }
+}
+
+fn type_of_write(write_type: request::WriteType) -> WriteType {
+    match write_type {
+        request::WriteType::Simple => WriteType::Simple,
+        request::WriteType::Batch => WriteType::Batch,
+        request::WriteType::UnloggedBatch => WriteType::UnloggedBatch,
+        request::WriteType::Counter => WriteType::Counter,
+        request::WriteType::BatchLog => WriteType::BatchLog,
+        request::WriteType::Cas => WriteType::Cas,
+        request::WriteType::View => WriteType::View,
+        request::WriteType::Cdc => WriteType::Cdc,
+    }
+}
+
+fn reason_of(error: ReplicaError) -> FailureReason {
+    // Its codes are the protocol's.
+    FailureReason::from_number(error.code()).unwrap_or(FailureReason::Unknown)
+}
+
+#[cfg(test)]
+mod tests;

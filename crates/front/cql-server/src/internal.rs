@@ -6,13 +6,16 @@
 use crate::prepared::PreparedId;
 use crate::server::Server;
 use crate::trace::{TTL_SECONDS, Trace};
+use cluster::ClusterSnapshot;
+use coordinator::ReplicatedWrite;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{
     CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef, Slices,
 };
 use schema::Table;
 use std::rc::Rc;
-use stdx::{ColumnId, DeletionSeconds, TimestampMicros, Token, TtlSeconds};
+use std::sync::Arc;
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros, Token, TtlSeconds, Uuid};
 use store::{Flow, RowSink, StoreError};
 
 /// The content of one column.
@@ -120,12 +123,57 @@ pub(crate) async fn write_trace(server: &Rc<Server>, trace: &Trace, client: std:
     let events = trace.event_rows(node, &thread, |at| server.uuids.time_uuid(at));
     let session = [trace.session_row(client, node)];
     for (table, rows) in [("events", events.as_slice()), ("sessions", &session)] {
-        let name = ("system_traces", table);
-        if let Err(error) = write(server, name, rows, TtlSeconds(TTL_SECONDS)).await {
+        let lost = match replicated_table(server, ("system_traces", table)) {
+            Some((snapshot, table)) => {
+                Box::pin(write_replicas(server, &snapshot, &table, rows)).await.err()
+            }
+            None => {
+                let name = ("system_traces", table);
+                let written = write(server, name, rows, TtlSeconds(TTL_SECONDS)).await;
+                written.err().map(|error| error.to_string())
+            }
+        };
+        if let Some(error) = lost {
             tracing::debug!(%error, "trace lost");
             return;
         }
     }
+}
+
+/// A table that other nodes have a part of, and the metadata that says so.
+fn replicated_table(
+    server: &Server,
+    (keyspace, table): (&str, &str),
+) -> Option<(Arc<ClusterSnapshot>, Arc<Table>)> {
+    let snapshot = server.snapshot().clone();
+    let table = snapshot.schema.table(keyspace, table)?.clone();
+    let replicated =
+        snapshot.members.len() > 1 && server.coordinator.is_replicated(&snapshot, table.id);
+    replicated.then_some((snapshot, table))
+}
+
+/// Writes rows of a trace to their replicas, as Cassandra does at ANY.
+async fn write_replicas(
+    server: &Rc<Server>,
+    snapshot: &Arc<ClusterSnapshot>,
+    table: &Table,
+    rows: &[RowWrite],
+) -> Result<(), String> {
+    let mutations = rows.iter().map(|row| {
+        let at = server.next_timestamp(server.rt.wall());
+        let mutation = encode_row(table, row, at, TtlSeconds(TTL_SECONDS));
+        (codec::token_of(&row.key), mutation, true)
+    });
+    let write = ReplicatedWrite {
+        snapshot: snapshot.clone(),
+        consistency: cluster::Consistency::Any,
+        write_type: request::WriteType::UnloggedBatch,
+        mutations: mutations.collect(),
+        logged: false,
+        batch_id: Uuid::from_bytes(server.next_time_uuid()),
+        deadline: server.rt.now() + server.settings.write_timeout,
+    };
+    server.coordinator.write_replicated(write).await.map_err(|error| error.to_string())
 }
 
 const PREPARED_STATEMENTS: (&str, &str) = ("system", "prepared_statements");

@@ -10,8 +10,8 @@
 //! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-prepared-1 and -2: see `prepared`.
 //!
-//! Reading order: `settings`, `server`, `connection`, `driver`, `execute`, `select`,
-//! `schema_change`, `prepared`, `failure`.
+//! Reading order: `settings`, `server`, `connection`, `driver`, `execute`, `select`, `replicas`,
+//! `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod auth;
 mod connection;
@@ -26,12 +26,15 @@ mod list_write;
 mod mesh;
 mod pending;
 mod prepared;
+mod replicas;
 mod schema_change;
 mod select;
 mod server;
 mod session;
 mod settings;
+mod topology_events;
 mod trace;
+mod truncate;
 mod virtual_tables;
 mod wire_type;
 

@@ -5,20 +5,24 @@
 //! business ([`cql_plan::modify`]).
 
 use crate::execute::{
-    Cx, Modification, OwnedWrite, Statement, Step, WriteOrder, bind, carry_out, finish,
+    Allowed, Cx, Modification, OwnedWrite, Statement, Step, WriteOrder, bind, carry_out, finish,
 };
 use crate::failure::{Failure, Result};
 use crate::prepared::Compiled;
+use crate::replicas;
 use crate::server::Server;
 use crate::session::Ticket;
+use cluster::ClusterSnapshot;
+use coordinator::{ReplicatedRead, SelectLimits};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{FoundLists, ListRead};
 use cql_syntax::ast::BatchKind;
 use cql_wire::Consistency;
 use data::RowRef;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use stdx::{TimestampMicros, Token, WallMicros};
+use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, RowSink};
 
 /// A value of a request that outlives its frame.
@@ -56,7 +60,9 @@ pub(crate) struct ListWrite {
     statements: Vec<(Rc<Compiled>, OwnedValues)>,
     batch: Option<BatchKind>,
     consistency: Consistency,
-    durable: bool,
+    allowed: Allowed,
+    /// The metadata the request began with, when other nodes may have the data too.
+    snapshot: Option<Arc<ClusterSnapshot>>,
     timeout_nanos: Option<u64>,
     now: WallMicros,
     timestamp: TimestampMicros,
@@ -65,14 +71,19 @@ pub(crate) struct ListWrite {
 
 impl ListWrite {
     /// `timeout_nanos` is what `USING TIMEOUT` says.
-    pub(crate) fn new(request: &Modification<'_>, timeout_nanos: Option<u64>) -> ListWrite {
+    pub(crate) fn new(
+        server: &Server,
+        request: &Modification<'_>,
+        timeout_nanos: Option<u64>,
+    ) -> ListWrite {
         let own =
             |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
         ListWrite {
             statements: request.statements.iter().map(own).collect(),
             batch: request.batch,
             consistency: request.consistency,
-            durable: request.durable,
+            allowed: request.allowed,
+            snapshot: request.allowed.snapshot(server),
             timeout_nanos,
             now: request.options.now,
             timestamp: request.options.default_timestamp,
@@ -112,11 +123,17 @@ impl ListWrite {
         let read_timeout = self.timeout_nanos.map_or(settings.read_timeout, Duration::from_nanos);
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
         let deadline = server.rt.now() + read_timeout;
-        let found = server
-            .rt
-            .timeout(deadline, self.read(server, &reads))
-            .await
-            .map_err(|_| Failure::ReadTimeout { consistency: self.consistency })??;
+        let found = match &self.snapshot {
+            // The coordinator keeps the deadline, and knows who has answered.
+            Some(snapshot) => {
+                Box::pin(self.read_replicas(server, &reads, (snapshot, deadline))).await?
+            }
+            None => server
+                .rt
+                .timeout(deadline, self.read(server, &reads))
+                .await
+                .map_err(|_| Failure::ReadTimeout { consistency: self.consistency })??,
+        };
         let (writes, order) = self.bind(server, &options, &found)?;
         carry_out(server, ticket, writes, &order).await?;
         Ok(order.warnings)
@@ -160,6 +177,27 @@ impl ListWrite {
         Ok(found)
     }
 
+    async fn read_replicas(
+        &self,
+        server: &Server,
+        reads: &[ListRead],
+        (snapshot, deadline): (&Arc<ClusterSnapshot>, Instant),
+    ) -> Result<FoundLists> {
+        let mut found = FoundLists::default();
+        for read in reads {
+            let order = ReplicatedRead {
+                snapshot: snapshot.clone(),
+                consistency: replicas::level_of_read(self.consistency),
+                deadline,
+                rows_wanted: 1,
+                limits: SelectLimits { rows_per_partition: u32::MAX },
+            };
+            let mut sink = Sink { read, found: &mut found };
+            replicas::read(server, self.consistency, &read.command, &order, &mut sink).await?;
+        }
+        Ok(found)
+    }
+
     fn bind(
         &self,
         server: &Server,
@@ -175,13 +213,14 @@ impl ListWrite {
         let bound = bind(server, (&statements, self.batch), options, found, &mut encoded)?;
         let own = |m: &cql_plan::BoundMutation| {
             let bytes = encoded.get(m.range.clone()).unwrap_or_default();
-            (m.token, bytes.to_vec(), self.durable)
+            (m.token, bytes.to_vec(), self.allowed.durable)
         };
         let order = WriteOrder {
             consistency: self.consistency,
             write_type: bound.write_type,
             warnings: bound.warnings,
             timeout_nanos: self.timeout_nanos,
+            snapshot: self.snapshot.clone(),
         };
         Ok((bound.mutations.iter().map(own).collect(), order))
     }

@@ -3,7 +3,7 @@
 use rt::{Mesh, MovedConn};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use stdx::{ShardId, TableId, WallMicros};
+use stdx::{Epoch, ShardId, TableId, WallMicros};
 
 /// A request to the CQL server of another shard.
 pub(crate) enum ServerRequest {
@@ -27,16 +27,45 @@ pub(crate) enum ServerRequest {
         /// What was written at or before this is gone.
         at: WallMicros,
     },
+    /// To shard 0: a table was emptied on all shards.
+    Emptied {
+        /// The table.
+        table: TableId,
+        /// As of `Truncate`.
+        at: WallMicros,
+    },
+    /// To shard 0: whether the nodes have emptied a table.
+    WereEmptied {
+        /// The table.
+        table: TableId,
+        /// As of `Truncate`.
+        at: WallMicros,
+        /// Of the entry that says so.
+        epoch: Epoch,
+    },
+}
+
+/// How far a truncation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Emptied {
+    /// On this node.
+    pub(crate) here: bool,
+    /// Members that have carried it out.
+    pub(crate) nodes: usize,
+    /// Those that have not.
+    pub(crate) missing: usize,
 }
 
 /// Answer to a [`ServerRequest`].
 pub(crate) enum ServerReply {
-    /// To `Adopt`, `Closed`, `Prepare`.
+    /// To `Adopt`, `Closed`, `Prepare`, `Emptied`.
     Done,
     /// To `Clients`.
     Clients(Vec<ClientInfo>),
     /// To `Truncate`: whether it is empty now.
     Truncated(bool),
+    /// To `WereEmptied`.
+    Emptied(Emptied),
 }
 
 /// One connection, as `system_views.clients` shows it.

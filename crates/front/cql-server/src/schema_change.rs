@@ -1,20 +1,20 @@
-//! Statements that change the schema or empty a table, and what clients are told about changes.
+//! Statements that change the schema, and what clients are told about changes.
 
 use crate::failure::{Failure, Result};
-use crate::mesh::{ServerReply, ServerRequest};
+use crate::prepared::Compiled;
 use crate::server::Server;
-use cluster::{Transformation, Truncation};
+use cluster::{ClusterSnapshot, MemberState, Transformation};
 use cql_plan::ddl::DdlContext;
+use cql_plan::plan::PlanKind;
 use cql_plan::{DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
-use cql_wire::{ErrorCode, SchemaChange, SchemaChangeKind, SchemaTarget};
+use cql_wire::{SchemaChange, SchemaChangeKind, SchemaTarget};
 use membership::SubmitError;
-use schema::{Schema, Table};
+use schema::Schema;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use stdx::{ShardId, Uuid};
-
-/// Attempts before the client is told that the schema changes too often.
-const ATTEMPTS_MAX: usize = 32;
+use stdx::{Instant, Uuid};
 
 /// What a schema change came to.
 pub(crate) struct Changed {
@@ -24,16 +24,31 @@ pub(crate) struct Changed {
 }
 
 /// Plans a schema change on the current snapshot and submits it, again when another was faster.
-pub(crate) async fn execute(server: &Rc<Server>, plan: &DdlPlan) -> Result<Changed> {
-    for _ in 0..ATTEMPTS_MAX {
+/// Runs in a task of its own: a client that goes away must not stop the metadata log in the middle
+/// of a write.
+pub(crate) async fn execute(server: &Rc<Server>, compiled: &Rc<Compiled>) -> Result<Changed> {
+    let (this, compiled) = (server.clone(), compiled.clone());
+    let work = async move {
+        let PlanKind::Ddl(plan) = &compiled.plan.kind else {
+            return Err(this.internal_failure("a plan of another kind"));
+        };
+        change(&this, plan).await
+    };
+    server.to_its_end("schema-change", work).await
+}
+
+async fn change(server: &Server, plan: &DdlPlan) -> Result<Changed> {
+    let deadline = server.rt.now() + server.settings.request_timeout;
+    loop {
         let snapshot = server.membership.snapshot();
         let outcome = {
-            let datacenters = [snapshot.local.datacenter.as_str()];
+            let datacenters = datacenters(&snapshot);
+            let moving: Vec<SocketAddr> = moving(&snapshot).collect();
             let mut new_table_id = || Uuid::from_bytes(server.next_time_uuid());
             let mut cx = DdlContext {
                 schema: &snapshot.schema,
                 datacenters: &datacenters,
-                node_count: 1,
+                moving: &moving,
                 new_table_id: &mut new_table_id,
                 now: server.rt.wall(),
             };
@@ -47,67 +62,46 @@ pub(crate) async fn execute(server: &Rc<Server>, plan: &DdlPlan) -> Result<Chang
             outcome.changes.into_iter().map(|c| Transformation::Schema(Box::new(c))).collect();
         match server.membership.submit(snapshot.epoch, entries).await {
             Ok(_) => return Ok(Changed { event: outcome.event, warnings }),
-            Err(SubmitError::Conflict(_)) => {}
-            Err(error) => {
-                let id = Uuid::from_bytes(server.uuids.random_uuid());
-                tracing::error!(%id, %error, "schema change failed");
-                return Err(Failure::submit(&error, id));
-            }
+            Err(error) => await_next_attempt(server, error, "schema change", deadline).await?,
         }
     }
-    Err(Failure::overloaded("the schema changes too often at the moment"))
 }
 
-/// Empties a table on all shards and records it.
-pub(crate) async fn truncate(server: &Rc<Server>, table: &Table) -> Result<()> {
-    let at = server.rt.wall();
-    let failed = |what: &str| {
-        Failure::Plain(ErrorCode::TruncateError, format!("Error during truncate: {what}"))
-    };
-    let mut emptied = 0;
-    let mut calls = Vec::new();
-    for shard in (0..server.rt.shard_count()).map(ShardId) {
-        if shard != server.rt.shard() {
-            let request = ServerRequest::Truncate { table: table.id, at };
-            calls.push(server.mesh.calls.call(&server.rt, shard, request));
-        }
+/// After a submission that another was faster than: waits until this shard has the other one.
+///
+/// # Errors
+/// The submission failed otherwise, or there is no time left.
+pub(crate) async fn await_next_attempt(
+    server: &Server,
+    error: SubmitError,
+    what: &'static str,
+    deadline: Instant,
+) -> Result<()> {
+    if let SubmitError::Conflict(epoch) = &error
+        && server.rt.now() < deadline
+        && server.membership.wait_for(*epoch, deadline).await
+    {
+        return Ok(());
     }
-    let deadline = server.rt.now() + server.settings.truncate_timeout;
-    let work = async {
-        emptied += usize::from(server.truncate_here(table.id, at).await);
-        for call in calls {
-            if let Ok(ServerReply::Truncated(true)) = call.await {
-                emptied += 1;
-            }
-        }
-    };
-    let ended = server.rt.timeout(deadline, work).await;
-    if ended.is_err() {
-        return Err(failed("Operation timed out - received only 0 responses."));
+    let id = Uuid::from_bytes(server.uuids.random_uuid());
+    tracing::error!(%id, %error, "{what} failed");
+    Err(Failure::submit(&error, id))
+}
+
+/// The datacenters and how many nodes each has, those that join too.
+fn datacenters(snapshot: &ClusterSnapshot) -> Vec<(&str, u32)> {
+    let mut found: BTreeMap<&str, u32> = BTreeMap::new();
+    for member in snapshot.members.values() {
+        *found.entry(&member.datacenter).or_default() += 1;
     }
-    if emptied != usize::from(server.rt.shard_count()) {
-        return Err(failed("the data of a shard could not be removed"));
-    }
-    // The stores have their own durable record; this one is for `system.local` and tools.
-    let truncation =
-        Truncation { truncated_at: at, positions: Vec::new(), generations: Vec::new() };
-    for _ in 0..ATTEMPTS_MAX {
-        let snapshot = server.membership.snapshot();
-        if snapshot.schema.table_by_id(table.id).is_none() {
-            return Ok(());
-        }
-        let entry = Transformation::Truncate { table: table.id, truncation: truncation.clone() };
-        match server.membership.submit(snapshot.epoch, vec![entry]).await {
-            Ok(_) => return Ok(()),
-            Err(SubmitError::Conflict(_)) => {}
-            Err(error) => {
-                let id = Uuid::from_bytes(server.uuids.random_uuid());
-                tracing::error!(%id, %error, "truncation could not be recorded");
-                return Err(Failure::submit(&error, id));
-            }
-        }
-    }
-    Err(Failure::overloaded("the schema changes too often at the moment"))
+    found.entry(&snapshot.local.datacenter).or_insert(1);
+    found.into_iter().collect()
+}
+
+/// Addresses of nodes whose data is on its way.
+pub(crate) fn moving(snapshot: &ClusterSnapshot) -> impl Iterator<Item = SocketAddr> {
+    let members = snapshot.members.values();
+    members.filter(|m| m.state != MemberState::Normal).map(|m| m.storage)
 }
 
 /// A schema event in the protocol's words.

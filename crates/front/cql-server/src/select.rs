@@ -4,14 +4,17 @@
 //! the choice between stored and computed rows. What a row becomes is the planner's business
 //! ([`cql_plan::SelectExec`]); it writes straight into the answer.
 
-use crate::execute::{Cx, Describe, Step, finish, options_of};
+use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
 use crate::failure::{Failure, Result};
 use crate::latency::Kind;
 use crate::prepared::Compiled;
+use crate::replicas;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
+use cluster::ClusterSnapshot;
+use coordinator::{ReplicatedRead, SelectLimits};
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
 use cql_plan::select::{self, BoundSelect, SelectDone, SelectExec, SelectPlan};
 use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
@@ -23,7 +26,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use stdx::Token;
+use stdx::{Instant, Token};
 use store::{Flow, ReadStats, RowSink};
 
 /// Bit of the result's flags: a paging state follows.
@@ -53,7 +56,7 @@ pub(crate) fn run(
     compiled: &Rc<Compiled>,
     values: &[BoundValue<'_>],
     parameters: &QueryParameters<'_>,
-    describe: Describe,
+    (describe, allowed): (Describe, Allowed),
     cx: &Cx<'_>,
 ) -> Result<Step> {
     let PlanKind::Select(plan) = &compiled.plan.kind else {
@@ -66,6 +69,7 @@ pub(crate) fn run(
     }
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let read = Read {
+        snapshot: allowed.snapshot(&server),
         server,
         session,
         ticket: cx.ticket.clone(),
@@ -84,6 +88,8 @@ struct Read {
     compiled: Rc<Compiled>,
     describe: Describe,
     consistency: Consistency,
+    /// The metadata the request began with, when other nodes may have the data too.
+    snapshot: Option<Arc<ClusterSnapshot>>,
 }
 
 impl Read {
@@ -175,11 +181,14 @@ impl Read {
             let kind = if is_range { "range query" } else { "single-partition query" };
             format!("Executing {kind} on {}", table.name)
         });
-        let mut reading = pin!(self.read_all(plan, bound, &table, body));
+        let deadline = self.snapshot.is_some().then(|| server.rt.now() + timeout);
+        let mut reading = pin!(self.read_all(plan, bound, (&table, deadline), body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
+            // The coordinator keeps the deadline, and knows who has answered.
+            Poll::Pending if deadline.is_some() => Ok(reading.await),
             Poll::Pending => server.rt.timeout(server.rt.now() + timeout, reading).await,
         };
         match result {
@@ -199,7 +208,7 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
-        table: &Arc<Table>,
+        (table, deadline): (&Arc<Table>, Option<Instant>),
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats)> {
         let mut stats = ReadStats::default();
@@ -207,15 +216,33 @@ impl Read {
             TableKind::Virtual => Some(virtual_tables::rows(&self.server, table).await),
             TableKind::Regular => None,
         };
+        let order = match (&self.snapshot, deadline) {
+            (Some(snapshot), Some(deadline)) => Some(ReplicatedRead {
+                snapshot: snapshot.clone(),
+                consistency: replicas::level_of_read(self.consistency),
+                deadline,
+                rows_wanted: bound.rows_wanted(),
+                limits: SelectLimits { rows_per_partition: bound.rows_per_partition() },
+            }),
+            _ => None,
+        };
         let mut exec = SelectExec::new(plan, bound, body);
         for command in bound.reads() {
             if exec.is_stopped() {
                 break;
             }
             let mut sink = Sink { exec: &mut exec };
-            let read = match &computed {
-                Some(rows) => virtual_tables::read(table, rows, command, &mut sink),
-                None => self.read_stored(command, bound.rows_wanted(), &mut sink).await?,
+            let read = match (&computed, &order) {
+                (Some(rows), _) => {
+                    virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
+                }
+                // Boxed, so that reads of a node that is alone do not carry its size around.
+                (None, Some(order)) => {
+                    let asked = self.consistency;
+                    let server = &self.server;
+                    Box::pin(replicas::read(server, asked, command, order, &mut sink)).await?
+                }
+                (None, None) => self.read_stored(command, bound.rows_wanted(), &mut sink).await?,
             };
             stats.rows = stats.rows.saturating_add(read.rows);
             stats.tombstones = stats.tombstones.saturating_add(read.tombstones);

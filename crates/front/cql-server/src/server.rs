@@ -13,8 +13,10 @@ use crate::pending::Freed;
 use crate::prepared::PreparedCache;
 use crate::session::{Session, Stage};
 use crate::settings::ServerSettings;
+use crate::topology_events::News;
+use crate::truncate::{self, Truncations};
 use crate::virtual_tables::VirtualSource;
-use cluster::ClusterSnapshot;
+use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use coordinator::Coordinator;
 use cql_plan::plan::{PlanLimits, UuidSource};
 use cql_wire::{ErrorCode, Event, Opcode, ProtocolVersion, scylla};
@@ -27,7 +29,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use stdx::{FixedMap, IoError, ShardId, TimestampMicros, Uuid, WallMicros};
+use stdx::{Epoch, FixedMap, HostId, IoError, ShardId, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
 /// What a [`CqlServer`] is made of.
@@ -79,6 +81,9 @@ pub(crate) struct Server {
     pub(crate) latencies: Rc<Latencies>,
     /// Encoded mutations of the statement that is being run.
     pub(crate) scratch: RefCell<Vec<u8>>,
+    pub(crate) truncations: Truncations,
+    /// What clients were told of the other nodes.
+    news: News,
     snapshot: RefCell<Arc<ClusterSnapshot>>,
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     next_session: Cell<u64>,
@@ -220,6 +225,8 @@ impl CqlServer {
             counters: Counters::new(&rt.telemetry(), &latencies),
             latencies,
             scratch: RefCell::default(),
+            truncations: Truncations::default(),
+            news: News::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
             by_ip: RefCell::default(),
@@ -366,9 +373,43 @@ impl CqlServer {
         *self.inner.snapshot.borrow_mut() = after.clone();
     }
 
+    /// What the failure detector says of another node: `is_up` when it is alive and serves clients.
+    /// To be called on every shard. Registered clients are told, each change once.
+    pub fn note_liveness(&self, host: HostId, is_up: bool) {
+        let snapshot = self.inner.snapshot().clone();
+        let events = self.inner.news.liveness(&snapshot, host, is_up);
+        self.inner.announce_nodes(&events);
+    }
+
+    /// Carries out the truncations that the metadata says and that this node has not carried out,
+    /// on all shards. To be called on shard 0: at the start when the shards serve each other and
+    /// nothing is written yet, and at each change of the metadata before it is acknowledged.
+    /// `work_dir` is the directory that the metadata log lies below.
+    ///
+    /// # Errors
+    /// `Invalid`: `metadata/truncated` cannot be read or written.
+    pub async fn apply_truncations(
+        &self,
+        work_dir: &str,
+        snapshot: &Arc<ClusterSnapshot>,
+    ) -> Result<(), StoreError> {
+        truncate::apply(&self.inner, work_dir, snapshot).await
+    }
+
+    /// How to find out which entry of the metadata a member has applied last; `None` when that is
+    /// not known. To be called on shard 0. TRUNCATE waits until every member has applied its entry;
+    /// without this it takes the metadata log's answer for it.
+    pub fn set_applied_epochs(&self, applied: impl Fn(HostId) -> Option<Epoch> + 'static) {
+        self.inner.truncations.set_applied_epochs(Rc::new(applied));
+    }
+
     /// Tells registered clients what changed, once the system tables say it too: drivers answer an
-    /// event with a look into `system_schema`.
+    /// event with a look into `system_schema` or `system.peers`.
     fn announce_changes(&self, before: &Arc<ClusterSnapshot>, after: &Arc<ClusterSnapshot>) {
+        if before.members != after.members {
+            let events = self.inner.news.changed(before, after);
+            self.inner.announce_nodes(&events);
+        }
         if Arc::ptr_eq(&before.schema, &after.schema) {
             return;
         }
@@ -431,6 +472,14 @@ impl CqlServer {
                 reply.send(ServerReply::Done);
             }
             ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),
+            ServerRequest::Emptied { table, at } => {
+                server.truncations.note(table, at);
+                reply.send(ServerReply::Done);
+            }
+            ServerRequest::WereEmptied { table, at, epoch } => {
+                let emptied = truncate::emptied(&server, table, at, epoch);
+                reply.send(ServerReply::Emptied(emptied));
+            }
             ServerRequest::Truncate { table, at } => {
                 let rt = server.rt.clone();
                 let gate = server.gate.clone();
@@ -530,7 +579,7 @@ impl Server {
     pub(crate) fn open_session(&self, peer: SocketAddr) -> Rc<Session> {
         let id = self.next_session.get();
         self.next_session.set(id + 1);
-        let session = Rc::new(Session::new(id, peer, self.settings.broadcast_address.ip()));
+        let session = Rc::new(Session::new(id, peer, self.settings.storage_address));
         self.sessions.borrow_mut().insert(id, session.clone());
         self.counters.connections.add(1);
         session
@@ -590,6 +639,40 @@ impl Server {
         supported.extend(sharding.supported_options());
         supported.push((scylla::USE_METADATA_ID, vec![String::new()]));
         supported
+    }
+
+    /// Runs something to its end whatever becomes of the request that asked for it.
+    ///
+    /// # Errors
+    /// As `work`; `Overloaded` when the node stops.
+    pub(crate) async fn to_its_end<T: 'static>(
+        self: &Rc<Self>,
+        name: &'static str,
+        work: impl Future<Output = crate::failure::Result<T>> + 'static,
+    ) -> crate::failure::Result<T> {
+        let (done, result) = rt::sync::oneshot::channel();
+        let task = async move {
+            // Nobody may be waiting any more.
+            let _ = done.send(work.await);
+        };
+        let stopping = || Failure::overloaded("the node is stopping");
+        self.gate.spawn(&self.rt, Group::Admin, name, task).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?
+    }
+
+    fn announce_nodes(&self, events: &[Event<'static>]) {
+        let own = self.settings.broadcast_address;
+        for event in events {
+            let (Event::TopologyChange { address, .. } | Event::StatusChange { address, .. }) =
+                event
+            else {
+                continue;
+            };
+            // Not to be told apart from this node, or not known (CASSANDRA-10052).
+            if *address != own && *address != ADDRESS_UNKNOWN {
+                self.announce(event);
+            }
+        }
     }
 
     /// Sends an event to every registered client of this shard.

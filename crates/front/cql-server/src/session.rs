@@ -7,7 +7,7 @@ use cql_wire::{
     StartupOptions, WireError,
 };
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
 use stdx::Uuid;
@@ -29,8 +29,8 @@ pub(crate) struct Session {
     pub(crate) id: u64,
     /// The client.
     pub(crate) peer: SocketAddr,
-    /// This node, as error messages name it.
-    node: IpAddr,
+    /// This node, as error messages name it: its address for other nodes.
+    node: SocketAddr,
     pub(crate) stage: Cell<Stage>,
     pub(crate) negotiated: Cell<Negotiated>,
     pub(crate) compression: Cell<Option<Compression>>,
@@ -74,7 +74,7 @@ impl Ticket {
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, peer: SocketAddr, node: IpAddr) -> Session {
+    pub(crate) fn new(id: u64, peer: SocketAddr, node: SocketAddr) -> Session {
         Session {
             id,
             peer,

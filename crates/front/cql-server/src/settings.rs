@@ -59,6 +59,8 @@ pub struct ServerSettings {
     pub write_timeout: Duration,
     /// Time for TRUNCATE.
     pub truncate_timeout: Duration,
+    /// Time for a schema change that meets others to be tried again.
+    pub request_timeout: Duration,
     /// Tombstones of one read above which the client is warned.
     pub tombstone_warn_threshold: u32,
     /// Tombstones of one read above which it fails; for the message only, the store counts.
@@ -94,6 +96,7 @@ impl ServerSettings {
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
             truncate_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(10),
             tombstone_warn_threshold: 1_000,
             tombstone_failure_threshold: 100_000,
             drop_truncate_table_enabled: true,

@@ -1,7 +1,8 @@
 //! Traces of single requests: what `TRACING ON` shows.
 //!
 //! Events are collected while the request runs and written with the session when it ends, before
-//! its answer: a client that asks for the trace finds it complete.
+//! its answer: a client that asks for the trace finds it complete. What other nodes do for the
+//! request is not traced.
 
 use crate::internal::{Content, RowWrite};
 use data::ClusteringBuf;

@@ -121,11 +121,12 @@ pub(crate) fn packed_row(table: &Table, cells: &[(&str, Option<Vec<u8>>)]) -> Ve
     row
 }
 
-/// Shows the rows that a command asks for to a sink, in read order.
+/// Shows the rows that a command asks for to a sink, in read order. `floor` is where the command's
+/// range began on the first page, if this is a later one.
 pub(crate) fn read<S: RowSink>(
     table: &Table,
     rows: &[VirtualRow],
-    command: &ReadCommand,
+    (command, floor): (&ReadCommand, Option<&RingBound>),
     sink: &mut S,
 ) -> ReadStats {
     let comparator = ClusteringComparator::for_table(table);
@@ -134,7 +135,10 @@ pub(crate) fn read<S: RowSink>(
     let order = KeyOrder::of(table);
     keyed.retain(|(token, row)| match &command.partitions {
         Partitions::Key(key) => row.key == *key,
-        Partitions::Range(range) => contains(&order, range, *token, &row.key),
+        Partitions::Range(range) => {
+            contains(&order, range, *token, &row.key)
+                && floor.is_none_or(|floor| is_behind(&order, floor, *token, &row.key))
+        }
     });
     keyed.retain(|(_, row)| in_slices(&comparator, command, &row.clustering));
     keyed.sort_by(|(_, a), (_, b)| {
@@ -218,8 +222,12 @@ fn component(key: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn contains(order: &KeyOrder, range: &KeyRange, token: Token, key: &[u8]) -> bool {
-    // Tokens come from `token()` in a statement, keys from the place where a page ended.
-    let behind = |bound: &RingBound| match bound {
+    is_behind(order, &range.start, token, key) && !is_behind(order, &range.end, token, key)
+}
+
+/// Tokens come from `token()` in a statement, keys from the place where a page ended.
+fn is_behind(order: &KeyOrder, bound: &RingBound, token: Token, key: &[u8]) -> bool {
+    match bound {
         RingBound::Token { token: t, after: true } => token > *t,
         RingBound::Token { token: t, after: false } => token >= *t,
         RingBound::Key { key: k, after, .. } => match order.compare(key, k) {
@@ -227,8 +235,7 @@ fn contains(order: &KeyOrder, range: &KeyRange, token: Token, key: &[u8]) -> boo
             Ordering::Equal => !after,
             Ordering::Greater => true,
         },
-    };
-    behind(&range.start) && !behind(&range.end)
+    }
 }
 
 fn in_slices(comparator: &ClusteringComparator, command: &ReadCommand, clustering: &[u8]) -> bool {
@@ -287,7 +294,7 @@ mod tests {
                 resume: None,
             };
             let mut keys = Keys::default();
-            read(table, &rows, &command, &mut keys);
+            read(table, &rows, (&command, None), &mut keys);
             keys.0
         };
         assert_eq!(read_range(KeyRange::all()), ["api_port", "memory", "smp", "workdir"]);

@@ -115,8 +115,8 @@ fn planned() -> Schema {
         let Some(plan) = DdlPlan::new(&statement.kind, None) else { continue };
         let outcome = plan.unwrap().outcome(&mut DdlContext {
             schema: &schema,
-            datacenters: &["datacenter1"],
-            node_count: 1,
+            datacenters: &[("datacenter1", 1)],
+            moving: &[],
             new_table_id: &mut || {
                 last += 1;
                 Uuid::from_u128(last)

@@ -558,7 +558,7 @@ pub(crate) fn check_keyspace_properties(properties: &[Property]) -> Result<(), P
 pub(crate) fn keyspace_params(
     properties: &[Property],
     before: Option<&KeyspaceParams>,
-    datacenters: &[&str],
+    datacenters: &[(&str, u32)],
     keyspace: &str,
 ) -> Result<KeyspaceParams, PlanError> {
     let (p, replication) = keyspace_properties(properties)?;
@@ -580,7 +580,7 @@ pub(crate) fn keyspace_params(
 fn replication_map(
     mut map: BTreeMap<String, String>,
     before: Option<&BTreeMap<String, String>>,
-    datacenters: &[&str],
+    datacenters: &[(&str, u32)],
     keyspace: &str,
 ) -> Result<BTreeMap<String, String>, PlanError> {
     let class = map.remove("class").unwrap_or_default();
@@ -620,27 +620,53 @@ fn replication_map(
             }
         }
         "NetworkTopologyStrategy" => {
-            let previous = before
-                .filter(|b| b.get("class").is_some_and(|c| c.ends_with("NetworkTopologyStrategy")));
-            if let Some(value) = map.remove("replication_factor") {
+            // Source: `NetworkTopologyStrategy.prepareOptions`.
+            let previous = || before.into_iter().flatten();
+            let of_simple = || before.and_then(|b| b.get("replication_factor")).cloned();
+            let shorthand = match map.remove("replication_factor") {
+                // `default_keyspace_rf`, which is 1.
+                None if map.is_empty() => Some(of_simple().unwrap_or_else(|| "1".to_owned())),
+                shorthand => shorthand,
+            };
+            if let Some(value) = shorthand {
                 factor(&value)?;
-                for datacenter in datacenters {
-                    map.entry((*datacenter).to_owned()).or_insert_with(|| value.clone());
-                }
-                for (datacenter, n) in previous.into_iter().flatten() {
-                    if datacenter != "class" {
+                // For safety datacenters that were named before keep their factor.
+                for (datacenter, n) in previous() {
+                    if datacenter != "class" && datacenter != "replication_factor" {
                         map.entry(datacenter.clone()).or_insert_with(|| n.clone());
                     }
                 }
+                for (datacenter, _) in datacenters {
+                    map.entry((*datacenter).to_owned()).or_insert_with(|| value.clone());
+                }
             }
-            for (name, value) in &map {
-                if !datacenters.contains(&name.as_str()) {
+            map.retain(|_, n| n != "0");
+            for value in map.values() {
+                factor(value)?;
+            }
+            if map.is_empty() {
+                return Err(PlanError::config(
+                    "Configuration for at least one datacenter must be present",
+                ));
+            }
+            for name in map.keys() {
+                if !datacenters.iter().any(|(datacenter, _)| datacenter == name) {
                     return Err(PlanError::config(format!(
                         "Unrecognized strategy option {{{name}}} passed to \
                          NetworkTopologyStrategy for keyspace {keyspace}"
                     )));
                 }
-                factor(value)?;
+            }
+            if keyspace == "system_auth" {
+                let without = datacenters.iter().map(|(datacenter, _)| *datacenter);
+                let without: Vec<&str> = without.filter(|dc| !map.contains_key(*dc)).collect();
+                if !without.is_empty() {
+                    return Err(PlanError::config(format!(
+                        "Following datacenters have active nodes and must be present in \
+                         replication options for keyspace system_auth: [{}]",
+                        without.join(", ")
+                    )));
+                }
             }
         }
         "LocalStrategy" => {

@@ -48,7 +48,7 @@ pub use identity::{Agreement, Identity, Refusal, VersionRange, judge};
 pub use message::{
     ForwardAck, ForwardTarget, Hint, Mutation, MutationFlags, MutationForward, Ping,
 };
-pub use read::{ReadLimits, ReadRequest};
+pub use read::{ReadLimits, ReadRequest, encode_read};
 pub use reply::ErrorReply;
 pub use verb::Verb;
 

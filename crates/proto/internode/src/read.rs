@@ -1,7 +1,7 @@
 //! Read requests: `data::command::ReadCommand` with its limits, as bytes.
 //!
 //! ```text
-//! version u8 · flags u8 · table 16 · rows v · bytes v · now i64
+//! version u8 · flags u8 · table 16 · rows v · bytes v · [rows per partition v] · now i64
 //! · key (u16, bytes) | start bound · end bound      bound: tag u8 · token i64 · [key u16, bytes]
 //! · slice count v · (flags u8 · start v, bytes · end v, bytes)*
 //! · [column count v · id u16 *] · [rows in partition v · [clustering v, bytes]]
@@ -26,7 +26,7 @@ const COLUMNS: u8 = 8;
 const RESUME: u8 = 16;
 const RANGE: u8 = 32;
 const RESUME_CLUSTERING: u8 = 64;
-const FLAGS: u8 = 127;
+const PER_PARTITION: u8 = 128;
 
 const SLICE_START_AFTER: u8 = 1;
 const SLICE_END_AFTER: u8 = 2;
@@ -41,6 +41,8 @@ pub struct ReadLimits {
     pub rows: u64,
     /// Bytes of the answer after which it ends.
     pub bytes: u64,
+    /// Most rows of one partition, at least 1; what is behind them is left out. `u32::MAX`: all.
+    pub rows_per_partition: u32,
 }
 
 /// Payload of [`crate::Verb::Read`] and [`crate::Verb::RangeRead`].
@@ -67,12 +69,16 @@ pub fn encode_read(out: &mut Vec<u8>, command: &ReadCommand, limits: ReadLimits,
     set(columns.is_some(), COLUMNS);
     set(resume.is_some(), RESUME);
     set(matches!(partitions, Partitions::Range(_)), RANGE);
+    set(limits.rows_per_partition != u32::MAX, PER_PARTITION);
     set(resume.as_ref().is_some_and(|r| r.clustering.is_some()), RESUME_CLUSTERING);
     out.put_u8(READ_VERSION);
     out.put_u8(flags);
     out.put_bytes(table.0.as_bytes());
     out.put_vint_unsigned(limits.rows);
     out.put_vint_unsigned(limits.bytes);
+    if limits.rows_per_partition != u32::MAX {
+        out.put_vint_unsigned(u64::from(limits.rows_per_partition));
+    }
     out.put_i64(now.0);
     match partitions {
         Partitions::Key(key) => put_key(out, key),
@@ -141,11 +147,16 @@ impl ReadRequest {
             return Err(reader.invalid(i64::from(version)));
         }
         let flags = reader.u8()?;
-        if flags & !FLAGS != 0 || flags & (RESUME | RESUME_CLUSTERING) == RESUME_CLUSTERING {
+        if flags & (RESUME | RESUME_CLUSTERING) == RESUME_CLUSTERING {
             return Err(reader.invalid(i64::from(flags)));
         }
         let table = TableId(Uuid::from_bytes(reader.array()?));
-        let limits = ReadLimits { rows: reader.vint_unsigned()?, bytes: reader.vint_unsigned()? };
+        let (rows, bytes) = (reader.vint_unsigned()?, reader.vint_unsigned()?);
+        let rows_per_partition = match flags & PER_PARTITION {
+            0 => u32::MAX,
+            _ => take_rows_per_partition(&mut reader)?,
+        };
+        let limits = ReadLimits { rows, bytes, rows_per_partition };
         let now = DeletionSeconds(reader.i64()?);
         let partitions = if flags & RANGE == 0 {
             Partitions::Key(reader.bytes_u16()?.to_vec())
@@ -190,6 +201,15 @@ impl ReadRequest {
             [a, b] => comparator.compare_bounds(a.end(), b.start()) != Ordering::Greater,
             _ => true,
         }) && resume.is_none_or(|c| clustering::check(c, columns) == Some(columns))
+    }
+}
+
+/// Neither 0 nor what stands for no limit: each request has one encoding.
+fn take_rows_per_partition(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let rows = reader.vint_unsigned()?;
+    match u32::try_from(rows) {
+        Ok(rows) if rows != 0 && rows != u32::MAX => Ok(rows),
+        _ => Err(reader.invalid(i64::try_from(rows).unwrap_or(i64::MAX))),
     }
 }
 

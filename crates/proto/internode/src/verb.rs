@@ -91,6 +91,9 @@ verbs! {
     Truncate = 0x0601;
     /// Takes a snapshot of tables.
     Snapshot = 0x0602;
+    /// Orders a node to copy the ranges that it will own when another one has left; asked again until
+    /// it is done (`crates/node`).
+    TakeOver = 0x0603;
     /// Opens a stream session.
     StreamOpen = 0x0701;
     /// Announces a file of a session.
@@ -103,6 +106,8 @@ verbs! {
     StreamAck = 0x0705;
     /// Ends a session.
     StreamClose = 0x0706;
+    /// Asks for a page of ranges of a table (`crates/dist/streaming`).
+    StreamFetch = 0x0707;
     /// Opens a repair session.
     RepairOpen = 0x0801;
     /// Hashes of rows or ranges.

@@ -71,7 +71,8 @@ impl Need {
             Consistency::Two => Need::Anywhere(2),
             Consistency::Three => Need::Anywhere(3),
             Consistency::Quorum | Consistency::Serial => Need::Anywhere(quorum(factors.total)),
-            Consistency::All => Need::Anywhere(factors.total),
+            // With a factor of 0 there is nobody to ask: unavailable, not done at once.
+            Consistency::All => Need::Anywhere(factors.total.max(1)),
             Consistency::LocalOne => Need::Local(1),
             Consistency::LocalQuorum | Consistency::LocalSerial => {
                 Need::Local(quorum(factors.local))

@@ -1,8 +1,7 @@
 //! The simulated machine: virtual time, disks, network, crashes; one thread, one seed.
 //!
 //! Owns: the order of everything (which shard, which task, which event), the disks of all nodes,
-//! the
-//! network between them, the trace. Never: threads, the real clock, real files, real randomness.
+//! the network between them, the trace. Never: threads, the real clock, real files, real randomness.
 //!
 //! Invariants:
 //! - INV-sim-1: every choice comes from the world's generator, every effect goes into the trace; so
@@ -11,11 +10,12 @@
 //! - INV-sim-3: what a power cut leaves is what was synced, plus any part of the rest.
 //! - INV-sim-4: no borrow of the world's state is held while a task runs or is dropped.
 //!
-//! Reading order: [`world`], [`env`], [`disk`], [`fs`], [`net`], [`trace`].
+//! Reading order: [`world`], [`env`], [`disk`], [`fs`], [`link`], [`net`], [`trace`].
 
 pub mod disk;
 pub mod env;
 pub mod fs;
+pub mod link;
 pub mod net;
 pub mod trace;
 pub mod world;
@@ -23,5 +23,6 @@ pub mod world;
 pub use disk::CrashKind;
 pub use env::Env;
 pub use fs::{DiskControl, File, FileLock, OpenOptions};
+pub use link::LinkOptions;
 pub use net::{Conn, Listener, MovedConn};
 pub use world::{ProcessId, Shard, Stuck, World, WorldOptions};

@@ -1,29 +1,39 @@
-//! The network between processes: ordered byte streams with delay, bounded buffers, resets, and
-//! one-way stops ("clogs") in which segments wait until healed, as TCP would send them again.
+//! The network between processes: ordered byte streams with delay, bounded buffers and resets.
+//!
+//! As with TCP, silence ends a connection only for who sends: its machine gives up when nothing is
+//! acknowledged for [`WorldOptions::silent_peer_timeout`](crate::WorldOptions). A reader waits for
+//! ever for a machine without power; when that runs again, it resets what it does not know.
 
 use crate::disk::CrashKind;
 use crate::env::Env;
+use crate::link::{Links, travel};
 use crate::trace::hash_bytes;
 use crate::world::{Event, ProcessId, State, World};
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::future::{pending, poll_fn};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future, pending, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 use stdx::{Instant, IoError, IoErrorKind};
 
 /// First port given to those who ask for none.
 const FIRST_FREE_PORT: u16 = 40_000;
+/// How long a connect is tried, as Linux does with `tcp_syn_retries` = 6.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
+/// When a connect that found the backlog full is tried again.
+const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct Network {
     listeners: BTreeMap<u64, Listening>,
     ends: BTreeMap<u64, End>,
-    clogged: BTreeSet<(String, String)>,
-    latencies: BTreeMap<(String, String), Range<u64>>,
-    heal_waiters: Vec<Waker>,
+    pub(crate) links: Links,
+    /// Connections between two shards: closed when their [`MovedConn`] is gone.
+    moved: BTreeMap<u64, Weak<()>>,
     last_id: u64,
     ports: BTreeMap<String, u16>,
 }
@@ -60,25 +70,26 @@ struct End {
     last_arrival: Instant,
     /// Segments that a clog holds back.
     held: VecDeque<Segment>,
+    /// Since when something that was sent cannot be acknowledged.
+    silent_since: Option<Instant>,
+    /// Closed, and kept only until what is held back was sent.
+    is_orphan: bool,
 }
 
-enum Segment {
+pub(crate) enum Segment {
     Data(Vec<u8>),
     Fin,
     Reset,
 }
 
-/// A segment that reaches the end `to`.
-pub(crate) struct NetEvent {
-    to: u64,
-    segment: Segment,
+pub(crate) enum NetEvent {
+    /// A segment reaches the end `to`, or the machine where that was.
+    Arrive { from: u64, to: u64, segment: Segment, sender: Rc<str>, receiver: Rc<str> },
+    /// The machine of that end gives up, when it has been silent since then.
+    GiveUp { id: u64, since: Instant },
 }
 
 impl Network {
-    fn is_clogged(&self, from: &str, to: &str) -> bool {
-        from != to && self.clogged.contains(&(from.to_string(), to.to_string()))
-    }
-
     fn find_listener(&self, name: &str, address: SocketAddr) -> Option<u64> {
         let matches = |l: &Listening| {
             l.address.port() == address.port()
@@ -99,41 +110,52 @@ impl Network {
     }
 }
 
-fn latency(state: &mut State, from: &str, to: &str) -> std::time::Duration {
-    let range = if from == to {
-        state.options.loopback_micros.clone()
-    } else {
-        let own = state.net.latencies.get(&(from.to_string(), to.to_string())).cloned();
-        own.unwrap_or_else(|| state.options.latency_micros.clone())
-    };
-    state.random_micros(&range)
-}
-
 /// Sends a segment of the end `from` to its peer.
 fn send(state: &mut State, from: u64, segment: Segment) {
     let Some(end) = state.net.ends.get(&from) else { return };
     let (name, peer_name, to) = (Rc::clone(&end.name), Rc::clone(&end.peer_name), end.peer);
-    if state.net.is_clogged(&name, &peer_name) {
-        if let Some(end) = state.net.ends.get_mut(&from) {
+    if state.net.links.is_cut(&name, &peer_name) {
+        // A reset is not sent again.
+        if !matches!(segment, Segment::Reset)
+            && let Some(end) = state.net.ends.get_mut(&from)
+        {
             end.held.push_back(segment);
+            fell_silent(state, from);
         }
         return;
     }
     let mut segment = segment;
-    let chance = state.options.resets_per_million;
+    let of_link = state.net.links.resets_per_million(&name, &peer_name);
+    let chance = of_link.unwrap_or(state.options.resets_per_million);
     if chance > 0 && state.random() % 1_000_000 < chance {
         segment = Segment::Reset;
         state.note("reset", from, to);
         reset_end(state, from);
     }
-    let delay = latency(state, &name, &peer_name);
+    let bytes = match &segment {
+        Segment::Data(bytes) => bytes.len(),
+        Segment::Fin | Segment::Reset => 0,
+    };
+    let delay = travel(state, &name, &peer_name, bytes);
     let now = state.now;
     let mut at = now + delay;
     if let Some(end) = state.net.ends.get_mut(&from) {
         at = at.max(end.last_arrival);
         end.last_arrival = at;
     }
-    state.schedule(at, Event::Net(NetEvent { to, segment }));
+    let event = NetEvent::Arrive { from, to, segment, sender: name, receiver: peer_name };
+    state.schedule(at, Event::Net(event));
+}
+
+/// Nothing that this end sent can be acknowledged for now; if that stays so, it gives up.
+fn fell_silent(state: &mut State, id: u64) {
+    let now = state.now;
+    let Some(end) = state.net.ends.get_mut(&id) else { return };
+    if end.silent_since.is_none() {
+        end.silent_since = Some(now);
+        let at = now + state.options.silent_peer_timeout;
+        state.schedule(at, Event::Net(NetEvent::GiveUp { id, since: now }));
+    }
 }
 
 /// Breaks an end; its tasks see an error at their next call.
@@ -142,6 +164,7 @@ fn reset_end(state: &mut State, id: u64) {
         Some(end) => {
             end.reset = true;
             end.inbox.clear();
+            end.held.clear();
             std::mem::take(&mut end.readers).into_iter().chain(std::mem::take(&mut end.writers))
         }
         None => return,
@@ -152,16 +175,43 @@ fn reset_end(state: &mut State, id: u64) {
     }
 }
 
-/// A segment arrives; gives back whom to wake.
-pub(crate) fn arrive(state: &mut State, event: NetEvent) -> Vec<Waker> {
-    let NetEvent { to, segment } = event;
+/// Something happens in the network; gives back whom to wake.
+pub(crate) fn happen(state: &mut State, event: NetEvent) -> Vec<Waker> {
+    match event {
+        NetEvent::Arrive { from, to, segment, sender, receiver } => {
+            arrive(state, (from, &sender), (to, &receiver), segment)
+        }
+        NetEvent::GiveUp { id, since } => {
+            let Some(end) = state.net.ends.get(&id) else { return Vec::new() };
+            if end.silent_since == Some(since) && !end.reset {
+                state.note("give up", id, since.0);
+                reset_end(state, id);
+                remove_orphan(state, id);
+            }
+            Vec::new()
+        }
+    }
+}
+
+fn arrive(
+    state: &mut State,
+    (from, sender): (u64, &Rc<str>),
+    (to, receiver): (u64, &Rc<str>),
+    segment: Segment,
+) -> Vec<Waker> {
     let size = match &segment {
         Segment::Data(bytes) => bytes.len() as u64,
         Segment::Fin => 1 << 32,
         Segment::Reset => 1 << 33,
     };
     state.note("arrive", to, size);
-    let Some(end) = state.net.ends.get_mut(&to) else { return Vec::new() };
+    let is_reset = matches!(segment, Segment::Reset);
+    let Some(end) = state.net.ends.get_mut(&to).filter(|end| !end.is_orphan) else {
+        if !is_reset {
+            arrive_nowhere(state, (from, sender), (to, receiver));
+        }
+        return Vec::new();
+    };
     let mut wakers = std::mem::take(&mut end.readers);
     match segment {
         Segment::Data(bytes) => {
@@ -170,30 +220,91 @@ pub(crate) fn arrive(state: &mut State, event: NetEvent) -> Vec<Waker> {
             }
         }
         Segment::Fin => end.ended = true,
+        // What came before can still be read, as on Linux.
         Segment::Reset => {
             end.reset = true;
-            end.inbox.clear();
+            end.held.clear();
             wakers.append(&mut end.writers);
         }
+    }
+    if !is_reset && state.net.links.is_cut(receiver, sender) {
+        fell_silent(state, from);
     }
     wakers
 }
 
-/// Closes an end: the peer gets what was sent, then the end of the stream.
-fn close(state: &mut State, id: u64, segment: Segment) {
+/// A segment for an end that is not there: a running machine answers with a reset.
+fn arrive_nowhere(
+    state: &mut State,
+    (from, sender): (u64, &Rc<str>),
+    (to, receiver): (u64, &Rc<str>),
+) {
+    if state.net.links.is_powered(receiver) && !state.net.links.is_cut(receiver, sender) {
+        let at = state.now + travel(state, receiver, sender, 0);
+        let (sender, receiver) = (Rc::clone(receiver), Rc::clone(sender));
+        let segment = Segment::Reset;
+        let event = NetEvent::Arrive { from: to, to: from, segment, sender, receiver };
+        state.schedule(at, Event::Net(event));
+    } else {
+        fell_silent(state, from);
+    }
+}
+
+/// After a path was healed or a machine got power: what waited for it goes on.
+pub(crate) fn paths_changed(state: &mut State) {
+    let ids: Vec<u64> = state.net.ends.keys().copied().collect();
+    for id in ids {
+        let net = &mut state.net;
+        let Some(end) = net.ends.get_mut(&id).filter(|end| end.silent_since.is_some()) else {
+            continue;
+        };
+        let (name, peer_name, peer) = (Rc::clone(&end.name), Rc::clone(&end.peer_name), end.peer);
+        if net.links.is_cut(&name, &peer_name) {
+            continue;
+        }
+        if net.links.is_open(&name, &peer_name) {
+            end.silent_since = None;
+        }
+        let held = std::mem::take(&mut end.held);
+        if held.is_empty() {
+            let is_there = net.ends.get(&peer).is_some_and(|end| !end.is_orphan);
+            if !is_there {
+                // Sent again, what nobody took arrives now.
+                arrive_nowhere(state, (id, &name), (peer, &peer_name));
+            }
+        }
+        for segment in held {
+            send(state, id, segment);
+        }
+        remove_orphan(state, id);
+    }
+}
+
+/// Forgets a closed end that has nothing left to send.
+fn remove_orphan(state: &mut State, id: u64) {
+    let ends = &mut state.net.ends;
+    if ends.get(&id).is_some_and(|end| end.is_orphan && end.held.is_empty()) {
+        ends.remove(&id);
+    }
+}
+
+/// Closes an end: the peer gets what was sent, then the end of the stream; or a reset when
+/// something was left unread, as a kernel does.
+fn close(state: &mut State, id: u64) {
     let Some(end) = state.net.ends.get(&id) else { return };
-    if !end.shut && !end.reset {
+    let (peer, open) = (end.peer, !end.shut && !end.reset);
+    let segment = if end.inbox.is_empty() { Segment::Fin } else { Segment::Reset };
+    if open {
         send(state, id, segment);
     }
-    let Some(end) = state.net.ends.remove(&id) else { return };
-    // What a clog holds back is lost with its end, so the peer must not see a clean end either.
-    if !end.held.is_empty() {
-        let at = state.now + state.options.silent_peer_timeout;
-        let event = NetEvent { to: end.peer, segment: Segment::Reset };
-        state.schedule(at, Event::Net(event));
-    }
+    let Some(end) = state.net.ends.get_mut(&id) else { return };
+    end.is_orphan = true;
+    end.shut = true;
+    end.readers.clear();
+    end.writers.clear();
+    remove_orphan(state, id);
     // Writes of the peer from now on break.
-    let peer_blocked = state.net.ends.get_mut(&end.peer);
+    let peer_blocked = state.net.ends.get_mut(&peer);
     let wakers = peer_blocked.map(|p| std::mem::take(&mut p.writers)).unwrap_or_default();
     let now = state.now;
     for waker in wakers {
@@ -208,20 +319,23 @@ pub(crate) fn process_died(state: &mut State, process: ProcessId, kind: CrashKin
         state.net.ends.iter().filter(|(_, e)| e.process == process).map(|(id, _)| *id).collect();
     for id in ends {
         match kind {
-            CrashKind::Kill => {
-                // As a kernel closes sockets: a reset when something was left unread.
-                let unread = state.net.ends.get(&id).is_some_and(|end| !end.inbox.is_empty());
-                close(state, id, if unread { Segment::Reset } else { Segment::Fin });
-            }
+            CrashKind::Kill => close(state, id),
+            // Silence: nobody is told.
             CrashKind::PowerCut | CrashKind::PowerCutLosingAll => {
-                // Silence: the peer learns it from its own timeouts, or late.
-                if let Some(end) = state.net.ends.remove(&id) {
-                    let at = state.now + state.options.silent_peer_timeout;
-                    let event = NetEvent { to: end.peer, segment: Segment::Reset };
-                    state.schedule(at, Event::Net(event));
-                }
+                state.net.ends.remove(&id);
             }
         }
+    }
+}
+
+/// Closes the connections whose [`MovedConn`] was dropped unused.
+pub(crate) fn close_abandoned(state: &mut State) {
+    let gone = |(id, token): (&u64, &Weak<()>)| (token.strong_count() == 0).then_some(*id);
+    let gone: Vec<u64> = state.net.moved.iter().filter_map(gone).collect();
+    for id in gone {
+        state.net.moved.remove(&id);
+        state.note("abandoned", id, 0);
+        close(state, id);
     }
 }
 
@@ -269,29 +383,63 @@ impl Env {
         Ok(Listener { env: self.clone(), id, address })
     }
 
-    /// Connects; refused when nobody listens, waits while a clog is between.
+    /// Connects. Refused by a running machine where nobody listens; waits, up to 127 s, while a
+    /// clog is between, the machine has no power or nobody has the address.
     pub async fn connect(&self, address: SocketAddr) -> Result<Conn, IoError> {
-        let target = self.wait_for_path(address).await?;
-        let round_trip = {
-            let Some(mut guard) = self.alive() else { return pending().await };
-            let there = latency(&mut guard, &self.name, &target);
-            there + latency(&mut guard, &target, &self.name)
+        let mut too_late = pin!(self.delay(CONNECT_TIMEOUT));
+        let mut connecting = pin!(self.connect_some_time(address));
+        poll_fn(|cx| {
+            if let Poll::Ready(result) = connecting.as_mut().poll(cx) {
+                return Poll::Ready(result);
+            }
+            too_late.as_mut().poll(cx).map(|()| {
+                let (kind, path) = (IoErrorKind::Disconnected, address.to_string());
+                Err(self.error(kind, "connect", &path, "connection timed out"))
+            })
+        })
+        .await
+    }
+
+    async fn connect_some_time(&self, address: SocketAddr) -> Result<Conn, IoError> {
+        loop {
+            let target = self.wait_for_path(address).await;
+            let round_trip = {
+                let Some(mut guard) = self.alive() else { return pending().await };
+                let there = travel(&mut guard, &self.name, &target, 0);
+                there + travel(&mut guard, &target, &self.name, 0)
+            };
+            self.delay(round_trip).await;
+            let is_full = {
+                let Some(state) = self.alive() else { return pending().await };
+                if !state.net.links.is_open(&self.name, &target) {
+                    continue;
+                }
+                let found = state.net.find_listener(&self.name, address);
+                let listening = found.and_then(|id| state.net.listeners.get(&id));
+                listening.is_some_and(|l| l.queue.len() >= l.backlog)
+            };
+            if !is_full {
+                return self.establish(address);
+            }
+            self.delay(CONNECT_AGAIN).await;
+        }
+    }
+
+    fn establish(&self, address: SocketAddr) -> Result<Conn, IoError> {
+        let refused = || {
+            let (kind, path) = (IoErrorKind::Disconnected, address.to_string());
+            Err(self.error(kind, "connect", &path, "connection refused"))
         };
-        self.delay(round_trip).await;
-        let Some(mut guard) = self.alive() else { return pending().await };
+        let Some(mut guard) = self.alive() else { return refused() };
         let state = &mut *guard;
         let own_ip = state.processes.get(self.process.0).map_or(address.ip(), |p| p.ip);
         let found = state.net.find_listener(&self.name, address);
         let listening = found
             .and_then(|id| state.net.listeners.get(&id).map(|l| (id, l)))
-            .filter(|(_, l)| l.queue.len() < l.backlog)
             .map(|(id, l)| (id, l.process, Rc::clone(&l.name)));
         let Some((listener, process, name)) = listening else {
             state.note("refused", hash_bytes(address.to_string().as_bytes()), 0);
-            drop(guard);
-            let path = address.to_string();
-            let kind = IoErrorKind::Disconnected;
-            return Err(self.error(kind, "connect", &path, "connection refused"));
+            return refused();
         };
         let from_ip =
             if address.ip().is_loopback() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { own_ip };
@@ -323,6 +471,8 @@ impl Env {
             writers: Vec::new(),
             last_arrival: now,
             held: VecDeque::new(),
+            silent_since: None,
+            is_orphan: false,
         };
         let near_end = end(self.process, &self.name, far, &name, local, address);
         let far_end = end(process, &name, near, &self.name, address, local);
@@ -335,29 +485,30 @@ impl Env {
         Ok(Conn::new(self, near, address, local))
     }
 
-    /// The name of who listens at `address` (or the own one), once no clog is between.
-    async fn wait_for_path(&self, address: SocketAddr) -> Result<Rc<str>, IoError> {
+    /// The name of the machine with that address, once it can be reached and answer.
+    async fn wait_for_path(&self, address: SocketAddr) -> Rc<str> {
         poll_fn(|cx| {
             let Some(mut guard) = self.alive() else { return Poll::Pending };
             let state = &mut *guard;
-            let found = state.net.find_listener(&self.name, address);
-            let target = match found.and_then(|id| state.net.listeners.get(&id)) {
-                Some(l) => Rc::clone(&l.name),
-                None => Rc::clone(&self.name),
+            let target = match address.ip().is_loopback() {
+                true => Some(Rc::clone(&self.name)),
+                false => state.name_of(address.ip()),
             };
-            let net = &mut state.net;
-            if net.is_clogged(&self.name, &target) || net.is_clogged(&target, &self.name) {
-                net.heal_waiters.push(cx.waker().clone());
-                return Poll::Pending;
+            match target.filter(|name| state.net.links.is_open(&self.name, name)) {
+                Some(name) => Poll::Ready(name),
+                None => {
+                    register(&mut state.net.links.waiters, cx.waker());
+                    Poll::Pending
+                }
             }
-            Poll::Ready(Ok(target))
         })
         .await
     }
 
     /// Takes over a connection from another shard of this process.
     pub fn from_moved(&self, moved: MovedConn) -> Result<Conn, IoError> {
-        let there = self.alive().is_some_and(|state| {
+        let there = self.alive().is_some_and(|mut state| {
+            state.net.moved.remove(&moved.id);
             state.net.ends.get(&moved.id).is_some_and(|end| end.process == self.process)
         });
         if !there {
@@ -412,7 +563,10 @@ impl Drop for Listener {
         let Some(mut state) = self.env.alive() else { return };
         let Some(listening) = state.net.listeners.remove(&self.id) else { return };
         for id in listening.queue {
-            close(&mut state, id, Segment::Reset);
+            // Nobody will ever read what came.
+            send(&mut state, id, Segment::Reset);
+            reset_end(&mut state, id);
+            close(&mut state, id);
         }
     }
 }
@@ -431,11 +585,14 @@ struct ConnInner {
     moved: Cell<bool>,
 }
 
-/// A connection between two shards. Dropped unused it stays open until its process ends.
+/// A connection between two shards. Dropped unused, it is closed at the world's next step.
 pub struct MovedConn {
     id: u64,
     peer: SocketAddr,
     local: SocketAddr,
+    /// The world holds the weak side and sees when this is gone: a moved connection may cross
+    /// threads in the types of the native world, so it cannot hold the world itself.
+    _token: Arc<()>,
 }
 
 impl Conn {
@@ -452,10 +609,10 @@ impl Conn {
             let Some(end) = state.net.ends.get_mut(&self.inner.id) else {
                 return Poll::Ready(Err(self.broken("read")));
             };
-            if end.reset {
+            let n = end.inbox.len().min(max);
+            if end.reset && n == 0 {
                 return Poll::Ready(Err(self.broken("read")));
             }
-            let n = end.inbox.len().min(max);
             if n == 0 && max > 0 && !end.ended && !end.shut {
                 register(&mut end.readers, cx.waker());
                 return Poll::Pending;
@@ -522,17 +679,7 @@ impl Conn {
         }
         end.unread_by_peer += n;
         let data = bytes.get(..n).unwrap_or_default();
-        let (peer, hash) = (end.peer, hash_bytes(data));
-        let (name, peer_name) = (Rc::clone(&end.name), Rc::clone(&end.peer_name));
-        state.note("send", self.inner.id, hash);
-        if !state.net.ends.contains_key(&peer) && !state.net.is_clogged(&name, &peer_name) {
-            // Nobody is there: the answer is a reset, after a round trip.
-            let delay = latency(state, &name, &peer_name) + latency(state, &peer_name, &name);
-            let at = state.now + delay;
-            let event = NetEvent { to: self.inner.id, segment: Segment::Reset };
-            state.schedule(at, Event::Net(event));
-            return Ok(n);
-        }
+        state.note("send", self.inner.id, hash_bytes(data));
         send(state, self.inner.id, Segment::Data(data.to_vec()));
         Ok(n)
     }
@@ -569,7 +716,11 @@ impl Conn {
     /// Takes it off this shard.
     pub fn into_moved(self) -> MovedConn {
         self.inner.moved.set(true);
-        MovedConn { id: self.inner.id, peer: self.inner.peer, local: self.inner.local }
+        let (id, token) = (self.inner.id, Arc::new(()));
+        if let Some(mut state) = self.inner.env.alive() {
+            state.net.moved.insert(id, Arc::downgrade(&token));
+        }
+        MovedConn { id, peer: self.inner.peer, local: self.inner.local, _token: token }
     }
 
     fn broken(&self, operation: &'static str) -> IoError {
@@ -589,7 +740,7 @@ impl Drop for ConnInner {
         }
         let Some(mut state) = self.env.alive() else { return };
         state.note("close", self.id, 0);
-        close(&mut state, self.id, Segment::Fin);
+        close(&mut state, self.id);
     }
 }
 
@@ -600,49 +751,6 @@ fn register(wakers: &mut Vec<Waker>, waker: &Waker) {
 }
 
 impl World {
-    /// Holds back everything that `from` sends to `to`.
-    pub fn clog(&self, from: &str, to: &str) {
-        let mut state = self.core.state.borrow_mut();
-        state.net.clogged.insert((from.to_string(), to.to_string()));
-    }
-
-    /// Holds back everything between `a` and `b`.
-    pub fn partition(&self, a: &str, b: &str) {
-        self.clog(a, b);
-        self.clog(b, a);
-    }
-
-    /// Ends clogs and partitions between `a` and `b`; what was held back is sent.
-    pub fn heal(&self, a: &str, b: &str) {
-        let pairs = [(a.to_string(), b.to_string()), (b.to_string(), a.to_string())];
-        self.unclog(|pair| pairs.contains(pair));
-    }
-
-    /// Ends all clogs and partitions.
-    pub fn heal_all(&self) {
-        self.unclog(|_| true);
-    }
-
-    fn unclog(&self, which: impl Fn(&(String, String)) -> bool) {
-        let wakers = {
-            let mut guard = self.core.state.borrow_mut();
-            let state = &mut *guard;
-            state.net.clogged.retain(|pair| !which(pair));
-            let ids: Vec<u64> = state.net.ends.keys().copied().collect();
-            for id in ids {
-                let held = state.net.ends.get_mut(&id).map(|end| std::mem::take(&mut end.held));
-                // Those still clogged are held again, in order.
-                for segment in held.unwrap_or_default() {
-                    send(state, id, segment);
-                }
-            }
-            std::mem::take(&mut state.net.heal_waiters)
-        };
-        for waker in wakers {
-            waker.wake();
-        }
-    }
-
     /// Resets all connections between `a` and `b`.
     pub fn reset_connections(&self, a: &str, b: &str) {
         let mut guard = self.core.state.borrow_mut();
@@ -656,11 +764,5 @@ impl World {
             state.note("reset", id, 0);
             reset_end(state, id);
         }
-    }
-
-    /// One-way delay from `from` to `to` in microseconds, instead of the world's.
-    pub fn set_latency(&self, from: &str, to: &str, micros: Range<u64>) {
-        let mut state = self.core.state.borrow_mut();
-        state.net.latencies.insert((from.to_string(), to.to_string()), micros);
     }
 }

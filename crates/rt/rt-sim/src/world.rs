@@ -34,7 +34,8 @@ pub struct WorldOptions {
     pub socket_bytes_max: usize,
     /// Of a million segments, how many reset their connection.
     pub resets_per_million: u64,
-    /// After a power cut the peers' connections are reset after this time.
+    /// After this time without an acknowledgement a machine gives up a connection over which it
+    /// sent something. Who only reads waits for ever.
     pub silent_peer_timeout: Duration,
     /// One in this many calls finds a yield due; 0 = never.
     pub yield_one_in: u64,
@@ -119,6 +120,7 @@ pub(crate) struct State {
     pub(crate) disks: BTreeMap<String, Disk>,
     pub(crate) net: Network,
     addresses: BTreeMap<String, IpAddr>,
+    names: BTreeMap<IpAddr, Rc<str>>,
     pub(crate) skews: BTreeMap<String, i64>,
     pub(crate) crashes: Vec<(ProcessId, CrashKind)>,
 }
@@ -128,6 +130,8 @@ pub(crate) struct Process {
     pub(crate) ip: IpAddr,
     /// False from the moment of its death, also while its tasks are still being dropped.
     pub(crate) alive: bool,
+    /// Its tasks do not run before.
+    paused_until: Instant,
     shards: Vec<Option<Rc<dyn Shard>>>,
 }
 
@@ -185,7 +189,13 @@ impl State {
         let n = u32::try_from(self.addresses.len()).unwrap_or(0) + 1;
         let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
         self.addresses.insert(name.to_string(), ip);
+        self.names.insert(ip, Rc::from(name));
         ip
+    }
+
+    /// Whose address that is.
+    pub(crate) fn name_of(&self, ip: IpAddr) -> Option<Rc<str>> {
+        self.names.get(&ip).cloned()
     }
 }
 
@@ -203,6 +213,7 @@ impl World {
             disks: BTreeMap::new(),
             net: Network::default(),
             addresses: BTreeMap::new(),
+            names: BTreeMap::new(),
             skews: BTreeMap::new(),
             crashes: Vec::new(),
         };
@@ -212,15 +223,28 @@ impl World {
     /// Begins a process; its disk and address belong to its name. The environments are for its
     /// shards, which [`World::attach`] adds.
     pub fn add_process(&self, name: &str, shards: u16, work_dir: &str) -> (ProcessId, Vec<Env>) {
-        let mut state = self.core.state.borrow_mut();
+        let mut guard = self.core.state.borrow_mut();
+        let state = &mut *guard;
         let ip = state.address(name);
         let id = ProcessId(state.processes.len());
         let shared_name: Rc<str> = Rc::from(name);
         let empty = (0..shards).map(|_| None).collect();
-        let process = Process { name: Rc::clone(&shared_name), ip, alive: true, shards: empty };
+        let paused_until = Instant::ZERO;
+        let name_of = Rc::clone(&shared_name);
+        let process = Process { name: name_of, ip, alive: true, paused_until, shards: empty };
         state.processes.push(process);
         state.disks.entry(name.to_string()).or_default().make_work_dir(work_dir);
         state.note("start", id.0 as u64, u64::from(shards));
+        let mut wakers = Vec::new();
+        if !state.net.links.is_powered(name) {
+            state.net.links.set_powered(name, true);
+            crate::net::paths_changed(state);
+            wakers = std::mem::take(&mut state.net.links.waiters);
+        }
+        drop(guard);
+        for waker in wakers {
+            waker.wake();
+        }
         let env = |shard| Env::new(&self.core, id, &shared_name, work_dir, shard);
         (id, (0..shards).map(env).collect())
     }
@@ -270,8 +294,48 @@ impl World {
         self.core.state.borrow_mut().skews.insert(name.to_string(), micros);
     }
 
-    /// Ends a process at once.
+    /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
+    pub fn jump_clock(&self, name: &str, micros: i64) {
+        let mut state = self.core.state.borrow_mut();
+        let skew = state.skews.entry(name.to_string()).or_default();
+        *skew = skew.saturating_add(micros);
+    }
+
+    /// Stops a process's tasks for that long, as SIGSTOP does: time goes on, its machine takes and
+    /// acknowledges what fits into the buffers of its sockets.
+    pub fn pause(&self, process: ProcessId, duration: Duration) {
+        let mut state = self.core.state.borrow_mut();
+        let until = state.now + duration;
+        let Some(p) = state.processes.get_mut(process.0) else { return };
+        p.paused_until = until;
+        state.note("pause", process.0 as u64, until.0);
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self, process: ProcessId) {
+        self.pause(process, Duration::ZERO);
+    }
+
+    /// Ends a process at once; a power cut ends all processes of its machine.
     pub fn crash(&self, process: ProcessId, kind: CrashKind) {
+        let machine = if kind == CrashKind::Kill { Vec::new() } else { self.same_machine(process) };
+        self.end(process, kind);
+        for other in machine {
+            self.end(other, kind);
+        }
+    }
+
+    fn same_machine(&self, process: ProcessId) -> Vec<ProcessId> {
+        let state = self.core.state.borrow();
+        let Some(name) = state.processes.get(process.0).map(|p| Rc::clone(&p.name)) else {
+            return Vec::new();
+        };
+        let all = state.processes.iter().enumerate();
+        let others = all.filter(|(i, p)| *i != process.0 && p.alive && p.name == name);
+        others.map(|(i, _)| ProcessId(i)).collect()
+    }
+
+    fn end(&self, process: ProcessId, kind: CrashKind) {
         let shards = {
             let mut state = self.core.state.borrow_mut();
             let Some(p) = state.processes.get_mut(process.0) else { return };
@@ -283,6 +347,9 @@ impl World {
             }
             let name = Rc::clone(&p.name);
             state.note("crash", process.0 as u64, kind as u64);
+            if kind != CrashKind::Kill {
+                state.net.links.set_powered(&name, false);
+            }
             crate::net::process_died(&mut state, process, kind);
             crate::fs::process_died(&mut state, &name, process, kind);
             shards
@@ -296,9 +363,18 @@ impl World {
     /// then virtual time stands at `limit` (or where it was, when nothing can happen at all).
     pub fn step(&self, limit: Instant) -> bool {
         self.carry_out_crashes();
+        crate::net::close_abandoned(&mut self.core.state.borrow_mut());
         self.fire_events();
-        let live = self.live_shards();
         let now = self.now();
+        let (mut live, mut resumes) = (self.live_shards(), None);
+        live.retain(|(process, _, _)| {
+            let until = self.paused_until(*process);
+            if until <= now {
+                return true;
+            }
+            resumes = Some(resumes.map_or(until, |first: Instant| first.min(until)));
+            false
+        });
         let busy: Vec<_> = live.iter().filter(|(_, _, executor)| executor.is_busy(now)).collect();
         if let Some((process, shard, executor)) = self.pick(&busy) {
             // Only the chosen shard looks at its inbox, so the seed orders what crosses shards.
@@ -324,7 +400,7 @@ impl World {
         let timer = live.iter().filter_map(|(_, _, executor)| executor.next_timer()).min();
         let mut state = self.core.state.borrow_mut();
         let event = state.events.first_key_value().map(|((at, _), _)| *at);
-        match timer.into_iter().chain(event).min() {
+        match timer.into_iter().chain(event).chain(resumes).min() {
             Some(at) if at <= limit => {
                 state.now = state.now.max(at);
                 true
@@ -360,6 +436,11 @@ impl World {
         }
         let i = (self.core.state.borrow_mut().random() % busy.len() as u64) as usize;
         busy.get(i).copied()
+    }
+
+    fn paused_until(&self, process: ProcessId) -> Instant {
+        let state = self.core.state.borrow();
+        state.processes.get(process.0).map_or(Instant::ZERO, |p| p.paused_until)
     }
 
     fn live_shards(&self) -> Vec<(ProcessId, u16, Rc<dyn Shard>)> {
@@ -398,7 +479,7 @@ impl World {
                 }
                 match first.remove() {
                     Event::Wake(waker) => vec![waker],
-                    Event::Net(event) => crate::net::arrive(&mut state, event),
+                    Event::Net(event) => crate::net::happen(&mut state, event),
                 }
             };
             for waker in waker {

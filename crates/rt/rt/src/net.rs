@@ -75,7 +75,7 @@ enum AnyConn {
     Sim(rt_sim::Conn),
 }
 
-/// A connection on its way to another shard of the same node.
+/// A connection on its way to another shard of the same node. Dropped unused, it is closed.
 pub struct MovedConn {
     inner: AnyMoved,
 }

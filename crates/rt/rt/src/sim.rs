@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stdx::Instant;
 
-pub use rt_sim::{CrashKind, DiskControl, Stuck, WorldOptions};
+pub use rt_sim::{CrashKind, DiskControl, LinkOptions, Stuck, WorldOptions};
 
 /// The simulated world. Clones are the same world.
 #[derive(Clone)]
@@ -41,6 +41,7 @@ pub struct SimNode {
     process: ProcessId,
     name: String,
     node: Arc<NodeShared>,
+    telemetry: Vec<telemetry::Shard>,
 }
 
 impl SimNode {
@@ -52,6 +53,15 @@ impl SimNode {
     /// Asks it to stop: [`Rt::stop_requested`] resolves on its shards.
     pub fn request_stop(&self) {
         self.node.request_stop();
+    }
+
+    /// The metrics of all its shards, also after its end.
+    pub fn telemetry(&self) -> telemetry::Snapshot {
+        let mut all = telemetry::Snapshot::default();
+        for shard in &self.telemetry {
+            all.merge(shard.snapshot());
+        }
+        all
     }
 }
 
@@ -114,11 +124,13 @@ impl World {
     ) -> SimNode {
         let node = NodeShared::new(1);
         let (process, envs) = self.world.add_process(name, 1, "");
+        let mut telemetry = Vec::new();
         if let Some(rt) = envs.into_iter().next().and_then(|env| self.new_rt(0, &node, env)) {
+            telemetry.push(rt.telemetry());
             self.world.attach(process, 0, Rc::new(SimShard(Rc::clone(&rt.inner))));
             spawn_main(&rt, Box::pin(main(rt.clone())));
         }
-        SimNode { process, name: name.to_string(), node }
+        SimNode { process, name: name.to_string(), node, telemetry }
     }
 
     fn new_rt(&self, shard: u16, node: &Arc<NodeShared>, env: rt_sim::Env) -> Option<Rt> {
@@ -129,13 +141,15 @@ impl World {
         let StartRequest { spec, main, node } = request;
         let shards = spec.shards.max(1);
         let (process, envs) = self.world.add_process(&spec.name, shards, &spec.work_dir);
+        let mut telemetry = Vec::new();
         for (shard, env) in (0u16..).zip(envs) {
             if let Some(rt) = self.new_rt(shard, &node, env) {
+                telemetry.push(rt.telemetry());
                 self.world.attach(process, shard, Rc::new(SimShard(Rc::clone(&rt.inner))));
                 start_main(&rt, &main);
             }
         }
-        SimNode { process, name: spec.name, node }
+        SimNode { process, name: spec.name, node, telemetry }
     }
 
     fn take_starts(&self) {
@@ -224,8 +238,10 @@ impl World {
         self.world.crash(node.process, CrashKind::Kill);
     }
 
-    /// Cuts the power: unsynced data and names stay in a seeded part (prefix, or any sectors of 512
-    /// bytes); peers see silence.
+    /// Cuts the power of its machine: unsynced data and names stay in a seeded part (prefix, or any
+    /// sectors of 512 bytes). Peers see silence: who sends gives its connection up after
+    /// [`WorldOptions::silent_peer_timeout`], who connects or only reads waits. When a process is
+    /// started there again, old connections are reset.
     pub fn power_cut(&self, node: &SimNode) {
         self.world.crash(node.process, CrashKind::PowerCut);
     }
@@ -270,8 +286,33 @@ impl World {
         self.world.set_latency(from, to, micros);
     }
 
+    /// Delay, loss, bandwidth and resets from `from` to `to`.
+    pub fn set_link(&self, from: &str, to: &str, options: LinkOptions) {
+        self.world.set_link(from, to, options);
+    }
+
+    /// Makes all links the world's again; clogs stay.
+    pub fn clear_links(&self) {
+        self.world.clear_links();
+    }
+
+    /// Stops a node's tasks for that long, as SIGSTOP does; time goes on for it.
+    pub fn pause(&self, node: &SimNode, duration: Duration) {
+        self.world.pause(node.process, duration);
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self, node: &SimNode) {
+        self.world.resume(node.process);
+    }
+
     /// Shifts a node's wall clock by `micros`, from now on.
     pub fn set_clock_skew(&self, name: &str, micros: i64) {
         self.world.set_clock_skew(name, micros);
+    }
+
+    /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
+    pub fn jump_clock(&self, name: &str, micros: i64) {
+        self.world.jump_clock(name, micros);
     }
 }

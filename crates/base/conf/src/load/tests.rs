@@ -88,19 +88,18 @@ fn both_spellings_in_one_file_are_refused() {
 
 #[test]
 fn unknown_and_unsupported_settings_are_warnings() {
-    let loaded =
-        yaml("no_such_thing: 1\nhinted_handoff_enabled: true\nphi_convict_threshold: 12\n");
+    let loaded = yaml("no_such_thing: 1\ncdc_on_repair_enabled: true\nmax_streaming_retries: 12\n");
     let warnings = loaded.unwrap().warnings;
     assert_eq!(
         warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
             r#"cassandra.yaml:1: unknown setting "no_such_thing""#,
-            r#"cassandra.yaml:2: "hinted_handoff_enabled" is not supported yet and has no effect ("true")"#,
-            r#"cassandra.yaml:3: "phi_convict_threshold" is not supported yet and has no effect ("12")"#,
+            r#"cassandra.yaml:2: "cdc_on_repair_enabled" is not supported yet and has no effect ("true")"#,
+            r#"cassandra.yaml:3: "max_streaming_retries" is not supported yet and has no effect ("12")"#,
         ]
     );
     assert_eq!(summarize(&warnings).len(), 3);
-    assert!(summarize(&warnings)[2].ends_with("hinted_handoff_enabled"));
+    assert!(summarize(&warnings)[2].ends_with("cdc_on_repair_enabled"));
 }
 
 #[test]
@@ -243,10 +242,36 @@ fn seeds_are_read_from_the_seed_provider() {
                 parameters:\n      - seeds: \"10.0.0.1,10.0.0.2:7000\"\n";
     let loaded = yaml(text).unwrap();
     assert_eq!(loaded.options.seeds, ["10.0.0.1", "10.0.0.2:7000"]);
-    assert!(matches!(loaded.warnings[..], [Warning::NotSupportedYet { is_default: false, .. }]));
-    let own = yaml(&text.replace("10.0.0.1,10.0.0.2:7000", "127.0.0.1:7000")).unwrap();
-    assert!(matches!(own.warnings[..], [Warning::NotSupportedYet { is_default: true, .. }]));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     assert!(yaml("seed_provider: 3\n").is_err());
+}
+
+#[test]
+fn the_storage_port_is_wanted_with_seeds_or_an_address_of_its_own() {
+    assert!(!yaml("cluster_name: x\n").unwrap().options.wants_peers());
+    assert!(!yaml("listen_address: localhost\n").unwrap().options.wants_peers());
+    assert!(yaml("listen_address: 127.0.0.2\n").unwrap().options.wants_peers());
+    assert!(yaml("seeds: 127.0.0.1\n").unwrap().options.wants_peers());
+}
+
+#[test]
+fn files_of_the_snitch_are_looked_for_beside_the_configuration_first() {
+    let of = |path: &str, text: &str| {
+        let sources = Sources { file: Some((path.into(), text.into())), ..Sources::default() };
+        load(&sources).unwrap().options.snitch_files("x")
+    };
+    let text = "workdir: /w\nendpoint_snitch: GossipingPropertyFileSnitch\n";
+    assert_eq!(of("/etc/c/cassandra.yaml", text), ["/etc/c/x", "/w/x"]);
+    assert_eq!(of("cassandra.yaml", text), ["./x", "/w/x"]);
+    assert_eq!(of("/etc/c/cassandra.yaml", "workdir: /w\n"), ["/w/x"]);
+}
+
+#[test]
+fn numbers_may_have_a_fraction_and_have_a_range() {
+    let phi = |text: &str| yaml(&format!("phi_convict_threshold: {text}\n"));
+    assert_eq!(phi("12.5").unwrap().options.phi_convict_threshold.0, 12.5);
+    assert!(phi("4.9").is_err() && phi("16.1").is_err() && phi("NaN").is_err());
+    assert!(phi("5").is_ok() && phi("16").is_ok() && phi("x").is_err());
 }
 
 #[test]
@@ -259,6 +284,7 @@ fn settings_that_contradict_each_other_are_refused() {
         ("api_port: 9042\n", "api_port"),
         ("max_mutation_size: 17MiB\n", "max_mutation_size"),
         ("tombstone_warn_threshold: 100001\n", "tombstone_warn_threshold"),
+        ("rack: r\n", "rack"),
     ] {
         let errors = yaml(text).unwrap_err().0;
         assert!(

@@ -53,7 +53,70 @@ fn merge_all(shape: &TableShape, rows: Vec<Vec<u8>>) -> Vec<u8> {
     merge(shape, &refs, DeletionTime::LIVE, Keep::All)
 }
 
+/// Liveness of few different values, so that ties of every kind come up.
+fn liveness() -> impl Strategy<Value = Liveness> {
+    (0..3_i64, 0..4_usize, 0..2_i64).prop_map(|(timestamp, ttl, expires)| {
+        let timestamp = TimestampMicros(timestamp);
+        match [0, 10, 20, i32::MAX][ttl] {
+            0 => Liveness::new(timestamp),
+            ttl => Liveness {
+                timestamp,
+                ttl: TtlSeconds(ttl),
+                expires_at: DeletionSeconds(50 + expires),
+            },
+        }
+    })
+}
+
+fn with_liveness(liveness: Liveness) -> Vec<u8> {
+    let mut out = Vec::new();
+    RowBuilder::new(&mut out, liveness, DeletionTime::LIVE, TimestampMicros(0)).finish();
+    out
+}
+
+#[test]
+fn of_two_livenesses_the_one_that_cassandra_keeps_wins() {
+    let expiring = |ttl, expires| Liveness {
+        ttl: TtlSeconds(ttl),
+        expires_at: DeletionSeconds(expires),
+        ..Liveness::new(TimestampMicros(5))
+    };
+    let ascending = [
+        Liveness::NONE,
+        Liveness::new(TimestampMicros(4)),
+        Liveness::new(TimestampMicros(5)),
+        expiring(10, 50),
+        // Equal but for the TTL: Cassandra keeps the first that it meets.
+        expiring(20, 50),
+        expiring(10, 51),
+        // `LivenessInfo.EXPIRED_LIVENESS_TTL`
+        expiring(i32::MAX, 7),
+        Liveness::new(TimestampMicros(6)),
+    ];
+    for (i, a) in ascending.iter().enumerate() {
+        for (j, b) in ascending.iter().enumerate() {
+            assert_eq!(a.supersedes(b), i > j, "{a:?} {b:?}");
+        }
+    }
+}
+
 proptest! {
+    #[test]
+    fn liveness_merges_in_any_order_to_the_same(x in liveness(), y in liveness(), z in liveness()) {
+        let shape = shape();
+        let merged = |order: [Liveness; 3]| {
+            let [a, b, c] = order.map(with_liveness);
+            let together = merge_all(&shape, vec![a.clone(), b.clone(), c.clone()]);
+            let ab = merge_all(&shape, vec![a, b]);
+            assert_eq!(merge_all(&shape, vec![ab, c]), together);
+            RowRef::trusted(&together).liveness()
+        };
+        let expected = merged([x, y, z]);
+        for order in [[x, z, y], [y, x, z], [y, z, x], [z, x, y], [z, y, x]] {
+            prop_assert_eq!(merged(order), expected);
+        }
+    }
+
     #[test]
     fn merging_is_commutative(x in row(), y in row()) {
         let shape = shape();

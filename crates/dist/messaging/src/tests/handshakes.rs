@@ -5,7 +5,9 @@ use super::ledger::{End, SharedLedger};
 use crate::*;
 use internode::{Identity, Refusal, RefusalCode, Verb};
 use rt::sim::World;
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use stdx::Uuid;
 
 fn refusal(w: &World, one: Identity, two: Identity, known_by_two: &[u8]) -> (RefusalCode, String) {
@@ -190,5 +192,42 @@ fn a_joining_node_finds_out_who_is_there_and_may_ask_only_what_joining_takes() {
     let nobody = one.run(&w, |_, messaging| async move {
         messaging.discover(std::net::SocketAddr::from(([10, 0, 9, 9], 1))).await
     });
-    assert!(matches!(nobody, Err(OpenError::Io(_))), "{nobody:?}");
+    assert!(matches!(nobody, Err(OpenError::Timeout)), "{nobody:?}");
+}
+
+#[test]
+fn who_asks_is_told_when_another_process_has_its_host_id() {
+    let w = world(77);
+    let ledger = SharedLedger::default();
+    let asked = start(&w, identity(1), &[2], settings(), |rt| Echo::new(rt, &ledger));
+    let first = start(&w, identity(2), &[1], settings(), |rt| Echo::new(rt, &ledger));
+    // It has a connection, which it keeps alive.
+    first.run(&w, |rt, messaging| async move {
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(&payload(7, NOW, 0));
+        messaging.request(&outgoing(&rt, 1, Verb::Mutation, 900), write).await.unwrap();
+    });
+    w.run_for(millis(3000));
+    // A copy of its directory was started on another machine.
+    let address = address(&w, 1);
+    let copy = |name: &str, incarnation| {
+        let found: Rc<RefCell<Option<Result<internode::HelloAck, OpenError>>>> = Rc::default();
+        let out = found.clone();
+        let identity = Identity { incarnation, ..identity(2) };
+        w.client(name, move |rt| async move {
+            let mesh = Arc::new(MessagingMesh::new(1));
+            let messaging = Messaging::new(&rt, identity, Arc::new(settings()), mesh);
+            *out.borrow_mut() = Some(messaging.discover(address).await);
+        });
+        w.run_until(|| found.borrow().is_some(), millis(10_000)).unwrap();
+        found.take().unwrap()
+    };
+    let refused = copy("copy", 2);
+    let code = RefusalCode::DuplicateHostId;
+    assert!(matches!(refused, Err(OpenError::Refused { code: c, .. }) if c == code), "{refused:?}");
+    assert!(copy("itself", 1).is_ok(), "the same process asks");
+    // It is gone: a later start is welcome.
+    w.kill(&first.node);
+    w.run_for(millis(3000));
+    assert!(copy("later", 3).is_ok());
+    drop(asked);
 }

@@ -6,6 +6,8 @@ mod basics;
 mod crash;
 mod everywhere;
 mod faults;
+mod ingest;
+mod replica;
 mod shards;
 mod upkeep;
 

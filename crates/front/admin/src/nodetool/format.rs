@@ -86,12 +86,12 @@ pub(super) fn decimal(value: f64, digits: usize) -> String {
     if value.is_nan() { "NaN".to_owned() } else { format!("{value:.digits$}") }
 }
 
-/// As `Double.toString` writes it below 10^7, which is what nodetool shows.
+/// As `Double.toString` writes it.
 pub(super) fn java_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }
-    if value != 0.0 && value.abs() < 1e-3 {
+    if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) && value.is_finite() {
         let text = format!("{value:e}");
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let point = if digits.contains('.') { "" } else { ".0" };
@@ -126,6 +126,9 @@ mod tests {
         assert_eq!(java_double(f64::NAN), "NaN");
         assert_eq!(java_double(0.0005), "5.0E-4");
         assert_eq!(java_double(0.000_123_4), "1.234E-4");
+        assert_eq!(java_double(9_999_999.0), "9999999.0");
+        assert_eq!(java_double(1e7), "1.0E7");
+        assert_eq!(java_double(12_345_678.0), "1.2345678E7");
         assert_eq!(java_double(0.0), "0.0");
         assert_eq!(decimal(8.875, 2), "8.88");
     }

@@ -78,17 +78,8 @@ fn map_text<K: std::fmt::Display, V: std::fmt::Display>(entries: &[(K, V)]) -> S
 
 /// As Java's `LocalDateTime.toString`: seconds and their fraction only where they are not zero.
 fn local_date_time(millis: i64) -> String {
-    let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    // Civil date from days: the era arithmetic of the proleptic Gregorian calendar.
-    let z = days + 719_468;
-    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let leaps = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leaps) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let of_day = millis.rem_euclid(86_400_000);
+    let (year, month, day) = civil(millis.div_euclid(86_400_000));
     let (hours, minutes) = (of_day / 3_600_000, of_day / 60_000 % 60);
     let (seconds, millis) = (of_day / 1000 % 60, of_day % 1000);
     let mut out = format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}");
@@ -99,6 +90,19 @@ fn local_date_time(millis: i64) -> String {
         let _ = write!(out, ".{millis:03}");
     }
     out
+}
+
+/// Year, month and day of a number of days since 1970, of the proleptic Gregorian calendar.
+pub(super) fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let leaps = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
+    let year_of_era = (day_of_era - leaps) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

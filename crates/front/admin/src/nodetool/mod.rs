@@ -4,11 +4,17 @@
 //! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
 //! does not have (percent repaired, key cache) are shown as Cassandra shows their absence: 0 or NaN.
 
+mod cluster;
 mod format;
 mod histograms;
 mod history;
 mod tables;
 
+pub use cluster::{
+    ThroughputUnit, describe_ring, failure_detector, get_endpoints, get_timeout, gossip_info,
+    max_hint_window, net_stats, pending_hints, removal_status, status_binary, status_gossip,
+    status_handoff, stream_throughput, tp_stats, tp_stats_json,
+};
 pub use format::{file_size, pretty_memory};
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
@@ -16,7 +22,7 @@ pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
 
 use std::fmt::Write;
 
-use crate::model::{CompactionReport, MemberReport, NodeReport, SnapshotReport};
+use crate::model::{ClusterReport, CompactionReport, MemberReport, NodeReport, SnapshotReport};
 use format::{Table, decimal, java_double};
 
 /// How members are shown.
@@ -81,9 +87,7 @@ pub fn status(
             table.add(&["--", "Address", "Load", "Tokens", owns_title, "Host ID", "Rack"]);
         }
         for (at, member) in members {
-            let owns = effective
-                .and_then(|all| all.get(*at))
-                .map_or_else(|| "?".to_owned(), |owns| percent(*owns, 1));
+            let owns = owned(effective, *at, member, 1);
             let (letter, address, load) =
                 (status_letters(member), style.show(member), load(member));
             let (id, rack) = (member.host_id.as_str(), member.rack.as_str());
@@ -117,7 +121,11 @@ pub fn status(
 
 /// `UN`, `DN`, `UJ`, ….
 fn status_letters(member: &MemberReport) -> String {
-    let up = if member.up { 'U' } else { 'D' };
+    let up = match member.up {
+        true => 'U',
+        false if member.liveness_unknown => '?',
+        false => 'D',
+    };
     let state = match member.state.as_str() {
         "Joining" => 'J',
         "Leaving" => 'L',
@@ -127,8 +135,12 @@ fn status_letters(member: &MemberReport) -> String {
     format!("{up}{state}")
 }
 
-fn percent(share: f64, digits: usize) -> String {
-    format!("{:.digits$}%", share * 100.0)
+/// A member's share in percent; a joining one has none yet.
+fn owned(effective: Option<&[f64]>, place: usize, member: &MemberReport, digits: usize) -> String {
+    match effective.and_then(|all| all.get(place)) {
+        Some(share) if member.state != "Joining" => format!("{:.digits$}%", share * 100.0),
+        _ => "?".to_owned(),
+    }
 }
 
 /// `nodetool ring [keyspace]`.
@@ -160,12 +172,12 @@ pub fn ring(node: &NodeReport, keyspace: Option<&str>, style: HostStyle) -> Resu
             _ => out.push('\n'),
         }
         for (token, at, member) in tokens {
-            let owns = ownership
-                .effective
-                .as_ref()
-                .and_then(|all| all.get(at))
-                .map_or_else(|| "?".to_owned(), |owns| percent(*owns, 2));
-            let status = if member.up { "Up" } else { "Down" };
+            let owns = owned(ownership.effective.as_deref(), at, member, 2);
+            let status = match member.up {
+                true => "Up",
+                false if member.liveness_unknown => "?",
+                false => "Down",
+            };
             out.push_str(&row([
                 &style.show(member),
                 &member.rack,
@@ -192,7 +204,15 @@ pub fn ring(node: &NodeReport, keyspace: Option<&str>, style: HostStyle) -> Resu
 }
 
 /// `nodetool info`.
-pub fn info(node: &NodeReport, memory_used: u64, all_tokens: bool) -> String {
+pub fn info(
+    node: &NodeReport,
+    cluster: &ClusterReport,
+    memory_used: u64,
+    all_tokens: bool,
+) -> String {
+    // A node without gossip has nobody to gossip with; tools take false for "it has left".
+    let gossip_active = cluster.gossip.as_ref().is_none_or(|g| g.active);
+    let mode = cluster::mode(node, cluster);
     let mut out = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "{name:<23}: {value}");
@@ -201,12 +221,12 @@ pub fn info(node: &NodeReport, memory_used: u64, all_tokens: bool) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), file_size);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     line("ID", &node.host_id);
-    // One node has nobody to gossip with; tools take false for "it has left".
-    line("Gossip active", "true");
+    line("Gossip active", &gossip_active.to_string());
     line("Native Transport active", &node.native_transport_active.to_string());
     line("Load", &size(this.and_then(|n| n.load_bytes)));
     line("Uncompressed load", &size(this.and_then(|n| n.uncompressed_bytes)));
-    line("Generation No", &node.generation.to_string());
+    let generation = if gossip_active { node.generation } else { 0 };
+    line("Generation No", &generation.to_string());
     line("Uptime (seconds)", &node.uptime_seconds.to_string());
     let memory = format!("{:.2} / {:.2}", mib(memory_used), mib(node.memory_bytes_max));
     line("Heap Memory (MB)", &memory);
@@ -222,7 +242,9 @@ pub fn info(node: &NodeReport, memory_used: u64, all_tokens: bool) -> String {
     line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes");
     line("Percent Repaired", "0.0%");
     let tokens = this.map_or(&[][..], |n| &n.tokens);
-    if tokens.len() == 1 || all_tokens {
+    if mode == "JOINING" || mode == "STARTING" {
+        line("Token", "(node is not joined to the cluster)");
+    } else if tokens.len() == 1 || all_tokens {
         for token in tokens {
             line("Token", &token.to_string());
         }
@@ -230,9 +252,14 @@ pub fn info(node: &NodeReport, memory_used: u64, all_tokens: bool) -> String {
         let text = format!("(invoke with -T/--tokens to see all {} tokens)", tokens.len());
         line("Token", &text);
     }
-    line("Bootstrap state", "COMPLETED");
+    let state = match mode.as_str() {
+        "JOINING" => "IN_PROGRESS",
+        "DECOMMISSIONED" => "DECOMMISSIONED",
+        _ => "COMPLETED",
+    };
+    line("Bootstrap state", state);
     line("Bootstrap failed", "false");
-    line("Decommissioning", "false");
+    line("Decommissioning", &(mode == "LEAVING").to_string());
     line("Decommission failed", "false");
     out
 }
@@ -242,28 +269,62 @@ pub fn version(node: &NodeReport) -> String {
     format!("ReleaseVersion: {}\n", node.release_version)
 }
 
+/// The version of a member's schema as `describecluster` lists it.
+pub(crate) fn schema_version(member: &MemberReport) -> &str {
+    match &member.schema_version {
+        Some(version) => version,
+        None if member.up || member.liveness_unknown => "UNKNOWN",
+        None => "UNREACHABLE",
+    }
+}
+
+/// Members by a word about them, in the order in which the words come up first.
+fn grouped<'a>(
+    node: &'a NodeReport,
+    word: impl Fn(&'a MemberReport) -> &'a str,
+    show: impl Fn(&MemberReport) -> String,
+) -> Vec<(&'a str, String)> {
+    let mut all: Vec<(&str, String)> = Vec::new();
+    for member in &node.nodes {
+        let (word, shown) = (word(member), show(member));
+        match all.iter_mut().find(|(w, _)| *w == word) {
+            Some((_, list)) => {
+                let _ = write!(list, ", {shown}");
+            }
+            None => all.push((word, shown)),
+        }
+    }
+    all
+}
+
 /// `nodetool describecluster`.
-pub fn describe_cluster(node: &NodeReport, style: HostStyle) -> String {
+pub fn describe_cluster(node: &NodeReport, cluster: &ClusterReport, style: HostStyle) -> String {
     let mut out = String::new();
     let in_state = |state: &str| node.nodes.iter().filter(|n| n.state == state).count();
     let up = node.nodes.iter().filter(|n| n.up).count();
-    let shown: Vec<String> = node.nodes.iter().map(|n| style.show(n)).collect();
+    let is_down = |n: &MemberReport| !n.up && !n.liveness_unknown;
+    let unreachable = node.nodes.iter().filter(|n| is_down(n)).count();
+    let dynamic = if cluster.dynamic_snitch { "enabled" } else { "disabled" };
     let _ = writeln!(out, "Cluster Information:\n\tName: {}", node.cluster_name);
-    let _ = writeln!(out, "\tSnitch: {}\n\tDynamicEndPointSnitch: disabled", node.snitch);
+    let _ = writeln!(out, "\tSnitch: {}\n\tDynamicEndPointSnitch: {dynamic}", node.snitch);
     let _ = writeln!(out, "\tPartitioner: {}\n\tSchema versions:", node.partitioner);
-    let _ = writeln!(out, "\t\t{}: [{}]\n", node.schema_version, shown.join(", "));
+    for (version, members) in grouped(node, schema_version, |m| style.show(m)) {
+        let _ = writeln!(out, "\t\t{version}: [{members}]\n");
+    }
     let _ = writeln!(out, "Stats for all nodes:\n\tLive: {up}");
     for state in ["Joining", "Moving", "Leaving"] {
         let _ = writeln!(out, "\t{state}: {}", in_state(state));
     }
-    let _ = writeln!(out, "\tUnreachable: {}\n\nData Centers: ", node.nodes.len() - up);
+    let _ = writeln!(out, "\tUnreachable: {unreachable}\n\nData Centers: ");
     for (name, members) in datacenters(node) {
-        let down = members.iter().filter(|(_, m)| !m.up).count();
+        let down = members.iter().filter(|(_, m)| is_down(m)).count();
         let _ = writeln!(out, "\t{name} #Nodes: {} #Down: {down}", members.len());
     }
-    let endpoints: Vec<String> = node.nodes.iter().map(endpoint).collect();
     let _ = writeln!(out, "\nDatabase versions:");
-    let _ = writeln!(out, "\t{}: [{}]\n\nKeyspaces:", node.release_version, endpoints.join(", "));
+    for (version, members) in grouped(node, |m| &m.release_version, endpoint) {
+        let _ = writeln!(out, "\t{version}: [{members}]\n");
+    }
+    out.push_str("Keyspaces:\n");
     for keyspace in &node.keyspaces {
         let options: Vec<String> = keyspace
             .replication

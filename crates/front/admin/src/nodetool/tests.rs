@@ -1,7 +1,7 @@
 //! Golden texts: what a real Cassandra 5.0.9 printed, with the values of the inputs here.
 
 use super::*;
-use crate::model::tests::one_node;
+use crate::model::tests::{NETWORK, keyspace, one_node, three_nodes};
 use crate::model::{PendingReport, RunningReport, TableReport};
 
 #[test]
@@ -68,14 +68,17 @@ fn ring_is_cassandras() {
 #[test]
 fn info_is_cassandras() {
     let used = 756_757_299;
-    assert_eq!(info(&one_node(), used, false), include_str!("testdata/info.txt"));
-    let all = info(&one_node(), used, true);
+    assert_eq!(
+        info(&one_node(), &ClusterReport::default(), used, false),
+        include_str!("testdata/info.txt")
+    );
+    let all = info(&one_node(), &ClusterReport::default(), used, true);
     assert!(all.contains("Token                  : -8378705484723146421\nToken  "), "{all}");
 }
 
 #[test]
 fn describecluster_is_cassandras() {
-    let text = describe_cluster(&one_node(), HostStyle::default());
+    let text = describe_cluster(&one_node(), &ClusterReport::default(), HostStyle::default());
     assert_eq!(text, include_str!("testdata/describecluster.txt"));
     assert_eq!(version(&one_node()), "ReleaseVersion: 5.0.9\n");
 }
@@ -210,4 +213,81 @@ fn tablestats_as_json_has_the_same_numbers() {
     assert_eq!(table["local_write_count"], 2);
     assert_eq!(table["sstables_in_correct_location"], true);
     assert_eq!(value["total_number_of_tables"], 1);
+}
+
+#[test]
+fn status_of_a_cluster_shows_every_state() {
+    let mut node = three_nodes();
+    node.nodes[1].up = false;
+    node.nodes[2].state = "Joining".to_owned();
+    node.nodes[2].load_bytes = None;
+    for member in &mut node.nodes {
+        member.tokens.push(member.tokens[0] / 2 + 1);
+    }
+    node.keyspaces.push(keyspace("all", &[("class", NETWORK), ("dc1", "3")]));
+    let text = status(&node, Some("all"), HostStyle::default()).unwrap();
+    assert_eq!(
+        text,
+        "\
+Datacenter: dc1
+===============
+Status=Up/Down
+|/ State=Normal/Leaving/Joining/Moving
+--  Address    Load        Tokens  Owns (effective)  Host ID                               Rack
+UN  127.0.0.1  469.86 KiB  2       100.0%            00000001-0000-4000-8000-000000000000  r1  
+DN  127.0.0.2  469.86 KiB  2       100.0%            00000002-0000-4000-8000-000000000000  r2  
+UJ  127.0.0.3  ?           2       ?                 00000003-0000-4000-8000-000000000000  r3  
+
+"
+    );
+    node.nodes[1].liveness_unknown = true;
+    let text = status(&node, Some("all"), HostStyle::default()).unwrap();
+    assert!(text.contains("\n?N  127.0.0.2"), "{text}");
+}
+
+#[test]
+fn describecluster_groups_the_versions() {
+    let mut node = three_nodes();
+    node.nodes[1].up = false;
+    node.nodes[1].schema_version = None;
+    node.nodes[2].schema_version = None;
+    node.nodes[2].release_version = "5.0.8".to_owned();
+    let cluster = ClusterReport { dynamic_snitch: true, ..ClusterReport::default() };
+    let text = describe_cluster(&node, &cluster, HostStyle::default());
+    let expected = "\tDynamicEndPointSnitch: enabled
+\tPartitioner: org.apache.cassandra.dht.Murmur3Partitioner
+\tSchema versions:
+\t\tfb799392-e8c6-337c-a9df-c7810a620ca5: [127.0.0.1]
+
+\t\tUNREACHABLE: [127.0.0.2]
+
+\t\tUNKNOWN: [127.0.0.3]
+
+Stats for all nodes:
+\tLive: 2
+\tJoining: 0
+\tMoving: 0
+\tLeaving: 0
+\tUnreachable: 1
+
+Data Centers: 
+\tdc1 #Nodes: 3 #Down: 1
+
+Database versions:
+\t5.0.9: [127.0.0.1:7000, 127.0.0.2:7000]
+
+\t5.0.8: [127.0.0.3:7000]
+
+Keyspaces:
+";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn info_of_a_joining_node_says_so() {
+    let cluster =
+        ClusterReport { operation_mode: "JOINING".to_owned(), ..ClusterReport::default() };
+    let text = info(&one_node(), &cluster, 0, false);
+    assert!(text.contains("Token                  : (node is not joined to the cluster)\n"));
+    assert!(text.contains("Bootstrap state        : IN_PROGRESS\n"), "{text}");
 }

@@ -6,7 +6,10 @@ use std::net::TcpStream;
 use rt::{Machine, NativeOptions, NodeSpec};
 
 use super::*;
-use crate::model::{HistoryReport, MemberReport};
+use crate::model::{
+    ClusterCommand, ClusterReport, EndpointsReport, GossipReport, HistoryReport, MemberReport,
+    TrafficReport,
+};
 use crate::shard::AdminMesh;
 
 const SHARDS: u16 = 2;
@@ -121,6 +124,25 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ..HistoryReport::default()
         }]),
         AdminRequest::Estimates(_) => AdminReply::Estimates(Vec::new()),
+        AdminRequest::Cluster => AdminReply::Cluster(Box::new(share_of_cluster(shard))),
+        // What is for one shard is asked of no other, and what is for all fails with any.
+        AdminRequest::Command(command) if command.is_for_one_shard() && shard != 0 => {
+            AdminReply::Failed(ActionError::Failed("asked".to_owned()))
+        }
+        AdminRequest::Command(ClusterCommand::PauseHints { .. }) if shard == 1 => {
+            AdminReply::Failed(ActionError::Unsupported("pausing hints"))
+        }
+        AdminRequest::Command(ClusterCommand::RemoveNode { .. }) => {
+            AdminReply::Failed(ActionError::Failed("Host ID not found.".to_owned()))
+        }
+        AdminRequest::Endpoints { key, .. } if key == "1" => {
+            let host_ids = vec!["h".to_owned()];
+            AdminReply::Endpoints(EndpointsReport { token: 5, host_ids })
+        }
+        AdminRequest::Endpoints { .. } => {
+            AdminReply::Failed(ActionError::Argument("no key".to_owned()))
+        }
+        AdminRequest::Command(_) => AdminReply::Done,
         AdminRequest::AbandonSnapshot { tag, .. } => {
             ABANDONED.lock().unwrap().push(tag);
             AdminReply::Done
@@ -131,6 +153,79 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         | AdminRequest::TakeSnapshot { .. }
         | AdminRequest::ClearSnapshots { .. } => AdminReply::Done,
     }
+}
+
+fn share_of_cluster(shard: u16) -> ClusterReport {
+    let gossip = GossipReport { active: true, peers: Vec::new() };
+    ClusterReport {
+        gossip: (shard == 0).then_some(gossip),
+        traffic: vec![TrafficReport {
+            host_id: "p".to_owned(),
+            sent: 3 + u64::from(shard),
+            ..TrafficReport::default()
+        }],
+        ..ClusterReport::default()
+    }
+}
+
+#[test]
+fn the_cluster_is_reported_for_all_shards_together() {
+    let node = TestNode::start(answer);
+    let (status, body) = node.get("/api/v1/cluster");
+    let report: ClusterReport = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, report.traffic[0].sent), (200, 7));
+    assert!(report.gossip.is_some_and(|g| g.active) && report.hints.is_none());
+    assert!(report.stages.iter().any(|s| s.name == "CompactionExecutor"));
+    let (status, body) = node.get("/api/v1/endpoints?keyspace=k&table=t&key=1");
+    assert_eq!((status, body.as_str()), (200, r#"{"token":5,"host_ids":["h"]}"#));
+    assert_eq!(node.get("/api/v1/endpoints?keyspace=k&table=t&key=2").0, 400);
+    let (status, page) = node.get("/metrics");
+    assert_eq!(status, 200);
+    assert!(page.contains("\nhelenus_internode_peer_pending_requests{peer=\"p\"} 0\n"), "{page}");
+    node.stop();
+}
+
+#[test]
+fn commands_for_the_cluster_reach_the_shards_that_they_are_for() {
+    let node = TestNode::start(answer);
+    let tell = |body: &str| node.json("POST", "/api/v1/cluster", body);
+    assert_eq!(tell(r#"{"command":"decommission"}"#).0, 200);
+    assert_eq!(tell(r#"{"command":"set_hinted_handoff","enabled":false}"#).0, 200);
+    let (status, body) = tell(r#"{"command":"pause_hints","paused":true}"#);
+    assert_eq!(status, 501);
+    assert!(body.contains("pausing hints is not supported yet"), "{body}");
+    let (status, body) = tell(r#"{"command":"remove_node","host_id":"x"}"#);
+    assert_eq!(status, 500);
+    assert!(body.contains("Host ID not found."), "{body}");
+    assert_eq!(tell(r#"{"command":"nonsense"}"#).0, 422);
+    node.stop();
+}
+
+#[test]
+fn scyllas_paths_do_the_same_and_browsers_are_refused() {
+    let node = TestNode::start(answer);
+    let send = |method: &str, path: &str, header: &str| {
+        node.send(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}Content-Length: \
+             0\r\n\r\n"
+        ))
+    };
+    assert_eq!(send("POST", "/storage_service/decommission", "").0, 200);
+    assert_eq!(send("POST", "/storage_service/decommission", "Origin: http://x\r\n").0, 403);
+    assert_eq!(send("POST", "/storage_service/remove_node?host_id=x", "").0, 500);
+    assert_eq!(send("POST", "/storage_service/remove_node", "").0, 400);
+    assert_eq!(send("POST", "/hinted_handoff/pause?pause=true", "").0, 501);
+    assert_eq!(send("DELETE", "/hinted_handoff/hints", "").0, 200);
+    assert_eq!(send("POST", "/storage_proxy/read_rpc_timeout?timeout=0.5", "").0, 200);
+    assert_eq!(send("POST", "/storage_proxy/read_rpc_timeout?timeout=-1", "").0, 400);
+    assert_eq!(node.get("/storage_service/gossiping"), (200, "true".to_owned()));
+    assert_eq!(node.get("/storage_service/hostid/local"), (200, "\"h\"".to_owned()));
+    assert_eq!(node.get("/storage_service/natural_endpoints/k?cf=t&key=1").0, 200);
+    // Neither hints nor streaming are there: no value is made up.
+    for path in ["/storage_proxy/max_hint_window", "/storage_service/stream_throughput"] {
+        assert_eq!(node.get(path).0, 501, "{path}");
+    }
+    node.stop();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! BATCH messages: statements by id or text, each with its values, as one write.
 
-use super::check::{Access, check};
+use super::check::{Access, Allowed, check};
 use super::write::{Modification, Statement, modify};
 use super::{Cx, Step, Values, check_keyspace, current, options_of, plan_value, trace_parameters};
 use crate::failure::{Failure, Result};
@@ -47,7 +47,7 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         compiled.push(one);
         values.push(given);
     }
-    let mut durable = false;
+    let mut allowed = Allowed::default();
     for one in &compiled {
         if !matches!(one.plan.kind, PlanKind::Modify(_)) {
             return Err(Failure::invalid(
@@ -55,7 +55,8 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
                  allowed.",
             ));
         }
-        durable |= check(cx.server, one, parameters.consistency, Access::Write)?;
+        let of_one = check(cx.server, one, parameters.consistency, Access::Write)?;
+        allowed = allowed.and(of_one);
     }
     let kind = match request.kind {
         BatchKind::Logged => ast::BatchKind::Logged,
@@ -70,7 +71,7 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         statements: &statements,
         batch: Some(kind),
         consistency: parameters.consistency,
-        durable,
+        allowed,
         options: options_of(cx.server, cx.session, parameters),
     };
     modify(&modification, cx)

@@ -1,11 +1,13 @@
 //! Whether a statement may run at its consistency level.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, level};
 use crate::prepared::Compiled;
 use crate::server::Server;
 use cluster::ClusterSnapshot;
 use cql_plan::plan::Plan;
 use cql_wire::Consistency;
+use std::sync::Arc;
+use stdx::TableId;
 
 /// What a statement does with its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,28 +16,64 @@ pub(crate) enum Access {
     Write,
 }
 
-/// High bit of [`Compiled::achievable`]: the keyspaces have durable writes.
-const DURABLE: u32 = 1 << 31;
+/// What is known of the tables of a statement that may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// The keyspaces have durable writes.
+    pub(crate) durable: bool,
+    /// Other nodes may have the data too: it goes by the replicated paths.
+    pub(crate) replicated: bool,
+}
 
-/// Checks the consistency level against the replicas there are, and tells whether writes are
-/// durable. The answer is remembered until the next epoch.
+/// High bits of [`Compiled::achievable`].
+const DURABLE: u32 = 1 << 31;
+const REPLICATED: u32 = 1 << 30;
+
+impl Allowed {
+    #[inline]
+    fn of(known: u32) -> Allowed {
+        Allowed { durable: known & DURABLE != 0, replicated: known & REPLICATED != 0 }
+    }
+
+    /// That of two statements together.
+    pub(crate) fn and(self, other: Allowed) -> Allowed {
+        Allowed {
+            durable: self.durable | other.durable,
+            replicated: self.replicated | other.replicated,
+        }
+    }
+
+    /// The metadata that a request for several nodes begins with; `None` when this one has it all.
+    #[inline]
+    pub(crate) fn snapshot(self, server: &Server) -> Option<Arc<ClusterSnapshot>> {
+        self.replicated.then(|| server.snapshot().clone())
+    }
+}
+
+/// Checks the consistency level: against the replicas there are when this node is alone; else only
+/// that such a request takes it, because what is alive is known when it runs. The answer is
+/// remembered until the next epoch.
 pub(crate) fn check(
     server: &Server,
     compiled: &Compiled,
     consistency: Consistency,
     access: Access,
-) -> Result<bool> {
+) -> Result<Allowed> {
     let snapshot = server.snapshot();
     let (epoch, known) = compiled.achievable.get();
     let bit = 1 << consistency.number();
     if epoch == snapshot.epoch && known & bit != 0 {
-        return Ok(known & DURABLE != 0);
+        return Ok(Allowed::of(known));
     }
     let known = if epoch == snapshot.epoch { known } else { 0 };
-    let durable = check_tables(&snapshot, &compiled.plan, consistency, access)?;
-    let mask = known | bit | if durable { DURABLE } else { 0 };
+    let is_replicated =
+        |table| snapshot.members.len() > 1 && server.coordinator.is_replicated(&snapshot, table);
+    let allowed = check_tables(&snapshot, &compiled.plan, consistency, access, is_replicated)?;
+    let mut mask = known | bit;
+    mask |= if allowed.durable { DURABLE } else { 0 };
+    mask |= if allowed.replicated { REPLICATED } else { 0 };
     compiled.achievable.set((snapshot.epoch, mask));
-    Ok(durable)
+    Ok(allowed)
 }
 
 fn check_tables(
@@ -43,7 +81,8 @@ fn check_tables(
     plan: &Plan,
     consistency: Consistency,
     access: Access,
-) -> Result<bool> {
+    is_replicated: impl Fn(TableId) -> bool,
+) -> Result<Allowed> {
     match (access, consistency) {
         (Access::Read, Consistency::Any) => {
             return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
@@ -56,7 +95,7 @@ fn check_tables(
         _ => {}
     }
     // One keyspace with durable writes is enough: a log record too many harms nobody.
-    let mut durable = false;
+    let mut allowed = Allowed::default();
     for (id, _) in &plan.tables {
         let keyspace = snapshot
             .schema
@@ -65,27 +104,16 @@ fn check_tables(
         let Some(keyspace) = keyspace else {
             return Err(Failure::invalid("the table was dropped"));
         };
-        durable |= keyspace.params.durable_writes;
-        snapshot
-            .check_consistency(keyspace, level(consistency), access == Access::Write)
-            .map_err(|error| Failure::replication(error, consistency))?;
+        allowed.durable |= keyspace.params.durable_writes;
+        let level = level(consistency);
+        let replicated = is_replicated(*id);
+        allowed.replicated |= replicated;
+        let checked = match (replicated, access) {
+            (false, _) => snapshot.check_consistency(keyspace, level, access == Access::Write),
+            (true, Access::Read) => level.validate_for_read(),
+            (true, Access::Write) => level.validate_for_write(),
+        };
+        checked.map_err(|error| Failure::replication(error, consistency))?;
     }
-    Ok(durable)
-}
-
-fn level(consistency: Consistency) -> cluster::Consistency {
-    match consistency {
-        Consistency::Any => cluster::Consistency::Any,
-        Consistency::One => cluster::Consistency::One,
-        Consistency::Two => cluster::Consistency::Two,
-        Consistency::Three => cluster::Consistency::Three,
-        Consistency::Quorum => cluster::Consistency::Quorum,
-        Consistency::All => cluster::Consistency::All,
-        Consistency::LocalQuorum => cluster::Consistency::LocalQuorum,
-        Consistency::EachQuorum => cluster::Consistency::EachQuorum,
-        Consistency::Serial => cluster::Consistency::Serial,
-        Consistency::LocalSerial => cluster::Consistency::LocalSerial,
-        Consistency::LocalOne => cluster::Consistency::LocalOne,
-        Consistency::NodeLocal => cluster::Consistency::NodeLocal,
-    }
+    Ok(allowed)
 }

@@ -3,15 +3,18 @@
 //! Owns: the one way of INSERT, UPDATE, DELETE and both forms of BATCH from their values to an
 //! answer: read lists first if need be ([`crate::list_write`]), bind, apply. Applied at once when
 //! this shard owns all of it, else as a future. Logged batches of more than one mutation go through
-//! the batch log ([`coordinator::batches`]); nothing else pays for it.
+//! the batch log ([`coordinator::batches`]); nothing else pays for it. Where other nodes have the
+//! data too, the coordinator is given all of it ([`crate::replicas`]).
 
-use super::{Cx, Step, finish};
+use super::{Allowed, Cx, Step, finish};
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
 use crate::list_write::ListWrite;
 use crate::prepared::Compiled;
+use crate::replicas::{self, WriteTerms};
 use crate::server::Server;
 use crate::session::Ticket;
+use cluster::ClusterSnapshot;
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{FoundLists, ModifyPlan, bind_batch_found};
 use cql_syntax::ast;
@@ -20,6 +23,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use stdx::Token;
 use store::StoreError;
@@ -34,8 +38,8 @@ pub(crate) struct Modification<'m> {
     /// Of a batch message.
     pub(crate) batch: Option<ast::BatchKind>,
     pub(crate) consistency: Consistency,
-    /// Whether the writes are logged in the commit log.
-    pub(crate) durable: bool,
+    /// Whether the writes are logged in the commit log, and go to several nodes.
+    pub(crate) allowed: Allowed,
     pub(crate) options: ExecuteOptions<'m>,
 }
 
@@ -59,6 +63,8 @@ pub(crate) struct WriteOrder {
     pub(crate) warnings: Vec<String>,
     /// `USING TIMEOUT`.
     pub(crate) timeout_nanos: Option<u64>,
+    /// The metadata the request began with, when other nodes may have the data too.
+    pub(crate) snapshot: Option<Arc<ClusterSnapshot>>,
 }
 
 /// What statements were bound to: places in the buffer of encoded mutations.
@@ -82,7 +88,7 @@ pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
         _ => None,
     };
     if request.statements.iter().any(|(compiled, _)| needs_read(compiled)) {
-        return ListWrite::new(request, timeout_nanos).run(cx);
+        return ListWrite::new(cx.server, request, timeout_nanos).run(cx);
     }
     let mut encoded = cx.server.scratch.borrow_mut();
     encoded.clear();
@@ -100,7 +106,7 @@ pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
         .map(|m| Write {
             token: m.token,
             bytes: encoded.get(m.range.clone()).unwrap_or_default(),
-            durable: request.durable,
+            durable: request.allowed.durable,
         })
         .collect();
     let order = WriteOrder {
@@ -108,6 +114,7 @@ pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
         write_type: bound.write_type,
         warnings: bound.warnings,
         timeout_nanos,
+        snapshot: request.allowed.snapshot(cx.server),
     };
     write(&writes, order, cx)
 }
@@ -136,8 +143,12 @@ pub(crate) fn bind(
         (None, [(compiled, values)]) => match &compiled.plan.kind {
             PlanKind::Modify(plan) => {
                 let mutations = plan.bind_found(values, options, found, out)?;
-                let (write_type, warnings) = (WriteType::Simple, Vec::new());
-                return Ok(Bound { mutations, write_type, warnings });
+                // As `StorageProxy.mutate` calls the partitions of one IN.
+                let write_type = match mutations.len() {
+                    0 | 1 => WriteType::Simple,
+                    _ => WriteType::UnloggedBatch,
+                };
+                return Ok(Bound { mutations, write_type, warnings: Vec::new() });
             }
             PlanKind::Batch(plan) => {
                 (plan.bind_found(values, options, limits, found, out)?, plan.kind())
@@ -176,6 +187,7 @@ fn batch_type(kind: ast::BatchKind, partitions: usize) -> WriteType {
 fn write(writes: &[Write<'_>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
     let coordinator = &cx.server.coordinator;
     let at_once = order.write_type != WriteType::Batch
+        && order.snapshot.is_none()
         && cx.ticket.trace.is_none()
         && writes.iter().all(|w| coordinator.is_local(w.token));
     if at_once {
@@ -227,6 +239,12 @@ pub(crate) async fn carry_out(
 ) -> Result<()> {
     let timeout = order.timeout_nanos.map_or(server.settings.write_timeout, Duration::from_nanos);
     let deadline = server.rt.now() + timeout;
+    if let Some(snapshot) = &order.snapshot {
+        // Boxed, so that writes of a node that is alone do not carry its size around.
+        let (consistency, write_type) = (order.consistency, order.write_type);
+        let terms = WriteTerms { consistency, write_type, snapshot, deadline };
+        return Box::pin(replicas::write(server, ticket, writes, &terms)).await;
+    }
     let WriteOrder { mut consistency, write_type, .. } = *order;
     let stage = Cell::new(write_type);
     let work = async {

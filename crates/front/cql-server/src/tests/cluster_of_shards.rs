@@ -32,7 +32,7 @@ fn start(world: &World, shards: u16, settings: ServerSettings) -> SimNode {
 }
 
 /// A client over a simulated socket.
-struct Remote {
+pub(super) struct Remote {
     conn: Conn,
     client: Codec,
 }
@@ -44,7 +44,7 @@ struct Codec {
 }
 
 impl Remote {
-    async fn connect(rt: &Rt, address: SocketAddr) -> Remote {
+    pub(super) async fn connect(rt: &Rt, address: SocketAddr) -> Remote {
         let conn = loop {
             match rt.connect(address).await {
                 Ok(conn) => break conn,
@@ -67,11 +67,16 @@ impl Remote {
         remote
     }
 
-    async fn ask(&mut self, request: &Request<'_>) -> Option<Got> {
+    pub(super) async fn ask(&mut self, request: &Request<'_>) -> Option<Got> {
         let mut out = Vec::new();
         let options = RequestOptions { stream: 1, ..Default::default() };
         encode_request(request, self.client.negotiated, &options, &mut out).unwrap();
         self.conn.write_all(&out).await.ok()?;
+        self.receive().await
+    }
+
+    /// The next frame; `None` when the connection ended.
+    pub(super) async fn receive(&mut self) -> Option<Got> {
         loop {
             let received = std::mem::take(&mut self.client.received);
             let mut rest = received.as_slice();
@@ -92,7 +97,7 @@ impl Remote {
         }
     }
 
-    async fn query(&mut self, query: &str) -> Option<Got> {
+    pub(super) async fn query(&mut self, query: &str) -> Option<Got> {
         let parameters = QueryParameters::new(Consistency::One);
         let got = self.ask(&Request::Query { query, parameters }).await?;
         if let Body::Error(code, message) = &got.body {

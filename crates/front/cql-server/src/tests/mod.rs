@@ -4,11 +4,14 @@
 mod cluster_of_shards;
 mod handshake;
 mod hostile;
+mod several_nodes;
 mod statements;
 
 use crate::settings::ServerSettings;
-use crate::{Authentication, Connection, CqlServer, NoVirtualSource, ServerMesh, ServerParts};
-use cluster::{ClusterSnapshot, LocalNode, Role, Transformation, metalog};
+use crate::{
+    Authentication, Connection, CqlServer, ServerMesh, ServerParts, VirtualRows, VirtualSource,
+};
+use cluster::{ClusterSnapshot, LocalNode, Member, MemberState, Role, Transformation, metalog};
 use coordinator::{Coordinator, ShardMesh};
 use cql_wire::request::{RequestOptions, encode_request};
 use cql_wire::{
@@ -49,6 +52,33 @@ pub(crate) fn local_node() -> LocalNode {
         tokens: vec![Token(0)],
         created_at: WallMicros(1_700_000_000_000_000),
     }
+}
+
+/// A normal member at 127.0.0.`n`.
+pub(crate) fn member(n: u8) -> Member {
+    Member {
+        host_id: HostId(Uuid::from_u128(n.into())),
+        storage: format!("127.0.0.{n}:7000").parse().unwrap(),
+        rpc: format!("127.0.0.{n}:9042").parse().unwrap(),
+        datacenter: "datacenter1".to_owned(),
+        rack: "rack1".to_owned(),
+        tokens: vec![Token(i64::from(n) * 1_000)],
+        moving_to: Vec::new(),
+        state: MemberState::Normal,
+        replaces: None,
+        shards: 1,
+        features: 0,
+        release: String::new(),
+    }
+}
+
+/// A cluster of members 1 to `n`, as the first of them sees it.
+pub(crate) fn several_members(n: u8) -> ClusterSnapshot {
+    let local = LocalNode { host_id: member(1).host_id, ..local_node() };
+    let first = Transformation::Bootstrap(local);
+    let mut snapshot = metalog::bootstrap(&first, &cql_plan::system::system_schema()).unwrap();
+    snapshot.members = (1..=n).map(|n| (member(n).host_id, Arc::new(member(n)))).collect();
+    snapshot
 }
 
 /// The ways between shards.
@@ -132,8 +162,37 @@ pub(crate) async fn node(rt: &Rt, settings: ServerSettings, meshes: &Meshes) -> 
         settings: Arc::new(settings),
         plan_limits: cql_plan::plan::PlanLimits::default(),
         mesh: meshes.server.clone(),
-        virtual_source: Rc::new(NoVirtualSource),
+        virtual_source: Rc::new(Settings),
     })
+}
+
+/// `system_views.settings` with some names.
+struct Settings;
+
+pub(crate) const SETTINGS: [&str; 12] = [
+    "api_port",
+    "cpuset",
+    "data_dir",
+    "memory",
+    "num_tokens",
+    "rpc_port",
+    "seeds",
+    "smp",
+    "snitch",
+    "start_rpc",
+    "storage_port",
+    "workdir",
+];
+
+impl VirtualSource for Settings {
+    fn rows<'a>(&'a self, table: &'a schema::Table) -> VirtualRows<'a> {
+        let names = SETTINGS.iter().filter(|_| &*table.name == "settings");
+        let row = |name: &&str| {
+            let mut row = cql_plan::virtual_row::VirtualRowBuilder::new(table);
+            row.text("name", name).text("value", "x").finish().unwrap()
+        };
+        Box::pin(std::future::ready(names.map(row).collect()))
+    }
 }
 
 /// Runs `main` as the only shard of a node.

@@ -639,3 +639,64 @@ fn requests_are_measured_by_their_kind() {
         assert_eq!(counts(), (1, 2));
     });
 }
+
+#[test]
+fn token_restrictions_of_virtual_tables_hold_on_every_page() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        let all: Vec<(i64, &str)> =
+            SETTINGS.iter().map(|name| (codec::token_of(name.as_bytes()).0, *name)).collect();
+        // Partitions come by name, so every bound cuts some out of the middle.
+        for (bound, _) in &all {
+            let query = format!(
+                "SELECT name FROM system_views.settings WHERE token(name) > {bound} AND \
+                 token(name) <= {}",
+                bound.saturating_add(i64::MAX)
+            );
+            let inside = |token: i64| token > *bound && token <= bound.saturating_add(i64::MAX);
+            let expected: Vec<&str> =
+                all.iter().filter(|(token, _)| inside(*token)).map(|(_, name)| *name).collect();
+            for page_size in [1, 3, 100] {
+                let mut found = Vec::new();
+                let mut state: Option<Vec<u8>> = None;
+                loop {
+                    let parameters = QueryParameters {
+                        page_size: Some(page_size),
+                        paging_state: state.as_deref(),
+                        ..QueryParameters::new(Consistency::One)
+                    };
+                    let request = Request::Query { query: &query, parameters };
+                    let page = client.ask(&request).await.rows();
+                    found.extend(show(&page));
+                    match page.paging_state {
+                        Some(next) => state = Some(next),
+                        None => break,
+                    }
+                }
+                assert_eq!(found, expected, "{query} in pages of {page_size}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_goes_away_does_not_stop_the_schema_change_it_asked_for() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut gone = Client::ready(&server, V4).await;
+        let query = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
+                     'replication_factor': 1}";
+        gone.send(1, &Request::Query { query, parameters: QueryParameters::new(Consistency::One) });
+        poll_fn(|cx| {
+            gone.connection.turn(cx);
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(gone.connection.in_flight(), 1);
+        drop(gone);
+        rt.sleep(Duration::from_secs(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.must("CREATE TABLE ks.t (k int PRIMARY KEY)").await;
+    });
+}

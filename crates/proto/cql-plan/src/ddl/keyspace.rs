@@ -4,8 +4,8 @@ use cql_syntax::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace};
 use schema::{KeyspaceParams, SchemaChange};
 
 use super::{
-    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, SchemaEventKind, SchemaEventTarget,
-    check_not_replicated_system, is_valid_name,
+    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, REPLICATED_SYSTEM, SYSTEM, SchemaEventKind,
+    SchemaEventTarget, check_not_replicated_system, is_valid_name,
 };
 use crate::error::PlanError;
 use crate::options;
@@ -60,6 +60,14 @@ pub(super) fn alter(
     let params =
         options::keyspace_params(&statement.properties, Some(before), cx.datacenters, name)?;
     let mut warnings = replication_warning(name, &params, cx);
+    if !cx.moving.is_empty() {
+        let nodes: Vec<String> = cx.moving.iter().map(|node| format!("/{node}")).collect();
+        return Err(PlanError::config(format!(
+            "Cannot alter RF while some endpoints are not in normal state (no range movements): \
+             [{}]",
+            nodes.join(", ")
+        )));
+    }
     if factor_sum(before) < factor_sum(&params) {
         warnings.push(
             "When increasing replication factor you need to run a full (-full) repair to \
@@ -99,27 +107,32 @@ fn factor_sum(params: &KeyspaceParams) -> u32 {
     factors(params).map(|(_, n)| n).sum()
 }
 
-/// The warning that Cassandra gives when there are fewer nodes than replicas.
+/// The warnings that Cassandra gives when there are fewer nodes than replicas
+/// (`maybeWarnOnOptions`).
 fn replication_warning(name: &str, params: &KeyspaceParams, cx: &DdlContext<'_>) -> Vec<String> {
-    let class = params.replication.get("class").map_or("", String::as_str);
+    if SYSTEM.contains(&name) || REPLICATED_SYSTEM.contains(&name) {
+        return Vec::new();
+    }
+    let is_simple =
+        params.replication.get("class").is_some_and(|class| class.ends_with("SimpleStrategy"));
     let mut warnings = Vec::new();
     for (key, factor) in factors(params) {
-        if factor <= cx.node_count {
-            continue;
-        }
-        warnings.push(if class.ends_with("SimpleStrategy") {
-            format!(
-                "Your replication factor {factor} for keyspace {name} is higher than the number \
-                 of nodes {}",
-                cx.node_count
-            )
+        let (nodes, place) = if is_simple {
+            (cx.datacenters.iter().map(|(_, nodes)| *nodes).sum(), String::new())
         } else {
-            format!(
+            let of_key = cx.datacenters.iter().find(|(datacenter, _)| datacenter == key);
+            (of_key.map_or(0, |(_, nodes)| *nodes), format!(" for datacenter {key}"))
+        };
+        // A datacenter without nodes is not spoken of.
+        if factor > nodes && nodes > 0 {
+            warnings.push(format!(
                 "Your replication factor {factor} for keyspace {name} is higher than the number \
-                 of nodes {} for datacenter {key}",
-                cx.node_count
-            )
-        });
+                 of nodes {nodes}{place}"
+            ));
+        }
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests;

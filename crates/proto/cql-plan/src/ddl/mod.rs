@@ -87,10 +87,11 @@ impl DdlOutcome {
 pub struct DdlContext<'a> {
     /// The schema the change will be applied to.
     pub schema: &'a Schema,
-    /// Datacenters of the cluster, for NetworkTopologyStrategy.
-    pub datacenters: &'a [&'a str],
-    /// Nodes alive, for the replication warning.
-    pub node_count: u32,
+    /// Datacenters of the cluster and how many nodes each has, for NetworkTopologyStrategy.
+    pub datacenters: &'a [(&'a str, u32)],
+    /// Addresses of nodes that join, leave or move: as long as there are some no keyspace may be
+    /// altered, because its data is being moved by the old replication.
+    pub moving: &'a [std::net::SocketAddr],
     /// Gives the id of a new table.
     pub new_table_id: &'a mut dyn FnMut() -> Uuid,
     /// Timestamp of dropped columns.

@@ -24,8 +24,8 @@ fn schema() -> Schema {
         let plan = DdlPlan::new(&statement, None).unwrap().unwrap();
         let mut cx = DdlContext {
             schema: &schema,
-            datacenters: &["datacenter1"],
-            node_count: 1,
+            datacenters: &[("datacenter1", 1)],
+            moving: &[],
             new_table_id: &mut Uuid::nil,
             now: WallMicros(0),
         };

@@ -26,8 +26,8 @@ fn schema() -> Option<Arc<Schema>> {
         let plan = DdlPlan::new(&statement.kind, None)?.ok()?;
         let mut cx = DdlContext {
             schema: &schema,
-            datacenters: &["dc"],
-            node_count: 1,
+            datacenters: &[("dc", 1)],
+            moving: &[],
             new_table_id: &mut || Uuid::from_u128(1),
             now: WallMicros(0),
         };

@@ -27,8 +27,8 @@ pub(crate) fn schema_of(statements: &[&str]) -> Arc<Schema> {
         };
         let mut cx = DdlContext {
             schema: &schema,
-            datacenters: &["datacenter1"],
-            node_count: 1,
+            datacenters: &[("datacenter1", 1)],
+            moving: &[],
             new_table_id: &mut new_table_id,
             now: WallMicros(0),
         };

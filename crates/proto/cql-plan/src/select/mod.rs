@@ -315,6 +315,7 @@ impl SelectPlan {
                 || !self.sort.is_empty()
                 || matches!(self.shaping, Shaping::Groups { .. }),
             now: options.now.seconds(),
+            floor: None,
             resumed: None,
             timeout_nanos: self.timeout_nanos(&v)?,
             wall: options.now,
@@ -385,6 +386,9 @@ impl SelectPlan {
             if let (Some(state), Partitions::Range(range)) = (state, &mut command.partitions) {
                 let token = codec::token_of(&state.key);
                 let after = state.clustering.is_none();
+                if self.table.kind == TableKind::Virtual {
+                    bound.floor = Some(range.start.clone());
+                }
                 range.start = RingBound::Key { token, key: state.key.clone(), after };
                 command.resume = bound.resume(state);
             }
@@ -433,6 +437,8 @@ pub struct BoundSelect {
     /// More rows are read than are given: filters, aggregates, sorting.
     reads_ahead: bool,
     now: DeletionSeconds,
+    /// Of a virtual table on a later page: where its range began on the first one.
+    floor: Option<RingBound>,
     /// The partition that the last page ended in, with the rows it gave.
     resumed: Option<(Vec<u8>, u32)>,
     /// For functions in the selection.
@@ -446,6 +452,13 @@ impl BoundSelect {
     /// when the values leave nothing to read.
     pub fn reads(&self) -> &[ReadCommand] {
         &self.reads
+    }
+
+    /// Where the range of a virtual table began before a paging state moved its start. Its
+    /// partitions come in the order of their keys, so that what is behind the last one may still lie
+    /// before the range; `None` when the start says it all.
+    pub fn floor(&self) -> Option<&RingBound> {
+        self.floor.as_ref()
     }
 
     /// `USING TIMEOUT`.
@@ -464,6 +477,12 @@ impl BoundSelect {
             clustering: Some(clustering),
             rows_in_partition: state.rows_in_partition,
         })
+    }
+
+    /// Rows of one partition that are read at most; `u32::MAX` when there is no such limit, or when
+    /// rows are read that are not given.
+    pub fn rows_per_partition(&self) -> u32 {
+        if self.reads_ahead { UNLIMITED } else { self.per_partition }
     }
 
     /// How many rows are worth fetching ahead from other shards.

@@ -172,3 +172,21 @@ fn a_count_that_the_bytes_do_not_bear_out_reserves_nothing() {
     let expected = codec::DecodeErrorKind::TooLong { length: 1 << 30, max: 10 };
     assert_eq!(error.kind, expected);
 }
+
+#[test]
+fn a_limit_per_partition_has_one_encoding() {
+    let mut read = range_read();
+    let without = payload_of(|o| read.encode(o));
+    read.limits.rows_per_partition = 7;
+    let with = payload_of(|o| read.encode(o));
+    // Behind version, flags, table, rows (100) and bytes (65536, three bytes).
+    let at = 1 + 1 + 16 + 1 + 3;
+    assert_eq!((with[at], with.len()), (7, without.len() + 1));
+    let limit = |bytes: &[u8]| ReadRequest::decode(bytes).map(|r| r.limits.rows_per_partition).ok();
+    assert_eq!((limit(&without), limit(&with)), (Some(u32::MAX), Some(7)));
+    let mut zero = with;
+    zero[at] = 0;
+    assert_eq!(limit(&zero), None);
+    zero.splice(at..=at, [0xf0, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(limit(&zero), None, "no limit is said by the flag");
+}

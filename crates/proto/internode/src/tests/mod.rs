@@ -76,7 +76,7 @@ fn mutation(key: &[u8]) -> Vec<u8> {
 fn point_read() -> ReadRequest {
     ReadRequest {
         digest: true,
-        limits: ReadLimits { rows: 5000, bytes: 1 << 20 },
+        limits: ReadLimits { rows: 5000, bytes: 1 << 20, rows_per_partition: u32::MAX },
         command: ReadCommand {
             table: table(),
             partitions: Partitions::Key(b"key".to_vec()),
@@ -96,7 +96,7 @@ fn point_read() -> ReadRequest {
 fn range_read() -> ReadRequest {
     ReadRequest {
         digest: false,
-        limits: ReadLimits { rows: 100, bytes: 65_536 },
+        limits: ReadLimits { rows: 100, bytes: 65_536, rows_per_partition: u32::MAX },
         command: ReadCommand {
             table: table(),
             partitions: Partitions::Range(KeyRange {

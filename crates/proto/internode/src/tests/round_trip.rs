@@ -36,7 +36,11 @@ fn reads() -> impl Strategy<Value = ReadRequest> {
         |(partitions, slices, columns, resume, (digest, reversed, wants_static), numbers)| {
             ReadRequest {
                 digest,
-                limits: ReadLimits { rows: numbers.0, bytes: numbers.1 },
+                limits: ReadLimits {
+                    rows: numbers.0,
+                    bytes: numbers.1,
+                    rows_per_partition: u32::try_from(numbers.0 >> 33).unwrap().max(1),
+                },
                 command: ReadCommand {
                     table: table(),
                     partitions,

@@ -2,6 +2,7 @@
 
 mod both;
 mod native;
+mod network;
 mod sim;
 mod sync;
 

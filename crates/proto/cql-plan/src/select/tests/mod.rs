@@ -62,8 +62,8 @@ impl World {
             let outcome = ddl
                 .outcome(&mut DdlContext {
                     schema: &schema,
-                    datacenters: &["datacenter1"],
-                    node_count: 1,
+                    datacenters: &[("datacenter1", 1)],
+                    moving: &[],
                     new_table_id: &mut || {
                         ids += 1;
                         Uuid::from_u128(ids)

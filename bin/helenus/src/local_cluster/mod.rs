@@ -1,0 +1,363 @@
+//! `helenus cluster`: several nodes as processes of this machine, on 127.0.0.1, 127.0.0.2, …, for
+//! trying things out and for tests.
+//!
+//! Owns: a directory with the nodes' work directories, their logs, and `cluster.json`. Never:
+//! signals a process that it did not start itself: a process is told by its number and the moment
+//! when it began ([`process`]).
+//!
+//! Reading order: [`file`] (what is kept), [`process`], [`start`], then the other commands here.
+
+mod file;
+mod process;
+mod start;
+
+use std::path::PathBuf;
+use std::process::Command as Program;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+
+use crate::exit;
+use file::{ClusterDir, ClusterFile, NodeFile};
+use process::{Signal, State};
+
+/// Port for CQL clients; the addresses of nodes differ, their ports do not.
+const CQL_PORT: u16 = 9042;
+/// Port for CQL clients that choose the shard.
+const SHARD_AWARE_PORT: u16 = 19_042;
+/// Port for other nodes.
+const STORAGE_PORT: u16 = 7000;
+/// Port for nodetool.
+const API_PORT: u16 = 10_000;
+/// Between two looks at something that is waited for.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Start a cluster, or the nodes of one that do not run, and wait until they serve clients
+    #[command(after_help = START_HELP)]
+    Start(start::Arguments),
+    /// Stop the nodes, or one of them, as SIGTERM does: they drain first
+    Stop {
+        /// Only this node
+        node: Option<u16>,
+        #[command(flatten)]
+        place: Place,
+        /// Seconds until it is given up
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Show the nodes and whether they serve clients; exit code 0 when all of them do, else 1
+    Status {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// End a node at once, as SIGKILL does: like a crash of its process
+    Kill {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Start a node that does not run and wait until it serves clients
+    StartNode {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+        /// Seconds until it is given up
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Stop a node as SIGTERM does, start it again and wait until it serves clients
+    Restart {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+        /// Seconds until it is given up
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Stop a node's clock, as SIGSTOP does: its connections stay open and nothing answers
+    Pause {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Let a paused node go on
+    Resume {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print the end of a node's log
+    Logs {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+        /// How many lines
+        #[arg(short = 'n', long, default_value_t = 100)]
+        lines: usize,
+    },
+    /// Not possible on one machine; says what comes near
+    Partition {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+const START_HELP: &str = "\
+Node N listens on 127.0.0.N: 9042 for CQL, 7000 for other nodes, 10000 for nodetool; its files are in
+DIR/nodeN, its log is DIR/nodeN.log. Options behind -- go to every node:
+  helenus cluster start --nodes 3 --racks a,b,c -- --log-level debug
+Without options, the nodes of an existing DIR are started as they were made. Variables of the
+environment that begin with HELENUS_ are not passed on. Ctrl-C stops what was started.";
+
+/// Where the cluster is.
+#[derive(Clone, Debug, Args)]
+pub struct Place {
+    /// Directory of the cluster
+    #[arg(long, default_value = "./helenus-cluster")]
+    dir: PathBuf,
+}
+
+/// Why a command failed: what is said, and with which exit code it ends.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn new(code: u8, text: impl Into<String>) -> Failure {
+        Failure { code, text: text.into() }
+    }
+
+    fn usage(text: impl Into<String>) -> Failure {
+        Failure::new(exit::USAGE, text)
+    }
+
+    fn failed(text: impl Into<String>) -> Failure {
+        Failure::new(exit::FAILED, text)
+    }
+}
+
+/// Runs a command; the exit code.
+pub fn main(command: Command) -> u8 {
+    match run(command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("helenus cluster: {}", failure.text);
+            failure.code
+        }
+    }
+}
+
+fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Start(arguments) => start::start(arguments),
+        Command::Stop { node, place, timeout } => stop(&place, node, timeout),
+        Command::Status { place } => status(&place),
+        Command::Kill { node, place } => {
+            signal(&place, node, Signal::Kill)?;
+            println!("node {node} was killed");
+            Ok(exit::OK)
+        }
+        Command::StartNode { node, place, timeout } => {
+            let (dir, mut file) = open(&place)?;
+            known(&file, node)?;
+            start::start_nodes(&dir, &mut file, &[node], timeout)?;
+            Ok(exit::OK)
+        }
+        Command::Restart { node, place, timeout } => {
+            stop(&place, Some(node), timeout)?;
+            let (dir, mut file) = open(&place)?;
+            start::start_nodes(&dir, &mut file, &[node], timeout)?;
+            Ok(exit::OK)
+        }
+        Command::Pause { node, place } => {
+            signal(&place, node, Signal::Stop)?;
+            println!("node {node} is paused; go on with \"helenus cluster resume {node}\"");
+            Ok(exit::OK)
+        }
+        Command::Resume { node, place } => {
+            signal(&place, node, Signal::Continue)?;
+            println!("node {node} goes on");
+            Ok(exit::OK)
+        }
+        Command::Logs { node, place, lines } => logs(&place, node, lines),
+        Command::Partition { node, place } => {
+            let (_, file) = open(&place)?;
+            known(&file, node)?;
+            Err(Failure::failed(partition_text(node)))
+        }
+    }
+}
+
+/// All nodes share the loopback device: packets that one sends to another cannot be told from those
+/// of clients, and only root may drop any.
+fn partition_text(node: u16) -> String {
+    format!(
+        "a local cluster cannot be partitioned: its nodes share one loopback device, whose packets \
+         only root may filter and cannot tell apart by sender. What comes near: \"pause {node}\" \
+         (connections stay open, nothing answers; \"resume {node}\" ends it) and \"kill {node}\". \
+         For real partitions run nodes in containers or machines of their own"
+    )
+}
+
+/// The directory, locked for this command, and what is known of it.
+fn open(place: &Place) -> Result<(ClusterDir, ClusterFile), Failure> {
+    let dir = ClusterDir::open(&place.dir)?;
+    let file = dir.load()?.ok_or_else(|| {
+        Failure::usage(format!(
+            "there is no cluster in \"{}\"; make one with \"helenus cluster start\", or name the \
+             directory with --dir",
+            place.dir.display()
+        ))
+    })?;
+    Ok((dir, file))
+}
+
+fn known(file: &ClusterFile, node: u16) -> Result<&NodeFile, Failure> {
+    file.node(node).ok_or_else(|| {
+        Failure::usage(format!("there is no node {node}; there are 1 to {}", file.nodes.len()))
+    })
+}
+
+fn signal(place: &Place, number: u16, signal: Signal) -> Result<(), Failure> {
+    let (dir, mut file) = open(place)?;
+    let node = known(&file, number)?;
+    let Some(process) = node.process.clone().filter(|p| p.state() != State::Gone) else {
+        return Err(Failure::failed(format!("node {number} does not run")));
+    };
+    process.signal(signal).map_err(|e| Failure::failed(format!("node {number}: {e}")))?;
+    if signal == Signal::Kill {
+        wait_until_gone(&file, &[number], Duration::from_secs(10));
+        file.forget_process(number);
+        dir.save(&file)?;
+    }
+    Ok(())
+}
+
+/// Waits for processes to end; those that did not.
+fn wait_until_gone(file: &ClusterFile, numbers: &[u16], at_most: Duration) -> Vec<u16> {
+    let deadline = Instant::now() + at_most;
+    loop {
+        let running: Vec<u16> = numbers.iter().copied().filter(|n| file.runs(*n)).collect();
+        if running.is_empty() || Instant::now() >= deadline {
+            return running;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+fn stop(place: &Place, only: Option<u16>, timeout: u64) -> Result<u8, Failure> {
+    let (dir, mut file) = open(place)?;
+    if let Some(number) = only {
+        known(&file, number)?;
+    }
+    let wanted = |n: &&NodeFile| only.is_none_or(|number| n.number == number);
+    let numbers: Vec<u16> = file.nodes.iter().filter(wanted).map(|n| n.number).collect();
+    stop_nodes(&dir, &mut file, &numbers, Duration::from_secs(timeout))?;
+    Ok(exit::OK)
+}
+
+/// Tells them all at once to stop and waits for all.
+fn stop_nodes(
+    dir: &ClusterDir,
+    file: &mut ClusterFile,
+    numbers: &[u16],
+    at_most: Duration,
+) -> Result<(), Failure> {
+    let running: Vec<u16> = numbers.iter().copied().filter(|n| file.runs(*n)).collect();
+    for number in &running {
+        let process = file.node(*number).and_then(|n| n.process.clone());
+        for signal in [Signal::Terminate, Signal::Continue] {
+            // A paused one cannot drain. One that ended in between is what is wanted.
+            if let Some(process) = process.as_ref().filter(|p| p.state() != State::Gone) {
+                let sent = process.signal(signal);
+                sent.map_err(|e| Failure::failed(format!("node {number}: {e}")))?;
+            }
+        }
+    }
+    let left = wait_until_gone(file, &running, at_most);
+    for number in numbers.iter().filter(|n| !left.contains(n)) {
+        file.forget_process(*number);
+    }
+    dir.save(file)?;
+    match running.as_slice() {
+        [] => println!("nothing to stop"),
+        _ if left.is_empty() => println!("stopped: {}", listed(&running)),
+        _ => {
+            return Err(Failure::failed(format!(
+                "still running after {} s: node {}; see its log (\"helenus cluster logs N\"), or \
+                 end it with \"helenus cluster kill N\"",
+                at_most.as_secs(),
+                listed(&left)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn listed(numbers: &[u16]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn status(place: &Place) -> Result<u8, Failure> {
+    let dir = ClusterDir::look(&place.dir);
+    let Some(file) = dir.load()? else {
+        return Err(Failure::usage(format!("there is no cluster in \"{}\"", place.dir.display())));
+    };
+    let mut all_serve = true;
+    println!("{:<5}{:<16}{:<16}{:<10}{:<9}STATE", "NODE", "ADDRESS", "DATACENTER", "RACK", "PID");
+    for node in &file.nodes {
+        let state = node.process.as_ref().map_or(State::Gone, process::Identity::state);
+        let (shown, serves) = match state {
+            State::Gone => ("stopped", false),
+            State::Paused => ("paused", false),
+            State::Running if start::answers(&node.address) => ("serving", true),
+            State::Running => ("running, not serving clients", false),
+        };
+        all_serve &= serves;
+        let pid = match (&node.process, state) {
+            (Some(process), State::Running | State::Paused) => process.pid.to_string(),
+            _ => "-".to_owned(),
+        };
+        println!(
+            "{:<5}{:<16}{:<16}{:<10}{pid:<9}{shown}",
+            node.number, node.address, node.datacenter, node.rack
+        );
+    }
+    Ok(if all_serve { exit::OK } else { exit::FAILED })
+}
+
+fn logs(place: &Place, number: u16, lines: usize) -> Result<u8, Failure> {
+    let dir = ClusterDir::look(&place.dir);
+    let Some(file) = dir.load()? else {
+        return Err(Failure::usage(format!("there is no cluster in \"{}\"", place.dir.display())));
+    };
+    known(&file, number)?;
+    let path = dir.log_of(number);
+    eprintln!("{}", path.display());
+    // `tail` would do the same; the pager of who asks is theirs.
+    print!("{}", process::tail(&path, lines));
+    Ok(exit::OK)
+}
+
+/// This program, for starting nodes.
+fn program() -> Result<Program, Failure> {
+    let path = std::env::current_exe()
+        .map_err(|e| Failure::failed(format!("the program does not know where it is: {e}")))?;
+    Ok(Program::new(path))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The commands of nodetool: names, options, arguments, help, as Cassandra 5.0 has them.
+
+/// One option of a command.
+pub(super) struct Flag {
+    /// As it is written, the long form last.
+    pub(super) names: &'static [&'static str],
+    /// Name of its value; `None` for a switch.
+    pub(super) value: Option<&'static str>,
+    pub(super) help: &'static str,
+}
+
+/// One command.
+pub(super) struct Verb {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) flags: &'static [Flag],
+    /// Positional arguments, as the help shows them; empty: none.
+    pub(super) arguments: &'static str,
+    pub(super) arguments_help: &'static str,
+    pub(super) arguments_max: usize,
+    /// Name of an argument that must be there; empty: none must.
+    pub(super) required: &'static str,
+}
+
+impl Verb {
+    /// A command without options and arguments.
+    const fn plain(name: &'static str, help: &'static str) -> Verb {
+        Verb {
+            name,
+            help,
+            flags: &[],
+            arguments: "",
+            arguments_help: "",
+            arguments_max: 0,
+            required: "",
+        }
+    }
+
+    const fn flags(mut self, flags: &'static [Flag]) -> Verb {
+        self.flags = flags;
+        self
+    }
+
+    /// Takes up to `max` arguments.
+    const fn takes(mut self, arguments: &'static str, help: &'static str, max: usize) -> Verb {
+        self.arguments = arguments;
+        self.arguments_help = help;
+        self.arguments_max = max;
+        self
+    }
+
+    /// Takes one argument that must be there.
+    const fn needs(self, title: &'static str, arguments: &'static str, help: &'static str) -> Verb {
+        let mut verb = self.takes(arguments, help, 1);
+        verb.required = title;
+        verb
+    }
+}
+
+const fn switch(names: &'static [&'static str], help: &'static str) -> Flag {
+    Flag { names, value: None, help }
+}
+
+const fn valued(names: &'static [&'static str], value: &'static str, help: &'static str) -> Flag {
+    Flag { names, value: Some(value), help }
+}
+
+pub(super) const GLOBAL: &[Flag] = &[
+    valued(&["-h", "--host"], "host", "Node hostname or ip address"),
+    valued(&["-p", "--port"], "port", "Port of the node's API"),
+    switch(&["-pp", "--print-port"], "Show hosts with their port"),
+];
+
+/// Options of Cassandra's tool that ask for something that is not there: refused by name.
+pub(super) const REFUSED_GLOBAL: &[&str] =
+    &["-u", "--username", "-pw", "--password", "-pwf", "--password-file"];
+
+const TABLES: &str = "[<keyspace> <tables>...]";
+/// Of `gettimeout`.
+const TIMEOUT_HELP: &str = "The timeout type, one of (read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, internodestreaminguser, misc (general rpc_timeout_in_ms))";
+const TABLES_HELP: &str = "The keyspace followed by one or many tables";
+
+pub(super) const VERBS: &[Verb] = &[
+    Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
+    Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Number of sstables to cleanup simultanously, set to 0 to use all available compaction threads")]).takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
+            valued(&["-t"], "snapshot_name", "Remove the snapshot with a given name"),
+            switch(&["--all"], "Removes all snapshots"),
+        ]).takes("[<keyspaces>...]", "Remove snapshots from the given keyspaces", usize::MAX),
+    Verb::plain("compact", "Force a (major) compaction on one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("compactionhistory", "Print history of compaction").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
+    Verb::plain("compactionstats", "Print statistics on compactions").flags(&[switch(
+            &["-H", "--human-readable"],
+            "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
+        )]),
+    Verb::plain("decommission", "Decommission the *node I am connecting to*").flags(&[switch(&["-f", "--force"], "Force decommission of this node even when it reduces the number of replicas to below configured RF")]),
+    Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
+    Verb::plain("describering", "Shows the token ranges info of a given keyspace").needs("keyspace", "<keyspace>", "The keyspace name"),
+    Verb::plain("disablebinary", "Disable native transport (binary protocol)"),
+    Verb::plain("disablegossip", "Disable gossip (effectively marking the node down)"),
+    Verb::plain("disablehandoff", "Disable storing hinted handoffs"),
+    Verb::plain("disablehintsfordc", "Disable hints for a data center").takes("<datacenter>", "The data center to disable", 1),
+    Verb::plain("drain", "Drain the node (stop accepting writes and flush all tables)"),
+    Verb::plain("enablebinary", "Reenable native transport (binary protocol)"),
+    Verb::plain("enablegossip", "Reenable gossip"),
+    Verb::plain("enablehandoff", "Reenable future hints storing on the current node"),
+    Verb::plain("enablehintsfordc", "Enable hints for a data center that was previsouly disabled").takes("<datacenter>", "The data center to enable", 1),
+    Verb::plain("failuredetector", "Shows the failure detector information for the cluster"),
+    Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
+    Verb::plain("getmaxhintwindow", "Print the max hint window in ms"),
+    Verb::plain("getstreamthroughput", "Print the throughput cap for streaming in rounded megabits. For precise number, please, use option -d").flags(&[switch(&["-m", "--mib"], "Print the throughput cap for streaming in MiB/s"), switch(&["-d", "--precise-mbit"], "Print the throughput cap for streaming in precise Mbits (double)")]),
+    Verb::plain("gettimeout", "Print the timeout of the given type in ms").takes("<timeout_type>", TIMEOUT_HELP, usize::MAX),
+    Verb::plain("gossipinfo", "Shows the gossip information for the cluster"),
+    Verb::plain("help", "Display help information").takes("[<command>]", "The command", 1),
+    Verb::plain("info", "Print node information (uptime, load, ...)").flags(&[switch(&["-T", "--tokens"], "Display all tokens")]),
+    Verb::plain("listpendinghints", "Print all pending hints that this node has"),
+    Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size"),
+    Verb::plain("netstats", "Print network information on provided host (connecting node by default)").flags(&[switch(&["-H", "--human-readable"], "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB")]),
+    Verb::plain("pausehandoff", "Pause hints delivery process"),
+    Verb::plain("proxyhistograms", "Print statistic histograms for network operations"),
+    Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
+    Verb::plain("resumehandoff", "Resume hints delivery process"),
+    Verb::plain("ring", "Print information about the token ring").takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
+    Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
+    Verb::plain("setmaxhintwindow", "Set the specified max hint window in ms").needs("max_hint_window", "<value_in_ms>", "Value of maxhintwindow in ms"),
+    Verb::plain("setstreamthroughput", "Set throughput cap for streaming in the system, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
+    Verb { required: "args", ..Verb::plain("settimeout", "Set the specified timeout in ms, or 0 to disable timeout").takes("<timeout_type> <timeout_in_ms>", "Timeout type followed by value in ms (0 disables socket streaming timeout)", usize::MAX) },
+    Verb::plain("snapshot", "Take a snapshot of specified keyspaces or a snapshot of the specified table").flags(&[
+            valued(
+                &["-cf", "--column-family", "--table"],
+                "table",
+                "The table name (you must specify one and only one keyspace for using this option)",
+            ),
+            valued(&["-t", "--tag"], "tag", "The name of the snapshot"),
+            switch(
+                &["-sf", "--skip-flush"],
+                "Do not flush memtables before snapshotting (snapshot will not contain unflushed \
+                 data)",
+            ),
+        ]).takes("[<keyspaces...>]", "List of keyspaces. By default, all keyspaces", usize::MAX),
+    Verb::plain("status", "Print cluster information (state, load, IDs, ...)").takes("[<keyspace>]", "The keyspace name", 1),
+    Verb::plain("statusbinary", "Status of native transport (binary protocol)"),
+    Verb::plain("statusgossip", "Status of gossip"),
+    Verb::plain("statushandoff", "Status of storing future hints on the current node"),
+    Verb::plain("tablehistograms", "Print statistic histograms for a given table").takes("[<keyspace> <table> | <keyspace.table>]", "The keyspace and table name", usize::MAX),
+    Verb::plain("tablestats", "Print statistics on tables").flags(&[
+            valued(&["-F", "--format"], "format", "Output format (json)"),
+            switch(
+                &["-H", "--human-readable"],
+                "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
+            ),
+            switch(&["-i"], "Ignore the list of tables and display the remaining tables"),
+            switch(
+                &["-l", "--sstable-location-check"],
+                "Check whether or not the SSTables are in the correct location.",
+            ),
+        ]).takes("[<keyspace.table>...]", "List of tables (or keyspace) names", usize::MAX),
+    Verb::plain("tpstats", "Print usage statistics of thread pools").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
+    Verb::plain("truncatehints", "Truncate all hints on the local node, or truncate hints for the endpoint(s) specified.").takes("[endpoint ... ]", "IP address(es) of the endpoint(s) to delete hints for", usize::MAX),
+    Verb::plain("version", "Print cassandra version"),
+];
+
+pub(super) fn verb(name: &str) -> Option<&'static Verb> {
+    let name = match name {
+        "cfstats" => "tablestats",
+        "cfhistograms" => "tablehistograms",
+        other => other,
+    };
+    VERBS.iter().find(|v| v.name == name)
+}

@@ -1,0 +1,181 @@
+//! Mutations that this node applies as a replica, for its own requests or for those of peers.
+//!
+//! An application whose commit does not wait is over at once; the others of one turn share a commit,
+//! and whoever wants to know is told by [`Acknowledge`].
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use messaging::Responder;
+use request::Target;
+use rt::Group;
+use stdx::Token;
+use store::StoreError;
+
+use crate::failing::error_reply;
+use crate::forwarding::Forward;
+use crate::writing::Write;
+use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+
+/// Who is told that a mutation may be acknowledged.
+pub(crate) enum Acknowledge {
+    /// A write of this coordinator.
+    Write {
+        write: Rc<Write>,
+        /// Which of its mutations.
+        index: u16,
+        /// This node.
+        target: Target,
+    },
+    /// The log of a batch of this coordinator.
+    Log {
+        write: Rc<Write>,
+        /// This node's place among the log's nodes.
+        place: u8,
+    },
+    /// A peer's request.
+    Peer(Responder),
+    /// A peer's mutation that is passed on too.
+    Forward(Rc<Forward>),
+}
+
+/// Applied, and waiting for the commit that they share.
+#[derive(Default)]
+pub(crate) struct Committing {
+    waiting: RefCell<Vec<Acknowledge>>,
+    is_scheduled: Cell<bool>,
+}
+
+impl Coordinator {
+    /// Applies a mutation on the shard of this node that owns it. Gives the result when it is there
+    /// at once, else tells it later.
+    pub(crate) fn apply_own(
+        &self,
+        token: Token,
+        mutation: &[u8],
+        durable: bool,
+        who: Acknowledge,
+    ) -> Option<(Acknowledge, Result<(), StoreError>)> {
+        if !self.is_local(token) {
+            self.apply_elsewhere(token, mutation.to_vec(), durable, who);
+            return None;
+        }
+        let applied = match self.inner.store.admit_write() {
+            Ok(()) => self.apply_local(mutation, durable),
+            Err(StoreError::Overloaded { .. }) => {
+                self.apply_when_there_is_room(mutation.to_vec(), durable, who);
+                return None;
+            }
+            Err(error) => Err(error),
+        };
+        if applied.is_err() {
+            return Some((who, applied));
+        }
+        // In periodic mode a commit does not wait.
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(self.inner.store.commit()).poll(&mut context) {
+            Poll::Ready(result) => Some((who, result)),
+            Poll::Pending => {
+                self.commit_later(who);
+                None
+            }
+        }
+    }
+
+    /// As [`Coordinator::apply_own`], telling the result in any case.
+    pub(crate) fn apply_and_tell(
+        &self,
+        token: Token,
+        mutation: &[u8],
+        durable: bool,
+        who: Acknowledge,
+    ) {
+        if let Some((who, result)) = self.apply_own(token, mutation, durable, who) {
+            self.tell(who, result);
+        }
+    }
+
+    /// Must not be called while the write in question is being stepped.
+    pub(crate) fn tell(&self, who: Acknowledge, result: Result<(), StoreError>) {
+        match who {
+            Acknowledge::Write { write, index, target } => {
+                self.write_applied(&write, index, target, &result);
+            }
+            Acknowledge::Log { write, place } => self.log_applied(&write, place, &result),
+            Acknowledge::Peer(responder) => match result {
+                Ok(()) => responder.respond(|_| {}),
+                Err(error) => responder.fail(&error_reply(&error)),
+            },
+            Acknowledge::Forward(forward) => {
+                forward.note(None, result.map_err(|e| error_reply(&e)));
+            }
+        }
+    }
+
+    /// Starts the commit of this turn if nobody has.
+    fn commit_later(&self, who: Acknowledge) {
+        let committing = &self.inner.committing;
+        committing.waiting.borrow_mut().push(who);
+        if committing.is_scheduled.replace(true) {
+            return;
+        }
+        let this = self.clone();
+        let task = async move {
+            let committing = &this.inner.committing;
+            committing.is_scheduled.set(false);
+            let waiting = std::mem::take(&mut *committing.waiting.borrow_mut());
+            let result = this.inner.store.commit().await;
+            for who in waiting {
+                this.tell(who, result.clone());
+            }
+        };
+        let (rt, group) = (&self.inner.rt, Group::Statement);
+        if self.inner.gate.spawn(rt, group, "replica-commit", task).is_err() {
+            committing.is_scheduled.set(false);
+            committing.waiting.borrow_mut().clear();
+        }
+    }
+
+    fn apply_elsewhere(&self, token: Token, mutation: Vec<u8>, durable: bool, who: Acknowledge) {
+        let this = self.clone();
+        let request = ShardRequest::Apply { mutation, durable };
+        let call = self.inner.mesh.call(&self.inner.rt, self.owner(token), request);
+        let task = async move {
+            let result = match call.await {
+                Ok(ShardReply::Applied(result)) => result,
+                Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
+                Err(error) => Err(mesh_error(error)),
+            };
+            this.tell(who, result);
+        };
+        self.spawn_or_drop("replica-apply", task);
+    }
+
+    fn apply_when_there_is_room(&self, mutation: Vec<u8>, durable: bool, who: Acknowledge) {
+        let this = self.clone();
+        let task = async move {
+            let result = match this.inner.store.wait_for_room().await {
+                Ok(()) => match this.apply_local(&mutation, durable) {
+                    Ok(()) => this.inner.store.commit().await,
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            this.tell(who, result);
+        };
+        self.spawn_or_drop("replica-apply", task);
+    }
+
+    /// A closed gate means that the node stops: what is dropped with the task tells whoever waits,
+    /// or is silent as a stopped node is.
+    pub(crate) fn spawn_or_drop(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + 'static,
+    ) {
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Statement, name, task);
+    }
+}

@@ -1,0 +1,143 @@
+//! What one shard's coordinator keeps for a cluster: parts, topologies, latencies, writes.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use cluster::{ClusterSnapshot, Replication};
+use messaging::{Client, Completion, Completions};
+use request::ReplicaInfo;
+use rt::Rt;
+use stdx::{HostId, ShardId, TableId, Token};
+
+use crate::cluster_parts::ClusterParts;
+use crate::counters::Counters;
+use crate::forwarding::Forwards;
+use crate::latency::Latencies;
+use crate::tokens::Sent;
+use crate::topology::{ReplicaList, Topology, TopologyCache};
+use crate::writing::Writes;
+use crate::{Coordinator, Inner};
+
+/// See the module.
+pub(crate) struct Cluster {
+    rt: Rt,
+    pub(crate) parts: Rc<ClusterParts>,
+    pub(crate) latencies: Latencies,
+    pub(crate) counters: Counters,
+    pub(crate) writes: Writes,
+    pub(crate) forwards: Forwards,
+    /// Sends what `writes` and `forwards` send.
+    pub(crate) client: Client,
+    topologies: RefCell<TopologyCache>,
+}
+
+impl Cluster {
+    /// How a table's partitions are spread. `None`: no such table (or more datacenters than can be
+    /// numbered).
+    pub(crate) fn topology(
+        &self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+    ) -> Option<Rc<Topology>> {
+        let mut topologies = self.topologies.borrow_mut();
+        if !topologies.is_at(snapshot.epoch) {
+            self.latencies.retain_tables(|t| snapshot.schema.table_by_id(t).is_some());
+        }
+        topologies.of_table(snapshot, table)
+    }
+
+    /// Appends the replicas of a token, natural ones first.
+    pub(crate) fn replicas(&self, topology: &Topology, token: Token, out: &mut ReplicaList) {
+        let (is_alive, hints) = (&self.parts.is_alive, &self.parts.hints);
+        topology.replicas(token, out, |host| is_alive(host), |host| hints.may_hint(host));
+    }
+
+    /// Sets the ranks of replicas by place and by how quickly they answered.
+    pub(crate) fn rank(&self, topology: &Topology, replicas: &mut [ReplicaInfo]) {
+        let is_local_rack = |host| topology.site(host).is_some_and(|s| s.is_local_rack);
+        self.latencies.rank(self.rt.now(), replicas, is_local_rack);
+    }
+
+    /// A read of this table took so long, seen from the coordinator.
+    pub(crate) fn note_read(&self, table: TableId, took: Duration) {
+        self.latencies.note_read(self.rt.now(), table, took);
+    }
+
+    /// The latency that a share (0 to 1) of a table's reads keeps to; `None`: too few samples.
+    pub(crate) fn percentile(&self, table: TableId, share: f64) -> Option<Duration> {
+        self.latencies.percentile(self.rt.now(), table, share)
+    }
+
+    /// The shard of a peer that owns a token, as far as is known.
+    pub(crate) fn shard_of(&self, host: HostId, token: Token) -> ShardId {
+        let shards = self.parts.messaging.peer(host).map_or(1, |p| p.shard_count);
+        cluster::shard_of_token(token, shards.max(1))
+    }
+}
+
+/// Receives the ends of what writes and forwards sent.
+struct Ends(Weak<Inner>);
+
+impl Completions for Ends {
+    fn complete(&self, completion: Completion<'_>) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let coordinator = Coordinator { inner };
+        match Sent::of(completion.token) {
+            Sent::Forward => coordinator.forward_completed(completion),
+            sent => coordinator.write_completed(sent, completion),
+        }
+    }
+}
+
+impl Coordinator {
+    /// Makes this coordinator part of a cluster. Once, before peers and clients are served; a second
+    /// call changes nothing.
+    pub fn attach(&self, parts: ClusterParts) {
+        let client = parts.messaging.client(Rc::new(Ends(Rc::downgrade(&self.inner))));
+        let cluster = Cluster {
+            rt: self.inner.rt.clone(),
+            latencies: Latencies::new(&parts.settings),
+            counters: Counters::new(&self.inner.rt.telemetry()),
+            writes: Writes::new(&parts.settings),
+            forwards: Forwards::default(),
+            client,
+            topologies: RefCell::default(),
+            parts: Rc::new(parts),
+        };
+        if self.inner.cluster.set(Rc::new(cluster)).is_ok() {
+            self.start_write_timer();
+        }
+    }
+
+    /// Whether a table's data lies on several nodes: then its statements take
+    /// [`Coordinator::write_replicated`] and [`Coordinator::read_replicated`]. Cheap for a node that
+    /// is alone.
+    #[inline]
+    pub fn is_replicated(&self, snapshot: &ClusterSnapshot, table: TableId) -> bool {
+        snapshot.members.len() > 1 && self.is_replicated_in_cluster(snapshot, table)
+    }
+
+    fn is_replicated_in_cluster(&self, snapshot: &ClusterSnapshot, table: TableId) -> bool {
+        let Some(cluster) = self.inner.cluster.get() else { return false };
+        let topology = cluster.topology(snapshot, table);
+        topology.is_some_and(|t| *t.placements.replication() != Replication::Local)
+    }
+
+    /// Whether a node is held for alive; this one always is.
+    pub fn is_alive(&self, host: HostId) -> bool {
+        let Some(cluster) = self.inner.cluster.get() else { return true };
+        let parts = &cluster.parts;
+        (parts.is_alive)(host) || (parts.snapshot)().local.host_id == host
+    }
+
+    /// How long the other nodes took to answer reads lately, by host id; for tools.
+    pub fn read_latencies(&self) -> Vec<(HostId, Duration)> {
+        self.inner.cluster.get().map(|c| c.latencies.averages()).unwrap_or_default()
+    }
+
+    /// The state for a cluster; `None` for a node that is alone.
+    pub(crate) fn cluster(&self) -> Option<Rc<Cluster>> {
+        self.inner.cluster.get().cloned()
+    }
+}

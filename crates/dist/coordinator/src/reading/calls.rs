@@ -1,0 +1,106 @@
+//! What a read has under way: questions to replicas, and its timer. One future for all of them, so
+//! that dropping the read gives all of it up.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use request::{PageDigest, ReplicaError, Target};
+use rt::Rt;
+use stdx::{HostId, Instant};
+
+/// What a replica said.
+pub(super) enum Answer {
+    /// Encoded, checked by nobody yet when it comes from another node.
+    Page { bytes: Vec<u8>, is_own: bool },
+    /// Of the page it would have sent.
+    Digest(PageDigest),
+    /// It has the repair.
+    Repaired,
+}
+
+/// Who was asked, for which slot.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) slot: u16,
+    /// The use of the slot: an answer to an earlier one is dropped.
+    pub(super) number: u32,
+    pub(super) target: Target,
+    pub(super) what: What,
+    pub(super) host: HostId,
+    /// When.
+    pub(super) at: Instant,
+}
+
+/// What was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Page,
+    More,
+    Digest,
+    Repair,
+}
+
+pub(super) type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer, ReplicaError>>>>;
+
+/// What came.
+pub(super) enum Event {
+    Answer(Asked, Result<Answer, ReplicaError>),
+    Tick,
+}
+
+/// Everything under way.
+#[derive(Default)]
+pub(super) struct Calls {
+    running: Vec<(Asked, AnswerFuture)>,
+    timer: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl Calls {
+    pub(super) fn add(&mut self, asked: Asked, future: AnswerFuture) {
+        self.running.push((asked, future));
+    }
+
+    /// Gives up the questions of a slot; repairs go on while the read does.
+    pub(super) fn forget_slot(&mut self, slot: u16) {
+        self.running.retain(|(asked, _)| asked.slot != slot || asked.what == What::Repair);
+    }
+
+    /// As [`Calls::forget_slot`], of all slots.
+    pub(super) fn forget_questions(&mut self) {
+        self.running.retain(|(asked, _)| asked.what == What::Repair);
+    }
+
+    /// Who has not answered yet.
+    pub(super) fn asked(&self) -> impl Iterator<Item = &Asked> {
+        self.running.iter().map(|(asked, _)| asked)
+    }
+
+    /// Replaces the timer.
+    pub(super) fn wake_at(&mut self, rt: &Rt, at: Instant) {
+        let rt = rt.clone();
+        self.timer = Some(Box::pin(async move { rt.sleep_until(at).await }));
+    }
+
+    /// The next thing that happens. There is a timer until the request is done, so it comes.
+    pub(super) async fn next(&mut self) -> Event {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        for at in 0..self.running.len() {
+            let Some((asked, future)) = self.running.get_mut(at) else { break };
+            let Poll::Ready(answer) = future.as_mut().poll(cx) else { continue };
+            let asked = *asked;
+            drop(self.running.remove(at));
+            return Poll::Ready(Event::Answer(asked, answer));
+        }
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().poll(cx).map(|()| {
+                self.timer = None;
+                Event::Tick
+            }),
+            None => Poll::Pending,
+        }
+    }
+}

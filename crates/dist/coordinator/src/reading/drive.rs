@@ -1,0 +1,485 @@
+//! Drives the machine of a scan (a read of one partition is a scan of one sub-range).
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
+use data::replica_page::PageLimits;
+use data::{MutationRef, TableShape};
+use internode::{Mutation, MutationFlags, ReadLimits, Verb};
+use messaging::Outgoing;
+use request::range::ScanEnd;
+use request::read::{ReadInput, ReadOutcome, ReadOutput};
+use request::{
+    Outputs, PageDigest, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReplicaError,
+    ReplicaInfo, RequestError, SubRange, Target, TargetSet, TokenRange, digest_of,
+};
+use stdx::{Instant, ShardId};
+use store::{ReadStats, RowSink};
+
+use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
+use super::plan::Plan;
+use super::ring_walk::{RingWalk, part_of, tokens_of};
+use super::shards::ReplicaQuery;
+use super::show::{Show, Shown};
+use super::slot::{Slot, go_on, resumed};
+use super::{RANGE_BYTES_MAX, RANGES_AT_FIRST, RANGES_IN_FLIGHT, store_failure};
+use crate::Coordinator;
+use crate::cluster_parts::ReplicatedRead;
+use crate::failing::replica_error;
+
+/// Whether the sink wants more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    More,
+    Nothing,
+}
+
+/// What follows an output of the machine.
+enum Step {
+    Next,
+    /// The machine is done.
+    Page,
+    /// The sink has enough.
+    Stop,
+}
+
+/// A read that runs.
+pub(super) struct Reader<'a, S> {
+    coordinator: &'a Coordinator,
+    plan: &'a Plan,
+    order: &'a ReplicatedRead,
+    shape: Rc<TableShape>,
+    sink: &'a mut S,
+    show: Show,
+    calls: Calls,
+    slots: Vec<Option<Slot>>,
+    uses: u32,
+    /// What is not shown yet.
+    rest: ReadCommand,
+    /// Nothing is.
+    is_over: bool,
+    began: Instant,
+}
+
+impl<'a, S: RowSink> Reader<'a, S> {
+    pub(super) fn new(
+        coordinator: &'a Coordinator,
+        plan: &'a Plan,
+        command: &ReadCommand,
+        order: &'a ReplicatedRead,
+        sink: &'a mut S,
+    ) -> Reader<'a, S> {
+        let resumed = resumed(command).map(|(key, rows)| (key.to_vec(), rows));
+        Reader {
+            coordinator,
+            plan,
+            order,
+            shape: plan.table.shape.clone(),
+            sink,
+            show: Show::new(command.reversed, command.now, command.wants_static, resumed),
+            calls: Calls::default(),
+            slots: Vec::new(),
+            uses: 0,
+            rest: command.clone(),
+            is_over: false,
+            began: coordinator.inner.rt.now(),
+        }
+    }
+
+    /// Shows everything, until the sink has enough.
+    pub(super) async fn run(mut self) -> Result<ReadStats, RequestError> {
+        loop {
+            // A machine reads as many rows as are wanted; the sink may want more than it said.
+            if self.run_machine().await? == Wants::Nothing {
+                return Ok(self.show.stats);
+            }
+            if self.is_over {
+                self.show.finish(self.sink);
+                return Ok(self.show.stats);
+            }
+        }
+    }
+
+    fn limits(&self, rows: u32) -> PageLimits {
+        let rows_per_partition = self.order.limits.rows_per_partition.max(1);
+        let mut limits = PageLimits { rows, rows_per_partition, ..PageLimits::default() };
+        if matches!(self.rest.partitions, Partitions::Range(_)) {
+            limits.bytes = RANGE_BYTES_MAX;
+        }
+        limits
+    }
+
+    async fn run_machine(&mut self) -> Result<Wants, RequestError> {
+        // What the machine before read ahead is read again, with the limits of this one.
+        self.calls.forget_questions();
+        self.slots.clear();
+        let rows = u32::try_from(self.order.rows_wanted).unwrap_or(u32::MAX).max(1);
+        let now = self.coordinator.inner.rt.now();
+        let (plan, coordinator) = (self.plan, self.coordinator);
+        let (tokens, ranges_total) = match &self.rest.partitions {
+            Partitions::Key(key) => (one_token(key), 1),
+            Partitions::Range(range) => (tokens_of(range), plan.ranges()),
+        };
+        let is_scan = matches!(self.rest.partitions, Partitions::Range(_));
+        let mut request = RangeRequest::new(RangeConfig {
+            read: plan.config(now, self.order, rows, is_scan),
+            ranges_total,
+            ranges_at_first: RANGES_AT_FIRST,
+            in_flight_max: RANGES_IN_FLIGHT,
+        });
+        let of_token = |token| plan.of_token(token);
+        let mut walk = RingWalk::new(plan.placements(), tokens, of_token);
+        // A read of one partition looks at one token, wherever the ring is cut.
+        let mut one = match &self.rest.partitions {
+            Partitions::Key(_) => {
+                Some(SubRange { range: tokens, plan: plan.of_token(tokens.upto), ranges: 1 })
+            }
+            Partitions::Range(_) => None,
+        };
+        let mut one = std::iter::from_fn(|| one.take());
+        let ranges: &mut dyn Iterator<Item = SubRange> = if is_scan { &mut walk } else { &mut one };
+        let mut inputs = VecDeque::from([RangeInput::Start]);
+        loop {
+            while let Some(input) = inputs.pop_front() {
+                let now = self.coordinator.inner.rt.now();
+                let mut outputs = Outputs::new();
+                request.step(now, input, ranges, &mut outputs);
+                let is_tick = input == RangeInput::Tick;
+                for output in outputs {
+                    match self.obey(&request, output, is_tick, &mut inputs)? {
+                        Step::Next => {}
+                        Step::Page => return Ok(Wants::More),
+                        Step::Stop => return Ok(Wants::Nothing),
+                    }
+                }
+                coordinator.inner.rt.yield_if_due().await;
+            }
+            inputs.extend(self.next_input().await);
+        }
+    }
+
+    /// Does what the machine wants.
+    fn obey(
+        &mut self,
+        request: &RangeRequest,
+        output: RangeOutput,
+        is_tick: bool,
+        inputs: &mut VecDeque<RangeInput>,
+    ) -> Result<Step, RequestError> {
+        match output {
+            RangeOutput::Open { slot, range, goes_on, rows } => {
+                self.open(request, slot, range, goes_on, rows);
+            }
+            RangeOutput::Slot { slot, output } => {
+                if is_tick && !matches!(output, ReadOutput::Repair { .. }) {
+                    self.coordinator.inner.reading.speculations.inc();
+                }
+                let answer = self.perform(slot, output);
+                inputs.extend(answer.map(|input| RangeInput::Slot { slot, input }));
+            }
+            RangeOutput::Emit { slot, outcome } => {
+                if self.emit(slot, outcome) == Wants::Nothing {
+                    return Ok(Step::Stop);
+                }
+            }
+            RangeOutput::WakeAt(at) => self.calls.wake_at(&self.coordinator.inner.rt, at),
+            RangeOutput::Done(result) => {
+                self.is_over |= result? == ScanEnd::Exhausted;
+                return Ok(Step::Page);
+            }
+        }
+        Ok(Step::Next)
+    }
+
+    /// What happens next, for the machine; `None` when it does not concern it any more.
+    async fn next_input(&mut self) -> Option<RangeInput> {
+        let (asked, answer) = match self.calls.next().await {
+            Event::Tick => {
+                self.note_silence();
+                return Some(RangeInput::Tick);
+            }
+            Event::Answer(asked, answer) => (asked, answer),
+        };
+        let Asked { slot: number, number: use_of_slot, target: from, what, .. } = asked;
+        let slot = self.slots.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let slot = slot.filter(|s| s.number == use_of_slot)?;
+        let input = match (answer, what) {
+            (Ok(Answer::Page { bytes, is_own }), _) => {
+                slot.take_page(from, bytes, is_own).unwrap_or_else(|error| {
+                    let host = slot.replicas.get(from).map(|r| r.host);
+                    tracing::warn!(?host, %error, "a replica's page cannot be used");
+                    ReadInput::Failed { from, reason: ReplicaError::Unknown }
+                })
+            }
+            (Ok(Answer::Digest(digest)), _) => ReadInput::Digest { from, digest },
+            (Ok(Answer::Repaired), _) => ReadInput::RepairAck { from },
+            (Err(reason), What::Repair) => ReadInput::RepairFailed { from, reason },
+            (Err(reason), What::Page | What::More | What::Digest) => {
+                ReadInput::Failed { from, reason }
+            }
+        };
+        Some(RangeInput::Slot { slot: number, input })
+    }
+
+    /// Who has not answered when it is time to ask another one is slow.
+    fn note_silence(&self) {
+        let now = self.coordinator.inner.rt.now();
+        for asked in self.calls.asked() {
+            if asked.what != What::Repair {
+                self.plan.cluster.latencies.note(asked.host, now.since(asked.at));
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        request: &RangeRequest,
+        slot: u16,
+        range: TokenRange,
+        goes_on: bool,
+        rows: u32,
+    ) {
+        let Some(read) = request.slot(slot) else { return };
+        let at = usize::from(slot);
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, || None);
+        }
+        let Some(place) = self.slots.get_mut(at) else { return };
+        let command = match place {
+            // It was moved on when its page was shown.
+            Some(before) if goes_on => ReadCommand::clone(&before.command),
+            _ => {
+                let mut command = self.rest.clone();
+                if let Partitions::Range(whole) = &mut command.partitions {
+                    if range.after != tokens_of(whole).after {
+                        command.resume = None;
+                    }
+                    *whole = part_of(whole, range);
+                }
+                command
+            }
+        };
+        self.uses = self.uses.wrapping_add(1);
+        let (replicas, digests) = (read.plan().replicas.clone(), read.needs_digests());
+        let shape = self.shape.clone();
+        let limits = self.limits(rows);
+        let new = Slot::new((self.uses, range), (command, limits), replicas, shape, digests);
+        self.calls.forget_slot(slot);
+        if let Some(place) = self.slots.get_mut(at) {
+            *place = Some(new);
+        }
+    }
+
+    /// Does what the read of a slot wants; its answer, when there is one at once.
+    fn perform(&mut self, slot: u16, output: ReadOutput) -> Option<ReadInput> {
+        let reading = &self.coordinator.inner.reading;
+        let number = slot;
+        let slot = self.slots.get_mut(usize::from(slot))?.as_mut()?;
+        let (to, what, command, limits) = match output {
+            ReadOutput::Data { to } => (to, What::Page, slot.command.clone(), slot.limits),
+            ReadOutput::Digest { to } => (to, What::Digest, slot.command.clone(), slot.limits),
+            ReadOutput::More { to, rows } => {
+                reading.short_reads.inc();
+                let reason = ReplicaError::Unknown;
+                let Some(command) = slot.more(to, rows) else {
+                    return Some(ReadInput::Failed { from: to, reason });
+                };
+                (to, What::More, Rc::new(command), PageLimits { rows, ..slot.limits })
+            }
+            ReadOutput::Reconcile { pages } => {
+                reading.mismatches.inc();
+                return Some(slot.reconcile(pages));
+            }
+            ReadOutput::Repair { to, of } => {
+                self.send_repair(number, to, of);
+                return None;
+            }
+            // The machine of the scan keeps these to itself.
+            ReadOutput::WakeAt(_) | ReadOutput::Done(_) => return None,
+        };
+        let replica = slot.replicas.get(to).copied()?;
+        let asked = self.asked(number, to, what, &replica)?;
+        let future = match replica.is_self {
+            true => self.read_here(&command, limits, what),
+            false => self.read_there(&replica, &command, limits, what),
+        };
+        self.calls.add(asked, future);
+        None
+    }
+
+    fn asked(&self, slot: u16, target: Target, what: What, replica: &ReplicaInfo) -> Option<Asked> {
+        let number = self.slots.get(usize::from(slot))?.as_ref()?.number;
+        let at = self.coordinator.inner.rt.now();
+        Some(Asked { slot, number, target, what, host: replica.host, at })
+    }
+
+    fn read_here(&self, command: &ReadCommand, limits: PageLimits, what: What) -> AnswerFuture {
+        let query = ReplicaQuery {
+            command: command.clone(),
+            limits,
+            purge_before: self.plan.table.purge_before(command.now),
+        };
+        let (this, shape) = (self.coordinator.clone(), self.shape.clone());
+        Box::pin(async move {
+            match this.read_node(&shape, query).await {
+                Ok(page) if what == What::Digest => Ok(Answer::Digest(digest_of(&page))),
+                Ok(bytes) => Ok(Answer::Page { bytes, is_own: true }),
+                Err(error) => Err(store_failure(&this, error)),
+            }
+        })
+    }
+
+    fn outgoing(&self, replica: &ReplicaInfo, verb: Verb, shard: ShardId) -> Outgoing {
+        Outgoing { host: replica.host, shard, verb, deadline: self.order.deadline, trace: None }
+    }
+
+    fn read_there(
+        &self,
+        replica: &ReplicaInfo,
+        command: &ReadCommand,
+        limits: PageLimits,
+        what: What,
+    ) -> AnswerFuture {
+        let (verb, shard) = match &command.partitions {
+            Partitions::Key(key) => {
+                let token = codec::token_of(key);
+                (Verb::Read, self.plan.cluster.shard_of(replica.host, token))
+            }
+            Partitions::Range(_) => {
+                // All shards of the replica take part; any of them asks the others.
+                let shards = self.plan.shards_of(replica.host);
+                let own = self.coordinator.inner.rt.shard().0;
+                (Verb::RangeRead, ShardId(own.checked_rem(shards).unwrap_or(0)))
+            }
+        };
+        let limits = ReadLimits {
+            rows: u64::from(limits.rows),
+            bytes: limits.bytes as u64,
+            rows_per_partition: limits.rows_per_partition,
+        };
+        let is_digest = what == What::Digest;
+        let outgoing = self.outgoing(replica, verb, shard);
+        let future = self.plan.cluster.parts.messaging.request(&outgoing, |out| {
+            internode::encode_read(out, command, limits, is_digest);
+        });
+        let (cluster, host) = (self.plan.cluster.clone(), replica.host);
+        Box::pin(async move {
+            let response = future.await.map_err(|error| replica_error(&error))?;
+            cluster.latencies.note(host, response.elapsed);
+            if !is_digest {
+                return Ok(Answer::Page { bytes: response.payload, is_own: false });
+            }
+            let bytes = <[u8; 16]>::try_from(response.payload.as_slice());
+            let digest = bytes.map_err(|_| ReplicaError::Unknown)?;
+            Ok(Answer::Digest(PageDigest(u128::from_be_bytes(digest))))
+        })
+    }
+
+    /// Writes to a replica what it misses; it has it when it has all of it.
+    fn send_repair(&mut self, number: u16, to: Target, of: TargetSet) {
+        let Some(Some(slot)) = self.slots.get(usize::from(number)) else { return };
+        let Some(replica) = slot.replicas.get(to).copied() else { return };
+        let mutations = slot.repairs_of(of);
+        let Some(asked) = self.asked(number, to, What::Repair, &replica) else { return };
+        self.coordinator.inner.reading.repairs.add(mutations.len() as u64);
+        let durable = self.plan.table.durable;
+        let future: AnswerFuture = if replica.is_self {
+            let this = self.coordinator.clone();
+            Box::pin(async move {
+                for mutation in mutations {
+                    let Some(token) = token_of(&mutation) else { continue };
+                    let applied = this.apply(token, mutation, durable).await;
+                    applied.map_err(|error| store_failure(&this, error))?;
+                }
+                Ok(Answer::Repaired)
+            })
+        } else {
+            let send = |bytes: &Vec<u8>| {
+                let token = token_of(bytes)?;
+                let shard = self.plan.cluster.shard_of(replica.host, token);
+                let outgoing = self.outgoing(&replica, Verb::Mutation, shard);
+                let flags = MutationFlags::READ_REPAIR;
+                let messaging = &self.plan.cluster.parts.messaging;
+                Some(messaging.request(&outgoing, |out| Mutation { flags, bytes }.encode(out)))
+            };
+            let sent: Vec<_> = mutations.iter().filter_map(send).collect();
+            Box::pin(async move {
+                for answer in sent {
+                    answer.await.map_err(|error| replica_error(&error))?;
+                }
+                Ok(Answer::Repaired)
+            })
+        };
+        self.calls.add(asked, future);
+    }
+
+    /// Shows a slot's page, and moves the slot and what is left of the read behind it.
+    fn emit(&mut self, slot: u16, outcome: ReadOutcome) -> Wants {
+        let now = self.coordinator.inner.rt.now();
+        let slot = self.slots.get_mut(usize::from(slot)).and_then(Option::as_mut);
+        let Some(slot) = slot else { return Wants::More };
+        let Some(page) = slot.shown(outcome.rows) else {
+            stdx::invariant::broken(format_args!("a page is to be shown that is not there"))
+        };
+        if slot.is_of_one_partition() {
+            let took = now.since(self.began);
+            self.plan.cluster.note_read(slot.command.table, took);
+            self.began = now;
+        }
+        let shown = match self.show.page(&self.shape, page, self.sink) {
+            Ok(shown) => shown,
+            Err(error) => stdx::invariant::broken(format_args!("a page that was checked: {error}")),
+        };
+        if shown == Shown::Stop {
+            return Wants::Nothing;
+        }
+        let mut command = ReadCommand::clone(&slot.command);
+        let end = page.end();
+        let mut goes_on = go_on(&mut command, &end, self.show.rows_of(end.partition()));
+        if shown == Shown::NextPartition {
+            match &mut command.partitions {
+                Partitions::Key(_) => goes_on = false,
+                Partitions::Range(range) => {
+                    command.resume = None;
+                    if let RingBound::Key { after, .. } = &mut range.start {
+                        *after = true;
+                    }
+                }
+            }
+        }
+        if outcome.exhausted || !goes_on {
+            match &mut self.rest.partitions {
+                Partitions::Key(_) => self.is_over = true,
+                Partitions::Range(rest) => {
+                    rest.start = RingBound::Token { token: slot.range.upto, after: true };
+                    self.rest.resume = None;
+                }
+            }
+            // Of one partition nothing more is wanted, whatever the machine has.
+            return if self.is_over && shown == Shown::NextPartition {
+                Wants::Nothing
+            } else {
+                Wants::More
+            };
+        }
+        if let (Partitions::Range(rest), Partitions::Range(KeyRange { start, .. })) =
+            (&mut self.rest.partitions, &command.partitions)
+        {
+            rest.start = start.clone();
+        }
+        self.rest.resume.clone_from(&command.resume);
+        slot.command = Rc::new(command);
+        Wants::More
+    }
+}
+
+fn token_of(mutation: &[u8]) -> Option<stdx::Token> {
+    MutationRef::open(mutation).map(|m| codec::token_of(m.key))
+}
+
+/// The sub-range that holds one key's token.
+fn one_token(key: &[u8]) -> TokenRange {
+    let token = codec::token_of(key);
+    TokenRange { after: stdx::Token(token.0.saturating_sub(1)), upto: token }
+}

@@ -1,0 +1,161 @@
+//! Reads of several nodes, and the answers to reads of other coordinators.
+//!
+//! Owns: the driver of `request`'s read machines ([`drive`]), a node's own page out of those of its
+//! shards ([`shards`]), what pages look like to a sink ([`show`]), the verbs `Read` and `RangeRead`
+//! ([`serve`]). Never: decides whom to ask, what differs, or when a level is met: that is
+//! `request`'s.
+//!
+//! Invariants: INV-reading-1 (digests of nodes with different numbers of shards can be compared):
+//! see [`shards`]. INV-reading-2: a sink sees what it would see of one node that has everything that
+//! the replicas asked have together, each row once, in order. INV-reading-3: nothing of a read goes
+//! on when its future is dropped, except what was sent.
+//!
+//! Reading order: [`plan`], [`calls`], [`slot`], [`ring_walk`], [`drive`], [`show`], [`shards`],
+//! [`serve`]. See `docs/internals/reads.md`.
+
+mod calls;
+mod drive;
+mod plan;
+mod ring_walk;
+mod serve;
+mod shards;
+mod show;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use data::command::ReadCommand;
+use request::{ReplicaError, RequestError};
+use stdx::HostId;
+use store::{ReadStats, RowSink, StoreError};
+use telemetry::Counter;
+
+pub use shards::ReplicaQuery;
+
+use crate::cluster_parts::ReplicatedRead;
+use crate::{Coordinator, failing};
+
+/// Sub-ranges of a scan that are read at a time; each may hold a page of every replica it asks.
+const RANGES_IN_FLIGHT: u16 = 16;
+/// Ranges of the ring to begin a scan with, before anything is known of their rows.
+const RANGES_AT_FIRST: u32 = 4;
+/// Bytes after which a page of a sub-range ends; pages of one partition end at 1 MiB.
+const RANGE_BYTES_MAX: usize = 256 << 10;
+
+/// What one shard keeps for reads of several nodes.
+pub struct Reading {
+    tables: plan::TableCache,
+    reads: Counter,
+    mismatches: Counter,
+    repairs: Counter,
+    speculations: Counter,
+    short_reads: Counter,
+    served: Counter,
+    served_late: Counter,
+}
+
+impl Reading {
+    /// Nothing is read yet.
+    pub fn new(telemetry: &telemetry::Shard) -> Reading {
+        let counter = |name, help| telemetry.counter(name, help, &[]);
+        Reading {
+            tables: plan::TableCache::default(),
+            reads: counter("coordinator_reads_total", "reads of several nodes"),
+            mismatches: counter(
+                "coordinator_read_mismatches_total",
+                "pages of replicas that were merged because their digests differed",
+            ),
+            repairs: counter(
+                "coordinator_read_repairs_total",
+                "mutations sent to replicas that missed what a read showed",
+            ),
+            speculations: counter(
+                "coordinator_read_speculations_total",
+                "replicas asked in addition, because others did not answer soon",
+            ),
+            short_reads: counter(
+                "coordinator_short_reads_total",
+                "replicas asked for more rows, because too few were left after merging",
+            ),
+            served: counter("replica_reads_total", "pages and digests read for other coordinators"),
+            served_late: counter(
+                "replica_reads_late_total",
+                "reads not served, because their coordinator had given up",
+            ),
+        }
+    }
+}
+
+/// Numbers of read repair, as `nodetool netstats` shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadRepairCounts {
+    /// Reads of several nodes.
+    pub attempted: u64,
+    /// Pages whose replicas differed, so that the reader had to wait for a merge.
+    pub mismatches: u64,
+    /// Mutations sent to replicas.
+    pub repairs: u64,
+}
+
+impl Coordinator {
+    /// Numbers of this shard since its start.
+    pub fn read_repair_counts(&self) -> ReadRepairCounts {
+        let reading = &self.inner.reading;
+        ReadRepairCounts {
+            attempted: reading.reads.get(),
+            mismatches: reading.mismatches.get(),
+            repairs: reading.repairs.get(),
+        }
+    }
+
+    /// Reads from as many replicas as the level needs into `sink`, as [`Coordinator::read`] reads
+    /// from this node: rows are merged and live, partitions of a range come in ring order, a read
+    /// that was cut goes on from its resume position, here or on another node.
+    ///
+    /// What differs between the replicas that were asked is written to those that miss it before it
+    /// is shown, unless the table says otherwise. Dropped early, nothing is asked any more.
+    ///
+    /// # Errors
+    /// `Unavailable` before anything is asked; `ReadTimeout`, `ReadFailure`. Rows may have been shown
+    /// before an error.
+    pub async fn read_replicated<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        order: &ReplicatedRead,
+        sink: &mut S,
+    ) -> Result<ReadStats, RequestError> {
+        let me = order.snapshot.local.host_id;
+        let reading = &self.inner.reading;
+        let found = self.cluster().and_then(|cluster| {
+            let table = reading.tables.get(&order.snapshot, command.table)?;
+            let topology = cluster.topology(&order.snapshot, command.table)?;
+            Some(plan::Plan::new(cluster, table, topology, order.consistency))
+        });
+        let Some(plan) = found else {
+            return Err(failed(order, me, ReplicaError::IncompatibleSchema));
+        };
+        if plan.is_for_this_node(me, command) {
+            let read = self.read(command, order.rows_wanted, sink).await;
+            return read.map_err(|error| failed(order, me, store_failure(self, error)));
+        }
+        reading.reads.inc();
+        let reader = drive::Reader::new(self, &plan, command, order, sink);
+        Box::pin(reader.run()).await
+    }
+}
+
+/// The only replica failed, and it is this node.
+#[cold]
+fn failed(order: &ReplicatedRead, me: HostId, reason: ReplicaError) -> RequestError {
+    let failures = std::iter::once((me, reason)).collect();
+    let (consistency, data_present) = (order.consistency, false);
+    RequestError::ReadFailure { consistency, received: 0, block_for: 1, failures, data_present }
+}
+
+/// What an error of this node's own store means to a read, for which it is one replica of several.
+#[cold]
+fn store_failure(coordinator: &Coordinator, error: StoreError) -> ReplicaError {
+    coordinator.inner.store.note_failure(&error);
+    tracing::warn!(%error, "this node failed as a replica of a read");
+    failing::of_store(&error)
+}

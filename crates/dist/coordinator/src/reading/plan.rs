@@ -1,0 +1,171 @@
+//! Whom a read may ask: a table's placement with the level's needs, and the table's settings.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::{ClusterSnapshot, Consistency, Placements};
+use data::TableShape;
+use data::command::{Partitions, ReadCommand};
+use request::{Need, ReadConfig, ReadPlan, ReadRepair, SpeculativeRetry, Threshold};
+use schema::Table;
+use stdx::{DeletionSeconds, HostId, Instant, TableId, Token};
+
+use crate::cluster_parts::ReplicatedRead;
+use crate::cluster_state::Cluster;
+use crate::topology::{ReplicaList, Topology};
+
+/// What reads need to know of one version of a table.
+pub(super) struct TableFacts {
+    pub(super) table: Arc<Table>,
+    pub(super) shape: Rc<TableShape>,
+    /// The keyspace's `durable_writes`.
+    pub(super) durable: bool,
+    read_repair: ReadRepair,
+    speculate: SpeculativeRetry,
+    additional_write: SpeculativeRetry,
+}
+
+impl TableFacts {
+    pub(super) fn new(snapshot: &ClusterSnapshot, table: Arc<Table>) -> TableFacts {
+        let keyspace = snapshot.schema.keyspace(&table.keyspace);
+        let durable = keyspace.is_none_or(|k| k.params.durable_writes);
+        // Policies were checked when the table was made.
+        let policy = |text: &str| {
+            SpeculativeRetry::parse(text).unwrap_or(SpeculativeRetry::Percentile(99.0))
+        };
+        let is_off = table.options.read_repair.eq_ignore_ascii_case("NONE");
+        TableFacts {
+            shape: Rc::new(TableShape::for_table(&table)),
+            durable,
+            read_repair: if is_off { ReadRepair::None } else { ReadRepair::Blocking },
+            speculate: policy(&table.options.speculative_retry),
+            additional_write: policy(&table.options.additional_write_policy),
+            table,
+        }
+    }
+
+    /// Tombstones made before this need not be shown to a coordinator.
+    pub(super) fn purge_before(&self, now: DeletionSeconds) -> DeletionSeconds {
+        DeletionSeconds(now.0.saturating_sub(i64::from(self.table.options.gc_grace_seconds)))
+    }
+}
+
+/// Everything of a read that does not change while it runs.
+pub(super) struct Plan {
+    pub(super) cluster: Rc<Cluster>,
+    pub(super) table: Rc<TableFacts>,
+    topology: Rc<Topology>,
+    consistency: Consistency,
+    need: Need,
+}
+
+impl Plan {
+    pub(super) fn new(
+        cluster: Rc<Cluster>,
+        table: Rc<TableFacts>,
+        topology: Rc<Topology>,
+        consistency: Consistency,
+    ) -> Plan {
+        let need = Need::of(consistency, &topology.factors);
+        Plan { cluster, table, topology, consistency, need }
+    }
+
+    pub(super) fn placements(&self) -> &Placements {
+        &self.topology.placements
+    }
+
+    /// Ranges of the ring.
+    pub(super) fn ranges(&self) -> u32 {
+        u32::try_from(self.placements().ranges().len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The plan for the replicas of a token.
+    pub(super) fn of_token(&self, token: Token) -> ReadPlan {
+        let mut replicas = ReplicaList::new();
+        self.cluster.replicas(&self.topology, token, &mut replicas);
+        self.cluster.rank(&self.topology, &mut replicas);
+        // More than a plan can number are left out; what the level needs stays what it is.
+        replicas.truncate(request::types::REPLICAS_MAX);
+        match ReadPlan::new(self.consistency, self.need.clone(), &replicas) {
+            Ok(plan) => plan,
+            Err(error) => stdx::invariant::broken(format_args!("plan of a read: {error}")),
+        }
+    }
+
+    /// Whether this node alone can answer, and is the one to ask.
+    pub(super) fn is_for_this_node(&self, me: HostId, command: &ReadCommand) -> bool {
+        match &command.partitions {
+            Partitions::Key(key) => {
+                let plan = self.of_token(codec::token_of(key));
+                let best = plan.candidates().first().and_then(|t| plan.replicas.get(*t));
+                plan.block_for() == 1 && best.is_some_and(|r| r.is_self)
+            }
+            Partitions::Range(_) => {
+                let mut ranges = self.placements().ranges();
+                self.of_token(Token::MAX).block_for() == 1
+                    && ranges.len() > 0
+                    && ranges.all(|(_, replicas)| replicas.is_natural(me))
+            }
+        }
+    }
+
+    /// Shards of a node, as far as is known; at least 1.
+    pub(super) fn shards_of(&self, host: HostId) -> u16 {
+        self.cluster.parts.messaging.peer(host).map_or(1, |peer| peer.shard_count.max(1))
+    }
+
+    /// The settings of a page.
+    pub(super) fn config(
+        &self,
+        now: Instant,
+        order: &ReplicatedRead,
+        rows: u32,
+        is_scan: bool,
+    ) -> ReadConfig {
+        let half = order.deadline.since(now) / 2;
+        let table = self.table.table.id;
+        let percentile = |share| self.cluster.percentile(table, share);
+        // Without samples as Cassandra: half of the timeout.
+        let threshold =
+            |policy: &SpeculativeRetry| policy.threshold(percentile, Threshold::After(half));
+        let speculate = match threshold(&self.table.speculate) {
+            Threshold::Never => Threshold::Never,
+            // A sub-range takes as long as it has rows: only silence is waited for.
+            _ if is_scan => Threshold::After(half),
+            threshold => threshold,
+        };
+        ReadConfig {
+            deadline: order.deadline,
+            speculate,
+            read_repair: self.table.read_repair,
+            additional_write: threshold(&self.table.additional_write),
+            rows,
+        }
+    }
+}
+
+/// The facts of tables that were read, as of their newest version met.
+#[derive(Default)]
+pub(super) struct TableCache(std::cell::RefCell<stdx::FixedMap<TableId, Rc<TableFacts>>>);
+
+/// Tables that are remembered; above it all are forgotten.
+const TABLES_MAX: usize = 4096;
+
+impl TableCache {
+    /// `None`: there is no such table in the snapshot.
+    pub(super) fn get(&self, snapshot: &ClusterSnapshot, id: TableId) -> Option<Rc<TableFacts>> {
+        let table = snapshot.schema.table_by_id(id)?;
+        let mut known = self.0.borrow_mut();
+        if let Some(facts) = known.get(&id)
+            && Arc::ptr_eq(&facts.table, table)
+        {
+            return Some(facts.clone());
+        }
+        if known.len() >= TABLES_MAX {
+            known.clear();
+        }
+        let facts = Rc::new(TableFacts::new(snapshot, table.clone()));
+        known.insert(id, facts.clone());
+        Some(facts)
+    }
+}

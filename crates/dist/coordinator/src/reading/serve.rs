@@ -1,0 +1,127 @@
+//! Reads of other coordinators, for which this node is a replica.
+
+use data::command::Partitions;
+use data::replica_page::PageLimits;
+use internode::{ErrorReply, ReadRequest, Verb};
+use messaging::{Request, Responder};
+use request::digest_of;
+use rt::Group;
+use stdx::{Epoch, Instant};
+
+use super::plan::TableFacts;
+use super::ring_walk::tokens_of;
+use super::shards::ReplicaQuery;
+use crate::cluster_state::Cluster;
+use crate::{Coordinator, failing};
+
+/// Most bytes after which a page ends, whatever a peer asks for: half of what a message may have, so
+/// that a last row of usual size still fits.
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+impl Coordinator {
+    /// Serves the verbs `Read` and `RangeRead`.
+    pub(crate) fn serve_read(&self, request: &Request<'_>, responder: Responder) {
+        let read = match ReadRequest::decode(request.payload) {
+            Ok(read) => read,
+            Err(error) => return responder.fail(&ErrorReply::Invalid(error.to_string())),
+        };
+        let is_range = matches!(read.command.partitions, Partitions::Range(_));
+        if is_range != (request.verb == Verb::RangeRead) {
+            let text = "the verb does not fit the partitions that are read".to_owned();
+            return responder.fail(&ErrorReply::Invalid(text));
+        }
+        let (epoch, deadline) = (request.epoch, request.deadline);
+        let this = self.clone();
+        let task = async move {
+            let reading = &this.inner.reading;
+            if responder.is_cancelled() || this.inner.rt.now() >= deadline {
+                // It waited too long for its turn: what it costs is better spent on others.
+                reading.served_late.inc();
+                return responder.fail(&ErrorReply::Timeout);
+            }
+            reading.served.inc();
+            let is_digest = read.digest;
+            match this.answer_read(read, epoch, deadline).await {
+                Ok(page) if is_digest => {
+                    let digest = digest_of(&page).0.to_be_bytes();
+                    responder.respond(|out| out.extend_from_slice(&digest));
+                }
+                Ok(page) => responder.respond(|out| out.extend_from_slice(&page)),
+                Err(error) => responder.fail(&error),
+            }
+        };
+        // A closed gate means that the node stops: the responder is dropped, which says so.
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "replica-read", task);
+    }
+
+    /// The page, encoded.
+    async fn answer_read(
+        &self,
+        read: ReadRequest,
+        epoch: Epoch,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, ErrorReply> {
+        let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
+        let ReadRequest { limits, command, .. } = read;
+        let tables = &self.inner.reading.tables;
+        let mut snapshot = (cluster.parts.snapshot)();
+        if snapshot.epoch < epoch && tables.get(&snapshot, command.table).is_none() {
+            // A table that was made a moment ago.
+            if let Some(wait) = &cluster.parts.epoch_wait {
+                wait(epoch, deadline).await;
+            }
+            snapshot = (cluster.parts.snapshot)();
+        }
+        let Some(table) = tables.get(&snapshot, command.table) else {
+            return Err(ErrorReply::UnknownTable(command.table));
+        };
+        let table: &TableFacts = &table;
+        if epoch < snapshot.epoch && !is_replica(&cluster, &snapshot, &command) {
+            return Err(ErrorReply::EpochTooOld { needed: snapshot.epoch });
+        }
+        let purge_before = table.purge_before(command.now);
+        let bytes = usize::try_from(limits.bytes.min(PAGE_BYTES_MAX)).unwrap_or(usize::MAX);
+        let limits = PageLimits {
+            rows: u32::try_from(limits.rows).unwrap_or(u32::MAX).max(1),
+            rows_per_partition: limits.rows_per_partition.max(1),
+            bytes,
+        };
+        let request = ReadRequest { digest: read.digest, limits: read.limits, command };
+        if !request.check_slices(table.shape.clustering()) {
+            let text = "the slices do not fit the table's clustering columns".to_owned();
+            return Err(ErrorReply::Invalid(text));
+        }
+        let query = ReplicaQuery { command: request.command, limits, purge_before };
+        self.read_node(&table.shape, query).await.map_err(|error| {
+            self.inner.store.note_failure(&error);
+            failing::error_reply(&error)
+        })
+    }
+}
+
+/// Whether this node holds all that is asked for. The coordinator's metadata is older: it may ask a
+/// node that has handed its part over since.
+fn is_replica(
+    cluster: &Cluster,
+    snapshot: &cluster::ClusterSnapshot,
+    command: &data::command::ReadCommand,
+) -> bool {
+    let Some(topology) = cluster.topology(snapshot, command.table) else { return false };
+    let me = snapshot.local.host_id;
+    let placements = &topology.placements;
+    let holds = |token| placements.replicas(token).position(me).is_some();
+    match &command.partitions {
+        Partitions::Key(key) => holds(codec::token_of(key)),
+        Partitions::Range(range) => {
+            let tokens = tokens_of(range);
+            let first = stdx::Token(tokens.after.0.saturating_add(1));
+            // The ranges whose ends lie within, and the one of the last token.
+            let within = |end: stdx::Token| first <= end && end <= tokens.upto;
+            holds(first)
+                && holds(tokens.upto)
+                && placements
+                    .ranges()
+                    .all(|(r, replicas)| !within(r.end) || replicas.position(me).is_some())
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What one node has of a read: the pages of its shards made into one, as if it had one shard.
+//!
+//! INV-reading-1: the page of a node depends on its content and the limits, not on its number of
+//! shards: digests of nodes with different numbers of shards can be compared.
+
+use data::command::{Partitions, ReadCommand};
+use data::page_cursor::{PageChain, PageCursor, PageStops};
+use data::replica_page::{PageFlow, PageLimits, PageWriter, ReplicaPage};
+use data::{Advance, Cursor, Item, MergeCursor, MergeMode, TableShape};
+use stdx::{DeletionSeconds, ShardId};
+use store::{ReplicaRead, StoreError};
+
+use super::slot::resumed;
+use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+
+/// A replica's read of one shard's data.
+#[derive(Clone, Debug)]
+pub struct ReplicaQuery {
+    /// What to read; its partitions are restricted by the owner to its own.
+    pub command: ReadCommand,
+    /// Where the page ends.
+    pub limits: PageLimits,
+    /// Tombstones made before this are left out.
+    pub purge_before: DeletionSeconds,
+}
+
+impl Coordinator {
+    /// Reads what this shard has.
+    pub(crate) async fn read_own_shard(
+        &self,
+        query: &ReplicaQuery,
+    ) -> Result<ReplicaRead, StoreError> {
+        let ReplicaQuery { command, limits, purge_before } = query;
+        let counts_static = command.wants_static;
+        self.inner.store.read_replica(command, *limits, counts_static, *purge_before).await
+    }
+
+    async fn read_of_shard(
+        &self,
+        shard: ShardId,
+        query: ReplicaQuery,
+    ) -> Result<ReplicaRead, StoreError> {
+        if shard == self.inner.rt.shard() {
+            return self.read_own_shard(&query).await;
+        }
+        let request = ShardRequest::Replica(Box::new(query));
+        match self.inner.mesh.call(&self.inner.rt, shard, request).await {
+            Ok(ShardReply::Replica(read)) => read,
+            Ok(other) => stdx::invariant::broken(format_args!("read answered by {other:?}")),
+            Err(error) => Err(mesh_error(error)),
+        }
+    }
+
+    /// The page of this node, encoded.
+    pub(super) async fn read_node(
+        &self,
+        shape: &TableShape,
+        query: ReplicaQuery,
+    ) -> Result<Vec<u8>, StoreError> {
+        let shards = self.inner.rt.shard_count();
+        match &query.command.partitions {
+            Partitions::Key(key) => {
+                let owner = self.owner(codec::token_of(key));
+                Ok(self.read_of_shard(owner, query).await?.page)
+            }
+            Partitions::Range(_) if shards == 1 => Ok(self.read_own_shard(&query).await?.page),
+            Partitions::Range(_) => {
+                // The others begin before this shard reads its own.
+                let own = self.inner.rt.shard();
+                let others: Vec<_> = (0..shards)
+                    .map(ShardId)
+                    .filter(|shard| *shard != own)
+                    .map(|shard| {
+                        let request = ShardRequest::Replica(Box::new(query.clone()));
+                        self.inner.mesh.call(&self.inner.rt, shard, request)
+                    })
+                    .collect();
+                let mut pages = vec![self.read_own_shard(&query).await?.page];
+                for other in others {
+                    match other.await {
+                        Ok(ShardReply::Replica(read)) => pages.push(read?.page),
+                        Ok(other) => {
+                            stdx::invariant::broken(format_args!("read answered by {other:?}"))
+                        }
+                        Err(error) => return Err(mesh_error(error)),
+                    }
+                }
+                Ok(merge_shards(shape, &query, &pages)?)
+            }
+        }
+    }
+}
+
+/// Merges the pages of all shards up to where the first of them ends. A page that ended at a limit
+/// holds as much as the limit allows, so the merge meets the limit there or before, where the page
+/// of a node with one shard would have ended.
+fn merge_shards(
+    shape: &TableShape,
+    query: &ReplicaQuery,
+    pages: &[Vec<u8>],
+) -> Result<Vec<u8>, StoreError> {
+    let open = |page| match ReplicaPage::open(page) {
+        Ok(page) => PageChain::new(page),
+        Err(error) => stdx::invariant::broken(format_args!("page of a shard: {error}")),
+    };
+    let chains: Vec<PageChain<'_>> = pages.iter().map(|page| open(page)).collect();
+    let reversed = query.command.reversed;
+    let stops = PageStops::of(&chains, shape, reversed);
+    let lanes = chains.iter().map(|chain| PageCursor::new(shape, reversed, chain, &stops));
+    let mut merge = MergeCursor::new(shape, MergeMode::All, reversed, lanes);
+    let (now, counts_static) = (query.command.now, query.command.wants_static);
+    let mut writer = PageWriter::new(shape, reversed, now, counts_static, query.limits);
+    let resumed = resumed(&query.command);
+    loop {
+        match merge.advance()? {
+            Advance::Item => {}
+            Advance::End => break,
+            Advance::NeedBlock(_) => {
+                stdx::invariant::broken(format_args!("a page's cursor asks for a block"))
+            }
+        }
+        let item = merge.item();
+        if let Item::Partition { key, .. } = item
+            && let Some((_, rows)) = resumed.filter(|(k, _)| *k == key)
+        {
+            writer.go_on_behind(rows);
+        }
+        match writer.item(&item) {
+            PageFlow::Continue => {}
+            PageFlow::SkipPartition => merge.skip_partition(),
+            PageFlow::Full => return Ok(writer.finish()),
+        }
+    }
+    Ok(writer.finish_at(stops.end))
+}

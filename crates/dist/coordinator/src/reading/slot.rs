@@ -1,0 +1,216 @@
+//! One page of one partition or sub-range under way: the pages that came, what is asked next.
+
+use std::rc::Rc;
+
+use data::TableShape;
+use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
+use data::page_cursor::PageChain;
+use data::replica_page::{PageEnd, PageError, PageLimits, ReplicaPage};
+use request::plan::Replicas;
+use request::read::RowsFrom;
+use request::{
+    PageFacts, ReadInput, ReconcileCommand, Target, TargetSet, TokenRange, digest_of, reconcile,
+};
+use smallvec::SmallVec;
+
+/// Moves a command behind the end of a page; false when nothing can be there. `rows` of the
+/// partition were shown before that end.
+pub(super) fn go_on(command: &mut ReadCommand, end: &PageEnd<'_>, rows: u32) -> bool {
+    let resume = |clustering: &[u8]| {
+        Some(ResumePosition { clustering: Some(clustering.to_vec()), rows_in_partition: rows })
+    };
+    match (&mut command.partitions, *end) {
+        (_, PageEnd::Exhausted) | (Partitions::Key(_), PageEnd::After { .. }) => return false,
+        (Partitions::Key(_), PageEnd::Inside { clustering, .. }) => {
+            command.resume = resume(clustering);
+        }
+        (Partitions::Range(range), PageEnd::After { token, key }) => {
+            range.start = RingBound::Key { token, key: key.to_vec(), after: true };
+            command.resume = None;
+        }
+        (Partitions::Range(range), PageEnd::Inside { token, key, clustering }) => {
+            range.start = RingBound::Key { token, key: key.to_vec(), after: false };
+            command.resume = resume(clustering);
+        }
+    }
+    true
+}
+
+/// The key of the partition in which a command goes on, and how many rows of it came before.
+pub(super) fn resumed(command: &ReadCommand) -> Option<(&[u8], u32)> {
+    let resume = command.resume.as_ref()?;
+    match &command.partitions {
+        Partitions::Key(key) => Some((key, resume.rows_in_partition)),
+        Partitions::Range(range) => match &range.start {
+            RingBound::Key { key, after: false, .. } => Some((key, resume.rows_in_partition)),
+            _ => None,
+        },
+    }
+}
+
+/// The pages of one replica, in order.
+struct Pages {
+    from: Target,
+    pages: Vec<Vec<u8>>,
+    /// Live rows that it was asked for last.
+    rows: u32,
+}
+
+/// A slot of the machine with its pages.
+pub(super) struct Slot {
+    /// Which use of the slot this is.
+    pub(super) number: u32,
+    pub(super) range: TokenRange,
+    /// What is asked of replicas, and with which limits.
+    pub(super) command: Rc<ReadCommand>,
+    pub(super) limits: PageLimits,
+    /// The replicas of its targets.
+    pub(super) replicas: Replicas,
+    shape: Rc<TableShape>,
+    needs_digests: bool,
+    pages: SmallVec<[Pages; 3]>,
+    merged: Vec<u8>,
+    repairs: SmallVec<[(Target, Vec<Vec<u8>>); 4]>,
+}
+
+impl Slot {
+    pub(super) fn new(
+        (number, range): (u32, TokenRange),
+        (command, limits): (ReadCommand, PageLimits),
+        replicas: Replicas,
+        shape: Rc<TableShape>,
+        needs_digests: bool,
+    ) -> Slot {
+        Slot {
+            number,
+            range,
+            command: Rc::new(command),
+            limits,
+            replicas,
+            shape,
+            needs_digests,
+            pages: SmallVec::new(),
+            merged: Vec::new(),
+            repairs: SmallVec::new(),
+        }
+    }
+
+    pub(super) fn is_of_one_partition(&self) -> bool {
+        matches!(self.command.partitions, Partitions::Key(_))
+    }
+
+    /// Whether nothing can be behind this end.
+    fn is_last(&self, end: &PageEnd<'_>) -> bool {
+        match end {
+            PageEnd::Exhausted => true,
+            PageEnd::After { .. } => self.is_of_one_partition(),
+            PageEnd::Inside { .. } => false,
+        }
+    }
+
+    fn pages_of(&self, target: Target) -> Option<&Pages> {
+        self.pages.iter().find(|p| p.from == target)
+    }
+
+    /// Takes a page. One of another node is checked.
+    pub(super) fn take_page(
+        &mut self,
+        from: Target,
+        bytes: Vec<u8>,
+        is_own: bool,
+    ) -> Result<ReadInput, PageError> {
+        let reversed = self.command.reversed;
+        let page = match is_own {
+            true => ReplicaPage::open(&bytes)?,
+            false => ReplicaPage::parse(&bytes, &self.shape, reversed)?,
+        };
+        if let Some(before) = self.pages_of(from) {
+            chain(&before.pages, &self.shape, reversed)?.push(page, &self.shape, reversed)?;
+        }
+        let digest =
+            if self.needs_digests { digest_of(&bytes) } else { request::PageDigest::default() };
+        let (live_rows, exhausted) = (page.live_rows(), self.is_last(&page.end()));
+        match self.pages.iter_mut().find(|p| p.from == from) {
+            Some(before) => before.pages.push(bytes),
+            None => self.pages.push(Pages { from, pages: vec![bytes], rows: self.limits.rows }),
+        }
+        Ok(ReadInput::Data { from, page: PageFacts { digest, live_rows, exhausted } })
+    }
+
+    /// What to ask a replica for the page behind its last one. `None`: it sent none, or there is
+    /// nothing behind it.
+    pub(super) fn more(&mut self, to: Target, rows: u32) -> Option<ReadCommand> {
+        let before = self.pages.iter_mut().find(|p| p.from == to)?;
+        before.rows = rows;
+        let end = ReplicaPage::open(before.pages.last()?).ok()?.end();
+        let rows_before = self.command.resume.as_ref().map_or(0, |r| r.rows_in_partition);
+        let mut command = ReadCommand::clone(&self.command);
+        go_on(&mut command, &end, rows_before).then_some(command)
+    }
+
+    /// Merges the pages of these replicas.
+    pub(super) fn reconcile(&mut self, of: TargetSet) -> ReadInput {
+        let command = ReconcileCommand {
+            reversed: self.command.reversed,
+            now: self.command.now,
+            rows_per_partition: self.limits.rows_per_partition,
+            counts_static: self.command.wants_static,
+        };
+        let sources: Result<Vec<_>, PageError> = of
+            .iter()
+            .filter_map(|t| self.pages_of(t))
+            .map(|p| Ok((p.from, chain(&p.pages, &self.shape, self.command.reversed)?)))
+            .collect();
+        let merged = sources
+            .map_err(|error| error.to_string())
+            .and_then(|s| reconcile(&self.shape, &command, &s).map_err(|error| error.to_string()));
+        let merged = match merged {
+            Ok(merged) => merged,
+            Err(error) => stdx::invariant::broken(format_args!("pages that were checked: {error}")),
+        };
+        let end = ReplicaPage::open(&merged.page).map_or(PageEnd::Exhausted, |p| p.end());
+        let exhausted = self.is_last(&end);
+        let needs_repair = merged.needs_repair();
+        // A page that ended for its bytes has few rows because they are large, or because there are
+        // many tombstones: the reader goes on behind it instead of making this one larger.
+        let at_bytes = |t: Target| {
+            self.pages_of(t).is_some_and(|p| {
+                let last = p.pages.last().and_then(|page| ReplicaPage::open(page).ok());
+                last.is_some_and(|page| page.live_rows() < p.rows)
+            })
+        };
+        let ends_here = exhausted || merged.short.iter().any(at_bytes);
+        let short = if ends_here { TargetSet::EMPTY } else { merged.short };
+        let live_rows = merged.live_rows;
+        self.repairs = merged.repairs;
+        self.merged = merged.page;
+        ReadInput::Reconciled { live_rows, exhausted, short, repairs: needs_repair }
+    }
+
+    /// The mutations that all of these miss.
+    pub(super) fn repairs_of(&self, of: TargetSet) -> Vec<Vec<u8>> {
+        let missing = self.repairs.iter().filter(|(t, _)| of.contains(*t));
+        missing.flat_map(|(_, mutations)| mutations.iter().cloned()).collect()
+    }
+
+    /// The page to be shown.
+    pub(super) fn shown(&self, rows: RowsFrom) -> Option<ReplicaPage<'_>> {
+        let bytes = match rows {
+            RowsFrom::Merged => &self.merged,
+            RowsFrom::Page(target) => self.pages_of(target)?.pages.first()?,
+        };
+        ReplicaPage::open(bytes).ok()
+    }
+}
+
+fn chain<'p>(
+    pages: &'p [Vec<u8>],
+    shape: &TableShape,
+    reversed: bool,
+) -> Result<PageChain<'p>, PageError> {
+    let mut chain = PageChain::default();
+    for page in pages {
+        chain.push(ReplicaPage::open(page)?, shape, reversed)?;
+    }
+    Ok(chain)
+}

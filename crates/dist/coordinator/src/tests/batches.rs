@@ -1,0 +1,206 @@
+//! Batches over several nodes: all or nothing, whoever dies.
+
+use std::collections::BTreeMap;
+
+use cluster::Consistency::{self, All, One, Quorum};
+use request::{RequestError, WriteType};
+
+use super::nodes::{Nodes, Options, TIMEOUT};
+use super::table::insert;
+use crate::{ReplicatedError, ReplicatedWrite};
+
+/// Rows of one batch.
+const ROWS: i32 = 5;
+
+fn batch(
+    nodes: &Nodes,
+    number: i32,
+    consistency: Consistency,
+) -> impl FnOnce(super::nodes::Shard) -> ReplicatedWrite + use<> {
+    let (batch_id, value) = (nodes.batch_id(), format!("batch {number}"));
+    move |shard| {
+        let rows = (0..ROWS).map(|i| insert(number * ROWS + i, &value, 1_000));
+        let order = shard.order(consistency, rows.collect());
+        ReplicatedWrite { write_type: WriteType::Batch, logged: true, batch_id, ..order }
+    }
+}
+
+fn write(nodes: &Nodes, by: u8, number: i32, level: Consistency) -> Result<(), ReplicatedError> {
+    let order = batch(nodes, number, level);
+    nodes.run_on(nodes.any_shard(by), |shard| async move {
+        let order = order(shard.clone());
+        shard.coordinator.write_replicated(order).await
+    })
+}
+
+/// How many whole batches there are, or which one is not whole.
+fn check_atomic(rows: &BTreeMap<i32, String>) -> Result<usize, String> {
+    let mut found: BTreeMap<i32, i32> = BTreeMap::new();
+    for pk in rows.keys() {
+        *found.entry(pk / ROWS).or_default() += 1;
+    }
+    match found.iter().find(|(_, n)| **n != ROWS) {
+        Some((number, n)) => Err(format!("{n} of {ROWS} rows of batch {number}")),
+        None => Ok(found.len()),
+    }
+}
+
+#[test]
+fn a_logged_batch_is_everywhere_and_its_log_is_empty_afterwards() {
+    for seed in 0..4 {
+        let nodes = Nodes::start(&Options::new(seed));
+        for number in 0..6 {
+            write(&nodes, 1 + (number % 3) as u8, number, Quorum).unwrap();
+        }
+        nodes.run(100);
+        for n in 1..=3 {
+            assert_eq!(check_atomic(&nodes.rows(n)), Ok(6), "seed {seed} n{n}");
+            assert_eq!(nodes.logged(n), 0, "seed {seed} n{n}");
+        }
+        let logged: i64 = (1..=3).map(|n| nodes.count_of(n, "batchlog_writes_total")).sum();
+        assert_eq!(logged, 12, "on two nodes each");
+        nodes.run(30_000);
+        let replays: i64 = (1..=3).map(|n| nodes.count_of(n, "batchlog_replays_total")).sum();
+        assert_eq!(replays, 0);
+    }
+}
+
+#[test]
+fn an_unlogged_batch_has_no_log_and_one_answer() {
+    let nodes = Nodes::start(&Options::new(3));
+    let result = nodes.run_on(nodes.any_shard(2), |shard| async move {
+        let rows = (0..20).map(|pk| insert(pk, "x", 1_000)).collect();
+        let order = shard.order(All, rows);
+        let order = ReplicatedWrite { write_type: WriteType::UnloggedBatch, ..order };
+        shard.coordinator.write_replicated(order).await
+    });
+    assert!(result.is_ok());
+    for n in 1..=3 {
+        assert_eq!(nodes.rows(n).len(), 20);
+        assert_eq!(nodes.count_of(n, "batchlog_writes_total"), 0);
+        assert_eq!(nodes.count_of(n, "coordinator_writes_in_flight"), 0);
+    }
+}
+
+#[test]
+fn a_batch_that_cannot_be_logged_is_not_written() {
+    let nodes = Nodes::start(&Options::new(4));
+    nodes.connect(1);
+    for number in 0..8 {
+        write(&nodes, 1, number, All).unwrap();
+    }
+    nodes.cut(1, 2);
+    nodes.cut(1, 3);
+    let result = write(&nodes, 1, 11, One);
+    let Err(ReplicatedError::Request(error)) = result else { panic!("{result:?}") };
+    let (received, block_for, write_type) = (0, 2, WriteType::BatchLog);
+    let consistency = Consistency::Two;
+    let expected = RequestError::WriteTimeout { consistency, received, block_for, write_type };
+    assert_eq!(error, expected);
+    nodes.world.heal_all();
+    nodes.set_down(2, true);
+    nodes.set_down(3, true);
+    let result = write(&nodes, 1, 12, One);
+    let Err(ReplicatedError::Request(error)) = result else { panic!("{result:?}") };
+    let (required, alive) = (2, 0);
+    assert_eq!(error, RequestError::Unavailable { consistency, required, alive });
+    nodes.run(100);
+    assert_eq!(check_atomic(&nodes.rows(1)), Ok(8), "nothing of the two batches");
+    nodes.set_down(2, false);
+    nodes.run(8000);
+    write(&nodes, 1, 13, Quorum).unwrap();
+    assert_eq!(check_atomic(&nodes.rows(1)), Ok(9), "one other node is enough for the log");
+}
+
+/// Batches under way when their coordinator dies; gives how many replicas had a part only then.
+fn coordinator_dies(seed: u64) -> (usize, u64) {
+    let nodes = Nodes::start(&Options::new(seed));
+    write(&nodes, 1, 0, All).unwrap();
+    for n in 2..=3 {
+        // Shards of a node have connections of their own, which now differ.
+        nodes.set_latency(1, n, 100..20_000);
+    }
+    let waiting: Vec<_> = (1..=20)
+        .map(|number| {
+            let order = batch(&nodes, number, Quorum);
+            nodes.spawn(nodes.shard(1, 0), |shard| async move {
+                shard.rt.sleep(std::time::Duration::from_millis(number as u64)).await;
+                let order = order(shard.clone());
+                shard.coordinator.write_replicated(order).await
+            })
+        })
+        .collect();
+    nodes.run(10 + nodes.world.random_u64() % 40);
+    nodes.kill(1);
+    if seed.is_multiple_of(3) {
+        nodes.kill(2);
+        nodes.restart(2);
+    }
+    nodes.run(5);
+    let partial = (2..=3).filter(|n| check_atomic(&nodes.rows(*n)).is_err()).count();
+    nodes.run(100);
+    nodes.restart(1);
+    nodes.run(60_000);
+    let acknowledged = waiting.iter().filter(|w| matches!(&*w.borrow(), Some(Ok(())))).count();
+    let expected = check_atomic(&nodes.rows(2)).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    assert!(expected > acknowledged.max(1) - 1, "seed {seed}: {expected} of {acknowledged}");
+    for n in 1..=3 {
+        assert_eq!(check_atomic(&nodes.rows(n)), Ok(expected), "seed {seed} n{n}");
+        assert_eq!(nodes.logged(n), 0, "seed {seed} n{n}");
+    }
+    (partial, nodes.world.trace_hash())
+}
+
+#[test]
+fn a_logged_batch_is_whole_or_nowhere_when_its_coordinator_dies() {
+    let mut partial = 0;
+    for seed in 0..16 {
+        let first = coordinator_dies(seed);
+        partial += first.0;
+        if seed < 3 {
+            assert_eq!(first, coordinator_dies(seed), "seed {seed}");
+        }
+    }
+    assert!(partial > 3, "batches were cut in the middle {partial} times");
+}
+
+#[test]
+fn a_batch_whose_replica_was_away_is_replayed_with_a_hint() {
+    let nodes = Nodes::start(&Options::new(5));
+    nodes.connect(1);
+    for number in 10..18 {
+        write(&nodes, 1, number, All).unwrap();
+    }
+    // Its coordinator sees the log stored and dies before anybody else has a row.
+    for n in 2..=3 {
+        nodes.set_latency(n, 1, 50_000..50_001);
+    }
+    let order = batch(&nodes, 1, All);
+    nodes.spawn(nodes.shard(1, 0), |shard| async move {
+        let order = order(shard.clone());
+        shard.coordinator.write_replicated(order).await
+    });
+    nodes.run(30);
+    nodes.kill(1);
+    assert_eq!((nodes.logged(2), nodes.logged(3)), (1, 1));
+    assert_eq!(check_atomic(&nodes.rows(2)), Ok(8));
+    nodes.set_down(1, true);
+    nodes.fail_first_flush();
+    nodes.run(12_000 + TIMEOUT.as_millis() as u64 * 4);
+    assert_eq!(nodes.logged(2) + nodes.logged(3), 1, "one hint was not durable");
+    nodes.run(12_000);
+    assert!(nodes.hints_flushed() >= 3);
+    for n in 2..=3 {
+        assert_eq!((check_atomic(&nodes.rows(n)), nodes.logged(n)), (Ok(9), 0), "n{n}");
+    }
+    let hints = nodes.hints().len();
+    assert_eq!(hints, 15, "each row for the dead one, by both, and once more");
+}
+
+#[test]
+fn the_checker_sees_a_batch_that_is_not_whole() {
+    let mut rows: BTreeMap<i32, String> = (0..ROWS * 3).map(|pk| (pk, String::new())).collect();
+    assert_eq!(check_atomic(&rows), Ok(3));
+    rows.remove(&7);
+    assert_eq!(check_atomic(&rows), Err("4 of 5 rows of batch 1".to_owned()));
+}

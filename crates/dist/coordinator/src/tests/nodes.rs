@@ -1,0 +1,560 @@
+//! Nodes that write and serve writes, without membership, gossip or clients.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{ClusterSnapshot, Consistency, LocalNode, Member, MemberState, Truncation};
+use internode::{Features, Identity, Verb, VersionRange};
+use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
+use request::WriteType;
+use rt::sim::{SimNode, World, WorldOptions};
+use rt::{Group, NodeSpec, Rt};
+use stdx::{Epoch, HostId, Instant, ShardId, Token, Uuid, WallMicros};
+use store::{Store, StoreOptions, SyncMode};
+
+use super::table::{self, Collect};
+use crate::{
+    ClusterParts, Coordinator, HintSink, ReplicatedError, ReplicatedWrite, ReplicationSettings,
+    ShardMesh,
+};
+
+const PORT: u16 = 7000;
+/// What a write of these tests may take.
+pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
+
+pub(super) fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(super) fn host(n: u8) -> HostId {
+    HostId(Uuid::from_bytes([n; 16]))
+}
+
+fn name(n: u8) -> String {
+    format!("n{n}")
+}
+
+/// One shard of a running node.
+#[derive(Clone)]
+pub(super) struct Shard {
+    pub(super) rt: Rt,
+    pub(super) coordinator: Coordinator,
+    pub(super) messaging: Messaging,
+    snapshot: Rc<RefCell<Arc<ClusterSnapshot>>>,
+}
+
+impl Shard {
+    pub(super) fn snapshot(&self) -> Arc<ClusterSnapshot> {
+        self.snapshot.borrow().clone()
+    }
+
+    /// A write of this shard.
+    pub(super) fn order(
+        &self,
+        consistency: Consistency,
+        mutations: Vec<(Token, Vec<u8>, bool)>,
+    ) -> ReplicatedWrite {
+        ReplicatedWrite {
+            snapshot: self.snapshot(),
+            consistency,
+            write_type: WriteType::Simple,
+            mutations,
+            logged: false,
+            batch_id: Uuid::nil(),
+            deadline: self.rt.now() + TIMEOUT,
+        }
+    }
+}
+
+/// What all nodes of this thread's world share: they run on one thread.
+#[derive(Default)]
+struct Registry {
+    shards: BTreeMap<(u8, u16), Shard>,
+    /// Held for dead by the others.
+    down: BTreeSet<u8>,
+    /// Acknowledges mutations and does not apply them.
+    liars: BTreeSet<u8>,
+    /// Hints are off.
+    no_hints: bool,
+    /// Hints have no room, which is found out when one is stored.
+    hints_full: bool,
+    hints_flushed: usize,
+    /// So many flushes of hints fail.
+    failing_flushes: usize,
+    /// By whom, for whom.
+    hints: Vec<(u8, HostId, Vec<u8>)>,
+}
+
+thread_local! {
+    static REGISTRY: RefCell<Registry> = RefCell::default();
+}
+
+fn registry<T>(with: impl FnOnce(&mut Registry) -> T) -> T {
+    REGISTRY.with(|r| with(&mut r.borrow_mut()))
+}
+
+struct Served {
+    n: u8,
+    coordinator: Coordinator,
+}
+
+impl Handler for Served {
+    fn handle(&self, request: Request<'_>, responder: Responder) {
+        if request.verb == Verb::Mutation && registry(|r| r.liars.contains(&self.n)) {
+            return responder.respond(|_| {});
+        }
+        if let Some(responder) = self.coordinator.serve_peer(request, responder) {
+            drop(responder);
+        }
+    }
+}
+
+struct Recorded(u8);
+
+impl HintSink for Recorded {
+    fn may_hint(&self, _: HostId) -> bool {
+        registry(|r| !r.no_hints)
+    }
+
+    fn store(&self, host: HostId, mutation: &[u8], _: WallMicros) -> bool {
+        registry(|r| {
+            if !r.hints_full {
+                r.hints.push((self.0, host, mutation.to_vec()));
+            }
+            !r.hints_full
+        })
+    }
+
+    fn flush(&self) -> std::pin::Pin<Box<dyn Future<Output = bool>>> {
+        let is_durable = registry(|r| {
+            r.hints_flushed += 1;
+            r.hints_flushed > r.failing_flushes
+        });
+        Box::pin(std::future::ready(is_durable))
+    }
+}
+
+/// How a world is.
+#[derive(Clone)]
+pub(super) struct Options {
+    pub(super) seed: u64,
+    /// Of each node: its shards, its datacenter.
+    pub(super) nodes: Vec<(u16, &'static str)>,
+    pub(super) replication: Vec<(&'static str, &'static str)>,
+    pub(super) sync: SyncMode,
+    /// It takes over its ranges.
+    pub(super) joining: Option<u8>,
+    pub(super) settings: ReplicationSettings,
+}
+
+impl Options {
+    /// Three nodes with one, two and three shards, RF 3.
+    pub(super) fn new(seed: u64) -> Options {
+        Options {
+            seed,
+            nodes: vec![(1, "dc1"), (2, "dc1"), (3, "dc1")],
+            replication: table::simple("3"),
+            sync: SyncMode::Periodic { period: Duration::from_secs(10) },
+            joining: None,
+            settings: ReplicationSettings {
+                write_request_timeout: TIMEOUT,
+                ..ReplicationSettings::default()
+            },
+        }
+    }
+
+    /// Two datacenters of two nodes, RF 2 in each.
+    pub(super) fn two_datacenters(seed: u64) -> Options {
+        let class = "org.apache.cassandra.locator.NetworkTopologyStrategy";
+        Options {
+            nodes: vec![(1, "dc1"), (2, "dc1"), (2, "dc2"), (1, "dc2")],
+            replication: vec![("class", class), ("dc1", "2"), ("dc2", "2")],
+            ..Options::new(seed)
+        }
+    }
+}
+
+struct Setup {
+    n: u8,
+    snapshot: Arc<ClusterSnapshot>,
+    data: Arc<ShardMesh>,
+    messaging: Arc<MessagingMesh>,
+    options: Options,
+}
+
+/// A world with its nodes.
+pub(super) struct Nodes {
+    pub(super) world: World,
+    options: Options,
+    seen: ClusterSnapshot,
+    running: RefCell<BTreeMap<u8, SimNode>>,
+    pub(super) next_id: Cell<u128>,
+}
+
+fn snapshot(options: &Options, addresses: &[SocketAddr]) -> ClusterSnapshot {
+    let count = addresses.len() as i64;
+    let members = addresses.iter().zip(&options.nodes).zip(1..).map(|((address, node), n)| {
+        let member = Member {
+            host_id: host(n),
+            storage: *address,
+            rpc: *address,
+            datacenter: node.1.to_owned(),
+            rack: format!("r{n}"),
+            tokens: vec![Token(i64::from(n) * (i64::MAX / count))],
+            moving_to: Vec::new(),
+            state: match options.joining {
+                Some(joining) if joining == n => MemberState::Joining,
+                _ => MemberState::Normal,
+            },
+            replaces: None,
+            shards: node.0,
+            features: 0,
+            release: String::new(),
+        };
+        (host(n), Arc::new(member))
+    });
+    let local = LocalNode {
+        host_id: host(1),
+        cluster_name: "Test".to_owned(),
+        datacenter: String::new(),
+        rack: String::new(),
+        tokens: Vec::new(),
+        created_at: WallMicros(1),
+    };
+    ClusterSnapshot {
+        epoch: Epoch(5),
+        cluster_id: Uuid::from_u128(9),
+        local,
+        members: members.collect(),
+        voters: vec![host(1)],
+        features: 0,
+        schema: table::schema(&options.replication, true),
+        roles: BTreeMap::new(),
+        truncations: BTreeMap::new(),
+    }
+}
+
+async fn shard(rt: Rt, setup: Arc<Setup>) {
+    let n = setup.n;
+    let known = Rc::new(RefCell::new(setup.snapshot.clone()));
+    let run = u64::try_from(rt.wall().0).unwrap();
+    let mut options = StoreOptions::new(
+        "data".into(),
+        "commitlog".into(),
+        host(n),
+        run,
+        cluster::shard_of_token,
+        |t| format!("CREATE TABLE {}", t.name),
+    );
+    options.segment_bytes = 1 << 20;
+    options.disk_reserve_bytes = 0;
+    options.sync = setup.options.sync;
+    let schema = setup.snapshot.schema.clone();
+    let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
+    let coordinator = Coordinator::new(rt.clone(), store, setup.data.clone());
+    if rt.shard() == ShardId(0) {
+        // Nothing can be replayed yet, which must not be forgotten.
+        coordinator.replay_batches(&setup.snapshot).await;
+    }
+    let identity = Identity {
+        cluster_id: Some(setup.snapshot.cluster_id),
+        cluster_name: "Test".to_owned(),
+        host_id: host(n),
+        incarnation: run,
+        shard_count: rt.shard_count(),
+        joining: false,
+        versions: VersionRange::THIS,
+        features: Features::LZ4,
+    };
+    let settings = Settings { connect_timeout: millis(200), ..Settings::default() };
+    let messaging = Messaging::new(&rt, identity, Arc::new(settings), setup.messaging.clone());
+    for member in setup.snapshot.members.values() {
+        let peer = Peer { address: member.storage, shard_count: member.shards };
+        messaging.set_peer(member.host_id, peer);
+    }
+    messaging.set_epoch(setup.snapshot.epoch);
+    let (of_wait, of_parts, rt_of_wait) = (known.clone(), known.clone(), rt.clone());
+    coordinator.attach(ClusterParts {
+        messaging: messaging.clone(),
+        snapshot: Rc::new(move || of_parts.borrow().clone()),
+        is_alive: Rc::new(|h: HostId| registry(|r| !r.down.iter().any(|n| host(*n) == h))),
+        hints: Rc::new(Recorded(n)),
+        epoch_wait: Some(Rc::new(move |epoch, until: Instant| {
+            let (known, rt) = (of_wait.clone(), rt_of_wait.clone());
+            Box::pin(async move {
+                while known.borrow().epoch < epoch && rt.now() < until {
+                    rt.sleep(millis(5)).await;
+                }
+                known.borrow().epoch >= epoch
+            })
+        })),
+        settings: setup.options.settings.clone(),
+    });
+    messaging.serve(Rc::new(Served { n, coordinator: coordinator.clone() }));
+    if rt.shard() == ShardId(0) {
+        messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
+    }
+    let of_replay = known.clone();
+    coordinator.start_batch_replay(TIMEOUT, move || of_replay.borrow().clone(), |_| ());
+    let made = Shard { rt: rt.clone(), coordinator, messaging, snapshot: known };
+    registry(|r| r.shards.insert((n, rt.shard().0), made));
+    rt.stop_requested().await;
+}
+
+impl Nodes {
+    pub(super) fn start(options: &Options) -> Nodes {
+        registry(|r| *r = Registry::default());
+        let world = World::new(options.seed, WorldOptions::default());
+        let count = u8::try_from(options.nodes.len()).unwrap();
+        let addresses: Vec<SocketAddr> =
+            (1..=count).map(|n| SocketAddr::new(world.ip(&name(n)), PORT)).collect();
+        let seen = snapshot(options, &addresses);
+        let nodes = Nodes {
+            world,
+            options: options.clone(),
+            seen,
+            running: RefCell::default(),
+            next_id: Cell::new(0x0000_0001_0000_1000_8000_0000_0000_0000),
+        };
+        for n in 1..=count {
+            nodes.begin(n);
+        }
+        for n in 1..=count {
+            nodes.await_start(n);
+        }
+        nodes
+    }
+
+    fn shards(&self, n: u8) -> u16 {
+        self.options.nodes[usize::from(n) - 1].0
+    }
+
+    fn begin(&self, n: u8) {
+        let shards = self.shards(n);
+        let setup = Arc::new(Setup {
+            n,
+            snapshot: Arc::new(self.seen.with_local(host(n)).unwrap()),
+            data: Arc::new(ShardMesh::new(shards, 1024)),
+            messaging: Arc::new(MessagingMesh::new(shards)),
+            options: self.options.clone(),
+        });
+        let spec = NodeSpec { name: name(n), shards, work_dir: format!("/{}", name(n)) };
+        let main = Arc::new(move |rt| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+            Box::pin(shard(rt, setup.clone()))
+        });
+        self.running.borrow_mut().insert(n, self.world.start_node(spec, main));
+    }
+
+    fn await_start(&self, n: u8) {
+        let all = usize::from(self.shards(n));
+        let is_up = || registry(|r| r.shards.keys().filter(|k| k.0 == n).count()) == all;
+        self.world.run_until(is_up, Duration::from_secs(60)).unwrap();
+    }
+
+    pub(super) fn restart(&self, n: u8) {
+        self.begin(n);
+        self.await_start(n);
+    }
+
+    /// The process ends without warning; the others do not know.
+    pub(super) fn kill(&self, n: u8) {
+        registry(|r| r.shards.retain(|k, _| k.0 != n));
+        self.world.kill(&self.running.borrow()[&n]);
+    }
+
+    pub(super) fn power_cut(&self, n: u8) {
+        registry(|r| r.shards.retain(|k, _| k.0 != n));
+        self.world.power_cut(&self.running.borrow()[&n]);
+    }
+
+    pub(super) fn is_running(&self, n: u8) -> bool {
+        registry(|r| r.shards.keys().any(|k| k.0 == n))
+    }
+
+    pub(super) fn run(&self, ms: u64) {
+        self.world.run_for(millis(ms));
+    }
+
+    /// The failure detector's word.
+    pub(super) fn set_down(&self, n: u8, is_down: bool) {
+        registry(|r| if is_down { r.down.insert(n) } else { r.down.remove(&n) });
+    }
+
+    pub(super) fn cut(&self, a: u8, b: u8) {
+        self.world.partition(&name(a), &name(b));
+    }
+
+    pub(super) fn set_latency(&self, from: u8, to: u8, micros: std::ops::Range<u64>) {
+        self.world.set_latency(&name(from), &name(to), micros);
+    }
+
+    /// The node acknowledges mutations and does not apply them.
+    pub(super) fn lie_at(&self, n: u8) {
+        registry(|r| r.liars.insert(n));
+    }
+
+    pub(super) fn fill_hints(&self) {
+        registry(|r| r.hints_full = true);
+    }
+
+    pub(super) fn fail_first_flush(&self) {
+        registry(|r| r.failing_flushes = 1);
+    }
+
+    pub(super) fn hints_flushed(&self) -> usize {
+        registry(|r| r.hints_flushed)
+    }
+
+    pub(super) fn hints_off(&self) {
+        registry(|r| r.no_hints = true);
+    }
+
+    /// For whom hints were stored, in order.
+    pub(super) fn hints(&self) -> Vec<HostId> {
+        registry(|r| r.hints.iter().map(|(_, host, _)| *host).collect())
+    }
+
+    pub(super) fn any_shard(&self, n: u8) -> Shard {
+        let shard = self.world.random_u64() % u64::from(self.shards(n));
+        self.shard(n, shard as u16)
+    }
+
+    pub(super) fn shard(&self, n: u8, shard: u16) -> Shard {
+        registry(|r| r.shards[&(n, shard)].clone())
+    }
+
+    /// Starts a task on a shard; its result appears in the cell.
+    pub(super) fn spawn<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        shard: Shard,
+        make: impl FnOnce(Shard) -> F,
+    ) -> Rc<RefCell<Option<T>>> {
+        let result: Rc<RefCell<Option<T>>> = Rc::default();
+        let (out, rt) = (result.clone(), shard.rt.clone());
+        let future = make(shard);
+        let task = async move { *out.borrow_mut() = Some(future.await) };
+        rt.gate("test").spawn(&rt, Group::Admin, "test", task).unwrap();
+        result
+    }
+
+    /// Runs a task on a shard to its end.
+    pub(super) fn run_on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        shard: Shard,
+        make: impl FnOnce(Shard) -> F,
+    ) -> T {
+        let result = self.spawn(shard, make);
+        self.world.run_until(|| result.borrow().is_some(), Duration::from_secs(600)).unwrap();
+        result.take().unwrap()
+    }
+
+    /// Writes one row through a node.
+    pub(super) fn write(
+        &self,
+        by: u8,
+        level: Consistency,
+        pk: i32,
+        value: &str,
+    ) -> Result<(), ReplicatedError> {
+        let mutation = table::insert(pk, value, 1_000);
+        self.run_on(self.any_shard(by), |shard| async move {
+            shard.coordinator.write_replicated(shard.order(level, vec![mutation])).await
+        })
+    }
+
+    /// Opens the connections from all shards of a node to all shards of the others: writes rows with
+    /// negative keys and takes them for nothing.
+    pub(super) fn connect(&self, by: u8) {
+        for shard in 0..self.shards(by) {
+            for pk in 1..=24 {
+                let mutation = table::insert(-pk, "connected", 1);
+                self.run_on(self.shard(by, shard), |shard| async move {
+                    let order = shard.order(Consistency::All, vec![mutation]);
+                    shard.coordinator.write_replicated(order).await.unwrap();
+                });
+            }
+        }
+    }
+
+    /// All rows of a node, by key.
+    pub(super) fn rows(&self, n: u8) -> BTreeMap<i32, String> {
+        let rows = self.read(n, table::read_all(table::TABLE));
+        let key = |k: &Vec<u8>| i32::from_be_bytes(k.as_slice().try_into().unwrap());
+        rows.iter().map(|(k, v)| (key(k), v.clone())).filter(|(k, _)| *k >= 0).collect()
+    }
+
+    /// Entries in the batch log of a node.
+    pub(super) fn logged(&self, n: u8) -> usize {
+        self.read(n, table::read_log()).len()
+    }
+
+    fn read(&self, n: u8, command: data::command::ReadCommand) -> BTreeMap<Vec<u8>, String> {
+        self.run_on(self.shard(n, 0), |shard| async move {
+            let mut found = Collect::default();
+            shard.coordinator.read(&command, usize::MAX, &mut found).await.unwrap();
+            found.rows
+        })
+    }
+
+    /// A counter or gauge, summed over the shards of a running node.
+    pub(super) fn count_of(&self, n: u8, metric: &str) -> i64 {
+        let shards: Vec<Shard> = registry(|r| {
+            r.shards.iter().filter(|(k, _)| k.0 == n).map(|(_, s)| s.clone()).collect()
+        });
+        let of = |s: &Shard| match s.rt.telemetry().snapshot().find(metric).map(|m| &m.value) {
+            Some(telemetry::Value::Counter(n)) => *n as i64,
+            Some(telemetry::Value::Gauge(n)) => *n,
+            other => panic!("{metric}: {other:?}"),
+        };
+        shards.iter().map(of).sum()
+    }
+
+    /// Another schema takes the place of the one in use.
+    pub(super) fn set_schema(&self, n: u8, epoch: u64, with_table: bool) {
+        let schema = table::schema(&self.options.replication, with_table);
+        let shards: Vec<Shard> = registry(|r| {
+            r.shards.iter().filter(|(k, _)| k.0 == n).map(|(_, s)| s.clone()).collect()
+        });
+        for shard in shards {
+            let mut next = (*shard.snapshot()).clone();
+            next.epoch = Epoch(epoch);
+            next.schema = schema.clone();
+            shard.coordinator.store().set_schema(schema.clone());
+            shard.messaging.set_epoch(Epoch(epoch));
+            *shard.snapshot.borrow_mut() = Arc::new(next);
+        }
+    }
+
+    /// What shard 0 of a node knows is that another one has left.
+    pub(super) fn remove_member(&self, n: u8, gone: u8) {
+        let shard = self.shard(n, 0);
+        let mut next = (*shard.snapshot()).clone();
+        next.epoch = Epoch(next.epoch.0 + 1);
+        next.members.remove(&host(gone));
+        *shard.snapshot.borrow_mut() = Arc::new(next);
+    }
+
+    /// What a node knows is that the table was emptied then.
+    pub(super) fn truncate(&self, n: u8, at: WallMicros) {
+        for shard in 0..self.shards(n) {
+            let shard = self.shard(n, shard);
+            let mut next = (*shard.snapshot()).clone();
+            next.epoch = Epoch(next.epoch.0 + 1);
+            let truncation = Truncation { truncated_at: at, ..Truncation::default() };
+            next.truncations.insert(table::TABLE, truncation);
+            *shard.snapshot.borrow_mut() = Arc::new(next);
+        }
+    }
+
+    /// A new time UUID.
+    pub(super) fn batch_id(&self) -> Uuid {
+        let id = self.next_id.get();
+        self.next_id.set(id + (1 << 96));
+        Uuid::from_u128(id)
+    }
+}

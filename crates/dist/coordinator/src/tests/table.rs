@@ -1,0 +1,153 @@
+//! The tables of these tests: `ks.t (pk int PRIMARY KEY, v text)` and `system.batches`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use data::command::{KeyRange, Partitions, ReadCommand};
+use data::{
+    CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef, Slices,
+};
+use schema::{
+    Column, ColumnKind, Keyspace, KeyspaceParams, Schema, Table, TableKind, TableOptions,
+};
+use stdx::{ColumnId, DeletionSeconds, FixedMap, TableId, TimestampMicros, Token, Uuid};
+use store::{Flow, RowSink};
+use types::CqlType;
+
+pub(super) const TABLE: TableId = TableId(Uuid::from_u128(0x11));
+const BATCHES: TableId = TableId(Uuid::from_u128(0x12));
+const VALUE: ColumnId = ColumnId(1);
+
+fn table(
+    id: TableId,
+    (keyspace, name): (&str, &str),
+    columns: Vec<Column>,
+    options: TableOptions,
+) -> Table {
+    let next_column_id = columns.len() as u16;
+    Table {
+        id,
+        keyspace: keyspace.into(),
+        name: name.into(),
+        kind: TableKind::Regular,
+        columns,
+        partition_key_count: 1,
+        clustering_count: 0,
+        static_count: 0,
+        options,
+        dropped: BTreeMap::new(),
+        version: 1,
+        next_column_id,
+    }
+}
+
+fn keyspace(name: &str, table: &Arc<Table>, replication: &[(&str, &str)]) -> Arc<Keyspace> {
+    let replication = replication.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    Arc::new(Keyspace {
+        name: name.into(),
+        params: KeyspaceParams { durable_writes: true, replication: replication.collect() },
+        tables: BTreeMap::from([(table.name.clone(), table.clone())]),
+        types: BTreeMap::new(),
+        is_virtual: false,
+    })
+}
+
+pub(super) fn schema(replication: &[(&str, &str)], with_table: bool) -> Arc<Schema> {
+    let column =
+        |id, name: &str, ty, kind| Column { id: ColumnId(id), name: name.into(), ty, kind };
+    let own = vec![
+        column(0, "pk", CqlType::Int, ColumnKind::PartitionKey(0)),
+        column(1, "v", CqlType::Text, ColumnKind::Regular),
+    ];
+    let log = vec![
+        column(0, "id", CqlType::Timeuuid, ColumnKind::PartitionKey(0)),
+        column(
+            1,
+            "mutations",
+            CqlType::List { element: Arc::new(CqlType::Blob), frozen: false },
+            ColumnKind::Regular,
+        ),
+        column(2, "version", CqlType::Int, ColumnKind::Regular),
+    ];
+    let grace = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
+    let own = Arc::new(table(TABLE, ("ks", "t"), own, TableOptions::default()));
+    let log = Arc::new(table(BATCHES, ("system", "batches"), log, grace));
+    let mut keyspaces = BTreeMap::from([(
+        "system".into(),
+        keyspace("system", &log, &[("class", "org.apache.cassandra.locator.LocalStrategy")]),
+    )]);
+    let mut tables_by_id: FixedMap<TableId, Arc<Table>> = FixedMap::default();
+    if with_table {
+        keyspaces.insert("ks".into(), keyspace("ks", &own, replication));
+        tables_by_id.insert(TABLE, own);
+    }
+    tables_by_id.insert(BATCHES, log);
+    Arc::new(Schema { keyspaces, tables_by_id, version: Uuid::from_u128(1) })
+}
+
+pub(super) fn simple(factor: &'static str) -> Vec<(&'static str, &'static str)> {
+    let class = "org.apache.cassandra.locator.SimpleStrategy";
+    vec![("class", class), ("replication_factor", factor)]
+}
+
+/// INSERT of one row.
+pub(super) fn insert(pk: i32, value: &str, at: i64) -> (Token, Vec<u8>, bool) {
+    let at = TimestampMicros(at);
+    let mut row = Vec::new();
+    let mut builder = RowBuilder::new(&mut row, Liveness::new(at), DeletionTime::LIVE, at);
+    builder.cell(VALUE, &CellRef::live(at, value.as_bytes()));
+    builder.finish();
+    let key = pk.to_be_bytes();
+    let mut out = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut out, TABLE, 1, &key);
+    mutation.rows([([].as_slice(), RowRef::trusted(&row))].into_iter());
+    mutation.finish();
+    (codec::token_of(&key), out, true)
+}
+
+pub(super) fn read_all(table: TableId) -> ReadCommand {
+    ReadCommand {
+        table,
+        partitions: Partitions::Range(KeyRange::all()),
+        slices: Slices::all(),
+        reversed: false,
+        columns: None,
+        now: DeletionSeconds(2_000_000_000),
+        wants_static: true,
+        resume: None,
+    }
+}
+
+/// Reads every entry of the batch log.
+pub(super) fn read_log() -> ReadCommand {
+    read_all(BATCHES)
+}
+
+/// Keys and values found.
+#[derive(Default)]
+pub(super) struct Collect {
+    pub(super) rows: BTreeMap<Vec<u8>, String>,
+    key: Vec<u8>,
+}
+
+impl RowSink for Collect {
+    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        self.key = key.to_vec();
+        Flow::Continue
+    }
+
+    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
+        let value = row.columns().find_map(|(id, column)| match column {
+            ColumnRef::Simple(cell) if id == VALUE => {
+                Some(String::from_utf8_lossy(cell.value).into_owned())
+            }
+            _ => None,
+        });
+        self.rows.insert(self.key.clone(), value.unwrap_or_default());
+        Flow::Continue
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}

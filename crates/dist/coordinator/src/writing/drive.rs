@@ -1,0 +1,409 @@
+//! Steps of a write, and what its machine wants done.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use internode::{ForwardAck, ForwardTarget, Mutation, MutationForward, Verb};
+use messaging::{Completion, MessagingError, Outgoing};
+use request::{
+    BatchInput, BatchOutput, Outputs, ReplicaError, RequestError, Target, WriteInput, WriteOutput,
+};
+use smallvec::SmallVec;
+use stdx::{Instant, WallMicros};
+use store::StoreError;
+
+use super::{Machine, PassedOn, Running, Write};
+use crate::Coordinator;
+use crate::applying::Acknowledge;
+use crate::batch_log::BatchTable;
+use crate::batch_wire::{self, BatchRemove};
+use crate::cluster_state::Cluster;
+use crate::failing::{of_reply, of_store, replica_error};
+use crate::tokens::{Sent, log_token, mutation_token};
+
+/// What happens to a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Start,
+    Tick,
+    Mutation(u16, WriteInput),
+    LogStored(u8),
+    LogFailed(u8, ReplicaError),
+}
+
+impl Event {
+    fn for_one(self) -> Option<WriteInput> {
+        match self {
+            Event::Start => Some(WriteInput::Start),
+            Event::Tick => Some(WriteInput::Tick),
+            Event::Mutation(_, input) => Some(input),
+            Event::LogStored(_) | Event::LogFailed(..) => None,
+        }
+    }
+
+    fn for_batch(self) -> BatchInput {
+        match self {
+            Event::Start => BatchInput::Start,
+            Event::Tick => BatchInput::Tick,
+            Event::Mutation(index, input) => BatchInput::Mutation { index, input },
+            Event::LogStored(from) => BatchInput::LogStored { from },
+            Event::LogFailed(from, reason) => BatchInput::LogFailed { from, reason },
+        }
+    }
+}
+
+/// What follows at once from what was just done.
+type Events = SmallVec<[Event; 4]>;
+
+impl Coordinator {
+    /// Steps a write and does what its machine says, until nothing follows.
+    pub(super) fn drive(&self, cluster: &Cluster, write: &Rc<Write>, now: Instant, event: Event) {
+        let mut running = write.running.borrow_mut();
+        if running.is_finished {
+            return;
+        }
+        let mut events = Events::new();
+        events.push(event);
+        let mut at = 0;
+        while let Some(event) = events.get(at).copied() {
+            at += 1;
+            self.step(cluster, write, &mut running, now, event, &mut events);
+        }
+        if running.machine_is_finished() {
+            finish(cluster, &mut running);
+        }
+        let is_over = running.is_answered && !running.purpose.waits_for_all();
+        let waker = if is_over || running.is_finished { running.waker.take() } else { None };
+        let is_free = running.is_finished && running.open == 0;
+        let name = running.name;
+        drop(running);
+        if is_free {
+            cluster.writes.free(name);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn step(
+        &self,
+        cluster: &Cluster,
+        write: &Rc<Write>,
+        running: &mut Running,
+        now: Instant,
+        event: Event,
+        events: &mut Events,
+    ) {
+        match &mut running.machine {
+            Machine::One(request) => {
+                let Some(input) = event.for_one() else { return };
+                let mut outputs = Outputs::new();
+                request.step(now, input, &mut outputs);
+                for output in outputs {
+                    self.act(cluster, write, running, 0, output, events);
+                }
+            }
+            Machine::Batch(request) => {
+                let mut outputs = Outputs::new();
+                request.step(now, event.for_batch(), &mut outputs);
+                for output in outputs {
+                    match output {
+                        BatchOutput::Mutation { index, output } => {
+                            self.act(cluster, write, running, index, output, events);
+                        }
+                        BatchOutput::StoreLog { to } => {
+                            self.store_log(cluster, write, running, to, events);
+                        }
+                        BatchOutput::RemoveLog { to } => self.remove_log(cluster, running, to),
+                        BatchOutput::WakeAt(at) => cluster.writes.wake_at(at, running.name),
+                        BatchOutput::Done(result) => answer(cluster, running, result),
+                    }
+                }
+            }
+        }
+    }
+
+    fn act(
+        &self,
+        cluster: &Cluster,
+        write: &Rc<Write>,
+        running: &mut Running,
+        index: u16,
+        output: WriteOutput,
+        events: &mut Events,
+    ) {
+        match output {
+            WriteOutput::ApplyLocal { target } => {
+                let Some((token, mutation, durable)) = running.mutation(index) else { return };
+                let who = Acknowledge::Write { write: write.clone(), index, target };
+                if let Some((_, result)) = self.apply_own(*token, mutation, *durable, who) {
+                    events.push(Event::Mutation(index, applied(target, &result)));
+                }
+            }
+            WriteOutput::Send { to, forward } => {
+                if let Err(error) = send(cluster, running, index, to, forward) {
+                    let reason = replica_error(&error);
+                    events.push(Event::Mutation(index, WriteInput::Failed { from: to, reason }));
+                }
+            }
+            WriteOutput::StoreHint { to } => {
+                let input = if self.store_hint(cluster, running, index, to) {
+                    WriteInput::HintStored { to }
+                } else {
+                    WriteInput::HintFailed { to }
+                };
+                events.push(Event::Mutation(index, input));
+            }
+            WriteOutput::WakeAt(at) => cluster.writes.wake_at(at, running.name),
+            WriteOutput::Done(result) => answer(cluster, running, result),
+        }
+    }
+
+    fn store_hint(&self, cluster: &Cluster, running: &Running, index: u16, to: Target) -> bool {
+        let replica = running.request(index).and_then(|r| r.plan().replicas.get(to));
+        let (Some(replica), Some((_, mutation, _))) = (replica, running.mutation(index)) else {
+            return false;
+        };
+        // A hint is as old as its write.
+        let age = self.inner.rt.now().since(running.began);
+        let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+        let written_at = WallMicros(self.inner.rt.wall().0.saturating_sub(age));
+        let is_stored = cluster.parts.hints.store(replica.host, mutation, written_at);
+        if is_stored {
+            cluster.counters.hints.inc();
+        }
+        is_stored
+    }
+
+    fn store_log(
+        &self,
+        cluster: &Cluster,
+        write: &Rc<Write>,
+        running: &mut Running,
+        to: u8,
+        events: &mut Events,
+    ) {
+        let (Machine::Batch(request), Some(log)) = (&running.machine, &running.log) else { return };
+        let Some(host) = request.log_host(to) else { return };
+        self.inner.batches.note_logged();
+        let token = codec::token_of(log.id.as_bytes());
+        let mutations = running.mutations.iter().map(|(_, bytes, _)| bytes.as_slice());
+        if host == log.snapshot.local.host_id {
+            let Some(table) = BatchTable::of(&log.snapshot.schema) else {
+                events.push(Event::LogFailed(to, ReplicaError::IncompatibleSchema));
+                return;
+            };
+            let mut next_id = batch_wire::following(log.id);
+            let entry = table.entry(log.id.as_bytes(), log.written_at, mutations, &mut next_id);
+            self.inner.batches.note_stored(*log.id.as_bytes(), self.inner.rt.now());
+            let who = Acknowledge::Log { write: write.clone(), place: to };
+            if let Some((_, result)) = self.apply_own(token, &entry, true, who) {
+                events.push(logged(to, &result));
+            }
+            return;
+        }
+        let outgoing = Outgoing {
+            host,
+            shard: cluster.shard_of(host, token),
+            verb: Verb::BatchStore,
+            deadline: running.deadline,
+            trace: None,
+        };
+        let sent = cluster.client.send(&outgoing, log_token(running.name.slot, to), |out| {
+            batch_wire::encode_store(out, log.id, log.written_at, mutations);
+        });
+        match sent {
+            Ok(_) => running.open += 1,
+            Err(error) => events.push(Event::LogFailed(to, replica_error(&error))),
+        }
+    }
+
+    /// Nobody waits for it; where it does not arrive the batch is replayed, which changes nothing.
+    fn remove_log(&self, cluster: &Cluster, running: &Running, to: u8) {
+        let (Machine::Batch(request), Some(log)) = (&running.machine, &running.log) else { return };
+        let Some(host) = request.log_host(to) else { return };
+        if host == log.snapshot.local.host_id {
+            if let Some(table) = BatchTable::of(&log.snapshot.schema) {
+                self.remove_stored(table, log.id.as_bytes(), log.written_at);
+            }
+            return;
+        }
+        let token = codec::token_of(log.id.as_bytes());
+        let outgoing = Outgoing {
+            host,
+            shard: cluster.shard_of(host, token),
+            verb: Verb::BatchRemove,
+            deadline: self.inner.rt.now() + REMOVAL_TIME,
+            trace: None,
+        };
+        let remove = BatchRemove { id: log.id, written_at: log.written_at };
+        let _ = cluster.parts.messaging.send_one_way(&outgoing, |out| remove.encode(out));
+    }
+
+    /// This node has applied, or not, a mutation of a write.
+    pub(crate) fn write_applied(
+        &self,
+        write: &Rc<Write>,
+        index: u16,
+        target: Target,
+        result: &Result<(), StoreError>,
+    ) {
+        self.happened(write, Event::Mutation(index, applied(target, result)));
+    }
+
+    /// This node has stored, or not, the log of a batch.
+    pub(crate) fn log_applied(
+        &self,
+        write: &Rc<Write>,
+        place: u8,
+        result: &Result<(), StoreError>,
+    ) {
+        self.happened(write, logged(place, result));
+    }
+
+    fn happened(&self, write: &Rc<Write>, event: Event) {
+        let Some(cluster) = self.inner.cluster.get() else { return };
+        self.drive(cluster, write, self.inner.rt.now(), event);
+    }
+
+    /// A request to a peer has ended, or one of its answers has come.
+    pub(crate) fn write_completed(&self, sent: Sent, completion: Completion<'_>) {
+        let Some(cluster) = self.inner.cluster.get() else { return };
+        let (Sent::Mutation { slot, .. } | Sent::Log { slot, .. }) = sent else { return };
+        let Some(write) = cluster.writes.in_slot(slot) else { return };
+        let is_last = !completion.result.as_ref().is_ok_and(|a| a.more);
+        let event = {
+            let mut running = write.running.borrow_mut();
+            if is_last {
+                running.open = running.open.saturating_sub(1);
+            }
+            event_of(&running, sent, completion)
+        };
+        if let Some(event) = event {
+            self.drive(cluster, &write, self.inner.rt.now(), event);
+        }
+        let free = {
+            let running = write.running.borrow();
+            (running.is_finished && running.open == 0).then_some(running.name)
+        };
+        if let Some(name) = free {
+            cluster.writes.free(name);
+        }
+    }
+}
+
+/// How long the removal of a log entry may wait to be sent.
+const REMOVAL_TIME: Duration = Duration::from_secs(2);
+
+fn applied(target: Target, result: &Result<(), StoreError>) -> WriteInput {
+    match result {
+        Ok(()) => WriteInput::Ack { from: target },
+        Err(error) => WriteInput::Failed { from: target, reason: of_store(error) },
+    }
+}
+
+fn logged(place: u8, result: &Result<(), StoreError>) -> Event {
+    match result {
+        Ok(()) => Event::LogStored(place),
+        Err(error) => Event::LogFailed(place, of_store(error)),
+    }
+}
+
+fn event_of(running: &Running, sent: Sent, completion: Completion<'_>) -> Option<Event> {
+    match sent {
+        Sent::Forward => None,
+        Sent::Log { place, .. } => Some(match completion.result {
+            Ok(_) => Event::LogStored(place),
+            Err(error) => Event::LogFailed(place, replica_error(&error)),
+        }),
+        Sent::Mutation { index, target, .. } => {
+            let input = match completion.result {
+                Ok(_) if completion.verb == Verb::Mutation => WriteInput::Ack { from: target },
+                Ok(answer) => forwarded(running, index, target, answer.payload)?,
+                Err(error) => WriteInput::Failed { from: target, reason: replica_error(&error) },
+            };
+            Some(Event::Mutation(index, input))
+        }
+    }
+}
+
+/// What a forwarding node passed back.
+fn forwarded(running: &Running, index: u16, by: Target, payload: &[u8]) -> Option<WriteInput> {
+    let Ok(ack) = ForwardAck::decode(payload) else {
+        return Some(WriteInput::Failed { from: by, reason: ReplicaError::Unknown });
+    };
+    let from = match ack.target {
+        None => by,
+        Some(place) => {
+            let passed_on = running.passed_on.iter().find(|p| p.index == index && p.by == by)?;
+            *passed_on.to.get(usize::from(place))?
+        }
+    };
+    Some(match ack.result {
+        Ok(()) => WriteInput::Ack { from },
+        Err(reply) => WriteInput::Failed { from, reason: of_reply(&reply) },
+    })
+}
+
+fn send(
+    cluster: &Cluster,
+    running: &mut Running,
+    index: u16,
+    to: Target,
+    forward: SmallVec<[Target; 4]>,
+) -> Result<(), MessagingError> {
+    let plan = running.request(index).map(|r| r.plan());
+    let (Some(plan), Some((key, bytes, _))) = (plan, running.mutation(index)) else {
+        return Err(MessagingError::Malformed);
+    };
+    let Some(replica) = plan.replicas.get(to) else { return Err(MessagingError::Malformed) };
+    let mutation = Mutation { flags: running.purpose.flags(), bytes };
+    let outgoing = Outgoing {
+        host: replica.host,
+        shard: cluster.shard_of(replica.host, *key),
+        verb: if forward.is_empty() { Verb::Mutation } else { Verb::MutationForward },
+        deadline: running.deadline,
+        trace: None,
+    };
+    let token = mutation_token(running.name.slot, index, to);
+    if forward.is_empty() {
+        cluster.client.send(&outgoing, token, |out| mutation.encode(out))?;
+    } else {
+        let targets = forward
+            .iter()
+            .filter_map(|t| plan.replicas.get(*t))
+            .map(|r| ForwardTarget { host: r.host, shard: cluster.shard_of(r.host, *key) })
+            .collect();
+        let message = MutationForward { targets, mutation };
+        cluster.client.send(&outgoing, token, |out| message.encode(out))?;
+        running.passed_on.push(PassedOn { index, by: to, to: forward });
+    }
+    running.open += 1;
+    Ok(())
+}
+
+fn answer(cluster: &Cluster, running: &mut Running, result: Result<(), RequestError>) {
+    let counters = &cluster.counters;
+    match &result {
+        Ok(()) => {}
+        Err(RequestError::Unavailable { .. }) => counters.write_unavailables.inc(),
+        Err(RequestError::WriteTimeout { .. }) => counters.write_timeouts.inc(),
+        Err(_) => counters.write_failures.inc(),
+    }
+    counters.writes_lingering.add(1);
+    running.is_answered = true;
+    running.result = Some(result);
+}
+
+/// Nothing more will come of it: what it holds is let go. Its slot stays until its requests ended.
+fn finish(cluster: &Cluster, running: &mut Running) {
+    running.is_finished = true;
+    let bytes = i64::try_from(running.bytes).unwrap_or(i64::MAX);
+    cluster.counters.writes_in_flight.add(-1);
+    cluster.counters.write_bytes_in_flight.add(-bytes);
+    if running.is_answered {
+        cluster.counters.writes_lingering.add(-1);
+    }
+    running.mutations = Vec::new();
+    cluster.writes.leave(running.bytes);
+}

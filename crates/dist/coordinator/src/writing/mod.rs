@@ -1,0 +1,263 @@
+//! Writes to several nodes: drives `request::WriteRequest` and `request::BatchRequest`.
+//!
+//! A write is a machine, its mutations and who waits for it. Nothing of it is a task: it moves when
+//! a peer answers, when this node's own commit is done, or when the timer finds it due; so it goes on
+//! (lingers) after the client has its answer or has gone, until all replicas have answered or the
+//! deadline has come and the silent ones have hints.
+//!
+//! Reading order: this, [`slots`], `plans` (who gets what), `drive` (outputs become sends), `timer`.
+
+mod drive;
+mod plans;
+mod slots;
+mod timer;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use cluster::ClusterSnapshot;
+use internode::MutationFlags;
+use request::{BatchRequest, RequestError, Target, WriteRequest};
+use smallvec::SmallVec;
+use stdx::{Instant, TimestampMicros, Token, Uuid};
+
+pub(crate) use slots::Writes;
+
+use crate::Coordinator;
+use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
+use crate::cluster_state::Cluster;
+use slots::SlotName;
+
+/// What a mutation under way takes beside its bytes, about.
+const OVERHEAD_BYTES: usize = 768;
+
+/// Why a write is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client waits for the level.
+    Client,
+    /// From a batch log: done when every replica has it, or a hint for it is stored.
+    BatchReplay,
+    /// A hint that came to a node that is no replica any more: likewise.
+    MovedHint,
+}
+
+impl Purpose {
+    fn flags(self) -> MutationFlags {
+        match self {
+            Purpose::Client | Purpose::MovedHint => MutationFlags::NONE,
+            Purpose::BatchReplay => MutationFlags::BATCH_REPLAY,
+        }
+    }
+
+    /// Not answered before nothing more can come.
+    fn waits_for_all(self) -> bool {
+        self != Purpose::Client
+    }
+}
+
+/// A write under way.
+pub(crate) struct Write {
+    running: RefCell<Running>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "nearly all writes are of one mutation")]
+enum Machine {
+    One(WriteRequest),
+    Batch(Box<BatchRequest>),
+}
+
+/// The log of a batch.
+struct Log {
+    id: Uuid,
+    written_at: TimestampMicros,
+    snapshot: Arc<ClusterSnapshot>,
+}
+
+/// Of a request that is passed on: which mutation, by whom, to whom.
+struct PassedOn {
+    index: u16,
+    by: Target,
+    to: SmallVec<[Target; 4]>,
+}
+
+struct Running {
+    name: SlotName,
+    machine: Machine,
+    /// Emptied when finished.
+    mutations: Vec<(Token, Vec<u8>, bool)>,
+    bytes: usize,
+    purpose: Purpose,
+    deadline: Instant,
+    began: Instant,
+    log: Option<Log>,
+    passed_on: SmallVec<[PassedOn; 1]>,
+    /// Requests to peers that have not ended.
+    open: usize,
+    result: Option<Result<(), RequestError>>,
+    is_answered: bool,
+    is_finished: bool,
+    waker: Option<Waker>,
+}
+
+impl Running {
+    fn machine_is_finished(&self) -> bool {
+        match &self.machine {
+            Machine::One(request) => request.is_finished(),
+            Machine::Batch(request) => request.is_finished(),
+        }
+    }
+
+    fn request(&self, index: u16) -> Option<&WriteRequest> {
+        match &self.machine {
+            Machine::One(request) => Some(request),
+            Machine::Batch(request) => request.mutation(index),
+        }
+    }
+
+    fn mutation(&self, index: u16) -> Option<&(Token, Vec<u8>, bool)> {
+        self.mutations.get(usize::from(index))
+    }
+}
+
+impl Write {
+    pub(crate) fn is_answered(&self) -> bool {
+        self.running.borrow().is_answered
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.running.borrow().is_finished
+    }
+}
+
+/// The answer of a write. Dropped early, the write goes on without it.
+struct Answer {
+    coordinator: Coordinator,
+    write: Rc<Write>,
+}
+
+impl Future for Answer {
+    type Output = Result<(), RequestError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut running = self.write.running.borrow_mut();
+        if (running.is_finished || !running.purpose.waits_for_all())
+            && let Some(result) = running.result.take()
+        {
+            return Poll::Ready(result);
+        }
+        match &mut running.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            empty => *empty = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if !self.write.is_answered()
+            && let Some(cluster) = self.coordinator.inner.cluster.get()
+        {
+            cluster.counters.writes_abandoned.inc();
+        }
+    }
+}
+
+impl Coordinator {
+    /// Writes to the replicas on several nodes; several mutations are one batch. What was begun goes
+    /// on when the future is dropped.
+    ///
+    /// # Errors
+    /// `Request`: as the level's replicas answered. `Overloaded`: too many writes are under way,
+    /// nothing was sent. `Store`: unknown tables, or this node is not part of a cluster; nothing was
+    /// sent.
+    pub async fn write_replicated(&self, order: ReplicatedWrite) -> Result<(), ReplicatedError> {
+        self.write_for(order, Purpose::Client).await
+    }
+
+    /// As [`Coordinator::write_replicated`], for another purpose.
+    pub(crate) async fn write_for(
+        &self,
+        order: ReplicatedWrite,
+        purpose: Purpose,
+    ) -> Result<(), ReplicatedError> {
+        let write = self.begin_write(order, purpose)?;
+        Ok(Answer { coordinator: self.clone(), write }.await?)
+    }
+
+    fn begin_write(
+        &self,
+        order: ReplicatedWrite,
+        purpose: Purpose,
+    ) -> Result<Rc<Write>, ReplicatedError> {
+        let Some(cluster) = self.inner.cluster.get() else {
+            let text = "this node is not part of a cluster".to_owned();
+            return Err(store::StoreError::Invalid(text).into());
+        };
+        let bytes = order.mutations.iter().map(|(_, bytes, _)| bytes.len() + OVERHEAD_BYTES).sum();
+        self.make_room(cluster, bytes)?;
+        let machine = self.machine_for(cluster, &order)?;
+        let now = self.inner.rt.now();
+        let log = order.logged.then(|| Log {
+            id: order.batch_id,
+            written_at: TimestampMicros(self.inner.rt.wall().0),
+            snapshot: order.snapshot.clone(),
+        });
+        let running = Running {
+            name: SlotName { slot: u32::MAX, generation: 0 },
+            machine,
+            mutations: order.mutations,
+            bytes,
+            purpose,
+            deadline: order.deadline,
+            began: now,
+            log,
+            passed_on: SmallVec::new(),
+            open: 0,
+            result: None,
+            is_answered: false,
+            is_finished: false,
+            waker: None,
+        };
+        let write = Rc::new(Write { running: RefCell::new(running) });
+        let name = cluster.writes.enter(&write, bytes);
+        write.running.borrow_mut().name = name;
+        cluster.counters.writes.inc();
+        cluster.counters.writes_in_flight.add(1);
+        cluster.counters.write_bytes_in_flight.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.drive(cluster, &write, now, drive::Event::Start);
+        Ok(write)
+    }
+
+    /// Ends old answered writes when there is no room for a new one.
+    fn make_room(&self, cluster: &Cluster, bytes: usize) -> Result<(), ReplicatedError> {
+        let writes = &cluster.writes;
+        if writes.stopping.get() {
+            return Err(store::StoreError::Stopping.into());
+        }
+        while !writes.has_room(bytes) {
+            let Some(oldest) = writes.oldest_answered() else {
+                cluster.counters.writes_shed.inc();
+                return Err(ReplicatedError::Overloaded(format!(
+                    "too many writes under way: {} with {} bytes",
+                    writes.in_flight.get(),
+                    writes.bytes.get(),
+                )));
+            };
+            self.cut_short(cluster, &oldest);
+        }
+        Ok(())
+    }
+
+    /// Ends a write as its deadline would: silent replicas get hints.
+    fn cut_short(&self, cluster: &Cluster, write: &Rc<Write>) {
+        let deadline = write.running.borrow().deadline;
+        cluster.counters.writes_cut_short.inc();
+        self.drive(cluster, write, deadline.max(self.inner.rt.now()), drive::Event::Tick);
+    }
+}

@@ -1,0 +1,98 @@
+//! From an order to a machine: who the replicas are, what the level needs, who keeps the log.
+
+use request::batchlog::{LogCandidate, choose_log_nodes};
+use request::{BatchPlan, BatchRequest, Need, WritePlan, WriteRequest};
+use smallvec::SmallVec;
+use stdx::{HostId, Token};
+use store::StoreError;
+
+use super::Machine;
+use crate::Coordinator;
+use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
+use crate::cluster_state::Cluster;
+use crate::topology::ReplicaList;
+use cluster::{ClusterSnapshot, Consistency, MemberState};
+use data::MutationRef;
+
+impl Coordinator {
+    pub(super) fn machine_for(
+        &self,
+        cluster: &Cluster,
+        order: &ReplicatedWrite,
+    ) -> Result<Machine, ReplicatedError> {
+        let random = self.inner.rt.random_u64();
+        if let ([(token, mutation, _)], false) = (&order.mutations[..], order.logged) {
+            let plan = plan_of(cluster, order, *token, mutation)?;
+            return Ok(Machine::One(WriteRequest::new(plan, order.deadline, random)));
+        }
+        let mutations = order.mutations.iter();
+        let plans = mutations.map(|(token, bytes, _)| plan_of(cluster, order, *token, bytes));
+        let log = order.logged.then(|| {
+            let takes_hints = order.consistency == Consistency::Any;
+            log_nodes(&order.snapshot, |host| self.is_alive(host), takes_hints, random)
+        });
+        let plan = BatchPlan { mutations: plans.collect::<Result<_, _>>()?, log };
+        let request = BatchRequest::new(plan, order.deadline, random).map_err(invalid)?;
+        Ok(Machine::Batch(Box::new(request)))
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> ReplicatedError {
+    StoreError::Invalid(error.to_string()).into()
+}
+
+fn plan_of(
+    cluster: &Cluster,
+    order: &ReplicatedWrite,
+    token: Token,
+    mutation: &[u8],
+) -> Result<WritePlan, ReplicatedError> {
+    let Some(opened) = MutationRef::open(mutation) else {
+        stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+    };
+    let topology = cluster
+        .topology(&order.snapshot, opened.table)
+        .ok_or_else(|| ReplicatedError::unknown_table(opened.table))?;
+    let mut replicas = ReplicaList::new();
+    cluster.replicas(&topology, token, &mut replicas);
+    let need = Need::of(order.consistency, &topology.factors);
+    WritePlan::new(order.consistency, order.write_type, need, &replicas).map_err(invalid)
+}
+
+/// The nodes that keep a batch's log. With ANY and nobody else alive this one does.
+fn log_nodes(
+    snapshot: &ClusterSnapshot,
+    is_alive: impl Fn(HostId) -> bool,
+    takes_hints: bool,
+    random: u64,
+) -> SmallVec<[HostId; 2]> {
+    let local = &snapshot.local;
+    let members: Vec<_> = snapshot
+        .members
+        .values()
+        .filter(|m| m.datacenter == local.datacenter && m.state != MemberState::Joining)
+        .collect();
+    let mut racks: Vec<&str> = members.iter().map(|m| m.rack.as_str()).collect();
+    racks.push(&local.rack);
+    racks.sort_unstable();
+    racks.dedup();
+    let number = |rack: &str| {
+        let at = racks.binary_search(&rack).unwrap_or(usize::MAX);
+        u16::try_from(at).unwrap_or(u16::MAX)
+    };
+    let candidates: Vec<LogCandidate> = members
+        .iter()
+        .map(|m| LogCandidate {
+            rack: number(&m.rack),
+            alive: is_alive(m.host_id),
+            is_self: m.host_id == local.host_id,
+        })
+        .collect();
+    let chosen = choose_log_nodes(&candidates, number(&local.rack), random);
+    let mut hosts: SmallVec<[HostId; 2]> =
+        chosen.into_iter().filter_map(|at| members.get(at).map(|m| m.host_id)).collect();
+    if hosts.is_empty() && takes_hints {
+        hosts.push(local.host_id);
+    }
+    hosts
+}

@@ -1,0 +1,442 @@
+//! Files to their replica.
+//!
+//! A file is read from where its delivery came to; hints are sent by [`Verb::Hint`] to the shard of
+//! the replica that owns their partition, several at a time. The first failure ends the delivery;
+//! it begins again from there with the next period or when the replica is up again. A file that is
+//! through is removed.
+
+use std::time::Duration;
+
+use codec::murmur::token_of;
+use data::MutationRef;
+use internode::{Hint, Verb};
+use messaging::Outgoing;
+use stdx::{HostId, IoError, IoErrorKind, Token};
+
+use crate::files::Window;
+use crate::flight::{Flight, Sent};
+use crate::format::{BadHeader, FileId, HEADER_BYTES, HintRef, Progress};
+use crate::hints::{Hints, Inner};
+use crate::policy::{self, Dropped, Failure, Pace};
+use crate::walk::{Found, Step, Walker};
+
+/// A file is set aside after so many failed reads without progress between.
+const READ_FAILURES_MAX: u32 = 5;
+/// Longest sleep before it is looked again whether the delivery goes on.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How a delivery of a file ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The file is through and gone.
+    Through,
+    /// The rest waits.
+    Later,
+}
+
+/// Where hints go.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    /// Their replica.
+    pub(crate) target: HostId,
+    /// Who they are sent to: it, or a node that keeps them for it.
+    pub(crate) via: HostId,
+    /// This node leaves: pauses do not count, and it is not one of many that deliver.
+    pub(crate) is_transfer: bool,
+}
+
+impl Hints {
+    /// Hands everything that is kept to another node, which keeps it for the replicas or applies
+    /// it: for a node that leaves ("transfer_hints_on_decommission"). True when nothing is left.
+    pub async fn transfer(&self, via: HostId) -> bool {
+        let inner = &self.inner;
+        let hosts: Vec<HostId> = {
+            let mut state = inner.state.borrow_mut();
+            let mine = |h: &mut crate::catalog::Host| !std::mem::replace(&mut h.busy, true);
+            let hosts = state.hosts.iter_mut().filter(|(_, h)| !h.left);
+            hosts.filter_map(|(host, h)| mine(h).then_some(*host)).collect()
+        };
+        for host in hosts {
+            inner.deliver_to(Route { target: host, via, is_transfer: true }).await;
+            if let Some(entry) = inner.state.borrow_mut().hosts.get_mut(&host) {
+                entry.busy = false;
+            }
+        }
+        inner.state.borrow().hosts.values().all(|h| h.is_empty())
+    }
+}
+
+impl Inner {
+    /// Delivers a replica's files in their order until none is left or one has to wait.
+    pub(crate) async fn deliver_to(&self, route: Route) {
+        if self.must_stop(route, None) {
+            return;
+        }
+        self.flush_and_seal(route.target).await;
+        while let Some(id) = self.first_file(route.target) {
+            if self.must_stop(route, Some(id)) {
+                break;
+            }
+            let ended = self.deliver_file(id, route).await;
+            self.show();
+            if ended == Ended::Later {
+                break;
+            }
+        }
+    }
+
+    /// The oldest file that is not being written.
+    pub(crate) fn first_file(&self, target: HostId) -> Option<FileId> {
+        let state = self.state.borrow();
+        let host = state.hosts.get(&target)?;
+        let active = host.active.as_ref().map(|a| a.id);
+        host.files.keys().copied().find(|id| Some(*id) != active)
+    }
+
+    fn must_stop(&self, route: Route, id: Option<FileId>) -> bool {
+        let state = self.state.borrow();
+        let up = |host| state.hosts.get(&host).is_some_and(|h| h.up && !h.left);
+        let left = state.hosts.get(&route.target).is_none_or(|h| h.left);
+        let paused = state.paused && !route.is_transfer;
+        let gone = id.is_some_and(|id| state.file(id).is_none());
+        state.closed || paused || left || gone || !up(route.via)
+    }
+
+    async fn deliver_file(&self, id: FileId, route: Route) -> Ended {
+        let ended = match self.send_file(id, route).await {
+            Ok(ended) => ended,
+            Err(error) => self.read_failed(id, &error).await,
+        };
+        self.save_progress(id, true).await;
+        ended
+    }
+
+    /// Opens a file for reading: where its records go on, or `None` when it cannot be used and was
+    /// set aside.
+    pub(crate) async fn begin_file(&self, id: FileId) -> Result<Option<(Window, Walker)>, IoError> {
+        let begin = self.directory.read_begin(id).await?;
+        if let Err(why) = begin.fits(id) {
+            self.set_aside(id, &why).await;
+            return Ok(None);
+        }
+        let mut state = self.state.borrow_mut();
+        let Some(file) = state.file_mut(id) else { return Ok(None) };
+        if !std::mem::replace(&mut file.opened, true)
+            && let Some(progress) = begin.progress
+        {
+            file.offset = progress.offset.max(HEADER_BYTES as u64);
+            file.saved = file.offset;
+            file.damaged |= progress.damaged;
+        }
+        let mut walker = Walker::new(id.sequence, file.offset, file.bytes);
+        if matches!(begin.header, Err(BadHeader::Damaged)) && file.offset == HEADER_BYTES as u64 {
+            walker.count_gap(0);
+        }
+        Ok(Some((Window::new(begin.file), walker)))
+    }
+
+    async fn send_file(&self, id: FileId, route: Route) -> Result<Ended, IoError> {
+        let Some((mut window, mut walker)) = self.begin_file(id).await? else {
+            return Ok(Ended::Through);
+        };
+        let mut flight = Flight::default();
+        let mut pace = Pace::default();
+        let mut failed = None;
+        // Behind the last record that was taken up: sent, or not worth it.
+        let mut cursor = walker.position();
+        let complete = loop {
+            if self.must_stop(route, Some(id)) {
+                break false;
+            }
+            let found = match walker.step(&window.buf, window.start) {
+                Step::Record(found) => found,
+                Step::Read { from, bytes } => {
+                    match window.load(from, bytes).await {
+                        Ok(Some(end)) => walker.cut(end),
+                        Ok(None) => {}
+                        Err(error) => {
+                            failed = Some(error);
+                            break false;
+                        }
+                    }
+                    self.rt.yield_if_due().await;
+                    continue;
+                }
+                Step::End => {
+                    cursor = walker.position();
+                    break true;
+                }
+            };
+            if !self.send(id, route, &found, &mut flight, &mut pace).await {
+                break false;
+            }
+            cursor = found.next;
+            self.advance(id, flight.done_below(cursor));
+            self.save_progress(id, false).await;
+            self.rt.yield_if_due().await;
+        };
+        // A replica that is gone, or files that are: nothing more of them is sent or waited for.
+        let gone = self.is_gone(id, route.target);
+        while !gone && !flight.is_empty() {
+            self.settle(id, &mut flight).await;
+        }
+        self.report(id, &walker);
+        self.advance(id, flight.done_below(cursor));
+        match failed {
+            Some(error) => Err(error),
+            None if gone || !complete || flight.has_failed() => Ok(Ended::Later),
+            None => Ok(self.finish(id).await),
+        }
+    }
+
+    fn is_gone(&self, id: FileId, target: HostId) -> bool {
+        let state = self.state.borrow();
+        state.file(id).is_none() || state.hosts.get(&target).is_none_or(|h| h.left)
+    }
+
+    /// Everything of the file before `offset` is done.
+    fn advance(&self, id: FileId, offset: u64) {
+        if let Some(file) = self.state.borrow_mut().file_mut(id)
+            && offset > file.offset
+        {
+            file.offset = offset;
+            // It goes on: failed reads before were the device's mood.
+            file.read_failures = 0;
+            file.acked = file.acked.split_off(&offset);
+        }
+    }
+
+    /// Sends one hint as soon as there is room for it, or finds a reason not to. False: the
+    /// delivery ends before it.
+    async fn send(
+        &self,
+        id: FileId,
+        route: Route,
+        found: &Found<'_>,
+        flight: &mut Flight,
+        pace: &mut Pace,
+    ) -> bool {
+        let hint = &found.hint;
+        if self.state.borrow().file(id).is_some_and(|f| f.acked.contains(&found.at)) {
+            return true;
+        }
+        let Some(token) = self.token_if_deliverable(id, found) else { return true };
+        let (count_max, bytes_max) = {
+            let settings = &self.state.borrow().settings;
+            (settings.in_flight_max, settings.in_flight_bytes_max)
+        };
+        while !flight.has_room(token, count_max, bytes_max) {
+            self.settle(id, flight).await;
+        }
+        loop {
+            if flight.has_failed() || self.must_stop(route, Some(id)) {
+                return false;
+            }
+            let now = self.rt.now();
+            if pace.free_at() <= now {
+                break;
+            }
+            self.rt.sleep_until(pace.free_at().min(now + LOOK_AGAIN)).await;
+        }
+        let Some(peer) = self.parts.messaging.peer(route.via) else { return false };
+        let now = self.rt.now();
+        let bytes = hint.mutation.len();
+        pace.spend(now, bytes as u64, self.rate(route));
+        let timeout = self.state.borrow().settings.answer_timeout;
+        let to = Outgoing {
+            host: route.via,
+            shard: cluster::shard_of_token(token, peer.shard_count.max(1)),
+            verb: Verb::Hint,
+            deadline: now + timeout,
+            trace: None,
+        };
+        let message = Hint {
+            target: route.target,
+            created_at: hint.written_at,
+            gc_grace_seconds: hint.gc_grace_seconds,
+            bytes: hint.mutation,
+        };
+        let future = self.parts.messaging.request(&to, |out| message.encode(out));
+        let written_at = hint.written_at;
+        flight.push(Sent { at: found.at, bytes, token, written_at, future });
+        true
+    }
+
+    fn rate(&self, route: Route) -> u64 {
+        let members = match route.is_transfer {
+            true => 2,
+            false => (self.parts.snapshot)().members.len(),
+        };
+        policy::rate(&self.state.borrow().settings, members, self.rt.shard_count())
+    }
+
+    /// The token of a hint that is worth delivering; else counts why not.
+    pub(crate) fn token_if_deliverable(&self, id: FileId, found: &Found<'_>) -> Option<Token> {
+        let HintRef { mutation, .. } = found.hint;
+        let Some(mutation) = MutationRef::open(mutation) else {
+            self.dropped(Dropped::Unreadable, 1);
+            tracing::warn!(
+                file = id.file_name(),
+                offset = found.at,
+                "a hint is no mutation that this release can read and is dropped"
+            );
+            return None;
+        };
+        let table = self.table(mutation.table);
+        match policy::deliverable(&found.hint, table, self.rt.wall()) {
+            Ok(()) => Some(token_of(mutation.key)),
+            Err(why) => {
+                self.dropped(why, 1);
+                None
+            }
+        }
+    }
+
+    /// Takes one answer.
+    async fn settle(&self, id: FileId, flight: &mut Flight) {
+        let Some((sent, result)) = flight.next().await else { return };
+        match result {
+            Ok(_) => {
+                self.counters.delivered.inc();
+                let micros = self.rt.wall().0.saturating_sub(sent.written_at.0);
+                let micros = u64::try_from(micros).unwrap_or(0);
+                self.counters.age.record_nanos(micros.saturating_mul(1000));
+            }
+            Err(error) if policy::failure(&error) == Failure::Never => {
+                self.dropped(Dropped::Refused, 1);
+                tracing::warn!(file = id.file_name(), offset = sent.at, %error,
+                    "a hint will never be taken by its replica and is dropped");
+            }
+            Err(error) => {
+                self.counters.failed.inc();
+                if !flight.has_failed() {
+                    tracing::info!(host = %id.target.0, file = id.file_name(), %error,
+                        "a delivery of hints stopped and goes on later");
+                }
+                flight.fail(sent.at);
+                return;
+            }
+        }
+        if let Some(file) = self.state.borrow_mut().file_mut(id) {
+            file.acked.insert(sent.at);
+        }
+    }
+
+    /// Logs and counts unreadable places once. Until the end it may not be known what was synced.
+    pub(crate) fn report(&self, id: FileId, walker: &Walker) {
+        let mut state = self.state.borrow_mut();
+        let Some(file) = state.file_mut(id) else { return };
+        for gap in walker.gaps() {
+            file.damaged |= gap.was_synced;
+            if !file.reported.insert(gap.from) {
+                continue;
+            }
+            let (name, offset, bytes) = (id.file_name(), gap.from, gap.to - gap.from);
+            if gap.was_synced {
+                self.counters.damaged_ranges.inc();
+                tracing::error!(
+                    file = name,
+                    offset,
+                    bytes,
+                    "a hint file is damaged; the hints there are lost, a repair brings them back"
+                );
+            } else {
+                self.counters.crash_tails.inc();
+                tracing::info!(
+                    file = name,
+                    offset,
+                    bytes,
+                    "the unsynced tail of a hint file, left by a crash, is cut off"
+                );
+            }
+        }
+    }
+
+    /// A file is through: it goes.
+    pub(crate) async fn finish(&self, id: FileId) -> Ended {
+        if self.state.borrow().file(id).is_some_and(|f| f.damaged) {
+            self.set_aside(id, "it has damaged places").await;
+            return Ended::Through;
+        }
+        match self.directory.remove_file(id).await {
+            Ok(()) => {
+                self.forget_file(id);
+                tracing::info!(host = %id.target.0, file = id.file_name(), "a hint file is through");
+                Ended::Through
+            }
+            Err(error) => {
+                self.counters.write_errors.inc();
+                tracing::warn!(%error, "a hint file that is through could not be removed");
+                Ended::Later
+            }
+        }
+    }
+
+    fn forget_file(&self, id: FileId) -> u64 {
+        let mut state = self.state.borrow_mut();
+        let host = state.hosts.get_mut(&id.target);
+        host.and_then(|h| h.files.remove(&id)).map_or(0, |f| f.bytes)
+    }
+
+    /// Renames a file so that an operator can look at it, and goes on without it.
+    async fn set_aside(&self, id: FileId, why: &str) {
+        let name = id.file_name();
+        match self.directory.set_aside(id).await {
+            Ok(()) => tracing::error!(
+                file = name,
+                why,
+                "a hint file was set aside under the same name with \".damaged\""
+            ),
+            Err(error) => tracing::error!(file = name, why, %error,
+                "a hint file cannot be used, nor renamed; the next start tries it again"),
+        }
+        let bytes = self.forget_file(id);
+        self.state.borrow_mut().aside_bytes += bytes;
+    }
+
+    /// A failed read may be the device's mood or its end.
+    pub(crate) async fn read_failed(&self, id: FileId, error: &IoError) -> Ended {
+        self.counters.read_errors.inc();
+        tracing::warn!(%error, "a hint file cannot be read");
+        if error.kind == IoErrorKind::NotFound {
+            self.forget_file(id);
+            return Ended::Through;
+        }
+        let failures = match self.state.borrow_mut().file_mut(id) {
+            Some(file) => {
+                file.read_failures += 1;
+                file.read_failures
+            }
+            None => return Ended::Later,
+        };
+        if failures >= READ_FAILURES_MAX {
+            self.set_aside(id, "it cannot be read").await;
+            return Ended::Through;
+        }
+        Ended::Later
+    }
+
+    /// Makes durable how far a file's delivery came, when that moved far enough or `always`.
+    pub(crate) async fn save_progress(&self, id: FileId, always: bool) {
+        let progress = {
+            let state = self.state.borrow();
+            let Some(file) = state.file(id) else { return };
+            let moved = file.offset.saturating_sub(file.saved.max(HEADER_BYTES as u64));
+            if moved == 0 || !(always || moved >= state.settings.progress_bytes) {
+                return;
+            }
+            Progress { sequence: id.sequence, offset: file.offset, damaged: file.damaged }
+        };
+        match self.directory.save_progress(id, &progress).await {
+            Ok(()) => {
+                if let Some(file) = self.state.borrow_mut().file_mut(id) {
+                    file.saved = progress.offset;
+                }
+            }
+            Err(error) => {
+                self.counters.write_errors.inc();
+                tracing::warn!(%error, "the progress of a hint file could not be noted");
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Drives gossip and tells every shard of the node which nodes are alive.
+//!
+//! Owns: the one `gossip` machine of the node (on shard 0: its rounds, its messages, the durable
+//! generation), the [`Picture`] of who is alive that shard 0 hands to all shards, the hooks that
+//! are told of changes. Never: who is a member (the caller says so by [`Liveness::set_members`]),
+//! whether a node that is down stays in the ring.
+//!
+//! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true`
+//! first. INV-liveness-2: pictures that a shard sees only get newer. INV-liveness-3: a generation is
+//! durable before the first message that carries it.
+//!
+//! Reading order: [`Liveness`], [`Picture`], `driver`.
+
+mod driver;
+mod generation;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gossip::{AppState, Flags, Member};
+use messaging::{Messaging, Request};
+use rt::{Gate, Group, Mesh, MeshError, Rt};
+use stdx::{Epoch, FixedMap, HostId, ShardId};
+
+use crate::driver::Driver;
+pub use crate::generation::next_generation;
+
+/// Who is alive, as shard 0 saw it at one moment. This node itself is not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// Counts the pictures of this run.
+    number: u64,
+    /// The live ones, and whether they serve clients.
+    alive: FixedMap<HostId, bool>,
+}
+
+/// The way from shard 0 to the others.
+pub type LivenessMesh = Mesh<Arc<Picture>, ()>;
+
+/// What only shard 0 is given.
+pub struct Start {
+    /// Of shard 0.
+    pub messaging: Messaging,
+    /// From [`next_generation`], which made it durable.
+    pub generation: u64,
+    /// Below it `metadata/generation` is kept.
+    pub work_dir: String,
+    /// `phi_convict_threshold`.
+    pub phi_convict_threshold: f64,
+    /// Time between rounds; a second.
+    pub round: Duration,
+    /// What this node says of itself first: shards, release, epoch, load.
+    pub state: AppState,
+    /// Told of every epoch that a peer says it has applied.
+    pub on_epoch: Box<dyn Fn(HostId, Epoch)>,
+}
+
+/// One node as gossip knows it: `nodetool gossipinfo`, `failuredetector`.
+#[derive(Clone, Debug)]
+pub struct PeerRow {
+    /// Who.
+    pub host: HostId,
+    /// Number of its start; 0 when nothing was heard of it.
+    pub generation: u64,
+    /// Its heartbeat.
+    pub version: u64,
+    /// Its state.
+    pub app: AppState,
+    /// Whether it is up.
+    pub is_alive: bool,
+    /// How suspicious its silence is.
+    pub phi: f64,
+}
+
+type Hook = Rc<dyn Fn(HostId, bool)>;
+
+/// One shard's knowledge of who is alive; clones share.
+#[derive(Clone)]
+pub struct Liveness {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    rt: Rt,
+    mesh: Arc<LivenessMesh>,
+    host: HostId,
+    gate: Gate,
+    picture: RefCell<Arc<Picture>>,
+    on_change: RefCell<Vec<Hook>>,
+    on_ready: RefCell<Vec<Hook>>,
+    /// Shard 0 only.
+    driver: RefCell<Option<Rc<Driver>>>,
+}
+
+impl Liveness {
+    /// The part of one shard of the node `host`. Everybody else is down until shard 0 has heard of
+    /// them after [`Liveness::start`].
+    pub fn new(rt: Rt, mesh: Arc<LivenessMesh>, host: HostId) -> Liveness {
+        let gate = rt.gate("liveness");
+        let inner = Rc::new(Inner {
+            rt: rt.clone(),
+            mesh: mesh.clone(),
+            host,
+            gate,
+            picture: RefCell::default(),
+            on_change: RefCell::default(),
+            on_ready: RefCell::default(),
+            driver: RefCell::new(None),
+        });
+        let this = Liveness { inner };
+        let served = this.clone();
+        mesh.serve(&rt, move |picture, reply| {
+            served.adopt(&picture);
+            reply.send(());
+        });
+        this
+    }
+
+    /// Whether requests may be sent to a node. This node is always alive.
+    #[inline]
+    pub fn is_alive(&self, host: HostId) -> bool {
+        host == self.inner.host || self.inner.picture.borrow().alive.contains_key(&host)
+    }
+
+    /// Whether a node, not this one, is alive and serves clients.
+    pub fn is_ready(&self, host: HostId) -> bool {
+        self.inner.picture.borrow().alive.get(&host).copied().unwrap_or(false)
+    }
+
+    /// Calls `hook(host, is_alive)` on this shard at each change.
+    pub fn on_change(&self, hook: impl Fn(HostId, bool) + 'static) {
+        self.inner.on_change.borrow_mut().push(Rc::new(hook));
+    }
+
+    /// Calls `hook(host, is_ready)` on this shard when a node begins or ceases to be alive and
+    /// serving clients: what drivers are told as STATUS_CHANGE.
+    pub fn on_ready(&self, hook: impl Fn(HostId, bool) + 'static) {
+        self.inner.on_ready.borrow_mut().push(Rc::new(hook));
+    }
+
+    /// Begins to gossip; shard 0 only, once.
+    pub fn start(&self, start: Start) {
+        let driver = Rc::new(Driver::new(self.clone(), start));
+        *self.inner.driver.borrow_mut() = Some(driver.clone());
+        let task = async move { driver.run().await };
+        // A closed gate: the node stops.
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Gossip, "gossip", task);
+    }
+
+    fn driver(&self) -> Option<Rc<Driver>> {
+        self.inner.driver.borrow().clone()
+    }
+
+    /// Says who is in the cluster; others are forgotten. Shard 0 only.
+    pub fn set_members(&self, members: Vec<Member>) {
+        if let Some(driver) = self.driver() {
+            driver.set_members(members);
+        }
+    }
+
+    /// Changes what this node says of itself. Shard 0 only.
+    pub fn update(&self, change: impl FnOnce(&mut AppState)) {
+        if let Some(driver) = self.driver() {
+            driver.update(change);
+        }
+    }
+
+    /// Says to everybody whether this node serves clients. Shard 0 only.
+    pub fn set_ready(&self, is_ready: bool) {
+        let Some(driver) = self.driver() else { return };
+        driver.update(|app| {
+            let flags = app.flags;
+            app.flags = match is_ready {
+                true => flags.with(Flags::CQL_READY),
+                false => flags.without(Flags::CQL_READY),
+            };
+        });
+        driver.announce();
+    }
+
+    /// Takes part in gossip or not (`nodetool disablegossip`): who does not is down for the others
+    /// and keeps what it last knew of them. Shard 0 only.
+    pub fn set_gossiping(&self, on: bool) {
+        if let Some(driver) = self.driver() {
+            driver.set_gossiping(on);
+        }
+    }
+
+    /// Whether this node takes part in gossip; false on shards other than 0.
+    pub fn is_gossiping(&self) -> bool {
+        self.driver().is_some_and(|driver| driver.is_gossiping())
+    }
+
+    /// The last epoch that a node said it has applied; `None` when it is not known, not alive, or
+    /// this is not shard 0.
+    pub fn applied_epoch(&self, host: HostId) -> Option<Epoch> {
+        let row = self.driver()?.row(host)?;
+        row.is_alive.then_some(row.app.epoch)
+    }
+
+    /// Every member, by host id; empty on shards other than 0.
+    pub fn view(&self) -> Vec<PeerRow> {
+        self.driver().map(|driver| driver.rows()).unwrap_or_default()
+    }
+
+    /// Takes a gossip message of a peer. Messages to other shards than 0 and messages that cannot
+    /// be read are dropped: every one of them may be lost.
+    pub fn serve_peer(&self, request: &Request<'_>) {
+        if let Some(driver) = self.driver() {
+            driver.received(request.from, request.payload);
+        }
+    }
+
+    /// Says to everybody that this node stops, then gossips no more. The messages are on their way
+    /// when messaging has sent what it has.
+    pub async fn stop(&self) {
+        let driver = self.inner.driver.borrow_mut().take();
+        if let Some(driver) = driver {
+            driver.stop();
+        }
+        self.inner.gate.close().await;
+        // They hold what holds this.
+        self.inner.on_change.borrow_mut().clear();
+        self.inner.on_ready.borrow_mut().clear();
+    }
+
+    /// Shard 0 has a new picture: shows it to all shards.
+    fn publish(&self, alive: FixedMap<HostId, bool>) {
+        let number = self.inner.picture.borrow().number.saturating_add(1);
+        let picture = Arc::new(Picture { number, alive });
+        // Handed over at once, in the order of their numbers.
+        let shards = (0..self.inner.rt.shard_count()).map(ShardId);
+        let others = shards.filter(|shard| *shard != self.inner.rt.shard());
+        let calls: Vec<_> = others
+            .map(|shard| self.inner.mesh.call(&self.inner.rt, shard, picture.clone()))
+            .collect();
+        if !calls.is_empty() {
+            let this = self.clone();
+            let task = async move {
+                for call in calls {
+                    if let (Err(MeshError::Full), Some(driver)) = (call.await, this.driver()) {
+                        driver.publish_again();
+                    }
+                }
+            };
+            let _ = self.inner.gate.spawn(&self.inner.rt, Group::Gossip, "liveness", task);
+        }
+        self.adopt(&picture);
+    }
+
+    fn adopt(&self, after: &Arc<Picture>) {
+        let before = self.inner.picture.borrow().clone();
+        if after.number <= before.number {
+            return;
+        }
+        *self.inner.picture.borrow_mut() = after.clone();
+        let mut hosts: Vec<HostId> =
+            before.alive.keys().chain(after.alive.keys()).copied().collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let (changed, ready) =
+            (self.inner.on_change.borrow().clone(), self.inner.on_ready.borrow().clone());
+        for host in hosts {
+            let (was, is) = (before.alive.get(&host), after.alive.get(&host));
+            if was.is_some() != is.is_some() {
+                for hook in &changed {
+                    hook(host, is.is_some());
+                }
+            }
+            let (was, is) = (was.copied().unwrap_or(false), is.copied().unwrap_or(false));
+            if was != is {
+                for hook in &ready {
+                    hook(host, is);
+                }
+            }
+        }
+    }
+}

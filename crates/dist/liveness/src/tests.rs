@@ -1,0 +1,312 @@
+//! Nodes of one or several shards in a simulated world: kills, restarts, pauses, partitions.
+#![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use internode::{Features, Identity, VersionRange};
+use messaging::{Handler, MessagingMesh, Peer, Responder, Settings};
+use rt::sim::{SimNode, World, WorldOptions};
+use rt::{Main, NodeSpec};
+use stdx::Uuid;
+
+use super::*;
+
+const PORT: u16 = 7000;
+
+fn host(n: u8) -> HostId {
+    HostId(Uuid::from_bytes([n; 16]))
+}
+
+fn name(n: u8) -> String {
+    format!("n{n}")
+}
+
+/// What a shard of a node was told: node, shard, about whom, up or down.
+type Told = (u8, u16, u8, bool);
+
+#[derive(Default)]
+struct Facts {
+    told: Vec<Told>,
+    ready: Vec<Told>,
+    /// Generation of each start: node, number.
+    starts: Vec<(u8, u64)>,
+    epochs: Vec<(u8, u8, u64)>,
+    /// What shard 0 last saw of `gossipinfo`: node, rows.
+    views: Vec<(u8, Vec<(u8, bool)>)>,
+}
+
+type SharedFacts = Arc<Mutex<Facts>>;
+
+struct Serve(Liveness);
+
+impl Handler for Serve {
+    fn handle(&self, request: Request<'_>, _: Responder) {
+        self.0.serve_peer(&request);
+    }
+}
+
+fn number(host: HostId) -> u8 {
+    host.0.as_bytes()[0]
+}
+
+async fn shard(
+    rt: Rt,
+    n: u8,
+    peers: Vec<(u8, IpAddr)>,
+    meshes: (Arc<MessagingMesh>, Arc<LivenessMesh>),
+    facts: SharedFacts,
+) {
+    let identity = Identity {
+        cluster_id: Some(Uuid::from_bytes([0xcc; 16])),
+        cluster_name: "Test".to_owned(),
+        host_id: host(n),
+        incarnation: rt.random_u64(),
+        shard_count: rt.shard_count(),
+        joining: false,
+        versions: VersionRange::THIS,
+        features: Features::LZ4,
+    };
+    let messaging = Messaging::new(&rt, identity, Arc::new(Settings::default()), meshes.0);
+    for (peer, ip) in &peers {
+        let address = SocketAddr::new(*ip, PORT);
+        messaging.set_peer(host(*peer), Peer { address, shard_count: 1 });
+    }
+    let liveness = Liveness::new(rt.clone(), meshes.1, host(n));
+    let at = rt.shard().0;
+    let told = facts.clone();
+    liveness.on_change(move |about, up| {
+        told.lock().unwrap().told.push((n, at, number(about), up));
+    });
+    let told = facts.clone();
+    liveness.on_ready(move |about, up| {
+        told.lock().unwrap().ready.push((n, at, number(about), up));
+    });
+    messaging.serve(Rc::new(Serve(liveness.clone())));
+    if rt.shard() == ShardId(0) {
+        rt.fs().create_dir_all("/data/metadata").await.unwrap();
+        let generation = next_generation(&rt, "/data").await.unwrap();
+        facts.lock().unwrap().starts.push((n, generation));
+        messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
+        let seen = facts.clone();
+        liveness.start(Start {
+            messaging: messaging.clone(),
+            generation,
+            work_dir: "/data".to_owned(),
+            phi_convict_threshold: 8.0,
+            round: Duration::from_secs(1),
+            state: AppState { epoch: Epoch(u64::from(n)), ..AppState::default() },
+            on_epoch: Box::new(move |from, epoch| {
+                seen.lock().unwrap().epochs.push((n, number(from), epoch.0));
+            }),
+        });
+        let members =
+            peers.iter().map(|(peer, _)| Member { host: host(*peer), is_seed: *peer == 1 });
+        liveness.set_members(members.collect());
+        rt.sleep(Duration::from_secs(1)).await;
+        liveness.set_ready(true);
+    }
+    while !rt.is_stop_requested() {
+        let next = rt.now() + Duration::from_secs(1);
+        let _ = rt.timeout(next, rt.stop_requested()).await;
+        let rows: Vec<(u8, bool)> =
+            liveness.view().iter().map(|row| (number(row.host), row.is_alive)).collect();
+        // `view` and `is_alive` of shard 0 agree.
+        for (peer, is_alive) in &rows {
+            assert_eq!(liveness.is_alive(host(*peer)), *is_alive);
+        }
+        facts.lock().unwrap().views.push((n, rows));
+    }
+    liveness.stop().await;
+    messaging.stop(Duration::from_secs(1)).await;
+}
+
+struct Cluster {
+    world: World,
+    facts: SharedFacts,
+    nodes: Vec<(u8, u16)>,
+}
+
+impl Cluster {
+    /// Nodes 1, 2, … with so many shards each.
+    fn new(seed: u64, shards: &[u16]) -> Cluster {
+        let world = World::new(seed, WorldOptions::default());
+        let nodes = (1_u8..).zip(shards.iter().copied()).collect();
+        Cluster { world, facts: SharedFacts::default(), nodes }
+    }
+
+    fn start(&self, n: u8) -> SimNode {
+        let shards = self.nodes.iter().find(|(m, _)| *m == n).unwrap().1;
+        let peers: Vec<(u8, IpAddr)> =
+            self.nodes.iter().map(|(m, _)| (*m, self.world.ip(&name(*m)))).collect();
+        let meshes =
+            (Arc::new(MessagingMesh::new(shards)), Arc::new(LivenessMesh::new(shards, 64)));
+        let facts = self.facts.clone();
+        let main: Main = Arc::new(move |rt| {
+            Box::pin(shard(rt, n, peers.clone(), meshes.clone(), facts.clone()))
+        });
+        let spec = NodeSpec { name: name(n), shards, work_dir: String::new() };
+        self.world.start_node(spec, main)
+    }
+
+    fn start_all(&self) -> Vec<SimNode> {
+        self.nodes.iter().map(|(n, _)| self.start(*n)).collect()
+    }
+
+    fn run(&self, seconds: u64) {
+        self.world.run_for(Duration::from_secs(seconds));
+    }
+
+    /// What the shards were told since the last call.
+    fn take(&self) -> Vec<Told> {
+        let mut told = std::mem::take(&mut self.facts.lock().unwrap().told);
+        told.sort_unstable();
+        told
+    }
+
+    /// Every shard of every node of `by` was told the same once about each of `about`.
+    fn expect(&self, by: &[u8], about: &[u8], up: bool) {
+        let mut expected: Vec<Told> = Vec::new();
+        for n in by {
+            let shards = self.nodes.iter().find(|(m, _)| m == n).unwrap().1;
+            for shard in 0..shards {
+                let others = about.iter().filter(|m| *m != n);
+                expected.extend(others.map(|m| (*n, shard, *m, up)));
+            }
+        }
+        expected.sort_unstable();
+        assert_eq!(self.take(), expected);
+    }
+}
+
+#[test]
+fn every_shard_hears_of_every_node_once() {
+    for (seed, shards) in [(1, [1, 1, 1]), (2, [1, 2, 3]), (3, [3, 3, 3])] {
+        let cluster = Cluster::new(seed, &shards);
+        cluster.start_all();
+        cluster.run(20);
+        cluster.expect(&[1, 2, 3], &[1, 2, 3], true);
+        let facts = cluster.facts.lock().unwrap();
+        // All of them said that they serve clients, and which epoch they have.
+        let shards: usize = shards.iter().map(|s| usize::from(*s)).sum();
+        assert_eq!(facts.ready.len(), 2 * shards, "{:?}", facts.ready);
+        assert!(facts.ready.iter().all(|(.., up)| *up));
+        for (n, peer) in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)] {
+            assert!(facts.epochs.contains(&(n, peer, u64::from(peer))), "{:?}", facts.epochs);
+        }
+    }
+}
+
+#[test]
+fn a_killed_node_is_down_within_half_a_minute_and_up_again_after_its_restart() {
+    for seed in 10..15 {
+        let cluster = Cluster::new(seed, &[2, 1, 1]);
+        let nodes = cluster.start_all();
+        cluster.run(20);
+        cluster.take();
+        if seed % 2 == 0 {
+            cluster.world.kill(&nodes[2]);
+        } else {
+            cluster.world.power_cut(&nodes[2]);
+        }
+        cluster.run(30);
+        cluster.expect(&[1, 2], &[3], false);
+        cluster.start(3);
+        cluster.run(20);
+        let told = cluster.take();
+        let about_3: Vec<_> = told.iter().filter(|(n, ..)| *n != 3).collect();
+        assert_eq!(about_3, [&(1, 0, 3, true), &(1, 1, 3, true), &(2, 0, 3, true)], "{seed}");
+        let facts = cluster.facts.lock().unwrap();
+        let starts: Vec<u64> =
+            facts.starts.iter().filter(|(n, _)| *n == 3).map(|(_, g)| *g).collect();
+        assert!(starts[0] < starts[1], "{starts:?}");
+    }
+}
+
+#[test]
+fn a_node_that_stops_says_so_and_is_down_at_once() {
+    for seed in 20..23 {
+        let cluster = Cluster::new(seed, &[1, 2, 1]);
+        let nodes = cluster.start_all();
+        cluster.run(20);
+        cluster.take();
+        nodes[0].request_stop();
+        cluster.run(2);
+        cluster.expect(&[2, 3], &[1], false);
+    }
+}
+
+#[test]
+fn both_sides_of_a_partition_hold_the_other_one_for_down_until_it_heals() {
+    for seed in 30..33 {
+        let cluster = Cluster::new(seed, &[1, 2, 1]);
+        cluster.start_all();
+        cluster.run(20);
+        cluster.take();
+        cluster.world.partition(&name(1), &name(3));
+        cluster.world.partition(&name(2), &name(3));
+        cluster.run(60);
+        let mut told = cluster.take();
+        told.retain(|(n, _, about, up)| !(*up || (*n == 3) == (*about == 3)));
+        assert_eq!(
+            told,
+            [
+                (1, 0, 3, false),
+                (2, 0, 3, false),
+                (2, 1, 3, false),
+                (3, 0, 1, false),
+                (3, 0, 2, false)
+            ],
+            "{seed}"
+        );
+        cluster.world.heal_all();
+        cluster.run(40);
+        let told = cluster.take();
+        assert!(told.iter().all(|(.., up)| *up), "{seed}: {told:?}");
+        assert_eq!(told.len(), 5, "{seed}: {told:?}");
+        let facts = cluster.facts.lock().unwrap();
+        for n in 1..=3_u8 {
+            let (_, last) =
+                facts.views.iter().rev().find(|(m, rows)| *m == n && !rows.is_empty()).unwrap();
+            assert_eq!(*last, [(1, true), (2, true), (3, true)], "{seed}: n{n}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_or_damaged_generation_file_does_not_keep_a_node_down() {
+    let cluster = Cluster::new(40, &[1, 1]);
+    let nodes = cluster.start_all();
+    cluster.run(20);
+    cluster.take();
+    cluster.world.kill(&nodes[1]);
+    cluster.run(30);
+    cluster.expect(&[1], &[2], false);
+    // The clock is back by a day, and the file says nothing: the others know better.
+    cluster.world.set_clock_skew(&name(2), -86_400_000_000);
+    cluster.world.client(&name(2), |rt| async move {
+        rt.fs().write_atomic("/data/metadata/generation", b"?".to_vec()).await.unwrap();
+    });
+    cluster.run(1);
+    cluster.start(2);
+    cluster.run(30);
+    assert!(cluster.take().contains(&(1, 0, 2, true)));
+    let starts: Vec<u64> = {
+        let facts = cluster.facts.lock().unwrap();
+        facts.starts.iter().filter(|(n, _)| *n == 2).map(|(_, g)| *g).collect()
+    };
+    assert!(starts[1] < starts[0], "{starts:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let trace = |seed| {
+        let cluster = Cluster::new(seed, &[1, 2]);
+        cluster.start_all();
+        cluster.run(10);
+        cluster.world.trace_hash()
+    };
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7), trace(8));
+}

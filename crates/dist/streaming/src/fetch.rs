@@ -1,0 +1,169 @@
+//! One operation: all ranges of all tables, by all shards.
+
+use std::sync::Arc;
+
+use rt::MeshError;
+use stdx::{HostId, ShardId, TableId, Uuid};
+
+use crate::error::{FailedRange, StreamError};
+use crate::plan::FetchRange;
+use crate::streaming::Streaming;
+
+/// What an operation has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchReport {
+    /// Ranges that are here, of all tables.
+    pub ranges: u64,
+    /// Bytes of pages.
+    pub bytes: u64,
+    /// Partitions, those that go on in another page counted again.
+    pub partitions: u64,
+    /// SSTables that were made.
+    pub files: u64,
+    /// Their bytes on disk.
+    pub disk_bytes: u64,
+}
+
+/// How far an operation is. Told after each table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchProgress {
+    /// Ranges to be fetched, of all tables.
+    pub ranges: u64,
+    /// Ranges that could not be fetched.
+    pub failed: u64,
+    /// What is here.
+    pub done: FetchReport,
+}
+
+/// One table's ranges, for every shard.
+#[derive(Clone)]
+pub(crate) struct TableOrder {
+    pub(crate) plan: Uuid,
+    pub(crate) operation: Arc<str>,
+    pub(crate) table: TableId,
+    pub(crate) ranges: Arc<[FetchRange]>,
+}
+
+/// What a shard is told.
+pub(crate) enum Order {
+    /// Fetch what of these ranges is yours.
+    Fetch(TableOrder),
+    /// The operation is over.
+    Forget(Uuid),
+}
+
+/// What one shard fetched of a table.
+#[derive(Debug, Default)]
+pub(crate) struct ShardOutcome {
+    pub(crate) report: FetchReport,
+    /// Index of a range, the last source and why it failed.
+    pub(crate) failed: Vec<(usize, Option<HostId>, String)>,
+}
+
+impl Streaming {
+    /// Fetches ranges into SSTables of this node, on all of its shards, table after table. The data
+    /// is seen as its parts become durable. Tables that are dropped meanwhile count as fetched.
+    /// `operation` names it for `nodetool netstats`: `Bootstrap`, `Rebuild` and so on.
+    ///
+    /// A movement's writes must reach this node before it is called: every coordinator has applied
+    /// the entry that made it a pending replica, and writes that began before are over.
+    ///
+    /// # Errors
+    /// `Incomplete`: everything else was fetched; `Store`, `Stopping`.
+    pub async fn fetch(
+        &self,
+        operation: &str,
+        plan: Vec<FetchRange>,
+        progress: &dyn Fn(&FetchProgress),
+    ) -> Result<FetchReport, StreamError> {
+        let mut id = [0; 16];
+        self.inner.rt.random_fill(&mut id);
+        let id = Uuid::from_bytes(id);
+        let fetched = self.fetch_tables(id, operation, plan, progress).await;
+        for shard in 0..self.inner.rt.shard_count() {
+            // A shard that is gone has forgotten it.
+            let _ = self.inner.mesh.0.call(&self.inner.rt, ShardId(shard), Order::Forget(id)).await;
+        }
+        fetched
+    }
+
+    async fn fetch_tables(
+        &self,
+        id: Uuid,
+        operation: &str,
+        mut plan: Vec<FetchRange>,
+        progress: &dyn Fn(&FetchProgress),
+    ) -> Result<FetchReport, StreamError> {
+        plan.sort_by_key(|f| f.table);
+        let mut told = FetchProgress { ranges: plan.len() as u64, ..FetchProgress::default() };
+        let mut failed: Vec<FailedRange> = Vec::new();
+        let operation: Arc<str> = operation.into();
+        for ranges in plan.chunk_by(|a, b| a.table == b.table) {
+            let Some(table) = ranges.first().map(|f| f.table) else { continue };
+            let operation = operation.clone();
+            let order = TableOrder { plan: id, operation, table, ranges: ranges.into() };
+            let mut bad: Vec<Option<(Option<HostId>, String)>> = vec![None; ranges.len()];
+            for outcome in self.order_all(&order).await? {
+                let ShardOutcome { report, failed } = outcome;
+                told.done.bytes += report.bytes;
+                told.done.partitions += report.partitions;
+                told.done.files += report.files;
+                told.done.disk_bytes += report.disk_bytes;
+                for (index, source, error) in failed {
+                    if let Some(slot) = bad.get_mut(index) {
+                        *slot = Some((source, error));
+                    }
+                }
+            }
+            for (range, bad) in ranges.iter().zip(bad) {
+                match bad {
+                    None => told.done.ranges += 1,
+                    Some((source, error)) => {
+                        failed.push(FailedRange { range: range.clone(), source, error });
+                    }
+                }
+            }
+            told.failed = failed.len() as u64;
+            progress(&told);
+        }
+        match failed.is_empty() {
+            true => Ok(told.done),
+            false => Err(StreamError::Incomplete { report: told.done, failed }),
+        }
+    }
+
+    /// Has every shard fetch its slice.
+    async fn order_all(&self, order: &TableOrder) -> Result<Vec<ShardOutcome>, StreamError> {
+        let inner = &self.inner;
+        let calls: Vec<_> = (0..inner.rt.shard_count())
+            .map(|n| inner.mesh.0.call(&inner.rt, ShardId(n), Order::Fetch(order.clone())))
+            .collect();
+        let mut outcomes = Vec::with_capacity(calls.len());
+        let mut error = None;
+        for call in calls {
+            match call.await {
+                Ok(Ok(outcome)) => outcomes.push(outcome),
+                Ok(Err(e)) => error = error.or(Some(e)),
+                Err(MeshError::Closed) => error = error.or(Some(StreamError::Stopping)),
+                Err(MeshError::Full) => {
+                    error = error.or(Some(StreamError::Store(store::StoreError::QueueFull)));
+                }
+            }
+        }
+        match error {
+            None => Ok(outcomes),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// A shard's part.
+    pub(crate) async fn obey(&self, order: Order) -> Result<ShardOutcome, StreamError> {
+        match order {
+            Order::Fetch(order) => self.pull_table(&order).await,
+            Order::Forget(plan) => {
+                self.inner.counts.forget(plan);
+                Ok(ShardOutcome::default())
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Moves ranges of tables between nodes.
+//!
+//! Owns: [`plan()`] (what a node must copy, and from whom), [`Streaming`]: the side that gives pages of
+//! its data and the side that fetches them into SSTables. Never: decides who owns what
+//! (`cluster::ranges`), waits for a membership change, writes through a memtable.
+//!
+//! Data goes as replica pages with nothing purged (`docs/formats/replica-page.md`), one request of
+//! verb `StreamFetch` per page. Each shard fetches what it will own, straight from the shards that
+//! have it; no data crosses shards here. See `docs/internals/streaming.md`.
+//!
+//! Invariants:
+//! INV-stream-1: a range is reported as done only when all of it, from one source per place, is in
+//! durable SSTables of this node.
+//! INV-stream-2: what is fetched is exactly what the source had when it was asked: timestamps,
+//! deletions and expired cells stay as they are.
+//! INV-stream-3: a page that does not follow the one before, holds foreign tokens or is no page is
+//! never written.
+//!
+//! Reading order: [`plan`](mod@plan), [`wire`], `streaming`, `serve`, `fetch`, `pull`, `throttle`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod error;
+mod fetch;
+pub mod fuzz;
+mod plan;
+mod pull;
+mod serve;
+mod stats;
+mod streaming;
+#[cfg(test)]
+mod tests;
+mod throttle;
+pub mod wire;
+
+pub use error::{FailedRange, StreamError};
+pub use fetch::{FetchProgress, FetchReport};
+pub use plan::{FetchRange, PlanError, plan, plan_movement};
+pub use stats::{SessionStats, StreamStats};
+pub use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming, new_mesh};

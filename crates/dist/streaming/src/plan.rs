@@ -1,0 +1,156 @@
+//! What a node must copy before it owns its ranges, and from whom.
+
+use std::collections::BTreeMap;
+
+use cluster::ranges::WholeCluster;
+use cluster::topology::{finished, unmoved};
+use cluster::{ClusterSnapshot, Placements, Replication, TokenRange, movements};
+use schema::TableKind;
+use stdx::{HostId, TableId};
+
+/// One range of one table to be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchRange {
+    /// The table.
+    pub table: TableId,
+    /// What to copy; may wrap around.
+    pub range: TokenRange,
+    /// Who has it. Any one of them is enough; the first is tried first.
+    pub sources: Vec<HostId>,
+}
+
+impl From<(HostId, TableId, TokenRange)> for FetchRange {
+    fn from((source, table, range): (HostId, TableId, TokenRange)) -> FetchRange {
+        FetchRange { table, range, sources: vec![source] }
+    }
+}
+
+/// Why there is no safe plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The node is no member.
+    #[error("the host {0} is no member")]
+    NoMember(HostId),
+    /// Fewer replicas are alive than hold every acknowledged write together.
+    #[error(
+        "too few replicas of \"{keyspace}\" are alive for the tokens from {} to {}: start them, or \
+         remove the dead ones, and try again",
+        range.start.0,
+        range.end.0
+    )]
+    TooFewReplicas {
+        /// The keyspace.
+        keyspace: String,
+        /// The range.
+        range: TokenRange,
+    },
+}
+
+/// What `host` must fetch so that it can own its ranges once its movement (joining, moving,
+/// replacing) is finished, by a snapshot in which the movement has begun. Only ranges of replicated
+/// tables, never what every node has for itself; in order of keyspace, table and range.
+///
+/// Each range comes from the replica that loses it, when that is alive: then every write that a
+/// quorum acknowledged is still on a quorum. Else it is in the plan once for each of as many other
+/// replicas as hold every such write together (`Movement::sources`); their copies merge.
+///
+/// # Errors
+/// `NoMember`; `TooFewReplicas`: wait, nothing is safe now.
+pub fn plan(
+    snapshot: &ClusterSnapshot,
+    host: HostId,
+    is_alive: impl Fn(HostId) -> bool,
+) -> Result<Vec<FetchRange>, PlanError> {
+    plan_movement(snapshot, host, host, is_alive)
+}
+
+/// What `host` must fetch because of the movement of another member, `moving`: one that leaves.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_movement(
+    snapshot: &ClusterSnapshot,
+    moving: HostId,
+    host: HostId,
+    is_alive: impl Fn(HostId) -> bool,
+) -> Result<Vec<FetchRange>, PlanError> {
+    for member in [moving, host] {
+        if !snapshot.members.contains_key(&member) {
+            return Err(PlanError::NoMember(member));
+        }
+    }
+    let (members_before, members_after) = (unmoved(snapshot), finished(snapshot, moving));
+    let mut fetches: Vec<FetchRange> = Vec::new();
+    let mut known: BTreeMap<Replication, Vec<(TokenRange, Vec<HostId>)>> = BTreeMap::new();
+    for keyspace in snapshot.schema.keyspaces.values() {
+        let replication = snapshot.replication_of(keyspace);
+        if replication == Replication::Local {
+            continue;
+        }
+        if !known.contains_key(&replication) {
+            let before = Placements::build(&members_before, &replication);
+            let after = Placements::build(&members_after, &replication);
+            let ranges = ranges_of(&before, &after, host, &is_alive).map_err(|range| {
+                PlanError::TooFewReplicas { keyspace: keyspace.name.to_string(), range }
+            })?;
+            known.insert(replication.clone(), ranges);
+        }
+        let Some(ranges) = known.get(&replication) else { continue };
+        for table in keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual) {
+            for (range, sources) in ranges {
+                let (range, sources) = (*range, sources.clone());
+                fetches.push(FetchRange { table: table.id, range, sources });
+            }
+        }
+    }
+    Ok(fetches)
+}
+
+/// The ranges with the sources of each copy; the range that too few replicas are alive for.
+fn ranges_of(
+    before: &Placements,
+    after: &Placements,
+    host: HostId,
+    is_alive: &impl Fn(HostId) -> bool,
+) -> Result<Vec<(TokenRange, Vec<HostId>)>, TokenRange> {
+    let mut ranges: Vec<(TokenRange, Vec<HostId>)> = Vec::new();
+    for movement in movements(before, after).into_iter().filter(|m| m.to == host) {
+        if movement.from.is_empty() {
+            // Nobody had it: there is nothing to copy.
+            continue;
+        }
+        let Some(chosen) = movement.sources(is_alive, WholeCluster::Yes) else {
+            return Err(movement.range);
+        };
+        let is_loser = |h: &HostId| Some(*h) == movement.loser;
+        match chosen.as_slice() {
+            // Any replica will do: the others stand by.
+            [one] if !is_loser(one) => {
+                let others = movement.from.iter().filter(|h| *h != one && is_alive(**h));
+                let sources = std::iter::once(one).chain(others).copied().collect();
+                push(&mut ranges, movement.range, sources);
+            }
+            all => {
+                for source in all {
+                    push(&mut ranges, movement.range, vec![*source]);
+                }
+            }
+        }
+    }
+    Ok(ranges)
+}
+
+/// Adds a range, as a part of its neighbour when that comes from the same sources.
+fn push(ranges: &mut Vec<(TokenRange, Vec<HostId>)>, range: TokenRange, sources: Vec<HostId>) {
+    let neighbour = ranges.iter_mut().rev().take(4).find(|(last, s)| {
+        // Never over the end of the ring, and never to the full ring, which looks like nothing.
+        *s == sources
+            && last.end == range.start
+            && range.start < range.end
+            && last.start != range.end
+    });
+    match neighbour {
+        Some((last, _)) => last.end = range.end,
+        None => ranges.push((range, sources)),
+    }
+}

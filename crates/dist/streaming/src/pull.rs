@@ -1,0 +1,328 @@
+//! What one shard fetches of one table: pages from the shards that have it, into SSTables.
+//!
+//! The slices of two nodes are the same when they have equally many shards; then a shard asks only
+//! its like. Else it asks every shard of the source in turn (a *pass* each) for the tokens of its
+//! own slice. Each pass is one ingest: its tokens ascend.
+//!
+//! A failed page is asked for again, then from the next source, which goes on at the same place: up
+//! to there everything came from a source that has all of it.
+
+use std::collections::BTreeMap;
+
+use cluster::TokenRange;
+use data::replica_page::ReplicaPage;
+use internode::{ErrorReply, Verb};
+use messaging::{MessagingError, Outgoing};
+use stdx::{HostId, ShardId, TableId, Token};
+use store::{Ingest, StoreError};
+
+use crate::error::StreamError;
+use crate::fetch::{FetchReport, ShardOutcome, TableOrder};
+use crate::plan::FetchRange;
+use crate::streaming::Streaming;
+use crate::wire::{FetchAnswer, FetchRequest, Position, RANGES_MAX};
+
+/// Ranges that have the same sources, as far as they are here.
+struct Pull<'a> {
+    order: &'a TableOrder,
+    /// `(start, end]`, ascending, apart from each other.
+    ranges: Vec<(Token, Token)>,
+    /// Shards of the source for which the passes were made; 0 = not known yet.
+    shards: u16,
+    /// The source's shards that are left, the present one last.
+    passes: Vec<u16>,
+    /// Ranges of the present pass that are whole here.
+    ranges_done: usize,
+    /// Where the last page ended.
+    position: Option<Position>,
+    ingest: Option<Ingest>,
+    report: FetchReport,
+}
+
+/// Why a page did not come.
+enum Trouble {
+    /// It may come when it is asked for again.
+    Again(String),
+    /// Not from this source.
+    Source(String),
+    /// This pass has to begin anew: what was fetched of it is worthless.
+    Anew(String),
+    /// There is no such table here any more.
+    Dropped,
+    /// Nothing can be stored.
+    Fatal(StreamError),
+}
+
+impl Streaming {
+    pub(crate) async fn pull_table(&self, order: &TableOrder) -> Result<ShardOutcome, StreamError> {
+        let mut groups: BTreeMap<&[HostId], Vec<usize>> = BTreeMap::new();
+        for (index, range) in order.ranges.iter().enumerate() {
+            groups.entry(&range.sources).or_default().push(index);
+        }
+        let mut outcome = ShardOutcome::default();
+        for (sources, indices) in groups {
+            let ranges = indices.iter().filter_map(|i| order.ranges.get(*i));
+            let mut pull = Pull::new(order, ranges);
+            let mut last = (None, "no source is known".to_owned());
+            let mut is_done = false;
+            for source in sources {
+                match self.pull_from(*source, indices.len() as u64, &mut pull).await {
+                    Ok(()) => {
+                        is_done = true;
+                        break;
+                    }
+                    Err(Trouble::Fatal(error)) => return Err(error),
+                    Err(Trouble::Dropped) => {
+                        is_done = true;
+                        break;
+                    }
+                    Err(Trouble::Again(e) | Trouble::Source(e) | Trouble::Anew(e)) => {
+                        tracing::warn!(source = %source, table = %order.table, error = e.as_str(),
+                            "a range cannot be fetched from this source");
+                        last = (Some(*source), e);
+                    }
+                }
+            }
+            add(&mut outcome.report, &pull.report);
+            if !is_done {
+                let (source, error) = last;
+                outcome.failed.extend(indices.into_iter().map(|i| (i, source, error.clone())));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Fetches all that is left from one source.
+    async fn pull_from(
+        &self,
+        source: HostId,
+        ranges: u64,
+        pull: &mut Pull<'_>,
+    ) -> Result<(), Trouble> {
+        let inner = &self.inner;
+        let id = (pull.order.plan, source);
+        let count = |change: &dyn Fn(&mut crate::SessionStats)| {
+            inner.counts.receiving(id, &pull.order.operation, inner.rt.now(), change);
+        };
+        count(&|session| session.ranges += ranges);
+        if let Some(peer) = inner.messaging.peer(source) {
+            pull.set_shards(peer.shard_count, (inner.rt.shard(), inner.rt.shard_count()));
+        }
+        let (mut failures, mut pause) = (0, inner.settings.retry_pause);
+        while let Some(shard) = pull.shard() {
+            let trouble = match self.pull_page(source, shard, pull).await {
+                Ok(()) => {
+                    (failures, pause) = (0, inner.settings.retry_pause);
+                    continue;
+                }
+                Err(Trouble::Again(error)) => error,
+                Err(Trouble::Anew(error)) => {
+                    pull.begin_anew();
+                    error
+                }
+                Err(other) => return Err(other),
+            };
+            failures += 1;
+            if failures >= inner.settings.attempts {
+                return Err(Trouble::Source(trouble));
+            }
+            inner.counts.retries.inc();
+            tracing::debug!(source = %source, error = trouble.as_str(), "a page is asked for again");
+            inner.unless_stopped(inner.rt.sleep(pause)).await.map_err(Trouble::Fatal)?;
+            pause = (pause * 2).min(inner.settings.retry_pause_max);
+        }
+        let id = (pull.order.plan, source);
+        inner.counts.receiving(id, &pull.order.operation, inner.rt.now(), |session| {
+            session.ranges_done += ranges;
+        });
+        Ok(())
+    }
+
+    /// Asks for the next page and stores it.
+    async fn pull_page(
+        &self,
+        source: HostId,
+        shard: u16,
+        pull: &mut Pull<'_>,
+    ) -> Result<(), Trouble> {
+        let inner = &self.inner;
+        let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
+        let table = pull.order.table;
+        let request = pull.request(inner.settings.page_bytes, (own, shards));
+        let to = Outgoing {
+            host: source,
+            shard: ShardId(shard),
+            verb: Verb::StreamFetch,
+            deadline: inner.rt.now() + inner.settings.page_timeout,
+            trace: None,
+        };
+        let response = inner.messaging.request(&to, |out| request.encode(out));
+        let response = inner.unless_stopped(response).await.map_err(Trouble::Fatal)?;
+        let response = response.map_err(trouble_of)?;
+        let answer = FetchAnswer::decode(&response.payload)
+            .map_err(|error| Trouble::Source(error.to_string()))?;
+        if answer.shards != pull.shards {
+            pull.set_shards(answer.shards, (own, shards));
+            return Err(Trouble::Again("the source has another number of shards".to_owned()));
+        }
+        if pull.ingest.is_none() {
+            let ingest = inner.store.ingest(table).await.map_err(stored)?;
+            pull.ingest = Some(ingest.within(pull.ranges.clone()));
+        }
+        let Some(ingest) = &mut pull.ingest else { return Ok(()) };
+        let partitions = ingest.page(answer.page).await.map_err(stored)?;
+        let bytes = answer.page.len() as u64;
+        pull.report.bytes += bytes;
+        pull.report.partitions += partitions;
+        inner.counts.received_bytes.add(bytes);
+        inner.counts.received_partitions.add(partitions);
+        let id = (pull.order.plan, source);
+        inner.counts.receiving(id, &pull.order.operation, inner.rt.now(), |session| {
+            session.bytes += bytes;
+            session.partitions += partitions;
+        });
+        let page = ReplicaPage::open(answer.page).map_err(|e| Trouble::Anew(e.to_string()))?;
+        pull.move_to(Position::of(page.end()), request.ranges.len())?;
+        if pull.ranges_done < pull.ranges.len() {
+            return Ok(());
+        }
+        // The pass is over.
+        if let Some(ingest) = pull.ingest.take() {
+            let ingested = ingest.finish().await.map_err(stored)?;
+            pull.report.files += ingested.files;
+            pull.report.disk_bytes += ingested.disk_bytes;
+        }
+        pull.passes.pop();
+        pull.begin_anew();
+        Ok(())
+    }
+}
+
+impl<'a> Pull<'a> {
+    fn new(order: &'a TableOrder, ranges: impl Iterator<Item = &'a FetchRange>) -> Pull<'a> {
+        Pull {
+            order,
+            ranges: ascending(ranges.map(|f| f.range)),
+            shards: 0,
+            passes: Vec::new(),
+            ranges_done: 0,
+            position: None,
+            ingest: None,
+            report: FetchReport::default(),
+        }
+    }
+
+    /// The source's number of shards: other than before, everything begins anew.
+    fn set_shards(&mut self, shards: u16, (own, own_shards): (ShardId, u16)) {
+        if shards == self.shards {
+            return;
+        }
+        self.shards = shards.max(1);
+        self.passes =
+            if self.shards == own_shards { vec![own.0] } else { (0..self.shards).rev().collect() };
+        self.begin_anew();
+    }
+
+    /// The shard to be asked; `None` when all is here.
+    fn shard(&self) -> Option<u16> {
+        if self.shards == 0 {
+            // Any shard says how many there are.
+            return Some(0);
+        }
+        self.passes.last().copied()
+    }
+
+    fn begin_anew(&mut self) {
+        self.ranges_done = 0;
+        self.position = None;
+        self.ingest = None;
+    }
+
+    fn request(&self, bytes: usize, (own, own_shards): (ShardId, u16)) -> FetchRequest {
+        let left = self.ranges.get(self.ranges_done..).unwrap_or_default();
+        FetchRequest {
+            table: self.order.table,
+            plan: self.order.plan,
+            operation: self.order.operation.to_string(),
+            bytes: bytes as u64,
+            peer_shards: self.shards,
+            slice: (self.shards != own_shards).then_some((own, own_shards)),
+            position: self.position.clone(),
+            ranges: left.iter().take(RANGES_MAX).copied().collect(),
+        }
+    }
+
+    /// The page ended there; `None`: at the end of the `asked` ranges.
+    fn move_to(&mut self, end: Option<Position>, asked: usize) -> Result<(), Trouble> {
+        let Some(end) = end else {
+            self.ranges_done += asked;
+            self.position = None;
+            return Ok(());
+        };
+        let token = end.token();
+        // Of two ends inside one partition the ingest has seen which is first.
+        let moved = match &self.position {
+            None => true,
+            Some(last) => {
+                let (a, b) = ((last.token(), &last.key), (token, &end.key));
+                a < b || (a == b && last.clustering.is_some() && *last != end)
+            }
+        };
+        if !moved {
+            return Err(Trouble::Source("a page ends where the one before ended".to_owned()));
+        }
+        let left = self.ranges.get(self.ranges_done..).unwrap_or_default();
+        self.ranges_done += left.iter().take_while(|(_, end)| *end < token).count();
+        if self.ranges_done >= self.ranges.len() {
+            return Err(Trouble::Source("a page ends behind what was asked for".to_owned()));
+        }
+        self.position = Some(end);
+        Ok(())
+    }
+}
+
+/// Ranges without wrap, ascending, neighbours joined.
+fn ascending(ranges: impl Iterator<Item = TokenRange>) -> Vec<(Token, Token)> {
+    let whole = |r: &TokenRange| r.start == r.end;
+    let merged = cluster::ranges::merge(ranges);
+    let mut all: Vec<(Token, Token)> = Vec::new();
+    for range in merged {
+        match whole(&range) {
+            true => all.push((Token::MIN, Token::MAX)),
+            false => all.extend(range.unwrapped().map(|r| (r.start, r.end))),
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+fn trouble_of(error: MessagingError) -> Trouble {
+    let text = error.to_string();
+    match error {
+        MessagingError::Stopping => Trouble::Fatal(StreamError::Stopping),
+        MessagingError::UnknownHost(_)
+        | MessagingError::TooLarge { .. }
+        | MessagingError::Refused { .. }
+        | MessagingError::Malformed
+        | MessagingError::Remote(
+            ErrorReply::Corrupt | ErrorReply::Invalid(_) | ErrorReply::UnknownVerb(_),
+        ) => Trouble::Source(text),
+        _ => Trouble::Again(text),
+    }
+}
+
+/// What an error of this node's store means for a page.
+fn stored(error: StoreError) -> Trouble {
+    match error {
+        StoreError::UnknownTable(TableId(_)) => Trouble::Dropped,
+        StoreError::Invalid(what) => Trouble::Anew(what),
+        error => Trouble::Fatal(error.into()),
+    }
+}
+
+fn add(all: &mut FetchReport, more: &FetchReport) {
+    all.bytes += more.bytes;
+    all.partitions += more.partitions;
+    all.files += more.files;
+    all.disk_bytes += more.disk_bytes;
+}

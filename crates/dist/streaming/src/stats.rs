@@ -1,0 +1,134 @@
+//! What a shard's streams have moved.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stdx::{HostId, Instant, Uuid};
+use telemetry::{Counter, Shard};
+
+/// A sending session of which nothing was heard for so long is over.
+const SENDING_IDLE: Duration = Duration::from_secs(60);
+
+/// One direction between this shard and a peer, for one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionStats {
+    /// Why: `Bootstrap`, `Rebuild` ….
+    pub operation: String,
+    /// The operation; the same on all shards and peers.
+    pub plan: Uuid,
+    /// The peer.
+    pub host: HostId,
+    /// Ranges of it; known to the receiver only.
+    pub ranges: u64,
+    /// Ranges that are here.
+    pub ranges_done: u64,
+    /// Bytes of pages.
+    pub bytes: u64,
+    /// Partitions, those that go on in another page counted again.
+    pub partitions: u64,
+}
+
+/// The streams of this shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Bytes per second that this shard sends at most; 0 = no limit.
+    pub bytes_per_second_max: u64,
+    /// What it fetches.
+    pub receiving: Vec<SessionStats>,
+    /// What it gives.
+    pub sending: Vec<SessionStats>,
+}
+
+#[derive(Debug)]
+struct Session {
+    stats: SessionStats,
+    touched: Instant,
+}
+
+type Sessions = RefCell<BTreeMap<(Uuid, HostId), Session>>;
+
+/// Counters and sessions.
+pub(crate) struct Counts {
+    receiving: Sessions,
+    sending: Sessions,
+    pub(crate) sent_bytes: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) received_partitions: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) refused: Counter,
+}
+
+impl Counts {
+    pub(crate) fn new(shard: &Shard) -> Counts {
+        let counter = |name, help| shard.counter(name, help, &[]);
+        Counts {
+            receiving: Sessions::default(),
+            sending: Sessions::default(),
+            sent_bytes: counter("stream_sent_bytes_total", "bytes of pages given to peers"),
+            received_bytes: counter("stream_received_bytes_total", "bytes of pages fetched"),
+            received_partitions: counter("stream_received_partitions_total", "partitions fetched"),
+            retries: counter("stream_retries_total", "pages that were asked for again"),
+            refused: counter("stream_refused_total", "requests for pages that were refused"),
+        }
+    }
+
+    /// Changes the numbers of a session, which begins with that.
+    fn touch(
+        sessions: &Sessions,
+        (plan, host): (Uuid, HostId),
+        operation: &str,
+        now: Instant,
+        change: impl FnOnce(&mut SessionStats),
+    ) {
+        let mut sessions = sessions.borrow_mut();
+        let session = sessions.entry((plan, host)).or_insert_with(|| Session {
+            stats: SessionStats {
+                operation: operation.to_owned(),
+                plan,
+                host,
+                ranges: 0,
+                ranges_done: 0,
+                bytes: 0,
+                partitions: 0,
+            },
+            touched: now,
+        });
+        session.touched = now;
+        change(&mut session.stats);
+    }
+
+    pub(crate) fn receiving(
+        &self,
+        id: (Uuid, HostId),
+        operation: &str,
+        now: Instant,
+        change: impl FnOnce(&mut SessionStats),
+    ) {
+        Counts::touch(&self.receiving, id, operation, now, change);
+    }
+
+    pub(crate) fn sending(
+        &self,
+        id: (Uuid, HostId),
+        operation: &str,
+        now: Instant,
+        change: impl FnOnce(&mut SessionStats),
+    ) {
+        self.sending.borrow_mut().retain(|_, s| now.since(s.touched) < SENDING_IDLE);
+        Counts::touch(&self.sending, id, operation, now, change);
+    }
+
+    /// An operation is over.
+    pub(crate) fn forget(&self, plan: Uuid) {
+        self.receiving.borrow_mut().retain(|(p, _), _| *p != plan);
+    }
+
+    pub(crate) fn stats(&self, now: Instant) -> (Vec<SessionStats>, Vec<SessionStats>) {
+        self.sending.borrow_mut().retain(|_, s| now.since(s.touched) < SENDING_IDLE);
+        let all = |sessions: &Sessions| {
+            sessions.borrow().values().map(|s| s.stats.clone()).collect::<Vec<_>>()
+        };
+        (all(&self.receiving), all(&self.sending))
+    }
+}

@@ -1,0 +1,182 @@
+//! [`Streaming`]: the object of a shard, its settings, its life.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use cluster::ClusterSnapshot;
+use messaging::Messaging;
+use rt::sync::Notify;
+use rt::{Gate, Group, Mesh, Rt};
+use store::Store;
+
+use crate::error::StreamError;
+use crate::fetch::{Order, ShardOutcome};
+use crate::stats::{Counts, StreamStats};
+use crate::throttle::Throttle;
+
+/// Orders of the shard that fetches to all shards, and their outcomes.
+pub struct StreamMesh(pub(crate) Mesh<Order, Result<ShardOutcome, StreamError>>);
+
+/// The mesh of a node of so many shards; made before they start.
+pub fn new_mesh(shards: u16) -> StreamMesh {
+    // One table at a time, and seldom more than one operation.
+    StreamMesh(Mesh::new(shards, 64))
+}
+
+/// Limits and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// Bytes per second that this node gives to peers, all shards together
+    /// (`stream_throughput_outbound`); 0 = no limit. Default 24 MiB, as Cassandra's.
+    pub outbound_bytes_per_second: u64,
+    /// Bytes after which a page ends. Default 1 MiB.
+    pub page_bytes: usize,
+    /// Longest wait for one page. Default 30 s.
+    pub page_timeout: Duration,
+    /// How often a page is asked for before the source is given up. Default 8.
+    pub attempts: u32,
+    /// Pause after the first failure; it doubles. Default 250 ms.
+    pub retry_pause: Duration,
+    /// Longest pause. Default 8 s.
+    pub retry_pause_max: Duration,
+    /// Pages that a shard makes at a time, for all peers; above it refuses. Default 32.
+    pub serving_max: usize,
+}
+
+impl Default for StreamSettings {
+    fn default() -> StreamSettings {
+        StreamSettings {
+            outbound_bytes_per_second: 24 << 20,
+            page_bytes: 1 << 20,
+            page_timeout: Duration::from_secs(30),
+            attempts: 8,
+            retry_pause: Duration::from_millis(250),
+            retry_pause_max: Duration::from_secs(8),
+            serving_max: 32,
+        }
+    }
+}
+
+/// What a shard's streaming works with.
+pub struct StreamParts {
+    /// The shard.
+    pub rt: Rt,
+    /// Its data; tokens belong to shards by [`cluster::shard_of_token`].
+    pub store: Store,
+    /// The way to peers.
+    pub messaging: Messaging,
+    /// The way to the other shards.
+    pub mesh: Arc<StreamMesh>,
+    /// The newest snapshot that this node has applied.
+    pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
+    /// The same on all shards.
+    pub settings: StreamSettings,
+}
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) store: Store,
+    pub(crate) messaging: Messaging,
+    pub(crate) mesh: Arc<StreamMesh>,
+    pub(crate) snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
+    pub(crate) settings: StreamSettings,
+    pub(crate) gate: Gate,
+    pub(crate) throttle: RefCell<Throttle>,
+    /// Pages being made.
+    pub(crate) serving: Cell<usize>,
+    pub(crate) counts: Counts,
+    pub(crate) stopping: Cell<bool>,
+    stop: Notify,
+}
+
+/// Streams of one shard. Clones are the same object.
+#[derive(Clone)]
+pub struct Streaming {
+    pub(crate) inner: Rc<Inner>,
+}
+
+impl Streaming {
+    /// Streaming of the shard of `parts.rt`; it serves the mesh from now on, and peers by
+    /// [`Streaming::serve_peer`].
+    pub fn new(parts: StreamParts) -> Streaming {
+        let StreamParts { rt, store, messaging, mesh, snapshot, settings } = parts;
+        let rate = share_of(settings.outbound_bytes_per_second, rt.shard_count());
+        let inner = Rc::new(Inner {
+            gate: rt.gate("streaming"),
+            counts: Counts::new(&rt.telemetry()),
+            throttle: RefCell::new(Throttle::new(rate)),
+            serving: Cell::new(0),
+            stopping: Cell::new(false),
+            stop: Notify::new(),
+            rt: rt.clone(),
+            store,
+            messaging,
+            mesh: mesh.clone(),
+            snapshot,
+            settings,
+        });
+        let streaming = Streaming { inner };
+        // The port lives as long as the shard: it must not keep this alive.
+        let weak = Rc::downgrade(&streaming.inner);
+        mesh.0.serve(&rt, move |order, reply| {
+            // Dropped, the reply says that this shard is gone.
+            let Some(inner) = weak.upgrade() else { return };
+            let streaming = Streaming { inner: inner.clone() };
+            let task = async move { reply.send(streaming.obey(order).await) };
+            let _ = inner.gate.spawn(&inner.rt, Group::Stream, "stream-fetch", task);
+        });
+        streaming
+    }
+
+    /// Changes the bytes per second that this node gives to peers, all shards together; 0 = no limit.
+    /// To be called on every shard.
+    pub fn set_throughput(&self, bytes_per_second: u64) {
+        let rate = share_of(bytes_per_second, self.inner.rt.shard_count());
+        self.inner.throttle.borrow_mut().set_rate(rate);
+    }
+
+    /// What this shard streams now.
+    pub fn stats(&self) -> StreamStats {
+        let (receiving, sending) = self.inner.counts.stats(self.inner.rt.now());
+        let bytes_per_second_max = self.inner.throttle.borrow().rate();
+        StreamStats { bytes_per_second_max, receiving, sending }
+    }
+
+    /// Ends what runs and refuses the rest.
+    pub async fn stop(&self) {
+        self.inner.stopping.set(true);
+        self.inner.stop.notify_waiters();
+        self.inner.gate.close().await;
+    }
+}
+
+impl Inner {
+    /// The outcome of `work`, unless streaming stops first.
+    pub(crate) async fn unless_stopped<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, StreamError> {
+        let stop = self.stop.notified();
+        if self.stopping.get() {
+            return Err(StreamError::Stopping);
+        }
+        let (mut work, mut stop) = (pin!(work), pin!(stop));
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(done));
+            }
+            stop.as_mut().poll(cx).map(|_| Err(StreamError::Stopping))
+        })
+        .await
+    }
+}
+
+/// A shard's share of the node's rate; at least 1, because 0 is no limit.
+fn share_of(rate: u64, shards: u16) -> u64 {
+    if rate == 0 { 0 } else { (rate / u64::from(shards.max(1))).max(1) }
+}

@@ -1,0 +1,138 @@
+//! The bytes of requests and answers.
+
+use data::command::RingBound;
+use stdx::ShardId;
+
+use super::*;
+use crate::wire::{FetchAnswer, FetchRequest, Position};
+
+fn requests() -> Vec<FetchRequest> {
+    let plain = FetchRequest {
+        table: TABLE,
+        plan: Uuid::from_u128(7),
+        operation: "Bootstrap".to_owned(),
+        bytes: 1 << 20,
+        peer_shards: 4,
+        slice: None,
+        position: None,
+        ranges: vec![(Token::MIN, Token(-5)), (Token(-5), Token(9)), (Token(20), Token::MAX)],
+    };
+    let clustering = ClusteringBuf::from_components([b"abcd".as_slice()]).0;
+    let after = Position { key: key(3), clustering: None };
+    let inside = Position { key: key(3), clustering: Some(clustering) };
+    vec![
+        FetchRequest { slice: Some((ShardId(2), 3)), ..plain.clone() },
+        FetchRequest { position: Some(after), ..plain.clone() },
+        FetchRequest { position: Some(inside), ranges: vec![], ..plain.clone() },
+        plain,
+    ]
+}
+
+#[test]
+fn a_request_is_read_as_it_was_written_and_nothing_else_is() {
+    for request in requests() {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        assert_eq!(FetchRequest::decode(&bytes), Ok(request));
+        for cut in 0..bytes.len() {
+            assert!(FetchRequest::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        bytes.push(0);
+        assert!(FetchRequest::decode(&bytes).is_err());
+    }
+}
+
+#[test]
+fn what_no_node_asks_is_refused() {
+    let plain = requests().pop().unwrap();
+    let refused = |request: FetchRequest| {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        assert!(FetchRequest::decode(&bytes).is_err(), "{request:?}");
+    };
+    let ranges = |pairs: &[(i64, i64)]| pairs.iter().map(|(a, b)| (Token(*a), Token(*b))).collect();
+    refused(FetchRequest { ranges: ranges(&[(5, 5)]), ..plain.clone() });
+    refused(FetchRequest { ranges: ranges(&[(5, 4)]), ..plain.clone() });
+    refused(FetchRequest { ranges: ranges(&[(5, 9), (8, 10)]), ..plain.clone() });
+    refused(FetchRequest { ranges: ranges(&[(5, 9), (1, 2)]), ..plain.clone() });
+    refused(FetchRequest { slice: Some((ShardId(3), 3)), ..plain.clone() });
+    refused(FetchRequest { operation: "x".repeat(65), ..plain.clone() });
+    let position = Position { key: key(1), clustering: Some(vec![200]) };
+    refused(FetchRequest { position: Some(position), ..plain.clone() });
+    let mut bytes = Vec::new();
+    plain.encode(&mut bytes);
+    for (at, value) in [(0, 2), (1, 8), (1, 4)] {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        assert!(FetchRequest::decode(&bytes).is_err());
+    }
+}
+
+#[test]
+fn an_answer_is_read_as_it_was_written() {
+    let answer = FetchAnswer { shards: 3, page: b"page" };
+    let mut bytes = Vec::new();
+    answer.encode(&mut bytes);
+    assert_eq!(FetchAnswer::decode(&bytes), Ok(answer));
+    for bad in [&bytes[..2], &[1, 0, 0], &[2, 0, 3]] {
+        assert!(FetchAnswer::decode(bad).is_err());
+    }
+}
+
+#[test]
+fn ranges_begin_behind_the_position() {
+    let token = codec::token_of(&key(3));
+    let (below, above) = (Token(token.0 - 10), Token(token.0 + 10));
+    let ranges = vec![(Token::MIN, Token(token.0 - 20)), (below, above), (above, Token::MAX)];
+    let plain = FetchRequest { ranges, ..requests().pop().unwrap() };
+    let bound = |token, after| RingBound::Token { token, after };
+    let whole = plain.key_ranges();
+    assert_eq!(whole[0].start, bound(Token::MIN, false));
+    assert_eq!(whole[1], KeyRange { start: bound(below, true), end: bound(above, true) });
+    for (clustering, after) in [(None, true), (Some(vec![]), false)] {
+        let position = Some(Position { key: key(3), clustering });
+        let left = FetchRequest { position, ..plain.clone() }.key_ranges();
+        assert_eq!(left.len(), 2);
+        assert_eq!(left[0].start, RingBound::Key { token, key: key(3), after });
+        assert_eq!((&left[0].end, &left[1]), (&whole[1].end, &whole[2]));
+    }
+}
+
+/// The bytes of docs/formats/internode.md: a change here is a new version.
+#[test]
+fn the_encoding_is_the_documented_one() {
+    let hex = |request: &FetchRequest| -> String {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    };
+    let all: Vec<String> = requests().iter().map(hex).collect();
+    assert_eq!(all.join("\n"), include_str!("golden_request_v1.txt").trim());
+}
+
+#[test]
+fn the_fuzz_target_takes_anything() {
+    let mut seed = 11_u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as usize
+    };
+    let requests = requests();
+    for round in 0..20_000 {
+        let mut data = Vec::new();
+        requests[round % requests.len()].encode(&mut data);
+        for _ in 0..random() % 4 {
+            let at = random() % data.len().max(1);
+            match random() % 3 {
+                0 => data.truncate(at),
+                1 => data.insert(at.min(data.len()), random() as u8),
+                _ => {
+                    if let Some(byte) = data.get_mut(at) {
+                        *byte = random() as u8;
+                    }
+                }
+            }
+        }
+        crate::fuzz::fuzz_stream_request(&data);
+    }
+}

@@ -1,0 +1,497 @@
+//! Ingest: sorted partitions from elsewhere become SSTables of this shard without passing through
+//! the memtable, and are seen all at once.
+//!
+//! Order: 1. each file set is written, TOC.txt last, everything synced, as in a flush; 2. the view
+//! gets all of the files in one step. A crash before 1 is done leaves leftovers without TOC.txt,
+//! which the next start removes. A crash between leaves files that the next start opens: what is in
+//! them is data of this shard that a replica had, whether or not somebody waited for the rest.
+//!
+//! INV-ingest-1: what was given is kept as it was written: timestamps, deletions, expired cells.
+//! INV-ingest-2: when a truncation or drop came after the ingest began, nothing of it stays.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use data::page_cursor::{PageChain, PageCursor, PageStops};
+use data::replica_page::{PageEnd, ReplicaPage};
+use data::{Advance, BoundRef, Cursor, DeletionTime, Item, Marker, TableShape};
+use sst_format::header::EncodingStats;
+use sstable::{SstableReader, SstableWriter};
+use stdx::{TableId, TimestampMicros, Token};
+
+use crate::error::StoreError;
+use crate::files::{TableFile, map_error};
+use crate::store::Store;
+use crate::table::{InFlight, TableState, TableVersion, TableView};
+
+/// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will
+/// come: a file that has as many is ended, and the next one is made for [`GROWTH`] times more.
+const FIRST_PARTITIONS: u64 = 8192;
+/// See [`FIRST_PARTITIONS`].
+const GROWTH: u64 = 8;
+/// Partitions of one file at most.
+const PARTITIONS_MAX: u64 = 64 << 20;
+/// Items between two looks at the clock.
+const ITEMS_PER_LOOK: usize = 128;
+
+/// What an ingest brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ingested {
+    /// Files that are in use now.
+    pub files: u64,
+    /// Partitions, counted once per file.
+    pub partitions: u64,
+    /// Bytes of all components.
+    pub disk_bytes: u64,
+}
+
+/// Takes pages of one table in ring order. Dropped before [`Ingest::finish`], everything it wrote is
+/// removed in the background.
+pub struct Ingest {
+    store: Store,
+    table: Rc<TableState>,
+    version: Rc<TableVersion>,
+    directory: String,
+    /// How often the table had been emptied when this began.
+    emptied: u64,
+    open: Option<(SstableWriter, InFlight)>,
+    done: Vec<(Rc<TableFile>, InFlight)>,
+    report: Ingested,
+    expected_partitions: u64,
+    min_timestamp: Option<TimestampMicros>,
+    /// `(start, end]`, ascending; `None` = any token.
+    ranges: Option<Vec<(Token, Token)>>,
+    place: Place,
+}
+
+/// How far the data has come.
+#[derive(Default)]
+struct Place {
+    /// The last partition; it may go on in the next page.
+    key: Option<Vec<u8>>,
+    /// The writer is inside of it.
+    in_partition: bool,
+    deletion: Option<DeletionTime>,
+    static_row: Vec<u8>,
+    /// The last row or marker of it.
+    last: Option<Last>,
+    /// A range closed at the end of the last page: the next one may open it again.
+    pending: Option<DeletionTime>,
+}
+
+struct Last {
+    prefix: Vec<u8>,
+    /// `None`: a row.
+    after: Option<bool>,
+}
+
+impl Store {
+    /// Begins to take in partitions of a table.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `Stopping`, `DiskFull`, `Io`.
+    pub async fn ingest(&self, table: TableId) -> Result<Ingest, StoreError> {
+        if self.inner.stopping.get() || self.inner.drained.get() {
+            return Err(StoreError::Stopping);
+        }
+        if let Some(detail) = self.inner.disk_full.borrow().as_ref() {
+            return Err(StoreError::DiskFull { detail: detail.clone() });
+        }
+        let Some(table) = self.table(table) else { return Err(StoreError::UnknownTable(table)) };
+        let emptied = table.emptied.get();
+        self.make_directory(&table).await?;
+        let version = table.version();
+        Ok(Ingest {
+            store: self.clone(),
+            directory: self.directory_of(&version.table),
+            version,
+            emptied,
+            open: None,
+            done: Vec::new(),
+            report: Ingested::default(),
+            expected_partitions: FIRST_PARTITIONS,
+            min_timestamp: None,
+            ranges: None,
+            place: Place::default(),
+            table,
+        })
+    }
+}
+
+impl Ingest {
+    /// Takes only partitions of these ranges `(start, end]`, ascending and apart from each other;
+    /// one that begins with the smallest token holds it. Others are refused as `Invalid`.
+    pub fn within(mut self, ranges: Vec<(Token, Token)>) -> Ingest {
+        self.ranges = Some(ranges);
+        self
+    }
+
+    /// Takes a page of the table, forward and with nothing purged, whose partitions lie behind those
+    /// given so far, or go on with the last one where its page ended inside. Returns how many
+    /// partitions the page begins or goes on with.
+    ///
+    /// # Errors
+    /// `Invalid`: not such a page, a partition of another shard, or the table was emptied meanwhile;
+    /// `UnknownTable`: it was dropped; `DiskFull`, `Io`, `Stopping`. Drop the ingest then.
+    pub async fn page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
+        if let Some(detail) = self.store.inner.disk_full.borrow().as_ref() {
+            return Err(StoreError::DiskFull { detail: detail.clone() });
+        }
+        let result = self.take_page(bytes).await;
+        self.store.note_write_result(&result);
+        result
+    }
+
+    async fn take_page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
+        self.check_alive()?;
+        let version = self.version.clone();
+        let shape = &*version.shape;
+        let page = ReplicaPage::parse(bytes, shape, false)
+            .map_err(|error| StoreError::Invalid(error.to_string()))?;
+        if page.has_cut_partitions() {
+            return Err(StoreError::Invalid("a page with cut partitions".to_owned()));
+        }
+        let ends_inside = matches!(page.end(), PageEnd::Inside { .. });
+        let (chain, stops) = (PageChain::new(page), PageStops::NONE);
+        self.note_timestamps(PageCursor::new(shape, false, &chain, &stops))?;
+        let mut cursor = PageCursor::new(shape, false, &chain, &stops);
+        let (mut partitions, mut items) = (0, 0);
+        // One item behind, to know the last ones of the page.
+        let mut held: Option<Item<'_>> = None;
+        while cursor.advance()? == Advance::Item {
+            let item = cursor.current();
+            partitions += u64::from(matches!(item, Item::Partition { .. }));
+            // A static row belongs to its partition's beginning.
+            if let (Some(Item::Partition { token, key, deletion }), Item::Static(row)) =
+                (held, item)
+            {
+                self.partition(token, key, deletion, row.bytes()).await?;
+                held = None;
+                continue;
+            }
+            if let Some(item) = held.replace(item) {
+                self.item(shape, item).await?;
+            }
+            items += 1;
+            if items % ITEMS_PER_LOOK == 0 && self.store.inner.rt.is_yield_due() {
+                self.store.inner.rt.yield_if_due().await;
+            }
+        }
+        match held {
+            // The next page may go on with this partition.
+            Some(Item::PartitionEnd) if ends_inside => {}
+            Some(item) => self.item(shape, item).await?,
+            None => {}
+        }
+        Ok(partitions)
+    }
+
+    /// Uncompressed bytes of the file being written.
+    pub fn open_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |(writer, _)| writer.data_length())
+    }
+
+    /// Ends the files and shows all of them in one step. From here on they are durable.
+    ///
+    /// # Errors
+    /// As [`Ingest::page`]; nothing of it is seen then.
+    pub async fn finish(mut self) -> Result<Ingested, StoreError> {
+        let ended = self.end().await;
+        self.store.note_write_result(&ended);
+        ended?;
+        for (file, _) in &self.done {
+            self.store.back_up(&self.table, file).await;
+        }
+        // No wait from here on.
+        self.check_alive()?;
+        let view = self.table.view();
+        let mut files = view.files.clone();
+        let done = std::mem::take(&mut self.done);
+        files.extend(done.iter().map(|(file, _)| file.clone()));
+        self.table.set_view(TableView {
+            active: view.active.clone(),
+            flushing: view.flushing.clone(),
+            files,
+        });
+        self.store.inner.work.notify_one();
+        Ok(self.report)
+    }
+
+    async fn end(&mut self) -> Result<(), StoreError> {
+        self.end_partition()?;
+        self.end_file().await
+    }
+
+    fn check_alive(&self) -> Result<(), StoreError> {
+        if self.store.inner.stopping.get() {
+            return Err(StoreError::Stopping);
+        }
+        if self.table.dropped.get() {
+            return Err(StoreError::UnknownTable(self.table.id));
+        }
+        if self.table.emptied.get() != self.emptied {
+            return Err(StoreError::Invalid("the table was emptied meanwhile".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The smallest timestamp of the first page is the base of the file's times: any is correct, a
+    /// near one makes it small.
+    fn note_timestamps(&mut self, mut cursor: PageCursor<'_, '_>) -> Result<(), StoreError> {
+        if self.min_timestamp.is_some() {
+            return Ok(());
+        }
+        while cursor.advance()? == Advance::Item {
+            if let Item::Row { row, .. } = cursor.item() {
+                let timestamp = row.base_timestamp();
+                let least = self.min_timestamp.get_or_insert(timestamp);
+                *least = timestamp.min(*least);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a partition, or goes on with it.
+    async fn partition(
+        &mut self,
+        token: Token,
+        key: &[u8],
+        deletion: DeletionTime,
+        static_row: &[u8],
+    ) -> Result<(), StoreError> {
+        let (shard, shards) = self.store.shard();
+        if (self.store.inner.options.shard_of)(token, shards).0 != shard {
+            return Err(StoreError::Invalid("a partition of another shard".to_owned()));
+        }
+        if let Some(ranges) = &self.ranges {
+            let at = ranges.partition_point(|(_, end)| *end < token);
+            let inside = |(start, _): &(Token, Token)| *start < token || token == Token::MIN;
+            if !ranges.get(at).is_some_and(inside) {
+                return Err(StoreError::Invalid("a partition of another range".to_owned()));
+            }
+        }
+        let order = match &self.place.key {
+            None => Ordering::Greater,
+            Some(last) => (token, key).cmp(&(codec::token_of(last), last.as_slice())),
+        };
+        if order == Ordering::Equal && self.place.in_partition {
+            if self.place.deletion == Some(deletion) && self.place.static_row == static_row {
+                return Ok(());
+            }
+            // It was written to between the two pages. A partition's beginning cannot be changed,
+            // so the rest goes to a file of its own.
+            self.end_partition()?;
+            self.end_file().await?;
+            // A range that was closed at the page's end may be opened again at that very place.
+            self.place.last = None;
+        } else if order != Ordering::Greater {
+            return Err(StoreError::Invalid("partitions are out of order".to_owned()));
+        } else {
+            self.end_partition()?;
+            self.place.last = None;
+        }
+        let is_full = |(writer, _): &(SstableWriter, InFlight)| {
+            writer.partitions() >= self.expected_partitions
+        };
+        if self.open.as_ref().is_some_and(is_full) {
+            self.end_file().await?;
+            self.expected_partitions =
+                self.expected_partitions.saturating_mul(GROWTH).min(PARTITIONS_MAX);
+        }
+        self.begin_file().await?;
+        self.put(Item::Partition { token, key, deletion })?;
+        if !static_row.is_empty() {
+            self.put(Item::Static(data::RowRef::trusted(static_row)))?;
+        }
+        let place = &mut self.place;
+        place.key = Some(key.to_vec());
+        place.deletion = Some(deletion);
+        place.static_row.clear();
+        place.static_row.extend_from_slice(static_row);
+        place.in_partition = true;
+        Ok(())
+    }
+
+    async fn item(&mut self, shape: &TableShape, item: Item<'_>) -> Result<(), StoreError> {
+        match item {
+            Item::Partition { token, key, deletion } => {
+                return self.partition(token, key, deletion, &[]).await;
+            }
+            Item::PartitionEnd => return self.end_partition(),
+            // Taken together with its partition.
+            Item::Static(_) => return Ok(()),
+            Item::Row { clustering, row } => {
+                self.advance_to(shape, clustering, None)?;
+                self.close_pending()?;
+                self.put(Item::Row { clustering, row })?;
+            }
+            Item::Marker(marker) => {
+                let (prefix, after) = (marker.position.prefix, marker.position.after);
+                let joins = self.place.pending.is_some()
+                    && self.place.last.as_ref().is_some_and(|last| {
+                        let at = BoundRef { prefix: &last.prefix, after: last.after == Some(true) };
+                        shape.clustering().compare_bounds(at, marker.position) == Ordering::Equal
+                    });
+                if joins && let Some(close) = self.place.pending.take() {
+                    // Closed at the end of a page and opened again at the beginning of the next.
+                    if marker.open == Some(close) {
+                        return Ok(());
+                    }
+                    let close = Some(close);
+                    self.hold_or_put(Marker { close, ..marker })?;
+                } else {
+                    self.advance_to(shape, prefix, Some(after))?;
+                    self.close_pending()?;
+                    self.hold_or_put(marker)?;
+                }
+            }
+        }
+        if let Some((writer, _)) = &mut self.open
+            && writer.is_full()
+        {
+            writer.write_full().await.map_err(map_error)?;
+        }
+        Ok(())
+    }
+
+    /// A marker that only closes is written when it is known that nothing is opened there.
+    fn hold_or_put(&mut self, marker: Marker<'_>) -> Result<(), StoreError> {
+        match (marker.close, marker.open) {
+            (Some(close), None) => {
+                self.place.pending = Some(close);
+                Ok(())
+            }
+            _ => self.put(Item::Marker(marker)),
+        }
+    }
+
+    fn close_pending(&mut self) -> Result<(), StoreError> {
+        let Some(close) = self.place.pending.take() else { return Ok(()) };
+        let Some(last) = &self.place.last else { return Ok(()) };
+        let position = BoundRef { prefix: &last.prefix, after: last.after == Some(true) };
+        let marker = Item::Marker(Marker { position, close: Some(close), open: None });
+        match &mut self.open {
+            Some((writer, _)) => writer.put(marker).map_err(map_error),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves on to a row or marker, which must lie behind the last one.
+    fn advance_to(
+        &mut self,
+        shape: &TableShape,
+        prefix: &[u8],
+        after: Option<bool>,
+    ) -> Result<(), StoreError> {
+        let cmp = shape.clustering();
+        let behind = match (&self.place.last, after) {
+            (None, _) => true,
+            (Some(Last { prefix: last, after: None }), None) => cmp.compare(prefix, last).is_gt(),
+            (Some(Last { prefix: last, after: None }), Some(after)) => {
+                cmp.compare_to_bound(last, BoundRef { prefix, after }).is_lt()
+            }
+            (Some(Last { prefix: last, after: Some(at) }), None) => {
+                cmp.compare_to_bound(prefix, BoundRef { prefix: last, after: *at }).is_gt()
+            }
+            (Some(Last { prefix: last, after: Some(at) }), Some(after)) => {
+                let last = BoundRef { prefix: last, after: *at };
+                cmp.compare_bounds(BoundRef { prefix, after }, last).is_gt()
+            }
+        };
+        if !behind || !self.place.in_partition {
+            return Err(StoreError::Invalid("rows are out of order".to_owned()));
+        }
+        // The pending close has its position there.
+        self.close_pending()?;
+        let last = self.place.last.get_or_insert_with(|| Last { prefix: Vec::new(), after: None });
+        last.prefix.clear();
+        last.prefix.extend_from_slice(prefix);
+        last.after = after;
+        Ok(())
+    }
+
+    fn put(&mut self, item: Item<'_>) -> Result<(), StoreError> {
+        match &mut self.open {
+            Some((writer, _)) => writer.put(item).map_err(map_error),
+            None => Ok(()),
+        }
+    }
+
+    fn end_partition(&mut self) -> Result<(), StoreError> {
+        if !self.place.in_partition {
+            return Ok(());
+        }
+        self.close_pending()?;
+        self.place.in_partition = false;
+        match &mut self.open {
+            Some((writer, _)) => writer.put(Item::PartitionEnd).map_err(map_error),
+            None => Ok(()),
+        }
+    }
+
+    async fn begin_file(&mut self) -> Result<(), StoreError> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let generation = self.store.next_generation(&self.table);
+        let in_flight = self.table.in_flight(generation);
+        let min_timestamp = self.min_timestamp.unwrap_or(EncodingStats::NONE.min_timestamp);
+        let stats = EncodingStats { min_timestamp, ..EncodingStats::NONE };
+        let options = self.store.writer_options(
+            &self.version.table,
+            generation,
+            self.expected_partitions,
+            stats,
+        )?;
+        let fs = self.store.inner.rt.fs();
+        match SstableWriter::create(&fs, &self.directory, &self.version.table, options).await {
+            Ok(writer) => self.open = Some((writer, in_flight)),
+            Err(error) => {
+                self.table.orphans.borrow_mut().push(in_flight);
+                return Err(map_error(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 1 for the file being written.
+    async fn end_file(&mut self) -> Result<(), StoreError> {
+        let Some((writer, in_flight)) = self.open.take() else { return Ok(()) };
+        match self.end_writer(writer).await {
+            Ok(Some(file)) => self.done.push((file, in_flight)),
+            Ok(None) => {}
+            Err(error) => {
+                self.table.orphans.borrow_mut().push(in_flight);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_writer(
+        &mut self,
+        writer: SstableWriter,
+    ) -> Result<Option<Rc<TableFile>>, StoreError> {
+        let Some(written) = writer.finish().await.map_err(map_error)? else { return Ok(None) };
+        let fs = self.store.inner.rt.fs();
+        let (table, descriptor) = (&self.version.table, written.descriptor);
+        let reader = SstableReader::open(&fs, &self.directory, descriptor, Some(table)).await;
+        let file = self.store.file_of(reader.map_err(map_error)?, Vec::new());
+        self.report.files += 1;
+        self.report.partitions += written.partitions;
+        self.report.disk_bytes += written.disk_bytes();
+        Ok(file.map(Rc::new))
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        // The background removes what was written. Until then nothing is purged that it may hide.
+        let open = self.open.take().map(|(writer, in_flight)| {
+            drop(writer);
+            in_flight
+        });
+        let done = std::mem::take(&mut self.done).into_iter().map(|(_, in_flight)| in_flight);
+        self.table.orphans.borrow_mut().extend(done.chain(open));
+    }
+}

@@ -1,0 +1,405 @@
+//! Reads for coordinators and for streams: what this shard has, deletions included, as pages
+//! (`docs/formats/replica-page.md`).
+//!
+//! Owns: [`Store::read_replica`], [`Store::read_stream`]. The sources are those of [`Store::read`];
+//! where a page ends is up to `data::PageWriter` alone, so that replicas with equal content give
+//! equal bytes whatever their files and memtables look like.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
+use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter};
+use data::{Advance, BlockRequest, Cursor, Item, MergeCursor, MergeMode, Slices, TableShape};
+use sstable::{SequentialReader, TokenFilter};
+use stdx::{DeletionSeconds, TableId, TimestampMicros};
+
+use crate::error::StoreError;
+use crate::files::map_error;
+use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, slices_of};
+use crate::store::Store;
+use crate::table::{TableView, bump};
+
+/// Items after which a page of a stream ends although it has room left: partitions of other slices
+/// are passed over and fill nothing, and who asked must hear of it before its deadline.
+const STREAM_ITEMS_MAX: usize = 200_000;
+
+/// One page of a replica's data.
+#[derive(Clone, Debug)]
+pub struct ReplicaRead {
+    /// The encoded page; [`data::replica_page::ReplicaPage::open`] reads it.
+    pub page: Vec<u8>,
+    /// What it cost. `partitions` counts those looked at.
+    pub stats: ReadStats,
+}
+
+/// What a stream asks of one shard.
+#[derive(Clone, Debug)]
+pub struct StreamRead {
+    /// The table.
+    pub table: TableId,
+    /// Which partitions: ranges that ascend and do not overlap. When a page ended inside a partition,
+    /// the first one starts just before its key.
+    pub ranges: Vec<KeyRange>,
+    /// Serialised clustering of the row that the page before ended at, when it ended inside.
+    pub behind: Option<Vec<u8>>,
+    /// Only partitions of this slice of the ring.
+    pub slice: Option<TokenFilter>,
+    /// Bytes after which the page ends.
+    pub bytes: usize,
+}
+
+/// How a page is made.
+struct Job<'a> {
+    command: &'a ReadCommand,
+    limits: PageLimits,
+    /// Deletions made before this are left out; `None`: everything stays as it is, expired cells
+    /// too.
+    purge_before: Option<DeletionSeconds>,
+    slice: Option<TokenFilter>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// For a coordinator: blocks come from the cache and go to it, tombstones have a threshold.
+    Read,
+    /// For another node's files: passes by the cache.
+    Stream,
+}
+
+/// Why a run stopped.
+enum Pause {
+    /// The sources are at their end.
+    End,
+    /// The page is full.
+    Full,
+    /// A block is missing.
+    Load(BlockRequest),
+    /// Others wait for the shard.
+    Yield,
+}
+
+/// A page being filled, and what that has cost.
+struct Filling<'s> {
+    writer: PageWriter<'s>,
+    stats: ReadStats,
+    /// Items since the last look at the clock.
+    items: usize,
+    /// Items of the whole page.
+    all_items: usize,
+    /// The partition that the last item belonged to.
+    last: Option<Vec<u8>>,
+    /// The page ends behind `last` although nothing says that it is full.
+    ended_early: bool,
+}
+
+impl Store {
+    /// One page of what this shard has of a read, deletions included: the answer of a replica. All
+    /// columns of a row are in it, whatever `command.columns` says; `command.resume` and the start
+    /// of its range continue an earlier page at its end.
+    ///
+    /// `counts_static`: the reader shows a partition for its static row alone. `purge_before`:
+    /// deletions made before it are left out, and expired cells become the tombstones that they
+    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub async fn read_replica(
+        &self,
+        command: &ReadCommand,
+        limits: PageLimits,
+        counts_static: bool,
+        purge_before: DeletionSeconds,
+    ) -> Result<ReplicaRead, StoreError> {
+        let Some(table) = self.table(command.table) else {
+            return Err(StoreError::UnknownTable(command.table));
+        };
+        bump(&table.counters.reads, 1);
+        let began = self.inner.rt.now();
+        let job = Job {
+            command,
+            limits,
+            purge_before: (purge_before.0 != i64::MIN).then_some(purge_before),
+            slice: None,
+            kind: Kind::Read,
+        };
+        let (shape, view) = (table.shape(), table.view());
+        let mut filling = Filling::new(&shape, command, limits, counts_static);
+        let result = self.fill(&shape, &view, &job, &mut filling).await;
+        let read = filling.finish();
+        // Reads of ranges are not among Cassandra's local reads.
+        if matches!(command.partitions, Partitions::Key(_)) {
+            table.counters.note_read(self.inner.rt.now().since(began), read.stats.sstables);
+        }
+        bump(&table.counters.tombstones, u64::from(read.stats.tombstones));
+        result.map(|_| read)
+    }
+
+    /// One page of ranges of a table for another node, with everything as it was written. It goes on
+    /// from range to range; an empty page that is not exhausted is possible.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `Corrupt`, `Io`, `Stopping`.
+    pub async fn read_stream(&self, stream: StreamRead) -> Result<ReplicaRead, StoreError> {
+        let Some(table) = self.table(stream.table) else {
+            return Err(StoreError::UnknownTable(stream.table));
+        };
+        let resume = stream.behind.map(|clustering| ResumePosition {
+            clustering: Some(clustering),
+            rows_in_partition: 0,
+        });
+        let mut command = ReadCommand {
+            table: stream.table,
+            partitions: Partitions::Range(KeyRange::all()),
+            slices: Slices::all(),
+            reversed: false,
+            columns: None,
+            now: self.inner.rt.wall().seconds(),
+            wants_static: true,
+            resume,
+        };
+        let limits = PageLimits { bytes: stream.bytes, ..PageLimits::default() };
+        let (shape, view) = (table.shape(), table.view());
+        let mut filling = Filling::new(&shape, &command, limits, true);
+        for range in stream.ranges {
+            command.partitions = Partitions::Range(range);
+            let job = Job {
+                command: &command,
+                limits,
+                purge_before: None,
+                slice: stream.slice,
+                kind: Kind::Stream,
+            };
+            if self.fill(&shape, &view, &job, &mut filling).await? {
+                break;
+            }
+            command.resume = None;
+        }
+        Ok(filling.finish())
+    }
+
+    /// True when the page is full.
+    async fn fill(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &Rc<TableView>,
+        job: &Job<'_>,
+        filling: &mut Filling<'_>,
+    ) -> Result<bool, StoreError> {
+        let command = job.command;
+        if let Some(resume) = &command.resume {
+            filling.writer.go_on_behind(resume.rows_in_partition);
+        }
+        let full_already = command
+            .resume
+            .as_ref()
+            .is_some_and(|r| r.rows_in_partition >= job.limits.rows_per_partition);
+        let mut range = match &command.partitions {
+            Partitions::Key(key) => {
+                if full_already {
+                    return Ok(false);
+                }
+                return self.fill_key(shape, view, job, key, filling).await;
+            }
+            Partitions::Range(_) if command.reversed => {
+                return Err(StoreError::Invalid("a scan cannot be reversed".to_owned()));
+            }
+            Partitions::Range(range) => range.clone(),
+        };
+        // A page that ended inside a partition: its rest is read like a single partition.
+        if command.resume.is_some()
+            && let RingBound::Key { key, after, .. } = &mut range.start
+            && !*after
+        {
+            *after = true;
+            let key = key.clone();
+            if !full_already && self.fill_key(shape, view, job, &key, filling).await? {
+                return Ok(true);
+            }
+            filling.writer.go_on_behind(0);
+        }
+        let slices = slices_of(shape, command, false);
+        let mut sources = Sources::new();
+        let stats = &mut filling.stats;
+        self.range_sources(shape, view, &range, &slices, &mut sources, stats);
+        self.fill_from(shape, job, sources, filling).await
+    }
+
+    /// True when the page is full.
+    async fn fill_key(
+        &self,
+        shape: &Rc<TableShape>,
+        view: &Rc<TableView>,
+        job: &Job<'_>,
+        key: &[u8],
+        filling: &mut Filling<'_>,
+    ) -> Result<bool, StoreError> {
+        let slices = slices_of(shape, job.command, true);
+        let mut sources = Sources::new();
+        let reversed = job.command.reversed;
+        self.key_sources(shape, view, &slices, reversed, key, &mut sources, &mut filling.stats);
+        self.fill_from(shape, job, sources, filling).await
+    }
+
+    /// Merges the sources into the page; true when it is full.
+    async fn fill_from(
+        &self,
+        shape: &Rc<TableShape>,
+        job: &Job<'_>,
+        sources: Sources,
+        filling: &mut Filling<'_>,
+    ) -> Result<bool, StoreError> {
+        if sources.is_empty() {
+            return Ok(false);
+        }
+        let mode = match job.purge_before {
+            None => MergeMode::All,
+            Some(gc_before) => MergeMode::Purge {
+                now: job.command.now,
+                gc_before,
+                timestamp_below: Box::new(|_, _| TimestampMicros(i64::MAX)),
+            },
+        };
+        let mut merge = Box::new(MergeCursor::new(shape, mode, job.command.reversed, sources));
+        let mut sequential: BTreeMap<u32, SequentialReader> = BTreeMap::new();
+        let result = loop {
+            match self.advance(&mut merge, job, filling) {
+                Ok(Pause::End) => break Ok(false),
+                Ok(Pause::Full) => break Ok(true),
+                Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
+                Ok(Pause::Load(request)) => {
+                    let loaded = match job.kind {
+                        Kind::Read => self.load(&mut merge, request, &mut filling.stats).await,
+                        Kind::Stream if self.inner.stopping.get() => Err(StoreError::Stopping),
+                        Kind::Stream => load_passing(&mut merge, request, &mut sequential).await,
+                    };
+                    if let Err(error) = loaded {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        let (_, sources) = merge.into_parts();
+        self.keep_buffers(sources);
+        result
+    }
+
+    /// Fills the page as far as memory has what it takes.
+    fn advance(
+        &self,
+        merge: &mut MergeCursor<'_, Source>,
+        job: &Job<'_>,
+        filling: &mut Filling<'_>,
+    ) -> Result<Pause, StoreError> {
+        let limit = self.inner.options.tombstone_failure_threshold;
+        loop {
+            match merge.advance()? {
+                Advance::End => return Ok(Pause::End),
+                Advance::NeedBlock(request) => {
+                    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+                        return Ok(Pause::Load(request));
+                    };
+                    match self.inner.cache.get(source.file.id, request.block) {
+                        Some(chunk) => source.feed(request.block, chunk),
+                        None => return Ok(Pause::Load(request)),
+                    }
+                    continue;
+                }
+                Advance::Item => {}
+            }
+            match filling.take(merge.item(), job) {
+                PageFlow::Continue => {}
+                PageFlow::SkipPartition => merge.skip_partition(),
+                PageFlow::Full => return Ok(Pause::Full),
+            }
+            if job.kind == Kind::Read && filling.writer.tombstones() > limit {
+                let scanned = filling.writer.tombstones();
+                return Err(StoreError::TombstoneFailure { scanned });
+            }
+            if filling.items >= ITEMS_PER_LOOK {
+                filling.all_items = filling.all_items.saturating_add(filling.items);
+                filling.items = 0;
+                if self.inner.rt.is_yield_due() {
+                    return Ok(Pause::Yield);
+                }
+            }
+        }
+    }
+}
+
+impl<'s> Filling<'s> {
+    fn new(
+        shape: &'s TableShape,
+        command: &ReadCommand,
+        limits: PageLimits,
+        counts_static: bool,
+    ) -> Filling<'s> {
+        let (reversed, now) = (command.reversed, command.now);
+        Filling {
+            writer: PageWriter::new(shape, reversed, now, counts_static, limits),
+            stats: ReadStats::default(),
+            items: 0,
+            all_items: 0,
+            last: None,
+            ended_early: false,
+        }
+    }
+
+    fn take(&mut self, item: Item<'_>, job: &Job<'_>) -> PageFlow {
+        self.items += 1;
+        match item {
+            Item::Partition { token, key, .. } => {
+                self.stats.partitions += 1;
+                if job.kind == Kind::Stream {
+                    // Between two partitions: nothing of this one was taken yet.
+                    if self.all_items >= STREAM_ITEMS_MAX && self.last.is_some() {
+                        self.ended_early = true;
+                        return PageFlow::Full;
+                    }
+                    let last = self.last.get_or_insert_default();
+                    last.clear();
+                    last.extend_from_slice(key);
+                }
+                let other = |f: TokenFilter| (f.shard_of)(token, f.shard_count) != f.shard;
+                if job.slice.is_some_and(other) {
+                    return PageFlow::SkipPartition;
+                }
+            }
+            Item::Row { row, .. } => self.items += row.bytes().len() / BYTES_PER_ITEM,
+            Item::Static(_) | Item::Marker(_) | Item::PartitionEnd => {}
+        }
+        self.writer.item(&item)
+    }
+
+    fn finish(mut self) -> ReplicaRead {
+        self.stats.rows = u64::from(self.writer.live_rows());
+        self.stats.tombstones = self.writer.tombstones();
+        let page = match (&self.last, self.ended_early) {
+            (Some(key), true) => {
+                let token = codec::token_of(key);
+                self.writer.finish_at(PageEnd::After { token, key })
+            }
+            _ => self.writer.finish(),
+        };
+        ReplicaRead { page, stats: self.stats }
+    }
+}
+
+/// Loads a block without the cache: what is streamed is read once.
+async fn load_passing(
+    merge: &mut MergeCursor<'_, Source>,
+    request: BlockRequest,
+    readers: &mut BTreeMap<u32, SequentialReader>,
+) -> Result<(), StoreError> {
+    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+        stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))
+    };
+    let reader = readers.entry(request.source).or_insert_with(|| source.file.reader.sequential());
+    let chunk = reader.load_block(request.block).await.map_err(map_error)?;
+    if let Some(source) = merge.source_mut(request.source) {
+        source.feed(request.block, chunk);
+    }
+    Ok(())
+}

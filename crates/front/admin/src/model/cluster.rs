@@ -1,0 +1,494 @@
+//! What the API says about a node's part in a cluster, and what it can be told to do in it.
+//!
+//! Who is in, with which tokens, is in [`super::NodeReport`]; this is what only gossip, messaging,
+//! hints and streaming of this node know. A part that a node does not have is `None` or empty, and
+//! what needs it answers that it is not supported: no value here is made up.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /api/v1/cluster`: a node's part in the cluster. Each shard reports its share, the server
+/// adds them up ([`ClusterReport::merge`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClusterReport {
+    /// What the node does now, in Cassandra's words: `STARTING`, `JOINING`, `NORMAL`, `LEAVING`,
+    /// `DECOMMISSIONED`, `MOVING`, `DRAINING`, `DRAINED`; empty when it does not say. From shard 0.
+    #[serde(default)]
+    pub operation_mode: String,
+    /// Who is alive; `None`: no gossip on this node. From shard 0.
+    #[serde(default)]
+    pub gossip: Option<GossipReport>,
+    /// Replicas are ranked by how fast they answered.
+    #[serde(default)]
+    pub dynamic_snitch: bool,
+    /// Messages from and to each peer.
+    #[serde(default)]
+    pub traffic: Vec<TrafficReport>,
+    /// Writes kept for replicas that missed them; `None`: no hints on this node.
+    #[serde(default)]
+    pub hints: Option<HintsReport>,
+    /// Data that moves between nodes; `None`: no streaming on this node.
+    #[serde(default)]
+    pub streaming: Option<StreamingReport>,
+    /// `None`: reads of this node never compare replicas.
+    #[serde(default)]
+    pub read_repair: Option<ReadRepairReport>,
+    /// Milliseconds by Cassandra's name for `gettimeout`: `read`, `range`, `write`, …; only those
+    /// that are in force. From shard 0.
+    #[serde(default)]
+    pub timeouts: BTreeMap<String, u64>,
+    /// A removal in progress of a dead node. From shard 0.
+    #[serde(default)]
+    pub removal: Option<RemovalReport>,
+    /// What replaces a thread pool: operations by stage.
+    #[serde(default)]
+    pub stages: Vec<StageReport>,
+    /// Messages that were given up, by Cassandra's name of the message.
+    #[serde(default)]
+    pub dropped: BTreeMap<String, u64>,
+}
+
+impl ClusterReport {
+    /// Adds another shard's share.
+    pub fn merge(&mut self, other: ClusterReport) {
+        if self.operation_mode.is_empty() {
+            self.operation_mode = other.operation_mode;
+        }
+        self.dynamic_snitch |= other.dynamic_snitch;
+        self.gossip = self.gossip.take().or(other.gossip);
+        self.removal = self.removal.take().or(other.removal);
+        for (kind, millis) in other.timeouts {
+            self.timeouts.entry(kind).or_insert(millis);
+        }
+        for traffic in other.traffic {
+            match self.traffic.iter_mut().find(|t| t.host_id == traffic.host_id) {
+                Some(mine) => mine.merge(&traffic),
+                None => self.traffic.push(traffic),
+            }
+        }
+        self.hints = merged(self.hints.take(), other.hints, HintsReport::merge);
+        self.streaming = merged(self.streaming.take(), other.streaming, StreamingReport::merge);
+        self.read_repair = merged(self.read_repair.take(), other.read_repair, |a, b| {
+            a.attempted += b.attempted;
+            a.blocking += b.blocking;
+            a.background += b.background;
+        });
+        for stage in other.stages {
+            match self.stages.iter_mut().find(|s| s.name == stage.name) {
+                Some(mine) => mine.merge(&stage),
+                None => self.stages.push(stage),
+            }
+        }
+        for (message, count) in other.dropped {
+            *self.dropped.entry(message).or_default() += count;
+        }
+    }
+}
+
+fn merged<T>(mine: Option<T>, other: Option<T>, merge: impl FnOnce(&mut T, T)) -> Option<T> {
+    match (mine, other) {
+        (Some(mut mine), Some(other)) => {
+            merge(&mut mine, other);
+            Some(mine)
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+/// What gossip of this node knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GossipReport {
+    /// False after `disablegossip`.
+    pub active: bool,
+    /// Every node that was heard of, this one included.
+    pub peers: Vec<GossipPeerReport>,
+}
+
+impl GossipReport {
+    /// What is known of a node.
+    pub fn peer(&self, host_id: &str) -> Option<&GossipPeerReport> {
+        self.peers.iter().find(|p| p.host_id == host_id)
+    }
+}
+
+/// One node as gossip knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GossipPeerReport {
+    /// UUID.
+    pub host_id: String,
+    /// When its run began, seconds since 1970.
+    pub generation: u64,
+    /// Its newest heartbeat.
+    pub heartbeat: u64,
+    /// Version of the state below.
+    pub version: u64,
+    /// Whether it answers.
+    pub is_alive: bool,
+    /// Suspicion on the scale of `phi_convict_threshold`; `None` for this node and for one whose
+    /// heartbeats were too few.
+    pub phi: Option<f64>,
+    /// Bytes of its SSTables.
+    pub load_bytes: u64,
+    /// Its epoch of the metadata.
+    pub epoch: u64,
+    /// It serves CQL clients.
+    pub cql_ready: bool,
+    /// It said that it goes.
+    pub shutting_down: bool,
+    /// Version of Cassandra that it announces.
+    pub release_version: String,
+    /// Version of its schema; `None` when its epoch is none that this node has had in this run.
+    /// Filled in by administration.
+    #[serde(default)]
+    pub schema_version: Option<String>,
+}
+
+/// Messages from and to one peer since this node started: `messaging::PeerStats`, shards added up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrafficReport {
+    /// UUID of the peer.
+    pub host_id: String,
+    /// Open connections to it.
+    pub links: u64,
+    /// Open connections from it.
+    pub inbounds: u64,
+    /// Requests that wait for its answers.
+    pub pending: u64,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: u64,
+    /// Messages sent, answers included.
+    pub sent: u64,
+    /// Messages received, answers included.
+    pub received: u64,
+    /// Messages given up.
+    pub dropped: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// The slowest of the shards' last round trips.
+    pub rtt_micros: Option<u64>,
+}
+
+impl TrafficReport {
+    fn merge(&mut self, other: &TrafficReport) {
+        self.links += other.links;
+        self.inbounds += other.inbounds;
+        self.pending += other.pending;
+        self.queued_bytes += other.queued_bytes;
+        self.sent += other.sent;
+        self.received += other.received;
+        self.dropped += other.dropped;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.rtt_micros = self.rtt_micros.max(other.rtt_micros);
+    }
+}
+
+/// Hinted handoff.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HintsReport {
+    /// New hints are stored.
+    pub enabled: bool,
+    /// Delivery is paused.
+    pub paused: bool,
+    /// A node that is down for longer gets no more hints, milliseconds.
+    pub window_millis: u64,
+    /// Most that is delivered, KiB per second; 0 is no limit.
+    pub throttle_kib: u64,
+    /// Data centres for which nothing is stored.
+    pub disabled_datacenters: Vec<String>,
+    /// What waits, by node.
+    pub pending: Vec<PendingHintsReport>,
+}
+
+impl HintsReport {
+    fn merge(&mut self, other: HintsReport) {
+        for pending in other.pending {
+            match self.pending.iter_mut().find(|p| p.host_id == pending.host_id) {
+                Some(mine) => {
+                    mine.files += pending.files;
+                    mine.bytes += pending.bytes;
+                    mine.oldest_millis = mine.oldest_millis.min(pending.oldest_millis);
+                    mine.newest_millis = mine.newest_millis.max(pending.newest_millis);
+                }
+                None => self.pending.push(pending),
+            }
+        }
+    }
+}
+
+/// Hints that wait for one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingHintsReport {
+    /// UUID of the node.
+    pub host_id: String,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Age of the oldest file, milliseconds since 1970.
+    pub oldest_millis: i64,
+    /// Of the newest file.
+    pub newest_millis: i64,
+}
+
+/// Streaming.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamingReport {
+    /// Most that is sent, bytes per second; 0 is no limit.
+    pub bytes_per_second_max: u64,
+    /// What is under way.
+    pub sessions: Vec<StreamReport>,
+}
+
+impl StreamingReport {
+    fn merge(&mut self, other: StreamingReport) {
+        self.bytes_per_second_max += other.bytes_per_second_max;
+        self.sessions.extend(other.sessions);
+    }
+}
+
+/// Data that is under way between this node and a peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Why: `Bootstrap`, `Unbootstrap`, `Restore replica count`, `Rebuild`, `Relocation`, `Repair`.
+    pub operation: String,
+    /// UUID of the plan; the same for all peers of one operation.
+    pub plan_id: String,
+    /// UUID of the peer.
+    pub host_id: String,
+    /// From the peer.
+    pub receiving: Option<StreamProgress>,
+    /// To the peer.
+    pub sending: Option<StreamProgress>,
+}
+
+impl StreamReport {
+    /// Whether everything is done, so that nothing is under way any more.
+    pub fn is_finished(&self) -> bool {
+        let both = [self.receiving, self.sending];
+        both.into_iter().flatten().all(|p| p.files_done >= p.files && p.bytes_done >= p.bytes)
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamProgress {
+    /// Files, or ranges where no files are sent.
+    pub files: u64,
+    /// Done of them.
+    pub files_done: u64,
+    /// Bytes, as they were estimated at the start.
+    pub bytes: u64,
+    /// Done of them.
+    pub bytes_done: u64,
+}
+
+/// Reads that compared replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadRepairReport {
+    /// Repairs that were tried.
+    pub attempted: u64,
+    /// Reads that waited for a repair.
+    pub blocking: u64,
+    /// Repairs beside a read that did not wait.
+    pub background: u64,
+}
+
+/// A removal in progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalReport {
+    /// UUID of the node that goes.
+    pub host_id: String,
+    /// UUIDs of the nodes that have not confirmed yet.
+    pub waiting_for: Vec<String>,
+}
+
+/// One kind of work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageReport {
+    /// Cassandra's name of the thread pool that does it there.
+    pub name: String,
+    /// Under way; this and the next: `None` when nobody counts it.
+    pub active: Option<u64>,
+    /// Waiting.
+    pub pending: Option<u64>,
+    /// Done since start.
+    pub completed: u64,
+    /// Waiting for room now.
+    pub blocked: Option<u64>,
+    /// Refused or kept waiting for want of room since start.
+    pub blocked_total: Option<u64>,
+}
+
+impl StageReport {
+    fn merge(&mut self, other: &StageReport) {
+        let add = |mine: &mut Option<u64>, other: Option<u64>| {
+            *mine = merged(*mine, other, |a, b| *a += b);
+        };
+        self.completed += other.completed;
+        add(&mut self.active, other.active);
+        add(&mut self.pending, other.pending);
+        add(&mut self.blocked, other.blocked);
+        add(&mut self.blocked_total, other.blocked_total);
+    }
+}
+
+/// `POST /api/v1/cluster`: what a node can be told to do in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClusterCommand {
+    /// Gives its data to others and leaves.
+    Decommission {
+        /// Also when fewer nodes stay than a keyspace has replicas.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Takes a dead node out; its data is copied from the other replicas.
+    RemoveNode {
+        /// UUID.
+        host_id: String,
+    },
+    /// Ends a removal without waiting for the copies.
+    ForceRemoval {},
+    /// Takes a dead node out; nothing is copied.
+    Assassinate {
+        /// IP address, with or without port.
+        address: String,
+    },
+    /// Removes data that the node does not own any more.
+    Cleanup {
+        /// Keyspace.
+        keyspace: String,
+        /// Tables; empty is all.
+        #[serde(default)]
+        tables: Vec<String>,
+    },
+    /// Turns gossip on or off.
+    SetGossip {
+        /// On.
+        enabled: bool,
+    },
+    /// Serves CQL clients or not.
+    SetNativeTransport {
+        /// Serves them.
+        enabled: bool,
+    },
+    /// Stores new hints or not.
+    SetHintedHandoff {
+        /// Stores them.
+        enabled: bool,
+    },
+    /// Stores new hints for the nodes of a data centre or not.
+    SetHintsForDatacenter {
+        /// The data centre.
+        datacenter: String,
+        /// Stores them.
+        enabled: bool,
+    },
+    /// Delivers hints or not.
+    PauseHints {
+        /// Does not.
+        paused: bool,
+    },
+    /// Deletes hints.
+    TruncateHints {
+        /// Only those for this node: IP address, with or without port.
+        #[serde(default)]
+        address: Option<String>,
+    },
+    /// Most that the delivery of hints sends.
+    SetHintThrottle {
+        /// KiB per second; 0 is no limit.
+        kib_per_second: u64,
+    },
+    /// How long a node may be down and still gets hints.
+    SetHintWindow {
+        /// Milliseconds.
+        millis: u64,
+    },
+    /// Most that streaming sends.
+    SetStreamThroughput {
+        /// Bytes per second; 0 is no limit.
+        bytes_per_second: u64,
+    },
+    /// How long requests may take.
+    SetTimeout {
+        /// As in [`ClusterReport::timeouts`].
+        kind: String,
+        /// Milliseconds.
+        millis: u64,
+    },
+}
+
+/// `GET /api/v1/endpoints`: who has a partition, natural replicas in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointsReport {
+    /// Token of the partition.
+    pub token: i64,
+    /// UUIDs.
+    pub host_ids: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_shards_are_added_up() {
+        let hints = |host: &str, files, oldest, newest| {
+            let pending = vec![PendingHintsReport {
+                host_id: host.to_owned(),
+                files,
+                bytes: 10,
+                oldest_millis: oldest,
+                newest_millis: newest,
+            }];
+            Some(HintsReport { enabled: true, pending, ..HintsReport::default() })
+        };
+        let traffic = |host: &str, sent, rtt| TrafficReport {
+            host_id: host.to_owned(),
+            sent,
+            rtt_micros: rtt,
+            ..TrafficReport::default()
+        };
+        let mut all = ClusterReport {
+            operation_mode: "NORMAL".to_owned(),
+            gossip: Some(GossipReport { active: true, peers: Vec::new() }),
+            traffic: vec![traffic("a", 3, None)],
+            hints: hints("a", 1, 50, 60),
+            ..ClusterReport::default()
+        };
+        all.merge(ClusterReport {
+            traffic: vec![traffic("a", 4, Some(7)), traffic("b", 1, Some(2))],
+            hints: hints("a", 2, 40, 55),
+            dropped: BTreeMap::from([("READ_REQ".to_owned(), 2)]),
+            ..ClusterReport::default()
+        });
+        assert_eq!(all.operation_mode, "NORMAL");
+        assert!(all.gossip.is_some_and(|g| g.active));
+        let sent: Vec<_> = all.traffic.iter().map(|t| (t.sent, t.rtt_micros)).collect();
+        assert_eq!(sent, [(7, Some(7)), (1, Some(2))]);
+        let pending = &all.hints.unwrap().pending;
+        assert_eq!(pending.len(), 1);
+        let p = &pending[0];
+        assert_eq!((p.files, p.bytes, p.oldest_millis, p.newest_millis), (3, 20, 40, 60));
+        assert_eq!((all.streaming, all.dropped["READ_REQ"]), (None, 2));
+    }
+
+    #[test]
+    fn commands_are_read_strictly() {
+        let read = |text: &str| serde_json::from_str::<ClusterCommand>(text);
+        let force = read(r#"{"command":"decommission"}"#).unwrap();
+        assert_eq!(force, ClusterCommand::Decommission { force: false });
+        assert!(read(r#"{"command":"decommission","froce":true}"#).is_err());
+        assert!(read(r#"{"command":"decomission"}"#).is_err());
+        assert!(read(r#"{"command":"set_gossip"}"#).is_err());
+        assert_eq!(
+            read(r#"{"command":"force_removal"}"#).unwrap(),
+            ClusterCommand::ForceRemoval {}
+        );
+    }
+}

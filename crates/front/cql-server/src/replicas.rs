@@ -1,0 +1,92 @@
+//! Statements whose data other nodes have too: orders for the coordinator, errors for the client.
+//!
+//! Owns: what level a request is carried out at, what becomes of the coordinator's errors. Never:
+//! whom to ask ([`coordinator`]), whether a statement comes here ([`crate::execute`] decides once per
+//! plan and epoch).
+//!
+//! A read at SERIAL is carried out at QUORUM, at LOCAL_SERIAL at LOCAL_QUORUM. Cassandra runs a
+//! round of Paxos first, to finish conditional writes that are under way; there are none as long as
+//! conditional statements are refused, and a read of a quorum repairs what it shows before it shows
+//! it (INV-request-6), so that no later one shows less.
+
+use crate::failure::{Failure, Result, level};
+use crate::server::Server;
+use crate::session::Ticket;
+use cluster::ClusterSnapshot;
+use coordinator::{ReplicatedRead, ReplicatedWrite};
+use cql_wire::{Consistency, WriteType};
+use data::command::ReadCommand;
+use std::rc::Rc;
+use std::sync::Arc;
+use stdx::{Instant, Token, Uuid};
+use store::{ReadStats, RowSink};
+
+/// The level that a read is carried out at.
+pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
+    match asked {
+        Consistency::Serial => cluster::Consistency::Quorum,
+        Consistency::LocalSerial => cluster::Consistency::LocalQuorum,
+        asked => level(asked),
+    }
+}
+
+/// Reads from the replicas. `asked` is the level that the client named.
+///
+/// # Errors
+/// What to tell the client.
+pub(crate) async fn read<S: RowSink>(
+    server: &Server,
+    asked: Consistency,
+    command: &ReadCommand,
+    order: &ReplicatedRead,
+    sink: &mut S,
+) -> Result<ReadStats> {
+    let read = server.coordinator.read_replicated(command, order, sink).await;
+    read.map_err(|error| Failure::request(error, asked, &order.snapshot))
+}
+
+/// What a write to replicas is carried out with.
+pub(crate) struct WriteTerms<'w> {
+    pub(crate) consistency: Consistency,
+    /// `Batch` goes through the batch log.
+    pub(crate) write_type: WriteType,
+    pub(crate) snapshot: &'w Arc<ClusterSnapshot>,
+    pub(crate) deadline: Instant,
+}
+
+/// Has mutations (token, bytes, whether they are logged in the commit log) applied by their
+/// replicas, whichever nodes these are.
+///
+/// # Errors
+/// What to tell the client.
+pub(crate) async fn write(
+    server: &Rc<Server>,
+    ticket: &Ticket,
+    mutations: Vec<(Token, Vec<u8>, bool)>,
+    terms: &WriteTerms<'_>,
+) -> Result<()> {
+    let &WriteTerms { consistency, write_type, snapshot, deadline } = terms;
+    let logged = write_type == WriteType::Batch;
+    ticket.note(|| match logged {
+        true => "Determining replicas for atomic batch".to_owned(),
+        false => "Determining replicas for mutation".to_owned(),
+    });
+    let request = ReplicatedWrite {
+        snapshot: snapshot.clone(),
+        consistency: level(consistency),
+        write_type: match write_type {
+            WriteType::Batch => request::WriteType::Batch,
+            WriteType::UnloggedBatch => request::WriteType::UnloggedBatch,
+            WriteType::Counter => request::WriteType::Counter,
+            _ => request::WriteType::Simple,
+        },
+        mutations,
+        logged,
+        batch_id: Uuid::from_bytes(server.next_time_uuid()),
+        deadline,
+    };
+    server.coordinator.write_replicated(request).await.map_err(|error| {
+        let log = |error: &store::StoreError| server.log_failure("write", error);
+        Failure::replicated(error, (consistency, write_type), snapshot, log)
+    })
+}

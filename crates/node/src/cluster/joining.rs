@@ -1,0 +1,260 @@
+//! Shard 0 of a node before it has a log: whether it founds a cluster or joins one, and how it is
+//! let in; and for a node that has one, whether the others still want it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cluster::{ClusterSnapshot, Member, MemberState};
+use conf::Options;
+use conf::snitch::Place;
+use internode::{HelloAck, RefusalCode};
+use membership::log::LogFile;
+use membership::{JoinError, JoinRequest};
+use messaging::{Messaging, OpenError, Peer};
+use rt::Rt;
+use stdx::HostId;
+
+use super::identity::{self, Identity};
+use super::{network, seeds};
+use crate::{StartError, parts};
+
+/// How long a newcomer looks for a member among its seeds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two rounds of asking.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often it is said in the log that the node still waits.
+const REMIND: Duration = Duration::from_secs(10);
+/// For one member's answer to the question to be let in: it may have to ask the voters twice.
+const ANSWER: Duration = Duration::from_secs(25);
+/// How long a host id may seem to be in use by the process before this one.
+const GHOST: Duration = Duration::from_secs(15);
+/// Most members that are asked at a start whether they know this node.
+const ASKED_MAX: usize = 16;
+
+/// What a first start came to.
+pub(crate) enum Outcome {
+    /// No member was found, and this node is the one to found the cluster.
+    Found,
+    /// The log of the cluster, in which this node is `Joining`.
+    Joined(LogFile, Box<ClusterSnapshot>),
+}
+
+/// A node without a log that may reach others.
+pub(crate) struct Newcomer<'a> {
+    pub(crate) rt: &'a Rt,
+    pub(crate) options: &'a Options,
+    pub(crate) messaging: &'a Messaging,
+    pub(crate) work_dir: &'a str,
+    pub(crate) place: &'a Place,
+    pub(crate) identity: Identity,
+    /// Number of this run.
+    pub(crate) run: u64,
+    /// False: its directory has data of Cassandra's, which only a founder can take over.
+    pub(crate) may_join: bool,
+}
+
+impl Newcomer<'_> {
+    /// Decides, and joins if that is decided.
+    ///
+    /// # Errors
+    /// `Seeds`, `Refused`, `Join`, `Metadata`, `Io`.
+    pub(crate) async fn found_or_join(&self, base: &schema::Schema) -> Result<Outcome, StartError> {
+        let own = seeds::own_address(self.options)?;
+        let all = seeds::addresses(self.options)?;
+        let is_first = all.first().is_none_or(|first| *first == own);
+        let others: Vec<SocketAddr> = all.iter().copied().filter(|seed| *seed != own).collect();
+        if others.is_empty() {
+            return Ok(Outcome::Found);
+        }
+        self.look_for_members(base, &others, is_first).await
+    }
+
+    async fn look_for_members(
+        &self,
+        base: &schema::Schema,
+        others: &[SocketAddr],
+        is_first: bool,
+    ) -> Result<Outcome, StartError> {
+        let (rt, begun) = (self.rt, self.rt.now());
+        let mut heard_at = begun;
+        let mut remind_at = begun;
+        loop {
+            let answers = seeds::ask_all(rt, self.messaging, others).await;
+            let refusal = answers.iter().find_map(|(at, answer)| seeds::final_refusal(*at, answer));
+            if let Some(refusal) = refusal {
+                return Err(refusal);
+            }
+            let is_member = |answer: &Result<HelloAck, OpenError>| {
+                answer.as_ref().is_ok_and(|ack| ack.cluster_id.is_some())
+            };
+            let members: Vec<&(SocketAddr, Result<HelloAck, OpenError>)> =
+                answers.iter().filter(|(_, answer)| is_member(answer)).collect();
+            // Its own address may look otherwise to itself than in the configuration.
+            let is_itself = answers.first().is_some_and(|(_, first)| match first {
+                Err(OpenError::Refused { code, .. }) => *code == RefusalCode::Yourself,
+                _ => false,
+            });
+            if members.is_empty() && (is_first || is_itself) {
+                return Ok(Outcome::Found);
+            }
+            if !members.is_empty() && !self.may_join {
+                return Err(StartError::Join {
+                    through: others.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                    detail: "the data directory is one of Cassandra's, which can only be taken \
+                             over by a node that founds a cluster; remove the seeds, or choose an \
+                             empty --workdir"
+                        .to_owned(),
+                });
+            }
+            let mut waits_for = describe(&answers);
+            for (address, answer) in members {
+                let Ok(ack) = answer else { continue };
+                heard_at = rt.now();
+                match self.join_through(base, *address, ack).await? {
+                    Ok((log, snapshot)) => return Ok(Outcome::Joined(log, Box::new(snapshot))),
+                    Err(text) => waits_for = format!("{address}: {text}"),
+                }
+            }
+            let now = rt.now();
+            if now.since(heard_at) >= PATIENCE {
+                return Err(StartError::Seeds { detail: waits_for });
+            }
+            if now >= remind_at {
+                tracing::info!(%waits_for, "waiting to join the cluster");
+                remind_at = now + REMIND;
+            }
+            if rt.timeout(now + PAUSE, rt.stop_requested()).await.is_ok() {
+                return Err(StartError::Stopped);
+            }
+        }
+    }
+
+    /// Asks one member; `Ok(Err(..))` says why it has to be tried again.
+    async fn join_through(
+        &self,
+        base: &schema::Schema,
+        address: SocketAddr,
+        ack: &HelloAck,
+    ) -> Result<Result<(LogFile, ClusterSnapshot), String>, StartError> {
+        let (rt, through) = (self.rt, ack.host_id);
+        self.messaging.set_peer(through, Peer { address, shard_count: ack.shard_count });
+        let request = JoinRequest {
+            member: self.member()?,
+            tokens: u16::try_from(self.options.num_tokens).unwrap_or(u16::MAX),
+            replication_factor: u16::try_from(
+                self.options.allocate_tokens_for_local_replication_factor,
+            )
+            .unwrap_or(u16::MAX),
+        };
+        let deadline = rt.now() + ANSWER;
+        // So that a second start asks as the same node.
+        identity::write(&rt.fs(), self.work_dir, self.identity).await?;
+        let asked = membership::ask_to_join(self.messaging, through, &request, deadline).await;
+        let joined_at = match asked {
+            Ok(epoch) => epoch,
+            Err(JoinError::Again(text)) => return Ok(Err(text)),
+            Err(JoinError::Refused(detail)) => {
+                return Err(StartError::Join { through: address.to_string(), detail });
+            }
+        };
+        let fetched = membership::fetch_log(self.messaging, through, rt.now() + ANSWER).await;
+        let (framed, epoch) = match fetched {
+            Ok((_, epoch)) if epoch < joined_at => {
+                return Ok(Err("the member's log does not have this node yet".to_owned()));
+            }
+            Ok(fetched) => fetched,
+            Err(text) => return Ok(Err(text)),
+        };
+        let created = membership::log::create(rt, self.work_dir, base, &framed, epoch).await?;
+        let host = self.identity.host_id;
+        let snapshot = created.snapshot.as_ref().and_then(|folded| folded.with_local(host));
+        let Some(snapshot) = snapshot else { return Err(StartError::Removed { host }) };
+        let identity = Identity { cluster_id: Some(snapshot.cluster_id), ..self.identity };
+        identity::write(&rt.fs(), self.work_dir, identity).await?;
+        let shards = rt.shard_count();
+        let introduction = network::introduction(self.options, &identity, self.run, shards, false);
+        self.messaging.set_identity(introduction);
+        network::introduce(self.messaging, &snapshot);
+        tracing::info!(cluster_id = %snapshot.cluster_id, host_id = %host, %address,
+            members = snapshot.members.len(), "let into the cluster");
+        Ok(Ok((created.log, snapshot)))
+    }
+
+    fn member(&self) -> Result<Member, StartError> {
+        let options = self.options;
+        let mut tokens = options.initial_token.clone();
+        tokens.sort();
+        Ok(Member {
+            host_id: self.identity.host_id,
+            storage: seeds::own_address(options)?,
+            rpc: parts::socket(options.announced_rpc_address(), options.native_transport_port)?,
+            datacenter: self.place.datacenter.clone(),
+            rack: self.place.rack.clone(),
+            tokens,
+            moving_to: Vec::new(),
+            state: MemberState::Joining,
+            replaces: None,
+            shards: self.rt.shard_count(),
+            features: 0,
+            release: cql_plan::system_rows::RELEASE_VERSION.to_owned(),
+        })
+    }
+}
+
+fn describe(answers: &[(SocketAddr, Result<HelloAck, OpenError>)]) -> String {
+    let each = answers.iter().map(|(address, answer)| match answer {
+        Ok(_) => format!("{address}: is no member of a cluster yet"),
+        Err(error) => format!("{address}: {error}"),
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Asks some of the members, and the seeds, whether they take this node for what it is. Who does not
+/// answer does not count: a cluster may be started in any order.
+///
+/// # Errors
+/// `Refused`: another cluster, a host id in use, or no member any more.
+pub(crate) async fn check_welcome(
+    rt: &Rt,
+    options: &Options,
+    messaging: &Messaging,
+    snapshot: &ClusterSnapshot,
+) -> Result<(), StartError> {
+    let own = seeds::own_address(options)?;
+    let me = snapshot.local.host_id;
+    let mut addresses = seeds::addresses(options)?;
+    let is_other = |host: &HostId| *host != me;
+    let members = snapshot.members.values().filter(|m| is_other(&m.host_id)).map(|m| m.storage);
+    addresses.extend(members.filter(|address| *address != cluster::ADDRESS_UNKNOWN));
+    addresses.retain(|address| *address != own);
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.truncate(ASKED_MAX);
+    let give_up = rt.now() + GHOST;
+    while !addresses.is_empty() {
+        let answers = seeds::ask_all(rt, messaging, &addresses).await;
+        let code = |answer: &Result<HelloAck, OpenError>| match answer {
+            Err(OpenError::Refused { code, .. }) => Some(*code),
+            _ => None,
+        };
+        let is = |wanted| answers.iter().any(|(_, answer)| code(answer) == Some(wanted));
+        // After a power cut the others may take the process before this one for alive.
+        if is(RefusalCode::DuplicateHostId) && rt.now() < give_up {
+            tracing::info!("another process with this node's host id seems to run; asking again");
+            if rt.timeout(rt.now() + Duration::from_secs(1), rt.stop_requested()).await.is_ok() {
+                return Err(StartError::Stopped);
+            }
+            continue;
+        }
+        let refusal = answers.iter().find_map(|(at, answer)| seeds::final_refusal(*at, answer));
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let is_welcome = answers.iter().any(|(_, answer)| answer.is_ok());
+        if is(RefusalCode::UnknownHost) && !is_welcome {
+            return Err(StartError::Removed { host: me });
+        }
+        break;
+    }
+    Ok(())
+}

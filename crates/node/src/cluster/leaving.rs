@@ -1,0 +1,442 @@
+//! Members that go: `decommission` of this node, `removenode` and `assassinate` of dead ones.
+//!
+//! Who carries it out orders every node that will own more to copy it (verb `TakeOver`, asked again
+//! until the copy is done), between the two steps of the movement. The steps: `cluster::topology`.
+//!
+//! Order payload: the host that goes (16 bytes), the epoch at which it began to (u64). Answer: 0 the
+//! copy runs, 1 it is done; an error: it failed and begins anew with the next order.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cluster::ranges::{Movement, WholeCluster};
+use cluster::{
+    ClusterSnapshot, MemberState, Replication, Transformation, choose_voters, movements,
+};
+use codec::{Reader, Writer};
+use internode::{ErrorReply, Verb};
+use membership::SubmitError;
+use messaging::{MessagingError, Outgoing, Request, Responder};
+use rt::Group;
+use schema::TableKind;
+use stdx::{Epoch, HostId, ShardId, Uuid};
+use streaming::{FetchRange, PlanError, StreamError};
+
+use super::member::ClusterShard;
+
+/// How long one answer to an order is waited for, and the pause before it is asked again.
+const ANSWER: Duration = Duration::from_secs(5);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long a node that is to copy may be silent before the movement is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How often a copy is tried before it counts as failed.
+const ATTEMPTS: usize = 3;
+/// Patience with the voters at each step.
+const SUBMIT: Duration = Duration::from_secs(30);
+
+type Result<T> = std::result::Result<T, String>;
+
+/// What is left of the ranges that `host` will own once the dead `mover` is gone: too few replicas
+/// are alive to hold every acknowledged write, but the node goes in any case.
+fn what_is_left(
+    snapshot: &ClusterSnapshot,
+    mover: HostId,
+    host: HostId,
+    is_alive: impl Fn(HostId) -> bool,
+) -> Vec<FetchRange> {
+    let mut plan = Vec::new();
+    for keyspace in snapshot.schema.keyspaces.values() {
+        let replication = snapshot.replication_of(keyspace);
+        if replication == Replication::Local {
+            continue;
+        }
+        let mine = movements_of(snapshot, mover, &replication).into_iter();
+        for movement in mine.filter(|m| m.to == host && !m.from.is_empty()) {
+            let (start, end) = (movement.range.start.0, movement.range.end.0);
+            let safe = movement.sources(&is_alive, WholeCluster::Yes);
+            let sources = safe.unwrap_or_else(|| {
+                let from = movement.from.iter().copied();
+                from.filter(|from| is_alive(*from)).collect()
+            });
+            if sources.is_empty() {
+                tracing::warn!(
+                    keyspace = &*keyspace.name,
+                    start,
+                    end,
+                    "only the node that goes had a range"
+                );
+            }
+            let stored = keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual);
+            for table in stored {
+                // Their copies merge.
+                let one = |source: &HostId| FetchRange::from((*source, table.id, movement.range));
+                plan.extend(sources.iter().map(one));
+            }
+        }
+    }
+    plan
+}
+
+/// What moves when `mover` goes.
+fn movements_of(
+    snapshot: &ClusterSnapshot,
+    mover: HostId,
+    replication: &Replication,
+) -> Vec<Movement> {
+    let (mut before, mut after) = (snapshot.clone(), snapshot.clone());
+    before.members = cluster::topology::unmoved(snapshot);
+    after.members = cluster::topology::finished(snapshot, mover);
+    movements(&before.placements(replication), &after.placements(replication))
+}
+
+/// What a copy has come to.
+#[derive(Clone)]
+enum Job {
+    Running,
+    Done,
+    Failed(String),
+}
+
+/// Copies for others, and the removal that this node carries out.
+#[derive(Default)]
+pub(crate) struct Orders {
+    /// By who goes and since which epoch; the newest of each host.
+    jobs: RefCell<BTreeMap<HostId, (Epoch, Job)>>,
+    /// The node that goes and who has not copied yet.
+    removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
+    /// The copies are not waited for.
+    forced: Cell<bool>,
+}
+
+impl Orders {
+    /// The removal in progress: who goes, and who still copies.
+    pub(crate) fn removal(&self) -> Option<(HostId, Vec<HostId>)> {
+        let removal = self.removal.borrow();
+        removal.as_ref().map(|(host, waiting)| (*host, waiting.iter().copied().collect()))
+    }
+}
+
+impl ClusterShard {
+    /// Serves an order of a peer; shard 0.
+    pub(crate) fn serve_take_over(&self, request: &Request<'_>, responder: Responder) {
+        let r = &mut Reader::new(request.payload, "order to take over");
+        let read = r.array::<16>().and_then(|host| Ok((host, r.u64()?)));
+        let (host, epoch) = match read {
+            Ok((host, epoch)) => (HostId(Uuid::from_bytes(host)), Epoch(epoch)),
+            Err(error) => return responder.fail(&ErrorReply::Invalid(error.to_string())),
+        };
+        if self.rt.shard() != ShardId(0) {
+            let text = "orders to take over are for shard 0".to_owned();
+            return responder.fail(&ErrorReply::Invalid(text));
+        }
+        match self.order(host, epoch) {
+            Job::Running => responder.respond(|out| out.put_u8(0)),
+            Job::Done => responder.respond(|out| out.put_u8(1)),
+            Job::Failed(text) => responder.fail(&ErrorReply::Internal(text)),
+        }
+    }
+
+    /// The state of the copy for `mover`, which is begun if there is none.
+    fn order(&self, mover: HostId, epoch: Epoch) -> Job {
+        let known = self.orders.jobs.borrow().get(&mover).cloned();
+        match known {
+            Some((at, job)) if at == epoch => {
+                if matches!(job, Job::Failed(_)) {
+                    self.orders.jobs.borrow_mut().remove(&mover);
+                }
+                return job;
+            }
+            // An older one runs out by itself; its outcome is not looked at.
+            Some(_) | None => {}
+        }
+        self.orders.jobs.borrow_mut().insert(mover, (epoch, Job::Running));
+        let this = self.clone();
+        let task = async move {
+            let outcome = match this.copy_for(mover, epoch).await {
+                Ok(()) => Job::Done,
+                Err(text) => {
+                    tracing::warn!(host = %mover, error = %text, "a node's ranges could not be taken over");
+                    Job::Failed(text)
+                }
+            };
+            let mut jobs = this.orders.jobs.borrow_mut();
+            if let Some((at, job)) = jobs.get_mut(&mover)
+                && *at == epoch
+            {
+                *job = outcome;
+            }
+        };
+        // A closed gate: the node stops, and the one that asks hears no more of it.
+        let _ = self.gate.spawn(&self.rt, Group::Stream, "take-over", task);
+        Job::Running
+    }
+
+    /// Copies what this node will own once `mover` is gone.
+    async fn copy_for(&self, mover: HostId, epoch: Epoch) -> Result<()> {
+        if !self.membership.wait_for(epoch, self.rt.now() + SUBMIT).await {
+            return Err("this node has not heard of the change of the cluster yet".to_owned());
+        }
+        let me = self.membership.snapshot().local.host_id;
+        let mut failure = String::new();
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.membership.snapshot();
+            let is_leaving = |m: &cluster::Member| m.state == MemberState::Leaving;
+            if !snapshot.members.get(&mover).is_some_and(|m| is_leaving(m)) {
+                return Err("the node does not leave any more".to_owned());
+            }
+            let liveness = self.liveness.clone();
+            let is_alive = move |host| liveness.is_alive(host);
+            let plan = match streaming::plan_movement(&snapshot, mover, me, &is_alive) {
+                Ok(plan) => plan,
+                Err(PlanError::TooFewReplicas { .. }) if !is_alive(mover) => {
+                    what_is_left(&snapshot, mover, me, &is_alive)
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            if plan.is_empty() {
+                return Ok(());
+            }
+            let operation =
+                if self.liveness.is_alive(mover) { "Unbootstrap" } else { "Restore replica count" };
+            match self.streaming.fetch(operation, plan, &|_| ()).await {
+                Ok(_) => return Ok(()),
+                Err(error @ StreamError::Incomplete { .. }) => failure = error.to_string(),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Who will own more once `mover` is gone.
+    fn receivers(snapshot: &ClusterSnapshot, mover: HostId) -> BTreeSet<HostId> {
+        let replications: BTreeSet<Replication> =
+            snapshot.schema.keyspaces.values().map(|k| snapshot.replication_of(k)).collect();
+        let replicated = replications.iter().filter(|r| **r != Replication::Local);
+        let all = replicated.flat_map(|r| movements_of(snapshot, mover, r));
+        all.map(|movement| movement.to).collect()
+    }
+
+    /// Has everybody copy what they will own once `mover` is gone.
+    async fn give_away(&self, mover: HostId, epoch: Epoch) -> Result<()> {
+        let snapshot = self.membership.snapshot();
+        let me = snapshot.local.host_id;
+        let mut waiting = ClusterShard::receivers(&snapshot, mover);
+        let down = waiting.iter().find(|host| !self.liveness.is_alive(**host)).copied();
+        if let Some(host) = down {
+            return Err(format!("node {host} would own some of its data and is down"));
+        }
+        let mut heard: BTreeMap<HostId, stdx::Instant> = BTreeMap::new();
+        while !waiting.is_empty() && !self.orders.forced.get() {
+            *self.orders.removal.borrow_mut() = Some((mover, waiting.clone()));
+            for host in waiting.clone() {
+                let now = self.rt.now();
+                let since = *heard.entry(host).or_insert(now);
+                let done = if host == me {
+                    match self.order(mover, epoch) {
+                        Job::Running => false,
+                        Job::Done => true,
+                        Job::Failed(text) => return Err(text),
+                    }
+                } else {
+                    match self.ask_to_take_over(host, mover, epoch).await {
+                        Ok(done) => {
+                            heard.insert(host, self.rt.now());
+                            done
+                        }
+                        Err(MessagingError::Remote(ErrorReply::Internal(text))) => {
+                            return Err(format!("node {host}: {text}"));
+                        }
+                        Err(error) if now.since(since) >= SILENCE => {
+                            return Err(format!("node {host}: {error}"));
+                        }
+                        Err(_) => false,
+                    }
+                };
+                if done {
+                    waiting.remove(&host);
+                }
+            }
+            if !waiting.is_empty() {
+                self.pause(ASK_AGAIN).await.map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_to_take_over(
+        &self,
+        host: HostId,
+        mover: HostId,
+        epoch: Epoch,
+    ) -> std::result::Result<bool, MessagingError> {
+        let deadline = self.rt.now() + ANSWER;
+        let to = Outgoing { host, shard: ShardId(0), verb: Verb::TakeOver, deadline, trace: None };
+        let write = |out: &mut Vec<u8>| {
+            out.put_bytes(mover.0.as_bytes());
+            out.put_u64(epoch.0);
+        };
+        let answer = self.messaging.request(&to, write).await?;
+        Ok(answer.payload.first() == Some(&1))
+    }
+
+    /// Takes `host` from one state to the next; the epoch after it.
+    async fn step(&self, host: HostId, from: MemberState, to: MemberState) -> Result<Epoch> {
+        let give_up = self.rt.now() + SUBMIT;
+        let submitted = self.submit_until_done(Some(give_up), |snapshot| {
+            let member = snapshot.members.get(&host)?;
+            (member.state == from).then_some(Transformation::SetState { host, state: to })
+        });
+        submitted.await.map_err(|e| e.to_string())?;
+        let snapshot = self.membership.snapshot();
+        match snapshot.members.get(&host) {
+            Some(member) if member.state == to => Ok(snapshot.epoch),
+            Some(member) => Err(format!("node {host} is {} now", member.state)),
+            None => Err(format!("node {host} is no member any more")),
+        }
+    }
+
+    /// Sees to it that `host` does not vote.
+    async fn take_vote(&self, host: HostId) -> Result<()> {
+        let liveness = self.liveness.clone();
+        let give_up = self.rt.now() + SUBMIT;
+        let submitted = self.submit_until_done(Some(give_up), |snapshot| {
+            if !snapshot.voters.contains(&host) {
+                return None;
+            }
+            let present: Vec<HostId> =
+                snapshot.voters.iter().copied().filter(|v| *v != host).collect();
+            let usable = |m: &cluster::Member| m.host_id != host && liveness.is_alive(m.host_id);
+            let hosts = choose_voters(&snapshot.members, &present, usable);
+            (!hosts.is_empty()).then_some(Transformation::SetVoters { hosts })
+        });
+        submitted.await.map_err(|e| e.to_string())
+    }
+
+    async fn finish_leaving(&self, host: HostId) -> Result<()> {
+        let epoch = self.step(host, MemberState::Leaving, MemberState::LeaveHandover).await?;
+        self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
+        let give_up = self.rt.now() + SUBMIT;
+        let submitted = self.submit_until_done(Some(give_up), |snapshot| {
+            snapshot.members.contains_key(&host).then_some(Transformation::Leave { host })
+        });
+        submitted.await.map_err(|e| e.to_string())
+    }
+
+    /// The whole way out of a member that owns data.
+    async fn move_out(&self, host: HostId) -> Result<()> {
+        let epoch = self.step(host, MemberState::Normal, MemberState::Leaving).await?;
+        *self.orders.removal.borrow_mut() = Some((host, BTreeSet::new()));
+        let copied = async {
+            self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
+            // Writes that began before the future owners were written to are over then.
+            self.pause(self.options.write_request_timeout).await.map_err(|e| e.to_string())?;
+            self.take_vote(host).await?;
+            self.give_away(host, epoch).await
+        };
+        let done = match copied.await {
+            Ok(()) => self.finish_leaving(host).await,
+            Err(error) => {
+                // It owns its ranges as before.
+                if let Err(also) = self.step(host, MemberState::Leaving, MemberState::Normal).await
+                {
+                    tracing::warn!(%host, error = %also, "the node could not be made a full member again");
+                }
+                self.settle_voters();
+                Err(error)
+            }
+        };
+        *self.orders.removal.borrow_mut() = None;
+        self.orders.forced.set(false);
+        done
+    }
+
+    /// Gives this node's data to the others and leaves. Shard 0 only.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator; the node is a member as before.
+    pub(crate) async fn decommission(&self) -> Result<()> {
+        let snapshot = self.membership.snapshot();
+        if self.orders.removal.borrow().is_some() {
+            return Err("a node is leaving already; wait until that is done".to_owned());
+        }
+        self.move_out(snapshot.local.host_id).await?;
+        tracing::info!("this node has left the cluster");
+        Ok(())
+    }
+
+    /// Takes a dead node out and has its data copied from the other replicas. Shard 0 only.
+    ///
+    /// # Errors
+    /// As [`ClusterShard::decommission`].
+    pub(crate) async fn remove_node(&self, host: HostId) -> Result<()> {
+        let snapshot = self.membership.snapshot();
+        let state = match snapshot.members.get(&host) {
+            Some(member) => member.state,
+            None => return Err(format!("node {host} is no member")),
+        };
+        if self.orders.removal.borrow().is_some() {
+            return Err("a node is leaving already; wait until that is done".to_owned());
+        }
+        if self.liveness.is_alive(host) {
+            return Err(format!("node {host} is alive: decommission it there"));
+        }
+        match state {
+            MemberState::Normal => return self.move_out(host).await,
+            MemberState::Joining => {}
+            MemberState::JoinHandover => {
+                self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
+            }
+            // It died on its way out, or somebody's removal did.
+            MemberState::LeaveHandover => {
+                self.step(host, MemberState::LeaveHandover, MemberState::Leaving).await?;
+                self.step(host, MemberState::Leaving, MemberState::Normal).await?;
+                return self.move_out(host).await;
+            }
+            MemberState::Leaving => {
+                self.step(host, MemberState::Leaving, MemberState::Normal).await?;
+                return self.move_out(host).await;
+            }
+            MemberState::Moving | MemberState::MoveHandover => {
+                return Err(format!("node {host} is {state}: start it, or assassinate it"));
+            }
+        }
+        let give_up = self.rt.now() + SUBMIT;
+        let submitted = self.submit_until_done(Some(give_up), |snapshot| {
+            snapshot.members.contains_key(&host).then_some(Transformation::Leave { host })
+        });
+        submitted.await.map_err(|e| e.to_string())
+    }
+
+    /// Ends the removal in progress without waiting for copies.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn force_removal(&self) -> Result<()> {
+        if self.orders.removal.borrow().is_none() {
+            return Err("there is no removal in progress".to_owned());
+        }
+        self.orders.forced.set(true);
+        Ok(())
+    }
+
+    /// Takes a dead node out as it is; what only it had is gone. Shard 0 only.
+    ///
+    /// # Errors
+    /// As [`ClusterShard::decommission`].
+    pub(crate) async fn assassinate(&self, host: HostId) -> Result<()> {
+        if self.liveness.is_alive(host) {
+            return Err(format!("node {host} is alive: decommission it there"));
+        }
+        self.take_vote(host).await?;
+        let give_up = self.rt.now() + SUBMIT;
+        let submitted = self.submit_until_done(Some(give_up), |snapshot| {
+            snapshot.members.contains_key(&host).then_some(Transformation::Evict { host })
+        });
+        match submitted.await {
+            Ok(()) => Ok(()),
+            Err(SubmitError::Rejected(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

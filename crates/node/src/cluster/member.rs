@@ -1,0 +1,345 @@
+//! One shard of a node that is part of a cluster: its parts bound to the other nodes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::{AdminMesh, AdminReply, AdminRequest};
+use cluster::{ClusterSnapshot, Consistency};
+use conf::Options;
+use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
+use gossip::AppState;
+use hints::{Hints, HintsParts, HintsSettings};
+use internode::{ErrorReply, Verb};
+use liveness::{Liveness, LivenessMesh, Start};
+use membership::Membership;
+use messaging::{Handler, Messaging, Request, Responder};
+use request::WriteType;
+use rt::{Gate, Group, Rt};
+use stdx::{HostId, ShardId, Uuid, WallMicros};
+use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
+
+use crate::StartError;
+use crate::cluster::leaving::Orders;
+use crate::cluster::{network, seeds};
+
+/// Between two rounds of gossip, as in Cassandra.
+const ROUND: Duration = Duration::from_secs(1);
+/// How often the size of the data is told to the others.
+const LOAD_PERIOD: Duration = Duration::from_secs(60);
+/// Patience with peers at a start, and with requests of peers at the stop.
+const CATCH_UP: Duration = Duration::from_secs(5);
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// What binds a shard to the other nodes. Clones share.
+#[derive(Clone)]
+pub(crate) struct ClusterShard {
+    pub(crate) rt: Rt,
+    pub(crate) options: Arc<Options>,
+    pub(crate) messaging: Messaging,
+    pub(crate) liveness: Liveness,
+    pub(crate) membership: Membership,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) hints: Hints,
+    pub(crate) streaming: Streaming,
+    /// Copies for members that go.
+    pub(crate) orders: Rc<Orders>,
+    /// Owner of what goes on beside requests.
+    pub(crate) gate: Gate,
+}
+
+/// Gives each message of a peer to the part that it is for.
+struct Dispatch(ClusterShard);
+
+/// The hints of a shard as its coordinator sees them.
+struct Sink(Hints);
+
+impl HintSink for Sink {
+    fn may_hint(&self, host: HostId) -> bool {
+        self.0.may_hint(host)
+    }
+
+    fn store(&self, host: HostId, mutation: &[u8], written_at: WallMicros) -> bool {
+        // What is not kept is counted there.
+        self.0.store(host, mutation, written_at)
+    }
+
+    fn flush(&self) -> std::pin::Pin<Box<dyn Future<Output = bool>>> {
+        let hints = self.0.clone();
+        Box::pin(async move { hints.flush().await.is_ok() })
+    }
+}
+
+/// The ways between shards that this needs.
+pub(crate) struct ClusterMeshes<'a> {
+    pub(crate) liveness: &'a Arc<LivenessMesh>,
+    pub(crate) streaming: &'a Arc<StreamMesh>,
+}
+
+/// Groups of verbs, by their numbers' upper byte: `docs/formats/internode.md`.
+const GOSSIP: u16 = 1;
+const METADATA: u16 = 5;
+
+impl Handler for Dispatch {
+    fn handle(&self, request: Request<'_>, responder: Responder) {
+        let node = &self.0;
+        node.membership.notice(request.from, request.epoch);
+        match request.verb.number() >> 8 {
+            GOSSIP => node.liveness.serve_peer(&request),
+            METADATA => node.membership.serve_peer(request.verb, request.payload, responder),
+            _ if request.verb == Verb::TakeOver => node.serve_take_over(&request, responder),
+            _ => {
+                let rest = node.coordinator.serve_peer(request, responder);
+                let rest = rest.and_then(|rest| node.streaming.serve_peer(request, rest));
+                if let Some(responder) = rest {
+                    responder.fail(&ErrorReply::UnknownVerb(request.verb.number()));
+                }
+            }
+        }
+    }
+}
+
+impl ClusterShard {
+    /// Binds the parts of this shard.
+    ///
+    /// # Errors
+    /// `Hints`: their directory cannot be used.
+    pub(crate) async fn new(
+        rt: &Rt,
+        options: &Arc<Options>,
+        messaging: Messaging,
+        meshes: ClusterMeshes<'_>,
+        membership: &Membership,
+        coordinator: &Coordinator,
+    ) -> Result<ClusterShard, StartError> {
+        let host = membership.snapshot().local.host_id;
+        let snapshot = || {
+            let membership = membership.clone();
+            Rc::new(move || membership.snapshot())
+        };
+        let parts = HintsParts { messaging: messaging.clone(), snapshot: snapshot() };
+        let hints = Hints::open(rt, parts, hints_settings(options)).await;
+        let hints = hints.map_err(|error| StartError::Hints(error.to_string()))?;
+        let streaming = Streaming::new(StreamParts {
+            rt: rt.clone(),
+            store: coordinator.store().clone(),
+            messaging: messaging.clone(),
+            mesh: meshes.streaming.clone(),
+            snapshot: snapshot(),
+            settings: StreamSettings {
+                outbound_bytes_per_second: options.stream_throughput_outbound.0,
+                ..StreamSettings::default()
+            },
+        });
+        let this = ClusterShard {
+            rt: rt.clone(),
+            options: options.clone(),
+            messaging,
+            liveness: Liveness::new(rt.clone(), meshes.liveness.clone(), host),
+            membership: membership.clone(),
+            coordinator: coordinator.clone(),
+            hints,
+            streaming,
+            orders: Rc::default(),
+            gate: rt.gate("cluster"),
+        };
+        this.follow_metadata();
+        this.follow_liveness();
+        this.attach_coordinator();
+        this.hand_on_hints();
+        if rt.shard() == ShardId(0) {
+            let liveness = this.liveness.clone();
+            membership.attach(this.messaging.clone(), move |host| liveness.is_alive(host));
+        }
+        Ok(this)
+    }
+
+    fn follow_liveness(&self) {
+        let snapshot = self.membership.snapshot();
+        // Nobody was heard of yet: their windows begin now.
+        let others = snapshot.members.keys().filter(|host| **host != snapshot.local.host_id);
+        for host in others {
+            self.hints.set_down(*host, self.rt.now());
+        }
+        let this = self.clone();
+        self.liveness.on_change(move |host, is_up| {
+            if is_up {
+                // Tried at once, not after a pause.
+                this.messaging.peer_is_up(host);
+                this.hints.set_up(host);
+            } else {
+                this.hints.set_down(host, this.rt.now());
+            }
+        });
+    }
+
+    /// Answers requests of peers from now on; before that they are told that nothing was done.
+    pub(crate) fn serve_peers(&self) {
+        self.messaging.serve(Rc::new(Dispatch(self.clone())));
+    }
+
+    fn follow_metadata(&self) {
+        network::introduce(&self.messaging, &self.membership.snapshot());
+        let this = self.clone();
+        let is_first = self.rt.shard() == ShardId(0);
+        self.membership.on_change(move |before, after| {
+            network::follow(&this.messaging, before, after);
+            for host in before.members.keys().filter(|host| !after.members.contains_key(*host)) {
+                this.hints.forget(*host);
+            }
+            if is_first {
+                if before.members != after.members {
+                    this.liveness.set_members(this.gossip_members(after));
+                }
+            }
+        });
+        // All shards use it when it is said that this node does.
+        if is_first {
+            let liveness = self.liveness.clone();
+            self.membership.on_applied(move |_, after| {
+                liveness.update(|app| app.epoch = app.epoch.max(after.epoch));
+            });
+        }
+    }
+
+    fn attach_coordinator(&self) {
+        let membership = self.membership.clone();
+        let liveness = self.liveness.clone();
+        let waiting = self.membership.clone();
+        self.coordinator.attach(ClusterParts {
+            messaging: self.messaging.clone(),
+            snapshot: Rc::new(move || membership.snapshot()),
+            is_alive: Rc::new(move |host| liveness.is_alive(host)),
+            hints: Rc::new(Sink(self.hints.clone())),
+            epoch_wait: Some(Rc::new(move |epoch, deadline| {
+                let membership = waiting.clone();
+                Box::pin(async move { membership.wait_for(epoch, deadline).await })
+            })),
+            settings: ReplicationSettings {
+                write_request_timeout: self.options.write_request_timeout,
+                ..ReplicationSettings::default()
+            },
+        });
+    }
+
+    /// What a node missed that has left since goes to the present owners.
+    fn hand_on_hints(&self) {
+        let (rt, membership) = (self.rt.clone(), self.membership.clone());
+        let (coordinator, timeout) = (self.coordinator.clone(), self.options.write_request_timeout);
+        self.hints.set_redistribute(Rc::new(move |missed| {
+            let (coordinator, snapshot) = (coordinator.clone(), membership.snapshot());
+            let deadline = rt.now() + timeout;
+            Box::pin(async move {
+                if !coordinator.is_replicated(&snapshot, missed.table) {
+                    return coordinator.apply(missed.token, missed.mutation, true).await.is_ok();
+                }
+                let write = ReplicatedWrite {
+                    snapshot,
+                    consistency: Consistency::Any,
+                    write_type: WriteType::Simple,
+                    mutations: vec![(missed.token, missed.mutation, true)],
+                    logged: false,
+                    batch_id: Uuid::nil(),
+                    deadline,
+                };
+                coordinator.write_replicated(write).await.is_ok()
+            })
+        }));
+    }
+
+    fn gossip_members(&self, snapshot: &ClusterSnapshot) -> Vec<gossip::Member> {
+        // A seed that cannot be understood has stopped the start.
+        let seeds = seeds::addresses(&self.options).unwrap_or_default();
+        let members = snapshot.members.values();
+        members
+            .map(|m| gossip::Member { host: m.host_id, is_seed: seeds.contains(&m.storage) })
+            .collect()
+    }
+
+    /// Begins to gossip, and takes over the metadata that was decided while this node was away.
+    /// Shard 0 only.
+    ///
+    /// # Errors
+    /// `Io`; `Removed` when the others have put this node out.
+    pub(crate) async fn meet_others(&self) -> Result<(), StartError> {
+        let generation = liveness::next_generation(&self.rt, &self.options.workdir).await?;
+        let snapshot = self.membership.snapshot();
+        let noticing = self.membership.clone();
+        self.liveness.start(Start {
+            messaging: self.messaging.clone(),
+            generation,
+            work_dir: self.options.workdir.clone(),
+            phi_convict_threshold: self.options.phi_convict_threshold.0,
+            round: ROUND,
+            state: AppState {
+                epoch: snapshot.epoch,
+                shards: self.rt.shard_count(),
+                release: cql_plan::system_rows::RELEASE_VERSION.to_owned(),
+                ..AppState::default()
+            },
+            on_epoch: Box::new(move |host, epoch| noticing.notice(host, epoch)),
+        });
+        self.liveness.set_members(self.gossip_members(&snapshot));
+        if snapshot.members.len() > 1 {
+            let deadline = self.rt.now() + CATCH_UP;
+            if !self.membership.catch_up_at_start(deadline).await {
+                tracing::warn!(
+                    "no majority of the voters answered: this node goes on with the \
+                    metadata it has, and schema and members cannot be changed until they do"
+                );
+            }
+        }
+        let snapshot = self.membership.snapshot();
+        if snapshot.local_member().is_none() {
+            return Err(StartError::Removed { host: snapshot.local.host_id });
+        }
+        Ok(())
+    }
+
+    /// Tells the others now and then how much data this node has. Shard 0 only.
+    pub(crate) fn tell_load(&self, admin: Arc<AdminMesh>) {
+        let this = self.clone();
+        let task = async move {
+            loop {
+                let mut load = 0_u64;
+                for shard in (0..this.rt.shard_count()).map(ShardId) {
+                    let answer = admin.call(&this.rt, shard, AdminRequest::Tables).await;
+                    if let Ok(AdminReply::Tables(tables)) = answer {
+                        let bytes = tables.iter().map(|table| table.disk_bytes);
+                        load = bytes.fold(load, u64::saturating_add);
+                    }
+                }
+                this.liveness.update(|app| app.load = load);
+                let next = this.rt.now() + LOAD_PERIOD;
+                if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        // A closed gate: the node stops.
+        let _ = self.gate.spawn(&self.rt, Group::Gossip, "load", task);
+    }
+
+    /// Says good-bye to the others and serves them no more; the parts it binds must still be there.
+    pub(crate) async fn stop(&self) {
+        self.liveness.stop().await;
+        self.hints.pause();
+        self.streaming.stop().await;
+        self.gate.close().await;
+        self.messaging.stop(STOP_GRACE).await;
+        if let Err(error) = self.hints.close().await {
+            tracing::warn!(%error, "hints that were not on the disk are lost");
+        }
+    }
+}
+
+fn hints_settings(options: &Options) -> HintsSettings {
+    HintsSettings {
+        enabled: options.hinted_handoff_enabled,
+        window: options.max_hint_window,
+        flush_period: options.hints_flush_period,
+        file_bytes_max: options.max_hints_file_size.0,
+        throttle_bytes_per_second: options.hinted_handoff_throttle.0,
+        ..HintsSettings::new(options.hints_directory())
+    }
+}

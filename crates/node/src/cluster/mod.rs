@@ -1,0 +1,20 @@
+//! The node as one of several: who it is, how it comes into a cluster and goes, and how the parts of
+//! each shard are bound to the other nodes.
+//!
+//! Owns: `metadata/identity` ([`identity`]), the place of the node ([`place`]), founding and joining
+//! ([`joining`]), what every shard needs of the other nodes ([`member`]), the way to `Normal`
+//! ([`movement`]), members that go ([`leaving`]), reports and commands for administration. Never: decides who owns what (`cluster`), who is alive
+//! (`liveness`), or about data.
+
+pub(crate) mod commands;
+pub(crate) mod identity;
+pub(crate) mod joining;
+pub(crate) mod leaving;
+pub(crate) mod member;
+pub(crate) mod movement;
+pub(crate) mod network;
+pub(crate) mod place;
+pub(crate) mod report;
+pub(crate) mod seeds;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Movements of this node through the states of a member: finishing a join at the start, and what a
+//! start after an interrupted movement does. The steps and why they are safe: `cluster::topology`.
+
+use std::time::Duration;
+
+use cluster::{ClusterSnapshot, MemberState, Transformation, choose_voters};
+use membership::SubmitError;
+use stdx::{Epoch, HostId, Instant};
+use streaming::{PlanError, StreamError};
+
+use super::member::ClusterShard;
+use crate::{StartError, open};
+
+/// Pause before a change of the metadata that could not be made is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// After so long gossip has heard of every node that is there.
+const GOSSIP_SETTLES: Duration = Duration::from_secs(3);
+/// How often it is said in the log that a movement waits.
+const REMIND: Duration = Duration::from_secs(10);
+/// Before data that could not be taken over is tried again.
+const FETCH_PAUSE: Duration = Duration::from_secs(5);
+/// Patience with changes that only describe this node.
+const DESCRIBE: Duration = Duration::from_secs(10);
+
+impl ClusterShard {
+    /// Submits what `entry` makes of the present snapshot until that is decided or there is nothing
+    /// to change; to `give_up`, when there is one, while too few voters answer.
+    ///
+    /// # Errors
+    /// It does not fit, or the patience is over.
+    pub(crate) async fn submit_until_done(
+        &self,
+        give_up: Option<Instant>,
+        entry: impl Fn(&ClusterSnapshot) -> Option<Transformation>,
+    ) -> Result<(), SubmitError> {
+        loop {
+            let snapshot = self.membership.snapshot();
+            let Some(entry) = entry(&snapshot) else { return Ok(()) };
+            let error = match self.membership.submit(snapshot.epoch, vec![entry]).await {
+                Ok(_) => return Ok(()),
+                Err(SubmitError::Conflict(_)) => continue,
+                Err(error) => error,
+            };
+            let is_passing =
+                matches!(error, SubmitError::NoMajority { .. } | SubmitError::Unknown { .. });
+            let is_late = give_up.is_some_and(|at| self.rt.now() >= at);
+            if !is_passing || is_late {
+                return Err(error);
+            }
+            tracing::debug!(%error, "a change of the cluster waits");
+            let pause = self.rt.now() + PAUSE;
+            if self.rt.timeout(pause, self.rt.stop_requested()).await.is_ok() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Brings what the metadata says of this node up to date: its addresses, shards, release. When
+    /// too few voters answer it goes on and is tried again until it is done. Shard 0 only.
+    ///
+    /// # Errors
+    /// An address of the configuration belongs to another member.
+    pub(crate) async fn describe_itself(&self) -> Result<(), StartError> {
+        let host = self.membership.snapshot().local.host_id;
+        let description = open::describe(&self.options, host, self.rt.shard_count())?;
+        let wanted = move |snapshot: &ClusterSnapshot| {
+            let after = snapshot.apply(&description).ok();
+            let is_same = after.is_some_and(|after| after.members == snapshot.members);
+            (!is_same).then(|| description.clone())
+        };
+        let give_up = self.rt.now() + DESCRIBE;
+        match self.submit_until_done(Some(give_up), wanted.clone()).await {
+            Ok(()) => Ok(()),
+            Err(SubmitError::NoMajority { .. } | SubmitError::Unknown { .. }) => {
+                tracing::warn!(
+                    "the others could not be told this node's address and shards; \
+                    they are as soon as a majority of the voters answers"
+                );
+                let this = self.clone();
+                let task = async move {
+                    if let Err(error) = this.submit_until_done(None, wanted).await {
+                        tracing::warn!(%error, "this node's address could not be told");
+                    }
+                };
+                let _ = self.gate.spawn(&self.rt, rt::Group::Gossip, "describe", task);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes this node to `Normal` from whatever state its last run left it in. Shard 0 only; the
+    /// node serves its peers already, and no clients yet.
+    ///
+    /// # Errors
+    /// `Removed`, `Streaming`, `Submit`, `Stopped`.
+    pub(crate) async fn come_to_normal(&self) -> Result<(), StartError> {
+        let mut begun = false;
+        loop {
+            let snapshot = self.membership.snapshot();
+            let host = snapshot.local.host_id;
+            let Some(member) = snapshot.local_member() else {
+                return Err(StartError::Removed { host });
+            };
+            let next = match member.state {
+                MemberState::Normal => break,
+                MemberState::Joining => {
+                    begun = true;
+                    self.take_over_ranges(&snapshot).await?;
+                    MemberState::JoinHandover
+                }
+                MemberState::JoinHandover => {
+                    begun = true;
+                    self.wait_until_applied(snapshot.epoch).await?;
+                    MemberState::Normal
+                }
+                // A decommission that was cut off: nothing was lost, the node is here again.
+                MemberState::LeaveHandover => MemberState::Leaving,
+                MemberState::Leaving => {
+                    tracing::warn!("this node was about to leave; it is a member again");
+                    MemberState::Normal
+                }
+                MemberState::MoveHandover => MemberState::Moving,
+                MemberState::Moving => {
+                    tracing::warn!("this node was about to move; it stays where it was");
+                    MemberState::Normal
+                }
+            };
+            let from = member.state;
+            let submitted = self.submit_until_done(None, |snapshot| {
+                let member = snapshot.members.get(&host)?;
+                (member.state == from).then_some(Transformation::SetState { host, state: next })
+            });
+            match submitted.await {
+                Ok(()) => {}
+                Err(_) if self.rt.is_stop_requested() => return Err(StartError::Stopped),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if begun {
+            tracing::info!("joined the cluster");
+        }
+        self.settle_voters();
+        Ok(())
+    }
+
+    /// Waits until every live member says that it has applied an epoch. Who is down asks for it
+    /// before it serves anybody again.
+    pub(crate) async fn wait_until_applied(&self, epoch: Epoch) -> Result<(), StartError> {
+        let settled = self.rt.now() + GOSSIP_SETTLES;
+        let mut remind_at = self.rt.now() + REMIND;
+        loop {
+            let snapshot = self.membership.snapshot();
+            let me = snapshot.local.host_id;
+            let behind = |host: &HostId| {
+                *host != me && self.liveness.applied_epoch(*host).is_some_and(|at| at < epoch)
+            };
+            let waits_for = snapshot.members.keys().copied().find(behind);
+            let now = self.rt.now();
+            match waits_for {
+                None if now >= settled => return Ok(()),
+                Some(host) if now >= remind_at => {
+                    tracing::info!(%host, epoch = epoch.0, "waiting until a node has applied a change");
+                    remind_at = now + REMIND;
+                }
+                _ => {}
+            }
+            let next = now + Duration::from_millis(100);
+            if self.rt.timeout(next, self.rt.stop_requested()).await.is_ok() {
+                return Err(StartError::Stopped);
+            }
+        }
+    }
+
+    /// Sees to it, beside everything else, that the right members vote on metadata.
+    pub(crate) fn settle_voters(&self) {
+        let this = self.clone();
+        let task = async move {
+            let liveness = this.liveness.clone();
+            let changed = this.submit_until_done(None, |snapshot| {
+                let usable = |m: &cluster::Member| {
+                    liveness.is_alive(m.host_id) || snapshot.voters.contains(&m.host_id)
+                };
+                let hosts = choose_voters(&snapshot.members, &snapshot.voters, usable);
+                (hosts != snapshot.voters && !hosts.is_empty())
+                    .then_some(Transformation::SetVoters { hosts })
+            });
+            if let Err(error) = changed.await
+                && !this.rt.is_stop_requested()
+            {
+                tracing::warn!(%error, "the voters on metadata could not be changed");
+            }
+        };
+        // A closed gate: the node stops; another start looks again.
+        let _ = self.gate.spawn(&self.rt, rt::Group::Gossip, "voters", task);
+    }
+
+    /// Takes over the data of the ranges that this node will own.
+    ///
+    /// # Errors
+    /// `Streaming`: this node cannot keep it; `Stopped`.
+    async fn take_over_ranges(&self, snapshot: &ClusterSnapshot) -> Result<(), StartError> {
+        if !self.options.auto_bootstrap {
+            tracing::warn!(
+                "joining without taking over data (auto_bootstrap is false): repair \
+                this node before it is read from"
+            );
+            return Ok(());
+        }
+        let me = snapshot.local.host_id;
+        // From here on every write reaches this node too, but for those that had begun before.
+        self.wait_until_applied(snapshot.epoch).await?;
+        self.pause(self.options.write_request_timeout).await?;
+        loop {
+            let liveness = self.liveness.clone();
+            let snapshot = self.membership.snapshot();
+            let plan = match streaming::plan(&snapshot, me, move |host| liveness.is_alive(host)) {
+                Ok(plan) if plan.is_empty() => return Ok(()),
+                Ok(plan) => plan,
+                Err(PlanError::NoMember(host)) => return Err(StartError::Removed { host }),
+                Err(error @ PlanError::TooFewReplicas { .. }) => {
+                    tracing::warn!(%error, "waiting to take over data");
+                    self.pause(FETCH_PAUSE).await?;
+                    continue;
+                }
+            };
+            tracing::info!(ranges = plan.len(), "taking over data");
+            match self.streaming.fetch("Bootstrap", plan, &|_| ()).await {
+                Ok(report) => {
+                    tracing::info!(?report, "took over data");
+                    return Ok(());
+                }
+                Err(error @ StreamError::Incomplete { .. }) => {
+                    tracing::warn!(%error, "not all data could be taken over; trying again");
+                    self.pause(FETCH_PAUSE).await?;
+                }
+                Err(StreamError::Stopping) => return Err(StartError::Stopped),
+                Err(error @ StreamError::Store(_)) => {
+                    return Err(StartError::Streaming { detail: error.to_string() });
+                }
+            }
+        }
+    }
+
+    /// # Errors
+    /// `Stopped` when the node is asked to stop meanwhile.
+    pub(crate) async fn pause(&self, pause: Duration) -> Result<(), StartError> {
+        let end = self.rt.now() + pause;
+        match self.rt.timeout(end, self.rt.stop_requested()).await {
+            Ok(()) => Err(StartError::Stopped),
+            Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The way to other nodes: messaging with the settings of the options, who this node says it is,
+//! whom it knows.
+
+use std::sync::Arc;
+
+use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
+use conf::Options;
+use internode::{Features, VersionRange};
+use messaging::{Messaging, MessagingMesh, Peer, Settings};
+use rt::Rt;
+use stdx::{HostId, IoErrorKind};
+
+use super::identity::Identity;
+use crate::{StartError, parts};
+
+/// What messaging says of this node. `joining`: it is no member yet.
+pub(crate) fn introduction(
+    options: &Options,
+    identity: &Identity,
+    run: u64,
+    shards: u16,
+    joining: bool,
+) -> internode::Identity {
+    internode::Identity {
+        cluster_id: identity.cluster_id,
+        cluster_name: options.cluster_name.clone(),
+        host_id: identity.host_id,
+        incarnation: run,
+        shard_count: shards,
+        joining,
+        versions: VersionRange::THIS,
+        features: Features::LZ4,
+    }
+}
+
+fn settings(options: &Options) -> Settings {
+    let defaults = Settings::default();
+    let limit = options.internode_max_message_size.map(|size| size.0);
+    let limit = limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    Settings {
+        connect_timeout: options.internode_tcp_connect_timeout,
+        payload_bytes_max: limit.unwrap_or(defaults.payload_bytes_max),
+        ..defaults
+    }
+}
+
+/// Messaging of this shard.
+pub(crate) fn messaging(
+    rt: &Rt,
+    options: &Options,
+    introduction: internode::Identity,
+    mesh: &Arc<MessagingMesh>,
+) -> Messaging {
+    Messaging::new(rt, introduction, Arc::new(settings(options)), mesh.clone())
+}
+
+/// Messaging of shard 0, with the storage port open.
+///
+/// # Errors
+/// `Listen`, `Address`.
+pub(crate) async fn open(
+    rt: &Rt,
+    options: &Options,
+    introduction: internode::Identity,
+    mesh: &Arc<MessagingMesh>,
+) -> Result<Messaging, StartError> {
+    let address = parts::socket(&options.listen_address, options.storage_port)?;
+    let messaging = messaging(rt, options, introduction, mesh);
+    let listening = messaging.listen(address).await;
+    let at = listening.map_err(|error| StartError::Listen {
+        address: address.to_string(),
+        purpose: "other nodes",
+        detail: match error.kind {
+            IoErrorKind::AddrInUse => "address in use".to_owned(),
+            _ => error.detail,
+        },
+    })?;
+    tracing::info!(%at, "listening for other nodes");
+    Ok(messaging)
+}
+
+/// Makes the members of a snapshot known to messaging, and its epoch.
+pub(crate) fn introduce(messaging: &Messaging, snapshot: &ClusterSnapshot) {
+    for member in snapshot.members.values() {
+        if member.storage != ADDRESS_UNKNOWN {
+            let peer = Peer { address: member.storage, shard_count: member.shards.max(1) };
+            messaging.set_peer(member.host_id, peer);
+        }
+    }
+    messaging.set_epoch(snapshot.epoch);
+}
+
+/// Lets messaging follow a change of the metadata.
+pub(crate) fn follow(messaging: &Messaging, before: &ClusterSnapshot, after: &ClusterSnapshot) {
+    introduce(messaging, after);
+    let gone = before.members.keys().filter(|host| !after.members.contains_key(*host));
+    for host in gone.copied().collect::<Vec<HostId>>() {
+        messaging.remove_peer(host);
+    }
+}

@@ -1,0 +1,145 @@
+//! What a shard of a node with peers tells administration.
+
+use std::collections::BTreeMap;
+
+use admin::model::{
+    ClusterReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport, RemovalReport,
+    StreamProgress, StreamReport, StreamingReport, TrafficReport,
+};
+use cluster::MemberState;
+use gossip::Flags;
+use stdx::ShardId;
+use streaming::SessionStats;
+
+use super::member::ClusterShard;
+
+impl ClusterShard {
+    /// This shard's share of the report.
+    pub(crate) fn report(&self) -> ClusterReport {
+        let mut report = ClusterReport {
+            traffic: self.traffic(),
+            hints: Some(self.hints_report()),
+            streaming: Some(self.streaming_report()),
+            ..ClusterReport::default()
+        };
+        if self.rt.shard() == ShardId(0) {
+            report.operation_mode = self.mode().to_owned();
+            report.gossip = Some(self.gossip_report());
+            report.timeouts = self.timeouts();
+            report.removal = self.orders.removal().map(|(host, waiting)| RemovalReport {
+                host_id: host.to_string(),
+                waiting_for: waiting.iter().map(ToString::to_string).collect(),
+            });
+        }
+        report
+    }
+
+    fn mode(&self) -> &'static str {
+        let snapshot = self.membership.snapshot();
+        match snapshot.local_member().map(|member| member.state) {
+            None => "DECOMMISSIONED",
+            Some(MemberState::Joining | MemberState::JoinHandover) => "JOINING",
+            Some(MemberState::Normal) => "NORMAL",
+            Some(MemberState::Leaving | MemberState::LeaveHandover) => "LEAVING",
+            Some(MemberState::Moving | MemberState::MoveHandover) => "MOVING",
+        }
+    }
+
+    fn gossip_report(&self) -> GossipReport {
+        let me = self.membership.snapshot().local.host_id;
+        let rows = self.liveness.view().into_iter();
+        let peers = rows.map(|row| GossipPeerReport {
+            host_id: row.host.to_string(),
+            generation: row.generation,
+            heartbeat: row.version,
+            version: row.app.version,
+            is_alive: row.is_alive,
+            phi: (row.host != me).then_some(row.phi),
+            load_bytes: row.app.load,
+            epoch: row.app.epoch.0,
+            cql_ready: row.app.flags.has(Flags::CQL_READY),
+            shutting_down: row.app.flags.has(Flags::SHUTTING_DOWN),
+            release_version: row.app.release,
+            schema_version: None,
+        });
+        GossipReport { active: self.liveness.is_gossiping(), peers: peers.collect() }
+    }
+
+    fn traffic(&self) -> Vec<TrafficReport> {
+        let stats = self.messaging.peer_stats().into_iter();
+        stats
+            .map(|peer| TrafficReport {
+                host_id: peer.host.to_string(),
+                links: peer.links as u64,
+                inbounds: peer.inbounds as u64,
+                pending: peer.pending as u64,
+                queued_bytes: peer.queued_bytes as u64,
+                sent: peer.sent,
+                received: peer.received,
+                dropped: peer.dropped,
+                sent_bytes: peer.sent_bytes,
+                received_bytes: peer.received_bytes,
+                rtt_micros: peer.rtt.map(|rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
+            })
+            .collect()
+    }
+
+    fn hints_report(&self) -> HintsReport {
+        let settings = self.hints.settings();
+        let pending = self.hints.pending().into_iter().map(|pending| PendingHintsReport {
+            host_id: pending.host.to_string(),
+            files: pending.files,
+            bytes: pending.bytes,
+            oldest_millis: pending.oldest.millis(),
+            newest_millis: pending.newest.millis(),
+        });
+        HintsReport {
+            enabled: settings.enabled,
+            paused: self.hints.is_paused(),
+            window_millis: u64::try_from(settings.window.as_millis()).unwrap_or(u64::MAX),
+            throttle_kib: settings.throttle_bytes_per_second >> 10,
+            disabled_datacenters: settings.disabled_datacenters.into_iter().collect(),
+            pending: pending.collect(),
+        }
+    }
+
+    fn streaming_report(&self) -> StreamingReport {
+        let stats = self.streaming.stats();
+        let progress = |session: &SessionStats| StreamProgress {
+            files: session.ranges,
+            files_done: session.ranges_done,
+            bytes: session.bytes,
+            bytes_done: session.bytes,
+        };
+        let report = |session: &SessionStats| StreamReport {
+            operation: session.operation.clone(),
+            plan_id: session.plan.to_string(),
+            host_id: session.host.to_string(),
+            receiving: None,
+            sending: None,
+        };
+        let receiving = stats.receiving.iter();
+        let receiving =
+            receiving.map(|s| StreamReport { receiving: Some(progress(s)), ..report(s) });
+        let sending = stats.sending.iter();
+        let sending = sending.map(|s| StreamReport { sending: Some(progress(s)), ..report(s) });
+        StreamingReport {
+            bytes_per_second_max: stats.bytes_per_second_max,
+            sessions: receiving.chain(sending).collect(),
+        }
+    }
+
+    fn timeouts(&self) -> BTreeMap<String, u64> {
+        let options = &self.options;
+        let all = [
+            ("read", options.read_request_timeout),
+            ("range", options.range_request_timeout),
+            ("write", options.write_request_timeout),
+            ("truncate", options.truncate_request_timeout),
+            ("misc", options.request_timeout),
+            ("internodeconnect", options.internode_tcp_connect_timeout),
+        ];
+        let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        all.into_iter().map(|(name, timeout)| (name.to_owned(), millis(timeout))).collect()
+    }
+}

@@ -1,0 +1,339 @@
+//! What shard 0 makes of the work directory, before anything else: a new cluster, a place in an
+//! existing one, or what was there.
+//!
+//! The order, each step durable before the next: 1. the number of the run; 2. for a node that joins
+//! its identity; 3. the metadata log; 4. the identity with the cluster's id.
+
+use std::sync::Arc;
+
+use cluster::{Address, ClusterSnapshot, LocalNode, Role, Transformation, metalog};
+use conf::snitch::Place;
+use conf::{Authenticator, Options, Snitch};
+use membership::log::LogFile;
+use messaging::{Messaging, MessagingMesh};
+use rt::{FileLock, IoErrorKind, Rt};
+use stdx::{HostId, Token};
+
+use crate::cluster::identity::{self, Identity};
+use crate::cluster::joining::{self, Newcomer, Outcome};
+use crate::cluster::{network, place, seeds};
+use crate::{StartError, import, parts};
+
+/// bcrypt hash (cost 10) of the well-known default password `cassandra`, computed once, so that the
+/// first start does not pay for it.
+const DEFAULT_SUPERUSER_HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC";
+
+/// What shard 0 made of the work directory.
+pub(crate) struct Opened {
+    pub(crate) snapshot: Arc<ClusterSnapshot>,
+    /// Number of this run.
+    pub(crate) run: u64,
+    pub(crate) log: LogFile,
+    /// Held as long as the node runs.
+    pub(crate) lock: FileLock,
+    /// Shard 0's way to other nodes; `None`: the node stands alone and opens no port for them.
+    pub(crate) messaging: Option<Messaging>,
+}
+
+/// Opens or makes the metadata log; founds or joins a cluster.
+///
+/// # Errors
+/// Why the node cannot start.
+pub(crate) async fn open(
+    rt: &Rt,
+    options: &Options,
+    mesh: &Arc<MessagingMesh>,
+) -> Result<Opened, StartError> {
+    let work_dir = options.workdir.trim_end_matches('/').to_owned();
+    let fs = rt.fs();
+    fs.create_dir_all(&work_dir).await?;
+    let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
+        Ok(lock) => lock,
+        Err(error) if error.kind == IoErrorKind::AlreadyExists => {
+            return Err(StartError::InUse(work_dir));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    fs.create_dir_all(&options.data_directory()).await?;
+    fs.create_dir_all(&options.commitlog_directory()).await?;
+    let known = identity::read(&fs, &work_dir).await?;
+    let place = place::find(&fs, options).await?;
+    let base = cql_plan::system::system_schema();
+    let opened = membership::log::open(rt, &work_dir, &base).await?;
+    if opened.dropped_bytes > 0 {
+        tracing::warn!(
+            bytes = opened.dropped_bytes,
+            "dropped an incomplete last entry of the metadata log; it was never acknowledged"
+        );
+    }
+    let start = Start { rt, options, mesh, work_dir: &work_dir, place: &place, known };
+    let (snapshot, run, log, messaging) = match opened.snapshot {
+        Some(snapshot) => {
+            let (snapshot, run, messaging) = start.again(snapshot).await?;
+            (snapshot, run, opened.log, messaging)
+        }
+        None => {
+            drop(opened.log);
+            start.first(&base).await?
+        }
+    };
+    Ok(Opened { snapshot: Arc::new(snapshot), run, log, lock, messaging })
+}
+
+/// What a start is made of.
+struct Start<'a> {
+    rt: &'a Rt,
+    options: &'a Options,
+    mesh: &'a Arc<MessagingMesh>,
+    work_dir: &'a str,
+    place: &'a Place,
+    /// The identity as it was found.
+    known: Option<Identity>,
+}
+
+impl Start<'_> {
+    /// A start on a directory that has a log.
+    async fn again(
+        &self,
+        folded: ClusterSnapshot,
+    ) -> Result<(ClusterSnapshot, u64, Option<Messaging>), StartError> {
+        let (rt, options) = (self.rt, self.options);
+        if folded.local.cluster_name != options.cluster_name {
+            return Err(StartError::ClusterName {
+                found: folded.local.cluster_name.clone(),
+                configured: options.cluster_name.clone(),
+            });
+        }
+        // Cassandra may have run on the directory in between.
+        import::commit_log::check(&rt.fs(), &options.commitlog_directory()).await?;
+        let identity = self.identity_in(&folded)?;
+        let Some(snapshot) = folded.with_local(identity.host_id) else {
+            return Err(StartError::Removed { host: identity.host_id });
+        };
+        self.check_place(&snapshot)?;
+        // Larger than every earlier run's even when the clock went back: runs are counted in a file.
+        let run = next_run(rt, self.work_dir).await?;
+        if self.known != Some(identity) {
+            identity::write(&rt.fs(), self.work_dir, identity).await?;
+        }
+        if !options.wants_peers() && snapshot.members.len() <= 1 {
+            return Ok((snapshot, run, None));
+        }
+        let shards = rt.shard_count();
+        let introduction = network::introduction(options, &identity, run, shards, false);
+        let messaging = network::open(rt, options, introduction, self.mesh).await?;
+        network::introduce(&messaging, &snapshot);
+        joining::check_welcome(rt, options, &messaging, &snapshot).await?;
+        Ok((snapshot, run, Some(messaging)))
+    }
+
+    /// Which member of the log this directory belongs to.
+    fn identity_in(&self, folded: &ClusterSnapshot) -> Result<Identity, StartError> {
+        let cluster_id = Some(folded.cluster_id);
+        let path = || format!("{}/{}/identity", self.work_dir, membership::log::DIRECTORY);
+        match self.known {
+            Some(known) if known.cluster_id.is_none_or(|id| id == folded.cluster_id) => {
+                Ok(Identity { host_id: known.host_id, cluster_id })
+            }
+            Some(known) => {
+                let named = known.cluster_id.unwrap_or_default();
+                let what = format!(
+                    "it names the cluster {named}, the metadata log is that of {}: files of two \
+                     nodes were mixed",
+                    folded.cluster_id
+                );
+                Err(StartError::Identity { path: path(), what })
+            }
+            // A directory of a release that had no such file, or a first start that was cut off.
+            None if folded.members.len() <= 1 => {
+                Ok(Identity { host_id: folded.local.host_id, cluster_id })
+            }
+            None => {
+                let what = "it is missing, and the metadata log has several members".to_owned();
+                Err(StartError::Identity { path: path(), what })
+            }
+        }
+    }
+
+    /// A node's data stands where its snitch said first.
+    fn check_place(&self, snapshot: &ClusterSnapshot) -> Result<(), StartError> {
+        let (local, place) = (&snapshot.local, self.place);
+        // What was taken over from Cassandra keeps its names under SimpleSnitch, as long as it is
+        // alone.
+        if self.options.endpoint_snitch == Snitch::Simple && snapshot.members.len() <= 1 {
+            return Ok(());
+        }
+        let differs = |what, found: &String, configured: &String| StartError::Place {
+            what,
+            found: found.clone(),
+            configured: configured.clone(),
+        };
+        if local.datacenter != place.datacenter {
+            return Err(differs("data center", &local.datacenter, &place.datacenter));
+        }
+        if local.rack != place.rack {
+            return Err(differs("rack", &local.rack, &place.rack));
+        }
+        Ok(())
+    }
+
+    /// A start on a directory without a log.
+    async fn first(
+        &self,
+        base: &schema::Schema,
+    ) -> Result<(ClusterSnapshot, u64, LogFile, Option<Messaging>), StartError> {
+        let (rt, options) = (self.rt, self.options);
+        let imported = import::import(rt, options, base).await?;
+        let host_id = match (&imported, self.known) {
+            (Some(imported), _) => imported.local.host_id,
+            (None, Some(known)) => known.host_id,
+            (None, None) => new_host_id(rt),
+        };
+        let identity = Identity { host_id, cluster_id: None };
+        let run = next_run(rt, self.work_dir).await?;
+        let mut messaging = None;
+        if options.wants_peers() {
+            let shards = rt.shard_count();
+            let introduction = network::introduction(options, &identity, run, shards, true);
+            let opened = network::open(rt, options, introduction, self.mesh).await?;
+            let newcomer = Newcomer {
+                rt,
+                options,
+                messaging: &opened,
+                work_dir: self.work_dir,
+                place: self.place,
+                identity,
+                run,
+                may_join: imported.is_none(),
+            };
+            let outcome = newcomer.found_or_join(base).await?;
+            if let Outcome::Joined(log, snapshot) = outcome {
+                return Ok((*snapshot, run, log, Some(opened)));
+            }
+            messaging = Some(opened);
+        }
+        let (log, snapshot) = self.found(base, imported, host_id).await?;
+        let identity = Identity { host_id, cluster_id: Some(snapshot.cluster_id) };
+        identity::write(&rt.fs(), self.work_dir, identity).await?;
+        if let Some(messaging) = &messaging {
+            let shards = rt.shard_count();
+            let introduction = network::introduction(options, &identity, run, shards, false);
+            messaging.set_identity(introduction);
+            tracing::info!(cluster_id = %snapshot.cluster_id, %host_id, "founded a cluster");
+        }
+        Ok((snapshot, run, log, messaging))
+    }
+
+    /// Writes the first entries of a new cluster's log.
+    async fn found(
+        &self,
+        base: &schema::Schema,
+        imported: Option<import::Imported>,
+        host_id: HostId,
+    ) -> Result<(LogFile, ClusterSnapshot), StartError> {
+        let (rt, options) = (self.rt, self.options);
+        let (local, changes, roles) = match imported {
+            Some(imported) => {
+                tracing::info!(
+                    %host_id,
+                    changes = imported.changes.len(),
+                    "taking over a data directory of Cassandra's"
+                );
+                (imported.local, imported.changes, imported.roles)
+            }
+            None => (self.new_node(host_id), Vec::new(), Vec::new()),
+        };
+        let has_roles = !roles.is_empty();
+        let mut entries = vec![Transformation::Bootstrap(local)];
+        entries.extend(changes.into_iter().map(|c| Transformation::Schema(Box::new(c))));
+        let roles = roles.into_iter();
+        entries.extend(roles.map(|(name, role)| Transformation::PutRole { name, role }));
+        if options.authenticator == Authenticator::Password && !has_roles {
+            let role = Role {
+                is_superuser: true,
+                can_login: true,
+                salted_hash: DEFAULT_SUPERUSER_HASH.to_owned(),
+            };
+            entries.push(Transformation::PutRole { name: "cassandra".to_owned(), role });
+        }
+        if options.wants_peers() {
+            entries.push(describe(options, host_id, rt.shard_count())?);
+        }
+        let mut framed = Vec::new();
+        let mut snapshot: Option<ClusterSnapshot> = None;
+        for entry in &entries {
+            let next = match &snapshot {
+                None => metalog::bootstrap(entry, base),
+                Some(before) => before.apply(entry),
+            };
+            let next = next.map_err(membership::SubmitError::from)?;
+            entry.encode_entry(next.epoch, &mut framed);
+            snapshot = Some(next);
+        }
+        let Some(snapshot) = snapshot else { return Err(StartError::Abandoned) };
+        self.check_place(&snapshot)?;
+        // All entries or none: a taken-over directory must not be taken over by half.
+        let epoch = snapshot.epoch;
+        let created = membership::log::create(rt, self.work_dir, base, &framed, epoch).await?;
+        Ok((created.log, snapshot))
+    }
+
+    /// Identity and place of a node that founds a cluster on an empty directory.
+    fn new_node(&self, host_id: HostId) -> LocalNode {
+        let (rt, options) = (self.rt, self.options);
+        let tokens = if options.initial_token.is_empty() {
+            let count = u16::try_from(options.num_tokens).unwrap_or(u16::MAX);
+            cluster::tokens_for_single_node(count, rt.random_u64())
+        } else {
+            let mut tokens: Vec<Token> = options.initial_token.clone();
+            tokens.sort();
+            tokens
+        };
+        LocalNode {
+            host_id,
+            cluster_name: options.cluster_name.clone(),
+            datacenter: self.place.datacenter.clone(),
+            rack: self.place.rack.clone(),
+            tokens,
+            created_at: rt.wall(),
+        }
+    }
+}
+
+fn new_host_id(rt: &Rt) -> HostId {
+    let mut random = [0_u8; 16];
+    rt.random_fill(&mut random);
+    HostId(uuid::Builder::from_random_bytes(random).into_uuid())
+}
+
+/// What a node tells the others of itself: addresses, shards, release.
+///
+/// # Errors
+/// `Address`.
+pub(crate) fn describe(
+    options: &Options,
+    host: HostId,
+    shards: u16,
+) -> Result<Transformation, StartError> {
+    let storage = seeds::own_address(options)?;
+    let rpc = parts::socket(options.announced_rpc_address(), options.native_transport_port)?;
+    let release = cql_plan::system_rows::RELEASE_VERSION.to_owned();
+    Ok(Transformation::Group(vec![
+        Transformation::Readdress { changes: vec![Address { host, storage, rpc }] },
+        Transformation::Describe { host, shards, features: 0, release },
+    ]))
+}
+
+/// The number of this run: one more than the last, at least the wall clock in microseconds.
+async fn next_run(rt: &Rt, work_dir: &str) -> Result<u64, StartError> {
+    let path = format!("{work_dir}/{}/run", membership::log::DIRECTORY);
+    let last = match rt.fs().read(&path, 64).await {
+        Ok(bytes) => std::str::from_utf8(&bytes).ok().and_then(|t| t.trim().parse().ok()),
+        Err(error) if error.kind == IoErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let wall = u64::try_from(rt.wall().0).unwrap_or(0);
+    let run = wall.max(last.map_or(1, |l: u64| l.saturating_add(1)));
+    rt.fs().write_atomic(&path, format!("{run}\n").into_bytes()).await?;
+    Ok(run)
+}

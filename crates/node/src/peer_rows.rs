@@ -1,0 +1,209 @@
+//! Rows of `system.peers` and `system.peers_v2`: the other members, for drivers.
+//!
+//! Owns: their content. Never: when they are written ([`crate::system_tables`]). Source: Cassandra's
+//! `SystemKeyspace.updatePeerInfo`; a member is in them from `Normal` until it is out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot, Member, MemberState};
+use coordinator::Coordinator;
+use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
+use data::command::{KeyRange, Partitions, ReadCommand};
+use data::{BoundRef, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef, Slices};
+use schema::{Schema, Table};
+use stdx::{DeletionSeconds, TimestampMicros, Token};
+use store::{Flow, RowSink, StoreError};
+
+const TABLES: [&str; 2] = ["peers", "peers_v2"];
+
+/// A row's place: its partition key and its clustering.
+type Place = (Vec<u8>, Vec<u8>);
+
+/// When the rows are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) at: TimestampMicros,
+    pub(crate) now: DeletionSeconds,
+}
+
+/// The members that drivers are told of, by address.
+fn shown(snapshot: &ClusterSnapshot) -> BTreeMap<SocketAddr, Arc<Member>> {
+    let members = snapshot.members.values().filter(|member| {
+        let is_in = !matches!(member.state, MemberState::Joining | MemberState::JoinHandover);
+        let is_other = member.host_id != snapshot.local.host_id;
+        is_in && is_other && member.storage != ADDRESS_UNKNOWN && member.rpc != ADDRESS_UNKNOWN
+    });
+    members.map(|member| (member.storage, member.clone())).collect()
+}
+
+/// The mutations that turn the rows of one epoch into those of another.
+pub(crate) fn difference(
+    before: &ClusterSnapshot,
+    after: &ClusterSnapshot,
+    moment: Moment,
+) -> Vec<(Token, Vec<u8>)> {
+    let (was, is) = (shown(before), shown(after));
+    if was == is && before.schema.version == after.schema.version {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for name in TABLES {
+        let Some(table) = after.schema.table("system", name) else { continue };
+        let old = was.keys().filter_map(|address| place_of(table, *address)).collect();
+        out.extend(rewrite(table, old, &is, after, moment));
+    }
+    out
+}
+
+/// The mutations that make the rows those of `snapshot`, whatever an earlier run left.
+///
+/// # Errors
+/// The tables cannot be read.
+pub(crate) async fn all(
+    coordinator: &Coordinator,
+    snapshot: &ClusterSnapshot,
+    moment: Moment,
+) -> Result<Vec<(Token, Vec<u8>)>, StoreError> {
+    let is = shown(snapshot);
+    let mut out = Vec::new();
+    for name in TABLES {
+        let Some(table) = snapshot.schema.table("system", name) else { continue };
+        let old = present(coordinator, table, moment.now).await?;
+        out.extend(rewrite(table, old, &is, snapshot, moment));
+    }
+    Ok(out)
+}
+
+/// Deletes the rows at `old` that are not wanted any more and writes those that are.
+fn rewrite(
+    table: &Table,
+    old: BTreeSet<Place>,
+    members: &BTreeMap<SocketAddr, Arc<Member>>,
+    snapshot: &ClusterSnapshot,
+    moment: Moment,
+) -> Vec<(Token, Vec<u8>)> {
+    let mut rows: BTreeMap<Place, Vec<u8>> = BTreeMap::new();
+    for (address, member) in members {
+        match row(table, *address, member, &snapshot.schema, moment.at) {
+            Ok(row) => {
+                rows.insert((row.key, row.clustering), row.row);
+            }
+            Err(error) => {
+                // A column is missing in the built-in definition: the program is at fault.
+                tracing::error!(%error, table = &*table.name, "a peer's row cannot be made");
+            }
+        }
+    }
+    let gone = old.into_iter().filter(|place| !rows.contains_key(place));
+    let gone: Vec<_> = gone.map(|place| (place, None)).collect();
+    let written = rows.into_iter().map(|(place, row)| (place, Some(row)));
+    written.chain(gone).map(|(place, row)| mutation(table, &place, row, moment)).collect()
+}
+
+/// One row, after a deletion of whatever was in its place.
+fn mutation(
+    table: &Table,
+    (key, clustering): &Place,
+    row: Option<Vec<u8>>,
+    moment: Moment,
+) -> (Token, Vec<u8>) {
+    let before = TimestampMicros(moment.at.0.saturating_sub(1));
+    let deletion = DeletionTime { timestamp: before, local: moment.now };
+    let mut bytes = Vec::new();
+    let mut builder = MutationBuilder::new(&mut bytes, table.id, table.version, key);
+    if clustering.is_empty() {
+        builder.deletion(deletion);
+    }
+    builder.rows(row.iter().map(|row| (clustering.as_slice(), RowRef::trusted(row))));
+    if !clustering.is_empty() {
+        let whole = RangeTombstoneRef {
+            start: BoundRef { prefix: clustering, after: false },
+            end: BoundRef { prefix: clustering, after: true },
+            deletion,
+        };
+        builder.range_tombstones([whole].into_iter());
+    }
+    builder.finish();
+    (codec::token_of(key), bytes)
+}
+
+fn place_of(table: &Table, address: SocketAddr) -> Option<Place> {
+    let mut builder = VirtualRowBuilder::new(table);
+    builder.inet("peer", address.ip());
+    if &*table.name == "peers_v2" {
+        builder.int("peer_port", i32::from(address.port()));
+    }
+    let row = builder.finish().ok()?;
+    Some((row.key, row.clustering))
+}
+
+fn row(
+    table: &Table,
+    address: SocketAddr,
+    member: &Member,
+    schema: &Schema,
+    at: TimestampMicros,
+) -> Result<VirtualRow, VirtualRowError> {
+    let tokens: Vec<String> = member.tokens.iter().map(Token::to_string).collect();
+    let mut row = VirtualRowBuilder::at(table, at);
+    row.inet("peer", address.ip())
+        .text("data_center", &member.datacenter)
+        .uuid("host_id", member.host_id.0)
+        .text("rack", &member.rack)
+        .text("release_version", &member.release)
+        .uuid("schema_version", schema.version)
+        .text_set("tokens", tokens.iter().map(String::as_str));
+    if &*table.name == "peers_v2" {
+        row.int("peer_port", i32::from(address.port()))
+            .inet("native_address", member.rpc.ip())
+            .int("native_port", i32::from(member.rpc.port()));
+    } else {
+        row.inet("rpc_address", member.rpc.ip());
+    }
+    row.finish()
+}
+
+/// Where there are rows.
+async fn present(
+    coordinator: &Coordinator,
+    table: &Table,
+    now: DeletionSeconds,
+) -> Result<BTreeSet<Place>, StoreError> {
+    let command = ReadCommand {
+        table: table.id,
+        partitions: Partitions::Range(KeyRange::all()),
+        slices: Slices::all(),
+        reversed: false,
+        columns: None,
+        now,
+        wants_static: false,
+        resume: None,
+    };
+    let mut sink = Places::default();
+    coordinator.read(&command, usize::MAX, &mut sink).await?;
+    Ok(sink.found)
+}
+
+#[derive(Default)]
+struct Places {
+    key: Vec<u8>,
+    found: BTreeSet<Place>,
+}
+
+impl RowSink for Places {
+    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        self.key = key.to_vec();
+        Flow::Continue
+    }
+
+    fn row(&mut self, clustering: &[u8], _: RowRef<'_>) -> Flow {
+        self.found.insert((self.key.clone(), clustering.to_vec()));
+        Flow::Continue
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}

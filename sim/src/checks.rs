@@ -1,0 +1,285 @@
+//! The checkers. Each takes what was seen and tells the first thing that must not be; each has a
+//! test that spoils good input and demands that it is noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use stdx::Instant;
+
+use crate::history::{Action, Ending, Event, History};
+
+/// What must not be, in words.
+pub type Verdict = Result<(), String>;
+
+/// How a value became certain, when not by its acknowledgement.
+const READ: &str = "read";
+
+/// What is known of one key's writes.
+#[derive(Default)]
+struct Writes {
+    /// Stamp to when it was sent, and whether it is a deletion.
+    sent: BTreeMap<i64, (Instant, bool)>,
+    /// Those that were refused and must not be seen.
+    refused: BTreeSet<i64>,
+    /// Ends and stamps of what is certain: acknowledged writes, read values.
+    certain: Vec<(Instant, i64, &'static str)>,
+}
+
+/// Registers under QUORUM: no value that was never written, nothing acknowledged lost, nothing that
+/// was deleted comes back, and no read goes back behind an acknowledgement or a read that ended
+/// before it began.
+///
+/// `losses` are the moments at which a value that was read but not acknowledged may be gone again: a
+/// write can be read before it is synced, so with a single replica a power cut takes it back.
+pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
+    let mut keys: BTreeMap<i32, Writes> = BTreeMap::new();
+    let mut reads: Vec<(i32, &Event, Option<i64>)> = Vec::new();
+    for event in &history.events {
+        let (key, stamp, is_deletion) = match event.action {
+            Action::Write { key, stamp } => (key, stamp, false),
+            Action::Delete { key, stamp } => (key, stamp, true),
+            Action::Read { .. }
+            | Action::Partition { .. }
+            | Action::Table
+            | Action::Batch { .. }
+            | Action::Create { .. } => continue,
+        };
+        let writes = keys.entry(key).or_default();
+        writes.sent.insert(stamp, (event.begin, is_deletion));
+        match event.ending {
+            Ending::Done => writes.certain.push((event.end, stamp, "acknowledged")),
+            Ending::Refused => {
+                writes.refused.insert(stamp);
+            }
+            Ending::Found(_) | Ending::Listed(_) | Ending::Unknown(_) | Ending::Wrong(_) => {}
+        }
+    }
+    for event in &history.events {
+        match (event.action, &event.ending) {
+            (Action::Read { key }, Ending::Found(value)) => reads.push((key, event, *value)),
+            (action, Ending::Listed(rows)) => {
+                // A page sequence is one long read of each key that it covers.
+                let written = keys.keys().chain(rows.keys()).copied();
+                let covered: BTreeSet<i32> = written.filter(|key| action.reads(*key)).collect();
+                if let Some(key) = rows.keys().find(|key| !covered.contains(key)) {
+                    return Err(format!("{action:?} gave key {key}, which it does not cover"));
+                }
+                let values = covered.into_iter().map(|key| (key, event, rows.get(&key).copied()));
+                reads.extend(values);
+            }
+            _ => {}
+        }
+    }
+    // In the order of their ends, so that what a read saw binds the later ones.
+    reads.sort_by_key(|(_, event, _)| event.end);
+    for (key, event, value) in reads {
+        let writes = keys.entry(key).or_default();
+        let stamp = read(writes, event, value, losses).map_err(|problem| {
+            format!("key {key}, read through node {} at {}: {problem}", event.node, at(event.begin))
+        })?;
+        writes.certain.push((event.end, stamp, READ));
+    }
+    Ok(())
+}
+
+/// Checks one read; gives the least stamp that explains it.
+fn read(
+    writes: &Writes,
+    event: &Event,
+    value: Option<i64>,
+    losses: &[Instant],
+) -> Result<i64, String> {
+    let is_lost = |end: Instant, how: &str| {
+        how == READ && losses.iter().any(|loss| end <= *loss && *loss <= event.end)
+    };
+    let before =
+        writes.certain.iter().filter(|(end, _, how)| *end <= event.begin && !is_lost(*end, how));
+    let newest = before.max_by_key(|(_, stamp, _)| *stamp).copied();
+    let (since, least, how) = newest.unwrap_or((Instant::ZERO, 0, "nothing"));
+    let least_is_deletion = writes.sent.get(&least).is_some_and(|(_, deleted)| *deleted);
+    let Some(value) = value else {
+        // No row: never written, or some deletion not older than what is certain.
+        let possible = |(stamp, (sent, deleted)): (&i64, &(Instant, bool))| {
+            (*stamp >= least && *deleted && *sent <= event.end && !writes.refused.contains(stamp))
+                .then_some(*stamp)
+        };
+        return match writes.sent.iter().find_map(possible) {
+            _ if least == 0 => Ok(0),
+            Some(stamp) => Ok(stamp),
+            None => Err(format!("no row, but value {least} was {how} until {}", at(since))),
+        };
+    };
+    match writes.sent.get(&value) {
+        None => return Err(format!("value {value} was never written")),
+        Some((sent, _)) if *sent > event.end => {
+            return Err(format!("value {value} was written only later, at {}", at(*sent)));
+        }
+        Some((_, true)) => return Err(format!("value {value} is that of a deletion")),
+        Some(_) => {}
+    }
+    if writes.refused.contains(&value) {
+        return Err(format!("value {value} was refused as unavailable and is there"));
+    }
+    if value < least {
+        let until = at(since);
+        return Err(match least_is_deletion {
+            true => format!("value {value} came back: deletion {least} was {how} until {until}"),
+            false => format!("value {value} is older than {least}, which was {how} until {until}"),
+        });
+    }
+    Ok(value)
+}
+
+fn at(instant: Instant) -> String {
+    format!("{}.{:06} s", instant.0 / 1_000_000_000, instant.0 / 1_000 % 1_000_000)
+}
+
+/// The rows of a table as one replica shows them: key columns to the other values, as bytes.
+pub type Rows = BTreeMap<Vec<Option<Vec<u8>>>, Vec<Option<Vec<u8>>>>;
+
+/// After healing and a read of everything at ALL: all replicas have the same rows, values and write
+/// times. `replicas`: by node the tables by name.
+pub fn converged(replicas: &[(String, BTreeMap<String, Rows>)]) -> Verdict {
+    let Some((first, expected)) = replicas.first() else { return Ok(()) };
+    for (node, tables) in replicas.iter().skip(1) {
+        let names: BTreeSet<&String> = tables.keys().chain(expected.keys()).collect();
+        for name in names {
+            let none = Rows::new();
+            let (mine, theirs) =
+                (tables.get(name).unwrap_or(&none), expected.get(name).unwrap_or(&none));
+            let keys: BTreeSet<_> = mine.keys().chain(theirs.keys()).collect();
+            for key in keys {
+                let (a, b) = (theirs.get(key), mine.get(key));
+                if a != b {
+                    return Err(format!(
+                        "table {name}, key {key:?}: {first} has {a:?}, {node} has {b:?}"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Batches: what is there was sent, half a batch is not there, acknowledged ones are, refused ones
+/// are not. `found`: by batch in how many of its two partitions it is.
+pub fn batches(history: &History, found: &BTreeMap<i32, usize>) -> Verdict {
+    let mut sent = BTreeMap::new();
+    for event in &history.events {
+        if let Action::Batch { batch } = event.action {
+            sent.insert(batch, &event.ending);
+        }
+    }
+    for (batch, parts) in found {
+        match sent.get(batch) {
+            None => return Err(format!("batch {batch} was never sent")),
+            Some(Ending::Refused) => {
+                return Err(format!("batch {batch} was refused as unavailable and is there"));
+            }
+            Some(_) if *parts != 2 => {
+                return Err(format!("batch {batch}: {parts} of 2 partitions"));
+            }
+            Some(_) => {}
+        }
+    }
+    let lost = |(batch, ending): &(&i32, &&Ending)| {
+        matches!(ending, Ending::Done) && !found.contains_key(batch)
+    };
+    match sent.iter().find(lost) {
+        Some((batch, _)) => Err(format!("batch {batch} was acknowledged and is gone")),
+        None => Ok(()),
+    }
+}
+
+/// What one node says of the schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemaView {
+    /// The node's name.
+    pub node: String,
+    /// `schema_version` of `system.local`.
+    pub version: Vec<u8>,
+    /// Tables of the keyspace by name, with their ids.
+    pub tables: BTreeMap<String, Vec<u8>>,
+}
+
+/// One schema: all nodes have the same version and the same table ids, and every table whose
+/// creation was acknowledged.
+pub fn schema(history: &History, views: &[SchemaView]) -> Verdict {
+    let Some(first) = views.first() else { return Ok(()) };
+    for view in views {
+        if view.version != first.version {
+            return Err(format!("{} and {} have different schema versions", first.node, view.node));
+        }
+        for name in view.tables.keys().chain(first.tables.keys()) {
+            if view.tables.get(name) != first.tables.get(name) {
+                return Err(format!(
+                    "table {name}: {} and {} have different ids of it, or one has none",
+                    first.node, view.node
+                ));
+            }
+        }
+        for event in &history.events {
+            if let (Action::Create { table }, Ending::Done) = (event.action, &event.ending) {
+                let name = created_name(table);
+                if !view.tables.contains_key(&name) {
+                    return Err(format!("{name} was acknowledged and is not on {}", view.node));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name of a table of [`Action::Create`].
+pub fn created_name(table: u64) -> String {
+    format!("made{table}")
+}
+
+/// A time in which a node may be late: it stood still, was dead, or its disk was slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// From 0.
+    pub node: usize,
+    /// First moment.
+    pub from: Instant,
+    /// Last moment.
+    pub until: Instant,
+}
+
+/// Every request through a node that was well all the time is answered within the server's own limit
+/// and `lateness`.
+pub fn deadlines(history: &History, troubles: &[Trouble], lateness: Duration) -> Verdict {
+    for event in &history.events {
+        let limit = event.action.limit() + lateness;
+        let excused = troubles.iter().any(|trouble| {
+            trouble.node == event.node && trouble.from <= event.end && trouble.until >= event.begin
+        });
+        let took = event.end.since(event.begin);
+        if !excused && took > limit {
+            return Err(format!(
+                "{:?} through node {} at {} took {took:?}, allowed are {limit:?}; it ended with \
+                 {:?}",
+                event.action,
+                event.node,
+                at(event.begin),
+                event.ending
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// No answer that should not exist.
+pub fn answers(history: &History) -> Verdict {
+    let wrong = history.events.iter().find(|event| matches!(event.ending, Ending::Wrong(_)));
+    match wrong {
+        Some(Event { ending: Ending::Wrong(answer), node, action, begin, .. }) => {
+            Err(format!("{action:?} through node {node} at {}: {answer}", at(*begin)))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "checks_tests.rs"]
+mod tests;

@@ -1,0 +1,59 @@
+//! Whole runs: right ones pass, and each kind of sabotage is found by the checker that is for it.
+
+use super::*;
+
+fn scenario(name: &str) -> Scenario {
+    Scenario::of_name(name).unwrap().unwrap()
+}
+
+/// Looks for a seed whose sabotaged run fails with one of these words; the run of the same seed
+/// without sabotage must pass.
+fn found(name: &str, sabotage: Sabotage, words: &[&str]) {
+    let scenario = scenario(name);
+    let mut others = Vec::new();
+    for seed in 0..16 {
+        match run_with(&scenario, seed, sabotage) {
+            Err(error) if words.iter().any(|word| error.contains(word)) => {
+                let right = run(&scenario, seed).map(|_| ());
+                assert_eq!(right, Ok(()), "seed {seed} fails without sabotage too");
+                return;
+            }
+            Err(error) => others.push(error),
+            Ok(_) => {}
+        }
+    }
+    panic!("{sabotage:?} was never found in {name}; other failures: {others:?}");
+}
+
+#[test]
+fn one_node_goes_through_its_faults_and_a_seed_gives_one_trace() {
+    let one = scenario("one");
+    let (first, second) = (run(&one, 3).unwrap(), run(&one, 3).unwrap());
+    assert_eq!((first.trace, first.checkpoints), (second.trace, second.checkpoints));
+    assert!(first.acknowledged > 1_000 && first.faults.values().sum::<u64>() > 5);
+    assert_ne!(run(&one, 4).unwrap().trace, first.trace);
+}
+
+#[test]
+fn reads_and_writes_at_one_are_found_to_go_back() {
+    let sabotage = Sabotage { weak_levels: true, ..Sabotage::default() };
+    found("partitions", sabotage, &["is older than", "no row, but value", "came back"]);
+}
+
+#[test]
+fn batches_without_a_log_are_found_halved() {
+    let sabotage = Sabotage { unlogged_batches: true, ..Sabotage::default() };
+    found("crashes", sabotage, &["1 of 2 partitions"]);
+}
+
+#[test]
+fn replicas_that_were_not_repaired_are_found_to_differ() {
+    let sabotage = Sabotage { unrepaired: true, ..Sabotage::default() };
+    found("partitions", sabotage, &["n1 has"]);
+}
+
+#[test]
+fn a_cluster_that_was_not_healed_is_found_not_to_answer() {
+    let sabotage = Sabotage { unhealed: true, ..Sabotage::default() };
+    found("partitions", sabotage, &["does not answer QUORUM requests"]);
+}

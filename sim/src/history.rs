@@ -1,0 +1,147 @@
+//! [`History`]: what clients asked for, when, and what came of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use stdx::Instant;
+
+/// Numbers of keys that share a partition of the table with clustering.
+pub const KEYS_PER_PARTITION: i32 = 16;
+
+/// What a client asked for. Each key has one writer, whose values (`stamp`, also the timestamp)
+/// only grow; deletions count as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// QUORUM write of a value.
+    Write { key: i32, stamp: i64 },
+    /// QUORUM deletion.
+    Delete { key: i32, stamp: i64 },
+    /// QUORUM read.
+    Read { key: i32 },
+    /// QUORUM read of the keys of one partition, in pages.
+    Partition { partition: i32, reversed: bool },
+    /// QUORUM read of the keys of the table without clustering, in pages.
+    Table,
+    /// Logged batch that writes its number into two partitions of two tables.
+    Batch { batch: i32 },
+    /// `CREATE TABLE IF NOT EXISTS` of that number.
+    Create { table: u64 },
+}
+
+impl Action {
+    /// The server's own limit (Cassandra's defaults; for schema changes: the wait for the nodes,
+    /// after as long for the decision).
+    pub fn limit(self) -> Duration {
+        Duration::from_secs(match self {
+            Action::Write { .. } | Action::Delete { .. } | Action::Batch { .. } => 2,
+            Action::Read { .. } => 5,
+            // Of all pages together.
+            Action::Partition { .. } => 30,
+            Action::Table => 60,
+            Action::Create { .. } => 20,
+        })
+    }
+
+    /// Whether it reads that key.
+    pub fn reads(self, key: i32) -> bool {
+        match self {
+            Action::Read { key: own } => own == key,
+            Action::Partition { partition, .. } => place(key) == Place::Row(partition, key),
+            Action::Table => place(key) == Place::Register(key),
+            Action::Write { .. }
+            | Action::Delete { .. }
+            | Action::Batch { .. }
+            | Action::Create { .. } => false,
+        }
+    }
+}
+
+/// Where a key is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the table without clustering: even keys.
+    Register(i32),
+    /// In the table with clustering: its partition and clustering, which is the key itself.
+    Row(i32, i32),
+}
+
+/// Where a key is kept.
+pub fn place(key: i32) -> Place {
+    match key % 2 {
+        0 => Place::Register(key),
+        _ => Place::Row(key.div_euclid(KEYS_PER_PARTITION), key),
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Acknowledged.
+    Done,
+    /// The value that was read; `None`: no row.
+    Found(Option<i64>),
+    /// The rows of several keys that were read; the others have none.
+    Listed(BTreeMap<i32, i64>),
+    /// Refused before anything was done: it must never be seen.
+    Refused,
+    /// Nobody knows: a timeout, a lost connection, or the run ended first.
+    Unknown(String),
+    /// An answer that should not exist.
+    Wrong(String),
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The coordinator, from 0.
+    pub node: usize,
+    /// What was asked.
+    pub action: Action,
+    /// When it was sent.
+    pub begin: Instant,
+    /// When its end was seen.
+    pub end: Instant,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// All requests, in the order in which they were sent.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The requests.
+    pub events: Vec<Event>,
+    ended: u64,
+}
+
+impl History {
+    /// A request is sent; gives its number. Until [`History::end`] its fate is unknown.
+    pub fn begin(&mut self, node: usize, action: Action, now: Instant) -> usize {
+        let ending = Ending::Unknown("the run ended first".to_owned());
+        let end = Instant(u64::MAX);
+        self.events.push(Event { node, action, begin: now, end, ending });
+        self.events.len() - 1
+    }
+
+    /// Its end.
+    pub fn end(&mut self, number: usize, now: Instant, ending: Ending) {
+        self.ended += 1;
+        if let Some(event) = self.events.get_mut(number) {
+            event.end = now;
+            event.ending = ending;
+        }
+    }
+
+    /// Requests that have ended.
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Counts of acknowledged, refused and unknown requests.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let of = |is: fn(&Ending) -> bool| self.events.iter().filter(|e| is(&e.ending)).count();
+        (
+            of(|e| matches!(e, Ending::Done | Ending::Found(_) | Ending::Listed(_))),
+            of(|e| matches!(e, Ending::Refused)),
+            of(|e| matches!(e, Ending::Unknown(_) | Ending::Wrong(_))),
+        )
+    }
+}

@@ -1,0 +1,255 @@
+//! [`Nemesis`]: breaks things by the seed, one after the other or several at once, and heals them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rt::sim::LinkOptions;
+use stdx::Instant;
+
+use crate::checks::Trouble;
+use crate::cluster::Run;
+use crate::scenario::Fault;
+
+/// How long a node may be late after a trouble: it starts, or works off what piled up.
+const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// What ends a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Undo {
+    Restart(usize),
+    Heal(Vec<(usize, usize)>),
+    Links(usize),
+    Disk(usize),
+}
+
+/// The faults of a run.
+pub struct Nemesis {
+    /// What happened, by name of the fault.
+    pub counts: BTreeMap<&'static str, u64>,
+    undo: Vec<(Instant, Undo)>,
+    end: Instant,
+}
+
+impl Nemesis {
+    /// Nothing is broken yet.
+    pub fn new(run: &Run) -> Nemesis {
+        let end = run.world.now() + run.scenario.safety;
+        Nemesis { counts: BTreeMap::new(), undo: Vec::new(), end }
+    }
+
+    /// Runs the world until the clients are through or the phase is over.
+    ///
+    /// # Errors
+    /// None of its own; a node that ended by itself is found later.
+    pub fn run(&mut self, run: &mut Run) -> Result<(), String> {
+        let scenario = run.scenario.clone();
+        for n in 1..=scenario.faults {
+            // Spread over the requests, the last of which are left in peace.
+            let ended = scenario.operations * n / (scenario.faults + 2);
+            self.wait(run, ended);
+            if run.world.now() >= self.end {
+                break;
+            }
+            self.strike(run);
+        }
+        self.wait(run, scenario.operations);
+        Ok(())
+    }
+
+    /// Until that many requests have ended; meanwhile heals what is due.
+    fn wait(&mut self, run: &mut Run, ended: u64) {
+        loop {
+            let due = self.undo.iter().map(|(at, _)| *at).min().unwrap_or(self.end).min(self.end);
+            let shared = run.shared.clone();
+            let reached = || {
+                let shared = shared.borrow();
+                shared.history.ended() >= ended || shared.running == 0
+            };
+            let left = due.since(run.world.now());
+            let is_reached = run.world.run_until(reached, left).is_ok();
+            self.undo_due(run);
+            if is_reached || run.world.now() >= self.end {
+                return;
+            }
+        }
+    }
+
+    fn undo_due(&mut self, run: &mut Run) {
+        let now = run.world.now();
+        let (due, rest) = self.undo.drain(..).partition(|(at, _)| *at <= now);
+        self.undo = rest;
+        let due: Vec<(Instant, Undo)> = due;
+        for (_, undo) in due {
+            self.undo(run, undo);
+        }
+    }
+
+    fn undo(&self, run: &mut Run, undo: Undo) {
+        match undo {
+            Undo::Restart(node) => run.restart(node),
+            Undo::Heal(pairs) => {
+                let cut = |pair: &(usize, usize)| {
+                    let still = |(_, undo): &(Instant, Undo)| match undo {
+                        Undo::Heal(others) => {
+                            others.contains(pair) || others.contains(&(pair.1, pair.0))
+                        }
+                        Undo::Restart(_) | Undo::Links(_) | Undo::Disk(_) => false,
+                    };
+                    self.undo.iter().any(still)
+                };
+                for (a, b) in pairs.into_iter().filter(|pair| !cut(pair)) {
+                    run.world.heal(&name(a), &name(b));
+                }
+            }
+            Undo::Links(node) => {
+                for other in (0..run.members.len()).filter(|other| *other != node) {
+                    run.world.set_link(&name(node), &name(other), LinkOptions::default());
+                    run.world.set_link(&name(other), &name(node), LinkOptions::default());
+                }
+            }
+            Undo::Disk(node) => run.world.disk(&name(node)).set_slow(None),
+        }
+    }
+
+    /// Ends everything that is broken.
+    pub fn heal(&mut self, run: &mut Run) {
+        self.undo.clear();
+        run.world.heal_all();
+        run.world.clear_links();
+        for number in 0..run.members.len() {
+            run.world.disk(&name(number)).clear_faults();
+            run.world.set_clock_skew(&name(number), 0);
+            if let Some(member) = run.members.get(number) {
+                run.world.resume(&member.life);
+            }
+            run.restart(number);
+        }
+    }
+
+    /// One fault by the seed.
+    fn strike(&mut self, run: &mut Run) {
+        let total: u64 = run.scenario.kinds.iter().map(|(_, share)| share).sum();
+        let mut n = run.world.random_u64() % total.max(1);
+        let mut kinds = run.scenario.kinds.iter();
+        let kind = kinds.find_map(|(fault, share)| {
+            let is_it = n < *share;
+            n = n.saturating_sub(*share);
+            is_it.then_some(*fault)
+        });
+        let Some(fault) = kind else { return };
+        let count = run.members.len();
+        let node = (run.world.random_u64() % count as u64) as usize;
+        let step = 1 + (run.world.random_u64() % (count as u64 - 1).max(1)) as usize;
+        let other = (node + step) % count;
+        let most = run.scenario.fault_length_max.as_micros() as u64;
+        let length = Duration::from_micros(100_000 + run.world.random_u64() % most.max(1));
+        if self.carry_out(run, fault, (node, other), length) {
+            *self.counts.entry(fault.name()).or_default() += 1;
+        }
+    }
+
+    /// False when it is not possible just now.
+    fn carry_out(
+        &mut self,
+        run: &mut Run,
+        fault: Fault,
+        (node, other): (usize, usize),
+        length: Duration,
+    ) -> bool {
+        let until = run.world.now() + length;
+        let Some(member) = run.members.get(node) else { return false };
+        let (life, is_up, alone) = (member.life.clone(), member.is_up, node == other);
+        match fault {
+            Fault::Kill | Fault::PowerCut => {
+                if !is_up {
+                    return false;
+                }
+                match fault {
+                    Fault::Kill => run.world.kill(&life),
+                    _ => run.world.power_cut(&life),
+                }
+                if fault == Fault::PowerCut && run.scenario.replication == 1 {
+                    run.losses.push(run.world.now());
+                }
+                run.ended(node);
+                self.trouble(run, node, until);
+                self.undo.push((until, Undo::Restart(node)));
+            }
+            Fault::Pause => {
+                if !is_up {
+                    return false;
+                }
+                run.world.pause(&life, length);
+                self.trouble(run, node, until);
+            }
+            Fault::Isolate => {
+                let others = (0..run.members.len()).filter(|other| *other != node);
+                let pairs: Vec<(usize, usize)> = others.map(|other| (node, other)).collect();
+                for (a, b) in &pairs {
+                    run.world.partition(&name(*a), &name(*b));
+                }
+                self.undo.push((until, Undo::Heal(pairs)));
+            }
+            Fault::Partition | Fault::OneWay | Fault::Reset if alone => return false,
+            Fault::Partition => {
+                run.world.partition(&name(node), &name(other));
+                self.undo.push((until, Undo::Heal(vec![(node, other)])));
+            }
+            Fault::OneWay => {
+                run.world.clog(&name(node), &name(other));
+                self.undo.push((until, Undo::Heal(vec![(node, other)])));
+            }
+            Fault::Reset => run.world.reset_connections(&name(node), &name(other)),
+            Fault::ClientReset => {
+                for client in 0..run.scenario.clients {
+                    run.world.reset_connections(&name(node), &format!("c{client}"));
+                }
+            }
+            Fault::SlowLink | Fault::LossyLink | Fault::ThinLink => {
+                let link = bad_link(run, fault);
+                for other in (0..run.members.len()).filter(|other| *other != node) {
+                    run.world.set_link(&name(node), &name(other), link.clone());
+                    run.world.set_link(&name(other), &name(node), link.clone());
+                }
+                self.undo.push((until, Undo::Links(node)));
+            }
+            Fault::ClockJump => {
+                let micros = (run.world.random_u64() % 40_000_000) as i64 - 20_000_000;
+                run.world.jump_clock(&name(node), micros);
+            }
+            Fault::SlowDisk => {
+                run.world.disk(&name(node)).set_slow(Some(5_000..50_000));
+                self.trouble(run, node, until);
+                self.undo.push((until, Undo::Disk(node)));
+            }
+        }
+        true
+    }
+
+    fn trouble(&self, run: &mut Run, node: usize, until: Instant) {
+        let from = run.world.now();
+        run.troubles.push(Trouble { node, from, until: until + AFTERMATH });
+    }
+}
+
+fn bad_link(run: &Run, fault: Fault) -> LinkOptions {
+    let random = run.world.random_u64();
+    let usual = LinkOptions::default();
+    match fault {
+        Fault::SlowLink => {
+            let most = 20_000 + random % 400_000;
+            LinkOptions { latency_micros: Some(most / 4..most), ..usual }
+        }
+        Fault::LossyLink => LinkOptions {
+            losses_per_million: 10_000 + random % 150_000,
+            resets_per_million: Some(random % 3_000),
+            ..usual
+        },
+        _ => LinkOptions { bytes_per_second: Some(2_000 + random % 60_000), ..usual },
+    }
+}
+
+/// The name of a node by its number from 0.
+pub fn name(number: usize) -> String {
+    format!("n{}", number + 1)
+}

@@ -1,0 +1,301 @@
+//! [`Scenario`]: what a file below `sim/scenarios/` asks for. The form is the part of TOML that it
+//! needs: comments, `[tables]`, `key = number`. Everything that is not in the file is drawn from the
+//! seed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The scenarios that come with the program: name and file.
+pub const FILES: &[(&str, &str)] = &[
+    ("one", include_str!("../scenarios/one.toml")),
+    ("cluster", include_str!("../scenarios/cluster.toml")),
+    ("partitions", include_str!("../scenarios/partitions.toml")),
+    ("crashes", include_str!("../scenarios/crashes.toml")),
+    ("bad_links", include_str!("../scenarios/bad_links.toml")),
+    ("schema", include_str!("../scenarios/schema.toml")),
+    ("five", include_str!("../scenarios/five.toml")),
+];
+
+/// What the driver of a run may do to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A node gets SIGKILL and starts again.
+    Kill,
+    /// A machine loses power and starts again.
+    PowerCut,
+    /// A node's tasks do not run.
+    Pause,
+    /// One node is cut off from the other nodes, both ways.
+    Isolate,
+    /// Two nodes are cut off from each other.
+    Partition,
+    /// Nothing comes from one node to another; the other way is open.
+    OneWay,
+    /// All connections between two nodes are reset.
+    Reset,
+    /// All connections between a node and its clients are reset.
+    ClientReset,
+    /// The links of a node are slow.
+    SlowLink,
+    /// The links of a node lose segments and reset connections.
+    LossyLink,
+    /// The links of a node carry few bytes per second.
+    ThinLink,
+    /// A wall clock jumps by up to 20 s, back or on.
+    ClockJump,
+    /// Each file call of a node takes 5 to 50 ms.
+    SlowDisk,
+}
+
+impl Fault {
+    /// All, with the names in files.
+    pub const ALL: [(&str, Fault); 13] = [
+        ("kill", Fault::Kill),
+        ("power_cut", Fault::PowerCut),
+        ("pause", Fault::Pause),
+        ("isolate", Fault::Isolate),
+        ("partition", Fault::Partition),
+        ("one_way", Fault::OneWay),
+        ("reset", Fault::Reset),
+        ("client_reset", Fault::ClientReset),
+        ("slow_link", Fault::SlowLink),
+        ("lossy_link", Fault::LossyLink),
+        ("thin_link", Fault::ThinLink),
+        ("clock_jump", Fault::ClockJump),
+        ("slow_disk", Fault::SlowDisk),
+    ];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        Fault::ALL.iter().find(|(_, fault)| *fault == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// How often a client does what, in parts of the sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mix {
+    /// QUORUM writes of the next value of a key of its own.
+    pub write: u64,
+    /// QUORUM reads of any key.
+    pub read: u64,
+    /// QUORUM reads of a partition or of a whole table, in pages.
+    pub scan: u64,
+    /// QUORUM deletions of a key of its own.
+    pub delete: u64,
+    /// Logged batches over two partitions of two tables.
+    pub batch: u64,
+    /// `CREATE TABLE IF NOT EXISTS` of one of a few names.
+    pub create: u64,
+}
+
+impl Mix {
+    /// Sum of the parts.
+    pub fn total(&self) -> u64 {
+        self.write + self.read + self.scan + self.delete + self.batch + self.create
+    }
+}
+
+/// A scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Its name: the file's without `.toml`.
+    pub name: String,
+    /// How many fixed seeds `sim` runs without arguments; 0: only when it is asked for.
+    pub seeds: u64,
+    /// Nodes.
+    pub nodes: u64,
+    /// A node has 1 to this many shards, by the seed.
+    pub shards_max: u64,
+    /// Replication factor.
+    pub replication: u64,
+    /// Clients at the same time.
+    pub clients: u64,
+    /// Requests of all clients together.
+    pub operations: u64,
+    /// Keys that are written and read.
+    pub keys: u64,
+    /// Longest pause of a client between two requests.
+    pub think: Duration,
+    /// What clients do.
+    pub mix: Mix,
+    /// Number of faults.
+    pub faults: u64,
+    /// A fault lasts up to this long.
+    pub fault_length_max: Duration,
+    /// Which faults, each with its share.
+    pub kinds: Vec<(Fault, u64)>,
+    /// Longest time of the phase with faults.
+    pub safety: Duration,
+    /// How soon all nodes must answer again when everything is healed.
+    pub liveness: Duration,
+    /// Time for hints and replayed batches before replicas are compared.
+    pub settle: Duration,
+    /// By how much a request may outlive the server's own limit.
+    pub lateness: Duration,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}, line {line}: {problem}")]
+pub struct ScenarioError {
+    file: String,
+    line: usize,
+    problem: String,
+}
+
+impl Scenario {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Names the file, the line and what is expected there.
+    pub fn parse(name: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        let mut values = Values::parse(name, text)?;
+        let mut number = |key: &str, or: u64| values.take(key).unwrap_or(or);
+        let millis = Duration::from_millis;
+        let mut scenario = Scenario {
+            name: name.to_owned(),
+            seeds: number("seeds", 0),
+            nodes: number("nodes", 3),
+            shards_max: number("shards_max", 3),
+            replication: number("replication", 3),
+            clients: number("workload.clients", 6),
+            operations: number("workload.operations", 2000),
+            keys: number("workload.keys", 60),
+            think: millis(number("workload.think_millis", 20)),
+            mix: Mix {
+                write: number("workload.write", 0),
+                read: number("workload.read", 0),
+                scan: number("workload.scan", 0),
+                delete: number("workload.delete", 0),
+                batch: number("workload.batch", 0),
+                create: number("workload.create", 0),
+            },
+            faults: number("faults.count", 0),
+            fault_length_max: millis(number("faults.longest_millis", 5_000)),
+            kinds: Vec::new(),
+            safety: Duration::from_secs(number("phases.safety_seconds", 300)),
+            liveness: Duration::from_secs(number("phases.liveness_seconds", 60)),
+            settle: Duration::from_secs(number("phases.settle_seconds", 40)),
+            lateness: millis(number("phases.lateness_millis", 1_000)),
+        };
+        for (kind, fault) in Fault::ALL {
+            if let Some(share) = values.take(&format!("faults.{kind}")) {
+                scenario.kinds.push((fault, share));
+            }
+        }
+        values.end()?;
+        let wrong = |problem: &str| {
+            Err(ScenarioError { file: name.to_owned(), line: 0, problem: problem.to_owned() })
+        };
+        if !(1..=9).contains(&scenario.nodes) || scenario.shards_max == 0 {
+            return wrong("1 to 9 nodes with at least one shard are expected");
+        }
+        if scenario.replication == 0 || scenario.replication > scenario.nodes {
+            return wrong("replication is expected to be 1 to the number of nodes");
+        }
+        if scenario.clients == 0 || scenario.keys < scenario.clients || scenario.mix.total() == 0 {
+            return wrong("clients, as many keys and something to do are expected");
+        }
+        if scenario.faults > 0 && scenario.kinds.iter().all(|(_, share)| *share == 0) {
+            return wrong("faults are to happen but none has a share");
+        }
+        Ok(scenario)
+    }
+
+    /// The scenario of that name that comes with the program.
+    pub fn of_name(name: &str) -> Option<Result<Scenario, ScenarioError>> {
+        let (name, text) = FILES.iter().find(|(known, _)| *known == name)?;
+        Some(Scenario::parse(name, text))
+    }
+}
+
+/// The numbers of a file by `table.key`, with their lines.
+struct Values {
+    file: String,
+    numbers: BTreeMap<String, (u64, usize)>,
+}
+
+impl Values {
+    fn parse(file: &str, text: &str) -> Result<Values, ScenarioError> {
+        let mut values = Values { file: file.to_owned(), numbers: BTreeMap::new() };
+        let mut table = String::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let wrong = |problem: &str| ScenarioError {
+                file: file.to_owned(),
+                line,
+                problem: problem.to_owned(),
+            };
+            let text = text.split('#').next().unwrap_or_default().trim();
+            if text.is_empty() {
+                continue;
+            }
+            if let Some(name) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+                table = format!("{name}.");
+                continue;
+            }
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(wrong("\"key = number\" or \"[table]\" is expected"));
+            };
+            let Ok(value) = value.trim().replace('_', "").parse() else {
+                return Err(wrong("a number is expected behind \"=\""));
+            };
+            let key = format!("{table}{}", key.trim());
+            if values.numbers.insert(key, (value, line)).is_some() {
+                return Err(wrong("the key is there for the second time"));
+            }
+        }
+        Ok(values)
+    }
+
+    fn take(&mut self, key: &str) -> Option<u64> {
+        self.numbers.remove(key).map(|(value, _)| value)
+    }
+
+    fn end(self) -> Result<(), ScenarioError> {
+        match self.numbers.into_iter().min_by_key(|(_, (_, line))| *line) {
+            None => Ok(()),
+            Some((key, (_, line))) => Err(ScenarioError {
+                file: self.file,
+                line,
+                problem: format!("unknown key \"{key}\""),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_that_comes_along_is_right() {
+        for (name, text) in FILES {
+            let scenario = Scenario::parse(name, text).unwrap();
+            assert_eq!(scenario.name, *name);
+            // What one run may cost, so that all of them stay affordable.
+            assert!(scenario.operations <= 2_500 && scenario.faults <= 16, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_and_what_it_does_not_say_is_usual() {
+        let text = "# comment\nnodes = 5 # five\nreplication = 2\n[workload]\nwrite = 1_0\n\n\
+                    [faults]\ncount = 3\none_way = 2\nkill = 1\n";
+        let scenario = Scenario::parse("x", text).unwrap();
+        assert_eq!((scenario.nodes, scenario.replication, scenario.mix.write), (5, 2, 10));
+        assert_eq!(scenario.kinds, [(Fault::Kill, 1), (Fault::OneWay, 2)]);
+        assert_eq!((scenario.faults, scenario.operations), (3, 2000));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        let error = |text: &str| Scenario::parse("x", text).unwrap_err().to_string();
+        assert_eq!(error("nodes = 3\nnode = 4"), "x, line 2: unknown key \"node\"");
+        assert_eq!(error("[faults]\nkil = 4"), "x, line 2: unknown key \"faults.kil\"");
+        assert!(error("nodes 3").contains("line 1: \"key = number\""));
+        assert!(error("nodes = many").contains("a number is expected"));
+        assert!(error("nodes = 3\nnodes = 3").contains("second time"));
+        assert!(error("nodes = 3\nreplication = 4\n[workload]\nread = 1").contains("replication"));
+        assert!(error("[workload]\nread = 1\n[faults]\ncount = 1").contains("none has a share"));
+    }
+}

@@ -1,0 +1,247 @@
+//! What the driver of a scenario asks the nodes itself: whether they serve, and everything that the
+//! checkers want to see after healing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cql_wire::Consistency;
+use rt::Rt;
+
+use crate::checks::{Rows, SchemaView};
+use crate::client::{Answer, Client};
+use crate::history::{Action, Ending};
+use crate::workload::{self, Shared};
+
+/// Rows per page: small, so that scans take several.
+const PAGE_ROWS: i32 = 23;
+/// How often a read after healing is tried before it counts as failed.
+const TRIES: u32 = 5;
+/// The tables that replicas are compared by: name, statement, and how many columns are the key.
+const TABLES: [(&str, &str, usize); 4] = [
+    ("registers", "SELECT k, v, writetime(v) FROM ks.registers", 1),
+    ("rows", "SELECT k, c, v, writetime(v) FROM ks.rows", 2),
+    ("left", "SELECT k, b, writetime(b) FROM ks.left", 1),
+    ("right", "SELECT k, b, writetime(b) FROM ks.right", 1),
+];
+
+/// Connects as soon as the node answers.
+pub async fn connect(rt: &Rt, address: SocketAddr) -> Client {
+    loop {
+        match Client::connect(rt, address).await {
+            Ok(client) => return client,
+            Err(_) => rt.sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Returns when the node serves clients and knows that many peers.
+pub async fn serves(rt: Rt, address: SocketAddr, peers: usize) {
+    loop {
+        let mut client = connect(&rt, address).await;
+        if let Ok(Answer::Rows(rows, _)) = client.query("SELECT peer FROM system.peers").await
+            && rows.len() >= peers
+        {
+            return;
+        }
+        rt.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Returns when the node has the tables of the workload.
+pub async fn has_tables(rt: &Rt, address: SocketAddr) {
+    loop {
+        let mut client = connect(rt, address).await;
+        let mut missing = 0;
+        for (name, _, _) in TABLES {
+            let text = format!("SELECT * FROM ks.{name} LIMIT 1");
+            missing += usize::from(!matches!(client.query(&text).await, Ok(Answer::Rows(..))));
+        }
+        if missing == 0 {
+            return;
+        }
+        rt.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Writes and reads at QUORUM through one node until both succeed; tells why they do not yet.
+pub async fn answers_quorum(
+    rt: Rt,
+    address: SocketAddr,
+    number: i32,
+    tell: impl Fn(Option<String>),
+) {
+    let key = -2 * (number + 1);
+    loop {
+        match Client::connect(&rt, address).await {
+            Err(lost) => tell(Some(lost.0)),
+            Ok(mut client) => {
+                client.set_consistency(Consistency::Quorum);
+                let write = Action::Write { key, stamp: 1 };
+                let wrote = workload::perform(&mut client, write).await;
+                if wrote == Ok(Answer::Done) {
+                    let read = Action::Read { key };
+                    let found = workload::perform(&mut client, read).await;
+                    let found = workload::ending(read, found);
+                    if found == Ending::Found(Some(1)) {
+                        tell(None);
+                        return;
+                    }
+                    tell(Some(format!("{found:?}")));
+                } else {
+                    tell(Some(format!("{wrote:?}")));
+                }
+            }
+        }
+        rt.sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// All rows of a statement over its pages, the first `width` columns as key.
+async fn scan(client: &mut Client, text: &str, width: usize) -> Result<Rows, String> {
+    let mut rows = Rows::new();
+    let mut state: Option<Vec<u8>> = None;
+    loop {
+        let mut answer = Err("not asked".to_owned());
+        for _ in 0..TRIES {
+            match client.query_page(text, Some(PAGE_ROWS), state.as_deref()).await {
+                Ok(Answer::Rows(page, next)) => {
+                    answer = Ok((page, next));
+                    break;
+                }
+                other => answer = Err(format!("{text}: {other:?}")),
+            }
+        }
+        let (page, next) = answer?;
+        for mut row in page {
+            let values = row.split_off(width.min(row.len()));
+            if rows.contains_key(&row) {
+                return Err(format!("{text}: key {row:?} came twice"));
+            }
+            rows.insert(row, values);
+        }
+        state = next;
+        if state.is_none() {
+            return Ok(rows);
+        }
+    }
+}
+
+/// Reads every key, then every table, at ALL: whatever differs is repaired.
+///
+/// # Errors
+/// Which read fails although everything is healed.
+pub async fn read_at_all(rt: Rt, address: SocketAddr, keys: Vec<i32>) -> Result<(), String> {
+    let mut client = connect(&rt, address).await;
+    client.set_consistency(Consistency::All);
+    for key in keys {
+        let read = Action::Read { key };
+        let mut problem = None;
+        for _ in 0..TRIES {
+            match workload::ending(read, workload::perform(&mut client, read).await) {
+                Ending::Found(_) => {
+                    problem = None;
+                    break;
+                }
+                other => problem = Some(format!("key {key} at ALL after healing: {other:?}")),
+            }
+            rt.sleep(Duration::from_millis(500)).await;
+        }
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+    }
+    for (_, text, width) in TABLES {
+        scan(&mut client, text, width).await.map_err(|e| format!("at ALL: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Reads every key at QUORUM, through the nodes in turn, into the history.
+///
+/// # Errors
+/// Which read fails although everything is healed.
+pub async fn read_at_quorum(
+    rt: Rt,
+    addresses: Vec<SocketAddr>,
+    keys: Vec<i32>,
+    shared: Rc<RefCell<Shared>>,
+) -> Result<(), String> {
+    for (node, address) in addresses.iter().enumerate() {
+        let mut client = connect(&rt, *address).await;
+        client.set_consistency(Consistency::Quorum);
+        for key in &keys {
+            let read = Action::Read { key: *key };
+            let number = shared.borrow_mut().history.begin(node, read, rt.now());
+            let answer = workload::perform(&mut client, read).await;
+            let ending = workload::ending(read, answer);
+            if !matches!(ending, Ending::Found(_)) {
+                return Err(format!("key {key} at QUORUM after healing: {ending:?}"));
+            }
+            shared.borrow_mut().history.end(number, rt.now(), ending);
+        }
+    }
+    Ok(())
+}
+
+fn int(value: Option<&Option<Vec<u8>>>) -> Option<i32> {
+    Some(i32::from_be_bytes(value?.as_deref()?.try_into().ok()?))
+}
+
+/// By batch in how many of its two partitions it is, at QUORUM.
+///
+/// # Errors
+/// Which read fails, or a row that no batch has written.
+pub async fn read_batches(rt: Rt, address: SocketAddr) -> Result<BTreeMap<i32, usize>, String> {
+    let mut client = connect(&rt, address).await;
+    client.set_consistency(Consistency::Quorum);
+    let mut found: BTreeMap<i32, usize> = BTreeMap::new();
+    for (side, table) in (0i32..).zip(["left", "right"]) {
+        let text = format!("SELECT k, b FROM ks.{table}");
+        for (key, values) in scan(&mut client, &text, 1).await? {
+            match (int(key.first()), int(values.first())) {
+                (Some(key), Some(batch)) if key == 2 * batch + side => {
+                    *found.entry(batch).or_default() += 1;
+                }
+                other => return Err(format!("table {table} has a row of no batch: {other:?}")),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What [`look_at_each`] sees: by node its tables, and its schema.
+pub type Looks = (Vec<(String, BTreeMap<String, Rows>)>, Vec<SchemaView>);
+
+/// What each node has itself, read at ONE, and what it says of the schema.
+///
+/// # Errors
+/// Which read fails.
+pub async fn look_at_each(rt: Rt, nodes: Vec<(String, SocketAddr)>) -> Result<Looks, String> {
+    let mut looks = (Vec::new(), Vec::new());
+    for (node, address) in nodes {
+        let mut client = connect(&rt, address).await;
+        let mut tables = BTreeMap::new();
+        for (name, text, width) in TABLES {
+            let rows = scan(&mut client, text, width).await.map_err(|e| format!("{node}: {e}"))?;
+            tables.insert(name.to_owned(), rows);
+        }
+        looks.0.push((node.clone(), tables));
+        let local = scan(&mut client, "SELECT key, schema_version FROM system.local", 1).await?;
+        let version = local.into_values().next().and_then(|mut row| row.pop().flatten());
+        let ids = "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = 'ks'";
+        let ids = scan(&mut client, ids, 1).await?;
+        let name_of = |key: &[Option<Vec<u8>>]| {
+            let name = key.first().and_then(Option::as_deref).unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        };
+        let tables = ids
+            .into_iter()
+            .map(|(key, mut row)| (name_of(&key), row.pop().flatten().unwrap_or_default()));
+        let version = version.ok_or_else(|| format!("{node} has no schema version"))?;
+        looks.1.push(SchemaView { node, version, tables: tables.collect() });
+    }
+    Ok(looks)
+}

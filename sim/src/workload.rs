@@ -1,0 +1,328 @@
+//! The clients of a scenario: what they ask for, and how they note it down.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cql_wire::Consistency;
+use rt::Rt;
+
+use crate::checks::created_name;
+use crate::client::{Answer, Client, Lost};
+use crate::cluster::Sabotage;
+use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, place};
+use crate::scenario::Scenario;
+
+/// Tables that clients create by the same few names.
+const CREATED_MAX: u64 = 12;
+/// Timestamps of values are this plus the value: before the world's wall clock.
+const STAMP_BASE: i64 = 1_700_000_000_000_000;
+/// Rows per page of reads of several keys, so that they take several.
+const PAGE_ROWS: i32 = 3;
+/// Longer than the server may take, so that a missed limit is seen as such.
+const ANSWER_GRACE: Duration = Duration::from_secs(3);
+
+/// The tables that are made before the clients start; `{}` is the replication factor.
+pub const SCHEMA: [&str; 5] = [
+    "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = \
+     {'class': 'SimpleStrategy', 'replication_factor': {}}",
+    "CREATE TABLE IF NOT EXISTS ks.registers (k int PRIMARY KEY, v bigint)",
+    "CREATE TABLE IF NOT EXISTS ks.rows (k int, c int, v bigint, PRIMARY KEY (k, c))",
+    "CREATE TABLE IF NOT EXISTS ks.left (k int PRIMARY KEY, b int)",
+    "CREATE TABLE IF NOT EXISTS ks.right (k int PRIMARY KEY, b int)",
+];
+
+/// What the clients of one run share.
+#[derive(Default)]
+pub struct Shared {
+    /// Everything they asked for.
+    pub history: History,
+    /// Requests that still may be sent.
+    pub left: u64,
+    /// Clients that have not ended.
+    pub running: usize,
+    stamps: BTreeMap<i32, i64>,
+    last_batch: i32,
+}
+
+impl Shared {
+    /// By key the last value that was sent.
+    pub fn keys(&self) -> Vec<i32> {
+        self.stamps.keys().copied().collect()
+    }
+
+    fn next_stamp(&mut self, key: i32) -> i64 {
+        let stamp = self.stamps.entry(key).or_default();
+        *stamp += 1;
+        *stamp
+    }
+}
+
+/// One client.
+pub struct Plan {
+    /// Its number, from 0: it writes the keys that have this remainder.
+    pub number: u64,
+    /// The nodes.
+    pub addresses: Vec<SocketAddr>,
+    /// What it does.
+    pub scenario: Rc<Scenario>,
+    /// What it does wrong.
+    pub sabotage: Sabotage,
+}
+
+/// Asks until nothing is left to ask.
+pub async fn run(rt: Rt, plan: Plan, shared: Rc<RefCell<Shared>>) {
+    let nodes = plan.addresses.len().max(1) as u64;
+    let mut node = (plan.number % nodes) as usize;
+    while shared.borrow().left > 0 {
+        let Some(address) = plan.addresses.get(node) else { break };
+        if let Ok(mut client) = Client::connect(&rt, *address).await {
+            client.set_consistency(match plan.sabotage.weak_levels {
+                true => Consistency::One,
+                false => Consistency::Quorum,
+            });
+            ask(&rt, &mut client, node, &plan, &shared).await;
+        }
+        rt.sleep(Duration::from_millis(20 + rt.random_u64() % 80)).await;
+        node = (rt.random_u64() % nodes) as usize;
+    }
+    shared.borrow_mut().running -= 1;
+}
+
+/// Asks one node until the connection is lost, or the node cannot serve.
+async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &RefCell<Shared>) {
+    loop {
+        let (number, action) = {
+            let mut shared = shared.borrow_mut();
+            let Some(left) = shared.left.checked_sub(1) else { return };
+            shared.left = left;
+            let action = choose(rt, plan, &mut shared);
+            (shared.history.begin(node, action, rt.now()), action)
+        };
+        let mut text = statement(action);
+        if plan.sabotage.unlogged_batches {
+            text = text.replace("BEGIN BATCH", "BEGIN UNLOGGED BATCH");
+        }
+        let answer = perform_text(client, action, &text).await;
+        let is_lost = answer.is_err();
+        let ending = ending(action, answer);
+        let goes_on = !is_lost && ending != Ending::Refused;
+        let is_done = matches!(ending, Ending::Done | Ending::Found(_) | Ending::Listed(_));
+        shared.borrow_mut().history.end(number, rt.now(), ending);
+        if !goes_on {
+            return;
+        }
+        // Who is told of a failure does not try again at once.
+        let think = plan.scenario.think.as_micros() as u64 * if is_done { 1 } else { 10 };
+        rt.sleep(Duration::from_micros(rt.random_u64() % think.max(1))).await;
+    }
+}
+
+fn choose(rt: &Rt, plan: &Plan, shared: &mut Shared) -> Action {
+    let (scenario, mix) = (&plan.scenario, plan.scenario.mix);
+    let any_key = (rt.random_u64() % scenario.keys) as i32;
+    // The next key down that is this client's; there are at least as many keys as clients.
+    let of_mine = rt.random_u64() % (scenario.keys / scenario.clients).max(1);
+    let own_key = (of_mine * scenario.clients + plan.number) as i32;
+    let mut n = rt.random_u64() % mix.total();
+    let mut is_it = |share: u64| {
+        let is_it = n < share;
+        n = n.saturating_sub(share);
+        is_it
+    };
+    if is_it(mix.write) {
+        Action::Write { key: own_key, stamp: shared.next_stamp(own_key) }
+    } else if is_it(mix.read) {
+        Action::Read { key: any_key }
+    } else if is_it(mix.scan) {
+        let reversed = rt.random_u64().is_multiple_of(2);
+        match rt.random_u64() % 3 {
+            0 => Action::Table,
+            _ => Action::Partition { partition: any_key / KEYS_PER_PARTITION, reversed },
+        }
+    } else if is_it(mix.delete) {
+        Action::Delete { key: own_key, stamp: shared.next_stamp(own_key) }
+    } else if is_it(mix.batch) {
+        shared.last_batch += 1;
+        Action::Batch { batch: shared.last_batch }
+    } else {
+        Action::Create { table: rt.random_u64() % CREATED_MAX }
+    }
+}
+
+/// The table of a key and its primary key there: column names and values.
+fn primary_key(key: i32) -> (&'static str, Vec<(&'static str, i32)>) {
+    match place(key) {
+        Place::Register(k) => ("ks.registers", vec![("k", k)]),
+        Place::Row(k, c) => ("ks.rows", vec![("k", k), ("c", c)]),
+    }
+}
+
+fn condition(key: &[(&str, i32)]) -> String {
+    let parts: Vec<String> = key.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    parts.join(" AND ")
+}
+
+/// The statement of an action.
+pub fn statement(action: Action) -> String {
+    match action {
+        Action::Write { key, stamp } => {
+            let (table, key) = primary_key(key);
+            let names: Vec<&str> = key.iter().map(|(name, _)| *name).collect();
+            let values: Vec<String> = key.iter().map(|(_, value)| value.to_string()).collect();
+            format!(
+                "INSERT INTO {table} ({}, v) VALUES ({}, {stamp}) USING TIMESTAMP {}",
+                names.join(", "),
+                values.join(", "),
+                STAMP_BASE + stamp
+            )
+        }
+        Action::Delete { key, stamp } => {
+            let (table, key) = primary_key(key);
+            let stamp = STAMP_BASE + stamp;
+            format!("DELETE FROM {table} USING TIMESTAMP {stamp} WHERE {}", condition(&key))
+        }
+        Action::Read { key } => {
+            let (table, key) = primary_key(key);
+            format!("SELECT v FROM {table} WHERE {}", condition(&key))
+        }
+        Action::Partition { partition, reversed } => {
+            let order = if reversed { " ORDER BY c DESC" } else { "" };
+            format!("SELECT c, v FROM ks.rows WHERE k = {partition}{order}")
+        }
+        Action::Table => "SELECT k, v FROM ks.registers".to_owned(),
+        Action::Batch { batch } => {
+            let (left, right) = (2 * batch, 2 * batch + 1);
+            format!(
+                "BEGIN BATCH INSERT INTO ks.left (k, b) VALUES ({left}, {batch}); \
+                 INSERT INTO ks.right (k, b) VALUES ({right}, {batch}); APPLY BATCH"
+            )
+        }
+        Action::Create { table } => {
+            let name = created_name(table);
+            format!("CREATE TABLE IF NOT EXISTS ks.{name} (k int PRIMARY KEY, v text)")
+        }
+    }
+}
+
+/// Sends an action and waits for its answer; of reads of several keys all pages.
+///
+/// # Errors
+/// `Lost` when there is none.
+pub async fn perform(client: &mut Client, action: Action) -> Result<Answer, Lost> {
+    perform_text(client, action, &statement(action)).await
+}
+
+async fn perform_text(client: &mut Client, action: Action, text: &str) -> Result<Answer, Lost> {
+    client.set_answer_timeout(action.limit() + ANSWER_GRACE);
+    if !matches!(action, Action::Partition { .. } | Action::Table) {
+        return client.query(text).await;
+    }
+    let mut rows = Vec::new();
+    let mut state: Option<Vec<u8>> = None;
+    loop {
+        match client.query_page(text, Some(PAGE_ROWS), state.as_deref()).await? {
+            Answer::Rows(page, next) => {
+                rows.extend(page);
+                state = next;
+                if state.is_none() {
+                    return Ok(Answer::Rows(rows, None));
+                }
+            }
+            other => return Ok(other),
+        }
+    }
+}
+
+/// The rows of several keys.
+fn listed(rows: &[Vec<Option<Vec<u8>>>]) -> Ending {
+    let mut list = BTreeMap::new();
+    for row in rows {
+        let bytes = |i: usize| row.get(i).and_then(|v| v.as_deref());
+        let key = bytes(0).and_then(|b| b.try_into().ok()).map(i32::from_be_bytes);
+        let value = bytes(1).and_then(|b| b.try_into().ok()).map(i64::from_be_bytes);
+        let (Some(key), Some(value)) = (key, value) else {
+            return Ending::Wrong(format!("half a row: {row:?}"));
+        };
+        if list.insert(key, value).is_some() {
+            return Ending::Wrong(format!("key {key} came twice in one sequence of pages"));
+        }
+    }
+    Ending::Listed(list)
+}
+
+/// What an answer means.
+pub fn ending(action: Action, answer: Result<Answer, Lost>) -> Ending {
+    match (action, answer) {
+        (_, Err(Lost(why))) => Ending::Unknown(why),
+        (Action::Read { .. }, Ok(Answer::Rows(rows, _))) => match rows.as_slice() {
+            [] => Ending::Found(None),
+            [row] => match row.first().and_then(|v| v.as_deref()).map(<[u8; 8]>::try_from) {
+                Some(Ok(value)) => Ending::Found(Some(i64::from_be_bytes(value))),
+                _ => Ending::Wrong(format!("a row without a value: {row:?}")),
+            },
+            rows => Ending::Wrong(format!("{} rows of one key", rows.len())),
+        },
+        (Action::Partition { .. } | Action::Table, Ok(Answer::Rows(rows, _))) => listed(&rows),
+        (Action::Read { .. } | Action::Partition { .. } | Action::Table, Ok(Answer::Done)) => {
+            Ending::Wrong("no rows message".to_owned())
+        }
+        (_, Ok(Answer::Done)) => Ending::Done,
+        (_, Ok(Answer::Error(code, message))) => {
+            let text = format!("error 0x{code:04x}: {message}");
+            match code {
+                // Unavailable; a schema change that is not decided is no such case.
+                0x1000 => Ending::Refused,
+                // Overloaded, bootstrapping, timeouts and failures of writes and reads.
+                0x1001 | 0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500 => Ending::Unknown(text),
+                0x0000 if matches!(action, Action::Create { .. }) => Ending::Unknown(text),
+                _ => Ending::Wrong(text),
+            }
+        }
+        (_, Ok(answer)) => Ending::Wrong(format!("{answer:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_one_place_each() {
+        let mut seen = std::collections::BTreeSet::new();
+        for key in 0..500 {
+            let (table, at) = primary_key(key);
+            assert!(seen.insert((table, at.iter().map(|(_, n)| *n).collect::<Vec<_>>())), "{key}");
+            let partition = Action::Partition { partition: key / 16, reversed: true };
+            let read = [Action::Table.reads(key), partition.reads(key)];
+            assert_eq!(read, [table == "ks.registers", table == "ks.rows"]);
+        }
+    }
+
+    #[test]
+    fn answers_are_taken_for_what_they_are() {
+        let read = Action::Read { key: 1 };
+        let write = Action::Write { key: 1, stamp: 1 };
+        let row = |value: Option<Vec<u8>>| Ok(Answer::Rows(vec![vec![value]], None));
+        assert_eq!(ending(read, row(Some(vec![0, 0, 0, 0, 0, 0, 0, 9]))), Ending::Found(Some(9)));
+        assert_eq!(ending(read, Ok(Answer::Rows(Vec::new(), None))), Ending::Found(None));
+        assert!(matches!(ending(read, row(None)), Ending::Wrong(_)));
+        assert!(matches!(ending(read, Ok(Answer::Done)), Ending::Wrong(_)));
+        let two = |a: i32, b: i32| {
+            let row = |k: i32| vec![Some(k.to_be_bytes().to_vec()), Some(vec![0; 8])];
+            ending(Action::Table, Ok(Answer::Rows(vec![row(a), row(b)], None)))
+        };
+        assert_eq!(two(1, 2), Ending::Listed(BTreeMap::from([(1, 0), (2, 0)])));
+        assert!(matches!(two(1, 1), Ending::Wrong(_)));
+        assert_eq!(ending(write, Ok(Answer::Done)), Ending::Done);
+        let error = |code| Ok(Answer::Error(code, "x".to_owned()));
+        assert_eq!(ending(write, error(0x1000)), Ending::Refused);
+        assert!(matches!(ending(write, error(0x1100)), Ending::Unknown(_)));
+        assert!(matches!(ending(write, error(0x0000)), Ending::Wrong(_)));
+        assert!(matches!(ending(Action::Create { table: 1 }, error(0)), Ending::Unknown(_)));
+        assert!(matches!(ending(write, error(0x2200)), Ending::Wrong(_)));
+        assert!(matches!(ending(write, Err(Lost(String::new()))), Ending::Unknown(_)));
+    }
+}
