@@ -16,7 +16,7 @@ use rt::sim::{SimNode, World, WorldOptions};
 
 use crate::checks::{self, Trouble};
 use crate::client::{Answer, Client};
-use crate::nemesis::Nemesis;
+use crate::nemesis::{self, Nemesis};
 use crate::report::{Probes, Report};
 use crate::scenario::{Fault, Scenario};
 use crate::survey;
@@ -50,6 +50,8 @@ pub struct Member {
     outcome: Arc<Outcome>,
     /// Whether it was started and not ended by the driver.
     pub is_up: bool,
+    /// It joins: it may end by itself as long as not everything is healed.
+    is_joining: bool,
 }
 
 /// A running scenario.
@@ -137,10 +139,7 @@ impl Run {
     /// Starts the nodes one after the other, then makes the tables.
     fn found(&mut self) -> Result<(), String> {
         for number in 1..=self.scenario.nodes {
-            let name = format!("n{number}");
-            let options = self.options(&name);
-            let (life, outcome) = start(&self.world, &name, &options);
-            self.members.push(Member { name: name.clone(), options, life, outcome, is_up: true });
+            let name = self.add_member(false);
             let address = self.address(&name);
             let others = (number - 1) as usize;
             let what = format!("the start of {name}");
@@ -154,6 +153,45 @@ impl Run {
                 survey::has_tables(&rt, address).await;
             }
         })
+    }
+
+    /// Starts the next node.
+    fn add_member(&mut self, is_joining: bool) -> String {
+        let name = nemesis::name(self.members.len());
+        let options = self.options(&name);
+        let (life, outcome) = start(&self.world, &name, &options);
+        let of_member = name.clone();
+        self.members.push(Member {
+            name: of_member,
+            options,
+            life,
+            outcome,
+            is_up: true,
+            is_joining,
+        });
+        name
+    }
+
+    /// Starts the nodes that join.
+    pub fn join(&mut self) {
+        for _ in 0..self.scenario.joining {
+            self.add_member(true);
+        }
+    }
+
+    /// Everything is healed: who gave up joining is started again, and all must go well now.
+    pub fn healed(&mut self) {
+        for number in 0..self.members.len() {
+            let Some(member) = self.members.get_mut(number) else { return };
+            if member.is_joining && member.is_up && !self.world.is_alive(&member.life) {
+                self.probes.bump("joining given up", 1);
+                self.ended(number);
+            }
+            self.restart(number);
+            if let Some(member) = self.members.get_mut(number) {
+                member.is_joining = false;
+            }
+        }
     }
 
     /// Clients ask while the nemesis breaks things.
@@ -186,6 +224,12 @@ impl Run {
 
     /// Every node answers QUORUM writes and reads soon.
     fn liveness(&mut self) -> Result<(), String> {
+        for number in self.scenario.nodes..self.members.len() as u64 {
+            let name = nemesis::name(number as usize);
+            let (address, others) = (self.address(&name), self.members.len() - 1);
+            let what = format!("joining of {name}");
+            self.ask(&what, START_MAX, move |rt| survey::serves(rt, address, others))?;
+        }
         let done: Rc<RefCell<Vec<Option<String>>>> = Rc::default();
         let limit = self.scenario.liveness;
         for (number, address) in (0i32..).zip(self.addresses()) {
@@ -272,7 +316,7 @@ impl Run {
 
     /// No node ended by itself.
     fn alive(&self) -> Result<(), String> {
-        for member in self.members.iter().filter(|m| m.is_up) {
+        for member in self.members.iter().filter(|m| m.is_up && !m.is_joining) {
             if !self.world.is_alive(&member.life) {
                 return Err(format!("{} ended by itself: {:?}", member.name, member.outcome));
             }

@@ -50,6 +50,9 @@ impl Nemesis {
             if run.world.now() >= self.end {
                 break;
             }
+            if n == 1 + scenario.faults / 3 {
+                run.join();
+            }
             self.strike(run);
         }
         self.wait(run, scenario.operations);
@@ -122,8 +125,8 @@ impl Nemesis {
             if let Some(member) = run.members.get(number) {
                 run.world.resume(&member.life);
             }
-            run.restart(number);
         }
+        run.healed();
     }
 
     /// One fault by the seed.

@@ -13,6 +13,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("crashes", include_str!("../scenarios/crashes.toml")),
     ("bad_links", include_str!("../scenarios/bad_links.toml")),
     ("schema", include_str!("../scenarios/schema.toml")),
+    ("joining", include_str!("../scenarios/joining.toml")),
     ("five", include_str!("../scenarios/five.toml")),
 ];
 
@@ -102,8 +103,10 @@ pub struct Scenario {
     pub name: String,
     /// How many fixed seeds `sim` runs without arguments; 0: only when it is asked for.
     pub seeds: u64,
-    /// Nodes.
+    /// Nodes from the beginning.
     pub nodes: u64,
+    /// Nodes that join while clients are served and things break.
+    pub joining: u64,
     /// A node has 1 to this many shards, by the seed.
     pub shards_max: u64,
     /// Replication factor.
@@ -156,6 +159,7 @@ impl Scenario {
             name: name.to_owned(),
             seeds: number("seeds", 0),
             nodes: number("nodes", 3),
+            joining: number("joining", 0),
             shards_max: number("shards_max", 3),
             replication: number("replication", 3),
             clients: number("workload.clients", 6),
@@ -187,7 +191,10 @@ impl Scenario {
         let wrong = |problem: &str| {
             Err(ScenarioError { file: name.to_owned(), line: 0, problem: problem.to_owned() })
         };
-        if !(1..=9).contains(&scenario.nodes) || scenario.shards_max == 0 {
+        if !(1..=9).contains(&(scenario.nodes + scenario.joining))
+            || scenario.nodes == 0
+            || scenario.shards_max == 0
+        {
             return wrong("1 to 9 nodes with at least one shard are expected");
         }
         if scenario.replication == 0 || scenario.replication > scenario.nodes {

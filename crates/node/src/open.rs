@@ -207,8 +207,9 @@ impl Start<'_> {
                 may_join: imported.is_none(),
             };
             let outcome = newcomer.found_or_join(base).await?;
-            if let Outcome::Joined(log, snapshot) = outcome {
-                return Ok((*snapshot, run, log, Some(opened)));
+            if let Outcome::Joined(joined) = outcome {
+                let (log, snapshot) = *joined;
+                return Ok((snapshot, run, log, Some(opened)));
             }
             messaging = Some(opened);
         }

@@ -280,6 +280,17 @@ impl Parts {
     /// Does what the last run left undone, before anything else is read or written. Shard 0 only.
     async fn settle(&self, server: &CqlServer) -> Result<(), StartError> {
         let work_dir = self.options.workdir.trim_end_matches('/');
+        let (of_hook, directory) = (server.clone(), work_dir.to_owned());
+        // Until the system tables are kept up to date: entries that are caught up with must not
+        // leave a truncation to a later moment, when there is something newer to lose.
+        self.membership.on_apply(move |_, after| {
+            let (server, directory) = (of_hook.clone(), directory.clone());
+            Box::pin(async move {
+                if let Err(error) = server.apply_truncations(&directory, &after).await {
+                    tracing::error!(%error, "which tables are truncated could not be recorded");
+                }
+            })
+        });
         let truncated = server.apply_truncations(work_dir, &self.membership.snapshot()).await;
         truncated.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
     }
@@ -302,6 +313,10 @@ impl Parts {
         }
         report_batches(rt, &coordinator.replay_batches(&membership.snapshot()).await);
         own_rows.record_estimates();
+        if let Some(cluster) = &self.cluster {
+            let liveness = cluster.liveness.clone();
+            server.set_applied_epochs(move |host| liveness.applied_epoch(host));
+        }
         let handle = self.listen(server).await?;
         if let Some(cluster) = &self.cluster {
             cluster.tell_load(self.meshes.admin.clone());

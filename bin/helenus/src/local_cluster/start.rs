@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -308,7 +308,7 @@ fn begin(
 pub(super) fn arguments_of(
     file: &ClusterFile,
     node: &NodeFile,
-    work_dir: &std::path::Path,
+    work_dir: &Path,
 ) -> Vec<String> {
     let seed = file.nodes.first().map_or("", |n| &n.address);
     let mut arguments = vec!["server".to_owned()];
@@ -432,7 +432,7 @@ pub(super) fn answers(address: &str) -> bool {
 }
 
 /// How to reach the cluster.
-pub(super) fn summary(file: &ClusterFile, dir: &PathBuf) -> String {
+pub(super) fn summary(file: &ClusterFile, dir: &Path) -> String {
     let addresses: Vec<&str> = file.nodes.iter().map(|n| n.address.as_str()).collect();
     let first = addresses.first().copied().unwrap_or_default();
     let quoted: Vec<String> = addresses.iter().map(|a| format!("\"{a}\"")).collect();

@@ -10,6 +10,10 @@
 //! remembered by id and replayed by a background task, so that the log needs no scans. Source:
 //! Cassandra's `BatchlogManager`.
 //!
+//! In a cluster the entry is on two other nodes ([`Coordinator::write_replicated`]). They remember it
+//! until the coordinator takes it out, and replay what is not taken out in time on all replicas, with
+//! hints for those that are away.
+//!
 //! INV-batch-1: no mutation of a logged batch is applied before its entry could be acknowledged.
 //! INV-batch-2: an entry is deleted only when each of its mutations could be acknowledged, or is of
 //! no use any more.

@@ -131,11 +131,6 @@ impl Coordinator {
         (parts.is_alive)(host) || (parts.snapshot)().local.host_id == host
     }
 
-    /// How long the other nodes took to answer reads lately, by host id; for tools.
-    pub fn read_latencies(&self) -> Vec<(HostId, Duration)> {
-        self.inner.cluster.get().map(|c| c.latencies.averages()).unwrap_or_default()
-    }
-
     /// The state for a cluster; `None` for a node that is alone.
     pub(crate) fn cluster(&self) -> Option<Rc<Cluster>> {
         self.inner.cluster.get().cloned()

@@ -129,12 +129,6 @@ impl Latencies {
         self.state.borrow_mut().tables.get_mut(&table)?.percentile(now, share)
     }
 
-    /// The moving averages, by host id.
-    pub(crate) fn averages(&self) -> Vec<(HostId, Duration)> {
-        let state = self.state.borrow();
-        state.averages.iter().map(|(h, nanos)| (*h, Duration::from_nanos(*nanos))).collect()
-    }
-
     /// Forgets tables that are gone.
     pub(crate) fn retain_tables(&self, exists: impl Fn(TableId) -> bool) {
         self.state.borrow_mut().tables.retain(|table, _| exists(*table));
@@ -315,8 +309,6 @@ mod tests {
         note(1, 300);
         assert_eq!(ranks(&latencies, at(250), all()), [3, 2, 1, 0], "not updated yet");
         assert_eq!(ranks(&latencies, at(400), all())[3], 3, "slow ones come last");
-        let averages = latencies.averages();
-        assert_eq!((averages.len(), averages[1]), (4, (host(2), Duration::from_micros(100))));
         assert_eq!(ranks(&latencies, at(700_000), all()), [3, 2, 1, 0], "forgotten in time");
         let settings = ReplicationSettings { dynamic_snitch: false, ..Default::default() };
         let latencies = Latencies::new(&settings);

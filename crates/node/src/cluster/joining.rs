@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
     /// No member was found, and this node is the one to found the cluster.
     Found,
     /// The log of the cluster, in which this node is `Joining`.
-    Joined(LogFile, Box<ClusterSnapshot>),
+    Joined(Box<(LogFile, ClusterSnapshot)>),
 }
 
 /// A node without a log that may reach others.
@@ -111,7 +111,7 @@ impl Newcomer<'_> {
                 let Ok(ack) = answer else { continue };
                 heard_at = rt.now();
                 match self.join_through(base, *address, ack).await? {
-                    Ok((log, snapshot)) => return Ok(Outcome::Joined(log, Box::new(snapshot))),
+                    Ok(joined) => return Ok(Outcome::Joined(Box::new(joined))),
                     Err(text) => waits_for = format!("{address}: {text}"),
                 }
             }

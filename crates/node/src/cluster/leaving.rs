@@ -323,6 +323,21 @@ impl ClusterShard {
         submitted.await.map_err(|e| e.to_string())
     }
 
+    /// Makes a member that was stopped on its way out a full one again.
+    async fn take_back(&self, host: HostId) -> Result<()> {
+        for from in [MemberState::LeaveHandover, MemberState::Leaving] {
+            let snapshot = self.membership.snapshot();
+            if snapshot.members.get(&host).is_some_and(|member| member.state == from) {
+                let to = match from {
+                    MemberState::LeaveHandover => MemberState::Leaving,
+                    _ => MemberState::Normal,
+                };
+                self.step(host, from, to).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The whole way out of a member that owns data.
     async fn move_out(&self, host: HostId) -> Result<()> {
         let epoch = self.step(host, MemberState::Normal, MemberState::Leaving).await?;
@@ -360,7 +375,9 @@ impl ClusterShard {
         if self.orders.removal.borrow().is_some() {
             return Err("a node is leaving already; wait until that is done".to_owned());
         }
-        self.move_out(snapshot.local.host_id).await?;
+        let host = snapshot.local.host_id;
+        self.take_back(host).await?;
+        self.move_out(host).await?;
         tracing::info!("this node has left the cluster");
         Ok(())
     }
@@ -388,13 +405,8 @@ impl ClusterShard {
                 self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
             }
             // It died on its way out, or somebody's removal did.
-            MemberState::LeaveHandover => {
-                self.step(host, MemberState::LeaveHandover, MemberState::Leaving).await?;
-                self.step(host, MemberState::Leaving, MemberState::Normal).await?;
-                return self.move_out(host).await;
-            }
-            MemberState::Leaving => {
-                self.step(host, MemberState::Leaving, MemberState::Normal).await?;
+            MemberState::Leaving | MemberState::LeaveHandover => {
+                self.take_back(host).await?;
                 return self.move_out(host).await;
             }
             MemberState::Moving | MemberState::MoveHandover => {

@@ -1,5 +1,6 @@
 //! One shard of a node that is part of a cluster: its parts bound to the other nodes.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use membership::Membership;
 use messaging::{Handler, Messaging, Request, Responder};
 use request::WriteType;
 use rt::{Gate, Group, Rt};
-use stdx::{HostId, ShardId, Uuid, WallMicros};
+use stdx::{HostId, Instant, ShardId, Uuid, WallMicros};
 use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 
 use crate::StartError;
@@ -44,6 +45,8 @@ pub(crate) struct ClusterShard {
     pub(crate) streaming: Streaming,
     /// Copies for members that go.
     pub(crate) orders: Rc<Orders>,
+    /// When gossip began.
+    pub(crate) gossips_since: Rc<Cell<Instant>>,
     /// Owner of what goes on beside requests.
     pub(crate) gate: Gate,
 }
@@ -141,6 +144,7 @@ impl ClusterShard {
             hints,
             streaming,
             orders: Rc::default(),
+            gossips_since: Rc::new(Cell::new(Instant(u64::MAX))),
             gate: rt.gate("cluster"),
         };
         this.follow_metadata();
@@ -187,10 +191,8 @@ impl ClusterShard {
             for host in before.members.keys().filter(|host| !after.members.contains_key(*host)) {
                 this.hints.forget(*host);
             }
-            if is_first {
-                if before.members != after.members {
-                    this.liveness.set_members(this.gossip_members(after));
-                }
+            if is_first && before.members != after.members {
+                this.liveness.set_members(this.gossip_members(after));
             }
         });
         // All shards use it when it is said that this node does.
@@ -280,6 +282,7 @@ impl ClusterShard {
             on_epoch: Box::new(move |host, epoch| noticing.notice(host, epoch)),
         });
         self.liveness.set_members(self.gossip_members(&snapshot));
+        self.gossips_since.set(self.rt.now());
         if snapshot.members.len() > 1 {
             let deadline = self.rt.now() + CATCH_UP;
             if !self.membership.catch_up_at_start(deadline).await {

@@ -13,7 +13,7 @@ use crate::{StartError, open};
 
 /// Pause before a change of the metadata that could not be made is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// After so long gossip has heard of every node that is there.
+/// So long after its beginning gossip has heard of every node that is there.
 const GOSSIP_SETTLES: Duration = Duration::from_secs(3);
 /// How often it is said in the log that a movement waits.
 const REMIND: Duration = Duration::from_secs(10);
@@ -147,7 +147,7 @@ impl ClusterShard {
     /// Waits until every live member says that it has applied an epoch. Who is down asks for it
     /// before it serves anybody again.
     pub(crate) async fn wait_until_applied(&self, epoch: Epoch) -> Result<(), StartError> {
-        let settled = self.rt.now() + GOSSIP_SETTLES;
+        let settled = self.gossips_since.get() + GOSSIP_SETTLES;
         let mut remind_at = self.rt.now() + REMIND;
         loop {
             let snapshot = self.membership.snapshot();

@@ -104,6 +104,16 @@ impl Net {
 
     /// Has a node do something, to its end.
     fn command(&self, at: &Started, command: ClusterCommand) -> AdminReply {
+        let found = self.begin_command(at, command);
+        self.world.run_until(|| found.borrow().is_some(), Duration::from_secs(600)).unwrap();
+        found.take().unwrap()
+    }
+
+    fn begin_command(
+        &self,
+        at: &Started,
+        command: ClusterCommand,
+    ) -> Rc<RefCell<Option<AdminReply>>> {
         let found: Rc<RefCell<Option<AdminReply>>> = Rc::default();
         let (out, admin) = (found.clone(), at.admin.clone());
         self.world.client(&format!("a{}", self.world.random_u64()), move |rt| async move {
@@ -111,8 +121,7 @@ impl Net {
             let reply = admin.call(&rt, ShardId(0), request).await.unwrap();
             *out.borrow_mut() = Some(reply);
         });
-        self.world.run_until(|| found.borrow().is_some(), Duration::from_secs(600)).unwrap();
-        found.take().unwrap()
+        found
     }
 
     /// Runs `work` with the disk of a node that does not run.
@@ -321,6 +330,8 @@ fn a_decommissioned_node_leaves_its_data_behind() {
         assert!(matches!(reply, AdminReply::Done), "{reply:?}");
         net.run(5);
         net.check_peers(&[1, 2]);
+        // Its clients find the others.
+        assert!(net.query(3, "SELECT key FROM system.local").is_err());
         net.world.kill(&nodes[2].node);
         net.run(30);
         for n in 1..=2 {
@@ -468,4 +479,63 @@ fn a_node_alone_opens_no_port_for_others() {
     net.until_ready(&[&other]);
     net.run(5);
     net.check_peers(&[1, 2]);
+}
+
+#[test]
+fn writes_go_on_while_a_node_joins_and_another_leaves_and_none_is_lost() {
+    for seed in 70..73 {
+        let net = Net::new(seed);
+        let _nodes = net.cluster(&[1, 2, 3]);
+        net.fill(1, 3, 1);
+        let mut written = 1;
+        let mut write = |many: u32| {
+            for k in written..written + many {
+                let insert = format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v{k}')");
+                let done = net.query_at(1 + (k % 2) as u8, &insert, Consistency::Quorum);
+                done.unwrap_or_else(|e| panic!("seed {seed}: row {k}: {e}"));
+            }
+            written += many;
+        };
+        write(20);
+        let newcomer = net.start(4);
+        while !newcomer.is_ready() {
+            assert_eq!(newcomer.failure(), None);
+            write(3);
+        }
+        write(20);
+        let leaver = net.begin_command(&newcomer, ClusterCommand::Decommission { force: true });
+        while leaver.borrow().is_none() {
+            write(3);
+        }
+        let reply = leaver.take();
+        assert!(matches!(reply, Some(AdminReply::Done)), "seed {seed}: {reply:?}");
+        write(20);
+        for k in 0..written {
+            let select = format!("SELECT v FROM ks.t WHERE k = {k}");
+            let found = net.query_at(2, &select, Consistency::Quorum).unwrap();
+            assert_eq!(found, [[Some(format!("v{k}").into_bytes())]], "seed {seed}: row {k}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_change_needs_a_majority_of_the_voters_and_data_does_not() {
+    let net = Net::new(80);
+    let nodes = net.cluster(&[1, 2, 3]);
+    net.fill(1, 3, 1);
+    net.world.kill(&nodes[1].node);
+    net.world.kill(&nodes[2].node);
+    net.run(40);
+    let refused = net.query(1, &keyspace("lonely")).unwrap_err();
+    assert!(refused.contains("nothing was changed"), "{refused}");
+    net.query(1, "INSERT INTO ks.t (k, v) VALUES (7, 'x')").unwrap();
+    let again = net.start(2);
+    net.until_ready(&[&again]);
+    net.run(10);
+    net.query(1, &keyspace("lonely")).unwrap();
+    // What it missed was kept for it.
+    net.run(30);
+    let select = "SELECT v FROM ks.t WHERE k = 7";
+    let found = net.query_at(2, select, Consistency::Quorum).unwrap();
+    assert_eq!(found, [[Some(b"x".to_vec())]]);
 }
