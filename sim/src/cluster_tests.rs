@@ -11,7 +11,7 @@ fn scenario(name: &str) -> Scenario {
 fn found(name: &str, sabotage: Sabotage, words: &[&str]) {
     let scenario = scenario(name);
     let mut others = Vec::new();
-    for seed in 0..16 {
+    for seed in 0..24 {
         match run_with(&scenario, seed, sabotage) {
             Err(error) if words.iter().any(|word| error.contains(word)) => {
                 let right = run(&scenario, seed).map(|_| ());
@@ -42,8 +42,9 @@ fn reads_and_writes_at_one_are_found_to_go_back() {
 
 #[test]
 fn batches_without_a_log_are_found_halved() {
+    // One node with several shards: on more nodes hints complete nearly all of them too.
     let sabotage = Sabotage { unlogged_batches: true, ..Sabotage::default() };
-    found("crashes", sabotage, &["1 of 2 partitions"]);
+    found("one", sabotage, &["1 of 2 partitions"]);
 }
 
 #[test]

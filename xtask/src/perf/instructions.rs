@@ -94,6 +94,7 @@ fn measure(root: &Path, binary: &Path, rows: &str) -> Result<BTreeMap<String, Co
         let data = home.join(section);
         let mut command = Command::new("valgrind");
         command.current_dir(&home).args(["--tool=callgrind", "--callgrind-out-file=counts"]);
+        command.args(["--dump-instr=yes", "--compress-pos=no"]);
         command.arg(format!("--toggle-collect=perf::measured_{section}"));
         command.arg(binary).arg(&data).arg(rows);
         let output =
@@ -130,36 +131,53 @@ fn total_of(counts: &str) -> Option<f64> {
 const ALLOCATORS: [&str; 5] =
     ["_rjem_malloc", "_rjem_mallocx", "_rjem_calloc", "_rjem_realloc", "_rjem_rallocx"];
 
-/// Calls of the allocator in a callgrind output file. A callee stands on a line `cfn=(number) name`,
-/// later only `cfn=(number)`, before `calls=count ...`.
+/// Calls of the allocator in a callgrind output file with absolute instruction addresses: how often
+/// the first instruction of each of its functions was executed. (`calls=` is no measure, it also
+/// counts while nothing is collected.) A function stands on a line `fn=(number) name`, later only
+/// `fn=(number)`, before lines `0xaddress line cost`; the line after `calls=` is the callee's cost.
 fn allocations_of(counts: &str) -> u64 {
     let mut allocators: Vec<&str> = Vec::new();
-    let mut calls = 0;
-    let mut counts_now = false;
+    let mut entries: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut function = None;
+    let mut of_callee = false;
     for line in counts.lines() {
-        if let Some(function) = line.strip_prefix("fn=").or(line.strip_prefix("cfn=")) {
-            let (number, name) = function.split_once(' ').unwrap_or((function, ""));
+        if let Some(named) = line.strip_prefix("fn=").or(line.strip_prefix("cfn=")) {
+            let (number, name) = named.split_once(' ').unwrap_or((named, ""));
             if ALLOCATORS.contains(&name) {
                 allocators.push(number);
             }
-            counts_now = line.starts_with("cfn=") && allocators.contains(&number);
-        } else if let Some(rest) = line.strip_prefix("calls=")
-            && counts_now
+            if line.starts_with("fn=") {
+                function = allocators.contains(&number).then_some(number);
+            }
+        } else if line.starts_with("calls=") {
+            of_callee = true;
+        } else if line.starts_with("0x")
+            && !std::mem::take(&mut of_callee)
+            && let Some(number) = function
         {
-            let count = rest.split(' ').next().and_then(|n| n.parse().ok());
-            calls += count.unwrap_or(0_u64);
+            let mut words = line.split_whitespace();
+            let address = words.next().and_then(|w| u64::from_str_radix(w.get(2..)?, 16).ok());
+            let cost = words.nth(1).and_then(|w| w.parse::<u64>().ok());
+            let (Some(address), Some(cost)) = (address, cost) else { continue };
+            let first = entries.entry(number).or_insert((address, cost));
+            if address < first.0 {
+                *first = (address, cost);
+            } else if address == first.0 {
+                first.1 = first.1.max(cost);
+            }
         }
     }
-    calls
+    entries.values().map(|(_, cost)| cost).sum()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn allocations_are_calls_of_the_allocator() {
-        let counts = "fn=(1) main\n3 4\ncfn=(2) _rjem_malloc\ncalls=7 0\n3 70\ncfn=(3) other\n\
-                      calls=100 0\n4 5\nfn=(4) f\ncfi=(9)\ncfn=(2)\ncalls=2 0\n9 20\n\
-                      cfn=(5) _rjem_mallocx\ncalls=1 0\n9 10\n";
+    fn allocations_are_entries_into_the_allocator() {
+        let counts = "fn=(1) main\n0x10 3 4\ncfn=(2) _rjem_malloc\ncalls=700 0\n0x14 3 70\n\
+                      0x18 3 9\n\nfn=(2)\n0x44 0 7\n0x40 0 7\ncfn=(9) slow\ncalls=1 0\n\
+                      0x3f 0 5\n\nfn=(5) _rjem_mallocx\n0x80 0 3\n0x84 0 3\n\nfn=(6) other\n\
+                      0x20 0 100\n";
         assert_eq!(super::allocations_of(counts), 10);
     }
 }

@@ -352,6 +352,27 @@ fn a_paused_node_does_nothing_while_its_buffers_fill_and_goes_on_afterwards() {
 }
 
 #[test]
+fn who_finds_a_full_backlog_is_let_in_when_there_is_room() {
+    let w = world(8);
+    let address = SocketAddr::new(w.ip("n1"), 7000);
+    w.client("n1", |rt| async move {
+        let any = "0.0.0.0:7000".parse().unwrap();
+        let listener = rt.listen(any, ListenOptions { backlog: 1 }).await.unwrap();
+        rt.sleep(Duration::from_secs(5)).await;
+        let _first = listener.accept().await.unwrap();
+        let _second = listener.accept().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    in_world(&w, "c", move |rt| async move {
+        rt.sleep(Duration::from_millis(100)).await;
+        let _first = rt.connect(address).await.unwrap();
+        assert!(rt.now() < Instant(1_000_000_000));
+        let _second = rt.connect(address).await.unwrap();
+        assert!((5_000_000_000..7_000_000_000).contains(&rt.now().0), "{:?}", rt.now());
+    });
+}
+
+#[test]
 fn a_moved_connection_that_nobody_takes_is_closed() {
     let w = world(7);
     let mesh = Mesh::<MovedConn, ()>::new(2, 10);
