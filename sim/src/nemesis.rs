@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rt::sim::LinkOptions;
+use rt::sim::{CrashKind, LinkOptions, SimNode};
 use stdx::Instant;
 
 use crate::checks::Trouble;
@@ -12,6 +12,9 @@ use crate::scenario::Fault;
 
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
 const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// How long a node may take to come to the file call in which it ends.
+const CRASH_WAIT: Duration = Duration::from_secs(1);
 
 /// What ends a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,14 +170,12 @@ impl Nemesis {
                 if !is_up {
                     return false;
                 }
-                match fault {
-                    Fault::Kill => run.world.kill(&life),
-                    _ => run.world.power_cut(&life),
-                }
+                end_process(run, fault, &name(node), &life);
                 if fault == Fault::PowerCut && run.scenario.replication == 1 {
                     run.losses.push(run.world.now());
                 }
                 run.ended(node);
+                let until = run.world.now() + length;
                 self.trouble(run, node, until);
                 self.undo.push((until, Undo::Restart(node)));
             }
@@ -232,6 +233,22 @@ impl Nemesis {
     fn trouble(&self, run: &mut Run, node: usize, until: Instant) {
         let from = run.world.now();
         run.troubles.push(Trouble { node, from, until: until + AFTERMATH });
+    }
+}
+
+/// Ends a node: at once, or inside one of its next file calls, most of which are writes of a commit
+/// log, so that requests are cut between shards and between nodes.
+fn end_process(run: &Run, fault: Fault, name: &str, life: &SimNode) {
+    let world = &run.world;
+    let kind = if fault == Fault::Kill { CrashKind::Kill } else { CrashKind::PowerCut };
+    if world.random_u64().is_multiple_of(2) {
+        world.disk(name).crash_at_nth_io(1 + world.random_u64() % 40, kind);
+        // Stuck: it has nothing to do with its files; then it ends like the others.
+        let _ = world.run_until(|| !world.is_alive(life), CRASH_WAIT);
+    }
+    match kind {
+        CrashKind::Kill => world.kill(life),
+        CrashKind::PowerCut | CrashKind::PowerCutLosingAll => world.power_cut(life),
     }
 }
 

@@ -305,11 +305,7 @@ fn begin(
 }
 
 /// The command line of a node.
-pub(super) fn arguments_of(
-    file: &ClusterFile,
-    node: &NodeFile,
-    work_dir: &Path,
-) -> Vec<String> {
+pub(super) fn arguments_of(file: &ClusterFile, node: &NodeFile, work_dir: &Path) -> Vec<String> {
     let seed = file.nodes.first().map_or("", |n| &n.address);
     let mut arguments = vec!["server".to_owned()];
     let settings = [

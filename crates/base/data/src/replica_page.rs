@@ -677,6 +677,26 @@ impl<'a> ReplicaPage<'a> {
         self.bytes
     }
 
+    /// The encoded items without header and end: what pages of the same content have alike, wherever
+    /// their limits were.
+    pub fn content(&self) -> &'a [u8] {
+        self.items
+    }
+
+    /// The items of all partitions but the last one, and those of the last one.
+    pub fn content_before_last_partition(&self) -> (&'a [u8], &'a [u8]) {
+        let mut items = self.items();
+        let mut last = 0;
+        loop {
+            let at = self.items.len() - items.raw.rest().len();
+            match items.read() {
+                Some(RawItem::Partition { .. }) => last = at,
+                Some(_) => {}
+                None => return self.items.split_at_checked(last).unwrap_or((self.items, &[])),
+            }
+        }
+    }
+
     /// Up to where the page goes.
     pub fn end(&self) -> PageEnd<'a> {
         self.end

@@ -24,6 +24,7 @@ mod latency;
 pub mod page;
 mod read;
 pub mod reading;
+pub mod serial;
 mod serving;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ pub use cluster_parts::{
     ReplicationSettings, SelectLimits,
 };
 pub use page::PackedPage;
+pub use serial::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
 
 /// What one shard asks another.
 #[derive(Debug)]

@@ -294,6 +294,22 @@ impl Store {
         }
     }
 
+    /// Everything applied so far is on the disk afterwards, whatever `commitlog_sync` says. For what
+    /// other nodes rely on, such as Paxos promises.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        match self.inner.log.sync().await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let error = StoreError::from(error);
+                self.note_failure(&error);
+                Err(error)
+            }
+        }
+    }
+
     /// Says that this error was met, to whoever decides what becomes of the node.
     #[cold]
     pub fn note_failure(&self, error: &StoreError) {

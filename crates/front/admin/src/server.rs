@@ -385,7 +385,13 @@ POST   /api/v1/flush        {\"keyspaces\":[],\"tables\":[]}
 POST   /api/v1/compact      {\"keyspaces\":[],\"tables\":[]}
 POST   /api/v1/drain        {}
 GET    /api/v1/cluster      gossip, messages between nodes, hints, streams
-POST   /api/v1/cluster      {\"command\":\"decommission\"}: see docs/user/nodetool.md
+POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or remove_node (host_id),
+                            force_removal, assassinate (address), cleanup (keyspace, tables),
+                            set_gossip, set_native_transport, set_hinted_handoff (enabled),
+                            set_hints_for_datacenter (datacenter, enabled), pause_hints (paused),
+                            truncate_hints (address), set_hint_throttle (kib_per_second),
+                            set_hint_window (millis), set_stream_throughput (bytes_per_second),
+                            set_timeout (kind, millis)
 GET    /api/v1/endpoints    ?keyspace=&table=&key=: who has a partition
 
 The paths of ScyllaDB's API for the same things work too: /storage_service/, /gossiper/,

@@ -20,8 +20,8 @@ use crate::{StartError, parts};
 
 /// How long a newcomer looks for a member among its seeds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two rounds of asking.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Between two rounds of asking: twice as long each time, from the first to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 /// How often it is said in the log that the node still waits.
 const REMIND: Duration = Duration::from_secs(10);
 /// For one member's answer to the question to be let in: it may have to ask the voters twice.
@@ -78,6 +78,7 @@ impl Newcomer<'_> {
         let (rt, begun) = (self.rt, self.rt.now());
         let mut heard_at = begun;
         let mut remind_at = begun;
+        let mut pause = PAUSE.0;
         loop {
             let answers = seeds::ask_all(rt, self.messaging, others).await;
             let refusal = answers.iter().find_map(|(at, answer)| seeds::final_refusal(*at, answer));
@@ -123,7 +124,9 @@ impl Newcomer<'_> {
                 tracing::info!(%waits_for, "waiting to join the cluster");
                 remind_at = now + REMIND;
             }
-            if rt.timeout(now + PAUSE, rt.stop_requested()).await.is_ok() {
+            let next = now + pause;
+            pause = (pause * 2).min(PAUSE.1);
+            if rt.timeout(next, rt.stop_requested()).await.is_ok() {
                 return Err(StartError::Stopped);
             }
         }

@@ -22,6 +22,13 @@ const FETCH_PAUSE: Duration = Duration::from_secs(5);
 /// Patience with changes that only describe this node.
 const DESCRIBE: Duration = Duration::from_secs(10);
 
+/// Whether there are tables that users made and several nodes share. The tables of `system_auth`,
+/// `system_distributed` and `system_traces` hold nothing that anybody was promised.
+fn has_user_tables(snapshot: &ClusterSnapshot) -> bool {
+    let mut keyspaces = snapshot.schema.keyspaces.values();
+    keyspaces.any(|k| !k.name.starts_with("system") && !k.tables.is_empty())
+}
+
 impl ClusterShard {
     /// Submits what `entry` makes of the present snapshot until that is decided or there is nothing
     /// to change; to `give_up`, when there is one, while too few voters answer.
@@ -99,6 +106,8 @@ impl ClusterShard {
         loop {
             let snapshot = self.membership.snapshot();
             let host = snapshot.local.host_id;
+            // Without tables of users nothing moves and nobody can miss a write: no step waits.
+            let has_tables = has_user_tables(&snapshot);
             let Some(member) = snapshot.local_member() else {
                 return Err(StartError::Removed { host });
             };
@@ -106,12 +115,16 @@ impl ClusterShard {
                 MemberState::Normal => break,
                 MemberState::Joining => {
                     begun = true;
-                    self.take_over_ranges(&snapshot).await?;
+                    if has_tables {
+                        self.take_over_ranges(&snapshot).await?;
+                    }
                     MemberState::JoinHandover
                 }
                 MemberState::JoinHandover => {
                     begun = true;
-                    self.wait_until_applied(snapshot.epoch).await?;
+                    if has_tables {
+                        self.wait_until_applied(snapshot.epoch).await?;
+                    }
                     MemberState::Normal
                 }
                 // A decommission that was cut off: nothing was lost, the node is here again.
@@ -129,7 +142,9 @@ impl ClusterShard {
             let from = member.state;
             let submitted = self.submit_until_done(None, |snapshot| {
                 let member = snapshot.members.get(&host)?;
-                (member.state == from).then_some(Transformation::SetState { host, state: next })
+                // A table that has come meanwhile: the step is gone through again, with it.
+                let as_seen = member.state == from && (has_tables || !has_user_tables(snapshot));
+                as_seen.then_some(Transformation::SetState { host, state: next })
             });
             match submitted.await {
                 Ok(()) => {}

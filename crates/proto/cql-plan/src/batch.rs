@@ -7,10 +7,11 @@ use cql_syntax::ast::{Batch, BatchEntry, BatchKind};
 use data::{DeletionTime, Keep, Merged, RowRef, merge_rows};
 use smallvec::SmallVec;
 
+use crate::cas;
 use crate::error::PlanError;
 use crate::modify::{
-    Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, delete_into,
-    encode_update, insert_into, scratch_slice, update_into,
+    Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, Stamp,
+    delete_into, encode_update, insert_into, scratch_slice, update_into,
 };
 use crate::plan::{
     Binds, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, full_name,
@@ -54,6 +55,12 @@ impl BatchPlan {
         options: &ExecuteOptions<'_>,
     ) -> Result<Option<u64>, PlanError> {
         self.attributes.timeout_nanos(values, &options.env())
+    }
+
+    /// Whether one of the statements has IF: such a batch is carried out by [`crate::cas`].
+    #[inline]
+    pub fn has_conditions(&self) -> bool {
+        self.statements.iter().any(ModifyPlan::has_conditions)
     }
 
     /// Whether lists must be read before the batch can be bound.
@@ -135,7 +142,13 @@ pub fn plan_batch(
     if batch.using.ttl.is_some() {
         return Err(PlanError::invalid("Global TTL on the BATCH statement is not supported."));
     }
+    let has_conditions = statements.iter().any(ModifyPlan::has_conditions);
     if attributes.timestamp.is_some() {
+        if has_conditions {
+            return Err(PlanError::invalid(
+                "Cannot provide custom timestamp for conditional BATCH",
+            ));
+        }
         if batch.kind == BatchKind::Counter {
             return Err(PlanError::invalid("Cannot provide custom timestamp for counter BATCH"));
         }
@@ -146,6 +159,9 @@ pub fn plan_batch(
         }
     }
     check_kind(batch.kind, statements.is_empty())?;
+    if has_conditions {
+        cas::check_one_table(&mut statements.iter())?;
+    }
     let mut tables: Vec<_> = statements.iter().map(|s| (s.table().id, s.table().version)).collect();
     tables.sort_unstable();
     tables.dedup();
@@ -163,7 +179,7 @@ pub fn plan_batch(
 
 /// Tables with counters are refused where statements are planned, so a counter batch can only hold
 /// others.
-fn check_kind(kind: BatchKind, is_empty: bool) -> Result<(), PlanError> {
+pub(crate) fn check_kind(kind: BatchKind, is_empty: bool) -> Result<(), PlanError> {
     if kind == BatchKind::Counter && !is_empty {
         return Err(PlanError::invalid("Cannot include non-counter statement in a counter batch"));
     }
@@ -201,7 +217,8 @@ pub fn bind_batch_found(
     check_kind(kind, statements.is_empty())?;
     let start = out.len();
     let mut scratch = options.uuids.take_scratch();
-    let result = bind_into(statements, options, lists, &mut scratch, out).and_then(
+    let stamp = Stamp::Default(options.default_timestamp);
+    let result = bind_into(statements, (options, stamp), lists, &mut scratch, out).and_then(
         |(mutations, partitions)| {
             let bytes = out.len().saturating_sub(start);
             let warnings = check_limits(kind, statements, partitions, bytes, limits)?;
@@ -218,9 +235,9 @@ pub fn bind_batch_found(
 type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
 
 /// The mutations, and how many partitions (of a keyspace) they are about.
-fn bind_into(
+pub(crate) fn bind_into(
     statements: &[(&ModifyPlan, &[BoundValue<'_>])],
-    options: &ExecuteOptions<'_>,
+    (options, stamp): (&ExecuteOptions<'_>, Stamp),
     lists: &FoundLists,
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
@@ -228,7 +245,7 @@ fn bind_into(
     let env = options.env();
     let mut pending: Vec<Pending<'_>> = Vec::with_capacity(statements.len());
     for (plan, values) in statements {
-        let updates = plan.collect(values, options.default_timestamp, &env, lists, scratch)?;
+        let updates = plan.collect(values, stamp, &env, lists, scratch)?;
         pending.extend(updates.into_iter().map(|update| (*plan, update)));
     }
     let key = |scratch: &[u8], p: &Pending<'_>| -> (stdx::TableId, Vec<u8>) {

@@ -2,14 +2,15 @@
 //!
 //! Owns: validation with Cassandra's words, DDL as schema changes ([`ddl`]), selects and
 //! modifications as plans that bind values into read commands and mutations ([`select`],
-//! [`modify`], [`batch`]), native functions, result selection, paging state, the built-in
+//! [`modify`], [`batch`]), conditions ([`cas`]), native functions, result selection, paging state, the built-in
 //! keyspaces ([`system`]). Never: IO,
 //! clocks, execution; nothing here waits.
 //!
-//! Reading order: [`error`], [`plan`], [`term`], [`functions`], [`modify`], [`batch`], [`select`],
+//! Reading order: [`error`], [`plan`], [`term`], [`functions`], [`modify`], [`batch`], [`cas`], [`select`],
 //! [`raw_type`], [`ddl`].
 
 pub mod batch;
+pub mod cas;
 pub mod ddl;
 pub mod describe;
 pub mod error;
@@ -28,6 +29,7 @@ pub mod virtual_row;
 pub mod virtual_schema;
 
 pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found};
+pub use cas::{BoundCas, CasExec, CasResult, check_conditional_batch};
 pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 pub use error::{PlanError, PlanErrorCode};
 pub use modify::{BoundMutation, FoundLists, ListRead, ModifyPlan};

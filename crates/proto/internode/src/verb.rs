@@ -75,6 +75,10 @@ verbs! {
     PaxosForward = 0x0404;
     /// Paxos: finish what is unfinished in a range, before its replicas change.
     PaxosRepair = 0x0405;
+    /// Paxos: a commit that a promise lacked; does the promise still stand?
+    PaxosRefresh = 0x0406;
+    /// Paxos: all replicas have this commit.
+    PaxosPrune = 0x0407;
     /// A decided entry of the metadata log.
     MetaLearn = 0x0501;
     /// Metadata log: promise a ballot.

@@ -1,8 +1,9 @@
-//! Fuzz entry: any bytes as a row of `system.paxos`.
+//! Fuzz entries: any bytes as a row of `system.paxos`, as a message or an answer.
 
 use crate::acceptor::cells::Column;
 use crate::acceptor::{AcceptorState, Record};
 use crate::value::{Accepted, Commit};
+use crate::wire::{Answer, Message};
 use stdx::invariant;
 
 /// Cuts `data` into the cells of a row (one byte of length before each, 255 for an absent cell) and
@@ -41,6 +42,22 @@ pub fn fuzz_paxos_row(data: &[u8]) {
     };
     let read = AcceptorState::<Vec<u8>>::from_row(cell);
     invariant!(read.as_ref() == Ok(&state), "row {state:?} came back as {read:?}");
+}
+
+/// Reads bytes behind the first one as a message (first byte even) or an answer. Must never panic,
+/// and what it takes must come back from its own bytes.
+pub fn fuzz_paxos_message(data: &[u8]) {
+    let Some((tag, bytes)) = data.split_first() else { return };
+    let mut out = Vec::new();
+    if tag & 1 == 0 {
+        let Ok(message) = Message::<Vec<u8>>::decode(bytes) else { return };
+        message.encode(&mut out);
+        invariant!(Message::decode(&out).as_ref() == Ok(&message), "message {message:?}");
+    } else {
+        let Ok(answer) = Answer::<Vec<u8>>::decode(bytes) else { return };
+        answer.encode(&mut out);
+        invariant!(Answer::decode(&out).as_ref() == Ok(&answer), "answer {answer:?}");
+    }
 }
 
 #[cfg(test)]

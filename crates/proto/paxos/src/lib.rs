@@ -3,7 +3,7 @@
 //! Owns: ballots and their clock ([`ballot`]), the promise registers of one partition and what must
 //! be durable before which answer ([`acceptor`]), the rounds of one conditional write or serial
 //! read ([`proposer`]), who may propose when ([`queue`]), the single-decree variant of the metadata
-//! log ([`log`]), and a checker of linearizability for histories ([`linear`]). Never: IO, clocks,
+//! log ([`log`]), the bytes of messages ([`wire`]), and a checker of linearizability for histories ([`linear`]). Never: IO, clocks,
 //! randomness; payloads are opaque, conditions are evaluated by the driver.
 //!
 //! Invariants (docs/internals/paxos.md has the proofs):
@@ -36,6 +36,7 @@ pub mod plan;
 pub mod proposer;
 pub mod queue;
 pub mod value;
+pub mod wire;
 
 #[cfg(test)]
 mod model;

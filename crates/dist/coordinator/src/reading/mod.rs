@@ -11,11 +11,12 @@
 //! on when its future is dropped, except what was sent.
 //!
 //! Reading order: [`plan`], [`calls`], [`slot`], [`ring_walk`], [`drive`], [`show`], [`shards`],
-//! [`serve`]. See `docs/internals/reads.md`.
+//! [`serve`], [`repairing`]. See `docs/internals/reads.md`.
 
 mod calls;
 mod drive;
 mod plan;
+mod repairing;
 mod ring_walk;
 mod serve;
 mod shards;

@@ -55,7 +55,7 @@ impl Coordinator {
     }
 
     /// The page, encoded.
-    async fn answer_read(
+    pub(super) async fn answer_read(
         &self,
         read: ReadRequest,
         epoch: Epoch,

@@ -57,6 +57,18 @@ impl Coordinator {
         shape: &TableShape,
         query: ReplicaQuery,
     ) -> Result<Vec<u8>, StoreError> {
+        let limits = query.limits;
+        self.read_node_within(shape, query, limits).await
+    }
+
+    /// As [`Coordinator::read_node`]; the pages of the shards have the limits of `query`, the page of
+    /// the node has these: it ends there, or where the first of the shards' pages does.
+    pub(super) async fn read_node_within(
+        &self,
+        shape: &TableShape,
+        query: ReplicaQuery,
+        limits: PageLimits,
+    ) -> Result<Vec<u8>, StoreError> {
         let shards = self.inner.rt.shard_count();
         match &query.command.partitions {
             Partitions::Key(key) => {
@@ -85,7 +97,7 @@ impl Coordinator {
                         Err(error) => return Err(mesh_error(error)),
                     }
                 }
-                Ok(merge_shards(shape, &query, &pages)?)
+                Ok(merge_shards(shape, &query, limits, &pages)?)
             }
         }
     }
@@ -97,6 +109,7 @@ impl Coordinator {
 fn merge_shards(
     shape: &TableShape,
     query: &ReplicaQuery,
+    limits: PageLimits,
     pages: &[Vec<u8>],
 ) -> Result<Vec<u8>, StoreError> {
     let open = |page| match ReplicaPage::open(page) {
@@ -109,7 +122,7 @@ fn merge_shards(
     let lanes = chains.iter().map(|chain| PageCursor::new(shape, reversed, chain, &stops));
     let mut merge = MergeCursor::new(shape, MergeMode::All, reversed, lanes);
     let (now, counts_static) = (query.command.now, query.command.wants_static);
-    let mut writer = PageWriter::new(shape, reversed, now, counts_static, query.limits);
+    let mut writer = PageWriter::new(shape, reversed, now, counts_static, limits);
     let resumed = resumed(&query.command);
     loop {
         match merge.advance()? {

@@ -273,9 +273,6 @@ pub(super) fn mode(node: &NodeReport, cluster: &ClusterReport) -> String {
 }
 
 /// `nodetool netstats`.
-///
-/// # Errors
-/// Messages between nodes are not counted by this node.
 pub fn net_stats(
     node: &NodeReport,
     cluster: &ClusterReport,
@@ -346,7 +343,8 @@ fn progress(
 /// `nodetool getstreamthroughput`, in megabits, or in MiB per second.
 ///
 /// # Errors
-/// There is no streaming on this node.
+/// There is no streaming on this node; or, as Cassandra's tool, the throughput is no whole number of
+/// megabits and whole ones are asked for.
 pub fn stream_throughput(
     streaming: Option<&StreamingReport>,
     unit: ThroughputUnit,
@@ -359,7 +357,12 @@ pub fn stream_throughput(
             format!("{} MiB/s", java_double(bytes as f64 / f64::from(1 << 20)))
         }
         ThroughputUnit::PreciseMegabits => format!("{} Mb/s", java_double(megabits)),
-        ThroughputUnit::Megabits => format!("{} Mb/s", megabits.round()),
+        ThroughputUnit::Megabits if megabits.fract() == 0.0 => format!("{megabits} Mb/s"),
+        ThroughputUnit::Megabits => {
+            let text = "Use the -d flag to quiet this error and get the exact throughput in \
+                        megabits/s";
+            return Err(text.to_owned());
+        }
     };
     Ok(format!("Current stream throughput: {text}\n"))
 }
@@ -367,7 +370,7 @@ pub fn stream_throughput(
 /// How a throughput is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThroughputUnit {
-    /// Rounded.
+    /// Whole ones only.
     Megabits,
     /// With decimals (`-d`).
     PreciseMegabits,

@@ -89,19 +89,19 @@ impl<'v> ComplexCells<'v> {
                 Bound::Value(bytes) => {
                     self.deletion = times.before();
                     self.touched = true;
-                    self.add(bytes, form.layout, env)?;
+                    self.add(bytes, form.layout, times, env)?;
                 }
             },
             ColumnOperation::Add(term) => {
                 if let Bound::Value(bytes) = term.bind(values, env)? {
-                    self.add(bytes, form.layout, env)?;
+                    self.add(bytes, form.layout, times, env)?;
                 }
             }
             ColumnOperation::Prepend(term) => {
                 if let Bound::Value(bytes) = term.bind(values, env)? {
                     // Each path sorts before the one made before it.
                     for element in elements(bytes, CollectionKind::List)?.into_iter().rev() {
-                        let path = env.uuids.prepend_uuid(env.now);
+                        let path = env.uuids.prepend_uuid(times.elements);
                         self.push(Cow::Owned(path.to_vec()), Some(element));
                     }
                 }
@@ -169,6 +169,8 @@ impl<'v> ComplexCells<'v> {
                 self.deletion = times.deletion();
                 self.touched = true;
             }
+            // Only of columns of one cell.
+            ColumnOperation::AddValue(..) => {}
         }
         Ok(())
     }
@@ -183,12 +185,13 @@ impl<'v> ComplexCells<'v> {
         &mut self,
         bytes: Cow<'v, [u8]>,
         layout: Layout,
+        times: &Times,
         env: &BindEnv<'_>,
     ) -> Result<(), PlanError> {
         match layout {
             Layout::List => {
                 for element in elements(bytes, CollectionKind::List)? {
-                    let path = env.uuids.time_uuid(env.now);
+                    let path = env.uuids.time_uuid(times.elements);
                     self.push(Cow::Owned(path.to_vec()), Some(element));
                 }
             }

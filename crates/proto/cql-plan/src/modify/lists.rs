@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use data::command::{Partitions, ReadCommand};
 use data::{ColumnRef, RowRef, Slice, Slices};
 use schema::Column;
-use stdx::{ColumnId, TableId};
+use stdx::{ColumnId, DeletionSeconds, TableId};
 use types::CqlType;
 
 use super::operations::{ColumnOperation, ColumnOperations};
@@ -64,6 +64,35 @@ impl FoundLists {
         self.rows.insert(read.row.clone(), lists);
     }
 
+    /// Takes what operations may need of a row (or static row, without clustering) that was read for
+    /// a conditional write: lists, and single cells as lists of one cell without path.
+    pub(crate) fn take_row(
+        &mut self,
+        (table, key): (TableId, &[u8]),
+        clustering: Option<&[u8]>,
+        row: RowRef<'_>,
+        now: DeletionSeconds,
+    ) {
+        let mut found = Vec::new();
+        for (id, column) in row.columns() {
+            let cells: ListCells = match column {
+                ColumnRef::Simple(cell) if cell.is_live(now) => {
+                    vec![(Vec::new(), cell.value.to_vec())]
+                }
+                ColumnRef::Simple(_) => continue,
+                ColumnRef::Complex(complex) => complex
+                    .cells()
+                    .filter(|(_, cell)| cell.is_live(now))
+                    .map(|(path, cell)| (path.to_vec(), cell.value.to_vec()))
+                    .collect(),
+            };
+            found.push((id, cells));
+        }
+        let row =
+            RowId { table, key: key.to_vec(), clustering: clustering.map(<[u8]>::to_vec) };
+        self.rows.insert(row, found);
+    }
+
     /// The lists of one row; `clustering` is `None` for the static row.
     pub(super) fn row(
         &self,
@@ -90,7 +119,7 @@ impl<'l> RowLists<'l> {
 }
 
 /// What `l[index]` is bound to.
-pub(super) fn index_receiver<'a>(receiver: &Receiver<'a>, column: &Column) -> Receiver<'a> {
+pub(crate) fn index_receiver<'a>(receiver: &Receiver<'a>, column: &Column) -> Receiver<'a> {
     receiver.derive(format!("idx({})", column.name), CqlType::Int)
 }
 
@@ -136,6 +165,7 @@ fn reads_list(column: &ColumnOperations) -> bool {
             ColumnOperation::SetIndex(..)
                 | ColumnOperation::DeleteIndex(_)
                 | ColumnOperation::DiscardValues(_)
+                | ColumnOperation::AddValue(..)
         )
     })
 }
@@ -145,7 +175,7 @@ pub(super) fn needs_read(columns: &[ColumnOperations]) -> bool {
     columns.iter().any(reads_list)
 }
 
-fn reading(columns: &[ColumnOperations]) -> Vec<ColumnId> {
+pub(super) fn reading(columns: &[ColumnOperations]) -> Vec<ColumnId> {
     columns.iter().filter(|c| reads_list(c)).map(|c| c.id).collect()
 }
 

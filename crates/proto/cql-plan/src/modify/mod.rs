@@ -2,32 +2,35 @@
 //!
 //! Owns: [`ModifyPlan`] and how it is made. `clause` has the WHERE clause of modifications,
 //! `operations` the assignments and deletions, `write` the binding. `lists` what must be
-//! read first for elements of lists. Never: reads itself. Conditions (IF) are refused by name.
+//! read first for elements of lists, `named` the one row a conditional statement names. Never:
+//! reads itself, decides conditions ([`crate::cas`]).
 //!
 //! Invariants: INV-modify-1: operations of a plan ascend by column id, each id once.
 //! INV-modify-2: a statement that reads nothing writes the same row content to every row it
 //! names, so it is packed once per execution.
 //!
-//! Reading order: this file, `clause`, `operations`, `write`, `complex`, `lists`.
+//! Reading order: this file, `clause`, `operations`, `write`, `complex`, `lists`, `named`.
 //! Source: `cql3.statements.ModificationStatement` and its children.
 
+mod attributes;
 mod clause;
 mod complex;
 pub(crate) mod fuzz;
 mod lists;
+mod named;
 mod operations;
 mod write;
 
 use std::sync::Arc;
 
 use cql_syntax::ast::{
-    Conditions, Delete, Insert, InsertValues, JsonValue, QualifiedName, Relation, Term, Update,
-    Using,
+    Delete, Insert, InsertValues, JsonValue, QualifiedName, Relation, Term, Update, Using,
 };
 use data::TableShape;
 use schema::{Column, ColumnKind, Table, TableKind};
 use types::{CqlType, Duration};
 
+use crate::cas::{PlannedConditions, custom_timestamp};
 use crate::error::PlanError;
 use crate::functions::json::{JsonColumn, columns_of};
 use crate::plan::{
@@ -37,6 +40,9 @@ use crate::plan::{
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
 pub use lists::{FoundLists, ListRead};
+pub(crate) use attributes::Stamp;
+pub(crate) use lists::index_receiver;
+pub(crate) use named::Named;
 pub use write::BoundMutation;
 pub(crate) use write::{Update as PendingUpdate, encode_update, slice as scratch_slice};
 
@@ -75,8 +81,9 @@ pub struct ModifyPlan {
     statics: Vec<ColumnOperations>,
     regulars: Vec<ColumnOperations>,
     attributes: Attributes,
+    conditions: PlannedConditions,
     json: Option<JsonDocument>,
-    /// Some operation needs the list as it is.
+    /// Some operation needs the list (or value) as it is.
     needs_read: bool,
 }
 
@@ -109,6 +116,16 @@ impl ModifyPlan {
     /// Whether the statement has its own timestamp.
     pub fn has_timestamp(&self) -> bool {
         self.attributes.timestamp.is_some()
+    }
+
+    /// Whether it has IF: such a statement is carried out by [`crate::cas`].
+    #[inline]
+    pub fn has_conditions(&self) -> bool {
+        !self.conditions.is_none()
+    }
+
+    pub(crate) fn conditions(&self) -> &PlannedConditions {
+        &self.conditions
     }
 
     /// What `USING TIMEOUT` says, in nanoseconds.
@@ -204,15 +221,6 @@ fn is_primary_key(column: &Column) -> bool {
     matches!(column.kind, ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. })
 }
 
-fn refuse_conditions(conditions: &Conditions) -> Result<(), PlanError> {
-    match conditions {
-        Conditions::None => Ok(()),
-        Conditions::IfExists | Conditions::If(_) => {
-            Err(PlanError::unsupported("a conditional update (IF)"))
-        }
-    }
-}
-
 /// Plans INSERT.
 ///
 /// # Errors
@@ -265,13 +273,15 @@ pub(crate) fn insert_into(
 ) -> Result<ModifyPlan, PlanError> {
     let table = writable_table(&insert.table, cx)?;
     let attributes = Attributes::plan(&insert.using, (&table.keyspace, &table.name), cx, binds)?;
-    if insert.if_not_exists {
-        return Err(PlanError::unsupported("a conditional update (IF)"));
-    }
+    let conditions = match insert.if_not_exists {
+        true => PlannedConditions::NotExists,
+        false => PlannedConditions::None,
+    };
     let (columns, values) = match &insert.values {
         InsertValues::Columns { columns, values } => (columns, values),
         InsertValues::Json { value, default_unset } => {
-            return insert_json(table, attributes, value, *default_unset, cx, binds);
+            let document = (value, *default_unset);
+            return insert_json(table, attributes, conditions, document, cx, binds);
         }
     };
     if columns.len() != values.len() {
@@ -296,7 +306,7 @@ pub(crate) fn insert_into(
         let term = plan_term(value, &Receiver::column(table, column), cx, binds)?;
         clause.equal(column, term)?;
     }
-    finish(table, ModifyKind::Insert, clause, operations, attributes)
+    finish((table, ModifyKind::Insert), clause, operations, attributes, conditions)
 }
 
 /// INSERT JSON: as INSERT of every column. A literal document is decoded here, a bound one at every
@@ -304,8 +314,8 @@ pub(crate) fn insert_into(
 fn insert_json(
     table: &Arc<Table>,
     attributes: Attributes,
-    value: &JsonValue,
-    default_unset: bool,
+    conditions: PlannedConditions,
+    (value, default_unset): (&JsonValue, bool),
     cx: &PlanContext<'_>,
     binds: &mut Binds,
 ) -> Result<ModifyPlan, PlanError> {
@@ -349,7 +359,7 @@ fn insert_json(
             operations.set_planned(column, term);
         }
     }
-    let plan = finish(table, ModifyKind::Insert, clause, operations, attributes)?;
+    let plan = finish((table, ModifyKind::Insert), clause, operations, attributes, conditions)?;
     Ok(ModifyPlan { json, ..plan })
 }
 
@@ -360,7 +370,8 @@ pub(crate) fn update_into(
 ) -> Result<ModifyPlan, PlanError> {
     let table = writable_table(&update.table, cx)?;
     let attributes = Attributes::plan(&update.using, (&table.keyspace, &table.name), cx, binds)?;
-    refuse_conditions(&update.conditions)?;
+    let has_timestamp = attributes.timestamp.is_some();
+    let conditions = PlannedConditions::plan(&update.conditions, has_timestamp, table, cx, binds)?;
     let mut operations = Operations::new(table);
     for assignment in &update.assignments {
         let column = existing_column(table, &assignment.column.text)?;
@@ -370,10 +381,11 @@ pub(crate) fn update_into(
                 column.name
             )));
         }
-        operations.assign(column, &assignment.operation, cx, binds)?;
+        let conditional = !conditions.is_none();
+        operations.assign(column, &assignment.operation, conditional, cx, binds)?;
     }
     let clause = where_clause(table, ModifyKind::Update, &update.relations, cx, binds)?;
-    finish(table, ModifyKind::Update, clause, operations, attributes)
+    finish((table, ModifyKind::Update), clause, operations, attributes, conditions)
 }
 
 pub(crate) fn delete_into(
@@ -383,13 +395,14 @@ pub(crate) fn delete_into(
 ) -> Result<ModifyPlan, PlanError> {
     let table = writable_table(&delete.table, cx)?;
     let attributes = Attributes::plan(&delete.using, (&table.keyspace, &table.name), cx, binds)?;
-    refuse_conditions(&delete.conditions)?;
+    let has_timestamp = attributes.timestamp.is_some();
+    let conditions = PlannedConditions::plan(&delete.conditions, has_timestamp, table, cx, binds)?;
     let mut operations = Operations::new(table);
     for target in &delete.targets {
         operations.delete(target, cx, binds)?;
     }
     let clause = where_clause(table, ModifyKind::Delete, &delete.relations, cx, binds)?;
-    finish(table, ModifyKind::Delete, clause, operations, attributes)
+    finish((table, ModifyKind::Delete), clause, operations, attributes, conditions)
 }
 
 fn where_clause<'t>(
@@ -407,16 +420,20 @@ fn where_clause<'t>(
 }
 
 fn finish(
-    table: &Arc<Table>,
-    kind: ModifyKind,
+    (table, kind): (&Arc<Table>, ModifyKind),
     clause: WhereClause<'_>,
     operations: Operations<'_>,
     attributes: Attributes,
+    conditions: PlannedConditions,
 ) -> Result<ModifyPlan, PlanError> {
     let (statics, regulars) = operations.finish()?;
-    let only_statics = regulars.is_empty() && !statics.is_empty();
+    // A DELETE that names no column is about the whole row.
+    let on_regulars = !regulars.is_empty() || (kind == ModifyKind::Delete && statics.is_empty());
+    let only_statics = !on_regulars
+        && !conditions.on_regulars()
+        && (!statics.is_empty() || conditions.on_statics());
     let (key, clustering) = clause.finish(only_statics)?;
-    Ok(ModifyPlan {
+    let plan = ModifyPlan {
         needs_read: lists::needs_read(&statics) || lists::needs_read(&regulars),
         table: table.clone(),
         kind,
@@ -426,8 +443,28 @@ fn finish(
         statics,
         regulars,
         attributes,
+        conditions,
         json: None,
-    })
+    };
+    if plan.has_conditions() {
+        if plan.has_timestamp() {
+            return Err(custom_timestamp());
+        }
+        if kind == ModifyKind::Delete && !plan.names_rows() {
+            let why = if on_regulars {
+                "to delete non static columns"
+            } else if plan.conditions.on_regulars() {
+                "to use IF condition on non static columns"
+            } else {
+                return Ok(plan);
+            };
+            return Err(PlanError::invalid(format!(
+                "DELETE statements must restrict all PRIMARY KEY columns with equality relations \
+                 in order {why}"
+            )));
+        }
+    }
+    Ok(plan)
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(super) enum ColumnOperation {
     Set(PlannedTerm),
     /// Elements in addition: `c + {…}`, appended for lists.
     Add(PlannedTerm),
+    /// `c = c + value` of a number or text in a conditional statement; reads the value.
+    AddValue(CqlType, PlannedTerm),
     /// List elements at the front.
     Prepend(PlannedTerm),
     /// Elements of a set or keys of a map, given as a set.
@@ -131,11 +133,12 @@ impl<'t> Operations<'t> {
         self.push(column, ColumnOperation::Set(value));
     }
 
-    /// One assignment of SET.
+    /// One assignment of SET. `conditional`: the statement has IF, and may add to what it finds.
     pub(super) fn assign(
         &mut self,
         column: &'t Column,
         operation: &Operation,
+        conditional: bool,
         cx: &PlanContext<'_>,
         binds: &mut Binds,
     ) -> Result<(), PlanError> {
@@ -156,6 +159,17 @@ impl<'t> Operations<'t> {
             Operation::Set(value) => return self.set(column, value, cx, binds),
             Operation::Add(value) => {
                 let written = format!("{name} = {name} + {}", text_of(value));
+                if conditional && is_single_value(&column.ty) {
+                    if !is_addable(&column.ty) {
+                        return refused(format!(
+                            "Invalid operation ({written}) for non-numeric and non-text type \
+                             {name}"
+                        ));
+                    }
+                    let term = plan_term(value, &receiver, cx, binds)?;
+                    self.push(column, ColumnOperation::AddValue(column.ty.clone(), term));
+                    return Ok(());
+                }
                 check_collection(column, &written)?;
                 let term = plan_term(value, &receiver, cx, binds);
                 if term.is_err()
@@ -354,6 +368,14 @@ fn field_of<'u>(
     let at = udt.field_position(field).ok_or_else(unknown)?;
     let (_, ty) = udt.fields.get(at).ok_or_else(unknown)?;
     Ok((u16::try_from(at).map_err(|_| unknown())?, ty))
+}
+
+fn is_single_value(ty: &CqlType) -> bool {
+    !ty.is_collection() && !ty.is_tuple() && !ty.is_udt()
+}
+
+fn is_addable(ty: &CqlType) -> bool {
+    ty.is_numeric() || matches!(ty, CqlType::Text | CqlType::Ascii)
 }
 
 /// `+` and `-` are for collections of many cells (and for counters, which are not supported).

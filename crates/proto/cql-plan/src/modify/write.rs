@@ -16,21 +16,21 @@ use data::{
 };
 use schema::Table;
 use smallvec::SmallVec;
-use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds};
+use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds, WallMicros};
+use types::CqlType;
+use types::arithmetic::Operator;
 
+use super::attributes::Stamp;
 use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
 use super::complex::write_complex;
 use super::lists::{FoundLists, RowLists};
 use super::operations::{ColumnOperation, ColumnOperations};
-use super::{Attributes, ModifyKind, ModifyPlan};
+use super::{ModifyKind, ModifyPlan};
 use crate::error::PlanError;
 use crate::functions::json::{JsonColumn, columns_of};
 use crate::functions::push_key_component;
 use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};
-
-/// Last second an expiring cell may expire at: Cassandra 5.0 as shipped writes files that older
-/// versions read (`storage_compatibility_mode`), whose deletion times end in 2038.
-const EXPIRY_MAX: i64 = i32::MAX as i64 - 1;
+use crate::term::{PlannedTerm, invalid_value};
 
 /// Partitions or rows that one statement may name by IN in all combinations.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
@@ -93,6 +93,10 @@ type PartitionLists<'l> = (&'l FoundLists, &'l [u8]);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     timestamp: TimestampMicros,
+    /// Of tombstones.
+    deleted: TimestampMicros,
+    /// Of the paths of list elements.
+    pub(super) elements: WallMicros,
     ttl: TtlSeconds,
     expires_at: DeletionSeconds,
     now: DeletionSeconds,
@@ -109,11 +113,11 @@ impl Times {
     }
 
     pub(super) fn tombstone(&self) -> CellRef<'static> {
-        CellRef::tombstone(self.timestamp, self.now)
+        CellRef::tombstone(self.deleted, self.now)
     }
 
     pub(super) fn deletion(&self) -> DeletionTime {
-        DeletionTime { timestamp: self.timestamp, local: self.now }
+        DeletionTime { timestamp: self.deleted, local: self.now }
     }
 
     /// What an overwrite of a whole collection deletes: all before this write.
@@ -125,95 +129,6 @@ impl Times {
     fn liveness(&self) -> Liveness {
         Liveness { timestamp: self.timestamp, ttl: self.ttl, expires_at: self.expires_at }
     }
-}
-
-impl Attributes {
-    /// The timestamp of `USING`, else the given one.
-    pub(crate) fn timestamp(
-        &self,
-        default: TimestampMicros,
-        values: &[BoundValue<'_>],
-        env: &BindEnv<'_>,
-    ) -> Result<TimestampMicros, PlanError> {
-        let timestamp = match &self.timestamp {
-            None => default,
-            Some(term) => match term.bind(values, env)? {
-                Bound::Unset => default,
-                Bound::Null => {
-                    return Err(PlanError::invalid("Invalid null value of timestamp"));
-                }
-                Bound::Value(bytes) => match (*bytes).try_into() {
-                    Ok(bytes) => TimestampMicros(i64::from_be_bytes(bytes)),
-                    Err(_) => {
-                        return Err(PlanError::invalid("Invalid null value of timestamp"));
-                    }
-                },
-            },
-        };
-        if timestamp == TimestampMicros::NONE {
-            return Err(PlanError::invalid(format!(
-                "Out of bound timestamp, must be in [{}, {}]",
-                i64::MIN + 1,
-                i64::MAX
-            )));
-        }
-        Ok(timestamp)
-    }
-
-    /// The TTL of `USING`, else the table's.
-    fn ttl(
-        &self,
-        table: &Table,
-        now: DeletionSeconds,
-        values: &[BoundValue<'_>],
-        env: &BindEnv<'_>,
-    ) -> Result<TtlSeconds, PlanError> {
-        let default = table.options.default_time_to_live;
-        let ttl = match &self.ttl {
-            None => return checked_ttl(table, default, now, "default "),
-            Some(term) => match term.bind(values, env)? {
-                Bound::Unset => return Ok(TtlSeconds(default)),
-                Bound::Null => 0,
-                Bound::Value(bytes) if bytes.is_empty() => 0,
-                Bound::Value(bytes) => match (*bytes).try_into() {
-                    Ok(bytes) => i32::from_be_bytes(bytes),
-                    Err(_) => return Err(PlanError::invalid("Invalid TTL value")),
-                },
-            },
-        };
-        if ttl < 0 {
-            return Err(PlanError::invalid(format!(
-                "A TTL must be greater or equal to 0, but was {ttl}"
-            )));
-        }
-        if ttl > TtlSeconds::MAX.0 {
-            return Err(PlanError::invalid(format!(
-                "ttl is too large. requested ({ttl}) maximum ({})",
-                TtlSeconds::MAX.0
-            )));
-        }
-        checked_ttl(table, ttl, now, "")
-    }
-}
-
-/// Refuses what would expire beyond the last representable second. Source:
-/// `ExpirationDateOverflowHandling` with the policy REJECT.
-fn checked_ttl(
-    table: &Table,
-    ttl: i32,
-    now: DeletionSeconds,
-    which: &str,
-) -> Result<TtlSeconds, PlanError> {
-    if ttl != 0 && now.0.saturating_add(i64::from(ttl)) > EXPIRY_MAX {
-        return Err(PlanError::invalid(format!(
-            "Request on table {}.{} with {which}ttl of {ttl} seconds exceeds maximum supported \
-             expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, \
-             change the expiration date overflow policy or upgrade to a version where this \
-             limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
-            table.keyspace, table.name
-        )));
-    }
-    Ok(TtlSeconds(ttl))
 }
 
 impl ModifyPlan {
@@ -258,7 +173,7 @@ impl ModifyPlan {
         out: &mut Vec<u8>,
     ) -> Result<SmallVec<[BoundMutation; 1]>, PlanError> {
         let env = options.env();
-        let updates = self.collect(values, options.default_timestamp, &env, lists, scratch)?;
+        let updates = self.collect(values, Stamp::Default(options.default_timestamp), &env, lists, scratch)?;
         let mut mutations = SmallVec::new();
         for update in &updates {
             mutations.push(encode_update(self.table(), update, scratch, out));
@@ -270,14 +185,25 @@ impl ModifyPlan {
     pub(crate) fn collect(
         &self,
         values: &[BoundValue<'_>],
-        default_timestamp: TimestampMicros,
+        stamp: Stamp,
         env: &BindEnv<'_>,
         lists: &FoundLists,
         scratch: &mut Vec<u8>,
     ) -> Result<SmallVec<[Update; 1]>, PlanError> {
-        let Some(json) = &self.json else {
-            return self.collect_values(values, default_timestamp, env, lists, scratch);
-        };
+        self.with_document(values, env, |values| {
+            self.collect_values(values, stamp, env, lists, scratch)
+        })
+    }
+
+    /// Runs with the values; behind them, where it is INSERT JSON, those of the document.
+    #[inline]
+    pub(super) fn with_document<T>(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        run: impl FnOnce(&[BoundValue<'_>]) -> Result<T, PlanError>,
+    ) -> Result<T, PlanError> {
+        let Some(json) = &self.json else { return run(values) };
         let bound = json.document.bind(values, env)?;
         let text = match bound.value() {
             Some(bytes) => String::from_utf8_lossy(bytes),
@@ -295,13 +221,13 @@ impl ModifyPlan {
                 JsonColumn::Missing | JsonColumn::Null => BoundValue::Null,
             }))
             .collect();
-        self.collect_values(&extended, default_timestamp, env, lists, scratch)
+        run(&extended)
     }
 
     fn collect_values(
         &self,
         values: &[BoundValue<'_>],
-        default_timestamp: TimestampMicros,
+        stamp: Stamp,
         env: &BindEnv<'_>,
         lists: &FoundLists,
         scratch: &mut Vec<u8>,
@@ -309,13 +235,21 @@ impl ModifyPlan {
         let keys = self.keys(values, env, scratch)?;
         let mut update = Update::default();
         let now = env.now.seconds();
-        let timestamp = self.attributes.timestamp(default_timestamp, values, env)?;
+        let (timestamp, deleted, elements) = match stamp {
+            Stamp::Default(default) => {
+                let timestamp = self.attributes.timestamp(default, values, env)?;
+                (timestamp, timestamp, env.now)
+            }
+            Stamp::Ballot(ballot) => {
+                (ballot, TimestampMicros(ballot.0.saturating_sub(1)), WallMicros(ballot.0))
+            }
+        };
         let ttl = self.attributes.ttl(&self.table, now, values, env)?;
         let expires_at = match ttl {
             TtlSeconds::NONE => DeletionSeconds::NONE,
             ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))),
         };
-        let times = Times { timestamp, ttl, expires_at, now };
+        let times = Times { timestamp, deleted, elements, ttl, expires_at, now };
         let mut updates = SmallVec::new();
         if self.needs_read {
             // Every row has lists of its own.
@@ -722,12 +656,35 @@ fn write_row(
                     Bound::Unset => {}
                 },
                 Some(ColumnOperation::Delete) => row.cell(column.id, &times.tombstone()),
+                Some(ColumnOperation::AddValue(ty, term)) => {
+                    let found = lists.cells(column.id).first().map(|(_, value)| value.as_slice());
+                    if let Some(sum) = add_to(found, ty, term, values, env)? {
+                        row.cell(column.id, &times.cell(&sum));
+                    }
+                }
                 _ => {}
             },
             Some(form) => write_complex(&mut row, column, form, times, values, env, lists)?,
         }
     }
     Ok(if row.is_empty() { None } else { Some(row.finish()) })
+}
+
+/// What is there and the term together; nothing where nothing is there. Source: `Constants.Adder`.
+fn add_to(
+    found: Option<&[u8]>,
+    ty: &CqlType,
+    term: &PlannedTerm,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+) -> Result<Option<Vec<u8>>, PlanError> {
+    let Bound::Value(added) = term.bind(values, env)? else {
+        return Err(PlanError::invalid("Invalid null value for an addition"));
+    };
+    if found.is_none() {
+        return Ok(None);
+    }
+    Operator::Add.apply((ty, found), (ty, Some(&added))).map_err(invalid_value)
 }
 
 /// A piece of the scratch buffer.

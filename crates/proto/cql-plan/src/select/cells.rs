@@ -95,6 +95,16 @@ fn put_complex(out: &mut Vec<u8>, complex: &ComplexRef<'_>, shape: Shape, now: D
     }
 }
 
+/// Appends the value of a user type of many cells; false when it has no live cell.
+pub(crate) fn append_udt(
+    out: &mut Vec<u8>,
+    complex: &ComplexRef<'_>,
+    fields: u16,
+    now: DeletionSeconds,
+) -> bool {
+    append_complex(out, complex, Shape::Udt(fields), now)
+}
+
 /// Appends the value of a complex column without its length; false (nothing useful appended) when
 /// it has no live cell.
 pub(crate) fn append_complex(

@@ -40,6 +40,7 @@ use crate::plan::{
 };
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
+pub(crate) use cells::{append_udt, key_component, put_column, Source};
 pub use exec::{Flow, SelectDone, SelectExec};
 
 use bind::Values;

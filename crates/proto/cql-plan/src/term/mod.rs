@@ -21,7 +21,7 @@ use crate::functions::{self, NativeFunction};
 use crate::plan::{Binds, PlanContext};
 use crate::raw_type;
 
-pub(crate) use bind::sort_entries;
+pub(crate) use bind::{sort_entries, sorted};
 pub use relation::{PlannedIn, PlannedTuple, PlannedTupleIn, plan_in, plan_tuple, plan_tuple_in};
 
 use bind::fold;

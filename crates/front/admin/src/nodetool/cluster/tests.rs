@@ -236,6 +236,10 @@ fn throughput_and_timeouts_are_in_cassandras_words() {
     let unit = ThroughputUnit::Megabits;
     assert_eq!(show(0, unit), "Current stream throughput: unlimited\n");
     assert_eq!(show(25_000_000, unit), "Current stream throughput: 200 Mb/s\n");
+    let refused = stream_throughput(Some(&streaming(24 << 20)), unit).unwrap_err();
+    assert!(refused.starts_with("Use the -d flag"), "{refused}");
+    let precise = show(24 << 20, ThroughputUnit::PreciseMegabits);
+    assert_eq!(precise, "Current stream throughput: 201.326592 Mb/s\n");
     let unit = ThroughputUnit::MebibytesPerSecond;
     assert_eq!(show(24 << 20, unit), "Current stream throughput: 24.0 MiB/s\n");
     let mut cluster = ClusterReport::default();

@@ -1,0 +1,133 @@
+//! Which row a statement of a conditional write is about.
+//!
+//! Source: `ModificationStatement.makeCasRequest`, `BatchStatement.makeCasRequest`.
+
+use super::clause::{ClusteringPlan, KeyPart, RowPart};
+use super::operations::ColumnOperations;
+use super::write::slice;
+use super::{ModifyKind, ModifyPlan, lists};
+use crate::error::PlanError;
+use crate::plan::{BindEnv, BoundValue};
+use crate::term::PlannedTupleIn;
+use stdx::ColumnId;
+
+/// What of its partition a statement is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// The static row.
+    Static,
+    /// One row, by serialised clustering (empty without clustering columns).
+    Row(Vec<u8>),
+    /// Several rows or all of them; never with IF.
+    Range,
+}
+
+impl ModifyPlan {
+    /// The one partition.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`] for the values; several partitions.
+    pub(crate) fn one_key(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        in_batch: bool,
+    ) -> Result<Vec<u8>, PlanError> {
+        let mut scratch = Vec::new();
+        let keys = self.with_document(values, env, |values| self.keys(values, env, &mut scratch))?;
+        if self.key.iter().any(|part| matches!(part, KeyPart::In(..))) {
+            return Err(PlanError::invalid(match in_batch {
+                true => "Batch with conditions cannot span multiple partitions (you cannot use IN \
+                         on the partition key)"
+                    .to_owned(),
+                false => format!(
+                    "IN on the partition key is not supported with conditional {}",
+                    self.plural()
+                ),
+            }));
+        }
+        Ok(keys.first().map(|key| slice(&scratch, key).to_vec()).unwrap_or_default())
+    }
+
+    /// The row in its partition.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`] for the values; IN on clustering columns.
+    pub(crate) fn named(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<Named, PlanError> {
+        let (ClusteringPlan::Prefix { parts, .. } | ClusteringPlan::Slice { parts, .. }) =
+            &self.clustering;
+        let has_in = parts.iter().any(|part| match part {
+            RowPart::One(KeyPart::In(..)) => true,
+            RowPart::TupleIn(_, PlannedTupleIn::Tuples(tuples)) => tuples.len() != 1,
+            RowPart::TupleIn(_, PlannedTupleIn::Marker(..)) => true,
+            RowPart::One(KeyPart::Equal(..)) | RowPart::Tuple(..) => false,
+        });
+        if has_in {
+            return Err(PlanError::invalid(format!(
+                "IN on the clustering key columns is not supported with conditional {}",
+                self.plural()
+            )));
+        }
+        if self.is_about_statics() {
+            return Ok(Named::Static);
+        }
+        if !self.names_one_row() {
+            return Ok(Named::Range);
+        }
+        let mut scratch = Vec::new();
+        let rows =
+            self.with_document(values, env, |values| self.prefixes(values, env, &mut scratch))?;
+        Ok(Named::Row(rows.first().map(|row| slice(&scratch, row).to_vec()).unwrap_or_default()))
+    }
+
+    fn plural(&self) -> &'static str {
+        // Cassandra's `StatementType.isUpdate` is true of UPDATE alone.
+        if self.kind == ModifyKind::Update { "updates" } else { "deletions" }
+    }
+
+    /// Operations and conditions on static columns only, and no row is named.
+    fn is_about_statics(&self) -> bool {
+        let on_regulars = !self.regulars.is_empty()
+            || (self.kind == ModifyKind::Delete && self.statics.is_empty());
+        !on_regulars
+            && !self.conditions.on_regulars()
+            && (!self.statics.is_empty() || self.conditions.on_statics())
+            && !self.has_clustering()
+    }
+
+    fn has_clustering(&self) -> bool {
+        !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. })
+    }
+
+    fn names_one_row(&self) -> bool {
+        let count = self.shape().clustering().len();
+        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
+    }
+
+    /// The whole primary key is given, by equality or IN.
+    pub(super) fn names_rows(&self) -> bool {
+        self.names_one_row()
+    }
+
+    /// Rows (not only the static one) are written. Source: `updatesRegularRows`.
+    pub(crate) fn updates_rows(&self) -> bool {
+        self.shape().clustering().is_empty() || self.has_clustering()
+    }
+
+    /// Static columns are written. Source: `updatesStaticRow`.
+    pub(crate) fn updates_statics(&self) -> bool {
+        !self.statics.is_empty()
+    }
+
+    /// The columns that conditions and operations look at. Source: `conditionColumns`.
+    pub(crate) fn looks_at(&self) -> Vec<ColumnId> {
+        let conditions = self.conditions.columns().iter().map(|c| c.column.id);
+        let operations = |columns: &[ColumnOperations]| lists::reading(columns);
+        conditions.chain(operations(&self.statics)).chain(operations(&self.regulars)).collect()
+    }
+}
+
