@@ -33,7 +33,7 @@ cargo xtask COMMAND
                     SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
                     instructions and allocations per request; fails at 5 % above the stored ones
-  soak --minutes N [--seed S] [--scenario X] [--runs N] [--release]
+  soak --minutes N [--seed S] [--scenario X] [--runs N]
                     simulated clusters in bulk; prints runs, faults and paths never reached, and
                     for a violation the command that replays it
   reference         writes docs/user/configuration.md from the table of settings

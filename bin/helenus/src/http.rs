@@ -56,6 +56,14 @@ impl Api {
         self.call(method, path, Some(&body)).map(|_| ())
     }
 
+    /// Commands without a body; the answer.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
+        parsed(&self.call("POST", path, None)?)
+    }
+
     fn call(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, HttpError> {
         let mut stream = self.connect().map_err(HttpError::Connect)?;
         let head = self.head(method, path, body);

@@ -4,6 +4,7 @@
 //! of their own), so that it is parsed here from one table of commands.
 
 mod cluster;
+mod repair;
 mod verbs;
 
 use admin::model::{
@@ -35,6 +36,11 @@ struct Line {
 impl Line {
     fn has(&self, name: &str) -> bool {
         self.options.iter().any(|(n, _)| *n == name)
+    }
+
+    /// All values of an option that may stand several times.
+    fn values(&self, name: &str) -> Vec<String> {
+        self.options.iter().filter(|(n, _)| *n == name).map(|(_, v)| v.clone()).collect()
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -239,6 +245,8 @@ fn run(line: &Line) -> Result<String, Failure> {
             let report: CompactionReport = api.get("/api/v1/compactions")?;
             Ok(layout::compaction_stats(&report, line.has("--human-readable")))
         }
+        "repair" => repair::run(line),
+        "repair_admin" => repair::admin(line),
         _ => cluster::run(line),
     }
 }

@@ -1,12 +1,15 @@
 //! What a shard can be told to do by an administrator, bound to its store and server.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    ClusterReport, CompactionReport, EstimateReport, HistoryReport, RunningReport, SnapshotReport,
+    ClusterReport, CompactionReport, EstimateReport, HistoryReport, RepairCommand, RepairReport,
+    RunningReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, Work};
+use conf::Options;
 use coordinator::Coordinator;
 use cql_server::CqlServer;
 use membership::Membership;
@@ -15,10 +18,12 @@ use stdx::{ShardId, TableId, Token, Uuid};
 use store::{Store, StoreError};
 
 use crate::cluster::member::ClusterShard;
+use crate::cluster::repairing;
 use crate::own_rows;
-use crate::policy::{PolicyMesh, StopServing};
+use crate::policy::{PolicyMesh, Serving};
 
-/// The commands of one shard.
+/// The commands of one shard. Clones share.
+#[derive(Clone)]
 pub(crate) struct Actions {
     /// The shard.
     pub(crate) rt: Rt,
@@ -32,10 +37,16 @@ pub(crate) struct Actions {
     pub(crate) membership: Membership,
     /// Most bytes per second of the node's compactions.
     pub(crate) compaction_bytes_per_second: u64,
+    /// The settings of the start.
+    pub(crate) options: Arc<Options>,
     /// Clients are served.
-    pub(crate) serving: Cell<bool>,
+    pub(crate) serving: Rc<Cell<bool>>,
+    /// They are not served any more as long as this process runs.
+    pub(crate) stopped: Rc<Cell<bool>>,
+    /// Shard 0 opens or closes the ports.
+    pub(crate) is_switching: Rc<Cell<bool>>,
     /// Everything is on the disk and nothing more is taken.
-    pub(crate) drained: Cell<bool>,
+    pub(crate) drained: Rc<Cell<bool>>,
     /// The other nodes; `None`: it stands alone.
     pub(crate) cluster: Option<ClusterShard>,
     /// The way to have every shard serve no clients any more.
@@ -61,14 +72,6 @@ fn failed(error: StoreError) -> ActionError {
     }
 }
 
-impl Actions {
-    /// Serves no clients any more; administration goes on.
-    pub(crate) async fn stop_serving(&self) {
-        self.serving.set(false);
-        self.server.stop().await;
-    }
-}
-
 impl ShardActions for Actions {
     fn flush(&self, tables: Vec<TableId>) -> Work<()> {
         let store = self.store.clone();
@@ -87,6 +90,7 @@ impl ShardActions for Actions {
 
     fn drain(&self) -> Work<()> {
         self.serving.set(false);
+        self.stopped.set(true);
         self.drained.set(true);
         if let Some(cluster) = &self.cluster {
             // To the others it is down, as Cassandra's is.
@@ -184,7 +188,7 @@ impl ShardActions for Actions {
             .map(|(i, c)| RunningReport {
                 id: task_id(c.table, self.rt.shard(), i).to_string(),
                 sstables: c.inputs as u64,
-                kind: "Compaction".to_owned(),
+                kind: if c.reason == "Cleanup" { "Cleanup" } else { "Compaction" }.to_owned(),
                 keyspace: c.keyspace,
                 table: c.name,
                 completed: c.done_bytes,
@@ -215,27 +219,34 @@ impl ShardActions for Actions {
         report
     }
 
+    fn repair(&self, command: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
+        match &self.cluster {
+            Some(cluster) => repairing::carry_out(&cluster.repair, command),
+            None => repairing::alone(&self.membership.snapshot(), command),
+        }
+    }
+
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {
-        let Some(cluster) = self.cluster.clone() else {
-            return Box::pin(async move { Err(ActionError::Unsupported(action.name())) });
-        };
-        let (rt, policy) = (self.rt.clone(), self.policy.clone());
+        let this = self.clone();
         Box::pin(async move {
-            let leaves = matches!(action, ClusterAction::Decommission { .. });
-            cluster.command(action).await?;
-            if leaves {
-                // It is no member any more: its clients find the others.
-                cluster.liveness.set_gossiping(false);
-                for shard in (0..rt.shard_count()).map(ShardId) {
-                    if policy.call(&rt, shard, StopServing).await.is_err() {
-                        tracing::error!(
-                            shard = shard.0,
-                            "a shard could not be told to stop serving"
-                        );
-                    }
+            match (&this.cluster, action) {
+                (_, ClusterAction::SetNativeTransport { enabled }) => {
+                    this.set_native_transport(enabled).await
                 }
+                (Some(cluster), action) => {
+                    let leaves = matches!(action, ClusterAction::Decommission { .. });
+                    cluster.command(action).await?;
+                    if leaves {
+                        // It is no member any more: its clients find the others.
+                        cluster.liveness.set_gossiping(false);
+                        this.tell_all(Serving::Stop).await;
+                    }
+                    Ok(())
+                }
+                // It owns everything.
+                (None, ClusterAction::Cleanup { .. }) => Ok(()),
+                (None, other) => Err(ActionError::Unsupported(other.name())),
             }
-            Ok(())
         })
     }
 }

@@ -1,10 +1,79 @@
 //! Decoders of this crate as plain functions over any bytes; they must never panic.
 
+use crate::cluster::identity::Identity;
+use crate::cluster::leaving::{put_order, read_order};
+
+/// `metadata/identity`. What is read is written the same way.
+pub fn fuzz_identity(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(identity) = Identity::decode(text) {
+        assert_eq!(Identity::decode(&identity.encode()), Ok(identity));
+    }
+}
+
+/// The payload of `TakeOver`.
+pub fn fuzz_take_over(data: &[u8]) {
+    if let Ok((mover, epoch)) = read_order(data) {
+        let mut again = Vec::new();
+        put_order(mover, epoch, &mut again);
+        assert_eq!(again, data);
+    }
+}
+
 /// A commit-log segment of Cassandra's.
 pub fn fuzz_cassandra_commit_log(data: &[u8]) {
     let found = crate::import::commit_log::content(data);
     // What is called empty must at least begin like a segment, or be all zeros.
     if found.is_none() && data.len() >= 4 {
         assert!(data.iter().all(|b| *b == 0) || data.starts_with(&[0, 0, 0]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stdx::{Epoch, HostId, Uuid};
+
+    /// xorshift64: the mutations are the same on every run.
+    fn mutations(valid: &[u8], mut check: impl FnMut(&[u8])) {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        for _ in 0..10_000 {
+            let mut bytes = valid.to_vec();
+            for _ in 0..=next() % 3 {
+                let at = next() % bytes.len();
+                match next() % 3 {
+                    0 => bytes[at] = next() as u8,
+                    1 => bytes.insert(at, next() as u8),
+                    _ => bytes.truncate(at + 1),
+                }
+            }
+            check(&bytes);
+        }
+    }
+
+    #[test]
+    fn no_mutation_of_an_identity_or_an_order_panics() {
+        let host_id = HostId(Uuid::from_u128(0x1234));
+        let identity = Identity { host_id, cluster_id: Some(Uuid::from_u128(7)) }.encode();
+        fuzz_identity(identity.as_bytes());
+        mutations(identity.as_bytes(), fuzz_identity);
+        // With a check line that fits, so that the lines before are looked at.
+        mutations(identity.as_bytes(), |bytes| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let body = text.split("check ").next().unwrap_or_default();
+            let check = codec::crc32(body.as_bytes());
+            fuzz_identity(format!("{body}check {check:08x}\n").as_bytes());
+        });
+        let mut order = Vec::new();
+        put_order(host_id, Epoch(9), &mut order);
+        assert_eq!(read_order(&order), Ok((host_id, Epoch(9))));
+        assert!(read_order(&order[1..]).is_err());
+        mutations(&order, fuzz_take_over);
     }
 }

@@ -23,6 +23,7 @@ mod own_rows;
 pub mod parts;
 mod peer_rows;
 pub mod policy;
+mod serving;
 mod shard;
 pub mod system_tables;
 #[cfg(test)]

@@ -16,12 +16,19 @@ use store::StoreFailure;
 use crate::actions::Actions;
 use crate::{Outcome, StartError};
 
-/// "Serve no clients any more", from the shard that met a failure to all of them.
-#[derive(Clone, Copy, Debug)]
-pub struct StopServing;
+/// What one shard tells all of them about clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// They are not served any more.
+    Stop,
+    /// They are not served until it is resumed.
+    Pause,
+    /// They are served again.
+    Resume,
+}
 
 /// The way to all shards.
-pub type PolicyMesh = Mesh<StopServing, ()>;
+pub type PolicyMesh = Mesh<Serving, ()>;
 
 /// What a failure leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +80,14 @@ impl Policy {
     pub(crate) fn install(self) {
         let actions = self.actions.clone();
         let (rt, gate) = (self.rt.clone(), self.gate.clone());
-        self.mesh.serve(&self.rt, move |StopServing, reply| {
+        self.mesh.serve(&self.rt, move |what, reply| {
             let actions = actions.clone();
             let task = async move {
-                actions.stop_serving().await;
+                actions.serve(what).await;
                 reply.send(());
             };
             // A closed gate: the node stops anyway.
-            let _ = gate.spawn(&rt, Group::Admin, "stop-serving", task);
+            let _ = gate.spawn(&rt, Group::Admin, "serving", task);
         });
         let store = self.actions.store.clone();
         let acted = Cell::new(false);
@@ -113,7 +120,7 @@ impl Policy {
         }
         tracing::error!(%what, "clients are not served any more because {setting} is {policy}");
         for shard in (0..self.rt.shard_count()).map(ShardId) {
-            let call = self.mesh.call(&self.rt, shard, StopServing);
+            let call = self.mesh.call(&self.rt, shard, Serving::Stop);
             let task = async move {
                 if call.await.is_err() {
                     tracing::error!(shard = shard.0, "a shard could not be told to stop serving");

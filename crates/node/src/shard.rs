@@ -26,7 +26,7 @@ use crate::cluster::network;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
-use crate::{Outcome, ReadyHook, StartError, open, parts, system_tables};
+use crate::{Outcome, ReadyHook, StartError, open, parts, serving, system_tables};
 
 /// Requests that may wait for one shard, per kind of request.
 const MESH_CAPACITY: usize = 4096;
@@ -189,7 +189,7 @@ pub(crate) async fn run(
         served.server.stop().await;
     }
     boot::arrive(&rt, &meshes.boot, Point::Closed, true).await;
-    if let Some(cluster) = cluster {
+    if let Some(cluster) = &cluster {
         cluster.stop().await;
     }
     own_rows.close().await;
@@ -200,6 +200,9 @@ pub(crate) async fn run(
         tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
     }
     store.stop().await;
+    if let Some(cluster) = &cluster {
+        cluster.cleaning.close().await;
+    }
     drop(lock);
 }
 
@@ -348,8 +351,11 @@ impl Parts {
             coordinator: self.coordinator.clone(),
             membership: self.membership.clone(),
             compaction_bytes_per_second: options.compaction_throughput.0,
-            serving: Cell::new(options.start_native_transport),
-            drained: Cell::new(false),
+            options: options.clone(),
+            serving: Rc::new(Cell::new(options.start_native_transport)),
+            stopped: Rc::default(),
+            is_switching: Rc::default(),
+            drained: Rc::default(),
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
         });
@@ -389,9 +395,6 @@ impl Parts {
     /// Opens the ports; shard 0 only.
     async fn listen(&self, server: &CqlServer) -> Result<Option<AdminHandle>, StartError> {
         let options = &self.options;
-        let refused = |address: SocketAddr, purpose: &'static str, detail: String| {
-            StartError::Listen { address: address.to_string(), purpose, detail }
-        };
         let loaded = server.load_prepared().await;
         let loaded =
             loaded.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })?;
@@ -399,16 +402,7 @@ impl Parts {
             tracing::info!(statements = loaded, "prepared statements of the last run");
         }
         if options.start_native_transport {
-            let address = parts::socket(&options.rpc_address, options.native_transport_port)?;
-            let at = server.listen(address).await;
-            let at = at.map_err(|e| refused(address, "CQL", e.detail))?;
-            tracing::info!(%at, "listening for CQL");
-            if options.native_shard_aware_transport_port != 0 {
-                let port = options.native_shard_aware_transport_port;
-                let address = parts::socket(&options.rpc_address, port)?;
-                let at = server.listen_shard_aware(address).await;
-                at.map_err(|e| refused(address, "shard-aware CQL", e.detail))?;
-            }
+            serving::listen(options, server).await?;
         }
         if !self.rt.is_native() {
             return Ok(None);
@@ -417,7 +411,11 @@ impl Parts {
         let caller = self.meshes.admin.foreign();
         let started = AdminServer::start(address, options.api_port, caller, self.rt.shard_count());
         let at = SocketAddr::new(address, options.api_port);
-        started.map(Some).map_err(|e| refused(at, "the API", e.to_string()))
+        started.map(Some).map_err(|e| StartError::Listen {
+            address: at.to_string(),
+            purpose: "the API",
+            detail: e.to_string(),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 """What an application does with the Python driver, against the server under test.
 
 The same file runs with cassandra-driver and with scylla-driver. It uses only what a
-single node must offer: no conditional statements, counters, views or roles.
+single node must offer: no counters, views or roles.
 """
 import datetime
 import decimal
@@ -846,3 +846,84 @@ def test_drop_keyspace_removes_it(cluster):
     with pytest.raises(InvalidRequest):
         session.execute(f"SELECT * FROM {name}.t")
     session.shutdown()
+
+
+# ---------------------------------------------------------------- conditions
+
+
+def test_if_not_exists_tells_what_was_there(session):
+    session.execute("CREATE TABLE lwt (k int, c int, v text, PRIMARY KEY (k, c))")
+    insert = "INSERT INTO lwt (k, c, v) VALUES (1, 1, 'a') IF NOT EXISTS"
+    first = session.execute(insert)
+    assert first.was_applied
+    assert tuple(first.one()) == (True,)
+    second = session.execute(insert)
+    assert not second.was_applied
+    assert second.column_names == ["[applied]", "k", "c", "v"]
+    assert tuple(second.one()) == (False, 1, 1, "a")
+
+
+def test_prepared_conditions_describe_each_answer(session):
+    session.execute("CREATE TABLE lwt_prepared (k int PRIMARY KEY, v int, s set<text>)")
+    update = session.prepare("UPDATE lwt_prepared SET v = ?, s = s + ? WHERE k = ? IF v = ?")
+    assert session.execute(update, (1, {"a"}, 1, None)).was_applied
+    assert session.execute(update, (2, {"b"}, 1, 1)).was_applied
+    lost = session.execute(update, (3, {"c"}, 1, 1))
+    assert not lost.was_applied
+    assert lost.column_names == ["[applied]", "v"]
+    assert tuple(lost.one()) == (False, 2)
+    among = session.prepare("UPDATE lwt_prepared SET v = 4 WHERE k = 1 IF v IN ? AND s = ?")
+    assert session.execute(among, ([1, 2], {"a", "b"})).was_applied
+    assert session.execute("SELECT v FROM lwt_prepared WHERE k = 1").one().v == 4
+
+
+def test_conditional_batches_apply_whole_or_not_at_all(session):
+    session.execute("CREATE TABLE lwt_batch (k int, c int, v int, PRIMARY KEY (k, c))")
+    insert = session.prepare("INSERT INTO lwt_batch (k, c, v) VALUES (?, ?, ?) IF NOT EXISTS")
+    plain = session.prepare("INSERT INTO lwt_batch (k, c, v) VALUES (?, ?, ?)")
+    for applied in (True, False):
+        batch = BatchStatement(batch_type=BatchType.LOGGED)
+        batch.add(insert, (1, 1, 10))
+        batch.add(insert, (1, 2, 20))
+        batch.add(plain, (1, 3, 30))
+        answer = session.execute(batch)
+        assert answer.was_applied is applied
+    rows = list(answer)
+    assert [tuple(r) for r in rows] == [(False, 1, 1, 10), (False, 1, 2, 20)]
+    assert len(list(session.execute("SELECT * FROM lwt_batch"))) == 3
+
+
+def test_serial_levels(session):
+    session.execute("CREATE TABLE lwt_levels (k int PRIMARY KEY, v int)")
+    for level in (ConsistencyLevel.SERIAL, ConsistencyLevel.LOCAL_SERIAL):
+        query = f"INSERT INTO lwt_levels (k, v) VALUES ({level}, 1) IF NOT EXISTS"
+        assert session.execute(SimpleStatement(query, serial_consistency_level=level)).was_applied
+        read = SimpleStatement(
+            f"SELECT v FROM lwt_levels WHERE k = {level}", consistency_level=level
+        )
+        assert session.execute(read).one().v == 1
+    with pytest.raises(InvalidRequest, match="conditional update commit consistency"):
+        session.execute(SimpleStatement(query, consistency_level=ConsistencyLevel.SERIAL))
+
+
+def test_threads_that_compare_and_set_lose_nothing(session):
+    session.execute("CREATE TABLE lwt_count (k int PRIMARY KEY, v int)")
+    session.execute("INSERT INTO lwt_count (k, v) VALUES (1, 0) IF NOT EXISTS")
+    update = session.prepare("UPDATE lwt_count SET v = ? WHERE k = 1 IF v = ?")
+
+    def add(times):
+        current = 0
+        while times:
+            answer = session.execute(update, (current + 1, current))
+            if answer.was_applied:
+                times -= 1
+                current += 1
+            else:
+                current = answer.one().v
+
+    threads = [threading.Thread(target=add, args=(25,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert session.execute("SELECT v FROM lwt_count WHERE k = 1").one().v == 100

@@ -225,7 +225,7 @@ fn get_endpoints(line: &Line) -> Result<String, Failure> {
 }
 
 /// For a query: everything but letters and digits as `%XX`.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() {

@@ -80,6 +80,29 @@ const TABLES: &str = "[<keyspace> <tables>...]";
 const TIMEOUT_HELP: &str = "The timeout type, one of (read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, internodestreaminguser, misc (general rpc_timeout_in_ms))";
 const TABLES_HELP: &str = "The keyspace followed by one or many tables";
 
+/// Of `repair`.
+const REPAIR: &[Flag] = &[
+    switch(&["-dcpar", "--dc-parallel"], "Not supported"),
+    valued(&["-et", "--end-token"], "end_token", "Use -et to specify a token at which repair range ends (inclusive)"),
+    switch(&["-force", "--force"], "Not supported"),
+    switch(&["-full", "--full"], "Use -full to issue a full repair. All repairs are full ones"),
+    valued(&["-dc", "--in-dc"], "specific_dc", "Use -dc to repair specific datacenters"),
+    valued(&["-hosts", "--in-hosts"], "specific_host", "Use -hosts to repair specific hosts"),
+    switch(&["-iuk", "--ignore-unreplicated-keyspaces"], "Use --ignore-unreplicated-keyspaces to ignore keyspaces which are not replicated, otherwise the repair will fail"),
+    switch(&["-local", "--in-local-dc"], "Use -local to only repair against nodes in the same datacenter"),
+    valued(&["-j", "--job-threads"], "job_threads", "Number of tables to repair concurrently (default: 1, max: 4)"),
+    switch(&["-os", "--optimise-streams"], "Accepted: rows are only ever sent to replicas that lack them"),
+    switch(&["-paxos-only", "--paxos-only"], "Not supported"),
+    switch(&["-pr", "--partitioner-range"], "Use -pr to repair only the first range returned by the partitioner"),
+    switch(&["-prv", "--preview"], "Determine ranges and amount of data to be streamed, but don't actually perform repair"),
+    switch(&["-pl", "--pull"], "Not supported"),
+    switch(&["-seq", "--sequential"], "Use -seq to read from one replica after the other"),
+    switch(&["-skip-paxos", "--skip-paxos"], "Accepted: no paxos operations are repaired"),
+    valued(&["-st", "--start-token"], "start_token", "Use -st to specify a token at which the repair range starts (exclusive)"),
+    switch(&["-tr", "--trace"], "Not supported"),
+    switch(&["-vd", "--validate"], "Not supported"),
+];
+
 pub(super) const VERBS: &[Verb] = &[
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
     Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Number of sstables to cleanup simultanously, set to 0 to use all available compaction threads")]).takes(TABLES, TABLES_HELP, usize::MAX),
@@ -120,6 +143,8 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("pausehandoff", "Pause hints delivery process"),
     Verb::plain("proxyhistograms", "Print statistic histograms for network operations"),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
+    Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", 1),
     Verb::plain("resumehandoff", "Resume hints delivery process"),
     Verb::plain("ring", "Print information about the token ring").takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),

@@ -202,6 +202,9 @@ settings! {
         /// Whether a joining node takes over the data of its tokens. Without it reads may miss data
         /// until a repair.
         supported cold auto_bootstrap: bool = true;
+        /// Address of a dead member whose tokens and data this node takes over when it first starts,
+        /// instead of tokens of its own; later starts pass over it.
+        supported cold replace_address_first_boot: Option<Address> = None;
         /// Where data centre and rack names come from.
         supported cold endpoint_snitch: Snitch = Snitch::Simple;
         /// Data centre of this node, instead of `dc` in cassandra-rackdc.properties; with

@@ -29,7 +29,7 @@ use request::WriteType;
 use rt::Group;
 use rt::sync::Notify;
 use schema::Schema;
-use stdx::{Instant, TimestampMicros, Token, Uuid};
+use stdx::{Instant, TimestampMicros, Token, Uuid, WallMicros};
 use store::StoreError;
 
 use crate::batch_log::{BatchTable, Entries, Entry, Fate, patience};
@@ -367,7 +367,7 @@ impl Coordinator {
                     }
                 }
             }
-            if !self.replay_on_replicas(replicated, report).await {
+            if !self.replay_on_replicas(replicated, entry.written_at, report).await {
                 report.left += 1;
                 return;
             }
@@ -383,6 +383,7 @@ impl Coordinator {
     async fn replay_on_replicas(
         &self,
         mutations: Vec<(Token, Vec<u8>, bool)>,
+        written_at: TimestampMicros,
         report: &mut BatchReplay,
     ) -> bool {
         if mutations.is_empty() {
@@ -401,7 +402,7 @@ impl Coordinator {
             batch_id: Uuid::nil(),
             deadline: self.inner.rt.now() + parts.settings.write_request_timeout,
         };
-        match self.write_for(order, Purpose::BatchReplay).await {
+        match self.write_for(order, Purpose::BatchReplay(WallMicros(written_at.0))).await {
             Ok(()) => {
                 report.mutations += count;
                 // A hint that is in memory only is no reason to forget the batch.

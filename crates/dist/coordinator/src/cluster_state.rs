@@ -1,14 +1,16 @@
 //! What one shard's coordinator keeps for a cluster: parts, topologies, latencies, writes.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Replication};
+use cluster::{ClusterSnapshot, Member, Members, Replication, Truncation};
 use messaging::{Client, Completion, Completions};
 use request::ReplicaInfo;
 use rt::Rt;
-use stdx::{HostId, ShardId, TableId, Token};
+use stdx::{Epoch, HostId, ShardId, TableId, Token};
 
 use crate::cluster_parts::ClusterParts;
 use crate::counters::Counters;
@@ -30,6 +32,51 @@ pub(crate) struct Cluster {
     /// Sends what `writes` and `forwards` send.
     pub(crate) client: Client,
     topologies: RefCell<TopologyCache>,
+    places: RefCell<Places>,
+}
+
+/// Since when things are as they are that requests of older metadata get wrong, as far as this run
+/// knows.
+struct Places {
+    members: Members,
+    truncations: BTreeMap<TableId, Truncation>,
+    /// The epoch that was looked at last.
+    seen: Epoch,
+    /// The members have their places in the ring.
+    since: Epoch,
+    /// No table was truncated.
+    emptied: Epoch,
+}
+
+impl Places {
+    fn of(snapshot: &ClusterSnapshot) -> Places {
+        let (members, seen) = (snapshot.members.clone(), snapshot.epoch);
+        let truncations = snapshot.truncations.clone();
+        Places { members, truncations, seen, since: seen, emptied: seen }
+    }
+
+    fn follow(&mut self, snapshot: &ClusterSnapshot) {
+        let has_moved = !are_in_place(&self.members, &snapshot.members);
+        // Between two looks it may have been earlier: too late an epoch does no harm.
+        let since = if has_moved { snapshot.epoch } else { self.since };
+        let has_lost = self.truncations != snapshot.truncations;
+        let emptied = if has_lost { snapshot.epoch } else { self.emptied };
+        *self = Places { since, emptied, ..Places::of(snapshot) };
+    }
+}
+
+/// Whether placements are the same with both.
+fn are_in_place(before: &Members, after: &Members) -> bool {
+    let is_same = |(a, b): (&Arc<Member>, &Arc<Member>)| {
+        Arc::ptr_eq(a, b)
+            || a.host_id == b.host_id
+                && a.state == b.state
+                && a.tokens == b.tokens
+                && a.moving_to == b.moving_to
+                && a.datacenter == b.datacenter
+                && a.rack == b.rack
+    };
+    before.len() == after.len() && before.values().zip(after.values()).all(is_same)
 }
 
 impl Cluster {
@@ -45,6 +92,26 @@ impl Cluster {
             self.latencies.retain_tables(|t| snapshot.schema.table_by_id(t).is_some());
         }
         topologies.of_table(snapshot, table)
+    }
+
+    /// Since which epoch the members have their places in the ring: the requests of a coordinator
+    /// that is not so far may go to others than those that have a range now.
+    pub(crate) fn moved_at(&self, snapshot: &ClusterSnapshot) -> Epoch {
+        self.places(snapshot).since
+    }
+
+    /// Since which epoch no table was truncated: what a coordinator that is not so far has read may
+    /// be gone.
+    pub(crate) fn emptied_at(&self, snapshot: &ClusterSnapshot) -> Epoch {
+        self.places(snapshot).emptied
+    }
+
+    fn places(&self, snapshot: &ClusterSnapshot) -> RefMut<'_, Places> {
+        let mut places = self.places.borrow_mut();
+        if places.seen < snapshot.epoch {
+            places.follow(snapshot);
+        }
+        places
     }
 
     /// Appends the replicas of a token, natural ones first.
@@ -103,6 +170,7 @@ impl Coordinator {
             forwards: Forwards::default(),
             client,
             topologies: RefCell::default(),
+            places: RefCell::new(Places::of(&(parts.snapshot)())),
             parts: Rc::new(parts),
         };
         if self.inner.cluster.set(Rc::new(cluster)).is_ok() {

@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) replica_mutations_late: Counter,
     /// Mutations passed on for a coordinator of another datacenter.
     pub(crate) forwards: Counter,
+    /// Mutations of coordinators that had older metadata, written to who has their range now.
+    pub(crate) outdated_mutations: Counter,
     pub(crate) hints_applied: Counter,
     /// Not applied: too old, or their table was emptied since.
     pub(crate) hints_obsolete: Counter,
@@ -87,6 +89,10 @@ impl Counters {
             forwards: counter(
                 "replica_forwards_total",
                 "mutations passed on for coordinators of other datacenters",
+            ),
+            outdated_mutations: counter(
+                "replica_mutations_outdated_total",
+                "mutations of coordinators that did not know who has their range now, sent on",
             ),
             hints_applied: counter("replica_hints_total", "hints applied for other nodes"),
             hints_obsolete: counter(

@@ -3,7 +3,7 @@
 //! Owns: the shard-to-shard requests ([`ShardRequest`]), pages of packed rows that cross shards
 //! ([`page`]), range scans merged in ring order, the batch log ([`batches`]); in a cluster, what the
 //! `request` machines decide: writes ([`Coordinator::write_replicated`]) and reads ([`reading`]) of
-//! several nodes, and the other side of both ([`Coordinator::serve_peer`]). Never: CQL, frames, schema
+//! several nodes, lightweight transactions ([`serial`]), and the other side of all of them ([`Coordinator::serve_peer`]). Never: CQL, frames, schema
 //! changes, membership, liveness.
 //!
 //! Invariants: INV-coordinator-1: a mutation is applied on the shard that owns its token, nowhere
@@ -70,6 +70,12 @@ pub enum ShardRequest {
     },
     /// Read as a replica: with tombstones, for a coordinator that merges.
     Replica(Box<reading::ReplicaQuery>),
+    /// Ask the acceptor of a partition.
+    Paxos(Box<serial::Ask>),
+    /// Wait for a turn to propose.
+    PaxosTurn(Box<serial::TurnWish>),
+    /// A turn, by its number, is over.
+    PaxosTurnEnd(Box<serial::Partition>, u64),
 }
 
 /// Answer to a [`ShardRequest`].
@@ -81,6 +87,12 @@ pub enum ShardReply {
     Page(Result<PackedPage, StoreError>),
     /// To `Replica`.
     Replica(Result<store::ReplicaRead, StoreError>),
+    /// To `Paxos`.
+    Paxos(Result<serial::Answered, StoreError>),
+    /// To `PaxosTurn`: the turn's number.
+    PaxosTurn(Result<u64, serial::NoTurn>),
+    /// To `PaxosTurnEnd`.
+    PaxosTurnEnded,
 }
 
 /// Bounds of one page that crosses shards.
@@ -114,6 +126,7 @@ struct Inner {
     gate: rt::Gate,
     batches: batches::Batches,
     reading: reading::Reading,
+    serial: serial::Serial,
     committing: applying::Committing,
     /// Set once, when the node is part of a cluster.
     cluster: OnceCell<Rc<cluster_state::Cluster>>,
@@ -125,6 +138,7 @@ impl Coordinator {
         let gate = rt.gate("shard-requests");
         let batches = batches::Batches::new(&rt.telemetry());
         let reading = reading::Reading::new(&rt.telemetry());
+        let serial = serial::Serial::new(&rt.telemetry());
         let cluster = OnceCell::new();
         let inner = Rc::new(Inner {
             rt: rt.clone(),
@@ -133,6 +147,7 @@ impl Coordinator {
             gate,
             batches,
             reading,
+            serial,
             committing: applying::Committing::default(),
             cluster,
         });
@@ -216,6 +231,14 @@ impl Coordinator {
                 }
                 ShardRequest::Replica(query) => {
                     ShardReply::Replica(this.read_own_shard(&query).await)
+                }
+                ShardRequest::Paxos(ask) => ShardReply::Paxos(this.ask_here(*ask).await),
+                ShardRequest::PaxosTurn(wish) => {
+                    ShardReply::PaxosTurn(this.lease_turn(*wish).await)
+                }
+                ShardRequest::PaxosTurnEnd(partition, turn) => {
+                    this.end_turn(&partition, turn);
+                    ShardReply::PaxosTurnEnded
                 }
             };
             reply.send(answer);

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::{ClusterSnapshot, Consistency};
+use cluster::{ClusterSnapshot, Consistency, Replication};
 use data::MutationRef;
-use internode::{ErrorReply, Hint, Mutation, MutationForward, Verb};
+use internode::{ErrorReply, ForwardAck, Hint, Mutation, MutationFlags, MutationForward, Verb};
 use messaging::{Request, Responder};
 use request::{RequestError, WriteType};
 use schema::Table;
@@ -28,8 +28,10 @@ use crate::writing::Purpose;
 #[derive(Clone, Copy)]
 struct Message<'a> {
     verb: Verb,
-    /// The sender's; 0 when it was waited for already.
+    /// The sender's.
     epoch: Epoch,
+    /// This node has waited for that epoch already.
+    has_waited: bool,
     payload: &'a [u8],
 }
 
@@ -46,9 +48,24 @@ enum Work<'a> {
     /// Apply it and pass it on.
     Forward(Checked<'a>, MutationForward<'a>),
     /// Write it to those who have its range now.
-    SendOn(Checked<'a>),
+    SendOn(Checked<'a>, Errand),
     /// It is of no use any more.
     Nothing,
+}
+
+/// Why a mutation is written to others than its sender thought of.
+#[derive(Clone, Copy)]
+enum Errand {
+    /// A hint, for a node that is no replica any more, or of a range that moves.
+    Hint {
+        /// When its write was made.
+        created_at: WallMicros,
+    },
+    /// A write of a coordinator that has not heard yet who holds the range.
+    Outdated {
+        /// To how many others it was to be passed on, if it was.
+        targets: Option<u8>,
+    },
 }
 
 enum Refused {
@@ -60,7 +77,7 @@ enum Refused {
 
 impl Coordinator {
     /// Serves a peer's request: verbs `Mutation`, `MutationForward`, `Hint`, `BatchStore`,
-    /// `BatchRemove`, `Read` and `RangeRead`. Gives the responder back for others.
+    /// `BatchRemove`, `Read`, `RangeRead` and those of Paxos. Gives the responder back for others.
     pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
         match request.verb {
             Verb::Mutation
@@ -69,7 +86,12 @@ impl Coordinator {
             | Verb::BatchStore
             | Verb::BatchRemove
             | Verb::Read
-            | Verb::RangeRead => {}
+            | Verb::RangeRead
+            | Verb::PaxosPrepare
+            | Verb::PaxosPropose
+            | Verb::PaxosCommit
+            | Verb::PaxosRefresh
+            | Verb::PaxosPrune => {}
             _ => return Some(responder),
         }
         let Some(cluster) = self.inner.cluster.get().filter(|c| !c.writes.stopping.get()) else {
@@ -80,13 +102,18 @@ impl Coordinator {
             self.serve_read(&request, responder);
             return None;
         }
+        if request.verb.number() >> 8 == Verb::PaxosPrepare.number() >> 8 {
+            self.serve_paxos(&request, responder);
+            return None;
+        }
         if self.inner.rt.now() >= request.deadline {
             cluster.counters.replica_mutations_late.inc();
             responder.fail(&ErrorReply::Timeout);
             return None;
         }
         let Request { verb, epoch, payload, .. } = request;
-        self.serve_message(cluster, Message { verb, epoch, payload }, responder);
+        let has_waited = false;
+        self.serve_message(cluster, Message { verb, epoch, has_waited, payload }, responder);
         None
     }
 
@@ -102,7 +129,9 @@ impl Coordinator {
                 let who = self.pass_on(&forward.targets, forward.mutation, responder);
                 self.apply_and_tell(token, &bytes, durable, Acknowledge::Forward(who));
             }
-            Ok(Work::SendOn(checked)) => self.send_on(cluster, snapshot, checked, responder),
+            Ok(Work::SendOn(checked, errand)) => {
+                self.send_on(cluster, snapshot, checked, errand, responder);
+            }
             Ok(Work::Nothing) => responder.respond(|_| {}),
             Err(Refused::Error(error)) => responder.fail(&error),
             Err(Refused::UnknownTable(table)) => {
@@ -121,11 +150,26 @@ impl Coordinator {
         match message.verb {
             Verb::Mutation => {
                 let mutation = Mutation::decode(payload).map_err(malformed)?;
-                Ok(Work::Apply(check(snapshot, mutation.bytes)?.1))
+                let (table, checked) = check(snapshot, mutation.bytes)?;
+                let is_new = mutation.flags == MutationFlags::NONE;
+                if !is_new && message.epoch < cluster.emptied_at(snapshot) {
+                    // What was read, or logged, before a truncation must not come back behind it.
+                    let needed = snapshot.epoch;
+                    return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
+                }
+                if is_outdated(cluster, snapshot, message.epoch, table) {
+                    return Ok(Work::SendOn(checked, Errand::Outdated { targets: None }));
+                }
+                Ok(Work::Apply(checked))
             }
             Verb::MutationForward => {
                 let forward = MutationForward::decode(payload).map_err(malformed)?;
-                Ok(Work::Forward(check(snapshot, forward.mutation.bytes)?.1, forward))
+                let (table, checked) = check(snapshot, forward.mutation.bytes)?;
+                if is_outdated(cluster, snapshot, message.epoch, table) {
+                    let targets = u8::try_from(forward.targets.len()).ok();
+                    return Ok(Work::SendOn(checked, Errand::Outdated { targets }));
+                }
+                Ok(Work::Forward(checked, forward))
             }
             Verb::Hint => {
                 let hint = Hint::decode(payload).map_err(malformed)?;
@@ -155,11 +199,16 @@ impl Coordinator {
         }
         cluster.counters.hints_applied.inc();
         let own = snapshot.local.host_id;
-        let topology = cluster.topology(snapshot, table.id);
-        let is_mine = hint.target == own
-            || topology
-                .is_none_or(|t| t.placements.replicas(checked.token).position(own).is_some());
-        Ok(if is_mine { Work::Apply(checked) } else { Work::SendOn(checked) })
+        // Applied here alone it must be for this node, and nobody may be copying its range: who
+        // takes it over may have passed it already.
+        let is_here = cluster.topology(snapshot, table.id).is_none_or(|topology| {
+            let replicas = topology.placements.replicas(checked.token);
+            let is_settled = replicas.pending_len() == 0 && replicas.position(own).is_some();
+            *topology.placements.replication() == Replication::Local
+                || hint.target == own && is_settled
+        });
+        let errand = Errand::Hint { created_at: hint.created_at };
+        Ok(if is_here { Work::Apply(checked) } else { Work::SendOn(checked, errand) })
     }
 
     fn work_of_batch<'a>(
@@ -169,6 +218,10 @@ impl Coordinator {
     ) -> Result<Work<'a>, Refused> {
         let BatchStore { id, written_at, mutations } =
             BatchStore::decode(payload).map_err(malformed)?;
+        for mutation in &mutations {
+            // A table that this node does not know yet would look as if it had been dropped.
+            check(snapshot, mutation)?;
+        }
         let Some(table) = BatchTable::of(&snapshot.schema) else {
             let text = "there is no table system.batches".to_owned();
             return Err(Refused::Error(ErrorReply::Internal(text)));
@@ -180,19 +233,30 @@ impl Coordinator {
         Ok(Work::Apply(Checked { token, bytes, durable: true }))
     }
 
-    /// A hint for a node that has left: this one has its hints, others its ranges.
+    /// Writes a mutation to all who have its range now, whoever its sender thought of.
     fn send_on(
         &self,
         cluster: &Cluster,
         snapshot: Arc<ClusterSnapshot>,
         checked: Checked<'_>,
+        errand: Errand,
         responder: Responder,
     ) {
         let this = self.clone();
         let time = cluster.parts.settings.write_request_timeout;
+        let (consistency, purpose, name) = match errand {
+            Errand::Hint { created_at } => {
+                (Consistency::One, Purpose::MovedHint(created_at), "moved-hint")
+            }
+            // Any level that the sender counts up to is met by less than this.
+            Errand::Outdated { .. } => {
+                cluster.counters.outdated_mutations.inc();
+                (Consistency::EachQuorum, Purpose::Client, "outdated-mutation")
+            }
+        };
         let order = ReplicatedWrite {
             snapshot,
-            consistency: Consistency::One,
+            consistency,
             write_type: WriteType::Simple,
             mutations: vec![(checked.token, checked.bytes.into_owned(), checked.durable)],
             logged: false,
@@ -200,12 +264,21 @@ impl Coordinator {
             deadline: responder.deadline().min(self.inner.rt.now() + time),
         };
         let task = async move {
-            match this.write_for(order, Purpose::MovedHint).await {
-                Ok(()) => responder.respond(|_| {}),
-                Err(error) => responder.fail(&reply_of(&error)),
+            let result = this.write_for(order, purpose).await;
+            match (result, errand) {
+                (Ok(()), Errand::Outdated { targets: Some(targets) }) => {
+                    for place in 0..targets {
+                        let ack = ForwardAck { target: Some(place), result: Ok(()) };
+                        responder.respond_partly(|out| ack.encode(out));
+                    }
+                    let own = ForwardAck { target: None, result: Ok(()) };
+                    responder.respond(|out| own.encode(out));
+                }
+                (Ok(()), _) => responder.respond(|_| {}),
+                (Err(error), _) => responder.fail(&reply_of(&error)),
             }
         };
-        self.spawn_or_drop("moved-hint", task);
+        self.spawn_or_drop(name, task);
     }
 
     /// What is not known may be of the sender's newer metadata.
@@ -217,13 +290,14 @@ impl Coordinator {
         message: Message<'_>,
         responder: Responder,
     ) {
-        let wait = cluster.parts.epoch_wait.clone().filter(|_| message.epoch > known);
+        let may_come = message.epoch > known && !message.has_waited;
+        let wait = cluster.parts.epoch_wait.clone().filter(|_| may_come);
         let Some(wait) = wait else { return responder.fail(&ErrorReply::UnknownTable(table)) };
         let (this, cluster) = (self.clone(), cluster.clone());
-        let (verb, payload) = (message.verb, message.payload.to_vec());
+        let (verb, epoch, payload) = (message.verb, message.epoch, message.payload.to_vec());
         let task = async move {
-            if wait(message.epoch, responder.deadline()).await {
-                let message = Message { verb, epoch: Epoch(0), payload: &payload };
+            if wait(epoch, responder.deadline()).await {
+                let message = Message { verb, epoch, has_waited: true, payload: &payload };
                 this.serve_message(&cluster, message, responder);
             } else {
                 let known = (cluster.parts.snapshot)().epoch;
@@ -258,6 +332,16 @@ fn check<'s, 'a>(
     let durable = is_durable(snapshot, table);
     let token = codec::token_of(opened.key);
     Ok((table, Checked { token, bytes: Cow::Borrowed(bytes), durable }))
+}
+
+/// Whether the sender of a mutation knew other places in the ring than this node does: whom it
+/// writes to need not be who is read from now.
+fn is_outdated(cluster: &Cluster, snapshot: &ClusterSnapshot, epoch: Epoch, table: &Table) -> bool {
+    if epoch >= cluster.moved_at(snapshot) {
+        return false;
+    }
+    let topology = cluster.topology(snapshot, table.id);
+    topology.is_some_and(|t| *t.placements.replication() != Replication::Local)
 }
 
 /// A hint that could bring back what was deleted: older than the tombstones that are kept, or than

@@ -9,6 +9,7 @@
 //! shard and written to the system tables. INV-membership-2: epochs that a shard sees only grow.
 //! INV-membership-3: entries are appended in order, each once.
 
+pub mod fuzz;
 pub mod log;
 mod owner;
 mod peers;
@@ -31,7 +32,6 @@ use crate::log::LogFile;
 pub use crate::owner::Liveness;
 use crate::owner::Owner;
 pub use crate::peers::{JoinError, JoinRequest, ask_to_join, fetch_log};
-pub use crate::wire::fuzz_metadata_message;
 
 /// What one shard asks another about metadata.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! The log among several nodes: proposing entries, answering other nodes, catching up.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -464,6 +465,7 @@ impl Membership {
             Submission::Join { member, tokens, replication_factor } => {
                 self.join_for(*member, tokens, replication_factor).await
             }
+            Submission::Replace { member, address } => self.replace_for(*member, address).await,
         }
     }
 
@@ -472,14 +474,7 @@ impl Membership {
         for _ in 0..JOIN_ATTEMPTS {
             let snapshot = self.snapshot();
             if let Some(known) = snapshot.members.get(&member.host_id) {
-                // It asked before and did not hear the answer.
-                return match known.state {
-                    MemberState::Joining => Submitted::Decided(snapshot.epoch),
-                    _ => Submitted::Rejected(format!(
-                        "host {} is a member already; start with its own data directory",
-                        member.host_id
-                    )),
-                };
+                return asked_before(&snapshot, known, false);
             }
             let mut member = member.clone();
             member.state = MemberState::Joining;
@@ -503,6 +498,62 @@ impl Membership {
         Submitted::Unavailable("the metadata changes too often at the moment".to_owned())
     }
 
+    /// Puts a newcomer into the log in the place of the dead member that stood at `address`.
+    async fn replace_for(&self, member: Member, address: IpAddr) -> Submitted {
+        for _ in 0..JOIN_ATTEMPTS {
+            let snapshot = self.snapshot();
+            if let Some(known) = snapshot.members.get(&member.host_id) {
+                return asked_before(&snapshot, known, true);
+            }
+            let old = match self.replaceable(&snapshot, address) {
+                Ok(old) => old,
+                Err(text) => return Submitted::Rejected(text),
+            };
+            let mut changes = self.given_up(&snapshot, &member);
+            let member = Member {
+                state: MemberState::Joining,
+                replaces: Some(old.host_id),
+                tokens: old.tokens.clone(),
+                ..member.clone()
+            };
+            changes.push(Transformation::Replace { old: old.host_id, member: Arc::new(member) });
+            match self.submit_here(snapshot.epoch, changes).await {
+                Err(SubmitError::Conflict(_)) => {}
+                other => return submitted(other),
+            }
+        }
+        Submitted::Unavailable("the metadata changes too often at the moment".to_owned())
+    }
+
+    /// The dead member that stood at `address`; else why there is none, in words for the operator.
+    fn replaceable<'a>(
+        &self,
+        snapshot: &'a ClusterSnapshot,
+        address: IpAddr,
+    ) -> Result<&'a Arc<Member>, String> {
+        let is_alive = self.inner.owner.as_ref().map(|owner| owner.is_alive.borrow().clone());
+        let is_alive = |host: HostId| {
+            host == snapshot.local.host_id || is_alive.as_ref().is_none_or(|alive| alive(host))
+        };
+        let mut there = snapshot.members.values().filter(|m| m.storage.ip() == address);
+        let Some(first) = there.next() else {
+            return Err(format!("Cannot replace_address {address} because it doesn't exist in gossip"));
+        };
+        if there.next().is_some() {
+            return Err(format!("several members stand at {address}, each at another port"));
+        }
+        if is_alive(first.host_id) {
+            return Err(format!(
+                "Cannot replace a live node: node {} at {address} is alive, or was until a moment \
+                 ago; stop it, wait until nodetool status shows it as DN, and try again",
+                first.host_id
+            ));
+        }
+        // A replacement that stands where the dead one stood, and whose directory was emptied.
+        let of_it = first.replaces.and_then(|old| snapshot.members.get(&old));
+        Ok(of_it.unwrap_or(first))
+    }
+
     /// Joins that are given up because the newcomer stands where they did: its directory was
     /// emptied before it was done, so nobody will go on with them.
     fn given_up(&self, snapshot: &ClusterSnapshot, newcomer: &Member) -> Vec<Transformation> {
@@ -516,6 +567,23 @@ impl Membership {
                 && !is_alive(member.host_id)
         });
         stands_there.map(|member| Transformation::Leave { host: member.host_id }).collect()
+    }
+}
+
+/// The answer to a newcomer that is a member already: it asked before and did not hear the answer.
+fn asked_before(snapshot: &ClusterSnapshot, known: &Member, replaces: bool) -> Submitted {
+    let host = known.host_id;
+    match known.state {
+        MemberState::Joining if known.replaces.is_some() == replaces => {
+            Submitted::Decided(snapshot.epoch)
+        }
+        MemberState::Joining => Submitted::Rejected(match replaces {
+            true => format!("host {host} joins already, and replaces nobody: remove it first"),
+            false => format!("host {host} joins already, in the place of another: remove it first"),
+        }),
+        _ => Submitted::Rejected(format!(
+            "host {host} is a member already; start with its own data directory"
+        )),
     }
 }
 
@@ -585,6 +653,8 @@ pub struct JoinRequest {
     pub tokens: u16,
     /// For which replication factor they make the shares even.
     pub replication_factor: u16,
+    /// The address of the dead member whose tokens it is to get instead.
+    pub replaces: Option<IpAddr>,
 }
 
 /// A newcomer's first steps, before it has a log: asks the member at `host` to let it in. Asking
@@ -599,10 +669,14 @@ pub async fn ask_to_join(
     deadline: Instant,
 ) -> Result<Epoch, JoinError> {
     let to = Outgoing { host, shard: ShardId(0), verb: Verb::MetaSubmit, deadline, trace: None };
-    let submission = Submission::Join {
-        member: Box::new(request.member.clone()),
-        tokens: request.tokens,
-        replication_factor: request.replication_factor,
+    let member = Box::new(request.member.clone());
+    let submission = match request.replaces {
+        Some(address) => Submission::Replace { member, address },
+        None => Submission::Join {
+            member,
+            tokens: request.tokens,
+            replication_factor: request.replication_factor,
+        },
     };
     let response = messaging.request(&to, |out| submission.encode(out)).await;
     let response = response.map_err(|e| JoinError::Again(e.to_string()))?;

@@ -3,6 +3,7 @@
 //!
 //! All integers big-endian; a ballot is the 16 bytes of its UUID. Every decoder is total.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::Member;
@@ -42,6 +43,8 @@ pub(crate) enum Submission {
     /// A node wants in. `tokens` are wanted if the member brings none; they make the shares even for
     /// that replication factor.
     Join { member: Box<Member>, tokens: u16, replication_factor: u16 },
+    /// A node wants the place of the dead member that stood at that address.
+    Replace { member: Box<Member>, address: IpAddr },
 }
 
 /// What became of a [`Submission`].
@@ -327,6 +330,14 @@ impl Submission {
                 out.put_u16(*replication_factor);
                 member.encode(out);
             }
+            Submission::Replace { member, address } => {
+                out.put_u8(3);
+                match address {
+                    IpAddr::V4(ip) => out.put_bytes_vint(&ip.octets()),
+                    IpAddr::V6(ip) => out.put_bytes_vint(&ip.octets()),
+                }
+                member.encode(out);
+            }
         }
     }
 
@@ -341,6 +352,13 @@ impl Submission {
                 let replication_factor = r.u16()?;
                 let member = Box::new(Member::decode(r)?);
                 Submission::Join { member, tokens, replication_factor }
+            }
+            3 => {
+                let bytes = r.bytes_vint()?;
+                let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+                let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+                let address = address.map_err(|_| r.invalid(bytes.len() as i64))?;
+                Submission::Replace { member: Box::new(Member::decode(r)?), address }
             }
             other => return Err(r.invalid(i64::from(other))),
         })
@@ -416,7 +434,7 @@ pub(crate) fn decode_registers(bytes: &[u8]) -> Option<(Epoch, AcceptorState<Val
 }
 
 /// Fuzz entry: any bytes as any of the messages. What decodes must come back from its own bytes.
-pub fn fuzz_metadata_message(data: &[u8]) {
+pub(crate) fn fuzz_metadata_message(data: &[u8]) {
     let mut again = Vec::new();
     if let Ok(ask) = decode(data, Ask::read) {
         ask.encode(&mut again);
@@ -444,7 +462,9 @@ pub fn fuzz_metadata_message(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::MemberState;
     use paxos::ballot::Scope;
+    use stdx::{HostId, Token};
 
     fn ballot(micros: u64) -> Ballot {
         Ballot::new(micros, Scope::None, 1 << 63 | 7)
@@ -491,6 +511,27 @@ mod tests {
         }
         let value: Value = Arc::from([7; 9]);
         put(&|out| Submission::Change { expect: Epoch(2), value: value.clone() }.encode(out));
+        let member = Member {
+            host_id: HostId(Uuid::from_u128(9)),
+            storage: ([10, 0, 0, 4], 7000).into(),
+            rpc: ([10, 0, 0, 4], 9042).into(),
+            datacenter: "dc1".to_owned(),
+            rack: "r1".to_owned(),
+            tokens: vec![Token(-5), Token(5)],
+            moving_to: Vec::new(),
+            state: MemberState::Joining,
+            replaces: None,
+            shards: 2,
+            features: 0,
+            release: "5.0".to_owned(),
+        };
+        let member = Box::new(member);
+        let join = Submission::Join { member: member.clone(), tokens: 4, replication_factor: 3 };
+        put(&|out| join.encode(out));
+        for address in [IpAddr::from([10, 0, 0, 3]), IpAddr::from([7_u8; 16])] {
+            let replace = Submission::Replace { member: member.clone(), address };
+            put(&|out| replace.encode(out));
+        }
         put(&|out| Submitted::Decided(Epoch(3)).encode(out));
         put(&|out| Submitted::Rejected("no".to_owned()).encode(out));
         put(&|out| encode_learn(Learn { from: Epoch(1), bytes_max: 10 }, out));

@@ -15,6 +15,7 @@ use sst_format::header::EncodingStats;
 use sstable::{SequentialReader, SstableReader, SstableWriter, Written};
 use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, WallMicros};
 
+use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::files::{TableFile, Transaction, map_error};
 use crate::flush::{ITEMS_PER_LOOK, Sieve};
@@ -56,7 +57,7 @@ pub struct CompactionRecord {
     pub bytes_out: u64,
     /// How many partitions were merged out of so many inputs, ascending.
     pub merged: Vec<(u32, u64)>,
-    /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`.
+    /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`, `Cleanup`.
     pub kind: &'static str,
 }
 
@@ -64,6 +65,7 @@ fn kind_of(reason: &Reason) -> &'static str {
     match reason {
         Reason::Major => "Major compaction",
         Reason::Tombstones { .. } => "Tombstone Compaction",
+        Reason::Cleanup => "Cleanup",
         _ => "Compaction",
     }
 }
@@ -142,6 +144,15 @@ impl Infos {
     }
 }
 
+/// What one compaction does.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) options: &'a CompactionOptions,
+    /// Partitions of other tokens are left out. `None`: all stay.
+    pub(crate) owned: Option<&'a OwnedRanges>,
+}
+
 /// A compaction that only has to be switched to.
 struct Prepared {
     output: Option<Rc<TableFile>>,
@@ -190,7 +201,7 @@ impl Store {
         let options = options_of(&table.version().table)?;
         let infos = self.infos(&table);
         for plan in compact_plan::major(&options.tombstones, &infos.state()) {
-            self.compact(&table, &plan, &options).await?;
+            self.compact(&table, Job { plan: &plan, options: &options, owned: None }).await?;
         }
         Ok(())
     }
@@ -205,7 +216,8 @@ impl Store {
             let Ok(options) = options_of(&table.version().table) else { continue };
             let infos = self.infos(&table);
             let Some(plan) = compact_plan::next(&options, &infos.state()) else { continue };
-            let result = self.compact(&table, &plan, &options).await;
+            let job = Job { plan: &plan, options: &options, owned: None };
+            let result = self.compact(&table, job).await;
             if result.is_err() {
                 // Do not spin on a damaged file or a full disk.
                 let later = self.inner.rt.now() + Duration::from_secs(60);
@@ -216,12 +228,13 @@ impl Store {
         Ok(false)
     }
 
-    async fn compact(
+    /// Pre: the caller holds the permit of the slot.
+    pub(crate) async fn compact(
         &self,
         table: &Rc<TableState>,
-        plan: &Plan,
-        options: &CompactionOptions,
+        job: Job<'_>,
     ) -> Result<(), StoreError> {
+        let plan = job.plan;
         let view = table.view();
         let inputs: Vec<Rc<TableFile>> =
             view.files.iter().filter(|f| plan.inputs.contains(&f.generation)).cloned().collect();
@@ -249,7 +262,7 @@ impl Store {
             },
             done: done.clone(),
         });
-        let result = self.compact_inputs(table, &inputs, plan, options, &done).await;
+        let result = self.compact_inputs(table, &inputs, job, &done).await;
         *self.inner.compacting.borrow_mut() = None;
         self.note_write_result(&result);
         result
@@ -259,8 +272,7 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         inputs: &[Rc<TableFile>],
-        plan: &Plan,
-        options: &CompactionOptions,
+        job: Job<'_>,
         done: &Rc<Cell<u64>>,
     ) -> Result<(), StoreError> {
         let version = table.version();
@@ -280,7 +292,7 @@ impl Store {
             return Ok(());
         }
         // 1. and 2.
-        let prepared = self.prepare(table, inputs, plan, options, generation, done).await;
+        let prepared = self.prepare(table, inputs, job, generation, done).await;
         let Prepared { output, txn, counts } = match prepared {
             Ok(Some(prepared)) => prepared,
             Ok(None) => return Ok(()),
@@ -318,7 +330,7 @@ impl Store {
         bump(&table.counters.compactions, 1);
         drop(in_flight);
         if !truncated {
-            self.report_compacted(&version.table, inputs, output.as_deref(), plan, &counts);
+            self.report_compacted(&version.table, inputs, output.as_deref(), job.plan, &counts);
         }
         Ok(())
     }
@@ -328,8 +340,7 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         inputs: &[Rc<TableFile>],
-        plan: &Plan,
-        options: &CompactionOptions,
+        job: Job<'_>,
         generation: Generation,
         done: &Rc<Cell<u64>>,
     ) -> Result<Option<Prepared>, StoreError> {
@@ -338,8 +349,7 @@ impl Store {
         let mut counts = MergeCounts::default();
         // 1. The output.
         let to = (directory.as_str(), generation);
-        let written =
-            self.write_compacted(table, inputs, plan, options, to, (done, &mut counts)).await?;
+        let written = self.write_compacted(table, inputs, job, to, (done, &mut counts)).await?;
         let fs = self.inner.rt.fs();
         let output = match &written {
             Some(written) => {
@@ -402,11 +412,11 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         inputs: &[Rc<TableFile>],
-        plan: &Plan,
-        options: &CompactionOptions,
+        job: Job<'_>,
         (directory, generation): (&str, Generation),
         progress: (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<Option<Written>, StoreError> {
+        let Job { plan, options, owned } = job;
         let version = table.version();
         let may_purge = table.orphans.borrow().is_empty();
         let is_read = |f: &&Rc<TableFile>| !may_purge || !plan.expired.contains(&f.generation);
@@ -442,7 +452,8 @@ impl Store {
             },
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
         };
-        match self.merge_into(&version.shape, &read, mode, &mut writer, progress).await {
+        let shown = (mode, owned);
+        match self.merge_into(&version.shape, &read, shown, &mut writer, progress).await {
             Ok(()) => writer.finish().await.map_err(map_error),
             Err(error) => {
                 writer.abort().await;
@@ -455,7 +466,7 @@ impl Store {
         &self,
         shape: &data::TableShape,
         read: &[&Rc<TableFile>],
-        mode: MergeMode,
+        (mode, owned): (MergeMode, Option<&OwnedRanges>),
         writer: &mut SstableWriter,
         (done, counts): (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<(), StoreError> {
@@ -474,6 +485,7 @@ impl Store {
         let mut sieve = Sieve::new();
         let mut throttle = Throttle::new(self.inner.rt.now());
         let mut items = 0;
+        let mut is_foreign = false;
         loop {
             match merge.advance()? {
                 Advance::End => return Ok(()),
@@ -490,6 +502,17 @@ impl Store {
                     }
                 }
                 Advance::Item => {
+                    if let (Item::Partition { token, .. }, Some(owned)) = (merge.item(), owned) {
+                        is_foreign = !owned.contains(token);
+                    }
+                    if is_foreign {
+                        items += 1;
+                        if items >= ITEMS_PER_LOOK {
+                            items = 0;
+                            self.inner.rt.yield_if_due().await;
+                        }
+                        continue;
+                    }
                     if let Item::Partition { key, .. } = merge.item() {
                         // The inputs stand on a partition until the merge goes into it.
                         let has = |s: &&Source| matches!(s.item(), Item::Partition { key: k, .. } if k == key);

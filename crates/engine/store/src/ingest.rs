@@ -196,6 +196,9 @@ impl Ingest {
     /// # Errors
     /// As [`Ingest::page`]; nothing of it is seen then.
     pub async fn finish(mut self) -> Result<Ingested, StoreError> {
+        // A file that was begun behind a truncation is not named in its record: it must not become
+        // one that a start after a crash would open.
+        self.check_alive()?;
         let ended = self.end().await;
         self.store.note_write_result(&ended);
         ended?;

@@ -11,10 +11,11 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `compaction`,
-//! `ingest`, `truncate`, `snapshot`, `background`.
+//! `cleanup`, `ingest`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
+mod cleanup;
 mod compaction;
 mod error;
 mod estimates;
@@ -34,6 +35,7 @@ mod table;
 mod tests;
 mod truncate;
 
+pub use cleanup::{Cleaned, OwnedRanges};
 pub use commitlog::SyncMode;
 pub use compaction::{CompactionProgress, CompactionRecord};
 pub use error::StoreError;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod ownership;
+mod repair;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ pub use cluster::{
     StreamingReport, TrafficReport,
 };
 pub use ownership::{Ownership, RangeReport};
+pub use repair::{RepairCommand, RepairLineReport, RepairOrder, RepairReport};
 
 use crate::histogram::HistogramReport;
 

@@ -5,6 +5,7 @@
 //! is never given).
 
 mod cluster;
+mod repair;
 mod scylla;
 
 use std::future::Future;
@@ -181,6 +182,7 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/cluster", get(cluster::report).post(cluster::command))
         .route("/api/v1/endpoints", get(cluster::endpoints))
         .merge(scylla::routes())
+        .merge(repair::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)
 }

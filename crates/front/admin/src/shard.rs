@@ -16,7 +16,8 @@ use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
     ClusterCommand, ClusterReport, CompactionReport, EndpointsReport, EstimateReport,
-    HistoryReport, KeyspaceReport, NodeReport, PendingReport, SnapshotReport, TableReport,
+    HistoryReport, KeyspaceReport, NodeReport, PendingReport, RepairCommand, RepairReport,
+    SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -75,6 +76,8 @@ pub enum AdminRequest {
     Cluster,
     /// Do something in the cluster: to shard 0 or to all, see [`ClusterCommand::is_for_one_shard`].
     Command(ClusterCommand),
+    /// About repairs: to shard 0.
+    Repair(RepairCommand),
     /// Who has a partition; any shard can answer.
     Endpoints {
         /// Keyspace.
@@ -112,6 +115,8 @@ pub enum AdminReply {
     Estimates(Vec<(TableId, Vec<EstimateReport>)>),
     /// To `Cluster`.
     Cluster(Box<ClusterReport>),
+    /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
+    Repairs(Vec<RepairReport>),
     /// To `Endpoints`.
     Endpoints(EndpointsReport),
     /// To `ListSnapshots`.
@@ -175,6 +180,13 @@ pub trait ShardActions {
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {
         let name = action.name();
         Box::pin(async move { Err(ActionError::Unsupported(name)) })
+    }
+    /// Begins, lists and ends repairs.
+    ///
+    /// # Errors
+    /// `Argument`: what is asked for cannot be; `Failed`: not now.
+    fn repair(&self, _: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
+        Err(ActionError::Unsupported("repair"))
     }
 }
 
@@ -249,6 +261,10 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
         }
+        AdminRequest::Repair(command) => reply.send(match parts.actions.repair(command) {
+            Ok(reports) => AdminReply::Repairs(reports),
+            Err(error) => AdminReply::Failed(error),
+        }),
         AdminRequest::Cluster => reply.send(AdminReply::Cluster(Box::new(parts.cluster()))),
         AdminRequest::Endpoints { keyspace, table, key } => {
             let snapshot = parts.membership.snapshot();
@@ -423,6 +439,7 @@ impl Served {
             | AdminRequest::Tables
             | AdminRequest::Compactions
             | AdminRequest::Cluster
+            | AdminRequest::Repair(_)
             | AdminRequest::Endpoints { .. }
             | AdminRequest::Estimates(_)
             | AdminRequest::Metrics => {

@@ -508,7 +508,7 @@ impl Core {
         let count = held.len();
         let (server, session, began) = (self.server.clone(), self.session.clone(), self.turn_began);
         let future: Waiting = Box::pin(async move {
-            let deadline = server.rt.now() + server.settings.write_timeout;
+            let deadline = server.rt.now() + server.timeouts.get(Timeout::Write);
             let mut out = server.buffer();
             let committed = server.rt.timeout(deadline, server.coordinator.commit()).await;
             server.latencies.record(Kind::Write, server.rt.now().since(began), held.len() as u64);

@@ -10,6 +10,7 @@ mod check;
 mod prepare;
 mod write;
 
+use crate::conditional;
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
 use crate::internal;
@@ -32,6 +33,8 @@ use stdx::{TimestampMicros, WallMicros};
 use write::modify;
 
 pub(crate) use prepare::{prepare_here, spread};
+#[cfg(test)]
+pub(crate) use write::join_all;
 pub(crate) use write::{Modification, OwnedWrite, Statement, WriteOrder, bind, carry_out};
 
 /// How far a request got at once.
@@ -272,12 +275,18 @@ fn run_plan(
     cx: &mut Cx<'_>,
 ) -> Result<Step> {
     match &compiled.plan.kind {
-        PlanKind::Modify(_) => {
+        PlanKind::Modify(plan) => {
             cx.server.counters.writes.inc();
+            if plan.has_conditions() {
+                return modify_if(compiled, values, parameters, mode, cx);
+            }
             modify_one(compiled, values, parameters, cx)
         }
-        PlanKind::Batch(_) => {
+        PlanKind::Batch(plan) => {
             cx.server.counters.batches.inc();
+            if plan.has_conditions() {
+                return modify_if(compiled, values, parameters, mode, cx);
+            }
             modify_one(compiled, values, parameters, cx)
         }
         PlanKind::Select(_) => {
@@ -332,6 +341,25 @@ fn modify_one(
     let options = options_of(cx.server, cx.session, parameters);
     let statements = &[(compiled, values)];
     modify(&Modification { statements, batch: None, consistency, allowed, options }, cx)
+}
+
+/// The same with IF.
+fn modify_if(
+    compiled: &Rc<Compiled>,
+    values: &[BoundValue<'_>],
+    parameters: &QueryParameters<'_>,
+    mode: Describe,
+    cx: &Cx<'_>,
+) -> Result<Step> {
+    let statements = &[(compiled, values)];
+    let modification = Modification {
+        statements,
+        batch: None,
+        consistency: parameters.consistency,
+        allowed: Allowed::default(),
+        options: options_of(cx.server, cx.session, parameters),
+    };
+    conditional::run(&modification, parameters.serial_consistency, mode, cx)
 }
 
 /// Cassandra's guardrail on losing whole tables.

@@ -48,10 +48,23 @@ pub(crate) enum Failure {
         reason: FailureReason,
         internal: Internal,
     },
+    /// A conditional write that may have been applied, or not.
+    CasUnknown(CasFailed),
     /// What the answers of several nodes came to.
     Replicas(Box<ReplicasFailed>),
     /// Something else went wrong on this node, with the code to tell it under.
     Internal(ErrorCode, String, Internal),
+}
+
+/// A proposal that some replicas accepted, and no quorum.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CasFailed {
+    /// The serial level.
+    pub(crate) consistency: Consistency,
+    /// Replicas that accepted it.
+    pub(crate) received: i32,
+    /// A quorum.
+    pub(crate) block_for: i32,
 }
 
 /// A request to several nodes that did not succeed.
@@ -304,6 +317,7 @@ impl Failure {
             Failure::WriteTimeout { .. } => ErrorCode::WriteTimeout,
             Failure::ReadFailure { .. } => ErrorCode::ReadFailure,
             Failure::WriteFailure { .. } => ErrorCode::WriteFailure,
+            Failure::CasUnknown(_) => ErrorCode::CasWriteUnknown,
             Failure::Replicas(failed) => match failed.kind {
                 FailedKind::ReadTimeout { .. } => ErrorCode::ReadTimeout,
                 FailedKind::ReadFailure { .. } => ErrorCode::ReadFailure,
@@ -337,7 +351,16 @@ impl Failure {
             Failure::ReadFailure { reason, .. } | Failure::WriteFailure { reason, .. } => {
                 failed_text(0, &[(node, *reason)])
             }
+            Failure::CasUnknown(failed) => format!(
+                "CAS operation result is unknown - proposal accepted by {} but not a quorum.",
+                failed.received
+            ),
             Failure::Replicas(failed) => match failed.kind {
+                FailedKind::WriteTimeout(WriteType::Cas) => format!(
+                    "CAS operation timed out: received {} of {} required responses after 0 \
+                     contention retries",
+                    failed.received, failed.block_for
+                ),
                 FailedKind::ReadTimeout { .. } | FailedKind::WriteTimeout(_) => {
                     let received = failed.received;
                     format!("Operation timed out - received only {received} responses.")
@@ -428,6 +451,9 @@ impl Failure {
                     write_type: *write_type,
                 }
             }
+            &Failure::CasUnknown(CasFailed { consistency, received, block_for }) => {
+                ErrorBody::CasWriteUnknown { consistency, received, block_for }
+            }
             Failure::Replicas(failed) => failed.body(),
             Failure::Wire(_) | Failure::Plan(_) | Failure::Plain(..) | Failure::Internal(..) => {
                 ErrorBody::without_fields(self.code()).unwrap_or(ErrorBody::ServerError)
@@ -458,7 +484,8 @@ impl ReplicasFailed {
                 received,
                 block_for,
                 write_type,
-                contentions: None,
+                // How often others came first is not told.
+                contentions: (write_type == WriteType::Cas).then_some(0),
             },
             FailedKind::WriteFailure(write_type) => ErrorBody::WriteFailure {
                 consistency,

@@ -171,7 +171,7 @@ async fn write_replicas(
         mutations: mutations.collect(),
         logged: false,
         batch_id: Uuid::from_bytes(server.next_time_uuid()),
-        deadline: server.rt.now() + server.settings.write_timeout,
+        deadline: server.rt.now() + server.timeouts.get(Timeout::Write),
     };
     server.coordinator.write_replicated(write).await.map_err(|error| error.to_string())
 }

@@ -18,6 +18,10 @@ pub(crate) enum Kind {
     Range,
     /// Writes and batches.
     Write,
+    /// Reads at a serial level.
+    CasRead,
+    /// Conditional writes and batches.
+    CasWrite,
 }
 
 /// A request on its way.
@@ -33,6 +37,8 @@ pub(crate) struct Ended {
     reads: u64,
     ranges: u64,
     writes: u64,
+    cas_reads: u64,
+    cas_writes: u64,
 }
 
 impl Ended {
@@ -41,12 +47,14 @@ impl Ended {
             Kind::Read => &mut self.reads,
             Kind::Range => &mut self.ranges,
             Kind::Write => &mut self.writes,
+            Kind::CasRead => &mut self.cas_reads,
+            Kind::CasWrite => &mut self.cas_writes,
         };
         *counted += count;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.reads + self.ranges + self.writes == 0
+        self.reads + self.ranges + self.writes + self.cas_reads + self.cas_writes == 0
     }
 }
 
@@ -55,6 +63,8 @@ pub(crate) struct Latencies {
     read: EstimatedHistogram,
     range: EstimatedHistogram,
     write: EstimatedHistogram,
+    cas_read: EstimatedHistogram,
+    cas_write: EstimatedHistogram,
     /// What the request that is being begun is.
     running: Cell<Option<Kind>>,
 }
@@ -66,6 +76,14 @@ impl Latencies {
             read: latency("coordinator_read_latency_micros", "microseconds of reads by key"),
             range: latency("coordinator_range_latency_micros", "microseconds of reads of ranges"),
             write: latency("coordinator_write_latency_micros", "microseconds of writes"),
+            cas_read: latency(
+                "coordinator_cas_read_latency_micros",
+                "microseconds of serial reads",
+            ),
+            cas_write: latency(
+                "coordinator_cas_write_latency_micros",
+                "microseconds of conditional writes",
+            ),
             running: Cell::new(None),
         }
     }
@@ -88,6 +106,8 @@ impl Latencies {
             Kind::Read => &self.read,
             Kind::Range => &self.range,
             Kind::Write => &self.write,
+            Kind::CasRead => &self.cas_read,
+            Kind::CasWrite => &self.cas_write,
         };
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         histogram.record_nanos_times(nanos, times);
@@ -95,8 +115,14 @@ impl Latencies {
 
     /// Requests of one turn ended.
     pub(crate) fn record_turn(&self, ended: Ended, took: Duration) {
-        let Ended { reads, ranges, writes } = ended;
-        for (kind, times) in [(Kind::Read, reads), (Kind::Range, ranges), (Kind::Write, writes)] {
+        let Ended { reads, ranges, writes, cas_reads, cas_writes } = ended;
+        for (kind, times) in [
+            (Kind::Read, reads),
+            (Kind::Range, ranges),
+            (Kind::Write, writes),
+            (Kind::CasRead, cas_reads),
+            (Kind::CasWrite, cas_writes),
+        ] {
             if times > 0 {
                 self.record(kind, took, times);
             }

@@ -10,10 +10,11 @@
 //! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-prepared-1 and -2: see `prepared`.
 //!
-//! Reading order: `settings`, `server`, `connection`, `driver`, `execute`, `select`, `replicas`,
-//! `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
+//! Reading order: `settings`, `server`, `connection`, `driver`, `execute`, `select`, `conditional`,
+//! `replicas`, `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod auth;
+mod conditional;
 mod connection;
 mod describe;
 mod driver;
@@ -42,7 +43,7 @@ pub use connection::Connection;
 pub use internal::{Content, RowWrite, encode_row};
 pub use mesh::ServerMesh;
 pub use server::{CqlServer, ServerParts};
-pub use settings::{Authentication, ServerSettings};
+pub use settings::{Authentication, ServerSettings, Timeout};
 pub use virtual_tables::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};
 
 #[cfg(test)]

@@ -33,10 +33,10 @@ enum OwnedValue {
 }
 
 /// Values of one statement.
-struct OwnedValues(Vec<OwnedValue>);
+pub(crate) struct OwnedValues(Vec<OwnedValue>);
 
 impl OwnedValues {
-    fn of(values: &[BoundValue<'_>]) -> OwnedValues {
+    pub(crate) fn of(values: &[BoundValue<'_>]) -> OwnedValues {
         let own = |value: &BoundValue<'_>| match value {
             BoundValue::Null => OwnedValue::Null,
             BoundValue::Unset => OwnedValue::Unset,
@@ -45,7 +45,7 @@ impl OwnedValues {
         OwnedValues(values.iter().map(own).collect())
     }
 
-    fn borrow(&self) -> Vec<BoundValue<'_>> {
+    pub(crate) fn borrow(&self) -> Vec<BoundValue<'_>> {
         let borrow = |value| match value {
             &OwnedValue::Null => BoundValue::Null,
             &OwnedValue::Unset => BoundValue::Unset,
@@ -119,8 +119,8 @@ impl ListWrite {
 
     async fn execute(&self, server: &Rc<Server>, ticket: &Ticket) -> Result<Vec<String>> {
         let (reads, options) = (self.reads(server)?, self.options(server));
-        let settings = &server.settings;
-        let read_timeout = self.timeout_nanos.map_or(settings.read_timeout, Duration::from_nanos);
+        let usual = server.timeouts.get(Timeout::Read);
+        let read_timeout = self.timeout_nanos.map_or(usual, Duration::from_nanos);
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
         let deadline = server.rt.now() + read_timeout;
         let found = match &self.snapshot {
@@ -193,7 +193,8 @@ impl ListWrite {
                 limits: SelectLimits { rows_per_partition: u32::MAX },
             };
             let mut sink = Sink { read, found: &mut found };
-            replicas::read(server, self.consistency, &read.command, &order, &mut sink).await?;
+            let asked = (self.consistency, None);
+            replicas::read(server, asked, &read.command, &order, &mut sink).await?;
         }
         Ok(found)
     }

@@ -4,16 +4,16 @@
 //! whom to ask ([`coordinator`]), whether a statement comes here ([`crate::execute`] decides once per
 //! plan and epoch).
 //!
-//! A read at SERIAL is carried out at QUORUM, at LOCAL_SERIAL at LOCAL_QUORUM. Cassandra runs a
-//! round of Paxos first, to finish conditional writes that are under way; there are none as long as
-//! conditional statements are refused, and a read of a quorum repairs what it shows before it shows
-//! it (INV-request-6), so that no later one shows less.
+//! A read of one partition at SERIAL or LOCAL_SERIAL is the coordinator's serial read. A range at
+//! these levels is read at QUORUM or LOCAL_QUORUM, as in Cassandra: it may miss a conditional write
+//! that is under way, and a read of a quorum repairs what it shows before it shows it
+//! (INV-request-6), so that no later one shows less.
 
 use crate::failure::{Failure, Result, level};
 use crate::server::Server;
 use crate::session::Ticket;
 use cluster::ClusterSnapshot;
-use coordinator::{ReplicatedRead, ReplicatedWrite};
+use coordinator::{CasError, ReplicatedRead, ReplicatedWrite};
 use cql_wire::{Consistency, WriteType};
 use data::command::ReadCommand;
 use std::rc::Rc;
@@ -30,17 +30,32 @@ pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
     }
 }
 
-/// Reads from the replicas. `asked` is the level that the client named.
+/// Reads from the replicas. `asked` is the level that the client named, with its scope where the
+/// read is serial.
 ///
 /// # Errors
 /// What to tell the client.
 pub(crate) async fn read<S: RowSink>(
     server: &Server,
-    asked: Consistency,
+    (asked, scope): (Consistency, Option<paxos::Scope>),
     command: &ReadCommand,
     order: &ReplicatedRead,
     sink: &mut S,
 ) -> Result<ReadStats> {
+    if let Some(scope) = scope {
+        let read = server.coordinator.read_serial(command, order, scope, sink).await;
+        return read.map_err(|error| match error {
+            CasError::Request(error) => Failure::request(error, asked, &order.snapshot),
+            CasError::Overloaded(message) => Failure::overloaded(message),
+            CasError::Store(error) => {
+                let id = server.log_failure("serial read", &error);
+                Failure::read(&error, asked, id)
+            }
+            error @ (CasError::Refused(_) | CasError::Unknown { .. }) => {
+                Failure::invalid(error.to_string())
+            }
+        });
+    }
     let read = server.coordinator.read_replicated(command, order, sink).await;
     read.map_err(|error| Failure::request(error, asked, &order.snapshot))
 }

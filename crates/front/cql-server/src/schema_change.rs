@@ -38,7 +38,7 @@ pub(crate) async fn execute(server: &Rc<Server>, compiled: &Rc<Compiled>) -> Res
 }
 
 async fn change(server: &Server, plan: &DdlPlan) -> Result<Changed> {
-    let deadline = server.rt.now() + server.settings.request_timeout;
+    let deadline = server.rt.now() + server.timeouts.get(Timeout::Request);
     loop {
         let snapshot = server.membership.snapshot();
         let outcome = {

@@ -4,6 +4,7 @@
 //! the choice between stored and computed rows. What a row becomes is the planner's business
 //! ([`cql_plan::SelectExec`]); it writes straight into the answer.
 
+use crate::conditional;
 use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
 use crate::failure::{Failure, Result};
 use crate::latency::Kind;
@@ -64,12 +65,19 @@ pub(crate) fn run(
     };
     let options = options_of(cx.server, cx.session, parameters);
     let bound = plan.bind(values, &options)?;
-    if bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_))) {
+    let scope = serial_scope(plan, &bound, parameters.consistency)?;
+    if scope.is_some() {
+        cx.server.latencies.note_kind(Kind::CasRead);
+    } else if bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_))) {
         cx.server.latencies.note_kind(Kind::Range);
     }
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let read = Read {
-        snapshot: allowed.snapshot(&server),
+        snapshot: match scope {
+            Some(_) => Some(server.snapshot().clone()),
+            None => allowed.snapshot(&server),
+        },
+        scope,
         server,
         session,
         ticket: cx.ticket.clone(),
@@ -80,6 +88,28 @@ pub(crate) fn run(
     Ok(Step::Waits(Box::pin(read.run(bound))))
 }
 
+/// Whether a read must see every conditional write that ended before it: one of a partition at a
+/// serial level. As in Cassandra a range is read at the level of a quorum instead.
+fn serial_scope(
+    plan: &SelectPlan,
+    bound: &BoundSelect,
+    consistency: Consistency,
+) -> Result<Option<paxos::Scope>> {
+    let Some(scope) = conditional::scope_of(consistency) else { return Ok(None) };
+    let table = plan.table();
+    let is_local = matches!(&*table.keyspace, "system" | "system_schema");
+    let is_range = |r: &ReadCommand| matches!(r.partitions, Partitions::Range(_));
+    if is_local || table.kind == TableKind::Virtual || bound.reads().iter().any(is_range) {
+        return Ok(None);
+    }
+    if bound.reads().len() > 1 {
+        return Err(Failure::invalid(
+            "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+        ));
+    }
+    Ok(Some(scope))
+}
+
 /// One read on its way.
 struct Read {
     server: Rc<Server>,
@@ -88,8 +118,11 @@ struct Read {
     compiled: Rc<Compiled>,
     describe: Describe,
     consistency: Consistency,
-    /// The metadata the request began with, when other nodes may have the data too.
+    /// The metadata the request began with, when other nodes may have the data too, or when it is
+    /// serial.
     snapshot: Option<Arc<ClusterSnapshot>>,
+    /// Of a serial read.
+    scope: Option<paxos::Scope>,
 }
 
 impl Read {
@@ -170,11 +203,11 @@ impl Read {
     ) -> Result<(SelectDone, ReadStats)> {
         let server = &self.server;
         let is_range = bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_)));
-        let settings = &server.settings;
+        let timeouts = &server.timeouts;
         let timeout = match bound.timeout_nanos() {
             Some(nanos) => std::time::Duration::from_nanos(nanos),
-            None if is_range => settings.range_timeout,
-            None => settings.read_timeout,
+            None if is_range => timeouts.get(Timeout::Range),
+            None => timeouts.get(Timeout::Read),
         };
         let table = plan.table().clone();
         self.ticket.note(|| {
@@ -238,7 +271,7 @@ impl Read {
                 }
                 // Boxed, so that reads of a node that is alone do not carry its size around.
                 (None, Some(order)) => {
-                    let asked = self.consistency;
+                    let asked = (self.consistency, self.scope);
                     let server = &self.server;
                     Box::pin(replicas::read(server, asked, command, order, &mut sink)).await?
                 }

@@ -70,6 +70,7 @@ pub(crate) struct Server {
     pub(crate) coordinator: Coordinator,
     pub(crate) membership: Membership,
     pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) timeouts: Timeouts,
     pub(crate) plan_limits: PlanLimits,
     pub(crate) mesh: Arc<ServerMesh>,
     pub(crate) virtual_source: Rc<dyn VirtualSource>,
@@ -94,9 +95,13 @@ pub(crate) struct Server {
     waiting_bytes: Cell<usize>,
     draining: Cell<bool>,
     drained: rt::sync::Notify,
+    /// Ports that are listened on.
+    listening: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
+/// Between two looks whether a shard that is paused has come to rest.
+const PAUSE_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 /// Buffers of answers that are kept for reuse, and how large one may be.
 const BUFFERS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -235,7 +240,9 @@ impl CqlServer {
             waiting_bytes: Cell::new(0),
             draining: Cell::new(false),
             drained: rt::sync::Notify::new(),
+            listening: Cell::new(0),
             buffers: RefCell::default(),
+            timeouts: Timeouts::new(&settings),
             settings,
             rt: rt.clone(),
         });
@@ -275,7 +282,9 @@ impl CqlServer {
         let listener = rt.listen(address, ListenOptions::default()).await?;
         let local = listener.local_addr();
         let server = self.clone();
+        let open = Listening::new(&self.inner);
         let task = async move {
+            let _open = open;
             let rt = server.inner.rt.clone();
             let mut accept_error_pause = std::time::Duration::from_millis(1);
             while !server.inner.is_draining() {
@@ -427,6 +436,16 @@ impl CqlServer {
         crate::internal::load_prepared(&self.inner).await
     }
 
+    /// Changes how long requests of this shard may take that begin from now on.
+    pub fn set_timeout(&self, kind: Timeout, timeout: Duration) {
+        self.inner.timeouts.set(kind, timeout);
+    }
+
+    /// How long a request of this shard may take that begins now.
+    pub fn timeout(&self, kind: Timeout) -> Duration {
+        self.inner.timeouts.get(kind)
+    }
+
     /// Number of connections of this shard.
     pub fn connection_count(&self) -> usize {
         self.inner.sessions.borrow().len()
@@ -439,13 +458,34 @@ impl CqlServer {
 
     /// Refuses new requests, finishes running ones, closes all connections of this shard.
     pub async fn stop(&self) {
+        self.end_connections();
+        self.inner.gate.close().await;
+    }
+
+    /// As [`CqlServer::stop`], and the shard's ports are closed, until [`CqlServer::resume`]. Also
+    /// waits for the requests that run.
+    pub async fn pause(&self) {
+        self.end_connections();
+        let server = &self.inner;
+        while server.is_draining()
+            && (server.listening.get() > 0 || !server.sessions.borrow().is_empty())
+        {
+            server.rt.sleep(PAUSE_LOOK).await;
+        }
+    }
+
+    /// Takes connections again. To be called on all shards before one of them listens.
+    pub fn resume(&self) {
+        self.inner.draining.set(false);
+    }
+
+    fn end_connections(&self) {
         self.inner.draining.set(true);
         self.inner.drained.notify_waiters();
         let sessions: Vec<Rc<Session>> = self.inner.sessions.borrow().values().cloned().collect();
         for session in sessions {
             session.wake();
         }
-        self.inner.gate.close().await;
     }
 
     fn serve_request(&self, request: ServerRequest, reply: Reply<ServerReply>) {
@@ -490,6 +530,22 @@ impl CqlServer {
                 let _ = gate.spawn(&rt, Group::Admin, "truncate", task);
             }
         }
+    }
+}
+
+/// A port of the shard that is listened on, counted until it is dropped.
+struct Listening(Rc<Server>);
+
+impl Listening {
+    fn new(server: &Rc<Server>) -> Listening {
+        server.listening.set(server.listening.get() + 1);
+        Listening(server.clone())
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.listening.set(self.0.listening.get().saturating_sub(1));
     }
 }
 
@@ -638,6 +694,7 @@ impl Server {
         };
         supported.extend(sharding.supported_options());
         supported.push((scylla::USE_METADATA_ID, vec![String::new()]));
+        supported.push((scylla::LWT_ADD_METADATA_MARK, vec![scylla::lwt_mark_value()]));
         supported
     }
 

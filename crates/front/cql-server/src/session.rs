@@ -102,10 +102,7 @@ impl Session {
 
     /// Takes STARTUP's options over.
     pub(crate) fn start(&self, options: &StartupOptions<'_>, version: ProtocolVersion) {
-        // LWT marks need conditional statements, which are refused: the client's wish has no
-        // effect, and SUPPORTED does not offer it.
-        let negotiated = Negotiated { lwt_mark: false, ..options.negotiated(version) };
-        self.negotiated.set(negotiated);
+        self.negotiated.set(options.negotiated(version));
         self.compression.set(options.compression);
         *self.options.borrow_mut() =
             options.all.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();

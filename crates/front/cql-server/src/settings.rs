@@ -57,6 +57,8 @@ pub struct ServerSettings {
     pub range_timeout: Duration,
     /// Time for a write.
     pub write_timeout: Duration,
+    /// Time for a conditional write until it is decided; its commit then has `write_timeout`.
+    pub cas_contention_timeout: Duration,
     /// Time for TRUNCATE.
     pub truncate_timeout: Duration,
     /// Time for a schema change that meets others to be tried again.
@@ -69,6 +71,68 @@ pub struct ServerSettings {
     pub drop_truncate_table_enabled: bool,
     /// Whether USE may be used.
     pub use_statements_enabled: bool,
+}
+
+/// A time for requests that may be changed while the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// [`ServerSettings::read_timeout`].
+    Read,
+    /// [`ServerSettings::range_timeout`].
+    Range,
+    /// [`ServerSettings::write_timeout`].
+    Write,
+    /// [`ServerSettings::cas_contention_timeout`].
+    CasContention,
+    /// [`ServerSettings::truncate_timeout`].
+    Truncate,
+    /// [`ServerSettings::request_timeout`].
+    Request,
+}
+
+/// The times in use, at first those of the settings.
+#[derive(Debug)]
+pub(crate) struct Timeouts {
+    read: Cell<Duration>,
+    range: Cell<Duration>,
+    write: Cell<Duration>,
+    cas_contention: Cell<Duration>,
+    truncate: Cell<Duration>,
+    request: Cell<Duration>,
+}
+
+impl Timeouts {
+    pub(crate) fn new(settings: &ServerSettings) -> Timeouts {
+        Timeouts {
+            read: Cell::new(settings.read_timeout),
+            range: Cell::new(settings.range_timeout),
+            write: Cell::new(settings.write_timeout),
+            cas_contention: Cell::new(settings.cas_contention_timeout),
+            truncate: Cell::new(settings.truncate_timeout),
+            request: Cell::new(settings.request_timeout),
+        }
+    }
+
+    fn cell(&self, kind: Timeout) -> &Cell<Duration> {
+        match kind {
+            Timeout::Read => &self.read,
+            Timeout::Range => &self.range,
+            Timeout::Write => &self.write,
+            Timeout::CasContention => &self.cas_contention,
+            Timeout::Truncate => &self.truncate,
+            Timeout::Request => &self.request,
+        }
+    }
+
+    /// For a request that begins now.
+    #[inline]
+    pub(crate) fn get(&self, kind: Timeout) -> Duration {
+        self.cell(kind).get()
+    }
+
+    pub(crate) fn set(&self, kind: Timeout, timeout: Duration) {
+        self.cell(kind).set(timeout);
+    }
 }
 
 impl ServerSettings {
@@ -95,6 +159,7 @@ impl ServerSettings {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_secs(1),
             truncate_timeout: Duration::from_secs(60),
             request_timeout: Duration::from_secs(10),
             tombstone_warn_threshold: 1_000,

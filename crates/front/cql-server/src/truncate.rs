@@ -70,7 +70,7 @@ fn failed(what: &str) -> Failure {
 pub(crate) async fn truncate(server: &Rc<Server>, table: TableId) -> Result<()> {
     let this = server.clone();
     let work = async move {
-        let deadline = this.rt.now() + this.settings.truncate_timeout;
+        let deadline = this.rt.now() + this.timeouts.get(Timeout::Truncate);
         if this.membership.snapshot().members.len() > 1 {
             truncate_everywhere(&this, table, deadline).await
         } else {
@@ -80,8 +80,15 @@ pub(crate) async fn truncate(server: &Rc<Server>, table: TableId) -> Result<()> 
     server.to_its_end("truncate-table", work).await
 }
 
+/// When a truncation that begins now is: behind the one before, whatever the clocks say. Else it would
+/// be taken for that one, which is done.
+fn time_of(snapshot: &ClusterSnapshot, table: TableId, now: WallMicros) -> WallMicros {
+    let before = snapshot.truncations.get(&table).map(|t| t.truncated_at.0.saturating_add(1));
+    WallMicros(before.map_or(now.0, |least| now.0.max(least)))
+}
+
 async fn truncate_alone(server: &Rc<Server>, table: TableId, deadline: Instant) -> Result<()> {
-    let at = server.rt.wall();
+    let at = time_of(&server.membership.snapshot(), table, server.rt.wall());
     match server.rt.timeout(deadline, empty(server, table, at)).await {
         Err(_) => return Err(failed("Operation timed out - received only 0 responses.")),
         Ok(false) => return Err(failed("the data of a shard could not be removed")),
@@ -105,15 +112,8 @@ async fn truncate_everywhere(server: &Rc<Server>, table: TableId, deadline: Inst
         // The text of Cassandra's UnavailableException inside.
         return Err(failed("Cannot achieve consistency level ALL"));
     }
-    let moving: Vec<String> = moving(&snapshot).map(|node| format!("/{node}")).collect();
-    if !moving.is_empty() {
-        // What is on its way between nodes would arrive afterwards.
-        return Err(failed(&format!(
-            "nodes join, leave or move; try again when they have finished: [{}]",
-            moving.join(", ")
-        )));
-    }
-    let at = server.rt.wall();
+    refuse_moving(&snapshot)?;
+    let at = time_of(&snapshot, table, server.rt.wall());
     let recorded = record(server, table, at, deadline).await;
     let recorded = recorded.map_err(|failure| match failure {
         Failure::Plain(ErrorCode::ServerError, text) => failed(&text),
@@ -148,6 +148,18 @@ async fn truncate_everywhere(server: &Rc<Server>, table: TableId, deadline: Inst
     }
 }
 
+/// What is on its way between nodes would arrive behind the truncation.
+fn refuse_moving(snapshot: &ClusterSnapshot) -> Result<()> {
+    let moving: Vec<String> = moving(snapshot).map(|node| format!("/{node}")).collect();
+    if moving.is_empty() {
+        return Ok(());
+    }
+    Err(failed(&format!(
+        "nodes join, leave or move; try again when they have finished: [{}]",
+        moving.join(", ")
+    )))
+}
+
 /// How far a truncation has come, as far as this shard (0) knows.
 pub(crate) fn emptied(server: &Server, table: TableId, at: WallMicros, epoch: Epoch) -> Emptied {
     let snapshot = server.snapshot().clone();
@@ -176,6 +188,10 @@ async fn record(
         let snapshot = server.membership.snapshot();
         if snapshot.schema.table_by_id(table).is_none() {
             return Ok(None);
+        }
+        if snapshot.members.len() > 1 {
+            // Also one that has come since this began.
+            refuse_moving(&snapshot)?;
         }
         let entry = Transformation::Truncate { table, truncation: truncation.clone() };
         match server.membership.submit(snapshot.epoch, vec![entry]).await {

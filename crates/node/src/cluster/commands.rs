@@ -19,6 +19,7 @@ impl ClusterShard {
             ClusterAction::RemoveNode { host } => self.remove_node(host).await.map_err(failed),
             ClusterAction::ForceRemoval => self.force_removal().map_err(failed),
             ClusterAction::Assassinate { host } => self.assassinate(host).await.map_err(failed),
+            ClusterAction::Cleanup { tables } => self.clean(&tables).await,
             ClusterAction::SetGossip { enabled } => {
                 self.liveness.set_gossiping(enabled);
                 Ok(())

@@ -33,14 +33,14 @@ fn path(work_dir: &str) -> String {
 }
 
 impl Identity {
-    fn encode(self) -> String {
+    pub(crate) fn encode(self) -> String {
         let cluster = self.cluster_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
         let body = format!("{HEAD}\nhost_id {}\ncluster_id {cluster}\n", self.host_id);
         let check = codec::crc32(body.as_bytes());
         format!("{body}check {check:08x}\n")
     }
 
-    fn decode(text: &str) -> Result<Identity, String> {
+    pub(crate) fn decode(text: &str) -> Result<Identity, String> {
         let (body, check) = text.split_at(text.find("check ").ok_or("it has no check line")?);
         let expected = format!("check {:08x}\n", codec::crc32(body.as_bytes()));
         if check != expected {

@@ -1,7 +1,7 @@
 //! Shard 0 of a node before it has a log: whether it founds a cluster or joins one, and how it is
 //! let in; and for a node that has one, whether the others still want it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Member, MemberState};
@@ -61,12 +61,44 @@ impl Newcomer<'_> {
     pub(crate) async fn found_or_join(&self, base: &schema::Schema) -> Result<Outcome, StartError> {
         let own = seeds::own_address(self.options)?;
         let all = seeds::addresses(self.options)?;
-        let is_first = all.first().is_none_or(|first| *first == own);
+        let replaces = self.replaces()?;
+        // Who takes another one's place founds nothing.
+        let is_first = all.first().is_none_or(|first| *first == own) && replaces.is_none();
         let others: Vec<SocketAddr> = all.iter().copied().filter(|seed| *seed != own).collect();
         if others.is_empty() {
+            if let Some(address) = replaces {
+                let detail = format!(
+                    "replace_address_first_boot is {address}, and seeds names no other node that \
+                     could say what stood there"
+                );
+                return Err(StartError::Join { through: own.to_string(), detail });
+            }
             return Ok(Outcome::Found);
         }
+        if let Some(address) = replaces.filter(|address| *address != own.ip()) {
+            self.check_dead(SocketAddr::new(address, self.options.storage_port)).await?;
+        }
         self.look_for_members(base, &others, is_first).await
+    }
+
+    /// The address of the member whose place it takes.
+    fn replaces(&self) -> Result<Option<IpAddr>, StartError> {
+        self.options.replace_address_first_boot.as_ref().map(parts::ip).transpose()
+    }
+
+    /// That nobody answers where the dead member stood. The member that is asked to let this node in
+    /// may have been started a moment ago, and have heard of nobody yet.
+    async fn check_dead(&self, address: SocketAddr) -> Result<(), StartError> {
+        match self.messaging.discover(address).await {
+            Ok(ack) => Err(StartError::Join {
+                through: address.to_string(),
+                detail: format!(
+                    "Cannot replace a live node: node {} answers at {address}; stop it first",
+                    ack.host_id
+                ),
+            }),
+            Err(_) => Ok(()),
+        }
     }
 
     async fn look_for_members(
@@ -95,7 +127,8 @@ impl Newcomer<'_> {
                 Err(OpenError::Refused { code, .. }) => *code == RefusalCode::Yourself,
                 _ => false,
             });
-            if members.is_empty() && (is_first || is_itself) {
+            let may_found = self.options.replace_address_first_boot.is_none();
+            if members.is_empty() && may_found && (is_first || is_itself) {
                 return Ok(Outcome::Found);
             }
             if !members.is_empty() && !self.may_join {
@@ -148,6 +181,7 @@ impl Newcomer<'_> {
                 self.options.allocate_tokens_for_local_replication_factor,
             )
             .unwrap_or(u16::MAX),
+            replaces: self.replaces()?,
         };
         let deadline = rt.now() + ANSWER;
         // So that a second start asks as the same node.
@@ -186,6 +220,9 @@ impl Newcomer<'_> {
     fn member(&self) -> Result<Member, StartError> {
         let options = self.options;
         let mut tokens = options.initial_token.clone();
+        if options.replace_address_first_boot.is_some() && !tokens.is_empty() {
+            tracing::warn!("initial_token is passed over: the tokens are those of the dead node");
+        }
         tokens.sort();
         Ok(Member {
             host_id: self.identity.host_id,

@@ -14,7 +14,7 @@ use cluster::ranges::{Movement, WholeCluster};
 use cluster::{
     ClusterSnapshot, MemberState, Replication, Transformation, choose_voters, movements,
 };
-use codec::{Reader, Writer};
+use codec::{DecodeError, Reader, Writer};
 use internode::{ErrorReply, Verb};
 use membership::SubmitError;
 use messaging::{MessagingError, Outgoing, Request, Responder};
@@ -39,7 +39,7 @@ type Result<T> = std::result::Result<T, String>;
 
 /// What is left of the ranges that `host` will own once the dead `mover` is gone: too few replicas
 /// are alive to hold every acknowledged write, but the node goes in any case.
-fn what_is_left(
+pub(super) fn what_is_left(
     snapshot: &ClusterSnapshot,
     mover: HostId,
     host: HostId,
@@ -117,13 +117,26 @@ impl Orders {
     }
 }
 
+/// Payload of an order.
+pub(crate) fn put_order(mover: HostId, epoch: Epoch, out: &mut Vec<u8>) {
+    out.put_bytes(mover.0.as_bytes());
+    out.put_u64(epoch.0);
+}
+
+/// Reads what [`put_order`] wrote: who goes, and since when.
+pub(crate) fn read_order(payload: &[u8]) -> std::result::Result<(HostId, Epoch), DecodeError> {
+    let r = &mut Reader::new(payload, "order to take over");
+    let host = HostId(Uuid::from_bytes(r.array::<16>()?));
+    let epoch = Epoch(r.u64()?);
+    r.finish()?;
+    Ok((host, epoch))
+}
+
 impl ClusterShard {
     /// Serves an order of a peer; shard 0.
     pub(crate) fn serve_take_over(&self, request: &Request<'_>, responder: Responder) {
-        let r = &mut Reader::new(request.payload, "order to take over");
-        let read = r.array::<16>().and_then(|host| Ok((host, r.u64()?)));
-        let (host, epoch) = match read {
-            Ok((host, epoch)) => (HostId(Uuid::from_bytes(host)), Epoch(epoch)),
+        let (host, epoch) = match read_order(request.payload) {
+            Ok(order) => order,
             Err(error) => return responder.fail(&ErrorReply::Invalid(error.to_string())),
         };
         if self.rt.shard() != ShardId(0) {
@@ -272,10 +285,7 @@ impl ClusterShard {
     ) -> std::result::Result<bool, MessagingError> {
         let deadline = self.rt.now() + ANSWER;
         let to = Outgoing { host, shard: ShardId(0), verb: Verb::TakeOver, deadline, trace: None };
-        let write = |out: &mut Vec<u8>| {
-            out.put_bytes(mover.0.as_bytes());
-            out.put_u64(epoch.0);
-        };
+        let write = |out: &mut Vec<u8>| put_order(mover, epoch, out);
         let answer = self.messaging.request(&to, write).await?;
         Ok(answer.payload.first() == Some(&1))
     }
@@ -297,7 +307,7 @@ impl ClusterShard {
     }
 
     /// Sees to it that `host` does not vote.
-    async fn take_vote(&self, host: HostId) -> Result<()> {
+    pub(super) async fn take_vote(&self, host: HostId) -> Result<()> {
         let liveness = self.liveness.clone();
         let give_up = self.rt.now() + SUBMIT;
         let submitted = self.submit_until_done(Some(give_up), |snapshot| {

@@ -15,6 +15,7 @@ use internode::{ErrorReply, Verb};
 use liveness::{Liveness, LivenessMesh, Start};
 use membership::Membership;
 use messaging::{Handler, Messaging, Request, Responder};
+use repair::{Repair, RepairParts, RepairSettings};
 use request::WriteType;
 use rt::{Gate, Group, Rt};
 use stdx::{HostId, Instant, ShardId, Uuid, WallMicros};
@@ -43,12 +44,15 @@ pub(crate) struct ClusterShard {
     pub(crate) coordinator: Coordinator,
     pub(crate) hints: Hints,
     pub(crate) streaming: Streaming,
+    pub(crate) repair: Repair,
     /// Copies for members that go.
     pub(crate) orders: Rc<Orders>,
     /// When gossip began.
     pub(crate) gossips_since: Rc<Cell<Instant>>,
     /// Owner of what goes on beside requests.
     pub(crate) gate: Gate,
+    /// Owner of the removal of data; it ends with the store.
+    pub(crate) cleaning: Gate,
 }
 
 /// Gives each message of a peer to the part that it is for.
@@ -94,6 +98,7 @@ impl Handler for Dispatch {
             _ => {
                 let rest = node.coordinator.serve_peer(request, responder);
                 let rest = rest.and_then(|rest| node.streaming.serve_peer(request, rest));
+                let rest = rest.and_then(|rest| node.repair.serve_peer(request, rest));
                 if let Some(responder) = rest {
                     responder.fail(&ErrorReply::UnknownVerb(request.verb.number()));
                 }
@@ -134,23 +139,40 @@ impl ClusterShard {
                 ..StreamSettings::default()
             },
         });
+        let liveness = Liveness::new(rt.clone(), meshes.liveness.clone(), host);
+        let alive = liveness.clone();
+        let repair = Repair::new(RepairParts {
+            rt: rt.clone(),
+            coordinator: coordinator.clone(),
+            messaging: messaging.clone(),
+            snapshot: snapshot(),
+            is_alive: Rc::new(move |host| alive.is_alive(host)),
+            settings: RepairSettings {
+                // Cassandra's validation compactions keep to the same rate.
+                bytes_per_second: options.compaction_throughput.0,
+                ..RepairSettings::default()
+            },
+        });
         let this = ClusterShard {
             rt: rt.clone(),
             options: options.clone(),
             messaging,
-            liveness: Liveness::new(rt.clone(), meshes.liveness.clone(), host),
+            liveness,
             membership: membership.clone(),
             coordinator: coordinator.clone(),
             hints,
             streaming,
+            repair,
             orders: Rc::default(),
             gossips_since: Rc::new(Cell::new(Instant(u64::MAX))),
             gate: rt.gate("cluster"),
+            cleaning: rt.gate("cleanup"),
         };
         this.follow_metadata();
         this.follow_liveness();
         this.attach_coordinator();
         this.hand_on_hints();
+        this.clean_by_itself();
         if rt.shard() == ShardId(0) {
             let liveness = this.liveness.clone();
             membership.attach(this.messaging.clone(), move |host| liveness.is_alive(host));
@@ -327,6 +349,7 @@ impl ClusterShard {
     pub(crate) async fn stop(&self) {
         self.liveness.stop().await;
         self.hints.pause();
+        self.repair.stop().await;
         self.streaming.stop().await;
         self.gate.close().await;
         self.messaging.stop(STOP_GRACE).await;

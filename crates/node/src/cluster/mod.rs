@@ -3,9 +3,11 @@
 //!
 //! Owns: `metadata/identity` ([`identity`]), the place of the node ([`place`]), founding and joining
 //! ([`joining`]), what every shard needs of the other nodes ([`member`]), the way to `Normal`
-//! ([`movement`]), members that go ([`leaving`]), reports and commands for administration. Never: decides who owns what (`cluster`), who is alive
-//! (`liveness`), or about data.
+//! ([`movement`]), members that go ([`leaving`]), the removal of what is not owned any more
+//! ([`cleaning`]), reports and commands for administration. Never: decides who owns what (`cluster`),
+//! who is alive (`liveness`), or about data.
 
+pub(crate) mod cleaning;
 pub(crate) mod commands;
 pub(crate) mod identity;
 pub(crate) mod joining;
@@ -14,6 +16,7 @@ pub(crate) mod member;
 pub(crate) mod movement;
 pub(crate) mod network;
 pub(crate) mod place;
+pub(crate) mod repairing;
 pub(crate) mod report;
 pub(crate) mod seeds;
 #[cfg(test)]

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, MemberState, Transformation, choose_voters};
+use cluster::{ClusterSnapshot, Member, MemberState, Transformation, choose_voters};
 use membership::SubmitError;
 use stdx::{Epoch, HostId, Instant};
 use streaming::{PlanError, StreamError};
 
+use super::leaving::what_is_left;
 use super::member::ClusterShard;
 use crate::{StartError, open};
 
@@ -19,6 +20,9 @@ const GOSSIP_SETTLES: Duration = Duration::from_secs(3);
 const REMIND: Duration = Duration::from_secs(10);
 /// Before data that could not be taken over is tried again.
 const FETCH_PAUSE: Duration = Duration::from_secs(5);
+/// How often a node that takes a dead one's place waits for more replicas to be alive, before it
+/// goes on with what there is.
+const PATIENCE_WITH_REPLICAS: usize = 6;
 /// Patience with changes that only describe this node.
 const DESCRIBE: Duration = Duration::from_secs(10);
 
@@ -100,7 +104,7 @@ impl ClusterShard {
     /// node serves its peers already, and no clients yet.
     ///
     /// # Errors
-    /// `Removed`, `Streaming`, `Submit`, `Stopped`.
+    /// `Removed`, `Streaming`, `Submit`, `Stopped`; `Join` when the node that it replaces lives.
     pub(crate) async fn come_to_normal(&self) -> Result<(), StartError> {
         let mut begun = false;
         loop {
@@ -118,12 +122,17 @@ impl ClusterShard {
                     if has_tables {
                         self.take_over_ranges(&snapshot).await?;
                     }
+                    self.check_replaced(member)?;
                     MemberState::JoinHandover
                 }
                 MemberState::JoinHandover => {
                     begun = true;
                     if has_tables {
                         self.wait_until_applied(snapshot.epoch).await?;
+                    }
+                    self.check_replaced(member)?;
+                    if let Some(old) = member.replaces {
+                        self.take_vote_of_replaced(old).await?;
                     }
                     MemberState::Normal
                 }
@@ -223,24 +232,38 @@ impl ClusterShard {
             return Ok(());
         }
         let me = snapshot.local.host_id;
+        let replaces = snapshot.local_member().is_some_and(|member| member.replaces.is_some());
         // From here on every write reaches this node too, but for those that had begun before.
         self.wait_until_applied(snapshot.epoch).await?;
         self.pause(self.options.write_request_timeout).await?;
+        let mut refusals = 0;
         loop {
             let liveness = self.liveness.clone();
             let snapshot = self.membership.snapshot();
             let plan = match streaming::plan(&snapshot, me, move |host| liveness.is_alive(host)) {
-                Ok(plan) if plan.is_empty() => return Ok(()),
                 Ok(plan) => plan,
                 Err(PlanError::NoMember(host)) => return Err(StartError::Removed { host }),
+                Err(error @ PlanError::TooFewReplicas { .. })
+                    if self.goes_without(&snapshot, refusals) =>
+                {
+                    tracing::warn!(%error, "taking over what is left: writes that only the dead \
+                        node or nodes that are down have are not in it; repair this node");
+                    let liveness = self.liveness.clone();
+                    what_is_left(&snapshot, me, me, move |host| liveness.is_alive(host))
+                }
                 Err(error @ PlanError::TooFewReplicas { .. }) => {
+                    refusals += 1;
                     tracing::warn!(%error, "waiting to take over data");
                     self.pause(FETCH_PAUSE).await?;
                     continue;
                 }
             };
+            if plan.is_empty() {
+                return Ok(());
+            }
             tracing::info!(ranges = plan.len(), "taking over data");
-            match self.streaming.fetch("Bootstrap", plan, &|_| ()).await {
+            let operation = if replaces { "Replace" } else { "Bootstrap" };
+            match self.streaming.fetch(operation, plan, &|_| ()).await {
                 Ok(report) => {
                     tracing::info!(?report, "took over data");
                     return Ok(());
@@ -254,6 +277,46 @@ impl ClusterShard {
                     return Err(StartError::Streaming { detail: error.to_string() });
                 }
             }
+        }
+    }
+
+    /// Whether this node takes a dead one's place and no more replicas can be waited for.
+    fn goes_without(&self, snapshot: &ClusterSnapshot, refusals: usize) -> bool {
+        let me = snapshot.local.host_id;
+        let Some(old) = snapshot.local_member().and_then(|member| member.replaces) else {
+            return false;
+        };
+        let others = snapshot.members.keys().filter(|host| **host != me && **host != old);
+        refusals >= PATIENCE_WITH_REPLICAS || { others }.all(|host| self.liveness.is_alive(*host))
+    }
+
+    /// That the member whose place this node takes has not come back.
+    ///
+    /// # Errors
+    /// `Join`.
+    fn check_replaced(&self, member: &Member) -> Result<(), StartError> {
+        match member.replaces {
+            Some(old) if self.liveness.is_alive(old) => {
+                let detail = format!(
+                    "Cannot replace a live node: node {old} is back; stop it and start this node \
+                     again, or keep it and take node {} out (nodetool removenode)",
+                    member.host_id
+                );
+                Err(StartError::Join { through: member.storage.to_string(), detail })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sees to it that the member whose place this node takes does not vote.
+    ///
+    /// # Errors
+    /// `Stopped`, `Join`.
+    async fn take_vote_of_replaced(&self, old: HostId) -> Result<(), StartError> {
+        loop {
+            let Err(error) = self.take_vote(old).await else { return Ok(()) };
+            tracing::warn!(host = %old, %error, "waiting until the dead node does not vote any more");
+            self.pause(FETCH_PAUSE).await?;
         }
     }
 

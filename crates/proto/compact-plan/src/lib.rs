@@ -112,6 +112,8 @@ pub enum Reason {
     Major,
     /// Files named in a request.
     UserDefined,
+    /// A file with partitions that the node does not own any more.
+    Cleanup,
 }
 
 impl core::fmt::Display for Reason {
@@ -126,6 +128,7 @@ impl core::fmt::Display for Reason {
             Reason::Expired { files } => write!(f, "{files} fully expired files"),
             Reason::Major => f.write_str("major compaction"),
             Reason::UserDefined => f.write_str("user-defined compaction"),
+            Reason::Cleanup => f.write_str("cleanup"),
         }
     }
 }

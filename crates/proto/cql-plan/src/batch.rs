@@ -6,12 +6,13 @@
 use cql_syntax::ast::{Batch, BatchEntry, BatchKind};
 use data::{DeletionTime, Keep, Merged, RowRef, merge_rows};
 use smallvec::SmallVec;
+use stdx::TimestampMicros;
 
 use crate::cas;
 use crate::error::PlanError;
 use crate::modify::{
-    Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, Stamp,
-    delete_into, encode_update, insert_into, scratch_slice, update_into,
+    Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, Stamp, age_row,
+    delete_into, encode_update, insert_into, scratch_slice, update_into, without_condition,
 };
 use crate::plan::{
     Binds, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, full_name,
@@ -160,7 +161,7 @@ pub fn plan_batch(
     }
     check_kind(batch.kind, statements.is_empty())?;
     if has_conditions {
-        cas::check_one_table(&mut statements.iter())?;
+        cas::check_one_table(&statements)?;
     }
     let mut tables: Vec<_> = statements.iter().map(|s| (s.table().id, s.table().version)).collect();
     tables.sort_unstable();
@@ -190,7 +191,7 @@ pub(crate) fn check_kind(kind: BatchKind, is_empty: bool) -> Result<(), PlanErro
 /// table and partition to `out`.
 ///
 /// # Errors
-/// As [`ModifyPlan::bind`]; a batch of several partitions over
+/// As [`ModifyPlan::bind`]; a statement with IF; a batch of several partitions over
 /// [`PlanLimits::batch_bytes_fail`]. `out` is unchanged then.
 pub fn bind_batch(
     kind: BatchKind,
@@ -215,6 +216,9 @@ pub fn bind_batch_found(
     out: &mut Vec<u8>,
 ) -> Result<BoundBatch, PlanError> {
     check_kind(kind, statements.is_empty())?;
+    if statements.iter().any(|(plan, _)| plan.has_conditions()) {
+        return Err(without_condition());
+    }
     let start = out.len();
     let mut scratch = options.uuids.take_scratch();
     let stamp = Stamp::Default(options.default_timestamp);
@@ -265,10 +269,15 @@ pub(crate) fn bind_into(
         let count = rest.iter().take_while(|p| same(p)).count().max(1);
         let (group, after) = rest.split_at(count);
         rest = after;
-        let mutation = match group {
-            [(plan, update)] => encode_update(plan.table(), update, scratch, out),
+        let mutation = match (group, stamp) {
+            ([(plan, update)], Stamp::Default(_)) => {
+                encode_update(plan.table(), update, scratch, out)
+            }
             _ => {
-                let merged = merge(group, scratch);
+                let mut merged = merge(group, scratch);
+                if let Stamp::Ballot(ballot) = stamp {
+                    age(&mut merged, ballot, scratch);
+                }
                 encode_update(first.0.table(), &merged, scratch, out)
             }
         };
@@ -335,6 +344,15 @@ fn merge(group: &[Pending<'_>], scratch: &mut Vec<u8>) -> PendingUpdate {
         }
     }
     merged
+}
+
+/// See [`Stamp::Ballot`].
+fn age(update: &mut PendingUpdate, ballot: TimestampMicros, scratch: &mut Vec<u8>) {
+    let rows = update.rows.iter_mut().map(|(_, row)| row);
+    for row in update.static_row.iter_mut().chain(rows) {
+        let bytes = scratch_slice(scratch, row).to_vec();
+        *row = age_row(RowRef::trusted(&bytes), ballot, scratch);
+    }
 }
 
 fn table_names(statements: &[(&ModifyPlan, &[BoundValue<'_>])]) -> Vec<String> {

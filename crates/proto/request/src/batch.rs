@@ -160,6 +160,11 @@ impl BatchRequest {
         self.phase == Phase::Finished
     }
 
+    /// As [`WriteRequest::is_everywhere`], of all mutations.
+    pub fn is_everywhere(&self) -> bool {
+        self.mutations.iter().all(WriteRequest::is_everywhere)
+    }
+
     /// Advances by one event and appends what the driver must do.
     ///
     /// Pre: `now` never decreases. Post: after `Done` come hints only.

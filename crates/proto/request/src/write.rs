@@ -133,6 +133,13 @@ impl WriteRequest {
             || (self.plan.takes_hints() && !self.hints_stored.is_empty())
     }
 
+    /// Every replica that the write was begun for has it, or a stored hint. Dead ones for which no
+    /// hint may be kept are not among them.
+    pub fn is_everywhere(&self) -> bool {
+        let wanted = self.sent.union(self.hinted);
+        wanted.minus(self.acked).minus(self.hints_stored).is_empty()
+    }
+
     /// Advances by one event and appends what the driver must do.
     ///
     /// Pre: `now` never decreases. Post: after `Done` come hints only; at the deadline's step, if
@@ -220,7 +227,10 @@ impl WriteRequest {
             self.hint(from, out);
         }
         // It got nothing or passed nothing on: its datacenter is sent to directly.
-        let not_passed_on = matches!(reason, ReplicaError::NodeDown | ReplicaError::Overloaded);
+        let not_passed_on = matches!(
+            reason,
+            ReplicaError::NodeDown | ReplicaError::Overloaded | ReplicaError::IncompatibleSchema
+        );
         if self.phase != Phase::Waiting || now >= self.deadline || !not_passed_on {
             return;
         }

@@ -14,7 +14,7 @@ use request::{
     Outputs, PageDigest, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReplicaError,
     ReplicaInfo, RequestError, SubRange, Target, TargetSet, TokenRange, digest_of,
 };
-use stdx::{Instant, ShardId};
+use stdx::{Instant, ShardId, TableId};
 use store::{ReadStats, RowSink};
 
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
@@ -376,11 +376,22 @@ impl<'a, S: RowSink> Reader<'a, S> {
         })
     }
 
+    /// Whether the table was truncated since the read began.
+    fn is_truncated(&self, table: TableId) -> bool {
+        let now = (self.plan.cluster.parts.snapshot)();
+        now.epoch > self.order.snapshot.epoch
+            && now.truncations.get(&table) != self.order.snapshot.truncations.get(&table)
+    }
+
     /// Writes to a replica what it misses; it has it when it has all of it.
     fn send_repair(&mut self, number: u16, to: Target, of: TargetSet) {
         let Some(Some(slot)) = self.slots.get(usize::from(number)) else { return };
         let Some(replica) = slot.replicas.get(to).copied() else { return };
-        let mutations = slot.repairs_of(of);
+        let mut mutations = slot.repairs_of(of);
+        if self.is_truncated(slot.command.table) {
+            // What was read is gone, and must not come back.
+            mutations.clear();
+        }
         let Some(asked) = self.asked(number, to, What::Repair, &replica) else { return };
         self.coordinator.inner.reading.repairs.add(mutations.len() as u64);
         let durable = self.plan.table.durable;

@@ -25,13 +25,19 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+use std::rc::Rc;
+
+use cluster::ClusterSnapshot;
 use data::command::ReadCommand;
 use request::{ReplicaError, RequestError};
-use stdx::HostId;
+use stdx::{HostId, TableId};
 use store::{ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
+pub(crate) use plan::TableFacts;
 pub use shards::ReplicaQuery;
+pub(crate) use show::{Show, Shown};
+pub(crate) use slot::{go_on, resumed};
 
 use crate::cluster_parts::ReplicatedRead;
 use crate::{Coordinator, failing};
@@ -56,6 +62,15 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// What reads need to know of a table. `None`: there is no such table in the snapshot.
+    pub(crate) fn facts(
+        &self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+    ) -> Option<Rc<TableFacts>> {
+        self.tables.get(snapshot, table)
+    }
+
     /// Nothing is read yet.
     pub fn new(telemetry: &telemetry::Shard) -> Reading {
         let counter = |name, help| telemetry.counter(name, help, &[]);

@@ -15,18 +15,18 @@ use crate::cluster_state::Cluster;
 use crate::topology::{ReplicaList, Topology};
 
 /// What reads need to know of one version of a table.
-pub(super) struct TableFacts {
-    pub(super) table: Arc<Table>,
-    pub(super) shape: Rc<TableShape>,
+pub(crate) struct TableFacts {
+    pub(crate) table: Arc<Table>,
+    pub(crate) shape: Rc<TableShape>,
     /// The keyspace's `durable_writes`.
-    pub(super) durable: bool,
+    pub(crate) durable: bool,
     read_repair: ReadRepair,
     speculate: SpeculativeRetry,
     additional_write: SpeculativeRetry,
 }
 
 impl TableFacts {
-    pub(super) fn new(snapshot: &ClusterSnapshot, table: Arc<Table>) -> TableFacts {
+    pub(crate) fn new(snapshot: &ClusterSnapshot, table: Arc<Table>) -> TableFacts {
         let keyspace = snapshot.schema.keyspace(&table.keyspace);
         let durable = keyspace.is_none_or(|k| k.params.durable_writes);
         // Policies were checked when the table was made.
@@ -45,7 +45,7 @@ impl TableFacts {
     }
 
     /// Tombstones made before this need not be shown to a coordinator.
-    pub(super) fn purge_before(&self, now: DeletionSeconds) -> DeletionSeconds {
+    pub(crate) fn purge_before(&self, now: DeletionSeconds) -> DeletionSeconds {
         DeletionSeconds(now.0.saturating_sub(i64::from(self.table.options.gc_grace_seconds)))
     }
 }

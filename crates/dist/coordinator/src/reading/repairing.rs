@@ -10,9 +10,6 @@ use store::StoreError;
 use super::shards::ReplicaQuery;
 use crate::Coordinator;
 
-/// Least bytes that each shard reads of a stretch.
-const SHARD_BYTES_MIN: usize = 64 << 10;
-
 impl Coordinator {
     /// The page of this node that a peer asks for, as the verbs `Read` and `RangeRead` answer it.
     ///
@@ -46,8 +43,7 @@ impl Coordinator {
             Partitions::Key(_) => 1,
             Partitions::Range(_) => usize::from(self.inner.rt.shard_count().max(1)),
         };
-        let each = (bytes / shards).max(SHARD_BYTES_MIN.min(bytes));
-        let limits = PageLimits { bytes: each, ..PageLimits::default() };
+        let limits = PageLimits { bytes: (bytes / shards).max(1), ..PageLimits::default() };
         let purge_before = table.purge_before(command.now);
         let query = ReplicaQuery { command, limits, purge_before };
         let whole = PageLimits {

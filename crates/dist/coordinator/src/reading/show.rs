@@ -8,7 +8,7 @@ use store::{Flow, ReadStats, RowSink};
 
 /// Shows pages that follow each other; a partition that goes on in the next page is one partition
 /// for the sink.
-pub(super) struct Show {
+pub(crate) struct Show {
     reversed: bool,
     now: DeletionSeconds,
     /// A partition is shown for its static row alone.
@@ -18,7 +18,7 @@ pub(super) struct Show {
     resumed: Option<(Vec<u8>, u32)>,
     /// The partition under way: between pages, one that may go on.
     partition: Option<Partition>,
-    pub(super) stats: ReadStats,
+    pub(crate) stats: ReadStats,
 }
 
 struct Partition {
@@ -36,7 +36,7 @@ struct Partition {
 
 /// What the sink said to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(crate) enum Shown {
     /// It wants more.
     Next,
     /// It wants more, but not of the partition in which the page ended.
@@ -46,7 +46,7 @@ pub(super) enum Shown {
 }
 
 impl Show {
-    pub(super) fn new(
+    pub(crate) fn new(
         reversed: bool,
         now: DeletionSeconds,
         wants_static: bool,
@@ -57,7 +57,7 @@ impl Show {
     }
 
     /// Shows one page.
-    pub(super) fn page<S: RowSink>(
+    pub(crate) fn page<S: RowSink>(
         &mut self,
         shape: &TableShape,
         page: ReplicaPage<'_>,
@@ -160,7 +160,7 @@ impl Show {
     }
 
     /// Rows of a partition that were shown, those on earlier pages of the client included.
-    pub(super) fn rows_of(&self, place: Option<(Token, &[u8])>) -> u32 {
+    pub(crate) fn rows_of(&self, place: Option<(Token, &[u8])>) -> u32 {
         let Some((_, key)) = place else { return 0 };
         match &self.partition {
             Some(partition) if partition.key == key => partition.rows,
@@ -201,7 +201,7 @@ impl Show {
     }
 
     /// Ends the partition under way, if there is one: nothing more of it comes.
-    pub(super) fn finish<S: RowSink>(&mut self, sink: &mut S) -> Flow {
+    pub(crate) fn finish<S: RowSink>(&mut self, sink: &mut S) -> Flow {
         let Some(partition) = &self.partition else { return Flow::Continue };
         let static_alone = self.wants_static
             && partition.static_row.is_some()

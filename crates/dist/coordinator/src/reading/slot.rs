@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 /// Moves a command behind the end of a page; false when nothing can be there. `rows` of the
 /// partition were shown before that end.
-pub(super) fn go_on(command: &mut ReadCommand, end: &PageEnd<'_>, rows: u32) -> bool {
+pub(crate) fn go_on(command: &mut ReadCommand, end: &PageEnd<'_>, rows: u32) -> bool {
     let resume = |clustering: &[u8]| {
         Some(ResumePosition { clustering: Some(clustering.to_vec()), rows_in_partition: rows })
     };
@@ -37,7 +37,7 @@ pub(super) fn go_on(command: &mut ReadCommand, end: &PageEnd<'_>, rows: u32) -> 
 }
 
 /// The key of the partition in which a command goes on, and how many rows of it came before.
-pub(super) fn resumed(command: &ReadCommand) -> Option<(&[u8], u32)> {
+pub(crate) fn resumed(command: &ReadCommand) -> Option<(&[u8], u32)> {
     let resume = command.resume.as_ref()?;
     match &command.partitions {
         Partitions::Key(key) => Some((key, resume.rows_in_partition)),

@@ -1,15 +1,111 @@
 //! Conditional writes and serial reads: the driver of `paxos` for partitions.
+//!
+//! Owns: acceptors of this node's partitions and their rows in `system.paxos` ([`acceptors`]), the
+//! queue of proposals of a shard ([`turns`]), the driver of the proposer ([`drive`]), the Paxos verbs
+//! ([`serve`]), and what outcomes are to clients (this file). Never: decides anything of a round (that
+//! is `paxos`), evaluates conditions (that is [`CasOperation`]).
+//!
+//! Reading order: [`row`], [`acceptors`], [`serve`], [`plan`], [`turns`], [`drive`], this file. See
+//! `docs/internals/paxos.md`; the invariants stand in [`acceptors`].
 
+mod acceptors;
+mod drive;
+mod plan;
+mod row;
+mod serve;
+#[cfg(test)]
+mod testing;
+mod turns;
+
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Consistency};
-use data::command::ReadCommand;
-use request::RequestError;
-use stdx::{Instant, TimestampMicros};
+use data::command::{Partitions, ReadCommand};
+use data::replica_page::{PageEnd, PageLimits, ReplicaPage};
+use paxos::ballot::tie_bits;
+use paxos::proposer::{Decision, Effect, Failure, FailureKind, Kind, Outcome};
+use paxos::{BallotClock, Scope};
+use request::{ReplicaError, RequestError, WriteType};
+use rt::Rt;
+use stdx::{HostId, Instant, TimestampMicros};
 use store::{ReadStats, RowSink, StoreError};
+use telemetry::Counter;
+
+pub use acceptors::{Answered, Ask};
+pub use row::Partition;
+pub use turns::{NoTurn, TurnWish};
 
 use crate::Coordinator;
 use crate::cluster_parts::ReplicatedRead;
+use crate::reading::{Show, Shown, go_on, resumed};
+use drive::{Driver, Job};
+use plan::{Targets, level_of, narrow};
+use row::Payload;
+use serve::is_sound;
+
+/// How far ahead of a replica's clock a ballot may be. Cassandra has no such bound; nodes whose
+/// clocks are this far apart lose plain writes, too.
+const SKEW_MAX: Duration = Duration::from_secs(60);
+/// Acceptors that a shard keeps in memory; twice as many when they are all at work.
+const ACCEPTORS_MAX: usize = 16_384;
+/// Bytes after which the read of a prepare ends; a condition that needs more is refused.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+/// Shortest wait after a round that was lost to another proposer.
+const BACKOFF_MIN: Duration = Duration::from_millis(1);
+/// Longest one, and the shortest time before an unanswered round is begun again.
+const BACKOFF_MAX: Duration = Duration::from_millis(100);
+/// Length of a turn until one was measured: three round trips with syncs.
+const TURN_FIRST: Duration = Duration::from_millis(10);
+/// Time for the commit of an operation on a node that is alone, or of a read.
+const COMMIT_TIME: Duration = Duration::from_secs(2);
+
+/// What one shard keeps for lightweight transactions.
+pub(crate) struct Serial {
+    acceptors: acceptors::Acceptors,
+    turns: turns::Turns,
+    /// Made at first use: it needs to know the host.
+    clock: RefCell<Option<BallotClock>>,
+    served: Counter,
+    writes: Counter,
+    reads: Counter,
+    rounds: Counter,
+    contentions: Counter,
+    unknown: Counter,
+}
+
+impl Serial {
+    pub(crate) fn new(telemetry: &telemetry::Shard) -> Serial {
+        let counter = |name, help| telemetry.counter(name, help, &[]);
+        Serial {
+            acceptors: acceptors::Acceptors::default(),
+            turns: turns::Turns::default(),
+            clock: RefCell::default(),
+            served: counter("replica_paxos_total", "Paxos messages served for peers"),
+            writes: counter("coordinator_cas_writes_total", "conditional writes begun"),
+            reads: counter("coordinator_cas_reads_total", "serial reads begun"),
+            rounds: counter("coordinator_cas_rounds_total", "Paxos rounds begun"),
+            contentions: counter(
+                "coordinator_cas_contentions_total",
+                "Paxos rounds lost to other proposers",
+            ),
+            unknown: counter(
+                "coordinator_cas_unknown_total",
+                "conditional writes that ended without it being known whether they take effect",
+            ),
+        }
+    }
+
+    fn clock(&self, rt: &Rt, host: HostId) -> RefMut<'_, BallotClock> {
+        RefMut::map(self.clock.borrow_mut(), |clock| {
+            clock.get_or_insert_with(|| {
+                let skew_max = u64::try_from(SKEW_MAX.as_micros()).unwrap_or(u64::MAX);
+                BallotClock::new(tie_bits(host, rt.shard(), rt.random_u64()), skew_max)
+            })
+        })
+    }
+}
 
 /// What a conditional write does with the rows that it finds. As a sink it is shown the rows of its
 /// read, merged and live, each time that its condition is to be decided.
@@ -38,6 +134,9 @@ pub struct CasOrder {
     pub snapshot: Arc<ClusterSnapshot>,
     /// All rows and columns of one partition that the conditions need.
     pub read: ReadCommand,
+    /// Rows of it that the operation stops after, as of [`Coordinator::read`]; `usize::MAX`: it takes
+    /// all. Replicas send no more of them at first.
+    pub rows_wanted: usize,
     /// `Global` for SERIAL, `Local` for LOCAL_SERIAL.
     pub scope: paxos::Scope,
     /// Who must have the write before it is acknowledged.
@@ -75,12 +174,93 @@ pub enum CasError {
     /// See there.
     #[error(transparent)]
     Refused(#[from] CasRefused),
-    /// Too many operations wait for the partition or the node; nothing was begun.
+    /// Too many operations wait for the partition or the node; nothing was written.
     #[error("{0}")]
     Overloaded(String),
-    /// This node cannot do it; nothing was begun.
+    /// This node cannot do it; nothing was written.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What a failed operation is to its client.
+struct Failing {
+    scope: Scope,
+    commit: Consistency,
+    is_write: bool,
+}
+
+impl Failing {
+    fn timeout(&self, received: usize, required: usize) -> CasError {
+        let (consistency, block_for) = (level_of(self.scope), narrow(required));
+        // A driver must not see as many answers as were needed beside a timeout (CASSANDRA-6491).
+        let received = narrow(received).min(block_for.saturating_sub(1));
+        CasError::Request(match self.is_write {
+            true => RequestError::WriteTimeout {
+                consistency,
+                received,
+                block_for,
+                write_type: WriteType::Cas,
+            },
+            false => {
+                RequestError::ReadTimeout { consistency, received, block_for, data_present: false }
+            }
+        })
+    }
+
+    fn error(&self, failure: Failure, driver: &Driver) -> CasError {
+        let Failure { kind, effect, received, required, .. } = failure;
+        let (got, block_for) = (narrow(received), narrow(required));
+        match effect {
+            Effect::Unknown => {
+                return CasError::Unknown { received: got, required: block_for };
+            }
+            Effect::Chosen => {
+                return CasError::Request(RequestError::WriteTimeout {
+                    consistency: self.commit,
+                    received: got.min(block_for.saturating_sub(1)),
+                    block_for,
+                    write_type: WriteType::Cas,
+                });
+            }
+            Effect::None => {}
+        }
+        let (consistency, failures) = (level_of(self.scope), driver.failures.clone());
+        match kind {
+            FailureKind::Timeout | FailureKind::Superseded | FailureKind::Aborted => {
+                self.timeout(received, required)
+            }
+            FailureKind::Replicas
+                if failures.iter().all(|(_, why)| *why == ReplicaError::Timeout) =>
+            {
+                self.timeout(received, required)
+            }
+            FailureKind::ClockSkew(skew) => {
+                tracing::warn!(%skew, "a lightweight transaction failed: clocks are too far apart");
+                self.timeout(received, required)
+            }
+            FailureKind::Unavailable => CasError::Request(RequestError::Unavailable {
+                consistency,
+                required: block_for,
+                alive: got,
+            }),
+            FailureKind::Replicas => CasError::Request(match self.is_write {
+                true => RequestError::WriteFailure {
+                    consistency,
+                    received: got,
+                    block_for,
+                    failures,
+                    write_type: WriteType::Cas,
+                },
+                false => RequestError::ReadFailure {
+                    consistency,
+                    received: got,
+                    block_for,
+                    failures,
+                    data_present: false,
+                },
+            }),
+        }
+    }
 }
 
 impl Coordinator {
@@ -94,23 +274,222 @@ impl Coordinator {
         order: CasOrder,
         operation: &mut O,
     ) -> Result<CasOutcome, CasError> {
-        let _ = (order, operation);
-        Err(CasError::Overloaded("conditional writes are not ready".to_owned()))
+        let CasOrder { snapshot, read, rows_wanted, scope, commit, durable, deadline } = order;
+        let failing = Failing { scope, commit, is_write: true };
+        self.inner.serial.writes.inc();
+        let rows = u32::try_from(rows_wanted).unwrap_or(u32::MAX).max(1);
+        let limits = PageLimits { rows, bytes: PAGE_BYTES_MAX, ..PageLimits::default() };
+        let command = read.clone();
+        let parts = Parts { snapshot, command, limits, scope, commit, durable, deadline };
+        let mut driver = self.driver(parts, Kind::Write, &failing).await?;
+        let (facts, rows, partition) = driver.facts();
+        let mut refused = None;
+        let outcome = driver
+            .run(&mut |ballot, page| {
+                operation.restart();
+                if !show_all(&read, &facts.shape, &page, operation) {
+                    if rows.replace(u32::MAX) < u32::MAX {
+                        // Of the rows that were sent some are deleted.
+                        return Decision::ReadAgain;
+                    }
+                    let text = format!("the condition needs more than {PAGE_BYTES_MAX} bytes");
+                    refused = Some(CasRefused(text));
+                    return Decision::Abort;
+                }
+                match operation.decide(ballot.timestamp()) {
+                    Ok(Some(mutation)) if !is_sound(&facts.table, &partition, &mutation) => {
+                        let text = "a conditional write changes its own partition only";
+                        refused = Some(CasRefused(text.to_owned()));
+                        Decision::Abort
+                    }
+                    Ok(Some(mutation)) => Decision::Value(Payload::from(mutation)),
+                    Ok(None) => Decision::NoOp,
+                    Err(why) => {
+                        refused = Some(why);
+                        Decision::Abort
+                    }
+                }
+            })
+            .await;
+        self.note_rounds(&driver);
+        let result = match outcome {
+            Outcome::Applied => Ok(CasOutcome::Applied),
+            Outcome::NotApplied | Outcome::Read => Ok(CasOutcome::NotApplied),
+            Outcome::Failed(failure) => Err(match (refused, failure) {
+                (Some(why), Failure { kind: FailureKind::Aborted, effect: Effect::None, .. }) => {
+                    CasError::Refused(why)
+                }
+                (_, failure) => failing.error(failure, &driver),
+            }),
+        };
+        if matches!(result, Err(CasError::Unknown { .. })) {
+            self.inner.serial.unknown.inc();
+        }
+        driver.finish_behind();
+        result
     }
 
     /// A read of one partition at SERIAL or LOCAL_SERIAL: sees every conditional write that ended
-    /// before it began.
+    /// before it began. What does not fit into one page of 8 MiB is read by a serial read of its own.
     ///
     /// # Errors
-    /// See [`CasError`]; never `Unknown` or `Refused`. Rows may have been shown before an error.
+    /// See [`CasError`]; never `Unknown`. `Refused`: it is a range. Rows may have been shown before
+    /// an error.
     pub async fn read_serial<S: RowSink>(
         &self,
         command: &ReadCommand,
         order: &ReplicatedRead,
-        scope: paxos::Scope,
+        scope: Scope,
         sink: &mut S,
     ) -> Result<ReadStats, CasError> {
-        let _ = (command, order, scope, sink);
-        Err(CasError::Overloaded("serial reads are not ready".to_owned()))
+        if !matches!(command.partitions, Partitions::Key(_)) {
+            let text = "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a \
+                        time";
+            return Err(CasError::Refused(CasRefused(text.to_owned())));
+        }
+        let commit = Consistency::Any;
+        let failing = Failing { scope, commit, is_write: false };
+        let before = resumed(command).map(|(key, rows)| (key.to_vec(), rows));
+        let mut show = Show::new(command.reversed, command.now, command.wants_static, before);
+        let limits = PageLimits {
+            rows: u32::try_from(order.rows_wanted).unwrap_or(u32::MAX).max(1),
+            rows_per_partition: order.limits.rows_per_partition.max(1),
+            bytes: PAGE_BYTES_MAX,
+        };
+        let mut rest = command.clone();
+        loop {
+            self.inner.serial.reads.inc();
+            let parts = Parts {
+                snapshot: order.snapshot.clone(),
+                command: rest.clone(),
+                limits,
+                scope,
+                commit,
+                durable: true,
+                deadline: order.deadline,
+            };
+            let mut driver = self.driver(parts, Kind::Read, &failing).await?;
+            let (facts, ..) = driver.facts();
+            let mut page = Vec::new();
+            let outcome = driver
+                .run(&mut |_, read| {
+                    page = read;
+                    Decision::NoOp
+                })
+                .await;
+            self.note_rounds(&driver);
+            if let Outcome::Failed(failure) = outcome {
+                return Err(failing.error(failure, &driver));
+            }
+            driver.finish_behind();
+            let Ok(page) = ReplicaPage::open(&page) else {
+                stdx::invariant::broken(format_args!("a merged page does not open"))
+            };
+            let shown = match show.page(&facts.shape, page, sink) {
+                Ok(shown) => shown,
+                Err(error) => {
+                    stdx::invariant::broken(format_args!("a page that was merged: {error}"))
+                }
+            };
+            if shown != Shown::Next {
+                return Ok(show.stats);
+            }
+            let end = page.end();
+            if !go_on(&mut rest, &end, show.rows_of(end.partition())) {
+                show.finish(sink);
+                return Ok(show.stats);
+            }
+        }
     }
+
+    fn note_rounds(&self, driver: &Driver) {
+        let (rounds, contentions) = driver.rounds();
+        self.inner.serial.rounds.add(u64::from(rounds));
+        self.inner.serial.contentions.add(u64::from(contentions));
+    }
+
+    /// Plans an operation and waits for its turn.
+    async fn driver(
+        &self,
+        parts: Parts,
+        kind: Kind,
+        failing: &Failing,
+    ) -> Result<Driver, CasError> {
+        let Parts { snapshot, command, limits, scope, commit, durable, deadline } = parts;
+        let Partitions::Key(key) = &command.partitions else {
+            let text = "a conditional write is of one partition".to_owned();
+            return Err(CasError::Refused(CasRefused(text)));
+        };
+        let partition = Partition { table: command.table, key: key.as_slice().into() };
+        let unknown = || CasError::Store(StoreError::UnknownTable(command.table));
+        let facts = self.inner.reading.facts(&snapshot, command.table).ok_or_else(unknown)?;
+        let durable = if kind == Kind::Read { facts.durable } else { durable };
+        let mut targets = Targets::default();
+        let voters = self.voters(&snapshot, &partition, scope, commit, &mut targets)?;
+        let voters = voters.ok_or_else(unknown)?;
+        let now = self.inner.rt.now();
+        let commit_time = self.cluster().map(|c| c.parts.settings.write_request_timeout);
+        let commit_deadline = deadline.max(now + commit_time.unwrap_or(COMMIT_TIME));
+        let wish = TurnWish {
+            partition: partition.clone(),
+            is_write: kind == Kind::Write,
+            deadline,
+            ends: commit_deadline,
+        };
+        let turn = match self.turn(wish).await {
+            Ok(turn) => turn,
+            Err(NoTurn::Late) => return Err(failing.timeout(0, voters.plan.quorum)),
+            Err(NoTurn::Refused(text)) => return Err(CasError::Overloaded(text)),
+            Err(NoTurn::Stopping) => return Err(CasError::Store(StoreError::Stopping)),
+        };
+        let job = Job {
+            facts,
+            snapshot,
+            partition,
+            command,
+            limits,
+            kind,
+            scope,
+            commit,
+            durable,
+            deadline,
+            commit_deadline,
+        };
+        Ok(Driver::new(self, job, voters, targets, turn))
+    }
+}
+
+/// What an operation is made of.
+struct Parts {
+    snapshot: Arc<ClusterSnapshot>,
+    command: ReadCommand,
+    limits: PageLimits,
+    scope: Scope,
+    commit: Consistency,
+    durable: bool,
+    deadline: Instant,
+}
+
+/// Shows all of a merged page; false when the operation wants more than is in it.
+fn show_all<S: RowSink>(
+    command: &ReadCommand,
+    shape: &data::TableShape,
+    page: &[u8],
+    sink: &mut S,
+) -> bool {
+    let Ok(page) = ReplicaPage::open(page) else {
+        stdx::invariant::broken(format_args!("a merged page does not open"))
+    };
+    let mut show = Show::new(command.reversed, command.now, command.wants_static, None);
+    let shown = match show.page(shape, page, sink) {
+        Ok(shown) => shown,
+        Err(error) => stdx::invariant::broken(format_args!("a page that was merged: {error}")),
+    };
+    if shown == Shown::Next {
+        if matches!(page.end(), PageEnd::Inside { .. }) {
+            return false;
+        }
+        show.finish(sink);
+    }
+    true
 }

@@ -198,6 +198,34 @@ fn a_batch_whose_replica_was_away_is_replayed_with_a_hint() {
 }
 
 #[test]
+fn a_batch_is_kept_while_a_replica_has_neither_its_rows_nor_hints() {
+    let nodes = Nodes::start(&Options::new(6));
+    nodes.connect(1);
+    for number in 10..18 {
+        write(&nodes, 1, number, All).unwrap();
+    }
+    for n in 2..=3 {
+        nodes.set_latency(n, 1, 50_000..50_001);
+    }
+    let order = batch(&nodes, 1, All);
+    nodes.spawn(nodes.shard(1, 0), |shard| async move {
+        let order = order(shard.clone());
+        shard.coordinator.write_replicated(order).await
+    });
+    nodes.run(30);
+    nodes.kill(1);
+    nodes.set_down(1, true);
+    nodes.fill_hints();
+    nodes.run(40_000);
+    assert_eq!((nodes.logged(2), nodes.logged(3)), (1, 1), "nobody could keep it for n1");
+    assert_eq!(nodes.hints().len(), 0);
+    nodes.empty_hints();
+    nodes.run(20_000);
+    assert_eq!((nodes.logged(2), nodes.logged(3)), (0, 0));
+    assert_eq!(nodes.hints().len(), 10);
+}
+
+#[test]
 fn the_checker_sees_a_batch_that_is_not_whole() {
     let mut rows: BTreeMap<i32, String> = (0..ROWS * 3).map(|pk| (pk, String::new())).collect();
     assert_eq!(check_atomic(&rows), Ok(3));

@@ -4,6 +4,8 @@
 mod batches;
 mod faults;
 mod levels;
+mod moving;
 mod nodes;
+mod serial;
 mod serving;
 mod table;

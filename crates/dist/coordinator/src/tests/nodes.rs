@@ -53,6 +53,12 @@ impl Shard {
         self.snapshot.borrow().clone()
     }
 
+    /// What it knows from now on.
+    pub(super) fn learn(&self, snapshot: ClusterSnapshot) {
+        self.messaging.set_epoch(snapshot.epoch);
+        *self.snapshot.borrow_mut() = Arc::new(snapshot);
+    }
+
     /// A write of this shard.
     pub(super) fn order(
         &self,
@@ -88,6 +94,8 @@ struct Registry {
     failing_flushes: usize,
     /// By whom, for whom.
     hints: Vec<(u8, HostId, Vec<u8>)>,
+    /// When their writes were made.
+    hint_times: Vec<WallMicros>,
 }
 
 thread_local! {
@@ -121,9 +129,10 @@ impl HintSink for Recorded {
         registry(|r| !r.no_hints)
     }
 
-    fn store(&self, host: HostId, mutation: &[u8], _: WallMicros) -> bool {
+    fn store(&self, host: HostId, mutation: &[u8], written_at: WallMicros) -> bool {
         registry(|r| {
             if !r.hints_full {
+                r.hint_times.push(written_at);
                 r.hints.push((self.0, host, mutation.to_vec()));
             }
             !r.hints_full
@@ -149,6 +158,8 @@ pub(super) struct Options {
     pub(super) sync: SyncMode,
     /// It takes over its ranges.
     pub(super) joining: Option<u8>,
+    /// The only node, and it knows of no cluster.
+    pub(super) is_alone: bool,
     pub(super) settings: ReplicationSettings,
 }
 
@@ -161,6 +172,7 @@ impl Options {
             replication: table::simple("3"),
             sync: SyncMode::Periodic { period: Duration::from_secs(10) },
             joining: None,
+            is_alone: false,
             settings: ReplicationSettings {
                 write_request_timeout: TIMEOUT,
                 ..ReplicationSettings::default()
@@ -279,7 +291,7 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
     }
     messaging.set_epoch(setup.snapshot.epoch);
     let (of_wait, of_parts, rt_of_wait) = (known.clone(), known.clone(), rt.clone());
-    coordinator.attach(ClusterParts {
+    let parts = ClusterParts {
         messaging: messaging.clone(),
         snapshot: Rc::new(move || of_parts.borrow().clone()),
         is_alive: Rc::new(|h: HostId| registry(|r| !r.down.iter().any(|n| host(*n) == h))),
@@ -294,7 +306,10 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
             })
         })),
         settings: setup.options.settings.clone(),
-    });
+    };
+    if !setup.options.is_alone {
+        coordinator.attach(parts);
+    }
     messaging.serve(Rc::new(Served { n, coordinator: coordinator.clone() }));
     if rt.shard() == ShardId(0) {
         messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
@@ -372,6 +387,22 @@ impl Nodes {
         self.world.power_cut(&self.running.borrow()[&n]);
     }
 
+    /// As a power cut, and nothing that was not synced is on the disk afterwards.
+    pub(super) fn power_cut_losing_all(&self, n: u8) {
+        registry(|r| r.shards.retain(|k, _| k.0 != n));
+        self.world.power_cut_losing_all(&self.running.borrow()[&n]);
+    }
+
+    /// How far a node's wall clock is ahead of the others'.
+    pub(super) fn set_clock_skew(&self, n: u8, micros: i64) {
+        self.world.set_clock_skew(&name(n), micros);
+    }
+
+    /// All shards of a running node.
+    pub(super) fn all_shards(&self, n: u8) -> Vec<Shard> {
+        registry(|r| r.shards.iter().filter(|(k, _)| k.0 == n).map(|(_, s)| s.clone()).collect())
+    }
+
     pub(super) fn is_running(&self, n: u8) -> bool {
         registry(|r| r.shards.keys().any(|k| k.0 == n))
     }
@@ -400,6 +431,15 @@ impl Nodes {
 
     pub(super) fn fill_hints(&self) {
         registry(|r| r.hints_full = true);
+    }
+
+    pub(super) fn empty_hints(&self) {
+        registry(|r| r.hints_full = false);
+    }
+
+    /// When the writes were made that hints are of.
+    pub(super) fn hint_times(&self) -> Vec<WallMicros> {
+        registry(|r| r.hint_times.clone())
     }
 
     pub(super) fn fail_first_flush(&self) {
@@ -537,6 +577,19 @@ impl Nodes {
         next.epoch = Epoch(next.epoch.0 + 1);
         next.members.remove(&host(gone));
         *shard.snapshot.borrow_mut() = Arc::new(next);
+    }
+
+    /// What a node knows is that another one has taken over its ranges.
+    pub(super) fn finish_joining(&self, n: u8, joined: u8) {
+        for shard in self.all_shards(n) {
+            let mut next = (*shard.snapshot()).clone();
+            next.epoch = Epoch(next.epoch.0 + 1);
+            if let Some(member) = next.members.get_mut(&host(joined)) {
+                *member = Arc::new(Member { state: MemberState::Normal, ..(**member).clone() });
+            }
+            shard.messaging.set_epoch(next.epoch);
+            *shard.snapshot.borrow_mut() = Arc::new(next);
+        }
     }
 
     /// What a node knows is that the table was emptied then.

@@ -11,8 +11,8 @@ use super::nodes::{Nodes, Options, Shard, host, millis};
 use super::table::{TABLE, insert, simple};
 use crate::ReplicatedError;
 
-/// Asks node 3 from node 1; `shard` of node 3.
-fn ask(
+/// Asks a node from node 1; `shard` of that node.
+pub(super) fn ask(
     nodes: &Nodes,
     to: u8,
     shard: u16,
@@ -34,7 +34,12 @@ fn mutation(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn hint(target: HostId, created_at: WallMicros, gc_grace_seconds: u32, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn hint(
+    target: HostId,
+    created_at: WallMicros,
+    gc_grace_seconds: u32,
+    bytes: &[u8],
+) -> Vec<u8> {
     let mut out = Vec::new();
     Hint { target, created_at, gc_grace_seconds, bytes }.encode(&mut out);
     out

@@ -1,4 +1,5 @@
-//! The tables of these tests: `ks.t (pk int PRIMARY KEY, v text)` and `system.batches`.
+//! The tables of these tests: `ks.t (pk int PRIMARY KEY, v text, w text)`, `system.batches` and
+//! `system.paxos`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,9 @@ use types::CqlType;
 
 pub(super) const TABLE: TableId = TableId(Uuid::from_u128(0x11));
 const BATCHES: TableId = TableId(Uuid::from_u128(0x12));
-const VALUE: ColumnId = ColumnId(1);
+const PAXOS: TableId = TableId(Uuid::from_u128(0x13));
+pub(super) const VALUE: ColumnId = ColumnId(1);
+pub(super) const OTHER: ColumnId = ColumnId(2);
 
 fn table(
     id: TableId,
@@ -41,12 +44,12 @@ fn table(
     }
 }
 
-fn keyspace(name: &str, table: &Arc<Table>, replication: &[(&str, &str)]) -> Arc<Keyspace> {
+fn keyspace(name: &str, tables: &[&Arc<Table>], replication: &[(&str, &str)]) -> Arc<Keyspace> {
     let replication = replication.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
     Arc::new(Keyspace {
         name: name.into(),
         params: KeyspaceParams { durable_writes: true, replication: replication.collect() },
-        tables: BTreeMap::from([(table.name.clone(), table.clone())]),
+        tables: tables.iter().map(|t| (t.name.clone(), Arc::clone(t))).collect(),
         types: BTreeMap::new(),
         is_virtual: false,
     })
@@ -58,6 +61,7 @@ pub(super) fn schema(replication: &[(&str, &str)], with_table: bool) -> Arc<Sche
     let own = vec![
         column(0, "pk", CqlType::Int, ColumnKind::PartitionKey(0)),
         column(1, "v", CqlType::Text, ColumnKind::Regular),
+        column(2, "w", CqlType::Text, ColumnKind::Regular),
     ];
     let log = vec![
         column(0, "id", CqlType::Timeuuid, ColumnKind::PartitionKey(0)),
@@ -69,19 +73,37 @@ pub(super) fn schema(replication: &[(&str, &str)], with_table: bool) -> Arc<Sche
         ),
         column(2, "version", CqlType::Int, ColumnKind::Regular),
     ];
+    let regular = |id, name: &str, ty| column(id, name, ty, ColumnKind::Regular);
+    let registers = vec![
+        column(0, "row_key", CqlType::Blob, ColumnKind::PartitionKey(0)),
+        column(1, "cf_id", CqlType::Uuid, ColumnKind::Clustering { position: 0, reversed: false }),
+        regular(2, "in_progress_ballot", CqlType::Timeuuid),
+        regular(3, "in_progress_read_ballot", CqlType::Timeuuid),
+        regular(4, "most_recent_commit", CqlType::Blob),
+        regular(5, "most_recent_commit_at", CqlType::Timeuuid),
+        regular(6, "most_recent_commit_version", CqlType::Int),
+        regular(7, "proposal", CqlType::Blob),
+        regular(8, "proposal_ballot", CqlType::Timeuuid),
+        regular(9, "proposal_version", CqlType::Int),
+    ];
     let grace = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
+    let local = "org.apache.cassandra.locator.LocalStrategy";
     let own = Arc::new(table(TABLE, ("ks", "t"), own, TableOptions::default()));
-    let log = Arc::new(table(BATCHES, ("system", "batches"), log, grace));
+    let log = Arc::new(table(BATCHES, ("system", "batches"), log, grace.clone()));
+    let mut paxos = table(PAXOS, ("system", "paxos"), registers, grace);
+    paxos.clustering_count = 1;
+    let paxos = Arc::new(paxos);
     let mut keyspaces = BTreeMap::from([(
         "system".into(),
-        keyspace("system", &log, &[("class", "org.apache.cassandra.locator.LocalStrategy")]),
+        keyspace("system", &[&log, &paxos], &[("class", local)]),
     )]);
     let mut tables_by_id: FixedMap<TableId, Arc<Table>> = FixedMap::default();
     if with_table {
-        keyspaces.insert("ks".into(), keyspace("ks", &own, replication));
+        keyspaces.insert("ks".into(), keyspace("ks", &[&own], replication));
         tables_by_id.insert(TABLE, own);
     }
     tables_by_id.insert(BATCHES, log);
+    tables_by_id.insert(PAXOS, paxos);
     Arc::new(Schema { keyspaces, tables_by_id, version: Uuid::from_u128(1) })
 }
 
@@ -116,6 +138,24 @@ pub(super) fn read_all(table: TableId) -> ReadCommand {
         wants_static: true,
         resume: None,
     }
+}
+
+/// Reads one partition.
+pub(super) fn read_key(pk: i32) -> ReadCommand {
+    ReadCommand { partitions: Partitions::Key(pk.to_be_bytes().to_vec()), ..read_all(TABLE) }
+}
+
+/// UPDATE of one column.
+pub(super) fn update(pk: i32, column: ColumnId, value: &str, at: TimestampMicros) -> Vec<u8> {
+    let mut row = Vec::new();
+    let mut builder = RowBuilder::new(&mut row, Liveness::NONE, DeletionTime::LIVE, at);
+    builder.cell(column, &CellRef::live(at, value.as_bytes()));
+    builder.finish();
+    let mut out = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut out, TABLE, 1, &pk.to_be_bytes());
+    mutation.rows([([].as_slice(), RowRef::trusted(&row))].into_iter());
+    mutation.finish();
+    out
 }
 
 /// Reads every entry of the batch log.

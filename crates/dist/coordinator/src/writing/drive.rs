@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use stdx::{Instant, WallMicros};
 use store::StoreError;
 
-use super::{Machine, PassedOn, Running, Write};
+use super::{Machine, PassedOn, Purpose, Running, Write};
 use crate::Coordinator;
 use crate::applying::Acknowledge;
 use crate::batch_log::BatchTable;
@@ -165,9 +165,14 @@ impl Coordinator {
             return false;
         };
         // A hint is as old as its write.
-        let age = self.inner.rt.now().since(running.began);
-        let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
-        let written_at = WallMicros(self.inner.rt.wall().0.saturating_sub(age));
+        let written_at = match running.purpose {
+            Purpose::BatchReplay(written_at) | Purpose::MovedHint(written_at) => written_at,
+            Purpose::Client => {
+                let age = self.inner.rt.now().since(running.began);
+                let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+                WallMicros(self.inner.rt.wall().0.saturating_sub(age))
+            }
+        };
         let is_stored = cluster.parts.hints.store(replica.host, mutation, written_at);
         if is_stored {
             cluster.counters.hints.inc();
@@ -398,6 +403,14 @@ fn answer(cluster: &Cluster, running: &mut Running, result: Result<(), RequestEr
 /// Nothing more will come of it: what it holds is let go. Its slot stays until its requests ended.
 fn finish(cluster: &Cluster, running: &mut Running) {
     running.is_finished = true;
+    let is_well = matches!(running.result, Some(Ok(())));
+    if is_well && running.purpose.waits_for_all() && !running.is_everywhere() {
+        // Whoever asked forgets the write when this says that it is done.
+        let (consistency, write_type) = (running.consistency, running.write_type);
+        let (received, block_for) = (0, 1);
+        let error = RequestError::WriteTimeout { consistency, received, block_for, write_type };
+        running.result = Some(Err(error));
+    }
     let bytes = i64::try_from(running.bytes).unwrap_or(i64::MAX);
     cluster.counters.writes_in_flight.add(-1);
     cluster.counters.write_bytes_in_flight.add(-bytes);

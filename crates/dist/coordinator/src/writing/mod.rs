@@ -19,11 +19,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use cluster::ClusterSnapshot;
+use cluster::{ClusterSnapshot, Consistency};
 use internode::MutationFlags;
-use request::{BatchRequest, RequestError, Target, WriteRequest};
+use request::{BatchRequest, RequestError, Target, WriteRequest, WriteType};
 use smallvec::SmallVec;
-use stdx::{Instant, TimestampMicros, Token, Uuid};
+use stdx::{Instant, TimestampMicros, Token, Uuid, WallMicros};
 
 pub(crate) use slots::Writes;
 
@@ -40,17 +40,17 @@ const OVERHEAD_BYTES: usize = 768;
 pub(crate) enum Purpose {
     /// A client waits for the level.
     Client,
-    /// From a batch log: done when every replica has it, or a hint for it is stored.
-    BatchReplay,
-    /// A hint that came to a node that is no replica any more: likewise.
-    MovedHint,
+    /// From a batch log, written then: done when every replica has it, or a hint for it is stored.
+    BatchReplay(WallMicros),
+    /// A hint for somebody who is no replica any more, of a write made then: likewise.
+    MovedHint(WallMicros),
 }
 
 impl Purpose {
     fn flags(self) -> MutationFlags {
         match self {
-            Purpose::Client | Purpose::MovedHint => MutationFlags::NONE,
-            Purpose::BatchReplay => MutationFlags::BATCH_REPLAY,
+            Purpose::Client | Purpose::MovedHint(_) => MutationFlags::NONE,
+            Purpose::BatchReplay(_) => MutationFlags::BATCH_REPLAY,
         }
     }
 
@@ -91,6 +91,8 @@ struct Running {
     /// Emptied when finished.
     mutations: Vec<(Token, Vec<u8>, bool)>,
     bytes: usize,
+    consistency: Consistency,
+    write_type: WriteType,
     purpose: Purpose,
     deadline: Instant,
     began: Instant,
@@ -109,6 +111,14 @@ impl Running {
         match &self.machine {
             Machine::One(request) => request.is_finished(),
             Machine::Batch(request) => request.is_finished(),
+        }
+    }
+
+    /// See [`WriteRequest::is_everywhere`].
+    fn is_everywhere(&self) -> bool {
+        match &self.machine {
+            Machine::One(request) => request.is_everywhere(),
+            Machine::Batch(request) => request.is_everywhere(),
         }
     }
 
@@ -180,6 +190,19 @@ impl Coordinator {
         self.write_for(order, Purpose::Client).await
     }
 
+    /// Writes what a replica missed which is none any more. As [`Coordinator::write_replicated`], but
+    /// done only when every replica has it, or a hint for it that is as old as the write.
+    ///
+    /// # Errors
+    /// As [`Coordinator::write_replicated`]; `WriteTimeout` also when a replica has neither.
+    pub async fn write_missed(
+        &self,
+        order: ReplicatedWrite,
+        written_at: WallMicros,
+    ) -> Result<(), ReplicatedError> {
+        self.write_for(order, Purpose::MovedHint(written_at)).await
+    }
+
     /// As [`Coordinator::write_replicated`], for another purpose.
     pub(crate) async fn write_for(
         &self,
@@ -213,6 +236,8 @@ impl Coordinator {
             machine,
             mutations: order.mutations,
             bytes,
+            consistency: order.consistency,
+            write_type: order.write_type,
             purpose,
             deadline: order.deadline,
             began: now,

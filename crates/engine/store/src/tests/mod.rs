@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
 
 mod basics;
+mod cleanup;
 mod crash;
 mod everywhere;
 mod faults;

@@ -104,7 +104,7 @@ const TIMEOUTS: [(&str, &str); 7] = [
     ("truncate_rpc_timeout", "truncate"),
 ];
 
-async fn refuse_browsers(request: Request, next: Next) -> Response {
+pub(super) async fn refuse_browsers(request: Request, next: Next) -> Response {
     let commands = request.method() != Method::GET && request.method() != Method::HEAD;
     if commands && request.headers().contains_key(header::ORIGIN) {
         let text = "commands are not taken from pages in a browser".to_owned();

@@ -8,7 +8,7 @@ use rt::{Machine, NativeOptions, NodeSpec};
 use super::*;
 use crate::model::{
     ClusterCommand, ClusterReport, EndpointsReport, GossipReport, HistoryReport, MemberReport,
-    TrafficReport,
+    RepairCommand, RepairLineReport, RepairReport, TrafficReport,
 };
 use crate::shard::AdminMesh;
 
@@ -135,6 +135,10 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         AdminRequest::Command(ClusterCommand::RemoveNode { .. }) => {
             AdminReply::Failed(ActionError::Failed("Host ID not found.".to_owned()))
         }
+        AdminRequest::Repair(_) if shard != 0 => {
+            AdminReply::Failed(ActionError::Failed("asked".to_owned()))
+        }
+        AdminRequest::Repair(command) => repair(command),
         AdminRequest::Endpoints { key, .. } if key == "1" => {
             let host_ids = vec!["h".to_owned()];
             AdminReply::Endpoints(EndpointsReport { token: 5, host_ids })
@@ -320,4 +324,55 @@ fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     handle.join();
+}
+
+/// A node whose repair 7 runs.
+fn repair(command: RepairCommand) -> AdminReply {
+    let report = |from| RepairReport {
+        id: 7,
+        keyspace: "ks".to_owned(),
+        state: "RUNNING".to_owned(),
+        lines: vec![RepairLineReport { number: from, at: 5, text: "line".to_owned() }],
+        ..RepairReport::default()
+    };
+    match command {
+        RepairCommand::Start(order) if order.keyspace == "nosuch" => AdminReply::Failed(
+            ActionError::Argument("Keyspace [nosuch] does not exist.".to_owned()),
+        ),
+        RepairCommand::Start(order) if order.tables == ["t"] && order.primary_range => {
+            AdminReply::Repairs(vec![report(0)])
+        }
+        RepairCommand::Status { id: 7, from } => AdminReply::Repairs(vec![report(from)]),
+        RepairCommand::List => AdminReply::Repairs(vec![report(0)]),
+        RepairCommand::Abort { id: Some(7) | None } => AdminReply::Repairs(Vec::new()),
+        _ => AdminReply::Repairs(Vec::new()),
+    }
+}
+
+#[test]
+fn repairs_begin_are_asked_for_and_end() {
+    let node = TestNode::start(answer);
+    let post = |path: &str, headers: &str| {
+        node.send(&format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"))
+    };
+    let begin = "/storage_service/repair_async/ks?columnFamilies=t&primaryRange=true";
+    assert_eq!(post(begin, ""), (200, "7".to_owned()));
+    assert_eq!(post(begin, "Origin: http://elsewhere\r\n").0, 403);
+    // Options that nobody knows are not passed over.
+    assert_eq!(post(&format!("{begin}&nosuch=1"), "").0, 400);
+    assert_eq!(post(&format!("{begin}&trace=true"), "").0, 501);
+    let (status, words) = post("/storage_service/repair_async/nosuch", "");
+    assert_eq!(status, 400);
+    assert!(words.contains("Keyspace [nosuch] does not exist."), "{words}");
+    let state = node.get("/storage_service/repair_async/ks?id=7");
+    assert_eq!(state, (200, "\"RUNNING\"".to_owned()));
+    assert_eq!(node.get("/storage_service/repair_async/ks?id=8").0, 404);
+    assert_eq!(node.get("/storage_service/repair_async/other?id=7").0, 400);
+    assert_eq!(node.get("/storage_service/active_repair/"), (200, "[7]".to_owned()));
+    let (status, text) = node.get("/api/v1/repairs/7?from=3");
+    assert!(status == 200 && text.contains("\"number\":3"), "{status} {text}");
+    assert_eq!(node.json("DELETE", "/api/v1/repairs/7", "{}").0, 200);
+    assert_eq!(node.json("DELETE", "/api/v1/repairs/8", "{}").0, 404);
+    assert_eq!(post("/storage_service/force_terminate_repair", "").0, 200);
+    node.stop();
 }

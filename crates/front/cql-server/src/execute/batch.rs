@@ -2,7 +2,10 @@
 
 use super::check::{Access, Allowed, check};
 use super::write::{Modification, Statement, modify};
-use super::{Cx, Step, Values, check_keyspace, current, options_of, plan_value, trace_parameters};
+use super::{
+    Cx, Describe, Step, Values, check_keyspace, current, options_of, plan_value, trace_parameters,
+};
+use crate::conditional::{self, is_conditional};
 use crate::failure::{Failure, Result};
 use crate::prepared::{Compiled, parse};
 use cql_plan::plan::PlanKind;
@@ -47,6 +50,7 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         compiled.push(one);
         values.push(given);
     }
+    let has_conditions = compiled.iter().any(|one| is_conditional(&one.plan));
     let mut allowed = Allowed::default();
     for one in &compiled {
         if !matches!(one.plan.kind, PlanKind::Modify(_)) {
@@ -54,6 +58,9 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
                 "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
                  allowed.",
             ));
+        }
+        if has_conditions {
+            continue;
         }
         let of_one = check(cx.server, one, parameters.consistency, Access::Write)?;
         allowed = allowed.and(of_one);
@@ -74,5 +81,9 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         allowed,
         options: options_of(cx.server, cx.session, parameters),
     };
+    if has_conditions {
+        let serial = parameters.serial_consistency;
+        return conditional::run(&modification, serial, Describe::Full, cx);
+    }
     modify(&modification, cx)
 }

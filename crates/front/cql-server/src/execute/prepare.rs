@@ -2,6 +2,7 @@
 
 use super::write::join_all;
 use super::{Cx, Step, check_keyspace, current, finish};
+use crate::conditional::is_conditional;
 use crate::failure::{Failure, Result};
 use crate::internal;
 use crate::prepared::{Compiled, Prepared, id_of, is_fully_qualified, parse};
@@ -124,7 +125,9 @@ fn put_prepared(
         result_metadata_id: &metadata_id,
         markers: &markers.block,
         partition_key_indexes: compiled.plan.pk_bind_indices().unwrap_or_default(),
-        extra_flags: 0,
+        // Tells drivers that ask for it to send all of a partition to the same node: proposers
+        // that do not meet cost each other no rounds.
+        extra_flags: if is_conditional(&compiled.plan) { cql_wire::scylla::LWT_MARK } else { 0 },
         columns: result.as_ref().map(|r| &r.block),
     };
     let negotiated = session.negotiated.get();

@@ -237,7 +237,8 @@ pub(crate) async fn carry_out(
     writes: Vec<OwnedWrite>,
     order: &WriteOrder,
 ) -> Result<()> {
-    let timeout = order.timeout_nanos.map_or(server.settings.write_timeout, Duration::from_nanos);
+    let usual = server.timeouts.get(Timeout::Write);
+    let timeout = order.timeout_nanos.map_or(usual, Duration::from_nanos);
     let deadline = server.rt.now() + timeout;
     if let Some(snapshot) = &order.snapshot {
         // Boxed, so that writes of a node that is alone do not carry its size around.
@@ -364,7 +365,7 @@ async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 }
 
 /// Runs all at the same time to their ends.
-pub(super) async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+pub(crate) async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|f| (Some(Box::pin(f)), None)).collect();
     std::future::poll_fn(|cx| {
         use std::task::Poll;

@@ -156,3 +156,42 @@ fn this_nodes_own_errors_keep_their_codes() {
     let invalid = StoreError::Invalid("x".to_owned());
     assert_eq!(of(ReplicatedError::Store(invalid)), ErrorCode::WriteFailure);
 }
+
+#[test]
+fn a_conditional_write_of_unknown_outcome() {
+    let told = |version| {
+        let failed = CasFailed { consistency: Consistency::Serial, received: 1, block_for: 2 };
+        let own = "127.0.0.1:7000".parse().unwrap();
+        let mut out = Vec::new();
+        Failure::CasUnknown(failed).encode(&mut out, version, 1, None, own).unwrap();
+        let mut decoder = FrameDecoder::new(Side::Client, 1 << 20);
+        let frame = decoder.next(&mut out.as_slice()).unwrap().unwrap();
+        frame.body.to_vec()
+    };
+    let text = "CAS operation result is unknown - proposal accepted by 1 but not a quorum.";
+    let fields = [&[0, 8][..], &[0, 0, 0, 1], &[0, 0, 0, 2]].concat();
+    assert_eq!(told(V5), expect(0x1700, text, &fields));
+    // Older versions have no code for it.
+    let timeout = [&fields[..], &[0, 3], b"CAS"].concat();
+    for version in [V3, V4] {
+        assert_eq!(told(version), expect(0x1100, text, &timeout));
+    }
+}
+
+#[test]
+fn a_conditional_write_without_an_answer_in_time() {
+    let error = RequestError::WriteTimeout {
+        consistency: cluster::Consistency::Serial,
+        received: 1,
+        block_for: 2,
+        write_type: request::WriteType::Cas,
+    };
+    let text = "CAS operation timed out: received 1 of 2 required responses after 0 contention \
+                retries";
+    // The level is the serial one, whatever the commit's is.
+    let fields = [&[0, 8][..], &[0, 0, 0, 1], &[0, 0, 0, 2], &[0, 3], b"CAS"].concat();
+    let asked = Consistency::Quorum;
+    assert_eq!(body(error.clone(), asked, V4), expect(0x1100, text, &fields));
+    let with_contentions = [&fields[..], &[0, 0]].concat();
+    assert_eq!(body(error, asked, V5), expect(0x1100, text, &with_contentions));
+}

@@ -2,6 +2,7 @@
 //! machines.
 
 mod cluster_of_shards;
+mod conditional;
 mod handshake;
 mod hostile;
 mod several_nodes;
@@ -265,6 +266,8 @@ pub(crate) struct PreparedGot {
     pub(crate) markers: Vec<String>,
     pub(crate) pk: Vec<u16>,
     pub(crate) columns: Vec<String>,
+    /// Marked as conditional.
+    pub(crate) is_marked: bool,
 }
 
 impl Got {
@@ -323,6 +326,7 @@ fn own(stream: i16, response: &Response<'_>) -> Got {
             metadata_id: p.result_metadata_id.map(<[u8]>::to_vec),
             markers: p.metadata.columns.iter().map(|c| c.name.to_owned()).collect(),
             pk: p.metadata.partition_key_indexes.clone(),
+            is_marked: p.metadata.flags & cql_wire::scylla::LWT_MARK != 0,
             columns: p
                 .result_metadata
                 .columns
@@ -380,6 +384,8 @@ impl Client {
                 .and_then(|name| Compression::ALL.into_iter().find(|c| c.name() == name));
             self.negotiated.metadata_id =
                 more.iter().any(|(k, _)| *k == cql_wire::scylla::USE_METADATA_ID);
+            self.negotiated.lwt_mark =
+                more.iter().any(|(k, _)| *k == cql_wire::scylla::LWT_ADD_METADATA_MARK);
             let version = self.negotiated.version;
             self.decoder.start(version, self.compression).unwrap();
             self.segmented = version == V5;

@@ -172,14 +172,14 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
     rt.stop_requested().await;
 }
 
-struct Cluster {
+pub(super) struct Cluster {
     world: World,
     shared: Rc<Shared>,
     nodes: Vec<SimNode>,
 }
 
 impl Cluster {
-    fn start(seed: u64) -> Cluster {
+    pub(super) fn start(seed: u64) -> Cluster {
         let world = World::new(seed, WorldOptions::default());
         let shared: Rc<Shared> = Rc::default();
         let ips: Vec<_> = (1..=NODES).map(|n| world.ip(&format!("n{n}"))).collect();
@@ -197,7 +197,7 @@ impl Cluster {
 
     /// Runs a client on a machine of its own; it is given the nodes' addresses, the first is node
     /// 1's.
-    fn run<F: Future<Output = ()> + 'static>(
+    pub(super) fn run<F: Future<Output = ()> + 'static>(
         &self,
         name: &str,
         main: impl FnOnce(Rt, Vec<SocketAddr>) -> F + 'static,
@@ -214,13 +214,13 @@ impl Cluster {
     }
 
     /// Node `n` dies, and all know it.
-    fn kill(&self, n: u8) {
+    pub(super) fn kill(&self, n: u8) {
         self.world.kill(&self.nodes[usize::from(n) - 1]);
         self.shared.dead.borrow_mut().insert(member(n).host_id);
     }
 }
 
-async fn at(remote: &mut Remote, consistency: Consistency, query: &str) -> Body {
+pub(super) async fn at(remote: &mut Remote, consistency: Consistency, query: &str) -> Body {
     let parameters = QueryParameters::new(consistency);
     remote.ask(&Request::Query { query, parameters }).await.unwrap().body
 }
@@ -232,9 +232,9 @@ async fn values(remote: &mut Remote, consistency: Consistency, query: &str) -> V
     }
 }
 
-const KEYSPACE: &str = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
+pub(super) const KEYSPACE: &str = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
                         'replication_factor': 3}";
-const TABLE: &str = "CREATE TABLE ks.t (k int, c int, v text, l list<int>, s int STATIC, PRIMARY \
+pub(super) const TABLE: &str = "CREATE TABLE ks.t (k int, c int, v text, l list<int>, s int STATIC, PRIMARY \
                      KEY (k, c))";
 
 async fn with_table(remote: &mut Remote) {

@@ -79,6 +79,7 @@ fn an_unknown_prepared_id_is_told_with_the_id() {
             markers: Vec::new(),
             pk: Vec::new(),
             columns: Vec::new(),
+            is_marked: false,
         };
         let (code, message) = client.execute(&unknown, &[]).await.error();
         assert_eq!(code, ErrorCode::Unprepared);

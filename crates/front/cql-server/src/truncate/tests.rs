@@ -56,6 +56,25 @@ fn an_entry_is_carried_out_once_over_restarts() {
 }
 
 #[test]
+fn a_truncation_after_one_of_a_clock_that_was_ahead_is_carried_out() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let inner = server.inner().clone();
+        let table = inner.schema().table("ks", "t").unwrap().id;
+        let snapshot = inner.membership.snapshot();
+        assert_eq!(time_of(&snapshot, table, WallMicros(7)), WallMicros(7));
+        let ahead = truncated(&snapshot, table, WallMicros(rt.wall().0 + 3_600_000_000));
+        server.apply_truncations("", &ahead).await.unwrap();
+        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'old')").await;
+        let next = time_of(&ahead, table, rt.wall());
+        server.apply_truncations("", &truncated(&ahead, table, next)).await.unwrap();
+        assert!(client.must("SELECT * FROM ks.t").await.rows().rows.is_empty());
+    });
+}
+
+#[test]
 fn what_was_decided_before_a_crash_is_carried_out_at_the_start() {
     run(|rt| async move {
         let server = node(&rt, settings(), &Meshes::new(1)).await;

@@ -1,7 +1,12 @@
 //! Whole nodes in one simulated network, looked at by CQL.
 #![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
 
+mod cleaning;
 mod client;
+mod conviction;
+mod replacing;
+mod serving;
+mod truncation;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -31,6 +36,7 @@ struct Started {
     node: SimNode,
     outcome: Arc<Outcome>,
     admin: Arc<AdminMesh>,
+    shards: u16,
 }
 
 impl Started {
@@ -83,7 +89,7 @@ impl Net {
             let (options, meshes) = (options.clone(), meshes.clone());
             Box::pin(crate::shard::run(rt, options, meshes, of_main.clone(), None))
         });
-        Started { node: self.world.start_node(spec, main), outcome, admin }
+        Started { node: self.world.start_node(spec, main), outcome, admin, shards }
     }
 
     fn start(&self, n: u8) -> Started {
@@ -109,16 +115,35 @@ impl Net {
         found.take().unwrap()
     }
 
+    /// Has every shard of a node do something, one after the other.
+    fn command_all(&self, at: &Started, command: &ClusterCommand) -> Vec<AdminReply> {
+        let one = |shard| {
+            let found = self.begin_command_at(at, shard, command.clone());
+            self.world.run_until(|| found.borrow().is_some(), Duration::from_secs(600)).unwrap();
+            found.take().unwrap()
+        };
+        (0..at.shards).map(ShardId).map(one).collect()
+    }
+
     fn begin_command(
         &self,
         at: &Started,
+        command: ClusterCommand,
+    ) -> Rc<RefCell<Option<AdminReply>>> {
+        self.begin_command_at(at, ShardId(0), command)
+    }
+
+    fn begin_command_at(
+        &self,
+        at: &Started,
+        shard: ShardId,
         command: ClusterCommand,
     ) -> Rc<RefCell<Option<AdminReply>>> {
         let found: Rc<RefCell<Option<AdminReply>>> = Rc::default();
         let (out, admin) = (found.clone(), at.admin.clone());
         self.world.client(&format!("a{}", self.world.random_u64()), move |rt| async move {
             let request = AdminRequest::Command(command);
-            let reply = admin.call(&rt, ShardId(0), request).await.unwrap();
+            let reply = admin.call(&rt, shard, request).await.unwrap();
             *out.borrow_mut() = Some(reply);
         });
         found

@@ -248,7 +248,9 @@ impl PlannedCondition {
                 }
                 Bound::Unset => return Err(unset()),
                 Bound::Value(bytes) => {
-                    for item in Elements::new(&bytes, CollectionKind::List).map_err(invalid_value)? {
+                    for item in
+                        Elements::new(&bytes, CollectionKind::List).map_err(invalid_value)?
+                    {
                         let item = item.map_err(invalid_value)?;
                         let item = item.map(|bytes| sorted(bytes, ty)).transpose()?;
                         bound.push(item.map(Cow::into_owned));

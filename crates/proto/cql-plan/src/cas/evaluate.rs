@@ -57,11 +57,7 @@ fn compare(
     Ok(satisfies(Comparator::for_type(ty).compare(found, asked), op))
 }
 
-fn simple<'r>(
-    row: Option<RowRef<'r>>,
-    id: ColumnId,
-    now: DeletionSeconds,
-) -> Option<&'r [u8]> {
+fn simple<'r>(row: Option<RowRef<'r>>, id: ColumnId, now: DeletionSeconds) -> Option<&'r [u8]> {
     match row?.column(id)? {
         ColumnRef::Simple(cell) if cell.is_live(now) => Some(cell.value),
         _ => None,
@@ -136,8 +132,7 @@ fn compare_collections(ty: &CqlType, found: &Cells<'_>, asked: &Cells<'_>) -> Or
         order.as_ref().map_or(Ordering::Equal, |order| order.compare(a, b))
     };
     for ((path, value), (asked_path, asked_value)) in found.iter().zip(asked) {
-        let order =
-            of(&paths, path, asked_path).then_with(|| of(&values, value, asked_value));
+        let order = of(&paths, path, asked_path).then_with(|| of(&values, value, asked_value));
         if order.is_ne() {
             return order;
         }
@@ -181,7 +176,8 @@ impl BoundCondition {
             }
             (BoundTarget::Element(index), CqlType::List { element, .. }) => {
                 // An empty value is an int, too, and none at the same time.
-                let index = index.as_deref().and_then(|b| b.try_into().ok()).map(i32::from_be_bytes);
+                let index =
+                    index.as_deref().and_then(|b| b.try_into().ok()).map(i32::from_be_bytes);
                 let Some(index) = index else {
                     return Err(PlanError::invalid("Invalid null value for list element access"));
                 };

@@ -16,8 +16,11 @@ const EXPIRY_MAX: i64 = i32::MAX as i64 - 1;
 pub(crate) enum Stamp {
     /// That of USING, else this one.
     Default(TimestampMicros),
-    /// The ballot's, of a conditional write. As in Cassandra (`Row.updateAllTimestamp`) deletions
-    /// come a microsecond earlier, so that what a batch deletes and writes stays written.
+    /// The ballot's, of a conditional write. Deletions end up a microsecond earlier: those of ranges
+    /// and partitions at once, those of rows and cells ([`super::age_row`]) when the statements of a
+    /// batch were merged. So a range that a batch deletes does not hide the rows that it writes, but
+    /// a deleted row or cell does, as in Cassandra (`PartitionUpdate.Builder`, then
+    /// `Row.updateAllTimestamp`).
     Ballot(TimestampMicros),
 }
 

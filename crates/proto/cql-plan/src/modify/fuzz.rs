@@ -5,9 +5,11 @@ use std::sync::Arc;
 use schema::Schema;
 use stdx::{TimestampMicros, Uuid, WallMicros};
 
+use crate::cas::{BoundCas, CasExec, CasStatement};
 use crate::ddl::{DdlContext, DdlPlan};
+use crate::modify::ModifyPlan;
 use crate::plan::{
-    BoundValue, ExecuteOptions, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
+    BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
 };
 
 const TABLES: &[&str] = &[
@@ -36,6 +38,28 @@ fn schema() -> Option<Arc<Schema>> {
         }
     }
     Some(Arc::new(schema))
+}
+
+/// Decides a conditional plan on an empty table; false when it has no conditions.
+fn decide(plan: &Plan, values: &[BoundValue<'_>], options: ExecuteOptions<'_>) -> bool {
+    let (plans, is_batch) = match &plan.kind {
+        PlanKind::Modify(modify) => (std::slice::from_ref(modify), false),
+        PlanKind::Batch(batch) => (batch.statements(), true),
+        _ => return false,
+    };
+    if !plans.iter().any(ModifyPlan::has_conditions) {
+        return false;
+    }
+    let statements: Vec<CasStatement<'_>> = plans.iter().map(|p| (p, values)).collect();
+    let Ok(bound) = BoundCas::bind(&statements, is_batch, &options) else { return true };
+    let exec = CasExec::new(&bound, &statements, options);
+    if let Ok(Some(mutation)) = exec.decide(TimestampMicros(1)) {
+        let parsed = data::MutationRef::parse(&mutation, 2).is_some();
+        stdx::invariant!(parsed, "cas: a mutation that does not read back");
+    }
+    let result = exec.result(false);
+    stdx::invariant!(result.rows == [[Some(vec![0])]], "cas: a row out of nothing");
+    true
 }
 
 /// Plans the text before the first zero byte and binds it to the bytes after it, cut in pieces by
@@ -76,6 +100,9 @@ pub fn fuzz_modify(data: &[u8]) {
         protocol_version: 5,
         uuids: &uuids,
     };
+    if decide(&plan, &values, options) {
+        return;
+    }
     let mut out = Vec::new();
     let bound = match &plan.kind {
         PlanKind::Modify(modify) => {

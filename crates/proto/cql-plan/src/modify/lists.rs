@@ -88,8 +88,7 @@ impl FoundLists {
             };
             found.push((id, cells));
         }
-        let row =
-            RowId { table, key: key.to_vec(), clustering: clustering.map(<[u8]>::to_vec) };
+        let row = RowId { table, key: key.to_vec(), clustering: clustering.map(<[u8]>::to_vec) };
         self.rows.insert(row, found);
     }
 

@@ -39,12 +39,14 @@ use crate::plan::{
 };
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
-pub use lists::{FoundLists, ListRead};
 pub(crate) use attributes::Stamp;
 pub(crate) use lists::index_receiver;
+pub use lists::{FoundLists, ListRead};
 pub(crate) use named::Named;
 pub use write::BoundMutation;
-pub(crate) use write::{Update as PendingUpdate, encode_update, slice as scratch_slice};
+pub(crate) use write::{
+    Update as PendingUpdate, age_row, encode_update, slice as scratch_slice, without_condition,
+};
 
 use clause::{ClusteringPlan, KeyPart, WhereClause};
 use operations::{ColumnOperations, Operations};

@@ -34,7 +34,8 @@ impl ModifyPlan {
         in_batch: bool,
     ) -> Result<Vec<u8>, PlanError> {
         let mut scratch = Vec::new();
-        let keys = self.with_document(values, env, |values| self.keys(values, env, &mut scratch))?;
+        let keys =
+            self.with_document(values, env, |values| self.keys(values, env, &mut scratch))?;
         if self.key.iter().any(|part| matches!(part, KeyPart::In(..))) {
             return Err(PlanError::invalid(match in_batch {
                 true => "Batch with conditions cannot span multiple partitions (you cannot use IN \
@@ -130,4 +131,3 @@ impl ModifyPlan {
         conditions.chain(operations(&self.statics)).chain(operations(&self.regulars)).collect()
     }
 }
-

@@ -155,7 +155,7 @@ fn show_row(row: data::RowRef<'_>, table: &schema::Table) -> String {
 }
 
 /// A mutation as text: key bytes, then what it writes.
-fn show(schema: &Schema, bytes: &[u8]) -> String {
+pub(crate) fn show(schema: &Schema, bytes: &[u8]) -> String {
     let opened = MutationRef::open(bytes).expect("opens");
     let table = schema.table_by_id(opened.table).expect("table");
     let mutation = MutationRef::parse(bytes, table.clustering_count).expect("parses");
@@ -525,15 +525,6 @@ fn keys_of_65535_bytes_are_accepted_and_longer_ones_refused() {
     );
 }
 
-#[test]
-fn conditions_are_refused_by_name() {
-    let check = |cql: &str, what: &str| {
-        check_error(cql, &[], &format!("{what} is not supported by this version of Helenus"));
-    };
-    check("INSERT INTO t (k) VALUES (1) IF NOT EXISTS", "a conditional update (IF)");
-    check("UPDATE t SET v = 1 WHERE k = 1 IF v = 2", "a conditional update (IF)");
-}
-
 /// What a statement writes when its reads find this list in every row.
 fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError> {
     let schema = schema_of(TABLES);
@@ -761,6 +752,8 @@ fn no_statement_and_no_value_breaks_binding() {
         b"UPDATE t SET l[?] = 1, l = l - [2] WHERE k = 1 AND c IN ('a', ?) AND d = 4\0\x04\0\0\0\x01\x01b",
         b"DELETE FROM t WHERE k = ? AND c > ? AND c <= 'z'\0\x04\0\0\0\x01\x02ab",
         b"BEGIN BATCH INSERT INTO t (k, s) VALUES (1, ?); UPDATE t SET f = ?, t = (1, 1.5), x = ['a', 'b'] WHERE k = 1 AND c = 'a' AND d = 1; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
+        b"UPDATE t SET l[0] = 1, u.a = ? WHERE k = 1 AND c = 'a' AND d = 4 IF l[?] = 1 AND m['x'] IN ? AND u.a != ?\0\x01z\x04\0\0\0\0\x04\0\0\0\0\x01z",
+        b"BEGIN BATCH UPDATE t SET s = 1 WHERE k = ? IF s = null; DELETE l FROM t WHERE k = 1 AND c = 'a' AND d = 1 IF l CONTAINS ? AND e > {'a'}; INSERT INTO t (k, c, d) VALUES (1, 'b', 2) IF NOT EXISTS; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
         b"INSERT INTO t JSON ? DEFAULT UNSET\0\x20{\"k\": 1, \"c\": \"a\", \"d\": 5, \"l\": [1]}",
     ];
     crate::functions::tests::mutate(corpus, 10_000, fuzz::fuzz_modify);

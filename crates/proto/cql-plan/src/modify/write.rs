@@ -11,8 +11,8 @@ use codec::murmur::token_of;
 use data::clustering::push_component;
 use data::mutation::KEY_BYTES_MAX;
 use data::{
-    BoundRef, CellRef, DeletionTime, Liveness, MutationBuilder, RangeTombstoneRef, RowBuilder,
-    RowRef,
+    BoundRef, CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RangeTombstoneRef,
+    RowBuilder, RowRef,
 };
 use schema::Table;
 use smallvec::SmallVec;
@@ -93,8 +93,8 @@ type PartitionLists<'l> = (&'l FoundLists, &'l [u8]);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     timestamp: TimestampMicros,
-    /// Of tombstones.
-    deleted: TimestampMicros,
+    /// Of deleted ranges and partitions.
+    ranges: TimestampMicros,
     /// Of the paths of list elements.
     pub(super) elements: WallMicros,
     ttl: TtlSeconds,
@@ -113,11 +113,16 @@ impl Times {
     }
 
     pub(super) fn tombstone(&self) -> CellRef<'static> {
-        CellRef::tombstone(self.deleted, self.now)
+        CellRef::tombstone(self.timestamp, self.now)
     }
 
     pub(super) fn deletion(&self) -> DeletionTime {
-        DeletionTime { timestamp: self.deleted, local: self.now }
+        DeletionTime { timestamp: self.timestamp, local: self.now }
+    }
+
+    /// Of a range of rows, or of the partition.
+    fn range_deletion(&self) -> DeletionTime {
+        DeletionTime { timestamp: self.ranges, local: self.now }
     }
 
     /// What an overwrite of a whole collection deletes: all before this write.
@@ -137,7 +142,8 @@ impl ModifyPlan {
     ///
     /// # Errors
     /// Values that are not of their types, nulls in keys, keys over 65,535 bytes, bad timestamps
-    /// and TTLs; in Cassandra's words. `out` is unchanged then.
+    /// and TTLs; in Cassandra's words; a statement with IF, which [`crate::cas`] binds. `out` is
+    /// unchanged then.
     pub fn bind(
         &self,
         values: &[BoundValue<'_>],
@@ -158,6 +164,9 @@ impl ModifyPlan {
         lists: &FoundLists,
         out: &mut Vec<u8>,
     ) -> Result<SmallVec<[BoundMutation; 1]>, PlanError> {
+        if self.has_conditions() {
+            return Err(without_condition());
+        }
         let mut scratch = options.uuids.take_scratch();
         let result = self.bind_with(values, options, lists, &mut scratch, out);
         options.uuids.give_scratch(scratch);
@@ -173,7 +182,8 @@ impl ModifyPlan {
         out: &mut Vec<u8>,
     ) -> Result<SmallVec<[BoundMutation; 1]>, PlanError> {
         let env = options.env();
-        let updates = self.collect(values, Stamp::Default(options.default_timestamp), &env, lists, scratch)?;
+        let updates =
+            self.collect(values, Stamp::Default(options.default_timestamp), &env, lists, scratch)?;
         let mut mutations = SmallVec::new();
         for update in &updates {
             mutations.push(encode_update(self.table(), update, scratch, out));
@@ -235,21 +245,19 @@ impl ModifyPlan {
         let keys = self.keys(values, env, scratch)?;
         let mut update = Update::default();
         let now = env.now.seconds();
-        let (timestamp, deleted, elements) = match stamp {
+        let (timestamp, ranges, elements) = match stamp {
             Stamp::Default(default) => {
                 let timestamp = self.attributes.timestamp(default, values, env)?;
                 (timestamp, timestamp, env.now)
             }
-            Stamp::Ballot(ballot) => {
-                (ballot, TimestampMicros(ballot.0.saturating_sub(1)), WallMicros(ballot.0))
-            }
+            Stamp::Ballot(ballot) => (ballot, before(ballot), WallMicros(ballot.0)),
         };
         let ttl = self.attributes.ttl(&self.table, now, values, env)?;
         let expires_at = match ttl {
             TtlSeconds::NONE => DeletionSeconds::NONE,
             ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))),
         };
-        let times = Times { timestamp, deleted, elements, ttl, expires_at, now };
+        let times = Times { timestamp, ranges, elements, ttl, expires_at, now };
         let mut updates = SmallVec::new();
         if self.needs_read {
             // Every row has lists of its own.
@@ -384,7 +392,7 @@ impl ModifyPlan {
                 for prefix in self.prefixes(values, env, scratch)? {
                     let start = push_bound(&prefix, start.as_ref(), true, values, env, scratch)?;
                     let end = push_bound(&prefix, end.as_ref(), false, values, env, scratch)?;
-                    let deletion = times.deletion();
+                    let deletion = times.range_deletion();
                     let tombstone = Tombstone { start, end, deletion };
                     let order = self.shape.clustering().compare_bounds(
                         bound_ref(&tombstone.start, scratch),
@@ -397,7 +405,7 @@ impl ModifyPlan {
             }
             ClusteringPlan::Prefix { width, .. } if whole_rows => {
                 if *width == 0 {
-                    update.deletion = times.deletion();
+                    update.deletion = times.range_deletion();
                     return Ok(());
                 }
                 let prefixes = self.prefixes(values, env, scratch)?;
@@ -411,7 +419,7 @@ impl ModifyPlan {
                     update.tombstones.extend(prefixes.into_iter().map(|prefix| Tombstone {
                         start: (prefix.clone(), false),
                         end: (prefix, true),
-                        deletion: times.deletion(),
+                        deletion: times.range_deletion(),
                     }));
                 }
             }
@@ -668,6 +676,51 @@ fn write_row(
         }
     }
     Ok(if row.is_empty() { None } else { Some(row.finish()) })
+}
+
+/// Appends a row of a conditional write with its deletions a microsecond before `ballot`.
+pub(crate) fn age_row(
+    row: RowRef<'_>,
+    ballot: TimestampMicros,
+    scratch: &mut Vec<u8>,
+) -> Range<usize> {
+    let timestamp = before(ballot);
+    let aged = |deletion: DeletionTime| match deletion.is_live() {
+        true => deletion,
+        false => DeletionTime { timestamp, ..deletion },
+    };
+    let (liveness, deletion, columns) = row.parts();
+    let mut out = RowBuilder::new(scratch, liveness, aged(deletion), ballot);
+    for (id, column) in columns {
+        match column {
+            ColumnRef::Simple(cell) => out.cell(id, &aged_cell(cell, timestamp)),
+            ColumnRef::Complex(complex) => {
+                out.begin_complex(id, aged(complex.deletion));
+                for (path, cell) in complex.cells() {
+                    out.complex_cell(path, &aged_cell(cell, timestamp));
+                }
+                out.end_complex();
+            }
+        }
+    }
+    out.finish()
+}
+
+fn aged_cell(cell: CellRef<'_>, timestamp: TimestampMicros) -> CellRef<'_> {
+    match cell.is_tombstone() {
+        true => CellRef::tombstone(timestamp, cell.local),
+        false => cell,
+    }
+}
+
+fn before(ballot: TimestampMicros) -> TimestampMicros {
+    TimestampMicros(ballot.0.saturating_sub(1))
+}
+
+/// What a caller is told who would write without asking.
+#[cold]
+pub(crate) fn without_condition() -> PlanError {
+    PlanError::invalid("a conditional statement cannot be carried out without its condition")
 }
 
 /// What is there and the term together; nothing where nothing is there. Source: `Constants.Adder`.

@@ -40,11 +40,10 @@ use crate::plan::{
 };
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
-pub(crate) use cells::{append_udt, key_component, put_column, Source};
+pub(crate) use cells::{Source, append_udt, key_component, put_column};
 pub use exec::{Flow, SelectDone, SelectExec};
 
 use bind::Values;
-use cells::Source;
 use expr::Expr;
 use filter::Filter;
 use restrictions::{KeyAccess, Restrictions, WhereContext, existing_column, plan_where};

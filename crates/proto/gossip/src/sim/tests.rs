@@ -110,6 +110,18 @@ fn a_crash_is_seen_by_all_within_the_bound_and_not_at_once() {
 }
 
 #[test]
+fn in_a_small_cluster_a_crash_is_seen_by_all_some_18_rounds_after_its_last_news() {
+    for seed in 0..30 {
+        let nodes = 3 + seed as usize % 3;
+        let mut world = World::new(Settings::calm(nodes, seed));
+        world.run([60.0, 120.0, 1_200.0][seed as usize / 10]);
+        world.crash(1);
+        let took = down_everywhere(&mut world, 1, CONVICTED_WITHIN).unwrap();
+        assert!((16.0..=23.0).contains(&took), "seed {seed}: {nodes} nodes: {took} s");
+    }
+}
+
+#[test]
 fn a_restart_with_the_clock_set_back_is_a_new_generation() {
     for seed in 0..10 {
         let mut world = started(Settings::calm(5, seed));

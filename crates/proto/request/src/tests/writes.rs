@@ -173,6 +173,10 @@ fn a_forwarding_node_that_refuses_does_not_take_its_datacenter_along() {
     assert_eq!(run.ack(0), NONE);
     assert_eq!(run.ack(3), ok());
 
+    // One that does not know the table yet has passed nothing on.
+    let mut run = Run::started(Consistency::EachQuorum, &replicas);
+    assert_eq!(run.fail(1, ReplicaError::IncompatibleSchema), [hint(1), send(2), send(3)]);
+
     // One that failed in applying has passed the write on.
     let mut run = Run::started(Consistency::EachQuorum, &replicas);
     assert_eq!(run.fail(1, ReplicaError::Unknown), [hint(1)]);

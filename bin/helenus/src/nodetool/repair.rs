@@ -1,0 +1,222 @@
+//! `nodetool repair` and `nodetool repair_admin`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use admin::model::{DrainRequest, NodeReport, RepairReport};
+use admin::nodetool as layout;
+
+use super::cluster::encoded;
+use super::{Failure, Line, millis_now, node};
+use crate::http::{Api, HttpError};
+
+/// Between two looks at a repair that runs.
+const LOOK: Duration = Duration::from_millis(200);
+/// Options that ask for something that is not there.
+const REFUSED: [(&str, &str); 6] = [
+    ("--dc-parallel", "-dcpar is not supported: -seq is, and without it all replicas are read"),
+    ("--force", "-force is not supported: name the replicas that live with -hosts"),
+    ("--pull", "--pull is not supported: every replica gets what it lacks"),
+    ("--trace", "--trace is not supported"),
+    ("--validate", "--validate is not supported: there is no incremental repair yet"),
+    ("--paxos-only", "--paxos-only is not supported"),
+];
+/// Cassandra repairs it only when it is named.
+const ONLY_WHEN_NAMED: &str = "system_distributed";
+
+fn bad(text: impl Into<String>) -> Failure {
+    Failure::BadUse(text.into())
+}
+
+/// The query of the request that begins the repair, of all keyspaces alike.
+fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
+    if let Some((_, words)) = REFUSED.iter().find(|(name, _)| line.has(name)) {
+        return Err(bad(*words));
+    }
+    let mut datacenters = line.values("--in-dc");
+    let hosts = line.values("--in-hosts");
+    if line.has("--partitioner-range") && !(datacenters.is_empty() && hosts.is_empty()) {
+        let text = "Primary range repair should be performed on all nodes in the cluster.";
+        return Err(Failure::Node(text.to_owned()));
+    }
+    if line.has("--in-local-dc") {
+        let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
+        datacenters = me.map(|n| n.datacenter.clone()).into_iter().collect();
+    }
+    let mut query = format!(
+        "primaryRange={}&parallelism={}&incremental={}&preview={}&ignoreUnreplicatedKeyspaces={}",
+        line.has("--partitioner-range"),
+        if line.has("--sequential") { "sequential" } else { "parallel" },
+        !line.has("--full"),
+        line.has("--preview"),
+        line.has("--ignore-unreplicated-keyspaces"),
+    );
+    let mut add = |name: &str, value: &str| {
+        query.push_str(&format!("&{name}={}", encoded(value)));
+    };
+    if !datacenters.is_empty() {
+        add("dataCenters", &datacenters.join(","));
+    }
+    if !hosts.is_empty() {
+        add("hosts", &hosts.join(","));
+    }
+    if let [_, tables @ ..] = line.arguments.as_slice()
+        && !tables.is_empty()
+    {
+        add("columnFamilies", &tables.join(","));
+    }
+    if let Some(threads) = line.value("--job-threads") {
+        let number = threads.parse::<u8>();
+        let number =
+            number.map_err(|_| bad(format!("job_threads: can not convert \"{threads}\"")))?;
+        add("jobThreads", &number.to_string());
+    }
+    let token = |name: &str| {
+        let text = line.value(name);
+        let parsed = text.map(|t| t.parse::<i64>().map_err(|_| bad(format!("Invalid token: {t}"))));
+        parsed.transpose()
+    };
+    match (token("--start-token")?, token("--end-token")?) {
+        (None, None) => {}
+        (Some(start), Some(end)) => {
+            add("startToken", &start.to_string());
+            add("endToken", &end.to_string());
+        }
+        _ => return Err(bad("-st and -et must be given together")),
+    }
+    Ok(query)
+}
+
+fn keyspaces(line: &Line, node: &NodeReport) -> Result<Vec<String>, Failure> {
+    match line.arguments.first() {
+        Some(name) if node.keyspace(name).is_none() => {
+            Err(bad(format!("Keyspace [{name}] does not exist.")))
+        }
+        Some(name) => Ok(vec![name.clone()]),
+        None => {
+            let replicated = node.keyspaces.iter().filter(|k| k.strategy() != "LocalStrategy");
+            let meant = replicated.filter(|k| k.name != ONLY_WHEN_NAMED);
+            Ok(meant.map(|k| k.name.clone()).collect())
+        }
+    }
+}
+
+/// Repairs one keyspace after the other; lines are printed as they come.
+pub(super) fn run(line: &Line) -> Result<String, Failure> {
+    let node = node(&line.api)?;
+    let query = query(line, &node)?;
+    for keyspace in keyspaces(line, &node)? {
+        repair(&line.api, &keyspace, &query)?;
+    }
+    Ok(String::new())
+}
+
+fn repair(api: &Api, keyspace: &str, query: &str) -> Result<(), Failure> {
+    let path = format!("/storage_service/repair_async/{}?{query}", encoded(keyspace));
+    let id: u32 = match api.post(&path) {
+        Ok(id) => id,
+        Err(HttpError::Refused(400, words)) => return Err(bad(words)),
+        Err(error) => return Err(error.into()),
+    };
+    if id == 0 {
+        let micros = i64::try_from(millis_now()).unwrap_or(i64::MAX).saturating_mul(1000);
+        print!("{}", layout::repair_not_needed(keyspace, micros));
+        return Ok(());
+    }
+    let (mut from, mut all) = (0, Vec::new());
+    loop {
+        let mut report: RepairReport = api.get(&format!("/api/v1/repairs/{id}?from={from}"))?;
+        for said in &report.lines {
+            print!("{}", layout::repair_line(said));
+            from = said.number + 1;
+        }
+        // Lines are for whoever waits: also when they go into a pipe.
+        let _ = std::io::stdout().flush();
+        all.append(&mut report.lines);
+        match report.state.as_str() {
+            "RUNNING" => std::thread::sleep(LOOK),
+            "SUCCESSFUL" => return Ok(()),
+            _ => {
+                report.lines = all;
+                return Err(Failure::Node(layout::repair_failure(&report)));
+            }
+        }
+    }
+}
+
+/// `list` and `cancel`.
+pub(super) fn admin(line: &Line) -> Result<String, Failure> {
+    let api = &line.api;
+    let reports: Vec<RepairReport> = api.get("/api/v1/repairs")?;
+    match line.arguments.first().map(String::as_str) {
+        None | Some("list") => Ok(layout::repair_list(&reports)),
+        Some("cancel") => {
+            let Some(session) = line.value("--session") else {
+                return Err(bad("Required parameters are missing: session"));
+            };
+            let meant = |r: &&RepairReport| r.session == session || r.id.to_string() == session;
+            let Some(found) = reports.iter().find(meant) else {
+                return Err(Failure::Node(format!("there is no repair session {session}")));
+            };
+            api.command("DELETE", &format!("/api/v1/repairs/{}", found.id), &DrainRequest {})?;
+            Ok(String::new())
+        }
+        Some(other) => Err(bad(format!("Found unexpected parameters: [{other}]"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::model::MemberReport;
+
+    fn ask(text: &str) -> Result<String, String> {
+        let line = Line::parse(text.split_whitespace().map(str::to_owned).collect())?;
+        let mut node = NodeReport { host_id: "me".to_owned(), ..NodeReport::default() };
+        node.nodes.push(MemberReport {
+            host_id: "me".to_owned(),
+            datacenter: "dc1".to_owned(),
+            ..MemberReport::default()
+        });
+        query(&line, &node).map_err(|failure| match failure {
+            Failure::BadUse(text) | Failure::Node(text) => text,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn options_become_a_query() {
+        let plain = "primaryRange=false&parallelism=parallel&incremental=true&preview=false\
+                     &ignoreUnreplicatedKeyspaces=false";
+        assert_eq!(ask("repair"), Ok(plain.to_owned()));
+        assert_eq!(
+            ask("repair -full -pr -seq -prv -iuk -local -j 2 ks a b"),
+            Ok("primaryRange=true&parallelism=sequential&incremental=false&preview=true\
+                &ignoreUnreplicatedKeyspaces=true&dataCenters=dc1&columnFamilies=a%2Cb&jobThreads=2"
+                .to_owned())
+        );
+        let made = ask("repair -st -5 -et 7 -hosts 127.0.0.1 -hosts 127.0.0.2").unwrap();
+        assert!(
+            made.ends_with("&hosts=127%2E0%2E0%2E1%2C127%2E0%2E0%2E2&startToken=%2D5&endToken=7")
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        for (text, word) in [
+            ("repair -dcpar", "-dcpar"),
+            ("repair -force", "-force"),
+            ("repair -pl", "--pull"),
+            ("repair -tr", "--trace"),
+            ("repair -vd", "--validate"),
+            ("repair -paxos-only", "--paxos-only"),
+            ("repair -st 5", "together"),
+            ("repair -st a -et 5", "Invalid token"),
+            ("repair -j x", "job_threads"),
+            ("repair -pr -dc dc1", "Primary range repair"),
+        ] {
+            let words = ask(text).unwrap_err();
+            assert!(words.contains(word), "{text}: {words}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The acceptors of this shard's partitions: made from their rows, fed, synced, dropped when idle.
+//!
+//! Invariants: INV-serial-1: nothing but a rejection leaves an acceptor before what it shows is on
+//! the disk, whatever `commitlog_sync` says. INV-serial-2: a commit's mutation is appended before
+//! its record and applied in the same turn. INV-serial-3: the view that a prepare reads is taken in
+//! the turn in which it is promised. INV-serial-4: a partition has one acceptor at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use data::MutationRef;
+use paxos::acceptor::{Admission, Input, Output, Record, Reply, ReplyTo, Request, Token};
+use paxos::{Acceptor, AcceptorState, Ballot};
+use rt::sync::oneshot;
+use stdx::{FixedMap, WallMicros};
+use store::{ReplicaRead, StoreError};
+
+use super::row::{Cells, Partition, PaxosTable, Payload};
+use super::{ACCEPTORS_MAX, SKEW_MAX};
+use crate::reading::ReplicaQuery;
+use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+
+/// A request to an acceptor, for the shard that owns its partition.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub(super) partition: Partition,
+    pub(super) request: Request<Payload>,
+    /// What a prepare reads.
+    pub(super) query: Option<ReplicaQuery>,
+    /// False: the keyspace has `durable_writes = false`.
+    pub(super) durable: bool,
+    /// Writes up to then were emptied away, and must not come back.
+    pub(super) truncated_at: Option<WallMicros>,
+    pub(super) table: PaxosTable,
+}
+
+/// What an acceptor answered, durable.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// `None` for a prune.
+    pub(super) reply: Option<Reply<Payload>>,
+    /// What a prepare read.
+    pub(super) page: Option<Vec<u8>>,
+}
+
+struct Slot {
+    /// Tells one acceptor of a partition from the next one.
+    generation: u64,
+    acceptor: Acceptor<Payload>,
+    /// Who waits for which answer.
+    waiting: FixedMap<u64, oneshot::Sender<Reply<Payload>>>,
+    /// A prune behind records that are not durable yet; nobody waits for it.
+    prune: Option<Token>,
+    /// Asked since it was last looked at for dropping.
+    used: bool,
+}
+
+enum Entry {
+    /// Its row is being read; these wait for it.
+    Loading(Vec<oneshot::Sender<()>>),
+    Ready(Box<Slot>),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Acceptors {
+    entries: RefCell<FixedMap<Partition, Entry>>,
+    /// All entries, those next to be looked at for dropping first.
+    order: RefCell<VecDeque<Partition>>,
+    last_id: Cell<u64>,
+    /// A record failed to reach the disk: what rows show may not be there.
+    is_unsure: Cell<bool>,
+    /// Answers do not wait for the sync: a defect.
+    #[cfg(test)]
+    pub(super) lies: Cell<bool>,
+}
+
+type View = Pin<Box<dyn Future<Output = Result<ReplicaRead, StoreError>>>>;
+
+/// A read begun in its prepare's turn.
+enum Reading {
+    No,
+    Done(Result<ReplicaRead, StoreError>),
+    Going(View),
+}
+
+/// What a request's turn left to do.
+struct Turn {
+    generation: u64,
+    /// A record that its answer waits for.
+    token: Option<Token>,
+    reading: Reading,
+}
+
+enum Found {
+    Ready,
+    Loading(oneshot::Receiver<()>),
+    Nothing,
+}
+
+impl Acceptors {
+    fn find(&self, partition: &Partition) -> Found {
+        match self.entries.borrow_mut().get_mut(partition) {
+            Some(Entry::Ready(_)) => Found::Ready,
+            Some(Entry::Loading(waiting)) => {
+                let (sender, receiver) = oneshot::channel();
+                waiting.push(sender);
+                Found::Loading(receiver)
+            }
+            None => Found::Nothing,
+        }
+    }
+
+    fn next_id(&self) -> u64 {
+        let id = self.last_id.get() + 1;
+        self.last_id.set(id);
+        id
+    }
+
+    fn remove(&self, partition: &Partition) -> Option<Entry> {
+        self.order.borrow_mut().retain(|p| p != partition);
+        self.entries.borrow_mut().remove(partition)
+    }
+
+    /// Makes room for one more, looking at a few.
+    fn make_room(&self) -> Result<(), StoreError> {
+        let (mut entries, mut order) = (self.entries.borrow_mut(), self.order.borrow_mut());
+        for _ in 0..64 {
+            if entries.len() < ACCEPTORS_MAX {
+                return Ok(());
+            }
+            let Some(partition) = order.pop_front() else { break };
+            let can_go = match entries.get_mut(&partition) {
+                Some(Entry::Ready(slot)) => {
+                    let used = std::mem::replace(&mut slot.used, false);
+                    !used && slot.acceptor.is_idle()
+                }
+                _ => false,
+            };
+            if can_go {
+                entries.remove(&partition);
+            } else {
+                order.push_back(partition);
+            }
+        }
+        if entries.len() < ACCEPTORS_MAX.saturating_mul(2) {
+            return Ok(());
+        }
+        Err(StoreError::QueueFull)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.borrow().len()
+    }
+}
+
+impl Coordinator {
+    /// Asks the acceptor of a partition, on whichever shard of this node it is. Goes on when it is
+    /// dropped.
+    pub(super) fn ask(
+        &self,
+        ask: Ask,
+    ) -> impl Future<Output = Result<Answered, StoreError>> + use<> {
+        let (sender, receiver) = oneshot::channel();
+        let token = ask.partition.token();
+        if self.is_local(token) {
+            let this = self.clone();
+            self.spawn_or_drop("paxos", async move {
+                let _ = sender.send(this.ask_here(ask).await);
+            });
+        } else {
+            let request = ShardRequest::Paxos(Box::new(ask));
+            let call = self.inner.mesh.call(&self.inner.rt, self.owner(token), request);
+            self.spawn_or_drop("paxos", async move {
+                let answer = match call.await {
+                    Ok(ShardReply::Paxos(answer)) => answer,
+                    Ok(other) => {
+                        stdx::invariant::broken(format_args!("acceptor answered by {other:?}"))
+                    }
+                    Err(error) => Err(mesh_error(error)),
+                };
+                let _ = sender.send(answer);
+            });
+        }
+        async move { receiver.await.unwrap_or(Err(StoreError::Stopping)) }
+    }
+
+    /// As [`Coordinator::ask`], on the shard that owns the partition. Must not be dropped before it
+    /// is done.
+    pub(crate) async fn ask_here(&self, ask: Ask) -> Result<Answered, StoreError> {
+        let store = &self.inner.store;
+        if let Err(StoreError::Overloaded { .. }) = store.admit_write() {
+            store.wait_for_room().await?;
+        }
+        store.admit_write()?;
+        let acceptors = &self.inner.serial.acceptors;
+        let id = acceptors.next_id();
+        let (sender, receiver) = oneshot::channel();
+        let wants_reply = !matches!(ask.request, Request::Prune { .. });
+        let turn = loop {
+            match acceptors.find(&ask.partition) {
+                // Nothing suspends from here to the end of the turn.
+                Found::Ready => break self.take_turn(&ask, (id, wants_reply.then_some(sender)))?,
+                Found::Loading(loaded) => {
+                    let _ = loaded.await;
+                }
+                Found::Nothing => self.load(&ask).await?,
+            }
+        };
+        let Turn { generation, token, reading } = turn;
+        if let Some(token) = token {
+            match self.sync_record().await {
+                Ok(()) => self.report(&ask, generation, Input::Persisted(token)),
+                Err(error) => {
+                    self.fail(&ask.partition, generation);
+                    return Err(error);
+                }
+            }
+        }
+        let reply = match wants_reply {
+            // Its acceptor failed with another request's record.
+            true => Some(receiver.await.map_err(|_| StoreError::Stopping)?),
+            false => None,
+        };
+        let page = match reading {
+            Reading::No => None,
+            Reading::Done(read) => Some(read?.page),
+            Reading::Going(view) => Some(view.await?.page),
+        };
+        Ok(Answered { reply, page })
+    }
+
+    async fn sync_record(&self) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if self.inner.serial.acceptors.lies.get() {
+            return Ok(());
+        }
+        self.inner.store.sync().await
+    }
+
+    /// Makes the acceptor from its row. Others wait for it meanwhile.
+    async fn load(&self, ask: &Ask) -> Result<(), StoreError> {
+        let acceptors = &self.inner.serial.acceptors;
+        acceptors.make_room()?;
+        acceptors.entries.borrow_mut().insert(ask.partition.clone(), Entry::Loading(Vec::new()));
+        acceptors.order.borrow_mut().push_back(ask.partition.clone());
+        let state = self.read_registers(ask).await;
+        let before = match state {
+            Ok(state) => {
+                let slot = Slot {
+                    generation: acceptors.next_id(),
+                    acceptor: Acceptor::new(state),
+                    waiting: FixedMap::default(),
+                    prune: None,
+                    used: true,
+                };
+                let entry = Entry::Ready(Box::new(slot));
+                acceptors.entries.borrow_mut().insert(ask.partition.clone(), entry)
+            }
+            Err(error) => {
+                // Those who wait try it themselves.
+                drop(acceptors.remove(&ask.partition));
+                return Err(error);
+            }
+        };
+        drop(before);
+        Ok(())
+    }
+
+    async fn read_registers(&self, ask: &Ask) -> Result<AcceptorState<Payload>, StoreError> {
+        let store = &self.inner.store;
+        let mut cells = Cells::new(&ask.table, &ask.partition);
+        let command = ask.table.read(&ask.partition, self.inner.rt.wall().seconds());
+        store.read(&command, &mut cells).await?;
+        let acceptors = &self.inner.serial.acceptors;
+        if acceptors.is_unsure.get() {
+            store.sync().await?;
+            acceptors.is_unsure.set(false);
+        }
+        // No damage of the disk, but values of Cassandra, say: the partition takes part in no round.
+        AcceptorState::from_row(|column| cells.get(column))
+            .map_err(|error| StoreError::Invalid(error.to_string()))
+    }
+
+    /// Steps the acceptor, appends its records, begins its read.
+    fn take_turn(
+        &self,
+        ask: &Ask,
+        (id, sender): (u64, Option<oneshot::Sender<Reply<Payload>>>),
+    ) -> Result<Turn, StoreError> {
+        let skew_max_micros = u64::try_from(SKEW_MAX.as_micros()).unwrap_or(u64::MAX);
+        let now = self.inner.rt.wall();
+        let admission = Admission { now, skew_max_micros, floor: Ballot::ZERO };
+        let acceptors = &self.inner.serial.acceptors;
+        let mut out = Vec::new();
+        let (generation, was_idle) = {
+            let mut entries = acceptors.entries.borrow_mut();
+            let Some(Entry::Ready(slot)) = entries.get_mut(&ask.partition) else {
+                return Err(StoreError::Stopping);
+            };
+            slot.used = true;
+            let was_idle = slot.acceptor.is_idle();
+            if let Some(sender) = sender {
+                slot.waiting.insert(id, sender);
+            }
+            let request = ask.request.clone();
+            slot.acceptor.step(admission, Input::Request { to: ReplyTo(id), request }, &mut out);
+            (slot.generation, was_idle)
+        };
+        let mut turn = Turn { generation, token: None, reading: Reading::No };
+        for output in out {
+            match output {
+                Output::Persist { token, record, sync } => {
+                    if let Err(error) = self.append(ask, &record) {
+                        self.fail(&ask.partition, generation);
+                        return Err(error);
+                    }
+                    if sync {
+                        turn.token = Some(token);
+                    } else if was_idle {
+                        // A prune: what is lost with it is a few bytes.
+                        self.report(ask, generation, Input::Persisted(token));
+                    } else {
+                        self.prune_later(&ask.partition, token);
+                    }
+                }
+                Output::TakeReadView { .. } => {
+                    let Some(query) = ask.query.clone() else { continue };
+                    let this = self.clone();
+                    let mut view: View = Box::pin(async move { this.read_own_shard(&query).await });
+                    let mut context = Context::from_waker(Waker::noop());
+                    turn.reading = match view.as_mut().poll(&mut context) {
+                        Poll::Ready(read) => Reading::Done(read),
+                        Poll::Pending => Reading::Going(view),
+                    };
+                }
+                Output::Reply { to, reply } => self.deliver(&ask.partition, to, reply),
+            }
+        }
+        Ok(turn)
+    }
+
+    /// Appends a record; of a commit its mutation first.
+    fn append(&self, ask: &Ask, record: &Record<Payload>) -> Result<(), StoreError> {
+        if let Record::Commit(commit) = record
+            && let Some(mutation) = &commit.value
+        {
+            let written = commit.origin.timestamp().0;
+            if ask.truncated_at.is_none_or(|at| written > at.0) {
+                self.apply_local(mutation, ask.durable)?;
+            }
+        }
+        let now = self.inner.rt.wall().seconds();
+        let mutation = ask.table.mutation(&ask.partition, &record.to_update(), now);
+        let Some(view) = MutationRef::open(&mutation) else {
+            stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
+        };
+        self.inner.store.apply(&view, true)
+    }
+
+    fn prune_later(&self, partition: &Partition, token: Token) {
+        let mut entries = self.inner.serial.acceptors.entries.borrow_mut();
+        if let Some(Entry::Ready(slot)) = entries.get_mut(partition) {
+            slot.prune = Some(token);
+        }
+    }
+
+    fn deliver(&self, partition: &Partition, to: ReplyTo, reply: Reply<Payload>) {
+        let waiting = match self.inner.serial.acceptors.entries.borrow_mut().get_mut(partition) {
+            Some(Entry::Ready(slot)) => slot.waiting.remove(&to.0),
+            _ => None,
+        };
+        if let Some(sender) = waiting {
+            let _ = sender.send(reply);
+        }
+    }
+
+    /// Tells the acceptor what became of a record, if it is still the same one.
+    fn report(&self, ask: &Ask, generation: u64, input: Input<Payload>) {
+        let now = self.inner.rt.wall();
+        let admission = Admission { now, skew_max_micros: 0, floor: Ballot::ZERO };
+        let mut out = Vec::new();
+        {
+            let mut entries = self.inner.serial.acceptors.entries.borrow_mut();
+            match entries.get_mut(&ask.partition) {
+                Some(Entry::Ready(slot)) if slot.generation == generation => {
+                    slot.acceptor.step(admission, input, &mut out);
+                    if slot.waiting.len() <= out.len()
+                        && let Some(token) = slot.prune.take()
+                    {
+                        slot.acceptor.step(admission, Input::Persisted(token), &mut out);
+                    }
+                }
+                _ => return,
+            }
+        }
+        for output in out {
+            if let Output::Reply { to, reply } = output {
+                self.deliver(&ask.partition, to, reply);
+            }
+        }
+    }
+
+    /// A record could not be made durable: nothing is answered by this acceptor any more, the next
+    /// one begins with what the row says.
+    #[cold]
+    fn fail(&self, partition: &Partition, generation: u64) {
+        let acceptors = &self.inner.serial.acceptors;
+        acceptors.is_unsure.set(true);
+        let is_same = matches!(
+            acceptors.entries.borrow().get(partition),
+            Some(Entry::Ready(slot)) if slot.generation == generation
+        );
+        if is_same {
+            drop(acceptors.remove(partition));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The other side: what proposers, of peers or of this node, ask of its acceptors.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use cluster::ClusterSnapshot;
+use data::MutationRef;
+use data::command::{Partitions, ReadCommand};
+use data::replica_page::PageLimits;
+use internode::{ErrorReply, ReadRequest, Verb};
+use messaging::{Request as PeerRequest, Responder};
+use paxos::Scope;
+use paxos::acceptor::Request;
+use paxos::wire::{Answer, Electorate, Message};
+use schema::Table;
+use stdx::{Epoch, Instant};
+
+use super::PAGE_BYTES_MAX;
+use super::acceptors::{Answered, Ask};
+use super::plan::electorate;
+use super::row::{Partition, PaxosTable, Payload};
+use crate::failing::error_reply;
+use crate::reading::{ReplicaQuery, TableFacts};
+use crate::{Coordinator, cluster_state::Cluster};
+
+/// A request to an acceptor before its electorate was looked at.
+pub(super) struct Incoming {
+    pub(super) partition: Partition,
+    /// Of the proposer's plan.
+    pub(super) epoch: Epoch,
+    pub(super) electorate: Electorate,
+    pub(super) request: Request<Payload>,
+    pub(super) read: Option<(ReadCommand, PageLimits)>,
+    pub(super) durable: bool,
+    pub(super) deadline: Instant,
+}
+
+type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer<Payload>, ErrorReply>>>>;
+
+/// Whether bytes are a mutation of this partition that fits its table.
+pub(super) fn is_sound(table: &Table, partition: &Partition, bytes: &[u8]) -> bool {
+    let Some(opened) = MutationRef::open(bytes) else { return false };
+    opened.table == partition.table
+        && *opened.key == *partition.key
+        && opened.schema_version <= table.version
+        && MutationRef::parse(bytes, table.clustering_count).is_some()
+}
+
+fn value_of(request: &Request<Payload>) -> Option<&Payload> {
+    match request {
+        Request::Propose(accepted) => accepted.value.as_ref(),
+        Request::Commit(commit) | Request::Refresh { commit, .. } => commit.value.as_ref(),
+        Request::Prepare { .. } | Request::Prune { .. } => None,
+    }
+}
+
+fn verb_of(request: &Request<Payload>) -> Verb {
+    match request {
+        Request::Prepare { .. } => Verb::PaxosPrepare,
+        Request::Propose(_) => Verb::PaxosPropose,
+        Request::Commit(_) => Verb::PaxosCommit,
+        Request::Refresh { .. } => Verb::PaxosRefresh,
+        Request::Prune { .. } => Verb::PaxosPrune,
+    }
+}
+
+fn invalid(text: &str) -> ErrorReply {
+    ErrorReply::Invalid(text.to_owned())
+}
+
+impl Coordinator {
+    /// Serves the verbs `PaxosPrepare`, `PaxosPropose`, `PaxosCommit`, `PaxosRefresh` and
+    /// `PaxosPrune`.
+    pub(crate) fn serve_paxos(&self, request: &PeerRequest<'_>, responder: Responder) {
+        let message = match Message::<Payload>::decode(request.payload) {
+            Ok(message) => message,
+            Err(error) => return responder.fail(&ErrorReply::Invalid(error.to_string())),
+        };
+        if verb_of(&message.request) != request.verb {
+            return responder.fail(&invalid("the verb does not fit what is asked"));
+        }
+        let (epoch, deadline) = (request.epoch, request.deadline);
+        if self.inner.rt.now() >= deadline {
+            return responder.fail(&ErrorReply::Timeout);
+        }
+        self.inner.serial.served.inc();
+        let this = self.clone();
+        self.spawn_or_drop("paxos-served", async move {
+            match this.answer_peer(message, epoch, deadline).await {
+                Ok(answer) => responder.respond(|out| answer.encode(out)),
+                Err(error) => responder.fail(&error),
+            }
+        });
+    }
+
+    async fn answer_peer(
+        &self,
+        message: Message<Payload>,
+        epoch: Epoch,
+        deadline: Instant,
+    ) -> Result<Answer<Payload>, ErrorReply> {
+        let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
+        let partition = Partition { table: message.table, key: message.key.into() };
+        let mut snapshot = (cluster.parts.snapshot)();
+        let mut facts = self.inner.reading.facts(&snapshot, partition.table);
+        let fits = |facts: &TableFacts| {
+            value_of(&message.request).is_none_or(|v| is_sound(&facts.table, &partition, v))
+        };
+        if snapshot.epoch < epoch && !facts.as_deref().is_some_and(fits) {
+            // A table, or a column, that was made a moment ago.
+            wait(&cluster, epoch, deadline).await;
+            snapshot = (cluster.parts.snapshot)();
+            facts = self.inner.reading.facts(&snapshot, partition.table);
+        }
+        let Some(facts) = facts else { return Err(ErrorReply::UnknownTable(partition.table)) };
+        if !fits(&facts) {
+            return Err(invalid("a value is no mutation of the partition"));
+        }
+        let read = match message.read.is_empty() {
+            true => None,
+            false => Some(check_read(&facts, &partition, &message.read)?),
+        };
+        let incoming = Incoming {
+            partition,
+            epoch: message.epoch,
+            electorate: message.electorate,
+            request: message.request,
+            read,
+            durable: facts.durable,
+            deadline,
+        };
+        self.consider(&snapshot, incoming).await
+    }
+
+    /// Asks the acceptor unless the electorate is another one. What it takes of other nodes was
+    /// checked. The request is on its way to the acceptor when this returns, as long as nothing has
+    /// to be waited for.
+    pub(super) fn consider(
+        &self,
+        snapshot: &Arc<ClusterSnapshot>,
+        incoming: Incoming,
+    ) -> AnswerFuture {
+        let known = match self.cluster() {
+            Some(cluster) => (cluster.parts.snapshot)(),
+            None => snapshot.clone(),
+        };
+        if self.is_same_electorate(&known, &incoming) {
+            return self.ask_about(&known, incoming, None);
+        }
+        let this = self.clone();
+        Box::pin(async move {
+            let mut known = known;
+            if known.epoch < incoming.epoch
+                && let Some(cluster) = this.cluster()
+            {
+                wait(&cluster, incoming.epoch, incoming.deadline).await;
+                known = (cluster.parts.snapshot)();
+            }
+            if this.is_same_electorate(&known, &incoming) {
+                return this.ask_about(&known, incoming, None).await;
+            }
+            let ours = known.epoch;
+            match &incoming.request {
+                // What was chosen is applied whoever says so.
+                Request::Commit(_) => {
+                    let newer = (ours > incoming.epoch).then_some(ours);
+                    this.ask_about(&known, incoming, newer).await
+                }
+                Request::Prepare { ballot, .. } if ours > incoming.epoch => {
+                    Ok(Answer::WrongEpoch { ballot: *ballot, epoch: ours })
+                }
+                Request::Propose(value) if ours > incoming.epoch => {
+                    Ok(Answer::WrongEpoch { ballot: value.ballot, epoch: ours })
+                }
+                _ if ours < incoming.epoch => Err(ErrorReply::EpochTooNew { known: ours }),
+                _ => Err(invalid("the electorate is none of its epoch")),
+            }
+        })
+    }
+
+    fn is_same_electorate(&self, snapshot: &ClusterSnapshot, incoming: &Incoming) -> bool {
+        let is_local = match &incoming.request {
+            Request::Prepare { ballot, .. } => ballot.scope() == Scope::Local,
+            Request::Propose(value) => value.ballot.scope() == Scope::Local,
+            Request::Commit(_) => false,
+            // These bring commits; what they ask is of a promise that was given.
+            Request::Refresh { .. } | Request::Prune { .. } => return true,
+        };
+        let replicas = self.replicas_of(snapshot, &incoming.partition);
+        replicas.is_some_and(|(list, _)| electorate(&list, is_local).is_same(&incoming.electorate))
+    }
+
+    fn ask_about(
+        &self,
+        snapshot: &ClusterSnapshot,
+        incoming: Incoming,
+        newer: Option<Epoch>,
+    ) -> AnswerFuture {
+        let Incoming { partition, request, read, durable, .. } = incoming;
+        let facts = self.inner.reading.facts(snapshot, partition.table);
+        let Some(facts) = facts else {
+            let error = ErrorReply::UnknownTable(partition.table);
+            return Box::pin(std::future::ready(Err(error)));
+        };
+        let Some(table) = PaxosTable::of(&snapshot.schema) else {
+            let error = ErrorReply::Internal("there is no table system.paxos".to_owned());
+            return Box::pin(std::future::ready(Err(error)));
+        };
+        let truncated_at = snapshot.truncations.get(&partition.table).map(|t| t.truncated_at);
+        let query = read.map(|(command, limits)| {
+            let purge_before = facts.purge_before(command.now);
+            ReplicaQuery { command, limits, purge_before }
+        });
+        let ask = Ask { partition, request, query, durable, truncated_at, table };
+        let (answer, this) = (self.ask(ask), self.clone());
+        Box::pin(async move {
+            let Answered { reply, page } = answer.await.map_err(|error| {
+                this.inner.store.note_failure(&error);
+                error_reply(&error)
+            })?;
+            let Some(reply) = reply else {
+                return Err(ErrorReply::Internal("a prune has no answer".to_owned()));
+            };
+            match newer {
+                Some(epoch) => Ok(Answer::WrongEpoch { ballot: reply.ballot(), epoch }),
+                None => Ok(Answer::Reply { reply, page: page.unwrap_or_default() }),
+            }
+        })
+    }
+}
+
+async fn wait(cluster: &Cluster, epoch: Epoch, until: Instant) {
+    if let Some(wait) = cluster.parts.epoch_wait.clone() {
+        wait(epoch, until).await;
+    }
+}
+
+fn check_read(
+    facts: &TableFacts,
+    partition: &Partition,
+    bytes: &[u8],
+) -> Result<(ReadCommand, PageLimits), ErrorReply> {
+    let read = match ReadRequest::decode(bytes) {
+        Ok(read) => read,
+        Err(error) => return Err(ErrorReply::Invalid(error.to_string())),
+    };
+    let is_of_it = read.command.table == partition.table
+        && matches!(&read.command.partitions, Partitions::Key(key) if **key == *partition.key);
+    if !is_of_it {
+        return Err(invalid("a prepare reads another partition"));
+    }
+    if !read.check_slices(facts.shape.clustering()) {
+        return Err(invalid("the slices do not fit the table's clustering columns"));
+    }
+    let limits = PageLimits {
+        rows: u32::try_from(read.limits.rows).unwrap_or(u32::MAX).max(1),
+        rows_per_partition: read.limits.rows_per_partition.max(1),
+        bytes: usize::try_from(read.limits.bytes).unwrap_or(usize::MAX).min(PAGE_BYTES_MAX),
+    };
+    Ok((read.command, limits))
+}

@@ -1,0 +1,207 @@
+//! Whose turn it is to propose for a partition: one queue on the shard of this node that owns it.
+//!
+//! Every coordinating node has its own queue; two nodes that propose at once cost each other rounds,
+//! nothing else. A turn of another shard ends by a message; if that is lost (its mesh was full), by
+//! the turn's own end of time.
+
+use std::cell::{Cell, RefCell};
+
+use paxos::PartitionQueues;
+use paxos::proposer::Kind;
+use paxos::queue::{Arrival, OperationId, QueueOptions, Turn as Next};
+use rt::sync::oneshot;
+use stdx::{FixedMap, Instant, ShardId};
+
+use super::TURN_FIRST;
+use super::row::Partition;
+use crate::{Coordinator, ShardReply, ShardRequest};
+
+/// A wish for a turn, for the shard that owns the partition.
+#[derive(Clone, Debug)]
+pub struct TurnWish {
+    pub(super) partition: Partition,
+    pub(super) is_write: bool,
+    pub(super) deadline: Instant,
+    /// When the turn ends by itself.
+    pub(super) ends: Instant,
+}
+
+/// Why there is no turn.
+#[derive(Clone, Debug)]
+pub enum NoTurn {
+    /// It did not come before the deadline.
+    Late,
+    /// There would be none in time, or too many wait; the text is for the client.
+    Refused(String),
+    /// The node stops.
+    Stopping,
+}
+
+/// The queues of a shard.
+pub(super) struct Turns {
+    queues: RefCell<PartitionQueues<Partition>>,
+    waiting: RefCell<FixedMap<u64, oneshot::Sender<()>>>,
+    /// Running ones of other shards, and when they end by themselves.
+    leases: RefCell<FixedMap<u64, (Partition, Instant)>>,
+    last_id: Cell<u64>,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns {
+            queues: RefCell::new(PartitionQueues::new(QueueOptions {
+                waiting_max_per_partition: 1024,
+                waiting_max: 16_384,
+                readers_max: 64,
+                turn_first: TURN_FIRST,
+            })),
+            waiting: RefCell::default(),
+            leases: RefCell::default(),
+            last_id: Cell::new(0),
+        }
+    }
+}
+
+/// A turn; it ends when this is dropped.
+pub(super) struct Turn {
+    coordinator: Coordinator,
+    partition: Partition,
+    owner: ShardId,
+    id: u64,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let coordinator = &self.coordinator;
+        if self.owner == coordinator.inner.rt.shard() {
+            return coordinator.end_turn(&self.partition, self.id);
+        }
+        let end = ShardRequest::PaxosTurnEnd(Box::new(self.partition.clone()), self.id);
+        let call = coordinator.inner.mesh.call(&coordinator.inner.rt, self.owner, end);
+        // It is sent; the answer says nothing.
+        drop(call);
+    }
+}
+
+/// Gives a place in the queue back when its operation is dropped while it waits.
+struct Place<'a> {
+    coordinator: &'a Coordinator,
+    partition: &'a Partition,
+    id: u64,
+    is_kept: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let now = self.coordinator.inner.rt.now();
+            let turns = &self.coordinator.inner.serial.turns;
+            turns.waiting.borrow_mut().remove(&self.id);
+            let id = OperationId(self.id);
+            let next = turns.queues.borrow_mut().cancel(now, self.partition, id);
+            turns.go_on(&next);
+        }
+    }
+}
+
+impl Turns {
+    fn go_on(&self, next: &Next) {
+        for id in &next.expired {
+            // Its sender is dropped, which says so.
+            drop(self.waiting.borrow_mut().remove(&id.0));
+        }
+        for id in &next.start {
+            let sender = self.waiting.borrow_mut().remove(&id.0);
+            if let Some(sender) = sender {
+                let _ = sender.send(());
+            }
+        }
+    }
+
+    /// Ends turns of other shards whose end was lost.
+    fn end_leases(&self, now: Instant) {
+        let over: Vec<(u64, Partition)> = {
+            let leases = self.leases.borrow();
+            let over = leases.iter().filter(|(_, (_, ends))| *ends <= now);
+            over.map(|(id, (partition, _))| (*id, partition.clone())).collect()
+        };
+        for (id, partition) in over {
+            self.leases.borrow_mut().remove(&id);
+            let next = self.queues.borrow_mut().cancel(now, &partition, OperationId(id));
+            self.go_on(&next);
+        }
+    }
+}
+
+impl Coordinator {
+    /// Waits for a turn.
+    pub(super) async fn turn(&self, wish: TurnWish) -> Result<Turn, NoTurn> {
+        let owner = self.owner(wish.partition.token());
+        let (coordinator, partition) = (self.clone(), wish.partition.clone());
+        let turn = move |id| Turn { coordinator, partition, owner, id };
+        if owner == self.inner.rt.shard() {
+            return self.turn_here(&wish).await.map(turn);
+        }
+        let request = ShardRequest::PaxosTurn(Box::new(wish));
+        let call = self.inner.mesh.call(&self.inner.rt, owner, request);
+        let (sender, receiver) = oneshot::channel();
+        // A turn that nobody waits for any more is given back.
+        self.spawn_or_drop("paxos-turn", async move {
+            let result = match call.await {
+                Ok(ShardReply::PaxosTurn(id)) => id.map(turn),
+                Ok(other) => stdx::invariant::broken(format_args!("turn answered by {other:?}")),
+                Err(rt::MeshError::Full) => {
+                    Err(NoTurn::Refused("the owning shard's queue is full".to_owned()))
+                }
+                Err(rt::MeshError::Closed) => Err(NoTurn::Stopping),
+            };
+            drop(sender.send(result));
+        });
+        receiver.await.unwrap_or(Err(NoTurn::Stopping))
+    }
+
+    /// A turn for another shard.
+    pub(crate) async fn lease_turn(&self, wish: TurnWish) -> Result<u64, NoTurn> {
+        let id = self.turn_here(&wish).await?;
+        let lease = (wish.partition, wish.ends);
+        self.inner.serial.turns.leases.borrow_mut().insert(id, lease);
+        Ok(id)
+    }
+
+    async fn turn_here(&self, wish: &TurnWish) -> Result<u64, NoTurn> {
+        let turns = &self.inner.serial.turns;
+        let now = self.inner.rt.now();
+        turns.end_leases(now);
+        let id = turns.last_id.get() + 1;
+        turns.last_id.set(id);
+        let kind = if wish.is_write { Kind::Write } else { Kind::Read };
+        let (partition, operation) = (&wish.partition, OperationId(id));
+        let arrival = {
+            let mut queues = turns.queues.borrow_mut();
+            queues.arrive(now, partition, operation, kind, wish.deadline)
+        };
+        match arrival {
+            Arrival::Run => return Ok(id),
+            Arrival::Refuse(why) => return Err(NoTurn::Refused(why.to_string())),
+            Arrival::Wait { .. } => {}
+        }
+        let (sender, receiver) = oneshot::channel();
+        turns.waiting.borrow_mut().insert(id, sender);
+        let mut place = Place { coordinator: self, partition, id, is_kept: false };
+        match self.inner.rt.timeout(wish.deadline, receiver).await {
+            Ok(Ok(())) => {
+                place.is_kept = true;
+                Ok(id)
+            }
+            Ok(Err(_)) | Err(_) => Err(NoTurn::Late),
+        }
+    }
+
+    pub(crate) fn end_turn(&self, partition: &Partition, id: u64) {
+        let turns = &self.inner.serial.turns;
+        turns.leases.borrow_mut().remove(&id);
+        let now = self.inner.rt.now();
+        let next = turns.queues.borrow_mut().finished(now, partition, OperationId(id));
+        turns.go_on(&next);
+    }
+}

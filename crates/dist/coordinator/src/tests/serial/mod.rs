@@ -1,0 +1,6 @@
+//! Lightweight transactions of several nodes.
+
+mod faults;
+mod operations;
+mod single;
+mod world;

@@ -1,0 +1,503 @@
+//! Carries a repair out: does what the walk says, with this node's data and the peers'.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::{ClusterSnapshot, TokenRange};
+use data::TableShape;
+use data::page_cursor::PageChain;
+use data::replica_page::{PageEnd, ReplicaPage};
+use internode::Verb;
+use request::{ReconcileCommand, Reconciled, Target, reconcile};
+use schema::Table;
+use stdx::{DeletionSeconds, HostId, TableId, Token};
+
+use crate::cut;
+use crate::error::RepairError;
+use crate::exchange::{Work, all};
+use crate::job::{Job, RepairState, words};
+use crate::repair::{Inner, Repair};
+use crate::scope::{self, Scope, Session, text_of};
+use crate::stretch::{Place, Stretch};
+use crate::walk::{Difference, Own, Step, Walk, WalkLimits};
+use crate::wire::{self, Digest};
+
+/// What a repair of one session of one table works with.
+struct Part<'a> {
+    inner: &'a Inner,
+    job: &'a Job,
+    session: &'a Session,
+    table: Arc<Table>,
+    shape: Rc<TableShape>,
+    durable: bool,
+    snapshot: Arc<ClusterSnapshot>,
+    /// The clock of TTLs for all replicas of what is compared now: what expires between the reads
+    /// of two of them is no difference.
+    now: DeletionSeconds,
+}
+
+/// Ranges as Cassandra lists them.
+fn list_of(ranges: &[TokenRange]) -> String {
+    let all: Vec<String> = ranges.iter().map(|r| text_of(*r)).collect();
+    format!("[{}]", all.join(", "))
+}
+
+fn describe(job: &Job, range_count: usize) -> String {
+    let o = &job.options;
+    let list = |names: &[String]| format!("[{}]", names.join(", "));
+    format!(
+        "Starting repair command #{} ({}), repairing keyspace {} with repair options (parallelism: \
+         {}, primary range: {}, incremental: false, job threads: {}, ColumnFamilies: {}, \
+         dataCenters: {}, hosts: {}, previewKind: {}, # of ranges: {range_count}, pull repair: \
+         false, force repair: false, optimise streams: false, ignore unreplicated keyspaces: {}, \
+         repairPaxos: false, paxosOnly: false)",
+        job.id,
+        job.session,
+        o.keyspace,
+        if o.sequential { "sequential" } else { "parallel" },
+        o.primary_range,
+        o.job_threads,
+        list(&o.tables),
+        list(&o.datacenters),
+        list(&o.hosts),
+        if o.preview { "ALL" } else { "NONE" },
+        o.ignore_unreplicated,
+    )
+}
+
+impl Repair {
+    /// Carries a repair out and says how it went.
+    pub(crate) async fn run(&self, job: &Job) {
+        let inner = &self.inner;
+        let say = |text: String| {
+            tracing::info!(keyspace = job.options.keyspace.as_str(), "{text}");
+            job.say(inner.rt.wall(), text);
+        };
+        let outcome = inner.repair(job, &say).await;
+        match outcome {
+            Ok(()) => {
+                inner.finish(job, RepairState::Successful);
+                say(summary(job));
+                let took = words(inner.rt.now().since(job.began));
+                say(format!("Repair command #{} finished in {took}", job.id));
+            }
+            Err(error) => {
+                say(format!("Repair command #{} failed with error {error}", job.id));
+                say(format!("Repair command #{} finished with error", job.id));
+                inner.finish(job, RepairState::Failed);
+            }
+        }
+    }
+}
+
+fn summary(job: &Job) -> String {
+    let counts = job.counts.get();
+    match (job.options.preview, counts.differing) {
+        (false, _) => "Repair completed successfully".to_owned(),
+        (true, 0) => "Previewed data was in sync".to_owned(),
+        (true, n) => format!(
+            "Total estimated streaming: {n} stretches, {} mutations, {} bytes",
+            counts.mutations, counts.mutation_bytes
+        ),
+    }
+}
+
+impl Inner {
+    async fn repair(&self, job: &Job, say: &dyn Fn(String)) -> Result<(), RepairError> {
+        let snapshot = (self.snapshot)();
+        let planned = scope::plan(&snapshot, &job.options).map_err(RepairError::Scope);
+        let Scope { tables, sessions, range_count } = match planned {
+            Ok(scope) => scope,
+            Err(error) => {
+                say(describe(job, 0));
+                return Err(error);
+            }
+        };
+        say(describe(job, range_count));
+        if job.options.incremental {
+            say("There is no incremental repair yet: this is a full one".to_owned());
+        }
+        self.check_alive(sessions.iter().flat_map(|s| s.peers.iter().copied()))?;
+        for (s, session) in sessions.iter().enumerate() {
+            let width: u128 = session.ranges.iter().map(|r| r.width()).sum();
+            for t in 0..tables.len() {
+                job.expect((t, s), width);
+            }
+        }
+        for (s, session) in sessions.iter().enumerate() {
+            let done = self.session(job, (s, session), &tables).await;
+            let ranges = list_of(&session.ranges);
+            let how = match &done {
+                Ok(()) => "finished".to_owned(),
+                Err(error) => format!("failed with error {error}"),
+            };
+            say(format!(
+                "Repair session {} for range {ranges} {how} (progress: {}%)",
+                job.session,
+                job.percent()
+            ));
+            done?;
+        }
+        Ok(())
+    }
+
+    fn check_alive(&self, hosts: impl Iterator<Item = HostId>) -> Result<(), RepairError> {
+        let mut dead: Vec<HostId> = hosts.filter(|h| !(self.is_alive)(*h)).collect();
+        dead.sort_unstable();
+        dead.dedup();
+        match dead.is_empty() {
+            true => Ok(()),
+            false => {
+                Err(RepairError::NotAlive(dead.into_iter().map(|h| self.address(h)).collect()))
+            }
+        }
+    }
+
+    async fn session(
+        &self,
+        job: &Job,
+        (number, session): (usize, &Session),
+        tables: &[TableId],
+    ) -> Result<(), RepairError> {
+        let work = tables.iter().enumerate().map(|(t, table)| -> Work<'_, ()> {
+            Box::pin(self.table(job, (t, number), session, *table))
+        });
+        all(work.collect(), usize::from(job.options.job_threads)).await?;
+        Ok(())
+    }
+
+    async fn table(
+        &self,
+        job: &Job,
+        number: (usize, usize),
+        session: &Session,
+        table: TableId,
+    ) -> Result<(), RepairError> {
+        let mut part = Part::new(self, job, session, table)?;
+        let settings = &self.settings;
+        let limits = WalkLimits {
+            asked_bytes: settings.stretch_bytes,
+            asked_stretches: wire::STRETCHES_MAX / 4,
+            merged_bytes: settings.merged_bytes,
+        };
+        let ranges = session.ranges.iter().map(|r| Stretch::of_tokens(r.start, r.end));
+        let mut walk = Walk::new(ranges, limits);
+        let mut counted = (0, 0);
+        loop {
+            part.look_around()?;
+            let step = walk.step();
+            let is_over = step == Step::Done;
+            if let Err(error) = part.carry_out(step, &mut walk).await {
+                // What has changed meanwhile says more than what a replica said about it.
+                part.look_around()?;
+                return Err(error);
+            }
+            job.note_left(number, walk.left());
+            let (compared, differing) = walk.counts();
+            job.count(|c| {
+                c.stretches += compared - counted.0;
+                c.differing += differing - counted.1;
+            });
+            self.counts.stretches.add(compared - counted.0);
+            self.counts.differing.add(differing - counted.1);
+            counted = (compared, differing);
+            if is_over {
+                job.note_left(number, 0);
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    fn new(
+        inner: &'a Inner,
+        job: &'a Job,
+        session: &'a Session,
+        table: TableId,
+    ) -> Result<Part<'a>, RepairError> {
+        let snapshot = (inner.snapshot)();
+        let Some(table) = snapshot.schema.table_by_id(table).cloned() else {
+            return Err(RepairError::Dropped(table.to_string()));
+        };
+        let shape = Rc::new(TableShape::for_table(&table));
+        let keyspace = snapshot.schema.keyspace(&table.keyspace);
+        let durable = keyspace.is_none_or(|k| k.params.durable_writes);
+        let now = inner.rt.wall().seconds();
+        let mut part = Part { inner, job, session, table, shape, durable, snapshot, now };
+        // The plan was made with metadata that may be older by now.
+        part.check(part.snapshot.clone())?;
+        Ok(part)
+    }
+
+    async fn carry_out(&mut self, step: Step, walk: &mut Walk) -> Result<(), RepairError> {
+        match step {
+            Step::Read(stretch) => {
+                let (own, behind) = self.read(stretch).await?;
+                walk.read(own, behind);
+                // The digests of the peers must be of the same second.
+                return Ok(());
+            }
+            Step::Ask(asked) => {
+                let answers = self.ask_hashes(&self.session.peers, &asked).await?;
+                walk.answered(asked, &answers);
+            }
+            Step::Cut(difference) => {
+                let parts = self.cut(&difference).await?;
+                let answers = self.ask_hashes(&self.one_of_each(&difference), &parts).await?;
+                walk.cut(difference, parts, &answers);
+            }
+            Step::Merge(difference) => self.merge(difference).await?,
+            Step::Done => {}
+        }
+        self.now = self.inner.rt.wall().seconds();
+        Ok(())
+    }
+
+    /// Ends the repair when somebody wants that, or when the ranges have other replicas now.
+    fn look_around(&mut self) -> Result<(), RepairError> {
+        if self.inner.stopping.get() {
+            return Err(RepairError::Stopping);
+        }
+        if self.job.aborted.get() {
+            return Err(RepairError::Aborted);
+        }
+        let snapshot = (self.inner.snapshot)();
+        if snapshot.epoch != self.snapshot.epoch {
+            self.check(snapshot)?;
+        }
+        self.inner.check_alive(self.session.peers.iter().copied())
+    }
+
+    fn name(&self) -> String {
+        format!("{}.{}", self.table.keyspace, self.table.name)
+    }
+
+    fn check(&mut self, snapshot: Arc<ClusterSnapshot>) -> Result<(), RepairError> {
+        let Some(table) = snapshot.schema.table_by_id(self.table.id) else {
+            return Err(RepairError::Dropped(self.name()));
+        };
+        let truncated_at = |s: &ClusterSnapshot| s.truncations.get(&self.table.id).cloned();
+        if truncated_at(&snapshot) != truncated_at(&self.snapshot) {
+            // What was read before must not come back.
+            return Err(RepairError::Truncated(self.name()));
+        }
+        if !scope::still_holds(&snapshot, &self.table.keyspace, self.session) {
+            return Err(RepairError::Moved);
+        }
+        if table.version != self.table.version {
+            self.table = table.clone();
+            self.shape = Rc::new(TableShape::for_table(table));
+        }
+        self.snapshot = snapshot;
+        Ok(())
+    }
+
+    /// This node's page of a stretch.
+    async fn own_page(&self, stretch: &Stretch, bytes: usize) -> Result<Vec<u8>, RepairError> {
+        let command = stretch.command(self.table.id, self.now);
+        let read = self.inner.coordinator.read_stretch(&self.snapshot, command, bytes);
+        let page = self.inner.unless_ended(self.job, read).await??;
+        self.job.count(|c| c.bytes_read += page.len() as u64);
+        self.inner.counts.bytes_read.add(page.len() as u64);
+        self.inner.pace(self.job, page.len()).await?;
+        Ok(page)
+    }
+
+    fn has_clustering(&self) -> bool {
+        !self.shape.clustering().is_empty()
+    }
+
+    /// What this node has of a stretch from its start, and what is left.
+    async fn read(&self, stretch: Stretch) -> Result<(Vec<Own>, Vec<Stretch>), RepairError> {
+        let page = self.own_page(&stretch, self.inner.settings.stretch_bytes).await?;
+        let page = opened(&page);
+        let own = |stretch, content: &[u8]| Own {
+            stretch,
+            digest: Some(wire::digest_of(content)),
+            bytes: content.len(),
+        };
+        let Some(end) = Place::of(&page.end(), self.has_clustering()) else {
+            return Ok((vec![own(stretch, page.content())], Vec::new()));
+        };
+        let (before, behind) = stretch.cut(&end);
+        let mut parts = before.into_iter();
+        let found = match (parts.next(), parts.next()) {
+            (Some(head), Some(tail)) => {
+                // Whole partitions, and the beginning of the one in which the page ended.
+                let (first, last) = page.content_before_last_partition();
+                vec![own(head, first), own(tail, last)]
+            }
+            (head, _) => head.into_iter().map(|s| own(s, page.content())).collect(),
+        };
+        Ok((found, behind))
+    }
+
+    /// The digests of stretches that these peers have.
+    async fn ask_hashes(
+        &self,
+        peers: &[HostId],
+        asked: &[Own],
+    ) -> Result<Vec<Vec<Digest>>, RepairError> {
+        let token = asked.first().map_or(Token::MIN, |o| o.stretch.token());
+        // Twice as much as here: who has more is read page by page.
+        let least = self.inner.settings.stretch_bytes;
+        let commands: Vec<_> = asked
+            .iter()
+            .map(|o| (o.stretch.command(self.table.id, self.now), o.bytes.max(least) * 2))
+            .collect();
+        let mut payload = Vec::new();
+        wire::encode_hashes(&mut payload, &commands);
+        let payload = &payload;
+        let work = peers.iter().map(|host| -> Work<'_, Vec<Digest>> {
+            Box::pin(async move {
+                let answer =
+                    self.inner.ask(self.job, (*host, token), Verb::RepairHashes, payload).await?;
+                let address = self.inner.address(*host);
+                let digests = wire::decode_digests(&answer)
+                    .map_err(|e| RepairError::Malformed { address, error: e.to_string() })?;
+                if digests.len() != asked.len() {
+                    let error = format!("{} digests of {}", digests.len(), asked.len());
+                    return Err(RepairError::Malformed { address, error });
+                }
+                Ok(digests)
+            })
+        });
+        let at_once = if self.job.options.sequential { 1 } else { usize::MAX };
+        all(work.collect(), at_once).await
+    }
+
+    fn one_of_each(&self, difference: &Difference) -> Vec<HostId> {
+        let first = |g: &crate::walk::Group| self.session.peers.get(*g.peers.first()?).copied();
+        difference.others.iter().filter_map(first).collect()
+    }
+
+    /// Cuts a stretch by what this node has of it now.
+    async fn cut(&self, difference: &Difference) -> Result<Vec<Own>, RepairError> {
+        let settings = &self.inner.settings;
+        let mut places = {
+            let page = self.own_page(&difference.stretch, settings.stretch_bytes * 2).await?;
+            cut::places(&opened(&page), &self.shape, settings.parts)
+        };
+        // A place gives three stretches at most; the last one has what lies behind all places.
+        places.truncate(wire::STRETCHES_MAX / 4);
+        let mut parts = Vec::new();
+        for stretch in difference.stretch.clone().cut_all(&places) {
+            let page = self.own_page(&stretch, settings.stretch_bytes * 2).await?;
+            let page = opened(&page);
+            let (digest, bytes) = (wire::digest_of_page(&page), page.content().len());
+            parts.push(Own { stretch, digest, bytes });
+        }
+        Ok(parts)
+    }
+
+    /// Merges what replicas have of a stretch, page by page, and sends each what it lacks.
+    async fn merge(&mut self, difference: Difference) -> Result<(), RepairError> {
+        let mut rest = vec![difference.stretch.clone()];
+        while let Some(stretch) = rest.pop() {
+            self.look_around()?;
+            let peers = self.one_of_each(&difference);
+            let mut pages = vec![self.own_page(&stretch, self.inner.settings.page_bytes).await?];
+            pages.extend(self.ask_pages(&peers, &stretch).await?);
+            let merged = self.reconcile(&pages)?;
+            self.look_around()?;
+            self.send_missing(&difference, &merged).await?;
+            let end = opened(&merged.page).end();
+            if end == PageEnd::Exhausted {
+                continue;
+            }
+            let Some(end) = Place::of(&end, self.has_clustering()) else { continue };
+            let (_, behind) = stretch.cut(&end);
+            rest.extend(behind.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    async fn ask_pages(
+        &self,
+        peers: &[HostId],
+        stretch: &Stretch,
+    ) -> Result<Vec<Vec<u8>>, RepairError> {
+        let command = stretch.command(self.table.id, self.now);
+        let mut payload = Vec::new();
+        let limits = wire::limits(self.inner.settings.page_bytes);
+        internode::encode_read(&mut payload, &command, limits, false);
+        let (payload, token) = (&payload, stretch.token());
+        let work = peers.iter().map(|host| -> Work<'_, Vec<u8>> {
+            Box::pin(async move {
+                let page =
+                    self.inner.ask(self.job, (*host, token), Verb::RepairRows, payload).await?;
+                let address = self.inner.address(*host);
+                match ReplicaPage::parse(&page, &self.shape, false) {
+                    Ok(_) => Ok(page),
+                    Err(e) => Err(RepairError::Malformed { address, error: e.to_string() }),
+                }
+            })
+        });
+        let at_once = if self.job.options.sequential { 1 } else { usize::MAX };
+        all(work.collect(), at_once).await
+    }
+
+    /// Merges this node's page (target 0) with those of the groups, in their order.
+    fn reconcile(&self, pages: &[Vec<u8>]) -> Result<Reconciled, RepairError> {
+        let command = ReconcileCommand {
+            reversed: false,
+            now: self.now,
+            rows_per_partition: u32::MAX,
+            counts_static: true,
+        };
+        let sources: Vec<(Target, PageChain<'_>)> =
+            (0..).map(Target).zip(pages.iter().map(|page| PageChain::new(opened(page)))).collect();
+        match reconcile(&self.shape, &command, &sources) {
+            Ok(merged) => Ok(merged),
+            Err(error) => stdx::invariant::broken(format_args!("pages that were checked: {error}")),
+        }
+    }
+
+    /// Sends each group what its page lacks.
+    async fn send_missing(
+        &self,
+        difference: &Difference,
+        merged: &Reconciled,
+    ) -> Result<(), RepairError> {
+        let mut work: Vec<Work<'_, ()>> = Vec::new();
+        let (mut count, mut bytes) = (0, 0);
+        for (target, mutations) in &merged.repairs {
+            let (peers, is_own) = match usize::from(target.0).checked_sub(1) {
+                None => (&difference.like_own, true),
+                Some(at) => match difference.others.get(at) {
+                    Some(group) => (&group.peers, false),
+                    None => continue,
+                },
+            };
+            let hosts = peers.iter().filter_map(|p| self.session.peers.get(*p)).map(|h| Some(*h));
+            let own = is_own.then_some(None);
+            for to in own.into_iter().chain(hosts) {
+                for mutation in mutations {
+                    count += 1;
+                    bytes += mutation.len() as u64;
+                    work.push(Box::pin(self.inner.send(self.job, to, mutation, self.durable)));
+                }
+            }
+        }
+        self.job.count(|c| {
+            c.mutations += count;
+            c.mutation_bytes += bytes;
+        });
+        if self.job.options.preview {
+            // Futures that were never polled have done nothing.
+            return Ok(());
+        }
+        self.inner.counts.mutations.add(count);
+        all(work, self.inner.settings.mutations_in_flight).await?;
+        Ok(())
+    }
+}
+
+/// A page that this node made, or that was checked.
+fn opened(page: &[u8]) -> ReplicaPage<'_> {
+    match ReplicaPage::open(page) {
+        Ok(page) => page,
+        Err(error) => stdx::invariant::broken(format_args!("page of a stretch: {error}")),
+    }
+}

@@ -1,0 +1,176 @@
+//! Questions to replicas and mutations for them, asked again while that can help.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::Poll;
+
+use data::MutationRef;
+use internode::{ErrorReply, Mutation, MutationFlags, Verb};
+use messaging::{MessagingError, Outgoing};
+use stdx::{HostId, Token};
+use store::StoreError;
+
+use crate::error::RepairError;
+use crate::job::Job;
+use crate::repair::Inner;
+
+/// Work that is polled together with others.
+pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, RepairError>> + 'a>>;
+
+/// The results of all in their order, at most `at_once` under way; the first error ends it.
+pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec<T>, RepairError> {
+    let mut results: Vec<Option<T>> = work.iter().map(|_| None).collect();
+    let mut waiting = work.into_iter().enumerate();
+    let mut running: Vec<(usize, Work<'_, T>)> = Vec::new();
+    poll_fn(|cx| {
+        loop {
+            while running.len() < at_once.max(1)
+                && let Some(next) = waiting.next()
+            {
+                running.push(next);
+            }
+            let before = running.len();
+            let mut failed = None;
+            running.retain_mut(|(at, work)| match work.as_mut().poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(result)) => {
+                    if let Some(slot) = results.get_mut(*at) {
+                        *slot = Some(result);
+                    }
+                    false
+                }
+                Poll::Ready(Err(error)) => {
+                    failed = failed.take().or(Some(error));
+                    false
+                }
+            });
+            if let Some(error) = failed {
+                return Poll::Ready(Err(error));
+            }
+            if running.is_empty() && waiting.len() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if running.len() == before {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await?;
+    Ok(results.into_iter().flatten().collect())
+}
+
+/// Whether asking again can help.
+enum Trouble {
+    Again(String),
+    Final(String),
+    Stopping,
+}
+
+fn trouble_of(error: &MessagingError) -> Trouble {
+    match error {
+        MessagingError::Stopping => Trouble::Stopping,
+        MessagingError::UnknownHost(_)
+        | MessagingError::TooLarge { .. }
+        | MessagingError::Refused { .. }
+        | MessagingError::Malformed
+        | MessagingError::Remote(
+            ErrorReply::Corrupt
+            | ErrorReply::DiskFull
+            | ErrorReply::Invalid(_)
+            | ErrorReply::TombstoneOverwhelming { .. }
+            | ErrorReply::UnknownVerb(_),
+        ) => Trouble::Final(error.to_string()),
+        _ => Trouble::Again(error.to_string()),
+    }
+}
+
+impl Inner {
+    /// The address of a member, for messages.
+    pub(crate) fn address(&self, host: HostId) -> SocketAddr {
+        let snapshot = (self.snapshot)();
+        let known = snapshot.members.get(&host).map(|m| m.storage);
+        known.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
+    }
+
+    /// Asks a replica until it answers.
+    pub(crate) async fn ask(
+        &self,
+        job: &Job,
+        (host, token): (HostId, Token),
+        verb: Verb,
+        payload: &[u8],
+    ) -> Result<Vec<u8>, RepairError> {
+        let mut pause = self.settings.retry_pause;
+        let mut attempt = 0;
+        loop {
+            let shards = self.messaging.peer(host).map_or(1, |p| p.shard_count);
+            let outgoing = Outgoing {
+                host,
+                shard: cluster::shard_of_token(token, shards.max(1)),
+                verb,
+                deadline: self.rt.now() + self.settings.answer_timeout,
+                trace: None,
+            };
+            let asked = self.messaging.request(&outgoing, |out| out.extend_from_slice(payload));
+            let error = match self.unless_ended(job, asked).await? {
+                Ok(response) => return Ok(response.payload),
+                Err(error) => error,
+            };
+            attempt += 1;
+            let address = self.address(host);
+            let error = match trouble_of(&error) {
+                Trouble::Stopping => return Err(RepairError::Stopping),
+                Trouble::Final(error) => return Err(RepairError::Peer { address, error }),
+                Trouble::Again(error) => error,
+            };
+            if !(self.is_alive)(host) {
+                return Err(RepairError::NotAlive(vec![address]));
+            }
+            if attempt >= self.settings.attempts {
+                return Err(RepairError::Peer { address, error });
+            }
+            tracing::debug!(%host, error = error.as_str(), "a replica is asked again");
+            self.unless_ended(job, self.rt.sleep(pause)).await?;
+            pause *= 2;
+        }
+    }
+
+    /// Applies a mutation on this node, or on another one, whichever misses it.
+    pub(crate) async fn send(
+        &self,
+        job: &Job,
+        to: Option<HostId>,
+        mutation: &[u8],
+        durable: bool,
+    ) -> Result<(), RepairError> {
+        let Some(opened) = MutationRef::open(mutation) else {
+            stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+        };
+        let token = codec::token_of(opened.key);
+        let Some(host) = to else { return self.apply(job, token, mutation, durable).await };
+        let mut payload = Vec::with_capacity(mutation.len() + 1);
+        Mutation { flags: MutationFlags::READ_REPAIR, bytes: mutation }.encode(&mut payload);
+        self.ask(job, (host, token), Verb::Mutation, &payload).await.map(|_| ())
+    }
+
+    async fn apply(
+        &self,
+        job: &Job,
+        token: Token,
+        mutation: &[u8],
+        durable: bool,
+    ) -> Result<(), RepairError> {
+        let mut pause = self.settings.retry_pause;
+        for _ in 1..self.settings.attempts {
+            match self.coordinator.apply(token, mutation.to_vec(), durable).await {
+                Ok(()) => return Ok(()),
+                Err(StoreError::Overloaded { .. } | StoreError::QueueFull) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.unless_ended(job, self.rt.sleep(pause)).await?;
+            pause *= 2;
+        }
+        Ok(self.coordinator.apply(token, mutation.to_vec(), durable).await?)
+    }
+}

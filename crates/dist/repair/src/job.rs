@@ -1,0 +1,232 @@
+//! A repair as its administrator sees it: state, progress, lines.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use rt::sync::Notify;
+use stdx::{Instant, Uuid, WallMicros};
+
+use crate::scope::RepairOptions;
+
+/// Lines that are kept of one repair.
+const LINES_MAX: usize = 1000;
+
+/// How a repair stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairState {
+    /// Not at its end.
+    Running,
+    /// Everything was compared, and sent where it was missing.
+    Successful,
+    /// It ended before.
+    Failed,
+}
+
+/// What a repair has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairCounts {
+    /// Bytes of this node that were read to be compared.
+    pub bytes_read: u64,
+    /// Stretches compared with all replicas.
+    pub stretches: u64,
+    /// Those that differed.
+    pub differing: u64,
+    /// Mutations sent to replicas that missed them, this node among them; of a preview: that would
+    /// be.
+    pub mutations: u64,
+    /// Their bytes.
+    pub mutation_bytes: u64,
+}
+
+/// One line of a repair's output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairLine {
+    /// Its number, from 0.
+    pub number: u64,
+    /// When.
+    pub at: WallMicros,
+    /// As `nodetool repair` prints it behind the time.
+    pub text: String,
+}
+
+/// A repair for those who ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairStatus {
+    /// The number of the command, from 1.
+    pub id: u32,
+    /// Its session.
+    pub session: Uuid,
+    /// Keyspace.
+    pub keyspace: String,
+    /// How it stands.
+    pub state: RepairState,
+    /// Percent of the ranges of all tables that were compared, 0 to 100.
+    pub percent: u8,
+    /// When it began.
+    pub started_at: WallMicros,
+    /// What it has done.
+    pub counts: RepairCounts,
+    /// Lines behind the number that was asked for.
+    pub lines: Vec<RepairLine>,
+}
+
+pub(crate) struct Job {
+    pub(crate) id: u32,
+    pub(crate) session: Uuid,
+    pub(crate) options: RepairOptions,
+    pub(crate) started_at: WallMicros,
+    pub(crate) began: Instant,
+    pub(crate) state: Cell<RepairState>,
+    pub(crate) counts: Cell<RepairCounts>,
+    pub(crate) aborted: Cell<bool>,
+    pub(crate) abort: Notify,
+    /// Tokens to compare, and those left, of each session of each table.
+    progress: RefCell<BTreeMap<(usize, usize), (u128, u128)>>,
+    lines: RefCell<VecDeque<RepairLine>>,
+    next_line: Cell<u64>,
+}
+
+impl Job {
+    pub(crate) fn new(
+        id: u32,
+        session: Uuid,
+        options: RepairOptions,
+        (now, wall): (Instant, WallMicros),
+    ) -> Job {
+        Job {
+            id,
+            session,
+            options,
+            started_at: wall,
+            began: now,
+            state: Cell::new(RepairState::Running),
+            counts: Cell::default(),
+            aborted: Cell::new(false),
+            abort: Notify::new(),
+            progress: RefCell::default(),
+            lines: RefCell::default(),
+            next_line: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.get() == RepairState::Running
+    }
+
+    pub(crate) fn say(&self, at: WallMicros, text: String) {
+        let number = self.next_line.get();
+        self.next_line.set(number + 1);
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() >= LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(RepairLine { number, at, text });
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut RepairCounts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// So many tokens are to be compared for a table and a session.
+    pub(crate) fn expect(&self, part: (usize, usize), width: u128) {
+        self.progress.borrow_mut().insert(part, (width, width));
+    }
+
+    pub(crate) fn note_left(&self, part: (usize, usize), left: u128) {
+        if let Some(progress) = self.progress.borrow_mut().get_mut(&part) {
+            progress.1 = left.min(progress.1);
+        }
+    }
+
+    pub(crate) fn percent(&self) -> u8 {
+        if self.state.get() == RepairState::Successful {
+            return 100;
+        }
+        let progress = self.progress.borrow();
+        // Scaled down, so that the sums of many tables fit.
+        let sum = |of: &dyn Fn(&(u128, u128)) -> u128| -> u128 {
+            progress.values().map(|p| of(p) >> 16).sum()
+        };
+        let (all, left) = (sum(&|p| p.0), sum(&|p| p.1));
+        let percent = (all.saturating_sub(left) * 100).checked_div(all).unwrap_or(0);
+        u8::try_from(percent).unwrap_or(100).min(100)
+    }
+
+    pub(crate) fn status(&self, from: u64) -> RepairStatus {
+        RepairStatus {
+            id: self.id,
+            session: self.session,
+            keyspace: self.options.keyspace.clone(),
+            state: self.state.get(),
+            percent: self.percent(),
+            started_at: self.started_at,
+            counts: self.counts.get(),
+            lines: self.lines.borrow().iter().filter(|l| l.number >= from).cloned().collect(),
+        }
+    }
+}
+
+/// A duration in words, as Cassandra's tools write it.
+pub(crate) fn words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let parts = [
+        (seconds / 86_400, "day"),
+        (seconds / 3600 % 24, "hour"),
+        (seconds / 60 % 60, "minute"),
+        (seconds % 60, "second"),
+    ];
+    let first = parts.iter().position(|p| p.0 > 0).unwrap_or(3);
+    let last = parts.iter().rposition(|p| p.0 > 0).unwrap_or(3);
+    let shown = parts.get(first..=last).unwrap_or_default();
+    let word = |(n, unit): &(u64, &str)| match n {
+        1 => format!("{n} {unit}"),
+        _ => format!("{n} {unit}s"),
+    };
+    shown.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_words_without_zeros_around() {
+        let of = |n| words(Duration::from_secs(n));
+        assert_eq!(
+            (of(0).as_str(), of(1).as_str(), of(60).as_str()),
+            ("0 seconds", "1 second", "1 minute")
+        );
+        assert_eq!(of(3605), "1 hour 0 minutes 5 seconds");
+    }
+
+    #[test]
+    fn percent_is_of_all_tables_and_never_goes_back() {
+        let job =
+            Job::new(1, Uuid::nil(), RepairOptions::default(), (Instant::ZERO, WallMicros(0)));
+        assert_eq!(job.percent(), 0);
+        job.expect((0, 0), 1 << 60);
+        job.expect((1, 0), 1 << 60);
+        job.note_left((0, 0), 1 << 59);
+        assert_eq!(job.percent(), 25);
+        job.note_left((0, 0), 1 << 60);
+        assert_eq!(job.percent(), 25);
+        job.note_left((0, 0), 0);
+        job.note_left((1, 0), 0);
+        assert_eq!(job.percent(), 100);
+    }
+
+    #[test]
+    fn old_lines_go_and_numbers_stay() {
+        let options = RepairOptions::default();
+        let job = Job::new(1, Uuid::nil(), options, (Instant::ZERO, WallMicros(0)));
+        for n in 0..LINES_MAX + 5 {
+            job.say(WallMicros(0), n.to_string());
+        }
+        let all = job.status(0).lines;
+        assert_eq!((all.len(), all[0].number, all[0].text.as_str()), (LINES_MAX, 5, "5"));
+        assert_eq!(job.status(LINES_MAX as u64 + 4).lines.len(), 1);
+    }
+}

@@ -1,0 +1,296 @@
+//! Which ranges of which tables a repair is for, and with whom: decided from the metadata alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster::{ClusterSnapshot, Placements, Replicas, Replication, TokenRange};
+use schema::{Table, TableKind};
+use stdx::{HostId, TableId, Token};
+
+/// What is asked for; names are those of `nodetool repair`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairOptions {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Its tables; empty: all.
+    pub tables: Vec<String>,
+    /// Only ranges whose first replica is this node (`-pr`).
+    pub primary_range: bool,
+    /// Only these tokens, the first exclusive (`-st`, `-et`); empty: all.
+    pub ranges: Vec<(Token, Token)>,
+    /// Only replicas of these datacenters (`-dc`, `-local`); empty: all.
+    pub datacenters: Vec<String>,
+    /// Only these replicas, by address (`-hosts`); empty: all. This node must be one of them.
+    pub hosts: Vec<String>,
+    /// Count what differs and change nothing (`-prv`).
+    pub preview: bool,
+    /// Ask replicas one after the other (`-seq`).
+    pub sequential: bool,
+    /// Tables that are repaired at a time, 1 to 4 (`-j`).
+    pub job_threads: u8,
+    /// An incremental repair was asked for, which is Cassandra's default; it is done as a full one.
+    pub incremental: bool,
+    /// Ranges without other replicas are left out instead of being an error (`-iuk`).
+    pub ignore_unreplicated: bool,
+}
+
+/// Ranges that the same nodes hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// All natural replicas but this node, in ascending order.
+    pub others: Vec<HostId>,
+    /// Those of them that are compared and repaired; not empty.
+    pub peers: Vec<HostId>,
+    /// Without wrap, ascending, neighbours joined.
+    pub ranges: Vec<TokenRange>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The tables, by name.
+    pub tables: Vec<TableId>,
+    /// Not empty, unless unreplicated ranges are left out.
+    pub sessions: Vec<Session>,
+    /// Ranges of the ring.
+    pub range_count: usize,
+}
+
+/// Whether the options can be used together, and what they name is there.
+///
+/// # Errors
+/// What is wrong, in Cassandra's words where it has them.
+pub fn check(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<(), String> {
+    let Some(keyspace) = snapshot.schema.keyspace(&options.keyspace) else {
+        return Err(format!("Keyspace [{}] does not exist.", options.keyspace));
+    };
+    for table in &options.tables {
+        if !keyspace.tables.contains_key(table.as_str()) {
+            return Err(format!("Unknown keyspace/cf pair ({}.{table})", options.keyspace));
+        }
+    }
+    let local = &snapshot.local.datacenter;
+    let is_local_only = options.datacenters.iter().all(|dc| dc == local);
+    if !(1..=4).contains(&options.job_threads) {
+        return Err("Too many job threads. Max is 4".to_owned());
+    }
+    if !options.datacenters.is_empty() && !options.hosts.is_empty() {
+        return Err("Cannot combine -dc and -hosts options.".to_owned());
+    }
+    if options.primary_range && (!is_local_only || !options.hosts.is_empty()) {
+        return Err("You need to run primary range repair on all nodes in the cluster.".to_owned());
+    }
+    if options.primary_range && !options.ranges.is_empty() {
+        return Err("-pr cannot be combined with -st and -et".to_owned());
+    }
+    if !options.datacenters.is_empty() && !options.datacenters.contains(local) {
+        return Err("the local data center must be part of the repair".to_owned());
+    }
+    if options.ranges.iter().any(|(start, end)| start == end) {
+        return Err("Start and end tokens must be different.".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether there can be anything to repair: Cassandra gives such a command no number.
+pub fn is_replicated(snapshot: &ClusterSnapshot, keyspace: &str) -> bool {
+    let Some(keyspace) = snapshot.schema.keyspace(keyspace) else { return false };
+    let factor = match snapshot.replication_of(keyspace) {
+        Replication::Local => 1,
+        Replication::Simple(n) => n,
+        Replication::Network(map) => map.values().fold(0_u32, |sum, n| sum.saturating_add(*n)),
+    };
+    let me = snapshot.local.host_id;
+    factor >= 2 && !snapshot.placements(&snapshot.replication_of(keyspace)).ranges_of(me).is_empty()
+}
+
+/// A range as Cassandra writes it.
+pub fn text_of(range: TokenRange) -> String {
+    format!("({},{}]", range.start.0, range.end.0)
+}
+
+fn intersect(a: TokenRange, b: TokenRange) -> Option<TokenRange> {
+    let (start, end) = (a.start.max(b.start), a.end.min(b.end));
+    (start < end).then_some(TokenRange { start, end })
+}
+
+/// Plans a repair whose options were checked.
+///
+/// # Errors
+/// Why it cannot be done now, in Cassandra's words where it has them.
+pub fn plan(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<Scope, String> {
+    let Some(keyspace) = snapshot.schema.keyspace(&options.keyspace) else {
+        return Err(format!("Keyspace [{}] does not exist.", options.keyspace));
+    };
+    let me = snapshot.local.host_id;
+    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let wanted: Vec<TokenRange> = options
+        .ranges
+        .iter()
+        .flat_map(|(start, end)| TokenRange { start: *start, end: *end }.unwrapped())
+        .collect();
+    let mut sessions: BTreeMap<(Vec<HostId>, Vec<HostId>), Vec<TokenRange>> = BTreeMap::new();
+    let (mut range_count, mut covered) = (0, 0);
+    for (range, replicas) in placements.ranges() {
+        if !replicas.is_natural(me) || !is_primary(snapshot, options, replicas) {
+            continue;
+        }
+        let mut parts: Vec<TokenRange> = range.unwrapped().collect();
+        if range.start == range.end {
+            parts = vec![TokenRange { start: Token::MIN, end: Token::MAX }];
+        }
+        if !wanted.is_empty() {
+            let within = |p: &TokenRange| {
+                let p = *p;
+                wanted.iter().filter_map(move |w| intersect(p, *w)).collect::<Vec<_>>()
+            };
+            parts = parts.iter().flat_map(within).collect();
+        }
+        if parts.is_empty() {
+            continue;
+        }
+        covered += parts.iter().map(|p| p.width()).sum::<u128>();
+        if replicas.pending_len() > 0 {
+            let to: Vec<String> = replicas.pending().map(|m| format!("/{}", m.storage)).collect();
+            return Err(format!(
+                "the range {} is moving to {}: repair it when that is done",
+                text_of(range),
+                to.join(", ")
+            ));
+        }
+        let peers = peers_of(options, range, replicas, me)?;
+        if peers.is_empty() {
+            if options.ignore_unreplicated {
+                continue;
+            }
+            let (range, name) = (text_of(range), &options.keyspace);
+            return Err(format!("Nothing to repair for {range} in {name} - aborting"));
+        }
+        range_count += 1;
+        sessions.entry((others_of(replicas, me), peers)).or_default().extend(parts);
+    }
+    if covered < wanted.iter().map(|w| w.width()).sum() {
+        return Err(not_covered(options, &placements, me, covered));
+    }
+    let is_wanted = |t: &&Arc<Table>| {
+        t.kind != TableKind::Virtual
+            && (options.tables.is_empty() || options.tables.iter().any(|n| *n == *t.name))
+    };
+    let tables = keyspace.tables.values().filter(is_wanted).map(|t| t.id).collect();
+    let sessions = sessions
+        .into_iter()
+        .map(|((others, peers), ranges)| Session { others, peers, ranges: joined(ranges) })
+        .collect();
+    Ok(Scope { tables, sessions, range_count })
+}
+
+fn not_covered(
+    options: &RepairOptions,
+    placements: &Placements,
+    me: HostId,
+    covered: u128,
+) -> String {
+    let asked = options.ranges.first().copied().unwrap_or((Token::MIN, Token::MIN));
+    let asked = text_of(TokenRange { start: asked.0, end: asked.1 });
+    if covered == 0 {
+        return format!("Nothing to repair for {asked} in {} - aborting", options.keyspace);
+    }
+    let local: Vec<String> = placements.ranges_of(me).into_iter().map(text_of).collect();
+    format!(
+        "Requested range {asked} intersects a local range ({}) but is not fully contained in one; \
+         this would lead to imprecise repair. keyspace: {}",
+        local.join(", "),
+        options.keyspace
+    )
+}
+
+fn is_primary(snapshot: &ClusterSnapshot, options: &RepairOptions, replicas: Replicas<'_>) -> bool {
+    if !options.primary_range {
+        return true;
+    }
+    let me = &snapshot.local;
+    let mut eligible = replicas
+        .natural()
+        .filter(|m| options.datacenters.is_empty() || m.datacenter == me.datacenter);
+    eligible.next().is_some_and(|m| m.host_id == me.host_id)
+}
+
+fn others_of(replicas: Replicas<'_>, me: HostId) -> Vec<HostId> {
+    let mut others: Vec<HostId> =
+        replicas.natural().map(|m| m.host_id).filter(|h| *h != me).collect();
+    others.sort_unstable();
+    others
+}
+
+fn peers_of(
+    options: &RepairOptions,
+    range: TokenRange,
+    replicas: Replicas<'_>,
+    me: HostId,
+) -> Result<Vec<HostId>, String> {
+    let named = |m: &cluster::Member| {
+        options.hosts.iter().any(|h| {
+            *h == m.storage.ip().to_string()
+                || *h == m.storage.to_string()
+                || *h == m.host_id.to_string()
+        })
+    };
+    if !options.hosts.is_empty() {
+        if !replicas.natural().any(|m| m.host_id == me && named(m)) {
+            return Err("The current host must be part of the repair".to_owned());
+        }
+        if replicas.natural().filter(|m| named(m)).count() < 2 {
+            let neighbours: Vec<String> = replicas
+                .natural()
+                .filter(|m| m.host_id != me)
+                .map(|m| format!("/{}", m.storage))
+                .collect();
+            return Err(format!(
+                "Specified hosts [{}] do not share range {} needed for repair. Either restrict \
+                 repair ranges with -st/-et options, or specify one of the neighbors that share \
+                 this range with this node: [{}].",
+                options.hosts.join(", "),
+                text_of(range),
+                neighbours.join(", ")
+            ));
+        }
+    }
+    let mut peers: Vec<HostId> = replicas
+        .natural()
+        .filter(|m| m.host_id != me)
+        .filter(|m| options.hosts.is_empty() || named(m))
+        .filter(|m| options.datacenters.is_empty() || options.datacenters.contains(&m.datacenter))
+        .map(|m| m.host_id)
+        .collect();
+    peers.sort_unstable();
+    Ok(peers)
+}
+
+fn joined(mut ranges: Vec<TokenRange>) -> Vec<TokenRange> {
+    ranges.sort_unstable();
+    let mut all: Vec<TokenRange> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => all.push(range),
+        }
+    }
+    all
+}
+
+/// Whether a session's ranges are still held by the same nodes, and move nowhere.
+pub fn still_holds(snapshot: &ClusterSnapshot, keyspace: &str, session: &Session) -> bool {
+    let Some(keyspace) = snapshot.schema.keyspace(keyspace) else { return false };
+    let me = snapshot.local.host_id;
+    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let touches = |range: TokenRange| {
+        let is_full = range.start == range.end;
+        let mut parts = range.unwrapped();
+        is_full || parts.any(|p| session.ranges.iter().any(|r| intersect(p, *r).is_some()))
+    };
+    placements.ranges().filter(|(range, _)| touches(*range)).all(|(_, replicas)| {
+        replicas.is_natural(me)
+            && replicas.pending_len() == 0
+            && others_of(replicas, me) == session.others
+    })
+}

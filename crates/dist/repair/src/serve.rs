@@ -1,0 +1,111 @@
+//! The other side: digests and pages of stretches for repairs of other nodes.
+
+use data::replica_page::ReplicaPage;
+use internode::{ErrorReply, ReadRequest, Verb};
+use messaging::{Request, Responder};
+use rt::Group;
+use stdx::{Epoch, Instant};
+
+use crate::repair::Repair;
+use crate::wire::{self, Digest};
+
+/// A question of a peer.
+enum Question {
+    Hashes(Vec<ReadRequest>),
+    Rows(Box<ReadRequest>),
+}
+
+impl Repair {
+    /// Serves a peer's request of the verbs `RepairHashes` and `RepairRows`; gives the responder
+    /// back when it is another one.
+    pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
+        if !matches!(request.verb, Verb::RepairHashes | Verb::RepairRows) {
+            return Some(responder);
+        }
+        match self.admit(&request) {
+            Ok(question) => {
+                let serving = Serving::begin(self.clone());
+                let (epoch, deadline) = (request.epoch, request.deadline);
+                let task = serving.answer(question, (epoch, deadline), responder);
+                let inner = &self.inner;
+                // A closed gate: the responder is dropped and says that this node is stopping.
+                let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-serve", task);
+            }
+            Err(error) => responder.fail(&error),
+        }
+        None
+    }
+
+    fn admit(&self, request: &Request<'_>) -> Result<Question, ErrorReply> {
+        let inner = &self.inner;
+        if inner.stopping.get() {
+            return Err(ErrorReply::Stopping);
+        }
+        let invalid = |error: codec::DecodeError| ErrorReply::Invalid(error.to_string());
+        let question = match request.verb {
+            Verb::RepairHashes => {
+                Question::Hashes(wire::decode_hashes(request.payload).map_err(invalid)?)
+            }
+            _ => Question::Rows(Box::new(ReadRequest::decode(request.payload).map_err(invalid)?)),
+        };
+        if inner.serving.get() >= inner.settings.serving_max {
+            return Err(ErrorReply::Overloaded);
+        }
+        Ok(question)
+    }
+
+    async fn digests(
+        &self,
+        reads: Vec<ReadRequest>,
+        (epoch, deadline): (Epoch, Instant),
+        responder: &Responder,
+    ) -> Result<Vec<Digest>, ErrorReply> {
+        let inner = &self.inner;
+        let mut digests = Vec::with_capacity(reads.len());
+        for read in reads {
+            if responder.is_cancelled() || inner.rt.now() >= deadline || inner.stopping.get() {
+                return Err(ErrorReply::Timeout);
+            }
+            let page = inner.coordinator.read_as_replica(read, epoch, deadline).await?;
+            inner.counts.served.inc();
+            let page = ReplicaPage::open(&page)
+                .map_err(|error| ErrorReply::Internal(error.to_string()))?;
+            digests.push(wire::digest_of_page(&page));
+        }
+        Ok(digests)
+    }
+}
+
+/// A question being answered; counted until it is dropped.
+struct Serving(Repair);
+
+impl Serving {
+    fn begin(repair: Repair) -> Serving {
+        repair.inner.serving.set(repair.inner.serving.get() + 1);
+        Serving(repair)
+    }
+
+    async fn answer(self, question: Question, times: (Epoch, Instant), responder: Responder) {
+        match question {
+            Question::Hashes(reads) => match self.0.digests(reads, times, &responder).await {
+                Ok(digests) => responder.respond(|out| wire::encode_digests(out, &digests)),
+                Err(error) => responder.fail(&error),
+            },
+            Question::Rows(read) => {
+                let (epoch, deadline) = times;
+                self.0.inner.counts.served.inc();
+                match self.0.inner.coordinator.read_as_replica(*read, epoch, deadline).await {
+                    Ok(page) => responder.respond(|out| out.extend_from_slice(&page)),
+                    Err(error) => responder.fail(&error),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let serving = &self.0.inner.serving;
+        serving.set(serving.get().saturating_sub(1));
+    }
+}

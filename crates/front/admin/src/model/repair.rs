@@ -1,0 +1,91 @@
+//! Repairs, as they are ordered and reported.
+
+use serde::{Deserialize, Serialize};
+
+/// What a repair is for; names are those of Cassandra's options.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairOrder {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Its tables; empty: all.
+    pub tables: Vec<String>,
+    /// Only ranges whose first replica is this node.
+    pub primary_range: bool,
+    /// Only these tokens, the first of each exclusive; empty: all of this node.
+    pub ranges: Vec<(i64, i64)>,
+    /// Only replicas of these datacenters; empty: all.
+    pub datacenters: Vec<String>,
+    /// Only replicas of these addresses; empty: all.
+    pub hosts: Vec<String>,
+    /// Count what differs and change nothing.
+    pub preview: bool,
+    /// Ask replicas one after the other.
+    pub sequential: bool,
+    /// Tables at a time.
+    pub job_threads: u8,
+    /// An incremental repair was asked for.
+    pub incremental: bool,
+    /// Ranges without other replicas are no error.
+    pub ignore_unreplicated: bool,
+}
+
+/// What a shard is told about repairs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RepairCommand {
+    /// Begin one.
+    Start(RepairOrder),
+    /// How one stands, with its lines from that number on.
+    Status {
+        /// Its number.
+        id: u32,
+        /// The first line that is wanted.
+        from: u64,
+    },
+    /// All of this run of the node, without lines.
+    List,
+    /// End one, or all.
+    Abort {
+        /// Its number.
+        id: Option<u32>,
+    },
+}
+
+/// `GET /api/v1/repairs` (without lines) and `GET /api/v1/repairs/{id}?from=<line>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairReport {
+    /// Its number; 0: there was nothing to repair, because no other node has replicas.
+    pub id: u32,
+    /// UUID of its session.
+    pub session: String,
+    /// Keyspace.
+    pub keyspace: String,
+    /// `RUNNING`, `SUCCESSFUL` or `FAILED`.
+    pub state: String,
+    /// Percent compared, 0 to 100.
+    pub percent: u8,
+    /// When it began, microseconds since 1970.
+    pub started_at: i64,
+    /// Bytes of this node that were compared.
+    pub bytes_read: u64,
+    /// Stretches compared.
+    pub stretches: u64,
+    /// Those of which replicas differed.
+    pub differing: u64,
+    /// Mutations sent to replicas that lacked them; of a preview: that would be.
+    pub mutations: u64,
+    /// Their bytes.
+    pub mutation_bytes: u64,
+    /// Its output.
+    pub lines: Vec<RepairLineReport>,
+}
+
+/// One line of a repair's output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairLineReport {
+    /// Its number, from 0.
+    pub number: u64,
+    /// When, microseconds since 1970.
+    pub at: i64,
+    /// The line.
+    pub text: String,
+}

@@ -1,0 +1,101 @@
+//! `nodetool repair` and `nodetool repair_admin`.
+
+use super::format::Table;
+use super::history::civil;
+use crate::model::{RepairLineReport, RepairReport};
+
+/// One line of a repair with its time (of UTC), as Cassandra's tool prints it.
+pub fn repair_line(line: &RepairLineReport) -> String {
+    format!("[{}] {}\n", time_of(line.at), line.text)
+}
+
+/// What is printed for a keyspace of which no other node has replicas.
+pub fn repair_not_needed(keyspace: &str, at_micros: i64) -> String {
+    let time = time_of(at_micros);
+    format!("[{time}] Replication factor is 1. No repair is needed for keyspace '{keyspace}'\n")
+}
+
+/// The words with which a failed repair ends the tool.
+pub fn repair_failure(report: &RepairReport) -> String {
+    let is_reason = |l: &&RepairLineReport| l.text.contains(" failed with error ");
+    let reason = report.lines.iter().rev().find(is_reason).map_or("", |l| l.text.as_str());
+    format!(
+        "Repair job has failed with the error message: {reason}. Check the logs on the repair \
+         participants for further details"
+    )
+}
+
+/// `nodetool repair_admin list`: the repairs of this run of the node.
+pub fn repair_list(reports: &[RepairReport]) -> String {
+    let mut out = String::new();
+    if reports.is_empty() {
+        return "no sessions\n".to_owned();
+    }
+    let mut table = Table::new(" | ");
+    table.add(&["command", "id", "state", "progress", "keyspace", "started", "differing"]);
+    for report in reports {
+        table.add(&[
+            &report.id.to_string(),
+            &report.session,
+            &report.state,
+            &format!("{}%", report.percent),
+            &report.keyspace,
+            &time_of(report.started_at),
+            &format!("{} of {}", report.differing, report.stretches),
+        ]);
+    }
+    table.print(&mut out);
+    out
+}
+
+/// As Java's `yyyy-MM-dd HH:mm:ss,SSS`.
+fn time_of(micros: i64) -> String {
+    let millis = micros.div_euclid(1000);
+    let of_day = millis.rem_euclid(86_400_000);
+    let (year, month, day) = civil(millis.div_euclid(86_400_000));
+    let (hours, minutes) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    let (seconds, millis) = (of_day / 1000 % 60, of_day % 1000);
+    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02},{millis:03}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: u64, text: &str) -> RepairLineReport {
+        RepairLineReport { number, at: 1_767_225_601_002_999, text: text.to_owned() }
+    }
+
+    #[test]
+    fn lines_have_times_as_javas() {
+        let printed = repair_line(&line(0, "Repair completed successfully"));
+        assert_eq!(printed, "[2026-01-01 00:00:01,002] Repair completed successfully\n");
+        assert_eq!(
+            repair_not_needed("ks", 0),
+            "[1970-01-01 00:00:00,000] Replication factor is 1. No repair is needed for keyspace \
+             'ks'\n"
+        );
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_told_last() {
+        let lines = vec![
+            line(0, "Repair session x for range [(1,2]] failed with error a (progress: 5%)"),
+            line(1, "Repair command #1 failed with error a"),
+            line(2, "Repair command #1 finished with error"),
+        ];
+        let report = RepairReport { lines, ..RepairReport::default() };
+        assert_eq!(
+            repair_failure(&report),
+            "Repair job has failed with the error message: Repair command #1 failed with error a. \
+             Check the logs on the repair participants for further details"
+        );
+    }
+
+    #[test]
+    fn the_list_says_when_there_is_none() {
+        assert_eq!(repair_list(&[]), "no sessions\n");
+        let report = RepairReport { id: 3, percent: 40, ..RepairReport::default() };
+        assert!(repair_list(&[report]).lines().nth(1).unwrap().starts_with("3       |"));
+    }
+}

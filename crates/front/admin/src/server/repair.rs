@@ -1,0 +1,223 @@
+//! Paths about repairs: `/storage_service/repair_async` as ScyllaDB has it, and `/api/v1/repairs`
+//! with all that there is.
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use rt::MeshError;
+use serde::Deserialize;
+use stdx::ShardId;
+
+use super::{ANSWER_MAX, Answer, Api, ApiError, scylla};
+use crate::model::{DrainRequest, RepairCommand, RepairOrder, RepairReport};
+use crate::shard::{ActionError, AdminReply, AdminRequest};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/storage_service/repair_async/{keyspace}", post(start).get(state))
+        .route("/storage_service/force_terminate_repair", post(abort_all))
+        .route("/storage_service/active_repair/", get(active))
+        .route("/api/v1/repairs", get(list))
+        .route("/api/v1/repairs/{id}", get(one).delete(abort))
+        .layer(middleware::from_fn(scylla::refuse_browsers))
+}
+
+impl Api {
+    /// Repairs are shard 0's.
+    async fn repair(&self, command: RepairCommand) -> Answer<Vec<RepairReport>> {
+        let asked = self.caller.call(ShardId(0), AdminRequest::Repair(command));
+        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
+            AdminReply::Repairs(reports) => Ok(reports),
+            AdminReply::Failed(error) => Err(error.into()),
+            _ => Err(MeshError::Closed.into()),
+        }
+    }
+
+    async fn repair_of(&self, id: u32, from: u64) -> Answer<RepairReport> {
+        let found = self.repair(RepairCommand::Status { id, from }).await?.into_iter().next();
+        found.ok_or_else(|| {
+            ApiError(StatusCode::NOT_FOUND, format!("there is no repair of number {id}"))
+        })
+    }
+}
+
+/// The query of `POST /storage_service/repair_async/{keyspace}`: ScyllaDB's names, which are
+/// Cassandra's options, and those of the rest of these. Others are refused.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct StartQuery {
+    primary_range: bool,
+    /// 0 or `sequential`, 1 or `parallel`.
+    parallelism: Option<String>,
+    incremental: Option<bool>,
+    job_threads: Option<u8>,
+    /// `start:end,…`
+    ranges: String,
+    start_token: Option<i64>,
+    end_token: Option<i64>,
+    column_families: String,
+    data_centers: String,
+    hosts: String,
+    preview: bool,
+    ignore_unreplicated_keyspaces: bool,
+    trace: bool,
+    pull_repair: bool,
+    force_repair: bool,
+}
+
+fn list_of(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
+}
+
+fn argument(text: impl Into<String>) -> ApiError {
+    ActionError::Argument(text.into()).into()
+}
+
+fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
+    let refused = [
+        (query.trace, "trace of a repair"),
+        (query.pull_repair, "pullRepair"),
+        (query.force_repair, "forceRepair"),
+    ];
+    if let Some((_, name)) = refused.iter().find(|(is_set, _)| *is_set) {
+        return Err(ActionError::Unsupported(name).into());
+    }
+    let sequential = match query.parallelism.as_deref() {
+        None | Some("1" | "parallel") => false,
+        Some("0" | "sequential") => true,
+        Some("2" | "dc_parallel") => {
+            return Err(ActionError::Unsupported("a repair of datacenters in parallel").into());
+        }
+        Some(other) => return Err(argument(format!("Unknown repair parallelism: {other}"))),
+    };
+    let mut ranges = Vec::new();
+    for range in list_of(&query.ranges) {
+        let tokens = range.split_once(':').and_then(|(start, end)| {
+            Some((start.trim().parse::<i64>().ok()?, end.trim().parse::<i64>().ok()?))
+        });
+        let tokens = tokens.ok_or_else(|| argument(format!("Invalid range: {range}")))?;
+        ranges.push(tokens);
+    }
+    match (query.start_token, query.end_token) {
+        (None, None) => {}
+        (Some(start), Some(end)) => ranges.push((start, end)),
+        _ => return Err(argument("a range needs both its tokens")),
+    }
+    Ok(RepairOrder {
+        keyspace,
+        tables: list_of(&query.column_families),
+        primary_range: query.primary_range,
+        ranges,
+        datacenters: list_of(&query.data_centers),
+        hosts: list_of(&query.hosts),
+        preview: query.preview,
+        sequential,
+        job_threads: query.job_threads.unwrap_or(1),
+        incremental: query.incremental.unwrap_or(false),
+        ignore_unreplicated: query.ignore_unreplicated_keyspaces,
+    })
+}
+
+async fn start(
+    State(api): State<Api>,
+    Path(keyspace): Path<String>,
+    Query(query): Query<StartQuery>,
+) -> Answer<Json<u32>> {
+    let order = order_of(keyspace, query)?;
+    let started = api.repair(RepairCommand::Start(order)).await?;
+    Ok(Json(started.first().map_or(0, |r| r.id)))
+}
+
+#[derive(Debug, Deserialize)]
+struct IdQuery {
+    id: u32,
+}
+
+async fn state(
+    State(api): State<Api>,
+    Path(keyspace): Path<String>,
+    Query(query): Query<IdQuery>,
+) -> Answer<Json<String>> {
+    let found = api.repair_of(query.id, u64::MAX).await?;
+    if found.keyspace != keyspace {
+        let text = format!("the repair {} is one of the keyspace {}", query.id, found.keyspace);
+        return Err(argument(text));
+    }
+    Ok(Json(found.state))
+}
+
+async fn active(State(api): State<Api>) -> Answer<Json<Vec<u32>>> {
+    let all = api.repair(RepairCommand::List).await?;
+    Ok(Json(all.iter().filter(|r| r.state == "RUNNING").map(|r| r.id).collect()))
+}
+
+async fn abort_all(State(api): State<Api>) -> Answer<()> {
+    api.repair(RepairCommand::Abort { id: None }).await.map(|_| ())
+}
+
+async fn list(State(api): State<Api>) -> Answer<Json<Vec<RepairReport>>> {
+    api.repair(RepairCommand::List).await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+struct FromQuery {
+    #[serde(default)]
+    from: u64,
+}
+
+async fn one(
+    State(api): State<Api>,
+    Path(id): Path<u32>,
+    Query(query): Query<FromQuery>,
+) -> Answer<Json<RepairReport>> {
+    api.repair_of(id, query.from).await.map(Json)
+}
+
+async fn abort(State(api): State<Api>, Path(id): Path<u32>) -> Answer<Json<DrainRequest>> {
+    let found = api.repair_of(id, u64::MAX).await?;
+    if found.state == "RUNNING" {
+        api.repair(RepairCommand::Abort { id: Some(id) }).await?;
+    }
+    Ok(Json(DrainRequest {}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(query: StartQuery) -> Result<RepairOrder, String> {
+        order_of("ks".to_owned(), query).map_err(|e| e.1)
+    }
+
+    #[test]
+    fn options_are_scyllas_and_none_is_ignored() {
+        let query = StartQuery {
+            ranges: "-5:7,9:10".to_owned(),
+            column_families: "a, b".to_owned(),
+            parallelism: Some("0".to_owned()),
+            incremental: Some(true),
+            job_threads: Some(3),
+            ..StartQuery::default()
+        };
+        let made = order(query).unwrap();
+        assert_eq!((made.ranges, made.tables), (vec![(-5, 7), (9, 10)], list_of("a,b")));
+        assert_eq!((made.sequential, made.incremental, made.job_threads), (true, true, 3));
+        let query = StartQuery { start_token: Some(1), end_token: Some(2), ..Default::default() };
+        assert_eq!(order(query).unwrap().ranges, [(1, 2)]);
+        for (query, word) in [
+            (StartQuery { trace: true, ..Default::default() }, "trace"),
+            (StartQuery { pull_repair: true, ..Default::default() }, "pullRepair"),
+            (StartQuery { force_repair: true, ..Default::default() }, "forceRepair"),
+            (StartQuery { start_token: Some(1), ..Default::default() }, "both"),
+            (StartQuery { ranges: "1-2".to_owned(), ..Default::default() }, "Invalid range"),
+            (StartQuery { parallelism: Some("2".into()), ..Default::default() }, "datacenters"),
+            (StartQuery { parallelism: Some("x".into()), ..Default::default() }, "Unknown"),
+        ] {
+            let words = order(query).unwrap_err();
+            assert!(words.contains(word), "{words}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Conditional statements and batches (IF): from their values to the coordinator's decision and the
+//! rows of the answer.
+//!
+//! Owns: levels and timeout of such a request, its errors in the client's words. What is read,
+//! decided, written and shown is the planner's business ([`cql_plan::cas`]); rounds of Paxos are the
+//! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
+
+use crate::execute::{Cx, Describe, Modification, Statement, Step, finish};
+use crate::failure::{CasFailed, Failure, Result, level};
+use crate::latency::Kind;
+use crate::list_write::OwnedValues;
+use crate::prepared::Compiled;
+use crate::server::Server;
+use crate::session::{Session, Ticket};
+use crate::wire_type::{Described, Description};
+use cluster::ClusterSnapshot;
+use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
+use cql_plan::cas::{CasExec, CasFlow, CasResult, CasStatement};
+use cql_plan::plan::{BoundValue, ExecuteOptions, Plan, PlanKind};
+use cql_plan::{BoundCas, ModifyPlan, PlanError, check_conditional_batch};
+use cql_wire::{Consistency, FrameExtras, MetadataMode, RowsEncoder, WriteType};
+use data::RowRef;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::{TimestampMicros, Token, WallMicros};
+use store::{Flow, RowSink};
+
+/// Whether a statement has IF.
+#[inline]
+pub(crate) fn is_conditional(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Modify(plan) => plan.has_conditions(),
+        PlanKind::Batch(plan) => plan.has_conditions(),
+        _ => false,
+    }
+}
+
+/// The scope of a serial level; `None` for others.
+pub(crate) fn scope_of(consistency: Consistency) -> Option<paxos::Scope> {
+    match consistency {
+        Consistency::Serial => Some(paxos::Scope::Global),
+        Consistency::LocalSerial => Some(paxos::Scope::Local),
+        _ => None,
+    }
+}
+
+/// The modifications of a plan, one or those of a batch as text.
+fn modifications(compiled: &Compiled) -> &[ModifyPlan] {
+    match &compiled.plan.kind {
+        PlanKind::Modify(plan) => std::slice::from_ref(plan),
+        PlanKind::Batch(plan) => plan.statements(),
+        _ => &[],
+    }
+}
+
+fn flatten<'s>(statements: &[(&'s Compiled, &'s [BoundValue<'s>])]) -> Vec<CasStatement<'s>> {
+    let mut flat = Vec::with_capacity(statements.len());
+    for (compiled, values) in statements {
+        flat.extend(modifications(compiled).iter().map(|plan| (plan, *values)));
+    }
+    flat
+}
+
+/// Runs a statement or batch with IF. `serial` is the request's serial level; `describe` says
+/// whether the client wants to be told the columns.
+///
+/// # Errors
+/// What is wrong with the values; levels that conditional updates do not take.
+pub(crate) fn run(
+    request: &Modification<'_>,
+    serial: Option<Consistency>,
+    describe: Describe,
+    cx: &Cx<'_>,
+) -> Result<Step> {
+    cx.server.latencies.note_kind(Kind::CasWrite);
+    let borrowed: Vec<(&Compiled, &[BoundValue<'_>])> =
+        request.statements.iter().map(|(compiled, values)| (&***compiled, *values)).collect();
+    let statements = flatten(&borrowed);
+    if let Some(kind) = request.batch {
+        check_conditional_batch(kind, statements.iter().map(|(plan, _)| *plan))?;
+    }
+    let is_batch = request.batch.is_some()
+        || borrowed.iter().any(|(c, _)| matches!(c.plan.kind, PlanKind::Batch(_)));
+    let timeout_nanos = match (request.batch, request.statements) {
+        (None, [(compiled, values)]) => match &compiled.plan.kind {
+            PlanKind::Modify(plan) => plan.timeout_nanos(values, &request.options)?,
+            PlanKind::Batch(plan) => plan.timeout_nanos(values, &request.options)?,
+            _ => None,
+        },
+        _ => None,
+    };
+    let bound = BoundCas::bind(&statements, is_batch, &request.options)?;
+    let server = cx.server;
+    let snapshot = server.snapshot().clone();
+    let serial = serial.unwrap_or(Consistency::Serial);
+    let (scope, durable) = check_levels(&snapshot, &bound, serial, request.consistency)?;
+    let own = |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
+    let write = Conditional {
+        server: server.clone(),
+        session: cx.session.clone(),
+        ticket: cx.ticket.clone(),
+        statements: request.statements.iter().map(own).collect(),
+        bound,
+        describe,
+        serial,
+        scope,
+        commit: request.consistency,
+        durable,
+        snapshot,
+        timeout: timeout_nanos
+            .map_or(server.timeouts.get(Timeout::CasContention), Duration::from_nanos),
+        now: request.options.now,
+        timestamp: request.options.default_timestamp,
+        protocol_version: request.options.protocol_version,
+    };
+    Ok(Step::Waits(Box::pin(write.run())))
+}
+
+/// Checks both levels, in the order of Cassandra's `StorageProxy.doPaxos`. Gives the scope, and
+/// whether the keyspace has durable writes.
+fn check_levels(
+    snapshot: &ClusterSnapshot,
+    bound: &BoundCas,
+    serial: Consistency,
+    commit: Consistency,
+) -> Result<(paxos::Scope, bool)> {
+    let refuse = |error| Failure::replication(error, commit);
+    level(serial).validate_for_cas().map_err(refuse)?;
+    let Some(scope) = scope_of(serial) else {
+        return Err(Failure::invalid(
+            "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
+        ));
+    };
+    let Some(keyspace) = snapshot.schema.keyspace(&bound.table().keyspace) else {
+        return Err(Failure::invalid("the table was dropped"));
+    };
+    let replication = snapshot.replication_of(keyspace);
+    level(commit).validate_for_cas_commit(&replication).map_err(refuse)?;
+    Ok((scope, keyspace.params.durable_writes))
+}
+
+/// A conditional write on its way.
+struct Conditional {
+    server: Rc<Server>,
+    session: Rc<Session>,
+    ticket: Ticket,
+    statements: Vec<(Rc<Compiled>, OwnedValues)>,
+    bound: BoundCas,
+    describe: Describe,
+    serial: Consistency,
+    scope: paxos::Scope,
+    commit: Consistency,
+    durable: bool,
+    snapshot: Arc<ClusterSnapshot>,
+    timeout: Duration,
+    now: WallMicros,
+    timestamp: TimestampMicros,
+    protocol_version: u8,
+}
+
+impl Conditional {
+    async fn run(self) -> Vec<u8> {
+        let (result, answer) = match self.decide().await {
+            Ok(answer) => (Ok(()), Some(answer)),
+            Err(failure) => (Err(failure), None),
+        };
+        let (server, session, ticket) = (&self.server, &self.session, &self.ticket);
+        finish(server, session, ticket, result, |out| match &answer {
+            Some(answer) => self.answer(answer, out),
+            None => Ok(()),
+        })
+        .await
+    }
+
+    async fn decide(&self) -> Result<CasResult> {
+        let server = &self.server;
+        let values: Vec<Vec<BoundValue<'_>>> =
+            self.statements.iter().map(|(_, values)| values.borrow()).collect();
+        let compiled = self.statements.iter().map(|(compiled, _)| &**compiled);
+        let borrowed: Vec<(&Compiled, &[BoundValue<'_>])> =
+            compiled.zip(values.iter().map(Vec::as_slice)).collect();
+        let statements = flatten(&borrowed);
+        let options = ExecuteOptions {
+            now: self.now,
+            default_timestamp: self.timestamp,
+            page_size: None,
+            paging_state: None,
+            protocol_version: self.protocol_version,
+            uuids: &server.uuids,
+        };
+        let mut operation = Operation {
+            exec: CasExec::new(&self.bound, &statements, options),
+            ticket: &self.ticket,
+            refused: None,
+        };
+        let order = CasOrder {
+            snapshot: self.snapshot.clone(),
+            read: self.bound.read().clone(),
+            rows_wanted: self.bound.rows_wanted(),
+            scope: self.scope,
+            commit: level(self.commit),
+            durable: self.durable,
+            deadline: server.rt.now() + self.timeout,
+        };
+        let outcome = server.coordinator.cas(order, &mut operation).await;
+        let Operation { exec, refused, .. } = operation;
+        match outcome {
+            Ok(CasOutcome::Applied) => {
+                self.ticket.note(|| "CAS successful".to_owned());
+                Ok(exec.result(true))
+            }
+            Ok(CasOutcome::NotApplied) => {
+                self.ticket.note(|| "CAS precondition does not match current values".to_owned());
+                Ok(exec.result(false))
+            }
+            Err(CasError::Refused(CasRefused(text))) => {
+                Err(refused.map_or_else(|| Failure::invalid(text), Failure::Plan))
+            }
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+
+    fn failure(&self, error: CasError) -> Failure {
+        match error {
+            CasError::Request(error) => Failure::request(error, self.commit, &self.snapshot),
+            CasError::Unknown { received, required } => Failure::CasUnknown(CasFailed {
+                consistency: self.serial,
+                received: i32::try_from(received).unwrap_or(i32::MAX),
+                block_for: i32::try_from(required).unwrap_or(i32::MAX),
+            }),
+            CasError::Refused(CasRefused(text)) => Failure::invalid(text),
+            CasError::Overloaded(message) => Failure::overloaded(message),
+            CasError::Store(error) => {
+                let id = self.server.log_failure("conditional write", &error);
+                Failure::write(&error, self.commit, WriteType::Cas, id)
+            }
+        }
+    }
+
+    /// Appends the rows. As in Cassandra PREPARED does not describe them, so every answer does.
+    fn answer(&self, result: &CasResult, out: &mut Vec<u8>) -> Result<()> {
+        let columns = result.columns.iter().map(|c| Described {
+            keyspace: c.keyspace.clone(),
+            table: c.table.clone(),
+            name: c.name.clone(),
+            ty: c.ty.clone(),
+        });
+        let version = self.session.version();
+        let description = Description::new(columns.collect()).encoded(version)?;
+        let mode = match self.describe {
+            Describe::Skip => MetadataMode::Skip,
+            Describe::Full | Describe::Changed => MetadataMode::Full,
+        };
+        let (tracing_id, stream) = (self.ticket.tracing_id(), self.ticket.stream);
+        let extras = FrameExtras { tracing_id, warnings: &[], custom_payload: &[] };
+        let mut rows = RowsEncoder::begin(out, version, stream, &extras, &description.block, mode)?;
+        for row in &result.rows {
+            for value in row {
+                match value {
+                    Some(value) => rows.value(value)?,
+                    None => rows.null(),
+                }
+            }
+            rows.end_row();
+        }
+        let frame = rows.into_frame(None)?;
+        self.session.finish(frame)?;
+        Ok(())
+    }
+}
+
+/// Lets the planner decide on what the coordinator reads.
+struct Operation<'c> {
+    exec: CasExec<'c>,
+    ticket: &'c Ticket,
+    /// Why the last decision could not be made.
+    refused: Option<PlanError>,
+}
+
+fn flow(flow: CasFlow) -> Flow {
+    match flow {
+        CasFlow::Continue => Flow::Continue,
+        CasFlow::Stop => Flow::Stop,
+    }
+}
+
+impl RowSink for Operation<'_> {
+    fn partition(&mut self, _: Token, _: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        flow(self.exec.partition(static_row))
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        flow(self.exec.row(clustering, row))
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+impl CasOperation for Operation<'_> {
+    fn restart(&mut self) {
+        self.refused = None;
+        self.exec.restart();
+    }
+
+    fn decide(
+        &mut self,
+        timestamp: TimestampMicros,
+    ) -> std::result::Result<Option<Vec<u8>>, CasRefused> {
+        self.ticket.note(|| "Reading existing values for CAS precondition".to_owned());
+        self.exec.decide(timestamp).map_err(|error| {
+            let text = error.message.clone();
+            self.refused = Some(error);
+            CasRefused(text)
+        })
+    }
+}

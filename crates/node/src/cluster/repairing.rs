@@ -1,0 +1,106 @@
+//! Repairs as administration orders and reports them.
+
+use admin::ActionError;
+use admin::model::{RepairCommand, RepairLineReport, RepairOrder, RepairReport};
+use cluster::ClusterSnapshot;
+use repair::{Repair, RepairOptions, RepairState, RepairStatus};
+use stdx::Token;
+
+/// Does what is asked of the shard's repairs.
+///
+/// # Errors
+/// `Argument`: options that cannot be.
+pub(crate) fn carry_out(
+    repair: &Repair,
+    command: RepairCommand,
+) -> Result<Vec<RepairReport>, ActionError> {
+    Ok(match command {
+        RepairCommand::Start(order) => {
+            let id = repair.start(options_of(order)).map_err(ActionError::Argument)?;
+            vec![RepairReport { id, ..RepairReport::default() }]
+        }
+        RepairCommand::Status { id, from } => {
+            repair.status(id, from).into_iter().map(report_of).collect()
+        }
+        RepairCommand::List => repair.list().into_iter().map(report_of).collect(),
+        RepairCommand::Abort { id } => {
+            repair.abort(id);
+            Vec::new()
+        }
+    })
+}
+
+/// The same of a node that has no others.
+///
+/// # Errors
+/// `Argument`; `Failed`: the keyspace has replicas that are nowhere.
+pub(crate) fn alone(
+    snapshot: &ClusterSnapshot,
+    command: RepairCommand,
+) -> Result<Vec<RepairReport>, ActionError> {
+    let RepairCommand::Start(order) = command else { return Ok(Vec::new()) };
+    let options = options_of(order);
+    repair::scope::check(snapshot, &options).map_err(ActionError::Argument)?;
+    let is_replicated = repair::scope::is_replicated(snapshot, &options.keyspace);
+    if is_replicated && !options.ignore_unreplicated {
+        let text = format!("Nothing to repair in {}: this node has no others", options.keyspace);
+        return Err(ActionError::Failed(text));
+    }
+    Ok(vec![RepairReport::default()])
+}
+
+fn options_of(order: RepairOrder) -> RepairOptions {
+    // Named one by one, so that a new option cannot be forgotten here.
+    let RepairOrder {
+        keyspace,
+        tables,
+        primary_range,
+        ranges,
+        datacenters,
+        hosts,
+        preview,
+        sequential,
+        job_threads,
+        incremental,
+        ignore_unreplicated,
+    } = order;
+    RepairOptions {
+        keyspace,
+        tables,
+        primary_range,
+        ranges: ranges.into_iter().map(|(start, end)| (Token(start), Token(end))).collect(),
+        datacenters,
+        hosts,
+        preview,
+        sequential,
+        job_threads,
+        incremental,
+        ignore_unreplicated,
+    }
+}
+
+fn report_of(status: RepairStatus) -> RepairReport {
+    let counts = status.counts;
+    let state = match status.state {
+        RepairState::Running => "RUNNING",
+        RepairState::Successful => "SUCCESSFUL",
+        RepairState::Failed => "FAILED",
+    };
+    let lines = status.lines.into_iter();
+    RepairReport {
+        id: status.id,
+        session: status.session.to_string(),
+        keyspace: status.keyspace,
+        state: state.to_owned(),
+        percent: status.percent,
+        started_at: status.started_at.0,
+        bytes_read: counts.bytes_read,
+        stretches: counts.stretches,
+        differing: counts.differing,
+        mutations: counts.mutations,
+        mutation_bytes: counts.mutation_bytes,
+        lines: lines
+            .map(|l| RepairLineReport { number: l.number, at: l.at.0, text: l.text })
+            .collect(),
+    }
+}

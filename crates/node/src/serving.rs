@@ -1,0 +1,108 @@
+//! Whether CQL clients are served: the ports, and turning them off and on while the node runs
+//! (`nodetool disablebinary`, `enablebinary`). Shard 0 has the ports and tells the others.
+
+use std::net::SocketAddr;
+
+use admin::ActionError;
+use conf::Options;
+use cql_server::CqlServer;
+use stdx::ShardId;
+
+use crate::actions::Actions;
+use crate::policy::Serving;
+use crate::{StartError, parts};
+
+/// Opens the ports for CQL; shard 0 only.
+///
+/// # Errors
+/// `Listen`, `Address`.
+pub(crate) async fn listen(options: &Options, server: &CqlServer) -> Result<(), StartError> {
+    let refused = |address: SocketAddr, purpose: &'static str, detail: String| {
+        StartError::Listen { address: address.to_string(), purpose, detail }
+    };
+    let address = parts::socket(&options.rpc_address, options.native_transport_port)?;
+    let at = server.listen(address).await;
+    let at = at.map_err(|e| refused(address, "CQL", e.detail))?;
+    tracing::info!(%at, "listening for CQL");
+    if options.native_shard_aware_transport_port != 0 {
+        let port = options.native_shard_aware_transport_port;
+        let address = parts::socket(&options.rpc_address, port)?;
+        let at = server.listen_shard_aware(address).await;
+        at.map_err(|e| refused(address, "shard-aware CQL", e.detail))?;
+    }
+    Ok(())
+}
+
+impl Actions {
+    /// Serves no clients any more, for good; administration goes on.
+    pub(crate) async fn stop_serving(&self) {
+        self.serving.set(false);
+        self.stopped.set(true);
+        self.server.stop().await;
+    }
+
+    /// Does to this shard what shard 0 decided.
+    pub(crate) async fn serve(&self, what: Serving) {
+        match what {
+            Serving::Stop => self.stop_serving().await,
+            Serving::Pause => {
+                self.serving.set(false);
+                self.server.pause().await;
+            }
+            Serving::Resume => {
+                self.serving.set(true);
+                self.server.resume();
+            }
+        }
+    }
+
+    /// Serves clients, or not, on all shards. Shard 0 only.
+    ///
+    /// # Errors
+    /// `Failed`: they are not served for a reason that stays, or a port cannot be opened.
+    pub(crate) async fn set_native_transport(&self, enabled: bool) -> Result<(), ActionError> {
+        let failed = |text: &str| Err(ActionError::Failed(text.to_owned()));
+        if self.rt.shard() != ShardId(0) || self.serving.get() == enabled {
+            return Ok(());
+        }
+        if self.stopped.get() {
+            return failed(
+                "the native transport cannot be started: the node was drained, has left the \
+                 cluster, or its disk has failed; restart it",
+            );
+        }
+        if self.is_switching.replace(true) {
+            return failed("the native transport is being started or stopped already");
+        }
+        let done = self.switch(enabled).await;
+        self.is_switching.set(false);
+        done
+    }
+
+    async fn switch(&self, enabled: bool) -> Result<(), ActionError> {
+        let liveness = self.cluster.as_ref().map(|cluster| &cluster.liveness);
+        if !enabled && let Some(liveness) = liveness {
+            // Drivers are told before their connections end.
+            liveness.set_ready(false);
+        }
+        self.tell_all(if enabled { Serving::Resume } else { Serving::Pause }).await;
+        if enabled && let Err(error) = listen(&self.options, &self.server).await {
+            self.tell_all(Serving::Pause).await;
+            return Err(ActionError::Failed(error.to_string()));
+        }
+        if enabled && let Some(liveness) = liveness {
+            liveness.set_ready(true);
+        }
+        tracing::info!(enabled, "the native transport was switched");
+        Ok(())
+    }
+
+    /// Tells every shard, this one too.
+    pub(crate) async fn tell_all(&self, what: Serving) {
+        for shard in (0..self.rt.shard_count()).map(ShardId) {
+            if self.policy.call(&self.rt, shard, what).await.is_err() {
+                tracing::error!(shard = shard.0, ?what, "a shard could not be told");
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Rows in, a decision and the client's answer out.
+
+use std::sync::Arc;
+
+use data::{ColumnRef, RowRef};
+use schema::{Column, ColumnKind};
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
+use types::CqlType;
+
+use super::{BoundCas, CasStatement};
+use crate::batch::bind_into;
+use crate::error::PlanError;
+use crate::modify::{FoundLists, PendingUpdate, Stamp, encode_update};
+use crate::plan::ExecuteOptions;
+use crate::select::{ResultColumn, Source, key_component, put_column};
+
+/// What the reader does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CasFlow {
+    /// Go on.
+    Continue,
+    /// Nothing more is wanted.
+    Stop,
+}
+
+/// The answer to a conditional statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CasResult {
+    /// `[applied]`, then, of a no, what was found.
+    pub columns: Vec<ResultColumn>,
+    /// At least one; `None` is null.
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
+}
+
+/// Decides bound conditions on the rows it is shown.
+pub struct CasExec<'c> {
+    bound: &'c BoundCas,
+    statements: &'c [CasStatement<'c>],
+    options: ExecuteOptions<'c>,
+    /// Packed; `None` when nothing of it is live.
+    static_row: Option<Vec<u8>>,
+    /// Clustering and packed row, in clustering order.
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl<'c> CasExec<'c> {
+    /// `statements` and `options` are those that were bound.
+    pub fn new(
+        bound: &'c BoundCas,
+        statements: &'c [CasStatement<'c>],
+        options: ExecuteOptions<'c>,
+    ) -> CasExec<'c> {
+        CasExec { bound, statements, options, static_row: None, rows: Vec::new() }
+    }
+
+    fn now(&self) -> DeletionSeconds {
+        self.bound.command.now
+    }
+
+    /// Forgets what was shown.
+    pub fn restart(&mut self) {
+        self.static_row = None;
+        self.rows.clear();
+    }
+
+    /// The partition begins. `static_row` is live, if there is one.
+    pub fn partition(&mut self, static_row: Option<RowRef<'_>>) -> CasFlow {
+        let looks = |row: &RowRef<'_>| has_live(row, &self.bound.static_columns, self.now());
+        // Shown once per page; a later one need not have it.
+        if let Some(row) = static_row.filter(looks) {
+            self.static_row = Some(row.bytes().to_vec());
+        }
+        CasFlow::Continue
+    }
+
+    /// A live row.
+    pub fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> CasFlow {
+        let now = self.now();
+        if !row.liveness().is_live(now) && !has_live(&row, &self.bound.regular_columns, now) {
+            return CasFlow::Continue;
+        }
+        self.rows.push((clustering.to_vec(), row.bytes().to_vec()));
+        if self.rows.len() >= self.bound.rows_wanted() { CasFlow::Stop } else { CasFlow::Continue }
+    }
+
+    fn static_row(&self) -> Option<RowRef<'_>> {
+        self.static_row.as_deref().map(RowRef::trusted)
+    }
+
+    fn found(&self, clustering: &[u8]) -> Option<RowRef<'_>> {
+        let found = self.rows.iter().find(|(at, _)| at == clustering);
+        found.map(|(_, row)| RowRef::trusted(row))
+    }
+
+    fn holds(&self) -> Result<bool, PlanError> {
+        let now = self.now();
+        if let Some(condition) = &self.bound.statics
+            && !condition.holds(self.static_row(), now)?
+        {
+            return Ok(false);
+        }
+        for (clustering, condition) in &self.bound.rows {
+            if !condition.holds(self.found(clustering), now)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the conditions hold for what was shown, and what is written then: one encoded
+    /// mutation with that timestamp; it is empty when all values are unset.
+    ///
+    /// # Errors
+    /// Comparisons that make no sense; what a write of these values is refused for; a list element
+    /// that is not there. With Cassandra's words.
+    pub fn decide(&self, timestamp: TimestampMicros) -> Result<Option<Vec<u8>>, PlanError> {
+        if !self.holds()? {
+            return Ok(None);
+        }
+        let (bound, now) = (self.bound, self.now());
+        let place = (bound.table.id, bound.key.as_slice());
+        let mut lists = FoundLists::default();
+        if self.statements.iter().any(|(plan, _)| plan.needs_read()) {
+            if let Some(row) = self.static_row() {
+                lists.take_row(place, None, row, now);
+            }
+            for (clustering, row) in &self.rows {
+                lists.take_row(place, Some(clustering), RowRef::trusted(row), now);
+            }
+        }
+        let mut out = Vec::new();
+        let mut scratch = self.options.uuids.take_scratch();
+        let stamp = Stamp::Ballot(timestamp);
+        let order = (&self.options, stamp);
+        let written = bind_into(self.statements, order, &lists, &mut scratch, &mut out);
+        if written.is_ok() && out.is_empty() {
+            scratch.clear();
+            scratch.extend_from_slice(&bound.key);
+            let nothing = PendingUpdate { key: 0..scratch.len(), ..PendingUpdate::default() };
+            encode_update(&bound.table, &nothing, &scratch, &mut out);
+        }
+        self.options.uuids.give_scratch(scratch);
+        written.map(|_| Some(out))
+    }
+
+    /// What the client is told. Of a no, what was shown last is told.
+    pub fn result(&self, applied: bool) -> CasResult {
+        let table = &self.bound.table;
+        let column = |name: Arc<str>, ty: CqlType| ResultColumn {
+            keyspace: table.keyspace.clone(),
+            table: table.name.clone(),
+            name,
+            ty,
+        };
+        let mut columns = vec![column(Arc::from("[applied]"), CqlType::Boolean)];
+        let mark = Some(vec![u8::from(applied)]);
+        let mut rows = Vec::new();
+        if !applied {
+            for (clustering, row) in &self.rows {
+                rows.push(self.shown(&mark, Some(clustering), Some(RowRef::trusted(row))));
+            }
+            if rows.is_empty() && self.static_row.is_some() {
+                rows.push(self.shown(&mark, None, None));
+            }
+        }
+        match rows.is_empty() {
+            true => rows.push(vec![mark]),
+            false => columns
+                .extend(self.bound.shown.iter().map(|c| column(c.name.clone(), c.ty.clone()))),
+        }
+        CasResult { columns, rows }
+    }
+
+    fn shown(
+        &self,
+        mark: &Option<Vec<u8>>,
+        clustering: Option<&[u8]>,
+        row: Option<RowRef<'_>>,
+    ) -> Vec<Option<Vec<u8>>> {
+        let mut cells = vec![mark.clone()];
+        for column in &self.bound.shown {
+            cells.push(self.value(column, clustering, row));
+        }
+        cells
+    }
+
+    fn value(
+        &self,
+        column: &Column,
+        clustering: Option<&[u8]>,
+        row: Option<RowRef<'_>>,
+    ) -> Option<Vec<u8>> {
+        let bound = self.bound;
+        let (row, shape) = match Source::of(column) {
+            Source::Key(index) => {
+                let count = bound.table.partition_key_count;
+                return key_component(&bound.key, count, index).map(<[u8]>::to_vec);
+            }
+            Source::Clustering(index) => {
+                let mut components = data::clustering::components(clustering?);
+                return components.nth(usize::from(index)).flatten().map(<[u8]>::to_vec);
+            }
+            Source::Static(_, shape) => (self.static_row(), shape),
+            Source::Regular(_, shape) => (row, shape),
+        };
+        // What was not asked for is not told, though the rows shown may have it.
+        let read = match column.kind {
+            ColumnKind::Static => &bound.static_columns,
+            _ => &bound.regular_columns,
+        };
+        if !read.contains(&column.id) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        put_column(&mut bytes, row.and_then(|r| r.column(column.id)), shape, self.now());
+        let (length, value) = bytes.split_first_chunk::<4>()?;
+        (i32::from_be_bytes(*length) >= 0).then(|| value.to_vec())
+    }
+}
+
+/// Whether one of the columns has a value.
+fn has_live(row: &RowRef<'_>, columns: &[ColumnId], now: DeletionSeconds) -> bool {
+    row.columns().any(|(id, column)| {
+        columns.contains(&id)
+            && match column {
+                ColumnRef::Simple(cell) => cell.is_live(now),
+                ColumnRef::Complex(complex) => complex.cells().any(|(_, c)| c.is_live(now)),
+            }
+    })
+}

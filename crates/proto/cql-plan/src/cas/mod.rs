@@ -1,0 +1,326 @@
+//! Conditional statements and batches: what to read, whether the conditions hold, what is written
+//! then, and what the client is told.
+//!
+//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need) and
+//! [`CasExec`], which takes the rows and decides. Never: rounds of Paxos, reading; the caller shows
+//! rows, asks for a decision at a ballot's timestamp, and may begin again as often as it must.
+//!
+//! Invariants: INV-cas-1: everything written has the ballot's timestamp, deletions one microsecond
+//! less, whatever the statements say (`modify::Stamp`). INV-cas-2: a decision depends only on the rows shown since
+//! the last restart, the values and the timestamp (and on functions like `now()`).
+//!
+//! Reading order: this file, `exec`, `conditions`, `evaluate`. Source: `cql3.statements.CQL3CasRequest`,
+//! `ModificationStatement.makeCasRequest`, `buildCasResultSet`, `BatchStatement.makeCasRequest`.
+
+mod conditions;
+mod evaluate;
+mod exec;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use codec::murmur::token_of;
+use cql_syntax::ast::BatchKind;
+use data::command::{Partitions, ReadCommand};
+use data::{RowRef, Slice, Slices};
+use schema::{Column, Table};
+use stdx::{ColumnId, DeletionSeconds, Token};
+
+use crate::batch::check_kind;
+use crate::error::PlanError;
+use crate::modify::{ModifyPlan, Named};
+use crate::plan::{BoundValue, ExecuteOptions};
+
+pub(crate) use conditions::{PlannedConditions, custom_timestamp};
+pub use exec::{CasExec, CasFlow, CasResult};
+
+use conditions::BoundCondition;
+
+/// A statement and its values.
+pub type CasStatement<'s> = (&'s ModifyPlan, &'s [BoundValue<'s>]);
+
+/// What is asked of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RowCondition {
+    Exists,
+    NotExists,
+    Columns(Vec<BoundCondition>),
+}
+
+impl RowCondition {
+    fn holds(&self, row: Option<RowRef<'_>>, now: DeletionSeconds) -> Result<bool, PlanError> {
+        match self {
+            RowCondition::Exists => Ok(row.is_some()),
+            RowCondition::NotExists => Ok(row.is_none()),
+            RowCondition::Columns(conditions) => {
+                for condition in conditions {
+                    if !condition.applies(row, now)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// The conditions of a statement or batch with their values.
+#[derive(Clone, Debug)]
+pub struct BoundCas {
+    table: Arc<Table>,
+    key: Vec<u8>,
+    /// On the static row.
+    statics: Option<RowCondition>,
+    /// By serialised clustering, ascending, each once.
+    rows: Vec<(Vec<u8>, RowCondition)>,
+    /// Columns that are looked at and shown.
+    static_columns: Vec<ColumnId>,
+    regular_columns: Vec<ColumnId>,
+    /// What is shown when the conditions do not hold.
+    shown: Vec<Column>,
+    command: ReadCommand,
+}
+
+/// Checks a batch message that has a conditional statement; batches as text are checked when they
+/// are planned.
+///
+/// # Errors
+/// As Cassandra's `BatchStatement.validate`.
+pub fn check_conditional_batch<'p>(
+    kind: BatchKind,
+    statements: impl IntoIterator<Item = &'p ModifyPlan>,
+) -> Result<(), PlanError> {
+    check_kind(kind, false)?;
+    check_one_table(statements)
+}
+
+pub(crate) fn check_one_table<'p>(
+    statements: impl IntoIterator<Item = &'p ModifyPlan>,
+) -> Result<(), PlanError> {
+    let mut statements = statements.into_iter();
+    let Some(first) = statements.next() else { return Ok(()) };
+    if statements.any(|s| s.table().id != first.table().id) {
+        return Err(PlanError::invalid("Batch with conditions cannot span multiple tables"));
+    }
+    Ok(())
+}
+
+/// Conditions by row, while they are gathered.
+#[derive(Default)]
+struct Gathered {
+    statics: Option<RowCondition>,
+    rows: Vec<(Vec<u8>, RowCondition)>,
+}
+
+impl Gathered {
+    /// The slot of a row's conditions.
+    fn slot(&mut self, row: Option<&[u8]>) -> Option<&mut RowCondition> {
+        match row {
+            None => self.statics.as_mut(),
+            Some(row) => self.rows.iter_mut().find(|(at, _)| at == row).map(|(_, c)| c),
+        }
+    }
+
+    fn put(&mut self, row: Option<&[u8]>, condition: RowCondition) {
+        match row {
+            None => self.statics = Some(condition),
+            Some(row) => self.rows.push((row.to_vec(), condition)),
+        }
+    }
+
+    /// Source: `CQL3CasRequest.addExistsCondition`.
+    fn existence(&mut self, row: Option<&[u8]>, asked: RowCondition) -> Result<(), PlanError> {
+        match self.slot(row) {
+            None => {
+                self.put(row, asked);
+                Ok(())
+            }
+            Some(before) if *before == asked => Ok(()),
+            Some(RowCondition::Columns(_)) => Err(PlanError::invalid(format!(
+                "Cannot mix IF conditions and IF {}EXISTS for the same row",
+                if asked == RowCondition::NotExists { "NOT " } else { "" }
+            ))),
+            Some(_) => Err(PlanError::invalid(
+                "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row",
+            )),
+        }
+    }
+
+    /// Source: `CQL3CasRequest.addConditions`.
+    fn columns(&mut self, row: Option<&[u8]>, asked: Vec<BoundCondition>) -> Result<(), PlanError> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        match self.slot(row) {
+            None => self.put(row, RowCondition::Columns(asked)),
+            Some(RowCondition::Columns(before)) => before.extend(asked),
+            Some(_) => {
+                return Err(PlanError::invalid(
+                    "Cannot mix IF conditions and IF NOT EXISTS for the same row",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        (plan, values): CasStatement<'_>,
+        named: &Named,
+        options: &ExecuteOptions<'_>,
+    ) -> Result<(), PlanError> {
+        let row = match named {
+            Named::Static => None,
+            Named::Row(row) => Some(row.as_slice()),
+            Named::Range => {
+                return Err(PlanError::invalid(
+                    "IF is only supported for one row or static columns",
+                ));
+            }
+        };
+        let planned = match plan.conditions() {
+            PlannedConditions::None => return Ok(()),
+            PlannedConditions::NotExists => return self.existence(row, RowCondition::NotExists),
+            PlannedConditions::Exists => return self.existence(row, RowCondition::Exists),
+            PlannedConditions::Columns(planned) => planned,
+        };
+        let env = options.env();
+        let bind = |of_statics: bool| {
+            planned
+                .iter()
+                .filter(|c| c.is_static == of_statics)
+                .map(|c| c.bind(values, &env))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        self.columns(row, bind(false)?)?;
+        self.columns(None, bind(true)?)
+    }
+}
+
+impl BoundCas {
+    /// Binds the conditions of one statement, or of a batch's statements. At least one of these has
+    /// conditions; all are of one table.
+    ///
+    /// # Errors
+    /// Several partitions; IN on clustering columns; conditions that contradict each other; values
+    /// that do not fit. With Cassandra's words.
+    pub fn bind(
+        statements: &[CasStatement<'_>],
+        is_batch: bool,
+        options: &ExecuteOptions<'_>,
+    ) -> Result<BoundCas, PlanError> {
+        let Some((first, _)) = statements.first() else {
+            return Err(PlanError::invalid("a conditional batch without statements"));
+        };
+        let table = first.table().clone();
+        let env = options.env();
+        let mut key: Option<Vec<u8>> = None;
+        let mut gathered = Gathered::default();
+        // `None` once a statement asks for existence: everything is shown.
+        let mut asked: Option<Vec<ColumnId>> = Some(Vec::new());
+        for (plan, values) in statements {
+            let of_statement = plan.one_key(values, &env, is_batch)?;
+            if key.get_or_insert_with(|| of_statement.clone()) != &of_statement {
+                return Err(PlanError::invalid(
+                    "Batch with conditions cannot span multiple partitions",
+                ));
+            }
+            let named = plan.named(values, &env)?;
+            if !plan.has_conditions() {
+                continue;
+            }
+            gathered.add((plan, values), &named, options)?;
+            match plan.conditions() {
+                PlannedConditions::Columns(conditions) => {
+                    if let Some(asked) = &mut asked {
+                        asked.extend(conditions.iter().map(|c| c.column.id));
+                    }
+                }
+                _ => asked = None,
+            }
+        }
+        let Gathered { statics, mut rows } = gathered;
+        let comparator = first.shape().clustering();
+        rows.sort_by(|(a, _), (b, _)| comparator.compare(a, b));
+        let (static_columns, regular_columns) = columns_to_read(&table, statements);
+        let key = key.unwrap_or_default();
+        let slices = match rows.as_slice() {
+            [] => Slices::all(),
+            rows => Slices(rows.iter().map(|(row, _)| Slice::prefix(row.clone())).collect()),
+        };
+        let columns = static_columns.iter().chain(&regular_columns).copied().collect();
+        let command = ReadCommand {
+            table: table.id,
+            partitions: Partitions::Key(key.clone()),
+            slices,
+            reversed: false,
+            columns: Some(columns),
+            now: options.now.seconds(),
+            wants_static: !static_columns.is_empty(),
+            resume: None,
+        };
+        let shown = shown(&table, asked.as_deref(), is_batch);
+        Ok(BoundCas { table, key, statics, rows, static_columns, regular_columns, shown, command })
+    }
+
+    /// What must be read: rows of one partition.
+    pub fn read(&self) -> &ReadCommand {
+        &self.command
+    }
+
+    /// How many rows of the read are wanted at most. With conditions on the static row alone, the
+    /// first one tells a partition without static content from one that is not there.
+    pub fn rows_wanted(&self) -> usize {
+        if self.rows.is_empty() { 1 } else { usize::MAX }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The partition's token.
+    pub fn token(&self) -> Token {
+        token_of(&self.key)
+    }
+}
+
+/// Static and regular columns that are read: with rows (or the static row) that are written all of
+/// them, because whether a row exists does not follow from some. Source: `columnsToRead`.
+fn columns_to_read(
+    table: &Table,
+    statements: &[CasStatement<'_>],
+) -> (Vec<ColumnId>, Vec<ColumnId>) {
+    let mut looked_at = Vec::new();
+    let (mut all_statics, mut all_regulars) = (false, false);
+    for (plan, _) in statements {
+        all_regulars |= plan.updates_rows();
+        if plan.has_conditions() {
+            all_statics |= plan.updates_statics();
+            looked_at.extend(plan.looks_at());
+        }
+    }
+    let some = |columns: &[Column], all: bool| {
+        columns.iter().map(|c| c.id).filter(|id| all || looked_at.contains(id)).collect()
+    };
+    (some(table.statics(), all_statics), some(table.regulars(), all_regulars))
+}
+
+/// The columns of an answer that says no; `asked` is `None` for all. Source:
+/// `buildCasFailureResultSet`.
+fn shown(table: &Table, asked: Option<&[ColumnId]>, is_batch: bool) -> Vec<Column> {
+    let Some(asked) = asked else { return table.columns.clone() };
+    let mut shown: Vec<Column> = Vec::new();
+    if is_batch {
+        shown.extend(table.partition_key().iter().chain(table.clustering()).cloned());
+    }
+    for id in asked {
+        if let Some(column) = table.column_by_id(*id)
+            && !shown.iter().any(|c| c.id == *id)
+        {
+            shown.push(column.clone());
+        }
+    }
+    shown
+}
