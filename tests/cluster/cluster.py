@@ -173,6 +173,7 @@ class Test:
     def __init__(self, nodes):
         self.nodes = nodes
         self.connection = None
+        self.statements = {}
 
     # ------------------------------------------------------------ phase 1
 
@@ -271,15 +272,21 @@ class Test:
         assert ring.count("\tTokenRange(start_token:") == 48, ring
         assert ring.count("EndpointDetails(") == 3 * 48, ring
 
+    def prepared(self, text, level):
+        """Prepared once, while all nodes run: the driver asks any of them, also one that is paused."""
+        if (text, level) not in self.statements:
+            statement = self.connection.session.prepare(text)
+            statement.consistency_level = level
+            self.statements[text, level] = statement
+        return self.statements[text, level]
+
     def insert(self, keys, value, level):
-        insert = self.connection.session.prepare("INSERT INTO ks.t (k, v) VALUES (?, ?)")
-        insert.consistency_level = level
+        insert = self.prepared("INSERT INTO ks.t (k, v) VALUES (?, ?)", level)
         for key in keys:
             self.connection.session.execute(insert, (key, value))
 
     def check_rows(self, node, keys, value, level=ConsistencyLevel.ONE):
-        select = self.connection.session.prepare("SELECT v FROM ks.t WHERE k = ?")
-        select.consistency_level = level
+        select = self.prepared("SELECT v FROM ks.t WHERE k = ?", level)
         for key in keys:
             row = self.connection.on(node, select, (key,)).one()
             assert row is not None and row.v == value, f"key {key} on node {node}: {row}"

@@ -78,6 +78,9 @@ fn resolve_addresses(options: &mut Options) -> Result<(), String> {
     if let Some(address) = &mut options.broadcast_rpc_address {
         resolve("broadcast_rpc_address", address)?;
     }
+    if let Some(address) = &mut options.replace_address_first_boot {
+        resolve("replace_address_first_boot", address)?;
+    }
     for seed in &mut options.seeds {
         *seed = resolved_seed(seed)?;
     }

@@ -211,8 +211,10 @@ impl ShardActions for Actions {
     }
 
     fn cluster(&self) -> ClusterReport {
-        let Some(cluster) = &self.cluster else { return ClusterReport::default() };
-        let mut report = cluster.report();
+        let mut report = self.cluster.as_ref().map(ClusterShard::report).unwrap_or_default();
+        if self.rt.shard() == ShardId(0) {
+            report.timeouts.extend(self.timeouts());
+        }
         if self.drained.get() && !report.operation_mode.is_empty() {
             report.operation_mode = "DRAINED".to_owned();
         }
@@ -233,6 +235,7 @@ impl ShardActions for Actions {
                 (_, ClusterAction::SetNativeTransport { enabled }) => {
                     this.set_native_transport(enabled).await
                 }
+                (_, ClusterAction::SetTimeout { kind, millis }) => this.set_timeout(&kind, millis),
                 (Some(cluster), action) => {
                     let leaves = matches!(action, ClusterAction::Decommission { .. });
                     cluster.command(action).await?;

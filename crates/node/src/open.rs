@@ -114,7 +114,9 @@ impl Start<'_> {
         // Larger than every earlier run's even when the clock went back: runs are counted in a file.
         let run = next_run(rt, self.work_dir).await?;
         if options.replace_address_first_boot.is_some() {
-            tracing::info!("replace_address_first_boot is passed over: this is not the first start");
+            tracing::info!(
+                "replace_address_first_boot is passed over: this is not the first start"
+            );
         }
         if self.known != Some(identity) {
             identity::write(&rt.fs(), self.work_dir, identity).await?;

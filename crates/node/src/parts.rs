@@ -125,6 +125,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.read_timeout = options.read_request_timeout;
     settings.range_timeout = options.range_request_timeout;
     settings.write_timeout = options.write_request_timeout;
+    settings.cas_contention_timeout = options.cas_contention_timeout;
     settings.request_timeout = options.request_timeout;
     settings.truncate_timeout = options.truncate_request_timeout;
     settings.tombstone_warn_threshold = options.tombstone_warn_threshold;

@@ -1,24 +1,39 @@
 //! Whether CQL clients are served: the ports, and turning them off and on while the node runs
-//! (`nodetool disablebinary`, `enablebinary`). Shard 0 has the ports and tells the others.
+//! (`nodetool disablebinary`, `enablebinary`). Shard 0 has the ports and tells the others. How long
+//! their requests may take (`gettimeout`, `settimeout`).
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use admin::ActionError;
 use conf::Options;
-use cql_server::CqlServer;
+use cql_server::{CqlServer, Timeout};
 use stdx::ShardId;
 
 use crate::actions::Actions;
 use crate::policy::Serving;
 use crate::{StartError, parts};
 
+/// Kinds of timeouts that can be changed, as `nodetool settimeout` names them. There are no counters,
+/// and connections between nodes keep the times that they were made with.
+const TIMEOUTS: [(&str, Timeout); 6] = [
+    ("read", Timeout::Read),
+    ("range", Timeout::Range),
+    ("write", Timeout::Write),
+    ("cascontention", Timeout::CasContention),
+    ("truncate", Timeout::Truncate),
+    ("misc", Timeout::Request),
+];
+
 /// Opens the ports for CQL; shard 0 only.
 ///
 /// # Errors
 /// `Listen`, `Address`.
 pub(crate) async fn listen(options: &Options, server: &CqlServer) -> Result<(), StartError> {
-    let refused = |address: SocketAddr, purpose: &'static str, detail: String| {
-        StartError::Listen { address: address.to_string(), purpose, detail }
+    let refused = |address: SocketAddr, purpose: &'static str, detail: String| StartError::Listen {
+        address: address.to_string(),
+        purpose,
+        detail,
     };
     let address = parts::socket(&options.rpc_address, options.native_transport_port)?;
     let at = server.listen(address).await;
@@ -104,5 +119,29 @@ impl Actions {
                 tracing::error!(shard = shard.0, ?what, "a shard could not be told");
             }
         }
+    }
+
+    /// The times for requests of clients, milliseconds.
+    pub(crate) fn timeouts(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        TIMEOUTS.iter().map(|(name, kind)| {
+            let millis = self.server.timeout(*kind).as_millis();
+            ((*name).to_owned(), u64::try_from(millis).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Changes the time of requests of this shard that begin from now on. What this node does for
+    /// other coordinators keeps the settings of the start.
+    ///
+    /// # Errors
+    /// `Unsupported`: that one cannot be changed; `Argument`: zero, by which nothing could succeed.
+    pub(crate) fn set_timeout(&self, kind: &str, millis: u64) -> Result<(), ActionError> {
+        let Some((_, kind)) = TIMEOUTS.iter().find(|(name, _)| *name == kind) else {
+            return Err(ActionError::Unsupported("setting that timeout"));
+        };
+        if millis == 0 {
+            return Err(ActionError::Argument("the timeout must be at least 1 ms".to_owned()));
+        }
+        self.server.set_timeout(*kind, Duration::from_millis(millis));
+        Ok(())
     }
 }

@@ -31,7 +31,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("block_for_peers_timeout_in_secs", "10"),
     ("buffer_pool_use_heap_if_exhausted", "false"),
     ("cache_load_timeout", "30s"),
-    ("cas_contention_timeout", "1000ms"),
     ("cdc_block_writes", "true"),
     ("cdc_enabled", "false"),
     ("cdc_free_space_check_interval", "250ms"),

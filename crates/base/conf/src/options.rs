@@ -297,6 +297,9 @@ settings! {
         supported hot range_request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
         /// Time for a write.
         supported hot write_request_timeout: Duration = Duration::from_secs(2), 10 to DAY_MS;
+        /// Time for a conditional write until it is decided; its commit then has
+        /// `write_request_timeout`.
+        supported hot cas_contention_timeout: Duration = Duration::from_secs(1), 10 to DAY_MS;
         /// Time for TRUNCATE.
         supported hot truncate_request_timeout: Duration = Duration::from_secs(60), 10 to DAY_MS;
         /// Time for everything else: how long a schema change is tried again when others change the

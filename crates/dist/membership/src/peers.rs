@@ -537,7 +537,9 @@ impl Membership {
         };
         let mut there = snapshot.members.values().filter(|m| m.storage.ip() == address);
         let Some(first) = there.next() else {
-            return Err(format!("Cannot replace_address {address} because it doesn't exist in gossip"));
+            return Err(format!(
+                "Cannot replace_address {address} because it doesn't exist in gossip"
+            ));
         };
         if there.next().is_some() {
             return Err(format!("several members stand at {address}, each at another port"));

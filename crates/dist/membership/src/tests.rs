@@ -117,7 +117,12 @@ async fn join(
         let joined = async {
             let ack = messaging.discover(seed).await.map_err(|e| e.to_string())?;
             messaging.set_peer(ack.host_id, Peer { address: seed, shard_count: 1 });
-            let request = JoinRequest { member: member.clone(), tokens: 4, replication_factor: 3, replaces: None };
+            let request = JoinRequest {
+                member: member.clone(),
+                tokens: 4,
+                replication_factor: 3,
+                replaces: None,
+            };
             let asked = ask_to_join(messaging, ack.host_id, &request, deadline).await;
             asked.map_err(|e| e.to_string())?;
             fetch_log(messaging, ack.host_id, deadline).await

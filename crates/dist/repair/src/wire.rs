@@ -104,3 +104,53 @@ fn take_header(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
     }
     Ok(count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stretch::Stretch;
+    use stdx::{DeletionSeconds, TableId, Token, Uuid};
+
+    fn question() -> Vec<u8> {
+        let table = TableId(Uuid::from_u128(7));
+        let rows = Stretch::Rows { key: vec![1, 2], after: Some(vec![2, 9]), upto: None };
+        let commands = [Stretch::of_tokens(Token(1), Token(5)), rows]
+            .map(|s| (s.command(table, DeletionSeconds(3)), 4096));
+        let mut out = Vec::new();
+        encode_hashes(&mut out, &commands);
+        out
+    }
+
+    #[test]
+    fn questions_and_answers_are_read_back() {
+        let reads = decode_hashes(&question()).unwrap();
+        let [ring, rows] = reads.as_slice() else { panic!("{reads:?}") };
+        assert!(ring.digest && rows.digest);
+        assert_eq!((ring.limits, rows.limits.bytes), (limits(4096), 4096));
+        assert_eq!(rows.command.slices.0[0].start, [2, 9]);
+        let digests = [Some(5), None, Some(u128::MAX)];
+        let mut out = Vec::new();
+        encode_digests(&mut out, &digests);
+        assert_eq!(out[..3], [1, 3, 1]);
+        assert_eq!(decode_digests(&out).unwrap(), digests);
+    }
+
+    #[test]
+    fn bytes_that_are_cut_short_or_longer_are_refused() {
+        let mut answer = Vec::new();
+        encode_digests(&mut answer, &[Some(5), None]);
+        for length in 0..answer.len() {
+            assert!(decode_digests(&answer[..length]).is_err());
+        }
+        answer.push(0);
+        assert!(decode_digests(&answer).is_err());
+        let question = question();
+        for length in 0..question.len() {
+            assert!(decode_hashes(&question[..length]).is_err());
+        }
+        // Another version, a count that no message has, a third kind of digest.
+        assert!(decode_hashes(&[2, 0]).is_err());
+        assert!(decode_hashes(&[1, 0xf1, 0xff, 0xff]).is_err());
+        assert!(decode_digests(&[1, 1, 2]).is_err());
+    }
+}

@@ -12,6 +12,7 @@ use crate::list_write::OwnedValues;
 use crate::prepared::Compiled;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
+use crate::settings::Timeout;
 use crate::wire_type::{Described, Description};
 use cluster::ClusterSnapshot;
 use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};

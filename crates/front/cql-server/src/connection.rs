@@ -18,7 +18,7 @@ use crate::latency::{Ended, Kind, Timing};
 use crate::pending::{Entry, Freed, Pending, Waiting};
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Stage, Ticket};
-use crate::settings::Authentication;
+use crate::settings::{Authentication, Timeout};
 use crate::trace::Trace;
 use cql_wire::{
     Compression, Consistency, ErrorCode, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion,

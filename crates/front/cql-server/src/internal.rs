@@ -5,6 +5,7 @@
 
 use crate::prepared::PreparedId;
 use crate::server::Server;
+use crate::settings::Timeout;
 use crate::trace::{TTL_SECONDS, Trace};
 use cluster::ClusterSnapshot;
 use coordinator::ReplicatedWrite;

@@ -12,6 +12,7 @@ use crate::prepared::Compiled;
 use crate::replicas;
 use crate::server::Server;
 use crate::session::Ticket;
+use crate::settings::Timeout;
 use cluster::ClusterSnapshot;
 use coordinator::{ReplicatedRead, SelectLimits};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};

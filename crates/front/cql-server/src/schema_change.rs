@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::prepared::Compiled;
 use crate::server::Server;
+use crate::settings::Timeout;
 use cluster::{ClusterSnapshot, MemberState, Transformation};
 use cql_plan::ddl::DdlContext;
 use cql_plan::plan::PlanKind;

@@ -12,6 +12,7 @@ use crate::prepared::Compiled;
 use crate::replicas;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
+use crate::settings::Timeout;
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;

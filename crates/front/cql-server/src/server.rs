@@ -12,7 +12,7 @@ use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
 use crate::prepared::PreparedCache;
 use crate::session::{Session, Stage};
-use crate::settings::ServerSettings;
+use crate::settings::{ServerSettings, Timeout, Timeouts};
 use crate::topology_events::News;
 use crate::truncate::{self, Truncations};
 use crate::virtual_tables::VirtualSource;
@@ -29,6 +29,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use stdx::{Epoch, FixedMap, HostId, IoError, ShardId, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
@@ -101,7 +102,7 @@ pub(crate) struct Server {
 }
 
 /// Between two looks whether a shard that is paused has come to rest.
-const PAUSE_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+const PAUSE_LOOK: Duration = Duration::from_millis(5);
 /// Buffers of answers that are kept for reuse, and how large one may be.
 const BUFFERS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -286,14 +287,14 @@ impl CqlServer {
         let task = async move {
             let _open = open;
             let rt = server.inner.rt.clone();
-            let mut accept_error_pause = std::time::Duration::from_millis(1);
+            let mut accept_error_pause = Duration::from_millis(1);
             while !server.inner.is_draining() {
                 let stopping = server.inner.drained.notified();
                 let accepted = first_of(listener.accept(), stopping).await;
                 match accepted {
                     None => break,
                     Some(Ok(conn)) => {
-                        accept_error_pause = std::time::Duration::from_millis(1);
+                        accept_error_pause = Duration::from_millis(1);
                         server.place(conn, port);
                     }
                     Some(Err(error)) => {
@@ -303,8 +304,7 @@ impl CqlServer {
                         // Out of descriptors, say: keep those that are there, try again.
                         tracing::warn!(%error, "a connection could not be accepted");
                         rt.sleep(accept_error_pause).await;
-                        accept_error_pause =
-                            (accept_error_pause * 2).min(std::time::Duration::from_secs(1));
+                        accept_error_pause = (accept_error_pause * 2).min(Duration::from_secs(1));
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! What the server is told at start.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -15,6 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::mesh::{Emptied, ServerReply, ServerRequest};
 use crate::schema_change::{await_next_attempt, moving};
 use crate::server::Server;
+use crate::settings::Timeout;
 use cluster::{ClusterSnapshot, Transformation, Truncation};
 use cql_wire::ErrorCode;
 use std::cell::RefCell;

@@ -58,9 +58,7 @@ fn took_ranges(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
             was,
             Some(MemberState::Normal | MemberState::Leaving | MemberState::LeaveHandover)
         );
-        member.state == MemberState::Normal
-            && member.host_id != after.local.host_id
-            && !had_them
+        member.state == MemberState::Normal && member.host_id != after.local.host_id && !had_them
     })
 }
 
@@ -72,7 +70,8 @@ impl ClusterShard {
     pub(crate) async fn clean(&self, tables: &[TableId]) -> Result<(), ActionError> {
         for table in tables {
             if !is_settled(&self.membership.snapshot()) {
-                let text = "Node is involved in cluster membership changes. Not safe to run cleanup.";
+                let text =
+                    "Node is involved in cluster membership changes. Not safe to run cleanup.";
                 return Err(ActionError::Failed(text.to_owned()));
             }
             match self.clean_one(*table).await {

@@ -130,16 +130,8 @@ impl ClusterShard {
     }
 
     fn timeouts(&self) -> BTreeMap<String, u64> {
-        let options = &self.options;
-        let all = [
-            ("read", options.read_request_timeout),
-            ("range", options.range_request_timeout),
-            ("write", options.write_request_timeout),
-            ("truncate", options.truncate_request_timeout),
-            ("misc", options.request_timeout),
-            ("internodeconnect", options.internode_tcp_connect_timeout),
-        ];
-        let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-        all.into_iter().map(|(name, timeout)| (name.to_owned(), millis(timeout))).collect()
+        let connect = self.options.internode_tcp_connect_timeout.as_millis();
+        let connect = u64::try_from(connect).unwrap_or(u64::MAX);
+        BTreeMap::from([("internodeconnect".to_owned(), connect)])
     }
 }

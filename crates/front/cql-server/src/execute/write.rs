@@ -14,6 +14,7 @@ use crate::prepared::Compiled;
 use crate::replicas::{self, WriteTerms};
 use crate::server::Server;
 use crate::session::Ticket;
+use crate::settings::Timeout;
 use cluster::ClusterSnapshot;
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{FoundLists, ModifyPlan, bind_batch_found};

@@ -1,5 +1,7 @@
 //! Clients are served, or not.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 #[test]
@@ -46,6 +48,50 @@ fn a_native_transport_that_is_off_takes_no_clients_and_on_again_it_does() {
     let again = net.start(1);
     net.until_ready(&[&again]);
     net.query(1, select).unwrap();
+}
+
+#[test]
+fn a_timeout_that_is_set_is_told_and_kept_to() {
+    let net = Net::new(221);
+    let nodes = net.cluster(&[1, 2, 3]);
+    net.fill(1, 3, 1);
+    let timeouts = || {
+        let found: Rc<RefCell<Option<BTreeMap<String, u64>>>> = Rc::default();
+        let (out, admin) = (found.clone(), nodes[0].admin.clone());
+        net.world.client(&format!("a{}", net.world.random_u64()), move |rt| async move {
+            let reply = admin.call(&rt, ShardId(0), AdminRequest::Cluster).await.unwrap();
+            let AdminReply::Cluster(cluster) = reply else { panic!("{reply:?}") };
+            *out.borrow_mut() = Some(cluster.timeouts);
+        });
+        net.world.run_until(|| found.borrow().is_some(), Duration::from_secs(60)).unwrap();
+        found.take().unwrap()
+    };
+    let set = |kind: &str, millis| {
+        let command = ClusterCommand::SetTimeout { kind: kind.to_owned(), millis };
+        net.command_all(&nodes[0], &command).pop().unwrap()
+    };
+    // How long a write waits for replicas that are not known to be down yet.
+    net.world.pause(&nodes[1].node, Duration::from_secs(600));
+    net.world.pause(&nodes[2].node, Duration::from_secs(600));
+    let write = || {
+        let began = net.world.now();
+        let insert = "INSERT INTO ks.t (k, v) VALUES (1, 'x')";
+        let refused = net.query_at(1, insert, Consistency::Quorum).unwrap_err();
+        assert!(refused.contains("timed out"), "{refused}");
+        net.world.now().since(began)
+    };
+    let usual = write();
+    assert!((1_900..2_500).contains(&usual.as_millis()), "{usual:?}");
+    assert_eq!(timeouts()["write"], 2_000);
+    assert!(matches!(set("write", 500), AdminReply::Done));
+    assert_eq!(timeouts()["write"], 500);
+    let shorter = write();
+    assert!((400..1_000).contains(&shorter.as_millis()), "{shorter:?}");
+    for (kind, millis) in [("internodeuser", 100), ("read", 0)] {
+        let refused = set(kind, millis);
+        assert!(matches!(refused, AdminReply::Failed(_)), "{kind}: {refused:?}");
+    }
+    assert_eq!(timeouts()["read"], 5_000);
 }
 
 impl Net {

@@ -1,13 +1,18 @@
 //! Replicas that have missed different writes.
 
-use cluster::Consistency;
+use std::sync::Arc;
+
+use cluster::{Consistency, Truncation};
 use data::{Slice, Slices};
 
 use schema::TableOptions;
 
+use stdx::Epoch;
+
 use super::nodes::{Ask, Nodes, Options, all, one};
-use super::sink::next_page;
-use super::table::{Random, clustering, delete_partition, delete_range, delete_row, insert};
+use super::sink::{Collect, next_page};
+use super::table::{Random, TABLE, clustering, delete_partition, delete_range, delete_row, insert};
+use crate::{ReplicatedRead, SelectLimits};
 
 const KEYS: i32 = 24;
 
@@ -42,6 +47,36 @@ fn check_quorum_reads(nodes: &Nodes) -> Result<(), String> {
         return Err(format!("scan from n{n}: {found:?} instead of {expected:?}"));
     }
     Ok(())
+}
+
+#[test]
+fn what_was_read_before_a_truncation_is_not_written_back() {
+    for is_truncated in [false, true] {
+        let nodes = Nodes::start(&Options::new(300));
+        nodes.write(&[1], &insert(1, 1, "x", 1));
+        let found = nodes.run_on(nodes.node(1, 0), move |node| async move {
+            let mut before = (*node.snapshot).clone();
+            before.epoch = Epoch(before.epoch.0 - 1);
+            if is_truncated {
+                // It differs from what the node knows now, as the one before the newest would.
+                before.truncations.insert(TABLE, Truncation::default());
+            }
+            let order = ReplicatedRead {
+                snapshot: Arc::new(before),
+                consistency: Consistency::Quorum,
+                deadline: node.rt.now() + std::time::Duration::from_secs(5),
+                rows_wanted: 100,
+                limits: SelectLimits { rows_per_partition: u32::MAX },
+            };
+            let mut sink = Collect::new(&one(1), None, u32::MAX);
+            node.coordinator.read_replicated(&one(1), &order, &mut sink).await.unwrap();
+            sink.finish().len()
+        });
+        assert_eq!(found, 1);
+        let others = [nodes.content(2), nodes.content(3)];
+        let has_row = |content: &Vec<u8>| *content == nodes.content(1);
+        assert_eq!(others.iter().any(has_row), !is_truncated);
+    }
 }
 
 #[test]
