@@ -83,22 +83,49 @@ const TABLES_HELP: &str = "The keyspace followed by one or many tables";
 /// Of `repair`.
 const REPAIR: &[Flag] = &[
     switch(&["-dcpar", "--dc-parallel"], "Not supported"),
-    valued(&["-et", "--end-token"], "end_token", "Use -et to specify a token at which repair range ends (inclusive)"),
+    valued(
+        &["-et", "--end-token"],
+        "end_token",
+        "Use -et to specify a token at which repair range ends (inclusive)",
+    ),
     switch(&["-force", "--force"], "Not supported"),
     switch(&["-full", "--full"], "Use -full to issue a full repair. All repairs are full ones"),
     valued(&["-dc", "--in-dc"], "specific_dc", "Use -dc to repair specific datacenters"),
     valued(&["-hosts", "--in-hosts"], "specific_host", "Use -hosts to repair specific hosts"),
-    switch(&["-iuk", "--ignore-unreplicated-keyspaces"], "Use --ignore-unreplicated-keyspaces to ignore keyspaces which are not replicated, otherwise the repair will fail"),
-    switch(&["-local", "--in-local-dc"], "Use -local to only repair against nodes in the same datacenter"),
-    valued(&["-j", "--job-threads"], "job_threads", "Number of tables to repair concurrently (default: 1, max: 4)"),
-    switch(&["-os", "--optimise-streams"], "Accepted: rows are only ever sent to replicas that lack them"),
+    switch(
+        &["-iuk", "--ignore-unreplicated-keyspaces"],
+        "Use --ignore-unreplicated-keyspaces to ignore keyspaces which are not replicated, otherwise the repair will fail",
+    ),
+    switch(
+        &["-local", "--in-local-dc"],
+        "Use -local to only repair against nodes in the same datacenter",
+    ),
+    valued(
+        &["-j", "--job-threads"],
+        "job_threads",
+        "Number of tables to repair concurrently (default: 1, max: 4)",
+    ),
+    switch(
+        &["-os", "--optimise-streams"],
+        "Accepted: rows are only ever sent to replicas that lack them",
+    ),
     switch(&["-paxos-only", "--paxos-only"], "Not supported"),
-    switch(&["-pr", "--partitioner-range"], "Use -pr to repair only the first range returned by the partitioner"),
-    switch(&["-prv", "--preview"], "Determine ranges and amount of data to be streamed, but don't actually perform repair"),
+    switch(
+        &["-pr", "--partitioner-range"],
+        "Use -pr to repair only the first range returned by the partitioner",
+    ),
+    switch(
+        &["-prv", "--preview"],
+        "Determine ranges and amount of data to be streamed, but don't actually perform repair",
+    ),
     switch(&["-pl", "--pull"], "Not supported"),
     switch(&["-seq", "--sequential"], "Use -seq to read from one replica after the other"),
     switch(&["-skip-paxos", "--skip-paxos"], "Accepted: no paxos operations are repaired"),
-    valued(&["-st", "--start-token"], "start_token", "Use -st to specify a token at which the repair range starts (exclusive)"),
+    valued(
+        &["-st", "--start-token"],
+        "start_token",
+        "Use -st to specify a token at which the repair range starts (exclusive)",
+    ),
     switch(&["-tr", "--trace"], "Not supported"),
     switch(&["-vd", "--validate"], "Not supported"),
 ];

@@ -266,7 +266,7 @@ impl ClusterShard {
                     batch_id: Uuid::nil(),
                     deadline,
                 };
-                coordinator.write_replicated(write).await.is_ok()
+                coordinator.write_missed(write, missed.written_at).await.is_ok()
             })
         }));
     }

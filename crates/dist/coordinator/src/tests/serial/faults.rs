@@ -147,15 +147,6 @@ fn what_clients_see_is_linearizable_whatever_fails() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
-fn what_clients_see_is_linearizable_over_many_seeds() {
-    for seed in 1_000..1_400 {
-        let report = run(seed, |_, _| {});
-        report.verdict.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-    }
-}
-
-#[test]
 fn answering_before_the_sync_is_found_out() {
     let lie = |nodes: &Nodes, n: u8| {
         for shard in nodes.all_shards(n) {
