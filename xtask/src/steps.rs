@@ -51,7 +51,7 @@ const LINTS: Step = step(
 const UNIT: Step = step(
     "unit",
     "unit, property and fuzz-function tests, simulator scenarios",
-    &["cargo", "test", "--workspace", "--quiet"],
+    &["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"],
 );
 const BUILD: Step = step(
     "build",

@@ -75,9 +75,10 @@ fn nothing_is_lost_under_faults_of_the_network_and_restarts_of_the_source() {
         let mut source = Spec::new(1, 2, data(seed));
         // Slow enough that the faults come in between.
         source.settings.outbound_bytes_per_second = 20_000;
-        let own = 1 + (seed % 3) as u16;
-        let mut cluster =
-            Cluster::start(seed, vec![source, Spec::new(3, own, vec![]).fetching(plan)]);
+        let mut own = Spec::new(3, 1 + (seed % 3) as u16, vec![]).fetching(plan);
+        // Four faults of up to three seconds may follow each other without a page in between.
+        own.settings.attempts = 20;
+        let mut cluster = Cluster::start(seed, vec![source, own]);
         for _ in 0..4 {
             let random = cluster.world.random_u64();
             cluster.world.run_for(Duration::from_millis(random % 800));
