@@ -143,7 +143,9 @@ impl ClusterShard {
             let text = "orders to take over are for shard 0".to_owned();
             return responder.fail(&ErrorReply::Invalid(text));
         }
-        match self.order(host, epoch) {
+        // Who removes another node holds it for dead, whatever this one has seen of it so far.
+        let goes_itself = request.from == host;
+        match self.order(host, epoch, goes_itself) {
             Job::Running => responder.respond(|out| out.put_u8(0)),
             Job::Done => responder.respond(|out| out.put_u8(1)),
             Job::Failed(text) => responder.fail(&ErrorReply::Internal(text)),
@@ -151,7 +153,7 @@ impl ClusterShard {
     }
 
     /// The state of the copy for `mover`, which is begun if there is none.
-    fn order(&self, mover: HostId, epoch: Epoch) -> Job {
+    fn order(&self, mover: HostId, epoch: Epoch, goes_itself: bool) -> Job {
         let known = self.orders.jobs.borrow().get(&mover).cloned();
         match known {
             Some((at, job)) if at == epoch => {
@@ -166,7 +168,7 @@ impl ClusterShard {
         self.orders.jobs.borrow_mut().insert(mover, (epoch, Job::Running));
         let this = self.clone();
         let task = async move {
-            let outcome = match this.copy_for(mover, epoch).await {
+            let outcome = match this.copy_for(mover, epoch, goes_itself).await {
                 Ok(()) => Job::Done,
                 Err(text) => {
                     tracing::warn!(host = %mover, error = %text, "a node's ranges could not be taken over");
@@ -185,8 +187,8 @@ impl ClusterShard {
         Job::Running
     }
 
-    /// Copies what this node will own once `mover` is gone.
-    async fn copy_for(&self, mover: HostId, epoch: Epoch) -> Result<()> {
+    /// Copies what this node will own once `mover` is gone; from it too when it goes by itself.
+    async fn copy_for(&self, mover: HostId, epoch: Epoch, goes_itself: bool) -> Result<()> {
         if !self.membership.wait_for(epoch, self.rt.now() + SUBMIT).await {
             return Err("this node has not heard of the change of the cluster yet".to_owned());
         }
@@ -199,7 +201,7 @@ impl ClusterShard {
                 return Err("the node does not leave any more".to_owned());
             }
             let liveness = self.liveness.clone();
-            let is_alive = move |host| liveness.is_alive(host);
+            let is_alive = move |host| (goes_itself || host != mover) && liveness.is_alive(host);
             let plan = match streaming::plan_movement(&snapshot, mover, me, &is_alive) {
                 Ok(plan) => plan,
                 Err(PlanError::TooFewReplicas { .. }) if !is_alive(mover) => {
@@ -210,8 +212,7 @@ impl ClusterShard {
             if plan.is_empty() {
                 return Ok(());
             }
-            let operation =
-                if self.liveness.is_alive(mover) { "Unbootstrap" } else { "Restore replica count" };
+            let operation = if goes_itself { "Unbootstrap" } else { "Restore replica count" };
             match self.streaming.fetch(operation, plan, &|_| ()).await {
                 Ok(_) => return Ok(()),
                 Err(error @ StreamError::Incomplete { .. }) => failure = error.to_string(),
@@ -246,7 +247,7 @@ impl ClusterShard {
                 let now = self.rt.now();
                 let since = *heard.entry(host).or_insert(now);
                 let done = if host == me {
-                    match self.order(mover, epoch) {
+                    match self.order(mover, epoch, false) {
                         Job::Running => false,
                         Job::Done => true,
                         Job::Failed(text) => return Err(text),
