@@ -10,12 +10,14 @@
 //! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-prepared-1 and -2: see `prepared`.
 //!
-//! Reading order: `settings`, `server`, `connection`, `driver`, `execute`, `select`, `conditional`,
-//! `replicas`, `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
+//! Reading order: `settings`, `server`, `accept`, `connection`, `driver`, `execute`, `select`,
+//! `conditional`, `replicas`, `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
 
+mod accept;
 mod auth;
 mod conditional;
 mod connection;
+mod counters;
 mod describe;
 mod driver;
 mod execute;

@@ -1,13 +1,13 @@
-//! The CQL server of one shard: connections, shared limits, prepared statements, the schema in use.
+//! The CQL server of one shard: who is connected and what all connections share: limits, prepared
+//! statements, the schema in use, events.
 //!
-//! Owns: who is connected, where connections go, what all connections of the shard share. Never:
-//! bytes of the protocol ([`crate::connection`]) or statements ([`crate::execute`]).
+//! Never: how connections come in ([`crate::accept`]), bytes of the protocol
+//! ([`crate::connection`]), statements ([`crate::execute`]).
 
 use crate::auth::CredentialsCache;
-use crate::connection::Connection;
-use crate::driver;
+use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::latency::{Kind, Latencies};
+use crate::latency::Latencies;
 use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
 use crate::prepared::PreparedCache;
@@ -21,7 +21,7 @@ use coordinator::Coordinator;
 use cql_plan::plan::{PlanLimits, UuidSource};
 use cql_wire::{ErrorCode, Event, Opcode, ProtocolVersion, scylla};
 use membership::Membership;
-use rt::{Conn, Gate, Group, ListenOptions, Reply, Rt};
+use rt::{Conn, Gate, Group, Reply, Rt};
 use schema::Schema;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Epoch, FixedMap, HostId, IoError, ShardId, TimestampMicros, Uuid, WallMicros};
+use stdx::{Epoch, FixedMap, HostId, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
 /// What a [`CqlServer`] is made of.
@@ -54,16 +54,7 @@ pub struct ServerParts {
 /// The CQL server of one shard; clones are the same server.
 #[derive(Clone)]
 pub struct CqlServer {
-    inner: Rc<Server>,
-}
-
-/// Which port a listener is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Port {
-    /// Any shard may get the connection.
-    Balanced,
-    /// The client's source port picks the shard.
-    ShardAware,
+    pub(crate) inner: Rc<Server>,
 }
 
 pub(crate) struct Server {
@@ -87,119 +78,23 @@ pub(crate) struct Server {
     /// What clients were told of the other nodes.
     news: News,
     snapshot: RefCell<Arc<ClusterSnapshot>>,
-    sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
+    pub(crate) sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     next_session: Cell<u64>,
     /// Shard 0: connections by client address, when that is limited.
-    by_ip: RefCell<FixedMap<IpAddr, usize>>,
+    pub(crate) by_ip: RefCell<FixedMap<IpAddr, usize>>,
     last_timestamp: Cell<i64>,
     waiting: Cell<usize>,
     waiting_bytes: Cell<usize>,
-    draining: Cell<bool>,
-    drained: rt::sync::Notify,
+    pub(crate) draining: Cell<bool>,
+    pub(crate) drained: rt::sync::Notify,
     /// Ports that are listened on.
-    listening: Cell<usize>,
+    pub(crate) listening: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
-/// Between two looks whether a shard that is paused has come to rest.
-const PAUSE_LOOK: Duration = Duration::from_millis(5);
 /// Buffers of answers that are kept for reuse, and how large one may be.
 const BUFFERS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-
-/// What is counted; names as exported.
-pub(crate) struct Counters {
-    pub(crate) requests: telemetry::Counter,
-    pub(crate) protocol_errors: telemetry::Counter,
-    pub(crate) overloaded: telemetry::Counter,
-    pub(crate) auth_failures: telemetry::Counter,
-    pub(crate) bytes_received: telemetry::Counter,
-    pub(crate) bytes_sent: telemetry::Counter,
-    pub(crate) reads: StatementCounter,
-    pub(crate) writes: StatementCounter,
-    pub(crate) batches: StatementCounter,
-    pub(crate) schema_changes: telemetry::Counter,
-    pub(crate) prepared: telemetry::Counter,
-    pub(crate) replanned: telemetry::Counter,
-    pub(crate) refused_connections: telemetry::Counter,
-    connections: telemetry::Gauge,
-    waiting: telemetry::Gauge,
-    pub(crate) prepared_statements: telemetry::Gauge,
-    errors: Vec<(ErrorCode, telemetry::Counter)>,
-}
-
-/// Counts statements of a kind whose latency is measured.
-pub(crate) struct StatementCounter {
-    counter: telemetry::Counter,
-    kind: Kind,
-    latencies: Rc<Latencies>,
-}
-
-impl StatementCounter {
-    /// One begins.
-    #[inline]
-    pub(crate) fn inc(&self) {
-        self.counter.inc();
-        self.latencies.note_kind(self.kind);
-    }
-}
-
-impl Counters {
-    fn new(shard: &telemetry::Shard, latencies: &Rc<Latencies>) -> Counters {
-        let errors = ErrorCode::ALL
-            .iter()
-            .map(|code| {
-                let labels = [("code", code.name())];
-                (*code, shard.counter("cql_errors_total", "errors sent to clients", &labels))
-            })
-            .collect();
-        let counter = |name, help| shard.counter(name, help, &[]);
-        let statements =
-            |kind| shard.counter("cql_statements_total", "statements executed", &[("kind", kind)]);
-        let measured = |name, kind| StatementCounter {
-            counter: statements(name),
-            kind,
-            latencies: latencies.clone(),
-        };
-        Counters {
-            requests: counter("cql_requests_total", "frames received from clients"),
-            protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
-            overloaded: counter("cql_requests_shed_total", "requests refused for overload"),
-            auth_failures: counter("cql_auth_failures_total", "logins that failed"),
-            bytes_received: counter("cql_received_bytes_total", "bytes received from clients"),
-            bytes_sent: counter("cql_sent_bytes_total", "bytes sent to clients"),
-            reads: measured("select", Kind::Read),
-            writes: measured("modify", Kind::Write),
-            batches: measured("batch", Kind::Write),
-            schema_changes: statements("schema"),
-            prepared: counter("cql_statements_prepared_total", "PREPARE requests that succeeded"),
-            replanned: counter(
-                "cql_statements_replanned_total",
-                "prepared statements planned again because the schema changed",
-            ),
-            refused_connections: counter(
-                "cql_connections_refused_total",
-                "connections closed at once because of a limit",
-            ),
-            connections: shard.gauge("cql_connections", "connections now", &[]),
-            waiting: shard.gauge("cql_requests_in_flight", "requests that wait now", &[]),
-            prepared_statements: shard.gauge(
-                "cql_prepared_statements",
-                "prepared statements kept now",
-                &[],
-            ),
-            errors,
-        }
-    }
-
-    /// An error was sent.
-    #[cold]
-    pub(crate) fn failed(&self, code: ErrorCode) {
-        if let Some((_, counter)) = self.errors.iter().find(|(c, _)| *c == code) {
-            counter.inc();
-        }
-    }
-}
 
 impl CqlServer {
     /// Puts the parts together and begins to serve the other shards' servers. No connection is
@@ -259,122 +154,6 @@ impl CqlServer {
 
     pub(crate) fn inner(&self) -> &Rc<Server> {
         &self.inner
-    }
-
-    /// Listens for connections of any driver; each goes to the shard with fewest. To be called on
-    /// one shard only. Returns the address, with the port chosen when 0 was asked for.
-    ///
-    /// # Errors
-    /// The address cannot be listened on.
-    pub async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
-        self.listen_on(address, Port::Balanced).await
-    }
-
-    /// Listens for shard-aware drivers: a connection goes to shard (source port % shards).
-    ///
-    /// # Errors
-    /// As [`CqlServer::listen`].
-    pub async fn listen_shard_aware(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
-        self.listen_on(address, Port::ShardAware).await
-    }
-
-    async fn listen_on(&self, address: SocketAddr, port: Port) -> Result<SocketAddr, IoError> {
-        let rt = &self.inner.rt;
-        let listener = rt.listen(address, ListenOptions::default()).await?;
-        let local = listener.local_addr();
-        let server = self.clone();
-        let open = Listening::new(&self.inner);
-        let task = async move {
-            let _open = open;
-            let rt = server.inner.rt.clone();
-            let mut accept_error_pause = Duration::from_millis(1);
-            while !server.inner.is_draining() {
-                let stopping = server.inner.drained.notified();
-                let accepted = first_of(listener.accept(), stopping).await;
-                match accepted {
-                    None => break,
-                    Some(Ok(conn)) => {
-                        accept_error_pause = Duration::from_millis(1);
-                        server.place(conn, port);
-                    }
-                    Some(Err(error)) => {
-                        if error.kind == stdx::IoErrorKind::Stopping {
-                            break;
-                        }
-                        // Out of descriptors, say: keep those that are there, try again.
-                        tracing::warn!(%error, "a connection could not be accepted");
-                        rt.sleep(accept_error_pause).await;
-                        accept_error_pause = (accept_error_pause * 2).min(Duration::from_secs(1));
-                    }
-                }
-            }
-        };
-        // A closed gate: the node stops.
-        let _ = self.inner.gate.spawn(rt, Group::Admin, "cql-listener", task);
-        Ok(local)
-    }
-
-    /// Hands an accepted connection to its shard, or closes it where a limit says so.
-    fn place(&self, conn: Conn, port: Port) {
-        let server = &self.inner;
-        let peer = conn.peer_addr();
-        let settings = &server.settings;
-        let too_many =
-            settings.connections_max.is_some_and(|max| server.mesh.connection_count() >= max);
-        let per_ip = settings.connections_per_ip_max;
-        let too_many_of_ip = per_ip.is_some_and(|max| {
-            server.by_ip.borrow().get(&peer.ip()).is_some_and(|count| *count >= max)
-        });
-        if too_many || too_many_of_ip {
-            server.counters.refused_connections.inc();
-            tracing::warn!(%peer, "connection refused: too many connections");
-            conn.shutdown();
-            return;
-        }
-        if per_ip.is_some() {
-            *server.by_ip.borrow_mut().entry(peer.ip()).or_insert(0) += 1;
-        }
-        let shards = server.rt.shard_count().max(1);
-        let shard = match port {
-            Port::Balanced => server.mesh.least_loaded(),
-            Port::ShardAware => ShardId(peer.port() % shards),
-        };
-        server.mesh.opened(shard);
-        if shard == server.rt.shard() {
-            self.serve_counted(conn);
-            return;
-        }
-        let call =
-            server.mesh.calls.call(&server.rt, shard, ServerRequest::Adopt(conn.into_moved()));
-        let this = self.clone();
-        let task = async move {
-            if call.await.is_err() {
-                this.inner.mesh.closed(shard);
-                this.inner.forget_ip(peer.ip());
-            }
-        };
-        let _ = server.gate.spawn(&server.rt, Group::Admin, "hand-over", task);
-    }
-
-    /// Serves a connection on this shard until it ends.
-    pub fn serve(&self, conn: Conn) {
-        self.inner.mesh.opened(self.inner.rt.shard());
-        self.serve_counted(conn);
-    }
-
-    fn serve_counted(&self, conn: Conn) {
-        let server = self.inner.clone();
-        let connection = Connection::new(self, conn.peer_addr());
-        let peer = conn.peer_addr().ip();
-        let task = async move {
-            driver::serve(server.clone(), connection, conn).await;
-            server.mesh.closed(server.rt.shard());
-            server.connection_ended(peer).await;
-        };
-        let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "cql", task);
-        if spawned.is_err() {
-            self.inner.mesh.closed(self.inner.rt.shard());
-        }
     }
 
     /// Takes a new snapshot over. Called by the hook that [`CqlServer::new`] puts into membership.
@@ -462,24 +241,7 @@ impl CqlServer {
         self.inner.gate.close().await;
     }
 
-    /// As [`CqlServer::stop`], and the shard's ports are closed, until [`CqlServer::resume`]. Also
-    /// waits for the requests that run.
-    pub async fn pause(&self) {
-        self.end_connections();
-        let server = &self.inner;
-        while server.is_draining()
-            && (server.listening.get() > 0 || !server.sessions.borrow().is_empty())
-        {
-            server.rt.sleep(PAUSE_LOOK).await;
-        }
-    }
-
-    /// Takes connections again. To be called on all shards before one of them listens.
-    pub fn resume(&self) {
-        self.inner.draining.set(false);
-    }
-
-    fn end_connections(&self) {
+    pub(crate) fn end_connections(&self) {
         self.inner.draining.set(true);
         self.inner.drained.notify_waiters();
         let sessions: Vec<Rc<Session>> = self.inner.sessions.borrow().values().cloned().collect();
@@ -531,36 +293,6 @@ impl CqlServer {
             }
         }
     }
-}
-
-/// A port of the shard that is listened on, counted until it is dropped.
-struct Listening(Rc<Server>);
-
-impl Listening {
-    fn new(server: &Rc<Server>) -> Listening {
-        server.listening.set(server.listening.get() + 1);
-        Listening(server.clone())
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.0.listening.set(self.0.listening.get().saturating_sub(1));
-    }
-}
-
-/// The first future's output, or `None` when the second is done before.
-async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
-    let mut first = std::pin::pin!(first);
-    let mut second = std::pin::pin!(second);
-    std::future::poll_fn(|cx| {
-        use std::task::Poll;
-        if let Poll::Ready(output) = first.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        second.as_mut().poll(cx).map(|_| None)
-    })
-    .await
 }
 
 impl Server {
@@ -644,31 +376,6 @@ impl Server {
     pub(crate) fn close_session(&self, session: &Session) {
         if self.sessions.borrow_mut().remove(&session.id).is_some() {
             self.counters.connections.add(-1);
-        }
-    }
-
-    fn forget_ip(&self, ip: IpAddr) {
-        let mut by_ip = self.by_ip.borrow_mut();
-        if let Some(count) = by_ip.get_mut(&ip) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                by_ip.remove(&ip);
-            }
-        }
-    }
-
-    async fn connection_ended(&self, ip: IpAddr) {
-        if self.settings.connections_per_ip_max.is_none() {
-            return;
-        }
-        if self.rt.shard() == ShardId(0) {
-            self.forget_ip(ip);
-        } else {
-            let call = self.mesh.calls.call(&self.rt, ShardId(0), ServerRequest::Closed(ip));
-            // A full ring leaves the count too high until a restart; better than no limit.
-            if call.await.is_err() {
-                tracing::debug!(%ip, "the end of a connection could not be counted");
-            }
         }
     }
 

@@ -1,0 +1,99 @@
+//! What the server of one shard counts, under the names that are exported.
+
+use crate::latency::{Kind, Latencies};
+use cql_wire::ErrorCode;
+use std::rc::Rc;
+
+/// What is counted; names as exported.
+pub(crate) struct Counters {
+    pub(crate) requests: telemetry::Counter,
+    pub(crate) protocol_errors: telemetry::Counter,
+    pub(crate) overloaded: telemetry::Counter,
+    pub(crate) auth_failures: telemetry::Counter,
+    pub(crate) bytes_received: telemetry::Counter,
+    pub(crate) bytes_sent: telemetry::Counter,
+    pub(crate) reads: StatementCounter,
+    pub(crate) writes: StatementCounter,
+    pub(crate) batches: StatementCounter,
+    pub(crate) schema_changes: telemetry::Counter,
+    pub(crate) prepared: telemetry::Counter,
+    pub(crate) replanned: telemetry::Counter,
+    pub(crate) refused_connections: telemetry::Counter,
+    pub(crate) connections: telemetry::Gauge,
+    pub(crate) waiting: telemetry::Gauge,
+    pub(crate) prepared_statements: telemetry::Gauge,
+    errors: Vec<(ErrorCode, telemetry::Counter)>,
+}
+
+/// Counts statements of a kind whose latency is measured.
+pub(crate) struct StatementCounter {
+    counter: telemetry::Counter,
+    kind: Kind,
+    latencies: Rc<Latencies>,
+}
+
+impl StatementCounter {
+    /// One begins.
+    #[inline]
+    pub(crate) fn inc(&self) {
+        self.counter.inc();
+        self.latencies.note_kind(self.kind);
+    }
+}
+
+impl Counters {
+    pub(crate) fn new(shard: &telemetry::Shard, latencies: &Rc<Latencies>) -> Counters {
+        let errors = ErrorCode::ALL
+            .iter()
+            .map(|code| {
+                let labels = [("code", code.name())];
+                (*code, shard.counter("cql_errors_total", "errors sent to clients", &labels))
+            })
+            .collect();
+        let counter = |name, help| shard.counter(name, help, &[]);
+        let statements =
+            |kind| shard.counter("cql_statements_total", "statements executed", &[("kind", kind)]);
+        let measured = |name, kind| StatementCounter {
+            counter: statements(name),
+            kind,
+            latencies: latencies.clone(),
+        };
+        Counters {
+            requests: counter("cql_requests_total", "frames received from clients"),
+            protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
+            overloaded: counter("cql_requests_shed_total", "requests refused for overload"),
+            auth_failures: counter("cql_auth_failures_total", "logins that failed"),
+            bytes_received: counter("cql_received_bytes_total", "bytes received from clients"),
+            bytes_sent: counter("cql_sent_bytes_total", "bytes sent to clients"),
+            reads: measured("select", Kind::Read),
+            writes: measured("modify", Kind::Write),
+            batches: measured("batch", Kind::Write),
+            schema_changes: statements("schema"),
+            prepared: counter("cql_statements_prepared_total", "PREPARE requests that succeeded"),
+            replanned: counter(
+                "cql_statements_replanned_total",
+                "prepared statements planned again because the schema changed",
+            ),
+            refused_connections: counter(
+                "cql_connections_refused_total",
+                "connections closed at once because of a limit",
+            ),
+            connections: shard.gauge("cql_connections", "connections now", &[]),
+            waiting: shard.gauge("cql_requests_in_flight", "requests that wait now", &[]),
+            prepared_statements: shard.gauge(
+                "cql_prepared_statements",
+                "prepared statements kept now",
+                &[],
+            ),
+            errors,
+        }
+    }
+
+    /// An error was sent.
+    #[cold]
+    pub(crate) fn failed(&self, code: ErrorCode) {
+        if let Some((_, counter)) = self.errors.iter().find(|(c, _)| *c == code) {
+            counter.inc();
+        }
+    }
+}
