@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stdx::Instant;
 
-use crate::history::{Action, Ending, Event, History};
+use crate::history::{Action, Ending, Event, History, Scope};
 
 /// What must not be, in words.
 pub type Verdict = Result<(), String>;
@@ -21,8 +21,8 @@ struct Writes {
     sent: BTreeMap<i64, (Instant, bool)>,
     /// Those that were refused and must not be seen.
     refused: BTreeSet<i64>,
-    /// Ends and stamps of what is certain: acknowledged writes, read values.
-    certain: Vec<(Instant, i64, &'static str)>,
+    /// Ends and stamps of what is certain, for whom: acknowledged writes, read values.
+    certain: Vec<(Instant, i64, &'static str, Scope)>,
 }
 
 /// Registers under QUORUM: no value that was never written, nothing acknowledged lost, nothing that
@@ -42,12 +42,18 @@ pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
             | Action::Partition { .. }
             | Action::Table
             | Action::Batch { .. }
-            | Action::Create { .. } => continue,
+            | Action::Create { .. }
+            | Action::Lwt { .. }
+            | Action::Cells { .. }
+            | Action::Count { .. }
+            | Action::Alter { .. } => continue,
         };
         let writes = keys.entry(key).or_default();
         writes.sent.insert(stamp, (event.begin, is_deletion));
         match event.ending {
-            Ending::Done => writes.certain.push((event.end, stamp, "acknowledged")),
+            Ending::Done => {
+                writes.certain.push((event.end, stamp, "acknowledged", event.scope));
+            }
             Ending::Refused => {
                 writes.refused.insert(stamp);
             }
@@ -77,7 +83,7 @@ pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
         let stamp = read(writes, event, value, losses).map_err(|problem| {
             format!("key {key}, read through node {} at {}: {problem}", event.node, at(event.begin))
         })?;
-        writes.certain.push((event.end, stamp, READ));
+        writes.certain.push((event.end, stamp, READ, event.scope));
     }
     Ok(())
 }
@@ -92,10 +98,12 @@ fn read(
     let is_lost = |end: Instant, how: &str| {
         how == READ && losses.iter().any(|loss| end <= *loss && *loss <= event.end)
     };
-    let before =
-        writes.certain.iter().filter(|(end, _, how)| *end <= event.begin && !is_lost(*end, how));
-    let newest = before.max_by_key(|(_, stamp, _)| *stamp).copied();
-    let (since, least, how) = newest.unwrap_or((Instant::ZERO, 0, "nothing"));
+    let before = writes.certain.iter().filter(|(end, _, how, scope)| {
+        *end <= event.begin && !is_lost(*end, how) && scope.binds(event.scope)
+    });
+    let newest = before.max_by_key(|(_, stamp, _, _)| *stamp).copied();
+    let nothing = (Instant::ZERO, 0, "nothing", Scope::Quorum);
+    let (since, least, how, _) = newest.unwrap_or(nothing);
     let least_is_deletion = writes.sent.get(&least).is_some_and(|(_, deleted)| *deleted);
     let Some(value) = value else {
         // No row: never written, or some deletion not older than what is certain.

@@ -7,7 +7,7 @@ fn moment(millis: u64) -> Instant {
 }
 
 fn event(action: Action, begin: u64, end: u64, ending: Ending) -> Event {
-    Event { node: 0, action, begin: moment(begin), end: moment(end), ending }
+    Event { node: 0, action, scope: Scope::Quorum, begin: moment(begin), end: moment(end), ending }
 }
 
 fn write(stamp: i64, begin: u64, end: u64, ending: Ending) -> Event {
@@ -264,4 +264,22 @@ fn answers_that_should_not_exist_are_told() {
     let error = answers(&history(&[read(0, 1, None), write(1, 2, 3, wrong)])).unwrap_err();
     assert!(error.contains("oops") && error.contains("Write"), "{error}");
     assert_eq!(answers(&history(&good())), Ok(()));
+}
+
+#[test]
+fn a_read_in_one_datacenter_is_bound_by_what_is_certain_there() {
+    let in_scope = |scope, event: Event| Event { scope, ..event };
+    let local = Scope::Local(0);
+    let write_of = |scope| in_scope(scope, write(1, 0, 5, Ending::Done));
+    let verdict = |events: &[Event]| registers_of(&history(events));
+    let late = |scope| in_scope(scope, read(10, 15, None));
+    assert!(verdict(&[write_of(Scope::Everywhere), late(local)]).is_err());
+    assert!(verdict(&[write_of(Scope::Everywhere), late(Scope::Quorum)]).is_err());
+    assert!(verdict(&[write_of(Scope::Quorum), late(Scope::Quorum)]).is_err());
+    assert!(verdict(&[write_of(Scope::Quorum), late(local)]).is_ok());
+    // What was read in a datacenter binds reads there and nowhere else.
+    let unsure = || in_scope(Scope::Everywhere, write(1, 0, 5, unknown()));
+    let seen = || in_scope(local, read(6, 8, Some(1)));
+    assert!(verdict(&[unsure(), seen(), late(local)]).is_err());
+    assert!(verdict(&[unsure(), seen(), late(Scope::Local(1))]).is_ok());
 }

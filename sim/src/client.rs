@@ -37,10 +37,12 @@ pub struct Lost(pub String);
 pub struct Client {
     rt: Rt,
     consistency: Consistency,
+    serial_consistency: Option<Consistency>,
     answer_timeout: Duration,
     conn: Conn,
     decoder: FrameDecoder,
     input: Vec<u8>,
+    prepared: std::collections::BTreeMap<String, Vec<u8>>,
 }
 
 impl Client {
@@ -57,10 +59,12 @@ impl Client {
         let mut client = Client {
             rt: rt.clone(),
             consistency: Consistency::One,
+            serial_consistency: None,
             answer_timeout: ANSWER_TIMEOUT,
             conn,
             decoder: FrameDecoder::new(Side::Client, FRAME_BYTES_MAX),
             input: Vec::new(),
+            prepared: std::collections::BTreeMap::new(),
         };
         let mut body = Vec::new();
         let negotiated = Negotiated::plain(ProtocolVersion::V4);
@@ -81,6 +85,16 @@ impl Client {
     /// Asks at that level from now on; before: ONE.
     pub fn set_consistency(&mut self, consistency: Consistency) {
         self.consistency = consistency;
+    }
+
+    /// The level it asks at.
+    pub fn consistency(&self) -> Consistency {
+        self.consistency
+    }
+
+    /// The level of the conditional part of a statement from now on; before: the server's choice.
+    pub fn set_serial_consistency(&mut self, consistency: Option<Consistency>) {
+        self.serial_consistency = consistency;
     }
 
     /// Waits that long for an answer from now on; before: 12 s.
@@ -108,6 +122,7 @@ impl Client {
     ) -> Result<Answer, Lost> {
         let mut parameters = QueryParameters::new(self.consistency);
         parameters.page_size = page_size;
+        parameters.serial_consistency = self.serial_consistency;
         parameters.paging_state = paging_state;
         self.send(&Request::Query { query: text, parameters }).await
     }
@@ -133,6 +148,28 @@ impl Client {
         let mut parameters = QueryParameters::new(self.consistency);
         parameters.values = list.values();
         self.send(&Request::Execute { id, result_metadata_id: None, parameters }).await
+    }
+
+    /// Runs a statement without values by its prepared form, which is made once for a connection.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub async fn query_prepared(&mut self, text: &str) -> Result<Answer, Lost> {
+        let id = match self.prepared.get(text) {
+            Some(id) => id.clone(),
+            None => match self.prepare(text).await? {
+                Answer::Prepared(id) => {
+                    self.prepared.insert(text.to_owned(), id.clone());
+                    id
+                }
+                other => return Ok(other),
+            },
+        };
+        match self.execute(&id, &[]).await? {
+            // The node has forgotten it: asked as text.
+            Answer::Error(0x2500, _) => self.query(text).await,
+            answer => Ok(answer),
+        }
     }
 
     async fn send(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {

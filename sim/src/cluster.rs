@@ -14,9 +14,14 @@ use node::{Node, Outcome};
 use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
 
+use crate::cells;
 use crate::checks::{self, Trouble};
 use crate::client::{Answer, Client};
+use crate::counts;
+use crate::leaks::{self, Holdings};
+use crate::lwt;
 use crate::nemesis::{self, Nemesis};
+use crate::operator::Pending;
 use crate::report::{Probes, Report};
 use crate::scenario::{Fault, Scenario};
 use crate::survey;
@@ -24,6 +29,11 @@ use crate::workload::{self, SCHEMA, Shared};
 
 /// Longest time until a node of an undisturbed cluster serves clients.
 const START_MAX: Duration = Duration::from_secs(180);
+/// How long nobody asks anything before it is looked at what nodes hold, and how often.
+const QUIET: Duration = Duration::from_secs(10);
+const LEAK_TRIES: u32 = 6;
+/// Links between two shards in one direction: requests, and streams.
+const LINK_CLASSES: u64 = 2;
 /// Longest time of one survey after healing.
 const SURVEY_MAX: Duration = Duration::from_secs(300);
 
@@ -32,6 +42,10 @@ const SURVEY_MAX: Duration = Duration::from_secs(300);
 pub struct Sabotage {
     /// Clients write and read at ONE instead of QUORUM.
     pub weak_levels: bool,
+    /// Conditional writes are sent without their conditions, serial reads at QUORUM.
+    pub unconditional: bool,
+    /// Tombstones go after `gc_grace_seconds` without a repair.
+    pub early_purge: bool,
     /// Batches are not logged.
     pub unlogged_batches: bool,
     /// Replicas are compared at once, without waiting and reading at ALL.
@@ -50,8 +64,24 @@ pub struct Member {
     outcome: Arc<Outcome>,
     /// Whether it was started and not ended by the driver.
     pub is_up: bool,
-    /// It joins: it may end by itself as long as not everything is healed.
-    is_joining: bool,
+    /// It joins, or its disk is bad: it may end by itself as long as not everything is healed.
+    pub may_end: bool,
+    /// It is no member any more, or dead for good.
+    pub has_left: bool,
+    /// The administrator's way in.
+    pub admin: Arc<admin::AdminMesh>,
+}
+
+impl Member {
+    /// Its shards.
+    pub fn shards(&self) -> u16 {
+        self.options.smp.unwrap_or(1)
+    }
+
+    /// Why it ended by itself; empty: it did not.
+    pub fn ending(&self) -> String {
+        self.outcome.failure().map_or(String::new(), ToString::to_string)
+    }
 }
 
 /// A running scenario.
@@ -66,6 +96,12 @@ pub struct Run {
     pub shared: Rc<RefCell<Shared>>,
     /// When which node may be late.
     pub troubles: Vec<Trouble>,
+    /// What the nodes held before the clients came.
+    holdings: Vec<Holdings>,
+    /// Requests of the clients, without those of the surveys.
+    asked: usize,
+    /// Operations of an administrator that have begun.
+    pub pending: Vec<Pending>,
     /// When values that were read but not acknowledged may be lost.
     pub losses: Vec<stdx::Instant>,
     probes: Probes,
@@ -81,7 +117,23 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, String> {
     run_with(scenario, seed, Sabotage::default())
 }
 
+/// What the clients of a run saw of conditional writes.
+///
+/// # Errors
+/// As [`run`].
+pub fn transactions(scenario: &Scenario, seed: u64) -> Result<lwt::Transactions, String> {
+    let run = carry_out(scenario, seed, Sabotage::default())?.0;
+    Ok(run.shared.borrow().transactions.clone())
+}
+
 fn run_with(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<Report, String> {
+    let (run, faults) = carry_out(scenario, seed, sabotage)?;
+    Ok(run.report(faults))
+}
+
+type Faults = BTreeMap<&'static str, u64>;
+
+fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run, Faults), String> {
     let world = World::new(seed, WorldOptions::default());
     let mut run = Run {
         world,
@@ -90,6 +142,9 @@ fn run_with(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<Report
         shared: Rc::default(),
         troubles: Vec::new(),
         losses: Vec::new(),
+        pending: Vec::new(),
+        holdings: Vec::new(),
+        asked: 0,
         probes: Probes::default(),
         askers: 0,
         sabotage,
@@ -98,17 +153,34 @@ fn run_with(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<Report
     let faults = run.safety()?;
     run.liveness()?;
     run.verdict()?;
-    Ok(run.report(faults))
+    Ok((run, faults))
 }
 
 impl Run {
     /// Where clients find a node.
-    fn address(&self, name: &str) -> SocketAddr {
+    pub fn address(&self, name: &str) -> SocketAddr {
         SocketAddr::new(self.world.ip(name), Options::default().native_transport_port)
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
         self.members.iter().map(|m| self.address(&m.name)).collect()
+    }
+
+    /// The numbers of those that are members.
+    fn staying(&self) -> Vec<usize> {
+        let is_there = |n: &usize| self.members.get(*n).is_some_and(|m| !m.has_left);
+        (0..self.members.len()).filter(is_there).collect()
+    }
+
+    /// Counts something that an administrator did.
+    pub fn bump(&mut self, what: &'static str) {
+        self.probes.bump(what, 1);
+    }
+
+    /// The name of a client that asks once.
+    pub fn new_name(&mut self) -> String {
+        self.askers += 1;
+        format!("asker{}", self.askers)
     }
 
     /// What the seed makes of a node: shards, tokens, memory, durability.
@@ -125,10 +197,18 @@ impl Run {
         if world.random_u64().is_multiple_of(3) {
             options.memory = Some(conf::MemorySize(4 << 20));
         }
+        options.hinted_handoff_enabled = self.scenario.hints;
         options.start_native_transport = true;
         options.native_shard_aware_transport_port = 0;
         options.rpc_address = conf::Address::Ip([0, 0, 0, 0].into());
         options.broadcast_rpc_address = Some(conf::Address::Ip(world.ip(name)));
+        if self.scenario.datacenters > 1 || self.scenario.racks > 1 {
+            let number = self.members.len() as u64;
+            let (dc, rack) = (self.scenario.datacenter(number), self.scenario.rack(number));
+            options.endpoint_snitch = conf::Snitch::GossipingPropertyFile;
+            options.datacenter = Some(format!("dc{}", 1 + dc));
+            options.rack = Some(format!("r{}", 1 + rack));
+        }
         if self.scenario.nodes > 1 {
             options.listen_address = conf::Address::Ip(world.ip(name));
             options.seeds = vec![world.ip("n1").to_string()];
@@ -145,21 +225,63 @@ impl Run {
             let what = format!("the start of {name}");
             self.ask(&what, START_MAX, move |rt| survey::serves(rt, address, others))?;
         }
-        let (address, replication) = (self.address("n1"), self.scenario.replication);
-        self.ask("CREATE TABLE", START_MAX, move |rt| create(rt, address, replication))??;
+        let (address, scenario) = (self.address("n1"), self.scenario.clone());
+        let sabotage = self.sabotage;
+        self.ask("CREATE TABLE", START_MAX, move |rt| create(rt, address, scenario, sabotage))??;
         let all = self.addresses();
         self.ask("the tables on all nodes", START_MAX, move |rt| async move {
             for address in all {
                 survey::has_tables(&rt, address).await;
             }
-        })
+        })?;
+        self.world.run_for(QUIET);
+        self.holdings = (0..self.members.len()).map(|n| self.holdings_of(n)).collect();
+        Ok(())
+    }
+
+    /// What a node holds now.
+    fn holdings_of(&self, number: usize) -> Holdings {
+        let Some(member) = self.members.get(number) else { return Holdings::default() };
+        let (files, connections) = self.world.holds(&member.life);
+        let mut holdings = Holdings {
+            tasks: member.life.tasks(),
+            files,
+            files_there: self.world.disk(&member.name).list().len() as u64,
+            connections,
+            ..Holdings::default()
+        };
+        holdings.take_gauges(&member.life.telemetry());
+        holdings
+    }
+
+    /// Nobody asks anything any more: soon nothing is held that was not held in the beginning.
+    fn no_leaks(&mut self) -> Result<(), String> {
+        let mut last = Ok(());
+        for _ in 0..LEAK_TRIES {
+            self.world.run_for(QUIET);
+            last = self.staying().into_iter().try_for_each(|number| {
+                // A newcomer has nothing to be compared with.
+                let Some(before) = self.holdings.get(number) else { return Ok(()) };
+                let shards = |n: usize| self.members.get(n).map_or(0, |m| u64::from(m.shards()));
+                let others = self.staying().into_iter().filter(|n| *n != number);
+                let links = shards(number) * others.map(shards).sum::<u64>() * LINK_CLASSES;
+                let before = before.clone().with_links(links);
+                leaks::none(&before, &self.holdings_of(number))
+                    .map_err(|what| format!("{} leaks: {what}", nemesis::name(number)))
+            });
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
     }
 
     /// Starts the next node.
     fn add_member(&mut self, is_joining: bool) -> String {
         let name = nemesis::name(self.members.len());
         let options = self.options(&name);
-        let (life, outcome) = start(&self.world, &name, &options);
+        let (life, outcome, admin) = start(&self.world, &name, &options);
+        nemesis::usual_links(self, self.members.len());
         let of_member = name.clone();
         self.members.push(Member {
             name: of_member,
@@ -167,7 +289,9 @@ impl Run {
             life,
             outcome,
             is_up: true,
-            is_joining,
+            may_end: is_joining,
+            has_left: false,
+            admin,
         });
         name
     }
@@ -183,13 +307,15 @@ impl Run {
     pub fn healed(&mut self) {
         for number in 0..self.members.len() {
             let Some(member) = self.members.get_mut(number) else { return };
-            if member.is_joining && member.is_up && !self.world.is_alive(&member.life) {
-                self.probes.bump("joining given up", 1);
+            if member.may_end && member.is_up && !self.world.is_alive(&member.life) {
+                self.probes.bump("node ended by itself and started again", 1);
                 self.ended(number);
             }
             self.restart(number);
+            let leaves = |p: &Pending| matches!(p, Pending::Decommission(n) if *n == number);
+            let may_end = self.pending.iter().any(leaves);
             if let Some(member) = self.members.get_mut(number) {
-                member.is_joining = false;
+                member.may_end = may_end;
             }
         }
     }
@@ -218,21 +344,24 @@ impl Run {
             nemesis.heal(self);
         }
         ended.map_err(|stuck| format!("the clients do not end: {stuck}"))?;
+        self.asked = self.shared.borrow().history.events.len();
         self.alive()?;
         Ok(nemesis.counts)
     }
 
     /// Every node answers QUORUM writes and reads soon.
     fn liveness(&mut self) -> Result<(), String> {
-        for number in self.scenario.nodes..self.members.len() as u64 {
-            let name = nemesis::name(number as usize);
-            let (address, others) = (self.address(&name), self.members.len() - 1);
+        self.finish_operations()?;
+        for number in self.staying() {
+            let name = nemesis::name(number);
+            let (address, others) = (self.address(&name), self.staying().len() - 1);
             let what = format!("joining of {name}");
             self.ask(&what, START_MAX, move |rt| survey::serves(rt, address, others))?;
         }
         let done: Rc<RefCell<Vec<Option<String>>>> = Rc::default();
         let limit = self.scenario.liveness;
-        for (number, address) in (0i32..).zip(self.addresses()) {
+        for (number, member) in (0i32..).zip(self.staying()) {
+            let address = self.address(&nemesis::name(member));
             // Why it does not answer yet; `None` when it does.
             done.borrow_mut().push(Some("not asked yet".to_owned()));
             let state = done.clone();
@@ -241,8 +370,7 @@ impl Run {
                     *slot = why;
                 }
             };
-            self.askers += 1;
-            let name = format!("asker{}", self.askers);
+            let name = self.new_name();
             self.world.client(&name, |rt| survey::answers_quorum(rt, address, number, tell));
         }
         let all = || done.borrow().iter().all(Option::is_none);
@@ -250,38 +378,56 @@ impl Run {
         self.alive()?;
         result.map_err(|_| {
             let done = done.borrow();
-            let why: Vec<String> = self.members.iter().zip(done.iter()).filter_map(why).collect();
+            let members = self.staying().into_iter().filter_map(|n| self.members.get(n));
+            let why: Vec<String> = members.zip(done.iter()).filter_map(why).collect();
             format!("healed for {limit:?}, but {}", why.join("; "))
         })
     }
 
     /// Looks at everything and asks the checkers.
     fn verdict(&mut self) -> Result<(), String> {
-        let (addresses, first) = (self.addresses(), self.address("n1"));
+        let first = self.address("n1");
         if !self.sabotage.unrepaired {
             self.repair()?;
         }
         let found = self
             .ask("reading the batches", SURVEY_MAX, move |rt| survey::read_batches(rt, first))??;
-        let names = self.members.iter().map(|member| member.name.clone());
-        let nodes: Vec<(String, SocketAddr)> = names.zip(addresses).collect();
-        let (tables, views) = self
-            .ask("looking at each node", SURVEY_MAX, move |rt| survey::look_at_each(rt, nodes))??;
+        let (tables, views) = self.look()?;
+        self.no_leaks()?;
 
         let shared = self.shared.borrow();
         let history = &shared.history;
         checks::answers(history)?;
         checks::registers(history, &self.losses)?;
+        lwt::linearizable(&shared.transactions)?;
+        cells::newest(&shared.cells)?;
+        counts::within(&shared.counts)?;
         checks::batches(history, &found)?;
         checks::converged(&tables)?;
         checks::schema(history, &views)?;
         checks::deadlines(history, &self.troubles, self.scenario.lateness)
     }
 
-    /// Lets hints and replays come, then reads everything at ALL and at QUORUM.
+    /// What each node shows of its own.
+    fn look(&mut self) -> Result<survey::Looks, String> {
+        let name_and_address = |n| (nemesis::name(n), self.address(&nemesis::name(n)));
+        let nodes: Vec<_> = self.staying().into_iter().map(name_and_address).collect();
+        self.ask("looking at each node", SURVEY_MAX, move |rt| survey::look_at_each(rt, nodes))?
+    }
+
+    /// Lets hints and replays come, then repairs or reads everything at ALL, then at QUORUM.
     fn repair(&mut self) -> Result<(), String> {
         self.world.run_for(self.scenario.settle);
-        let (addresses, first) = (self.addresses(), self.address("n1"));
+        if self.scenario.repairs {
+            self.repair_all()?;
+            // Before any read repairs something.
+            let (tables, _) = self.look()?;
+            checks::converged(&tables).map_err(|what| format!("after repair: {what}"))?;
+        }
+        let staying = self.staying().into_iter();
+        let addresses: Vec<(usize, SocketAddr)> =
+            staying.map(|n| (n, self.address(&nemesis::name(n)))).collect();
+        let first = self.address("n1");
         let keys = self.shared.borrow().keys();
         let of_all = keys.clone();
         self.ask("reading everything at ALL", SURVEY_MAX, move |rt| {
@@ -289,9 +435,13 @@ impl Run {
         })??;
         // Read repairs that nobody waited for.
         self.world.run_for(Duration::from_secs(3));
-        let shared = self.shared.clone();
+        let (shared, nodes) = (self.shared.clone(), addresses.clone());
         self.ask("reading everything at QUORUM", SURVEY_MAX, move |rt| {
-            survey::read_at_quorum(rt, addresses, keys, shared)
+            survey::read_at_quorum(rt, nodes, keys, shared)
+        })??;
+        let (shared, scenario) = (self.shared.clone(), self.scenario.clone());
+        self.ask("reading everything at SERIAL", SURVEY_MAX, move |rt| {
+            survey::read_at_serial(rt, addresses, scenario, shared)
         })?
     }
 
@@ -307,7 +457,7 @@ impl Run {
         Report {
             trace: self.world.trace_hash(),
             checkpoints: self.world.trace_checkpoints(),
-            operations: shared.history.events.len(),
+            operations: self.asked,
             acknowledged,
             faults,
             probes: self.probes.clone(),
@@ -316,9 +466,9 @@ impl Run {
 
     /// No node ended by itself.
     fn alive(&self) -> Result<(), String> {
-        for member in self.members.iter().filter(|m| m.is_up && !m.is_joining) {
+        for member in self.members.iter().filter(|m| m.is_up && !m.may_end) {
             if !self.world.is_alive(&member.life) {
-                return Err(format!("{} ended by itself: {:?}", member.name, member.outcome));
+                return Err(format!("{} ended by itself: {}", member.name, member.ending()));
             }
         }
         Ok(())
@@ -334,22 +484,52 @@ impl Run {
 
     /// Starts a node again on its disk.
     pub fn restart(&mut self, number: usize) {
-        let Some(member) = self.members.get_mut(number).filter(|m| !m.is_up) else { return };
-        (member.life, member.outcome) = start(&self.world, &member.name, &member.options);
+        let Some(member) = self.members.get_mut(number) else { return };
+        if member.is_up || member.has_left {
+            return;
+        }
+        (member.life, member.outcome, member.admin) =
+            start(&self.world, &member.name, &member.options);
         member.is_up = true;
     }
 
+    /// A node starts with an empty disk in the place of the member that had its address.
+    pub fn replace(&mut self, number: usize) {
+        self.wipe(number);
+        let Some(member) = self.members.get_mut(number) else { return };
+        let ip = self.world.ip(&member.name);
+        member.options.replace_address_first_boot = Some(conf::Address::Ip(ip));
+        member.may_end = true;
+        self.restart(number);
+    }
+
+    /// Two machines have each other's disks: what belongs to the disk goes along.
+    pub fn swap_options(&mut self, a: usize, b: usize) {
+        let options = |n: usize| self.members.get(n).map(|m| m.options.clone());
+        let (Some(of_a), Some(of_b)) = (options(a), options(b)) else { return };
+        for (number, address, rest) in [(a, of_a.clone(), of_b.clone()), (b, of_b, of_a)] {
+            if let Some(member) = self.members.get_mut(number) {
+                member.options = Options {
+                    listen_address: address.listen_address,
+                    broadcast_rpc_address: address.broadcast_rpc_address,
+                    replace_address_first_boot: None,
+                    ..rest
+                };
+            }
+        }
+    }
+
     /// Runs one client to its end.
-    fn ask<T: 'static, F: Future<Output = T> + 'static>(
+    pub fn ask<T: 'static, F: Future<Output = T> + 'static>(
         &mut self,
         what: &str,
         limit: Duration,
         body: impl FnOnce(Rt) -> F,
     ) -> Result<T, String> {
-        self.askers += 1;
+        let caller = self.new_name();
         let result: Rc<RefCell<Option<T>>> = Rc::default();
         let out = result.clone();
-        self.world.client(&format!("asker{}", self.askers), |rt| {
+        self.world.client(&caller, |rt| {
             let body = body(rt);
             async move {
                 let value = body.await;
@@ -371,18 +551,37 @@ fn why((member, state): (&Member, &Option<String>)) -> Option<String> {
     state.as_ref().map(|why| format!("{} does not answer QUORUM requests: {why}", member.name))
 }
 
-fn start(world: &World, name: &str, options: &Options) -> (SimNode, Arc<Outcome>) {
+fn start(
+    world: &World,
+    name: &str,
+    options: &Options,
+) -> (SimNode, Arc<Outcome>, Arc<admin::AdminMesh>) {
     let outcome = Arc::new(Outcome::default());
-    let (spec, main) = Node::prepare(name, options.clone(), outcome.clone());
-    (world.start_node(spec, main), outcome)
+    let (spec, main, admin) = Node::prepare_with_admin(name, options.clone(), outcome.clone());
+    (world.start_node(spec, main), outcome, admin)
 }
 
 /// Makes keyspace and tables through one node.
-async fn create(rt: Rt, address: SocketAddr, replication: u64) -> Result<(), String> {
+async fn create(
+    rt: Rt,
+    address: SocketAddr,
+    scenario: Rc<Scenario>,
+    sabotage: Sabotage,
+) -> Result<(), String> {
     let mut client = survey::connect(&rt, address).await;
     client.set_answer_timeout(Duration::from_secs(60));
     for text in SCHEMA {
-        let text = text.replace("{}", &replication.to_string());
+        let text = text.replace("{}", &scenario.replication_text());
+        create_one(&mut client, &text).await?;
+    }
+    if scenario.mix.count > 0 {
+        create_one(&mut client, counts::SCHEMA).await?;
+    }
+    if let Some(seconds) = scenario.gc_grace_seconds {
+        let mut text = format!("ALTER TABLE ks.cells WITH gc_grace_seconds = {seconds}");
+        if sabotage.early_purge {
+            text.push_str(" AND tombstone_gc = {'mode': 'timeout'}");
+        }
         create_one(&mut client, &text).await?;
     }
     Ok(())

@@ -9,12 +9,15 @@ fn scenario(name: &str) -> Scenario {
 /// Looks for a seed whose sabotaged run fails with one of these words; the run of the same seed
 /// without sabotage must pass.
 fn found(name: &str, sabotage: Sabotage, words: &[&str]) {
-    let scenario = scenario(name);
+    found_in(&scenario(name), sabotage, words);
+}
+
+fn found_in(scenario: &Scenario, sabotage: Sabotage, words: &[&str]) {
     let mut others = Vec::new();
     for seed in 0..24 {
-        match run_with(&scenario, seed, sabotage) {
+        match run_with(scenario, seed, sabotage) {
             Err(error) if words.iter().any(|word| error.contains(word)) => {
-                let right = run(&scenario, seed).map(|_| ());
+                let right = run(scenario, seed).map(|_| ());
                 assert_eq!(right, Ok(()), "seed {seed} fails without sabotage too");
                 return;
             }
@@ -22,7 +25,7 @@ fn found(name: &str, sabotage: Sabotage, words: &[&str]) {
             Ok(_) => {}
         }
     }
-    panic!("{sabotage:?} was never found in {name}; other failures: {others:?}");
+    panic!("{sabotage:?} was never found in {}; other failures: {others:?}", scenario.name);
 }
 
 #[test]
@@ -38,6 +41,14 @@ fn one_node_goes_through_its_faults_and_a_seed_gives_one_trace() {
 fn reads_and_writes_at_one_are_found_to_go_back() {
     let sabotage = Sabotage { weak_levels: true, ..Sabotage::default() };
     found("partitions", sabotage, &["is older than", "no row, but value", "came back"]);
+}
+
+#[test]
+fn cells_written_and_read_at_one_are_found_to_go_back() {
+    let sabotage = Sabotage { weak_levels: true, ..Sabotage::default() };
+    let mut cells = scenario("cells");
+    cells.mix = crate::scenario::Mix { cells: 1, ..Default::default() };
+    found_in(&cells, sabotage, &["instead of"]);
 }
 
 #[test]
@@ -57,4 +68,16 @@ fn replicas_that_were_not_repaired_are_found_to_differ() {
 fn a_cluster_that_was_not_healed_is_found_not_to_answer() {
     let sabotage = Sabotage { unhealed: true, ..Sabotage::default() };
     found("partitions", sabotage, &["does not answer QUORUM requests"]);
+}
+
+#[test]
+fn writes_without_their_conditions_are_found_not_to_be_linearizable() {
+    let sabotage = Sabotage { unconditional: true, ..Sabotage::default() };
+    found("lwt", sabotage, &["is not linearizable"]);
+}
+
+#[test]
+fn tombstones_that_go_before_a_repair_are_found_to_bring_data_back() {
+    let sabotage = Sabotage { early_purge: true, ..Sabotage::default() };
+    found("resurrection", sabotage, &["instead of"]);
 }

@@ -25,6 +25,14 @@ pub enum Action {
     Batch { batch: i32 },
     /// `CREATE TABLE IF NOT EXISTS` of that number.
     Create { table: u64 },
+    /// Conditional write or serial read of a partition: what it was is with the transactions.
+    Lwt { part: i32 },
+    /// Write or read of the cells of a partition: what it was is with the cells.
+    Cells { part: i32 },
+    /// Increment or read of a counter: what it was is with the counters.
+    Count { key: i32 },
+    /// `ALTER TABLE` of the registers.
+    Alter { number: u64 },
 }
 
 impl Action {
@@ -37,7 +45,9 @@ impl Action {
             // Of all pages together.
             Action::Partition { .. } => 30,
             Action::Table => 60,
-            Action::Create { .. } => 20,
+            Action::Create { .. } | Action::Alter { .. } => 20,
+            // Ballots are tried for as long as contention may last, then the write's time.
+            Action::Lwt { .. } | Action::Cells { .. } | Action::Count { .. } => 5,
         })
     }
 
@@ -50,7 +60,11 @@ impl Action {
             Action::Write { .. }
             | Action::Delete { .. }
             | Action::Batch { .. }
-            | Action::Create { .. } => false,
+            | Action::Create { .. }
+            | Action::Lwt { .. }
+            | Action::Cells { .. }
+            | Action::Count { .. }
+            | Action::Alter { .. } => false,
         }
     }
 }
@@ -69,6 +83,24 @@ pub fn place(key: i32) -> Place {
     match key % 2 {
         0 => Place::Register(key),
         _ => Place::Row(key.div_euclid(KEYS_PER_PARTITION), key),
+    }
+}
+
+/// Which later reads must see what is certain by a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All: a quorum of each datacenter has it.
+    Everywhere,
+    /// Those at QUORUM: a quorum of all replicas has it.
+    Quorum,
+    /// Those at LOCAL_QUORUM in that datacenter.
+    Local(u64),
+}
+
+impl Scope {
+    /// Whether a read in the scope `read` must see what is certain in this one.
+    pub fn binds(self, read: Scope) -> bool {
+        self == Scope::Everywhere || self == read
     }
 }
 
@@ -96,6 +128,8 @@ pub struct Event {
     pub node: usize,
     /// What was asked.
     pub action: Action,
+    /// By its level.
+    pub scope: Scope,
     /// When it was sent.
     pub begin: Instant,
     /// When its end was seen.
@@ -114,10 +148,10 @@ pub struct History {
 
 impl History {
     /// A request is sent; gives its number. Until [`History::end`] its fate is unknown.
-    pub fn begin(&mut self, node: usize, action: Action, now: Instant) -> usize {
+    pub fn begin(&mut self, node: usize, action: Action, scope: Scope, now: Instant) -> usize {
         let ending = Ending::Unknown("the run ended first".to_owned());
         let end = Instant(u64::MAX);
-        self.events.push(Event { node, action, begin: now, end, ending });
+        self.events.push(Event { node, action, scope, begin: now, end, ending });
         self.events.len() - 1
     }
 

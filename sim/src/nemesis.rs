@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rt::sim::{CrashKind, LinkOptions, SimNode};
-use stdx::Instant;
+use stdx::{Instant, IoErrorKind};
 
 use crate::checks::Trouble;
 use crate::cluster::Run;
@@ -12,6 +12,14 @@ use crate::scenario::Fault;
 
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
 const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// How often another fault is drawn when one is not possible, and after how long.
+const STRIKES: u32 = 12;
+const STRIKE_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a dead node is dead at least before a new one takes its place: the others must have
+/// noticed.
+const REPLACE_AFTER: Duration = Duration::from_secs(25);
 
 /// How long a node may take to come to the file call in which it ends.
 const CRASH_WAIT: Duration = Duration::from_secs(1);
@@ -23,6 +31,12 @@ enum Undo {
     Heal(Vec<(usize, usize)>),
     Links(usize),
     Disk(usize),
+    /// The disk is good again; the node starts again on it.
+    GoodDisk(usize),
+    /// Bits by path are flipped back; the node starts again.
+    Unrot(usize, Vec<(String, u64)>),
+    /// A newcomer starts in its place.
+    Replace(usize),
 }
 
 /// The faults of a run.
@@ -56,7 +70,12 @@ impl Nemesis {
             if n == 1 + scenario.faults / 3 {
                 run.join();
             }
-            self.strike(run);
+            for _ in 0..STRIKES {
+                if self.strike(run) {
+                    break;
+                }
+                run.world.run_for(STRIKE_AGAIN);
+            }
         }
         self.wait(run, scenario.operations);
         Ok(())
@@ -99,7 +118,7 @@ impl Nemesis {
                         Undo::Heal(others) => {
                             others.contains(pair) || others.contains(&(pair.1, pair.0))
                         }
-                        Undo::Restart(_) | Undo::Links(_) | Undo::Disk(_) => false,
+                        _ => false,
                     };
                     self.undo.iter().any(still)
                 };
@@ -108,23 +127,54 @@ impl Nemesis {
                 }
             }
             Undo::Links(node) => {
-                for other in (0..run.members.len()).filter(|other| *other != node) {
-                    run.world.set_link(&name(node), &name(other), LinkOptions::default());
-                    run.world.set_link(&name(other), &name(node), LinkOptions::default());
-                }
+                usual_links(run, node);
             }
             Undo::Disk(node) => run.world.disk(&name(node)).set_slow(None),
+            Undo::GoodDisk(node) => {
+                let disk = run.world.disk(&name(node));
+                disk.set_free_bytes(None);
+                disk.clear_faults();
+                self.start_again(run, node);
+            }
+            Undo::Unrot(node, bits) => {
+                for (path, bit) in bits {
+                    run.world.disk(&name(node)).flip_bit(&path, bit);
+                }
+                self.start_again(run, node);
+            }
+            Undo::Replace(node) => run.replace(node),
+        }
+    }
+
+    /// Ends a node that may have ended by itself, and starts it.
+    fn start_again(&self, run: &mut Run, node: usize) {
+        let Some(member) = run.members.get(node) else { return };
+        let (life, is_up) = (member.life.clone(), member.is_up);
+        if is_up {
+            run.world.kill(&life);
+            run.ended(node);
+        }
+        run.restart(node);
+        let from = run.world.now();
+        run.note_trouble(node, from);
+        if let Some(member) = run.members.get_mut(node) {
+            member.may_end = false;
         }
     }
 
     /// Ends everything that is broken.
     pub fn heal(&mut self, run: &mut Run) {
-        self.undo.clear();
+        for (_, undo) in std::mem::take(&mut self.undo) {
+            if matches!(undo, Undo::GoodDisk(_) | Undo::Unrot(..) | Undo::Replace(_)) {
+                self.undo(run, undo);
+            }
+        }
         run.world.heal_all();
         run.world.clear_links();
         for number in 0..run.members.len() {
             run.world.disk(&name(number)).clear_faults();
             run.world.set_clock_skew(&name(number), 0);
+            usual_links(run, number);
             if let Some(member) = run.members.get(number) {
                 run.world.resume(&member.life);
             }
@@ -132,8 +182,8 @@ impl Nemesis {
         run.healed();
     }
 
-    /// One fault by the seed.
-    fn strike(&mut self, run: &mut Run) {
+    /// One fault by the seed; false when it is not possible just now.
+    fn strike(&mut self, run: &mut Run) -> bool {
         let total: u64 = run.scenario.kinds.iter().map(|(_, share)| share).sum();
         let mut n = run.world.random_u64() % total.max(1);
         let mut kinds = run.scenario.kinds.iter();
@@ -142,16 +192,31 @@ impl Nemesis {
             n = n.saturating_sub(*share);
             is_it.then_some(*fault)
         });
-        let Some(fault) = kind else { return };
+        let Some(fault) = kind else { return false };
         let count = run.members.len();
         let node = (run.world.random_u64() % count as u64) as usize;
         let step = 1 + (run.world.random_u64() % (count as u64 - 1).max(1)) as usize;
         let other = (node + step) % count;
         let most = run.scenario.fault_length_max.as_micros() as u64;
         let length = Duration::from_micros(100_000 + run.world.random_u64() % most.max(1));
-        if self.carry_out(run, fault, (node, other), length) {
+        if run.members.get(node).is_none_or(|m| m.has_left) {
+            return false;
+        }
+        let is_done = self.carry_out(run, fault, (node, other), length);
+        if is_done {
             *self.counts.entry(fault.name()).or_default() += 1;
         }
+        is_done
+    }
+
+    /// Whether something ends a node, or keeps it from starting, already.
+    fn is_in_repair(&self, node: usize) -> bool {
+        self.undo.iter().any(|(_, undo)| match undo {
+            Undo::GoodDisk(n) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
+                *n == node
+            }
+            Undo::Heal(_) | Undo::Links(_) | Undo::Disk(_) => false,
+        })
     }
 
     /// False when it is not possible just now.
@@ -165,9 +230,10 @@ impl Nemesis {
         let until = run.world.now() + length;
         let Some(member) = run.members.get(node) else { return false };
         let (life, is_up, alone) = (member.life.clone(), member.is_up, node == other);
+        let is_well = is_up && !member.may_end && !self.is_in_repair(node);
         match fault {
             Fault::Kill | Fault::PowerCut => {
-                if !is_up {
+                if !is_up || self.is_in_repair(node) {
                     return false;
                 }
                 end_process(run, fault, &name(node), &life);
@@ -211,10 +277,7 @@ impl Nemesis {
             }
             Fault::SlowLink | Fault::LossyLink | Fault::ThinLink => {
                 let link = bad_link(run, fault);
-                for other in (0..run.members.len()).filter(|other| *other != node) {
-                    run.world.set_link(&name(node), &name(other), link.clone());
-                    run.world.set_link(&name(other), &name(node), link.clone());
-                }
+                set_links(run, node, &link);
                 self.undo.push((until, Undo::Links(node)));
             }
             Fault::ClockJump => {
@@ -226,14 +289,164 @@ impl Nemesis {
                 self.trouble(run, node, until);
                 self.undo.push((until, Undo::Disk(node)));
             }
+            Fault::SlowNode => {
+                run.world.disk(&name(node)).set_slow(Some(1_000..20_000));
+                let link =
+                    LinkOptions { latency_micros: Some(20_000..200_000), ..LinkOptions::default() };
+                set_links(run, node, &link);
+                self.trouble(run, node, until);
+                self.undo.push((until, Undo::Disk(node)));
+                self.undo.push((until, Undo::Links(node)));
+            }
+            Fault::Datacenters => {
+                let pairs = between_datacenters(run);
+                if pairs.is_empty() {
+                    return false;
+                }
+                for (a, b) in &pairs {
+                    run.world.partition(&name(*a), &name(*b));
+                }
+                self.undo.push((until, Undo::Heal(pairs)));
+            }
+            // One node at a time may lose what is on its disk, or not take more.
+            Fault::DiskFull | Fault::BadDisk | Fault::BitRot => {
+                if !is_well || self.is_one_broken(run) {
+                    return false;
+                }
+                let disk = run.world.disk(&name(node));
+                let undo = match fault {
+                    Fault::BitRot => {
+                        let bits = rot(run, node);
+                        if bits.is_empty() {
+                            return false;
+                        }
+                        Undo::Unrot(node, bits)
+                    }
+                    Fault::DiskFull => {
+                        disk.set_free_bytes(Some(run.world.random_u64() % 65_536));
+                        Undo::GoodDisk(node)
+                    }
+                    _ => {
+                        let one_in = 2 + run.world.random_u64() % 50;
+                        disk.set_failing_reads(Some((one_in, IoErrorKind::Device)));
+                        if run.world.random_u64().is_multiple_of(2) {
+                            disk.set_failing(Some(IoErrorKind::Device));
+                        }
+                        Undo::GoodDisk(node)
+                    }
+                };
+                if let Some(member) = run.members.get_mut(node) {
+                    member.may_end = true;
+                }
+                self.trouble(run, node, until);
+                self.undo.push((until, undo));
+            }
+            Fault::RollingRestart => {
+                if self.is_one_broken(run) {
+                    return false;
+                }
+                run.rolling_restart();
+            }
+            Fault::SwapAddresses => {
+                let others = run.members.get(other).is_some_and(|m| m.is_up && !m.may_end);
+                if alone || !is_well || !others || self.is_in_repair(other) {
+                    return false;
+                }
+                run.swap_addresses(node, other);
+            }
+            Fault::Replace => {
+                // The seed finds the others.
+                if node == 0 || !is_well || self.is_one_broken(run) || !run.pending.is_empty() {
+                    return false;
+                }
+                run.world.power_cut(&life);
+                run.ended(node);
+                let until = until + REPLACE_AFTER;
+                self.trouble(run, node, until + REPLACE_AFTER);
+                self.undo.push((until, Undo::Replace(node)));
+            }
+            Fault::Decommission | Fault::Remove => {
+                let is_last = self.counts.contains_key(fault.name());
+                if node == 0 || !is_well || is_last || self.is_one_broken(run) {
+                    return false;
+                }
+                let needed = run.scenario.replication * run.scenario.datacenters;
+                let there = run.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
+                if there <= needed {
+                    return false;
+                }
+                self.trouble(run, node, self.end);
+                if fault == Fault::Remove {
+                    return run.begin_removal(node);
+                }
+                run.begin_decommission(node);
+            }
+            Fault::Compact => {
+                if !is_well || !run.world.is_alive(&life) {
+                    return false;
+                }
+                run.begin_compaction(node);
+            }
         }
         true
+    }
+
+    /// Whether a node has lost its disk, or will, or may not take writes.
+    fn is_one_broken(&self, run: &Run) -> bool {
+        let is_bad =
+            |undo: &Undo| matches!(undo, Undo::GoodDisk(_) | Undo::Unrot(..) | Undo::Replace(_));
+        self.undo.iter().any(|(_, undo)| is_bad(undo))
+            || run.members.iter().any(|m| m.may_end)
+            || !run.pending.is_empty()
     }
 
     fn trouble(&self, run: &mut Run, node: usize, until: Instant) {
         let from = run.world.now();
         run.troubles.push(Trouble { node, from, until: until + AFTERMATH });
     }
+}
+
+fn set_links(run: &Run, node: usize, link: &LinkOptions) {
+    for other in (0..run.members.len()).filter(|other| *other != node) {
+        run.world.set_link(&name(node), &name(other), link.clone());
+        run.world.set_link(&name(other), &name(node), link.clone());
+    }
+}
+
+/// Makes the links of a node what they are when nothing is broken: long between datacenters.
+pub fn usual_links(run: &Run, node: usize) {
+    let scenario = &run.scenario;
+    for other in (0..run.members.len().max(node)).filter(|other| *other != node) {
+        let is_near = scenario.datacenter(node as u64) == scenario.datacenter(other as u64);
+        let latency_micros = if is_near { None } else { Some(15_000..25_000) };
+        let link = LinkOptions { latency_micros, ..LinkOptions::default() };
+        run.world.set_link(&name(node), &name(other), link.clone());
+        run.world.set_link(&name(other), &name(node), link);
+    }
+}
+
+/// All pairs of nodes of different datacenters.
+fn between_datacenters(run: &Run) -> Vec<(usize, usize)> {
+    let of = |node: usize| run.scenario.datacenter(node as u64);
+    let count = run.members.len();
+    let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
+    pairs.filter(|(a, b)| of(*a) != of(*b)).collect()
+}
+
+/// Flips bits of data files of the workload's tables; which.
+fn rot(run: &Run, node: usize) -> Vec<(String, u64)> {
+    let disk = run.world.disk(&name(node));
+    let of_data = |path: &String| path.contains("/ks/") && path.ends_with("-Data.db");
+    let files: Vec<String> = disk.list().into_iter().filter(of_data).collect();
+    let mut bits = Vec::new();
+    for path in files {
+        let bytes = disk.read(&path).map_or(0, |content| content.len() as u64);
+        let bit = run.world.random_u64() % (8 * bytes).max(1);
+        if run.world.random_u64().is_multiple_of(2) && disk.flip_bit(&path, bit) {
+            bits.push((path, bit));
+        }
+    }
+    bits
 }
 
 /// Ends a node: at once, or inside one of its next file calls, most of which are writes of a commit

@@ -15,6 +15,16 @@ pub const FILES: &[(&str, &str)] = &[
     ("schema", include_str!("../scenarios/schema.toml")),
     ("joining", include_str!("../scenarios/joining.toml")),
     ("five", include_str!("../scenarios/five.toml")),
+    ("lwt", include_str!("../scenarios/lwt.toml")),
+    ("changing", include_str!("../scenarios/changing.toml")),
+    ("cells", include_str!("../scenarios/cells.toml")),
+    ("hints", include_str!("../scenarios/hints.toml")),
+    ("joining_beside_dead", include_str!("../scenarios/joining_beside_dead.toml")),
+    ("resurrection", include_str!("../scenarios/resurrection.toml")),
+    ("counters", include_str!("../scenarios/counters.toml")),
+    ("swapping", include_str!("../scenarios/swapping.toml")),
+    ("disks", include_str!("../scenarios/disks.toml")),
+    ("two_dcs", include_str!("../scenarios/two_dcs.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -46,11 +56,33 @@ pub enum Fault {
     ClockJump,
     /// Each file call of a node takes 5 to 50 ms.
     SlowDisk,
+    /// Disk and links of a node are slow.
+    SlowNode,
+    /// A disk has no room; the node starts again when it has.
+    DiskFull,
+    /// A disk refuses what is put on it, and some reads; the node starts again on a good one.
+    BadDisk,
+    /// Bits of data files are flipped, until the node starts again with the files as they were.
+    BitRot,
+    /// Nothing passes between two datacenters.
+    Datacenters,
+    /// The nodes stop and start, one after the other.
+    RollingRestart,
+    /// Two nodes swap their addresses.
+    SwapAddresses,
+    /// A node dies with its disk; a new one takes its place.
+    Replace,
+    /// A node leaves. Once in a run.
+    Decommission,
+    /// A node dies for good and is taken out. Once in a run.
+    Remove,
+    /// Memtables are flushed and files merged on one node.
+    Compact,
 }
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 13] = [
+    pub const ALL: [(&str, Fault); 24] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -64,6 +96,17 @@ impl Fault {
         ("thin_link", Fault::ThinLink),
         ("clock_jump", Fault::ClockJump),
         ("slow_disk", Fault::SlowDisk),
+        ("slow_node", Fault::SlowNode),
+        ("disk_full", Fault::DiskFull),
+        ("bad_disk", Fault::BadDisk),
+        ("bit_rot", Fault::BitRot),
+        ("datacenters", Fault::Datacenters),
+        ("rolling_restart", Fault::RollingRestart),
+        ("swap_addresses", Fault::SwapAddresses),
+        ("replace", Fault::Replace),
+        ("decommission", Fault::Decommission),
+        ("remove", Fault::Remove),
+        ("compact", Fault::Compact),
     ];
 
     /// Its name in files.
@@ -87,12 +130,29 @@ pub struct Mix {
     pub batch: u64,
     /// `CREATE TABLE IF NOT EXISTS` of one of a few names.
     pub create: u64,
+    /// Conditional writes and serial reads of few partitions.
+    pub lwt: u64,
+    /// Writes, expiring writes and deletions of all kinds of single cells, and reads of them.
+    pub cells: u64,
+    /// Increments and reads of counters.
+    pub count: u64,
+    /// `ALTER TABLE` of a table that is read and written.
+    pub alter: u64,
 }
 
 impl Mix {
     /// Sum of the parts.
     pub fn total(&self) -> u64 {
-        self.write + self.read + self.scan + self.delete + self.batch + self.create
+        self.write
+            + self.read
+            + self.scan
+            + self.delete
+            + self.batch
+            + self.create
+            + self.lwt
+            + self.cells
+            + self.count
+            + self.alter
     }
 }
 
@@ -111,12 +171,24 @@ pub struct Scenario {
     pub shards_max: u64,
     /// Replication factor.
     pub replication: u64,
+    /// Datacenters, between which nodes are dealt out; each has that many replicas.
+    pub datacenters: u64,
+    /// Racks of each datacenter.
+    pub racks: u64,
+    /// Full repair of every node before replicas are compared.
+    pub repairs: bool,
+    /// Hints are stored for replicas that are away.
+    pub hints: bool,
+    /// `gc_grace_seconds` of the table of cells; `None`: the usual.
+    pub gc_grace_seconds: Option<u64>,
     /// Clients at the same time.
     pub clients: u64,
     /// Requests of all clients together.
     pub operations: u64,
     /// Keys that are written and read.
     pub keys: u64,
+    /// Partitions of conditional writes.
+    pub lwt_partitions: u64,
     /// Longest pause of a client between two requests.
     pub think: Duration,
     /// What clients do.
@@ -162,9 +234,18 @@ impl Scenario {
             joining: number("joining", 0),
             shards_max: number("shards_max", 3),
             replication: number("replication", 3),
+            datacenters: number("datacenters", 1).max(1),
+            racks: number("racks", 1).max(1),
+            repairs: number("repair", 0) > 0,
+            hints: number("hints", 1) > 0,
+            gc_grace_seconds: match number("gc_grace_seconds", u64::MAX) {
+                u64::MAX => None,
+                seconds => Some(seconds),
+            },
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),
             keys: number("workload.keys", 60),
+            lwt_partitions: number("workload.lwt_partitions", crate::lwt::PARTITIONS).max(1),
             think: millis(number("workload.think_millis", 20)),
             mix: Mix {
                 write: number("workload.write", 0),
@@ -173,6 +254,10 @@ impl Scenario {
                 delete: number("workload.delete", 0),
                 batch: number("workload.batch", 0),
                 create: number("workload.create", 0),
+                lwt: number("workload.lwt", 0),
+                cells: number("workload.cells", 0),
+                count: number("workload.count", 0),
+                alter: number("workload.alter", 0),
             },
             faults: number("faults.count", 0),
             fault_length_max: millis(number("faults.longest_millis", 5_000)),
@@ -197,8 +282,9 @@ impl Scenario {
         {
             return wrong("1 to 9 nodes with at least one shard are expected");
         }
-        if scenario.replication == 0 || scenario.replication > scenario.nodes {
-            return wrong("replication is expected to be 1 to the number of nodes");
+        if scenario.replication == 0 || scenario.replication * scenario.datacenters > scenario.nodes
+        {
+            return wrong("replication is expected to be 1 to the number of nodes of a datacenter");
         }
         if scenario.clients == 0 || scenario.keys < scenario.clients || scenario.mix.total() == 0 {
             return wrong("clients, as many keys and something to do are expected");
@@ -207,6 +293,31 @@ impl Scenario {
             return wrong("faults are to happen but none has a share");
         }
         Ok(scenario)
+    }
+
+    /// Whether clocks jump in it.
+    pub fn do_clocks_jump(&self) -> bool {
+        self.kinds.iter().any(|(fault, share)| *fault == Fault::ClockJump && *share > 0)
+    }
+
+    /// The datacenter of a node, both from 0.
+    pub fn datacenter(&self, node: u64) -> u64 {
+        node % self.datacenters
+    }
+
+    /// The rack of a node in its datacenter, from 0.
+    pub fn rack(&self, node: u64) -> u64 {
+        node / self.datacenters % self.racks
+    }
+
+    /// The replication of the keyspace, as CREATE KEYSPACE wants it.
+    pub fn replication_text(&self) -> String {
+        let replication = self.replication;
+        if self.datacenters == 1 && self.racks == 1 {
+            return format!("{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}");
+        }
+        let of_each = (1..=self.datacenters).map(|dc| format!(", 'dc{dc}': {replication}"));
+        format!("{{'class': 'NetworkTopologyStrategy'{}}}", of_each.collect::<String>())
     }
 
     /// The scenario of that name that comes with the program.

@@ -1,11 +1,18 @@
 //! `sim soak`: scenario after scenario with new seeds until the time is up, and what that reached.
 
 use std::collections::BTreeMap;
+use std::io::BufRead;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::report::{Probes, Report};
+use crate::report::Report;
+
+/// Nodes that a run has at least, to be counted.
+pub const NODES_MIN: u64 = 3;
+/// Requests and faults that it must have.
+const OPERATIONS_MIN: u64 = 2_000;
+const FAULTS_MIN: u64 = 10;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,36 +54,172 @@ pub fn parse(words: &[String]) -> Result<Orders, String> {
 /// One scenario by name: a run of a seed.
 pub type OneRun = Box<dyn Fn(u64) -> Result<Report, String>>;
 
-/// Runs until the orders are carried out. Each run is made once; the replay of a violation is
-/// `sim NAME SEED`, which runs twice and compares the traces too.
-pub fn run(orders: &Orders, scenarios: &[(String, OneRun)]) -> ExitCode {
-    let begin = Instant::now();
-    let time_is_up = || {
-        orders.minutes > 0
-            && begin.elapsed() >= Duration::from_secs(orders.minutes.saturating_mul(60))
-    };
-    let mut sum = Report::default();
-    let mut probes = Probes::default();
-    let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let (mut runs, mut failed, mut seed) = (0u64, 0u64, orders.seed);
-    'all: loop {
-        for (name, one) in scenarios {
-            if time_is_up() || orders.runs.is_some_and(|most| runs >= most) {
-                break 'all;
+/// What the runs come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    runs: u64,
+    failed: u64,
+    small: u64,
+    operations: u64,
+    acknowledged: u64,
+    /// By scenario: runs that passed, and the fewest operations and faults of one.
+    least: BTreeMap<String, (u64, u64, u64)>,
+    faults: BTreeMap<String, u64>,
+    probes: BTreeMap<String, u64>,
+}
+
+impl Sum {
+    fn add(&mut self, name: &str, report: &Report) {
+        let broken: u64 = report.faults.values().sum();
+        let operations = report.operations as u64;
+        self.operations += operations;
+        self.acknowledged += report.acknowledged as u64;
+        let least = self.least.entry(name.to_owned()).or_insert((0, u64::MAX, u64::MAX));
+        *least = (least.0 + 1, least.1.min(operations), least.2.min(broken));
+        if operations < OPERATIONS_MIN || broken < FAULTS_MIN {
+            self.small += 1;
+        }
+        for (fault, count) in &report.faults {
+            *self.faults.entry((*fault).to_owned()).or_default() += count;
+        }
+        for (probe, count) in report.probes.all() {
+            *self.probes.entry((*probe).to_owned()).or_default() += count;
+        }
+    }
+
+    /// As lines for [`Sum::take_line`].
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "#sum {} {} {} {} {}",
+            self.runs, self.failed, self.small, self.operations, self.acknowledged
+        )];
+        let least = self.least.iter();
+        lines.extend(least.map(|(name, (n, o, f))| format!("#least {n} {o} {f} {name}")));
+        lines.extend(self.faults.iter().map(|(name, n)| format!("#fault {n} {name}")));
+        lines.extend(self.probes.iter().map(|(name, n)| format!("#probe {n} {name}")));
+        lines
+    }
+
+    /// Adds what another process has counted; false when the line says nothing of that kind.
+    fn take_line(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words.get(at).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0);
+        let rest = |from: usize| words.get(from..).unwrap_or_default().join(" ");
+        match words.first() {
+            Some(&"#sum") => {
+                self.runs += number(1);
+                self.failed += number(2);
+                self.small += number(3);
+                self.operations += number(4);
+                self.acknowledged += number(5);
             }
-            runs += 1;
+            Some(&"#least") => {
+                let least = self.least.entry(rest(4)).or_insert((0, u64::MAX, u64::MAX));
+                *least = (least.0 + number(1), least.1.min(number(2)), least.2.min(number(3)));
+            }
+            Some(&"#fault") => *self.faults.entry(rest(2)).or_default() += number(1),
+            Some(&"#probe") => *self.probes.entry(rest(2)).or_default() += number(1),
+            _ => return false,
+        }
+        true
+    }
+
+    fn print(&self, orders: &Orders, seconds: f64) {
+        println!(
+            "{} runs from seed {}, {seconds:.0} s: {} operations, {} acknowledged",
+            self.runs, orders.seed, self.operations, self.acknowledged
+        );
+        for (name, (count, operations, faults)) in &self.least {
+            println!(
+                "{name}: {count} runs, each at least {operations} operations, {faults} faults"
+            );
+        }
+        println!(
+            "{} runs count, {} passed with fewer than {OPERATIONS_MIN} operations or \
+             {FAULTS_MIN} faults",
+            self.runs.saturating_sub(self.failed + self.small),
+            self.small
+        );
+        let list = |of: &BTreeMap<String, u64>| -> String {
+            let hit = of.iter().filter(|(_, n)| **n > 0);
+            let hit: Vec<String> = hit.map(|(name, n)| format!("{name} {n}")).collect();
+            if hit.is_empty() { "none".to_owned() } else { hit.join(", ") }
+        };
+        println!("faults: {}", list(&self.faults));
+        println!("reached: {}", list(&self.probes));
+        let never = self.probes.iter().filter(|(_, n)| **n == 0).map(|(name, _)| name.as_str());
+        let never: Vec<&str> = never.collect();
+        let never = if never.is_empty() { "-".to_owned() } else { never.join(", ") };
+        println!("never reached: {never}");
+        println!("{} violations", self.failed);
+    }
+}
+
+/// Runs until the orders are carried out, each seed in a process of its own: what a simulated
+/// process would leave to its end by the system is freed with that. Each run is made once; the
+/// replay of a violation is `sim NAME SEED`, which runs twice and compares the traces too.
+pub fn run(orders: &Orders, scenarios: u64) -> ExitCode {
+    let begin = Instant::now();
+    let limit = Duration::from_secs(orders.minutes.saturating_mul(60));
+    let mut sum = Sum::default();
+    let mut seed = orders.seed;
+    while orders.minutes == 0 || begin.elapsed() < limit {
+        let left = orders.runs.map_or(scenarios, |most| most.saturating_sub(sum.runs));
+        if left == 0 {
+            break;
+        }
+        if let Err(error) = run_part(orders, seed, left.min(scenarios), &mut sum) {
+            sum.failed += 1;
+            println!("FAIL seed {seed}: {error}");
+            println!("     again: cargo run -p sim -- soak --runs {scenarios} --seed {seed}");
+        }
+        seed = seed.saturating_add(1);
+    }
+    sum.print(orders, begin.elapsed().as_secs_f64());
+    if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Has another process run one seed of the scenarios.
+fn run_part(orders: &Orders, seed: u64, runs: u64, sum: &mut Sum) -> Result<(), String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut command = std::process::Command::new(own);
+    command.args(["soak-part", "--runs", &runs.to_string(), "--seed", &seed.to_string()]);
+    if let Some(name) = &orders.scenario {
+        command.args(["--scenario", name]);
+    }
+    let mut child =
+        command.stdout(std::process::Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+    if let Some(out) = child.stdout.take() {
+        for line in std::io::BufReader::new(out).lines() {
+            let line = line.map_err(|e| e.to_string())?;
+            if !sum.take_line(&line) {
+                println!("{line}");
+            }
+        }
+    }
+    let status = child.wait().map_err(|e| e.to_string())?;
+    // 0 and 1 are its own: passed, and violations, which it has counted.
+    match status.code() {
+        Some(0 | 1) => Ok(()),
+        _ => Err(format!("the process of the run ended with {status}")),
+    }
+}
+
+/// Carries the orders out in this process and prints what that came to in lines for [`run`].
+pub fn run_here(orders: &Orders, scenarios: &[(String, OneRun)]) -> ExitCode {
+    let mut sum = Sum::default();
+    let mut seed = orders.seed;
+    while orders.runs.is_some_and(|most| sum.runs < most) {
+        for (name, one) in scenarios {
+            if orders.runs.is_some_and(|most| sum.runs >= most) {
+                break;
+            }
+            sum.runs += 1;
             let result = catch_unwind(AssertUnwindSafe(|| one(seed)));
             match result.unwrap_or_else(|_| Err("the run panicked, see above".to_owned())) {
-                Ok(report) => {
-                    sum.operations += report.operations;
-                    sum.acknowledged += report.acknowledged;
-                    probes.merge(&report.probes);
-                    for (fault, count) in report.faults {
-                        *faults.entry(fault).or_default() += count;
-                    }
-                }
+                Ok(report) => sum.add(name, &report),
                 Err(error) => {
-                    failed += 1;
+                    sum.failed += 1;
                     println!("FAIL {name} {seed}: {error}");
                     println!("     again: cargo run -p sim -- {name} {seed}");
                 }
@@ -84,20 +227,10 @@ pub fn run(orders: &Orders, scenarios: &[(String, OneRun)]) -> ExitCode {
         }
         seed = seed.saturating_add(1);
     }
-    println!(
-        "{runs} runs, seeds {} to {seed}, {:.0} s: {} operations, {} acknowledged",
-        orders.seed,
-        begin.elapsed().as_secs_f64(),
-        sum.operations,
-        sum.acknowledged
-    );
-    let faults: Vec<String> = faults.iter().map(|(name, n)| format!("{name} {n}")).collect();
-    println!("faults: {}", if faults.is_empty() { "none".to_owned() } else { faults.join(", ") });
-    println!("reached: {probes}");
-    let never = probes.never_hit();
-    println!("never reached: {}", if never.is_empty() { "-".to_owned() } else { never.join(", ") });
-    println!("{failed} violations");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for line in sum.lines() {
+        println!("{line}");
+    }
+    if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]
@@ -124,7 +257,7 @@ mod tests {
     fn a_violation_and_a_panic_fail_the_soak_and_good_runs_do_not() {
         let one = |f: fn(u64) -> Result<Report, String>| {
             let runs: Vec<(String, OneRun)> = vec![("x".to_owned(), Box::new(f))];
-            run(&orders("--runs 3").unwrap(), &runs)
+            run_here(&orders("--runs 3").unwrap(), &runs)
         };
         let shown = |code: ExitCode| format!("{code:?}");
         let good = shown(one(|_| Ok(Report::default())));
@@ -135,5 +268,26 @@ mod tests {
         assert_eq!(good, shown(ExitCode::SUCCESS));
         assert_eq!(shown(one(bad)), shown(ExitCode::FAILURE));
         assert_eq!(shown(one(|_| panic!("oops"))), shown(ExitCode::FAILURE));
+    }
+
+    #[test]
+    fn sums_of_two_processes_add_up() {
+        let faults = BTreeMap::from([("kill", 12)]);
+        let mut report =
+            Report { operations: 2_100, acknowledged: 2_000, faults, ..Report::default() };
+        report.probes.bump("read repair", 3);
+        let mut one = Sum { runs: 2, failed: 1, ..Sum::default() };
+        one.add("x", &report);
+        report.operations = 10;
+        one.add("x y", &report);
+        let mut both = Sum::default();
+        for line in one.lines().iter().chain(&one.lines()) {
+            assert!(both.take_line(line), "{line}");
+        }
+        assert!(!both.take_line("FAIL x 1: no"));
+        assert_eq!((both.runs, both.failed, both.small, both.operations), (4, 2, 2, 4_220));
+        assert_eq!(both.least["x"], (2, 2_100, 12));
+        assert_eq!(both.least["x y"], (2, 10, 12));
+        assert_eq!((both.faults["kill"], both.probes["read repair"]), (48, 12));
     }
 }

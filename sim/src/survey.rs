@@ -10,9 +10,13 @@ use std::time::Duration;
 use cql_wire::Consistency;
 use rt::Rt;
 
+use crate::cells;
 use crate::checks::{Rows, SchemaView};
 use crate::client::{Answer, Client};
-use crate::history::{Action, Ending};
+use crate::counts::{self, Counts};
+use crate::history::{Action, Ending, Scope};
+use crate::lwt;
+use crate::scenario::Scenario;
 use crate::workload::{self, Shared};
 
 /// Rows per page: small, so that scans take several.
@@ -20,11 +24,13 @@ const PAGE_ROWS: i32 = 23;
 /// How often a read after healing is tried before it counts as failed.
 const TRIES: u32 = 5;
 /// The tables that replicas are compared by: name, statement, and how many columns are the key.
-const TABLES: [(&str, &str, usize); 4] = [
+const TABLES: [(&str, &str, usize); 6] = [
     ("registers", "SELECT k, v, writetime(v) FROM ks.registers", 1),
     ("rows", "SELECT k, c, v, writetime(v) FROM ks.rows", 2),
     ("left", "SELECT k, b, writetime(b) FROM ks.left", 1),
     ("right", "SELECT k, b, writetime(b) FROM ks.right", 1),
+    ("lwt", "SELECT k, c, s, v, writetime(s), writetime(v) FROM ks.lwt", 2),
+    ("cells", "SELECT k, c, s, v, m, writetime(s), writetime(v) FROM ks.cells", 2),
 ];
 
 /// Connects as soon as the node answers.
@@ -48,6 +54,17 @@ pub async fn serves(rt: Rt, address: SocketAddr, peers: usize) {
         }
         rt.sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// The host id of a node.
+pub async fn host_id(rt: Rt, address: SocketAddr) -> Option<String> {
+    let mut client = Client::connect(&rt, address).await.ok()?;
+    let rows = client.query("SELECT host_id FROM system.local").await.ok()?;
+    let Answer::Rows(rows, _) = rows else { return None };
+    let bytes: [u8; 16] = rows.first()?.first()?.as_deref()?.try_into().ok()?;
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let part = |range: std::ops::Range<usize>| hex.get(range).unwrap_or_default().to_owned();
+    Some([part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-"))
 }
 
 /// Returns when the node has the tables of the workload.
@@ -165,22 +182,78 @@ pub async fn read_at_all(rt: Rt, address: SocketAddr, keys: Vec<i32>) -> Result<
 /// Which read fails although everything is healed.
 pub async fn read_at_quorum(
     rt: Rt,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<(usize, SocketAddr)>,
     keys: Vec<i32>,
     shared: Rc<RefCell<Shared>>,
 ) -> Result<(), String> {
-    for (node, address) in addresses.iter().enumerate() {
-        let mut client = connect(&rt, *address).await;
+    for (node, address) in addresses {
+        let mut client = connect(&rt, address).await;
         client.set_consistency(Consistency::Quorum);
         for key in &keys {
             let read = Action::Read { key: *key };
-            let number = shared.borrow_mut().history.begin(node, read, rt.now());
+            let number = shared.borrow_mut().history.begin(node, read, Scope::Quorum, rt.now());
             let answer = workload::perform(&mut client, read).await;
             let ending = workload::ending(read, answer);
             if !matches!(ending, Ending::Found(_)) {
                 return Err(format!("key {key} at QUORUM after healing: {ending:?}"));
             }
             shared.borrow_mut().history.end(number, rt.now(), ending);
+        }
+        let counters = shared.borrow().counts.keys();
+        for key in counters {
+            let of_counts =
+                |work: &mut dyn FnMut(&mut Counts)| work(&mut shared.borrow_mut().counts);
+            match counts::read(&rt, &mut client, (key, node), true, of_counts).await {
+                Ok(Ending::Done) => {}
+                other => return Err(format!("counter {key} at ALL after healing: {other:?}")),
+            }
+        }
+        let parts = shared.borrow().cells.parts();
+        for part in parts {
+            let of_cells =
+                |work: &mut dyn FnMut(&mut cells::Cells)| work(&mut shared.borrow_mut().cells);
+            let request = (part, cells::Request::Read);
+            match cells::perform(&rt, &mut client, request, node, of_cells).await {
+                Ok(Ending::Done) => {}
+                other => return Err(format!("cells {part} at QUORUM after healing: {other:?}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads every partition of conditional writes at SERIAL, through the nodes in turn, into the
+/// history.
+///
+/// # Errors
+/// Which read fails although everything is healed.
+pub async fn read_at_serial(
+    rt: Rt,
+    addresses: Vec<(usize, SocketAddr)>,
+    scenario: Rc<Scenario>,
+    shared: Rc<RefCell<Shared>>,
+) -> Result<(), String> {
+    let parts: Vec<i32> = shared.borrow().transactions.parts.keys().copied().collect();
+    for (node, address) in addresses {
+        let mut client = connect(&rt, address).await;
+        for part in &parts {
+            let Some(serial) = lwt::level(&scenario, *part, node, 0) else { continue };
+            let request = lwt::Request::Read;
+            let mut problem = None;
+            for _ in 0..TRIES {
+                let begun = shared.borrow_mut().transactions.begin(*part, node, request, rt.now());
+                let asked = lwt::perform(&mut client, *part, request, serial, false);
+                let (seen, ending) = asked.await;
+                shared.borrow_mut().transactions.end(begun, rt.now(), seen);
+                problem = (ending != Ok(Ending::Done)).then_some(ending);
+                if problem.is_none() {
+                    break;
+                }
+                rt.sleep(Duration::from_millis(500)).await;
+            }
+            if let Some(problem) = problem {
+                return Err(format!("partition {part} at SERIAL after healing: {problem:?}"));
+            }
         }
     }
     Ok(())

@@ -9,14 +9,19 @@ use std::time::Duration;
 use cql_wire::Consistency;
 use rt::Rt;
 
+use crate::cells::{self, Cells};
 use crate::checks::created_name;
 use crate::client::{Answer, Client, Lost};
 use crate::cluster::Sabotage;
-use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, place};
+use crate::counts::{self, Counts};
+use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, Scope, place};
+use crate::lwt::{self, Transactions};
 use crate::scenario::Scenario;
 
 /// Tables that clients create by the same few names.
 const CREATED_MAX: u64 = 12;
+/// Counters that all clients add to.
+const COUNTERS: u64 = 12;
 /// Timestamps of values are this plus the value: before the world's wall clock.
 const STAMP_BASE: i64 = 1_700_000_000_000_000;
 /// Rows per page of reads of several keys, so that they take several.
@@ -24,14 +29,15 @@ const PAGE_ROWS: i32 = 3;
 /// Longer than the server may take, so that a missed limit is seen as such.
 const ANSWER_GRACE: Duration = Duration::from_secs(3);
 
-/// The tables that are made before the clients start; `{}` is the replication factor.
-pub const SCHEMA: [&str; 5] = [
-    "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = \
-     {'class': 'SimpleStrategy', 'replication_factor': {}}",
+/// The tables that are made before the clients start; `{}` is the replication.
+pub const SCHEMA: [&str; 7] = [
+    "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {}",
     "CREATE TABLE IF NOT EXISTS ks.registers (k int PRIMARY KEY, v bigint)",
     "CREATE TABLE IF NOT EXISTS ks.rows (k int, c int, v bigint, PRIMARY KEY (k, c))",
     "CREATE TABLE IF NOT EXISTS ks.left (k int PRIMARY KEY, b int)",
     "CREATE TABLE IF NOT EXISTS ks.right (k int PRIMARY KEY, b int)",
+    lwt::SCHEMA,
+    cells::SCHEMA,
 ];
 
 /// What the clients of one run share.
@@ -39,12 +45,19 @@ pub const SCHEMA: [&str; 5] = [
 pub struct Shared {
     /// Everything they asked for.
     pub history: History,
+    /// What was seen of conditional writes and serial reads.
+    pub transactions: Transactions,
+    /// What was written to and seen of single cells.
+    pub cells: Cells,
+    /// What was added to and seen of counters.
+    pub counts: Counts,
     /// Requests that still may be sent.
     pub left: u64,
     /// Clients that have not ended.
     pub running: usize,
     stamps: BTreeMap<i32, i64>,
     last_batch: i32,
+    last_alter: u64,
 }
 
 impl Shared {
@@ -94,20 +107,28 @@ pub async fn run(rt: Rt, plan: Plan, shared: Rc<RefCell<Shared>>) {
 /// Asks one node until the connection is lost, or the node cannot serve.
 async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &RefCell<Shared>) {
     loop {
-        let (number, action) = {
+        let (number, action, level) = {
             let mut shared = shared.borrow_mut();
             let Some(left) = shared.left.checked_sub(1) else { return };
             shared.left = left;
             let action = choose(rt, plan, &mut shared);
-            (shared.history.begin(node, action, rt.now()), action)
+            let (level, scope) = level(rt, plan, action, node);
+            (shared.history.begin(node, action, scope, rt.now()), action, level)
         };
-        let mut text = statement(action);
-        if plan.sabotage.unlogged_batches {
-            text = text.replace("BEGIN BATCH", "BEGIN UNLOGGED BATCH");
-        }
-        let answer = perform_text(client, action, &text).await;
-        let is_lost = answer.is_err();
-        let ending = ending(action, answer);
+        let answered = match action {
+            Action::Lwt { part } => transact(rt, client, node, part, plan, shared).await,
+            Action::Cells { part } => work_on_cells(rt, client, node, part, plan, shared).await,
+            Action::Count { key } => {
+                client.set_consistency(level);
+                count(rt, client, node, key, shared).await
+            }
+            _ => {
+                client.set_consistency(level);
+                let answer = perform_text(client, action, &text_of(action, plan)).await;
+                answered(action, answer)
+            }
+        };
+        let (ending, is_lost) = answered;
         let goes_on = !is_lost && ending != Ending::Refused;
         let is_done = matches!(ending, Ending::Done | Ending::Found(_) | Ending::Listed(_));
         shared.borrow_mut().history.end(number, rt.now(), ending);
@@ -117,6 +138,122 @@ async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &Re
         // Who is told of a failure does not try again at once.
         let think = plan.scenario.think.as_micros() as u64 * if is_done { 1 } else { 10 };
         rt.sleep(Duration::from_micros(rt.random_u64() % think.max(1))).await;
+    }
+}
+
+/// The level of a request, and whom it binds.
+///
+/// With several datacenters every second key is written at EACH_QUORUM, and half of its reads are at
+/// LOCAL_QUORUM.
+fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Scope) {
+    if plan.sabotage.weak_levels {
+        return (Consistency::One, Scope::Quorum);
+    }
+    let is_far = plan.scenario.datacenters > 1;
+    let of_each = |key: i32| is_far && key.rem_euclid(4) >= 2;
+    match action {
+        Action::Write { key, .. } | Action::Delete { key, .. } if of_each(key) => {
+            (Consistency::EachQuorum, Scope::Everywhere)
+        }
+        Action::Read { key } if of_each(key) && rt.random_u64().is_multiple_of(2) => {
+            let datacenter = plan.scenario.datacenter(node as u64);
+            (Consistency::LocalQuorum, Scope::Local(datacenter))
+        }
+        _ => (Consistency::Quorum, Scope::Quorum),
+    }
+}
+
+/// A write or read of single cells: written only by the client that they belong to.
+async fn work_on_cells(
+    rt: &Rt,
+    client: &mut Client,
+    node: usize,
+    part: i32,
+    plan: &Plan,
+    shared: &RefCell<Shared>,
+) -> (Ending, bool) {
+    client.set_answer_timeout(Action::Cells { part }.limit() + ANSWER_GRACE);
+    client.set_consistency(match plan.sabotage.weak_levels {
+        true => Consistency::One,
+        false => Consistency::Quorum,
+    });
+    let request = match part as u64 % plan.scenario.clients == plan.number {
+        true => cells::Request::choose(rt, plan.scenario.do_clocks_jump()),
+        false => cells::Request::Read,
+    };
+    let of_cells = |work: &mut dyn FnMut(&mut Cells)| work(&mut shared.borrow_mut().cells);
+    match cells::perform(rt, client, (part, request), node, of_cells).await {
+        Ok(ending) => (ending, false),
+        Err(Lost(why)) => (Ending::Unknown(why), true),
+    }
+}
+
+/// An increment or read of a counter.
+async fn count(
+    rt: &Rt,
+    client: &mut Client,
+    node: usize,
+    key: i32,
+    shared: &RefCell<Shared>,
+) -> (Ending, bool) {
+    client.set_answer_timeout(Action::Count { key }.limit() + ANSWER_GRACE);
+    let of_counts = |work: &mut dyn FnMut(&mut Counts)| work(&mut shared.borrow_mut().counts);
+    let by = 1 + (rt.random_u64() % 4) as i64;
+    let answer = match rt.random_u64() % 4 {
+        0 => counts::read(rt, client, (key, node), false, of_counts).await,
+        _ => counts::add(rt, client, (key, by), of_counts).await,
+    };
+    match answer {
+        Ok(ending) => (ending, false),
+        Err(Lost(why)) => (Ending::Unknown(why), true),
+    }
+}
+
+fn text_of(action: Action, plan: &Plan) -> String {
+    let text = statement(action);
+    match plan.sabotage.unlogged_batches {
+        true => text.replace("BEGIN BATCH", "BEGIN UNLOGGED BATCH"),
+        false => text,
+    }
+}
+
+/// What an answer means, and whether the connection is of no use any more.
+fn answered(action: Action, answer: Result<Answer, Lost>) -> (Ending, bool) {
+    let is_lost = answer.is_err();
+    (ending(action, answer), is_lost)
+}
+
+/// A conditional write or serial read.
+async fn transact(
+    rt: &Rt,
+    client: &mut Client,
+    node: usize,
+    part: i32,
+    plan: &Plan,
+    shared: &RefCell<Shared>,
+) -> (Ending, bool) {
+    client.set_answer_timeout(Action::Lwt { part }.limit() + ANSWER_GRACE);
+    let (serial, part) = match lwt::level(&plan.scenario, part, node, rt.random_u64()) {
+        Some(serial) => (serial, part),
+        None => (Consistency::Serial, part - 1),
+    };
+    // What must be on a quorum where others look for it, and no more.
+    client.set_consistency(match serial {
+        Consistency::LocalSerial => Consistency::LocalQuorum,
+        _ => Consistency::Quorum,
+    });
+    let (request, ticket) = {
+        let transactions = &mut shared.borrow_mut().transactions;
+        let request = transactions.choose(rt, part);
+        (request, transactions.begin(part, node, request, rt.now()))
+    };
+    let is_plain = plan.sabotage.unconditional;
+    let (seen, ending) = lwt::perform(client, part, request, serial, is_plain).await;
+    client.set_consistency(Consistency::Quorum);
+    shared.borrow_mut().transactions.end(ticket, rt.now(), seen);
+    match ending {
+        Ok(ending) => (ending, false),
+        Err(Lost(why)) => (Ending::Unknown(why), true),
     }
 }
 
@@ -147,6 +284,21 @@ fn choose(rt: &Rt, plan: &Plan, shared: &mut Shared) -> Action {
     } else if is_it(mix.batch) {
         shared.last_batch += 1;
         Action::Batch { batch: shared.last_batch }
+    } else if is_it(mix.lwt) {
+        Action::Lwt { part: (rt.random_u64() % scenario.lwt_partitions) as i32 }
+    } else if is_it(mix.cells) {
+        // Two partitions of each client; mostly its own, to write to them.
+        let owner = match rt.random_u64() % 4 {
+            0 => rt.random_u64() % scenario.clients,
+            _ => plan.number,
+        };
+        let of_owner = rt.random_u64() % 2;
+        Action::Cells { part: (of_owner * scenario.clients + owner) as i32 }
+    } else if is_it(mix.count) {
+        Action::Count { key: (rt.random_u64() % COUNTERS) as i32 }
+    } else if is_it(mix.alter) {
+        shared.last_alter += 1;
+        Action::Alter { number: shared.last_alter }
     } else {
         Action::Create { table: rt.random_u64() % CREATED_MAX }
     }
@@ -200,6 +352,12 @@ pub fn statement(action: Action) -> String {
                  INSERT INTO ks.right (k, b) VALUES ({right}, {batch}); APPLY BATCH"
             )
         }
+        Action::Lwt { part } => lwt::Request::Read.statement(part),
+        Action::Cells { part } => format!("SELECT c, s, v, m FROM ks.cells WHERE k = {part}"),
+        Action::Count { key } => format!("SELECT n FROM ks.counts WHERE k = {key}"),
+        Action::Alter { number } => {
+            format!("ALTER TABLE ks.registers WITH comment = 'change {number}'")
+        }
         Action::Create { table } => {
             let name = created_name(table);
             format!("CREATE TABLE IF NOT EXISTS ks.{name} (k int PRIMARY KEY, v text)")
@@ -217,6 +375,10 @@ pub async fn perform(client: &mut Client, action: Action) -> Result<Answer, Lost
 
 async fn perform_text(client: &mut Client, action: Action, text: &str) -> Result<Answer, Lost> {
     client.set_answer_timeout(action.limit() + ANSWER_GRACE);
+    if let Action::Read { .. } = action {
+        // Prepared once for a connection; plans again when the table has changed.
+        return client.query_prepared(text).await;
+    }
     if !matches!(action, Action::Partition { .. } | Action::Table) {
         return client.query(text).await;
     }
@@ -277,7 +439,9 @@ pub fn ending(action: Action, answer: Result<Answer, Lost>) -> Ending {
                 0x1000 => Ending::Refused,
                 // Overloaded, bootstrapping, timeouts and failures of writes and reads.
                 0x1001 | 0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500 => Ending::Unknown(text),
-                0x0000 if matches!(action, Action::Create { .. }) => Ending::Unknown(text),
+                0x0000 if matches!(action, Action::Create { .. } | Action::Alter { .. }) => {
+                    Ending::Unknown(text)
+                }
                 _ => Ending::Wrong(text),
             }
         }

@@ -3,10 +3,8 @@
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
-import traceback
 from pathlib import Path
 
 from cassandra import ConsistencyLevel, OperationTimedOut, Timeout, Unavailable
@@ -128,7 +126,7 @@ class Connection:
                 TokenAwarePolicy(RoundRobinPolicy()), ConsistencyLevel.QUORUM
             )
         }
-        for number, address in enumerate(ADDRESSES, 1):
+        for number, address in enumerate(addresses, 1):
             only = WhiteListRoundRobinPolicy([address])
             profiles[number] = profile(only, ConsistencyLevel.ONE)
         self.cluster = Cluster(
@@ -520,45 +518,3 @@ class Leaving(Test):
         assert status == "RemovalStatus: No token removals in process.\n", status
 
     PHASES = [start_four, decommission, removenode]
-
-
-def run(test):
-    """Its phases up to the first failure: they build on each other. Passed, failed, not run."""
-    passed, failed = 0, 0
-    test.nodes.clean()
-    try:
-        for phase in test.PHASES:
-            name = phase.__name__.replace("_", " ")
-            began = time.monotonic()
-            try:
-                phase(test)
-            except Exception:
-                failed += 1
-                print(f"FAILED {name}")
-                traceback.print_exc()
-                break
-            passed += 1
-            print(f"ok     {name} ({time.monotonic() - began:.1f} s)", flush=True)
-    finally:
-        if test.connection:
-            test.connection.cluster.shutdown()
-        if not test.nodes.end():
-            failed += 1
-            print("FAILED stop")
-    return passed, failed, len(test.PHASES) - min(passed + failed, len(test.PHASES))
-
-
-def main():
-    helenus, work = sys.argv[1], sys.argv[2]
-    groups = [(Test, "three"), (Leaving, "leaving")]
-    wanted = sys.argv[3:] or [name for _, name in groups]
-    results = [run(test(Nodes(helenus, work, name))) for test, name in groups if name in wanted]
-    passed, failed, left = (sum(column) for column in zip(*results))
-    if left:
-        print(f"{left} not run")
-    print(f"{passed} passed, {failed} failed")
-    return 0 if failed == 0 and left == 0 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

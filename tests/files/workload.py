@@ -38,6 +38,7 @@ CREATE TABLE {KEYSPACE}.expiring (k int, c int, v text, m map<int, text>, PRIMAR
 CREATE TABLE {KEYSPACE}.altered (k int PRIMARY KEY, a int, b text, z set<int>);
 CREATE TABLE {KEYSPACE}."Mixed_Case" ("Key" int, "Cl" text, "Va lue" text, "select" int,
   PRIMARY KEY ("Key", "Cl")) WITH comment = 'it''s here';
+CREATE TABLE {KEYSPACE}.counts (k int, c int, s counter static, a counter, b counter, PRIMARY KEY (k, c));
 CREATE TABLE {KEYSPACE}.never_written (k int PRIMARY KEY, v text);
 """
 
@@ -196,11 +197,23 @@ def fill_first(session):
         run("UPDATE {ks}.expiring USING TTL 1 SET v = ? WHERE k = ? AND c = ?", "gone", k, 4)
         run("UPDATE {ks}.expiring USING TTL 500000 SET m = m + ? WHERE k = ? AND c = ?", {1: "a"}, k, 5)
         run("UPDATE {ks}.expiring USING TTL 1 SET m = m + ? WHERE k = ? AND c = ?", {2: "b"}, k, 5)
+    fill_counts(run, 1)
+    run("DELETE a FROM {ks}.counts WHERE k = ? AND c = ?", 1, 1)
+    run("DELETE FROM {ks}.counts WHERE k = ?", 2)
     for k in range(20):
         run("INSERT INTO {ks}.altered (k, a, b, z) VALUES (?, ?, ?, ?) USING {at}", k, k, f"b{k}", {k, 1})
         run('INSERT INTO {ks}."Mixed_Case" ("Key", "Cl", "Va lue", "select") VALUES (?, ?, ?, ?) USING {at}',
             k % 3, f"C{k}", f"V{k}", k)
     return run.at
+
+
+def fill_counts(run, factor):
+    """Counters, of statics too; what is deleted between two calls is not counted again."""
+    for k in (0, 1, 3):
+        for c in range(4):
+            run("UPDATE {ks}.counts SET a = a + ?, b = b - ? WHERE k = ? AND c = ?", factor * (k + c), c, k, c)
+        run("UPDATE {ks}.counts SET s = s + ? WHERE k = ?", factor * 1000, k)
+    run("UPDATE {ks}.counts SET a = a + ? WHERE k = ? AND c = ?", factor * ((1 << 62) - 1), 4, 4)
 
 
 def fill_deletions(run):
@@ -272,6 +285,8 @@ def fill_second(session, at):
             1, f"k{c % 30:03}", c, "second")
     run("DELETE FROM {ks}.deletions USING {at} WHERE k = ? AND c >= ?", 11, 2)
     run("DELETE FROM {ks}.deletions USING {at} WHERE k = ?", 10)
+    fill_counts(run, -3)
+    run("DELETE FROM {ks}.counts WHERE k = ? AND c = ?", 3, 0)
     run("UPDATE {ks}.all_types USING {at} SET ud = ? WHERE k = ?", ("new", 1, None, "fr"), 1)
     return run.at
 
@@ -281,7 +296,7 @@ def queries():
     ks = KEYSPACE
     tables = [
         "all_types", "clustered", "odd_order", "wide", "wide_static", "plain", "chunks", "deletions",
-        "expiring", "altered", '"Mixed_Case"', "never_written",
+        "expiring", "altered", '"Mixed_Case"', "counts", "never_written",
     ]
     for table in tables:
         yield f"SELECT * FROM {ks}.{table}", 5000
@@ -314,6 +329,8 @@ def queries():
     yield f"SELECT k, c, v, m FROM {ks}.expiring WHERE k = 3", 5000
     yield f'SELECT "Va lue", "select" FROM {ks}."Mixed_Case" WHERE "Key" = 1 AND "Cl" >= \'C3\'', 5000
     yield f"SELECT min(v), max(v), sum(v), avg(v) FROM {ks}.plain", 5000
+    yield f"SELECT sum(a), min(b), max(s), count(a) FROM {ks}.counts", 5000
+    yield f"SELECT c, a FROM {ks}.counts WHERE k = 1 ORDER BY c DESC", 2
     yield f"SELECT cluster_name, host_id, data_center, rack, tokens, partitioner FROM system.local", 5000
     for table in ("keyspaces", "types", "columns", "dropped_columns"):
         yield f"SELECT * FROM system_schema.{table} WHERE keyspace_name = '{ks}'", 5000

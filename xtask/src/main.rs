@@ -29,6 +29,14 @@ cargo xtask COMMAND
                [--restart-mb 1024] [--replay-mb 256] [--without-cassandra]
                     a null server, Helenus and a real Cassandra in turn on this machine: their
                     ratios and the goals (docs/dev/performance.md)
+  perf cluster [--only start,load,equal,contended,batch] [--rows 100000] [--seconds 10]
+               [--warm 20] [--repeat 3] [--rates 500,1000] [--start-repeat 3] [--memory 1G]
+               [--without-cassandra]
+                    three nodes of Helenus and of Cassandra, RF 3: QUORUM, conditional writes, one
+                    contended key, start
+  perf replicated [--operations 50000] [--in-flight 64] [--memory 512M]
+                    instructions and system calls of each of three nodes per QUORUM write, QUORUM
+                    read and conditional insert (needs perf and its hardware counters)
   perf engine [--mb 256] [--repeat 3] [--dev]
                     SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
@@ -71,6 +79,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         }
         ["perf", "instructions", options @ ..] => perf::instructions::run(&root, options),
         ["perf", "engine", options @ ..] => perf::engine::run(&root, options),
+        ["perf", "cluster", options @ ..] => perf::cluster::run(&root, options),
+        ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["soak", options @ ..] => steps::soak(&root, options),
         ["reference"] => {

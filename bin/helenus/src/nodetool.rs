@@ -247,6 +247,8 @@ fn run(line: &Line) -> Result<String, Failure> {
         }
         "repair" => repair::run(line),
         "repair_admin" => repair::admin(line),
+        "autorepairstatus" => repair::auto_status(line),
+        "setautorepairconfig" => repair::set_auto(line),
         _ => cluster::run(line),
     }
 }

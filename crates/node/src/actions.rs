@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    ClusterReport, CompactionReport, EstimateReport, HistoryReport, RepairCommand, RepairReport,
-    RunningReport, SnapshotReport,
+    AutoRepairReport, ClusterReport, CompactionReport, EstimateReport, HistoryReport,
+    RepairCommand, RepairReport, RunningReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, Work};
 use conf::Options;
@@ -226,6 +226,12 @@ impl ShardActions for Actions {
             Some(cluster) => repairing::carry_out(&cluster.repair, command),
             None => repairing::alone(&self.membership.snapshot(), command),
         }
+    }
+
+    fn auto_repair(&self, enabled: Option<bool>) -> Result<AutoRepairReport, ActionError> {
+        // A node without others has nothing to repair.
+        let Some(cluster) = &self.cluster else { return Ok(AutoRepairReport::default()) };
+        Ok(repairing::auto(&cluster.repair, enabled))
     }
 
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {

@@ -16,6 +16,7 @@
 mod actions;
 pub mod boot;
 mod cluster;
+mod counter_id;
 pub mod fuzz;
 mod import;
 mod open;
@@ -199,6 +200,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Why it did not start, or ended by itself.
+    pub fn failure(&self) -> Option<&StartError> {
+        self.failure.get()
+    }
+
     /// Keeps the first failure.
     pub(crate) fn fail(&self, error: StartError) {
         // A later failure is a consequence of the first.
@@ -251,14 +257,36 @@ impl Node {
         Node::prepare_with(name, options, outcome, None)
     }
 
+    /// As [`Node::prepare`], with the administrator's way in: in a simulated world there is no HTTP.
+    pub fn prepare_with_admin(
+        name: &str,
+        options: Options,
+        outcome: Arc<Outcome>,
+    ) -> (NodeSpec, rt::Main, Arc<admin::AdminMesh>) {
+        let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
+        let admin = meshes.admin.clone();
+        let (spec, main) = Node::prepare_on(name, options, outcome, None, meshes);
+        (spec, main, admin)
+    }
+
     fn prepare_with(
         name: &str,
         options: Options,
         outcome: Arc<Outcome>,
         hook: Option<ReadyHook>,
     ) -> (NodeSpec, rt::Main) {
+        let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
+        Node::prepare_on(name, options, outcome, hook, meshes)
+    }
+
+    fn prepare_on(
+        name: &str,
+        options: Options,
+        outcome: Arc<Outcome>,
+        hook: Option<ReadyHook>,
+        meshes: Meshes,
+    ) -> (NodeSpec, rt::Main) {
         let shards = options.smp.unwrap_or(1).max(1);
-        let meshes = Meshes::new(shards);
         let spec = NodeSpec { name: name.to_owned(), shards, work_dir: String::new() };
         let options = Arc::new(options);
         let main: rt::Main = Arc::new(move |rt| {

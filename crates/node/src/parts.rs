@@ -7,7 +7,7 @@ use admin::NodeFacts;
 use cluster::shard_of_token;
 use conf::{Address, Authenticator, CommitLogSync, Options, Snitch};
 use cql_plan::plan::PlanLimits;
-use cql_server::{Authentication, ServerSettings};
+use cql_server::{Authentication, ServerSettings, TimestampGuardrails};
 use stdx::HostId;
 use store::{StoreOptions, SyncMode};
 
@@ -125,6 +125,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.read_timeout = options.read_request_timeout;
     settings.range_timeout = options.range_request_timeout;
     settings.write_timeout = options.write_request_timeout;
+    settings.counter_write_timeout = options.counter_write_request_timeout;
     settings.cas_contention_timeout = options.cas_contention_timeout;
     settings.request_timeout = options.request_timeout;
     settings.truncate_timeout = options.truncate_request_timeout;
@@ -136,6 +137,17 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.prepared_bytes_max = prepared_bytes(options);
     settings.drop_truncate_table_enabled = options.drop_truncate_table_enabled;
     settings.use_statements_enabled = options.use_statements_enabled;
+    settings.timestamps = TimestampGuardrails {
+        user_timestamps_enabled: options.user_timestamps_enabled,
+        maximum_warn: options.maximum_timestamp_warn_threshold,
+        maximum_fail: options.maximum_timestamp_fail_threshold,
+        minimum_warn: options.minimum_timestamp_warn_threshold,
+        minimum_fail: options.minimum_timestamp_fail_threshold,
+    };
+    settings.native_transport_timeout = options.native_transport_timeout;
+    settings.trace_ttl_seconds =
+        i32::try_from(options.trace_type_query_ttl.as_secs()).unwrap_or(i32::MAX);
+    settings.keepalive = options.rpc_keepalive;
     Ok(settings)
 }
 

@@ -14,12 +14,13 @@ use crate::actions::Actions;
 use crate::policy::Serving;
 use crate::{StartError, parts};
 
-/// Kinds of timeouts that can be changed, as `nodetool settimeout` names them. There are no counters,
-/// and connections between nodes keep the times that they were made with.
-const TIMEOUTS: [(&str, Timeout); 6] = [
+/// Kinds of timeouts that can be changed, as `nodetool settimeout` names them. Connections between
+/// nodes keep the times that they were made with.
+const TIMEOUTS: [(&str, Timeout); 7] = [
     ("read", Timeout::Read),
     ("range", Timeout::Range),
     ("write", Timeout::Write),
+    ("counterwrite", Timeout::CounterWrite),
     ("cascontention", Timeout::CasContention),
     ("truncate", Timeout::Truncate),
     ("misc", Timeout::Request),
@@ -129,8 +130,9 @@ impl Actions {
         })
     }
 
-    /// Changes the time of requests of this shard that begin from now on. What this node does for
-    /// other coordinators keeps the settings of the start.
+    /// Changes the time of requests of this shard that begin from now on, and of writes that it makes
+    /// by itself (replayed batches, what is passed on to new owners). Requests of other coordinators
+    /// bring their own deadlines.
     ///
     /// # Errors
     /// `Unsupported`: that one cannot be changed; `Argument`: zero, by which nothing could succeed.
@@ -141,7 +143,11 @@ impl Actions {
         if millis == 0 {
             return Err(ActionError::Argument("the timeout must be at least 1 ms".to_owned()));
         }
-        self.server.set_timeout(*kind, Duration::from_millis(millis));
+        let timeout = Duration::from_millis(millis);
+        self.server.set_timeout(*kind, timeout);
+        if *kind == Timeout::Write {
+            self.coordinator.set_write_timeout(timeout);
+        }
         Ok(())
     }
 }

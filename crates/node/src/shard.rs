@@ -13,6 +13,7 @@ use cql_server::{CqlServer, ServerMesh, ServerParts};
 use liveness::LivenessMesh;
 use membership::{Membership, MetaMesh};
 use messaging::{Messaging, MessagingMesh};
+use repair::{RepairHistory, RepairMesh};
 use rt::{Gate, Rt};
 use stdx::ShardId;
 use store::Store;
@@ -21,12 +22,12 @@ use streaming::StreamMesh;
 use crate::actions::Actions;
 use crate::boot::{self, Beginning, BootMesh, Point};
 use crate::cluster::identity::Identity;
-use crate::cluster::member::{ClusterMeshes, ClusterShard};
+use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
 use crate::cluster::network;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
-use crate::{Outcome, ReadyHook, StartError, open, parts, serving, system_tables};
+use crate::{Outcome, ReadyHook, StartError, counter_id, open, parts, serving, system_tables};
 
 /// Requests that may wait for one shard, per kind of request.
 const MESH_CAPACITY: usize = 4096;
@@ -43,6 +44,8 @@ pub struct Meshes {
     messaging: Arc<MessagingMesh>,
     liveness: Arc<LivenessMesh>,
     streaming: Arc<StreamMesh>,
+    hints: Arc<HintsMesh>,
+    repair: Arc<RepairMesh>,
 }
 
 impl Meshes {
@@ -58,6 +61,8 @@ impl Meshes {
             messaging: Arc::new(MessagingMesh::new(shards)),
             liveness: Arc::new(LivenessMesh::new(shards, MESH_CAPACITY)),
             streaming: Arc::new(streaming::new_mesh(shards)),
+            hints: Arc::new(HintsMesh::new(shards, 8)),
+            repair: Arc::new(repair::new_mesh(shards)),
         }
     }
 }
@@ -115,6 +120,10 @@ pub(crate) async fn run(
             None
         }
     };
+    if let Some(store) = &store {
+        // Before anything is compacted: nothing of replicated tables may go yet.
+        repair::history::apply(&snapshot, &RepairHistory::default(), store);
+    }
     let all_open = boot::arrive(&rt, &meshes.boot, Point::Opened, store.is_some()).await;
     let (Some(store), true) = (store, all_open) else {
         rt.request_stop();
@@ -124,9 +133,16 @@ pub(crate) async fn run(
     let log = log.map(|log| (log, options.workdir.as_str()));
     let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
     let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
+    let (counter_id, was_kept) = counter_id::take(&rt, &options.workdir).await;
+    coordinator.set_counter_id(counter_id);
     // Tables are there before any statement can be planned on the new schema.
     let on_change = store.clone();
-    membership.on_change(move |_, after| on_change.set_schema(after.schema.clone()));
+    membership.on_change(move |_, after| {
+        on_change.set_schema(after.schema.clone());
+        if after.members.len() <= 1 {
+            repair::history::apply(after, &RepairHistory::default(), &on_change);
+        }
+    });
     for directory in store.directories_of_unknown_tables() {
         tracing::warn!(
             %directory,
@@ -134,8 +150,12 @@ pub(crate) async fn run(
              create the table with this id"
         );
     }
-    let meshes_of_cluster =
-        ClusterMeshes { liveness: &meshes.liveness, streaming: &meshes.streaming };
+    let meshes_of_cluster = ClusterMeshes {
+        liveness: &meshes.liveness,
+        streaming: &meshes.streaming,
+        hints: &meshes.hints,
+        repair: &meshes.repair,
+    };
     let cluster = match messaging {
         None => None,
         Some(messaging) => {
@@ -183,7 +203,7 @@ pub(crate) async fn run(
         rt.request_stop();
     }
 
-    let Parts { store, membership, coordinator, own_rows, cluster, .. } = parts;
+    let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
     if let Some(served) = served {
         served.actions.serving.set(false);
         served.server.stop().await;
@@ -195,11 +215,15 @@ pub(crate) async fn run(
     own_rows.close().await;
     coordinator.stop().await;
     membership.stop().await;
-    if let Err(error) = store.drain().await {
+    let drained = store.drain().await;
+    if let Err(error) = &drained {
         // Nothing acknowledged is lost: it is in the commit log.
         tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
     }
     store.stop().await;
+    if let (Ok(()), Some(id)) = (drained, coordinator.counter_id(was_kept)) {
+        counter_id::keep(&rt, &options.workdir, id).await;
+    }
     if let Some(cluster) = &cluster {
         cluster.cleaning.close().await;
     }
@@ -387,6 +411,11 @@ impl Parts {
         own_rows.record_compactions(&self.store);
         let (membership, of_shard) = (self.membership.clone(), rt.clone());
         let timeout = options.write_request_timeout;
+        self.coordinator.set_batch_replay_throttle(options.batchlog_replay_throttle.0);
+        let traces = server.clone();
+        self.coordinator.on_peer_trace(Rc::new(move |session, events| {
+            traces.record_peer_trace(session, events);
+        }));
         let report = move |replay: &BatchReplay| report_batches(&of_shard, replay);
         self.coordinator.start_batch_replay(timeout, move || membership.snapshot(), report);
         Ok((Served { server, actions, _admin: None }, own_rows))

@@ -10,6 +10,9 @@ use super::process::{Server, bound};
 
 const VERSION: &str = "5.0.9";
 const PORT: u16 = 19342;
+/// Between nodes; JMX has the one below it.
+const STORAGE_PORT: u16 = 19344;
+const JMX_PORT: u16 = 19343;
 
 /// Puts its jars below `home/cassandra/lib`; needs Maven and a JDK 17.
 pub fn install(home: &Path) -> Result<()> {
@@ -88,11 +91,49 @@ const OPENS: &[&str] = &[
     "java.rmi/sun.rmi.transport.tcp",
 ];
 
-/// Starts one node on an empty directory with the settings of `cassandra_latest.yaml` that matter
-/// here: trie memtables, BTI SSTables, unified compaction.
+/// When Cassandra's commit log is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sync {
+    /// Every ten seconds, the default.
+    Periodic,
+    /// Before each write is answered.
+    Batch,
+}
+
+/// One node.
+pub struct Node<'a> {
+    /// 1, 2, …; 0 for one that is alone.
+    pub number: u16,
+    /// Where it listens.
+    pub address: &'a str,
+    /// Address of the first node.
+    pub seed: &'a str,
+    /// Its heap, such as 1G.
+    pub heap: &'a str,
+    /// Of its commit log.
+    pub sync: Sync,
+}
+
+/// Starts one node that is alone and waits for it.
 pub fn start(home: &Path, heap: &str) -> Result<Server> {
+    let address = "127.0.0.1";
+    let node = Node { number: 0, address, seed: address, heap, sync: Sync::Periodic };
+    let mut server = begin(home, &node)?;
+    server.wait()?;
+    Ok(server)
+}
+
+/// Starts a node on an empty directory with the settings of `cassandra_latest.yaml` that matter
+/// here: trie memtables, BTI SSTables, unified compaction.
+pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
     let base = home.join("cassandra");
-    let (conf, data) = (base.join("conf"), base.join("data"));
+    let suffix = if node.number == 0 { String::new() } else { format!("-{}", node.number) };
+    let (conf, data) = (base.join(format!("conf{suffix}")), base.join(format!("data{suffix}")));
+    let Node { address, seed, heap, .. } = node;
+    let sync = match node.sync {
+        Sync::Periodic => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms",
+        Sync::Batch => "commitlog_sync: batch",
+    };
     for directory in [&conf, &data] {
         if directory.exists() {
             std::fs::remove_dir_all(directory)?;
@@ -107,10 +148,11 @@ pub fn start(home: &Path, heap: &str) -> Result<Server> {
          data_file_directories: [{}]\ncommitlog_directory: {}\nhints_directory: {}\n\
          saved_caches_directory: {}\ncdc_raw_directory: {}\n\
          seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    \
-         parameters: [{{seeds: \"127.0.0.1:19344\"}}]\n\
-         listen_address: 127.0.0.1\nrpc_address: 127.0.0.1\nstorage_port: 19344\n\
+         parameters: [{{seeds: \"{seed}:{STORAGE_PORT}\"}}]\n\
+         listen_address: {address}\nrpc_address: {address}\nstorage_port: {STORAGE_PORT}\n\
+         auto_bootstrap: false\n\
          native_transport_port: {PORT}\nstart_native_transport: true\nendpoint_snitch: SimpleSnitch\n\
-         commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\ncommitlog_segment_size: 32MiB\n\
+         {sync}\ncommitlog_segment_size: 32MiB\n\
          concurrent_reads: 32\nconcurrent_writes: 32\nconcurrent_counter_writes: 32\n\
          compaction_throughput: 64MiB/s\nauto_snapshot: false\n\
          storage_compatibility_mode: NONE\nuuid_sstable_identifiers_enabled: true\n\
@@ -160,9 +202,9 @@ pub fn start(home: &Path, heap: &str) -> Result<Server> {
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-Dcassandra.ring_delay_ms=100",
         "-Dcassandra.skip_wait_for_gossip_to_settle=0",
-        "-Dcassandra.jmx.local.port=19343",
         "-Dcassandra-foreground=yes",
     ]);
+    command.arg(format!("-Dcassandra.jmx.local.port={}", JMX_PORT + 100 * node.number));
     command.arg(format!("-Xms{heap}")).arg(format!("-Xmx{heap}"));
     command.arg(format!("-javaagent:{}", jamm.display()));
     command.arg(format!("-Dcassandra.config=file://{}/cassandra.yaml", conf.display()));
@@ -171,5 +213,5 @@ pub fn start(home: &Path, heap: &str) -> Result<Server> {
     command.arg(format!("-Dlogback.configurationFile={}/logback.xml", conf.display()));
     command.arg("-cp").arg(format!("{}:{}/*", conf.display(), lib.display()));
     command.arg("org.apache.cassandra.service.CassandraDaemon");
-    Server::spawn(command, home, "cassandra", PORT)
+    Server::begin(command, home, &format!("cassandra{suffix}"), &format!("{address}:{PORT}"))
 }

@@ -12,8 +12,33 @@ const STARTUP: u8 = 1;
 const READY: u8 = 2;
 const AUTHENTICATE: u8 = 3;
 const QUERY: u8 = 7;
+const RESULT: u8 = 8;
+const PREPARE: u8 = 9;
+const EXECUTE: u8 = 10;
 /// Longest answer that is taken.
 const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Consistency level.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// One replica.
+    One = 1,
+    /// A majority.
+    Quorum = 4,
+    /// All replicas.
+    All = 5,
+}
+
+/// How a conditional write was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditional {
+    /// The condition held.
+    Applied,
+    /// It did not.
+    NotApplied,
+    /// An error, by its code.
+    Error(u32),
+}
 
 /// Whether STARTUP is answered by READY or AUTHENTICATE.
 pub fn answers(address: &str) -> bool {
@@ -44,9 +69,14 @@ impl Client {
 
     /// Runs a statement without values at consistency ONE.
     pub fn query(&mut self, statement: &str) -> Result<()> {
+        self.query_at(statement, Level::One)
+    }
+
+    /// Runs a statement without values.
+    pub fn query_at(&mut self, statement: &str, level: Level) -> Result<()> {
         let mut body = u32::try_from(statement.len())?.to_be_bytes().to_vec();
         body.extend_from_slice(statement.as_bytes());
-        body.extend_from_slice(&[0, 1, 0]);
+        body.extend_from_slice(&[0, level as u8, 0]);
         match self.ask(QUERY, &body).with_context(|| statement.to_owned())? {
             (ERROR, body) => {
                 let text = String::from_utf8_lossy(body.get(6..).unwrap_or_default()).into_owned();
@@ -54,6 +84,39 @@ impl Client {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Prepares a statement; its id.
+    pub fn prepare(&mut self, statement: &str) -> Result<Vec<u8>> {
+        let mut body = u32::try_from(statement.len())?.to_be_bytes().to_vec();
+        body.extend_from_slice(statement.as_bytes());
+        let (opcode, body) = self.ask(PREPARE, &body)?;
+        // Kind "prepared", then the id behind its length.
+        match (opcode, body.as_slice()) {
+            (RESULT, [0, 0, 0, 4, high, low, rest @ ..]) => {
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                Ok(rest.get(..length).context("a short id")?.to_vec())
+            }
+            _ => bail!("{statement}: not prepared"),
+        }
+    }
+
+    /// Executes a prepared conditional statement with one blob at consistency QUORUM and SERIAL.
+    pub fn execute_conditional(&mut self, id: &[u8], value: &[u8]) -> Result<Conditional> {
+        let mut body = u16::try_from(id.len())?.to_be_bytes().to_vec();
+        body.extend_from_slice(id);
+        // QUORUM; one value.
+        body.extend_from_slice(&[0, Level::Quorum as u8, 1, 0, 1]);
+        body.extend_from_slice(&u32::try_from(value.len())?.to_be_bytes());
+        body.extend_from_slice(value);
+        let (opcode, body) = self.ask(EXECUTE, &body)?;
+        Ok(match (opcode, body.as_slice()) {
+            (ERROR, [a, b, c, d, ..]) => Conditional::Error(u32::from_be_bytes([*a, *b, *c, *d])),
+            // The first cell of the row is [applied], one byte; nothing else when it is true.
+            (RESULT, [.., 0, 0, 0, 1, 1]) => Conditional::Applied,
+            (RESULT, _) => Conditional::NotApplied,
+            (opcode, _) => bail!("an answer of opcode {opcode}"),
+        })
     }
 
     fn ask(&mut self, opcode: u8, body: &[u8]) -> Result<(u8, Vec<u8>)> {

@@ -55,7 +55,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
 }
 
 fn tell(home: &Path, lines: &[Value]) -> Result<bool> {
-    let mut report = Report::default();
+    let mut report = Report::new();
     let mut rows = Vec::new();
     let mut passed = true;
     for (shape, goal) in GOALS {

@@ -128,7 +128,7 @@ fn total_of(counts: &str) -> Option<f64> {
 }
 
 /// The functions of the allocator that give memory, also more of it.
-const ALLOCATORS: [&str; 5] =
+pub(super) const ALLOCATORS: [&str; 5] =
     ["_rjem_malloc", "_rjem_mallocx", "_rjem_calloc", "_rjem_realloc", "_rjem_rallocx"];
 
 /// Calls of the allocator in a callgrind output file with absolute instruction addresses: how often

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::process::{Server, bound};
+use super::process::{Target, bound};
 
 const VERSION: &str = "0.29.0";
+/// Requests in flight, and the most at an offered rate.
 const IN_FLIGHT: &str = "128";
 
 /// One workload.
@@ -24,6 +25,8 @@ pub struct Workload {
     pub functions: &'static str,
     /// Makes the table anew and counts a fixed number of operations; the others count seconds.
     pub loads: bool,
+    /// Consistency level; without one latte's, LOCAL_QUORUM.
+    pub consistency: Option<&'static str>,
 }
 
 /// How long one run of latte is.
@@ -127,9 +130,9 @@ impl Latte {
     }
 
     /// Makes the workload's table anew.
-    pub fn schema(&self, workload: &Workload, server: &Server) -> Result<()> {
+    pub fn schema(&self, workload: &Workload, target: &dyn Target) -> Result<()> {
         let mut command = self.command("schema");
-        command.arg(self.script(workload)).arg(server.address());
+        command.arg(self.script(workload)).args(target.addresses());
         let output = command.output()?;
         if !output.status.success() {
             bail!("latte schema: {}", String::from_utf8_lossy(&output.stderr));
@@ -141,7 +144,7 @@ impl Latte {
     pub fn run(
         &self,
         workload: &Workload,
-        server: &Server,
+        target: &dyn Target,
         rows: u64,
         length: Length,
         rate: Option<u32>,
@@ -161,13 +164,16 @@ impl Latte {
             command.arg("-r").arg(rate.to_string());
         }
         command.arg("-P").arg(match workload.script {
-            "standard1" => format!("rows={rows}"),
-            _ => format!("partitions={}", rows.div_ceil(1000)),
+            "series" => format!("partitions={}", rows.div_ceil(1000)),
+            _ => format!("rows={rows}"),
         });
-        command.arg(self.script(workload)).arg(server.address());
-        let before = server.cpu_seconds()?;
+        if let Some(level) = workload.consistency {
+            command.args(["--consistency", level]);
+        }
+        command.arg(self.script(workload)).args(target.addresses());
+        let before = target.cpu_seconds()?;
         let output = command.output()?;
-        let used = server.cpu_seconds()? - before;
+        let used = target.cpu_seconds()? - before;
         let text = std::fs::read_to_string(&report).with_context(|| {
             format!("latte wrote no report: {}", String::from_utf8_lossy(&output.stderr))
         })?;
@@ -188,7 +194,7 @@ impl Latte {
             p99_ms: percentile(latency, "P99"),
             p999_ms: percentile(latency, "P99_9"),
             server_cpu_per_1000: used / operations * 1000.0,
-            rss_mib: server.rss_mib()?,
+            rss_mib: target.rss_mib()?,
         })
     }
 }

@@ -1,18 +1,23 @@
 //! `perf compare`: the same workloads against a null server, Helenus and a real Cassandra on this
-//! machine, and a table of ratios and goals. `perf engine`, `perf instructions`: inside the process.
+//! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf engine`, `perf instructions`: inside the process.
 //!
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
-//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `report`.
+//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `report`;
+//! then `nodes`, `cluster`, `contended`, `replicated`.
 
 mod cassandra;
+pub mod cluster;
+mod contended;
 mod cql;
 pub mod engine;
 mod equal;
 pub mod instructions;
 mod load;
+mod nodes;
 pub mod process;
+pub mod replicated;
 mod report;
 mod settings;
 mod start;
@@ -36,9 +41,9 @@ pub fn compare(root: &Path, words: &[&str]) -> Result<bool> {
     std::fs::create_dir_all(&home)?;
     let latte = Latte::install(root, &home)?;
     process::build_helenus(root)?;
-    let mut report = Report::default();
+    let mut report = Report::new();
     report.keep("settings", json!(settings));
-    report.keep("machine", json!({ "cpus": cpus(), "model": cpu_model() }));
+    report.keep("machine", machine());
 
     let of_load: Vec<Kind> = [
         (Kind::Null, settings.has(Section::Null)),
@@ -100,6 +105,10 @@ fn end(servers: Vec<(Kind, Server)>) -> Result<()> {
         server.stop()?;
     }
     Ok(())
+}
+
+fn machine() -> serde_json::Value {
+    json!({ "cpus": cpus(), "model": cpu_model() })
 }
 
 fn cpus() -> usize {

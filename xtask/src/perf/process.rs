@@ -46,12 +46,25 @@ pub struct Server {
     name: String,
     address: String,
     log: PathBuf,
+    started: Instant,
     started_after: Duration,
     paused: bool,
 }
 
-/// Builds the release binary.
+/// Names a server that is built already.
+const BINARY_VARIABLE: &str = "HELENUS_BINARY";
+
+/// The server that is measured.
+pub fn helenus_binary(root: &Path) -> PathBuf {
+    std::env::var_os(BINARY_VARIABLE)
+        .map_or_else(|| root.join("target/release/helenus"), PathBuf::from)
+}
+
+/// Builds the release binary, unless `HELENUS_BINARY` names another.
 pub fn build_helenus(root: &Path) -> Result<()> {
+    if std::env::var_os(BINARY_VARIABLE).is_some() {
+        return Ok(());
+    }
     let words = ["build", "--release", "--bin", "helenus"];
     let status = Command::new("cargo").current_dir(root).args(words).status()?;
     if !status.success() {
@@ -82,6 +95,10 @@ pub fn bound(program: &Path) -> Command {
     command
 }
 
+fn local(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
 impl Server {
     /// Helenus on an empty directory.
     pub fn helenus(root: &Path, home: &Path, memory: &str) -> Result<Server> {
@@ -94,26 +111,32 @@ impl Server {
 
     /// Helenus on the directory that is there.
     pub fn helenus_again(root: &Path, home: &Path, memory: &str) -> Result<Server> {
-        let mut command = bound(&root.join("target/release/helenus"));
+        let mut command = bound(&helenus_binary(root));
         command.arg("server").arg("--workdir").arg(helenus_data(home));
         command.args(["--memory", memory, "--native-transport-port", &HELENUS_PORT.to_string()]);
         command.args(["--native-shard-aware-transport-port", "0", "--api-port", "19143"]);
-        Server::spawn(command, home, "helenus", HELENUS_PORT)
+        Server::spawn(command, home, "helenus", &local(HELENUS_PORT))
     }
 
     /// The null server.
     pub fn null(root: &Path, home: &Path) -> Result<Server> {
-        let mut command = bound(&root.join("target/release/helenus"));
+        let mut command = bound(&helenus_binary(root));
         command.args(["bench", "null-server", "--port", &NULL_PORT.to_string()]);
-        Server::spawn(command, home, "null-server", NULL_PORT)
+        Server::spawn(command, home, "null-server", &local(NULL_PORT))
     }
 
-    /// Starts a command and waits until CQL answers on the port.
-    pub fn spawn(mut command: Command, home: &Path, name: &str, port: u16) -> Result<Server> {
+    /// Starts a command and waits until CQL answers at the address.
+    pub fn spawn(command: Command, home: &Path, name: &str, address: &str) -> Result<Server> {
+        let mut server = Server::begin(command, home, name, address)?;
+        server.wait()?;
+        Ok(server)
+    }
+
+    /// Starts a command that will serve CQL at the address.
+    pub fn begin(mut command: Command, home: &Path, name: &str, address: &str) -> Result<Server> {
         let path = home.join(format!("{name}.log"));
         let log = std::fs::File::create(&path)?;
-        let address = format!("127.0.0.1:{port}");
-        if cql::answers(&address) {
+        if cql::answers(address) {
             bail!("another server answers on {address}");
         }
         let started = Instant::now();
@@ -123,25 +146,35 @@ impl Server {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
-        let mut server = Server {
+        Ok(Server {
             child,
             name: name.to_owned(),
-            address,
+            address: address.to_owned(),
             log: path,
+            started,
             started_after: Duration::ZERO,
             paused: false,
-        };
-        while !cql::answers(&server.address) {
-            if let Some(status) = server.child.try_wait()? {
-                bail!("{name} ended with {status}; see {}", server.log.display());
+        })
+    }
+
+    /// Waits until CQL answers.
+    pub fn wait(&mut self) -> Result<()> {
+        while !cql::answers(&self.address) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended with {status}; see {}", self.name, self.log.display());
             }
-            if started.elapsed() > START_MAX {
-                bail!("{name} does not answer CQL after {} s", START_MAX.as_secs());
+            if self.started.elapsed() > START_MAX {
+                bail!("{} does not answer CQL after {} s", self.name, START_MAX.as_secs());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        server.started_after = started.elapsed();
-        Ok(server)
+        self.started_after = self.started.elapsed();
+        Ok(())
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Host and port.
@@ -159,25 +192,6 @@ impl Server {
         self.started_after
     }
 
-    /// User and system seconds so far.
-    pub fn cpu_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let rest = stat.rsplit(')').next().unwrap_or("");
-        let field = |i: usize| rest.split_whitespace().nth(i).and_then(|v| v.parse::<f64>().ok());
-        match (field(11), field(12)) {
-            (Some(user), Some(system)) => Ok((user + system) / TICKS),
-            _ => bail!("cannot read /proc/{}/stat", self.child.id()),
-        }
-    }
-
-    /// Resident memory now.
-    pub fn rss_mib(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or("");
-        let kib = line.split_whitespace().nth(1).and_then(|v| v.parse::<f64>().ok());
-        kib.map(|k| k / 1024.0).context("no VmRSS")
-    }
-
     fn signal(&self, signal: &str) -> Result<()> {
         let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
         if !status.success() {
@@ -193,13 +207,17 @@ impl Server {
         Ok(())
     }
 
+    /// Lets it go on.
+    pub fn go_on(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.paused) {
+            self.signal("-CONT")?;
+        }
+        Ok(())
+    }
+
     /// Lets it go on and waits until it answers.
     pub fn resume(&mut self) -> Result<()> {
-        if !self.paused {
-            return Ok(());
-        }
-        self.signal("-CONT")?;
-        self.paused = false;
+        self.go_on()?;
         let begun = Instant::now();
         while !cql::answers(&self.address) {
             if begun.elapsed() > START_MAX {
@@ -230,6 +248,39 @@ impl Server {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
+    }
+}
+
+/// What a load is put on.
+pub trait Target {
+    /// Host and port of every node.
+    fn addresses(&self) -> Vec<String>;
+    /// User and system seconds so far, of all its processes.
+    fn cpu_seconds(&self) -> Result<f64>;
+    /// Resident memory now, of all its processes.
+    fn rss_mib(&self) -> Result<f64>;
+}
+
+impl Target for Server {
+    fn addresses(&self) -> Vec<String> {
+        vec![self.address.clone()]
+    }
+
+    fn cpu_seconds(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let rest = stat.rsplit(')').next().unwrap_or("");
+        let field = |i: usize| rest.split_whitespace().nth(i).and_then(|v| v.parse::<f64>().ok());
+        match (field(11), field(12)) {
+            (Some(user), Some(system)) => Ok((user + system) / TICKS),
+            _ => bail!("cannot read /proc/{}/stat", self.child.id()),
+        }
+    }
+
+    fn rss_mib(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or("");
+        let kib = line.split_whitespace().nth(1).and_then(|v| v.parse::<f64>().ok());
+        kib.map(|k| k / 1024.0).context("no VmRSS")
     }
 }
 

@@ -45,14 +45,30 @@ impl Verdict {
 }
 
 /// Collects what the sections found.
-#[derive(Default)]
 pub struct Report {
+    /// Of its files, without their endings: tables, raw figures.
+    names: [&'static str; 2],
     text: String,
     json: Map<String, Value>,
     verdicts: Vec<Verdict>,
 }
 
 impl Report {
+    /// Written as `report.md` and `compare.json`.
+    pub fn new() -> Report {
+        Report::in_files("report", "compare")
+    }
+
+    /// Written as `name.md` and `name.json`.
+    pub fn named(name: &'static str) -> Report {
+        Report::in_files(name, name)
+    }
+
+    fn in_files(tables: &'static str, raw: &'static str) -> Report {
+        let (text, json, verdicts) = (String::new(), Map::new(), Vec::new());
+        Report { names: [tables, raw], text, json, verdicts }
+    }
+
     /// Appends to the text and shows it.
     pub fn table(&mut self, title: &str, header: &[&str], rows: &[Vec<String>]) {
         let mut out = format!("\n## {title}\n\n| {} |\n|", header.join(" | "));
@@ -80,7 +96,7 @@ impl Report {
         word
     }
 
-    /// Shows all verdicts and writes `report.md` and `compare.json` below `home`. Written after
+    /// Writes tables with verdicts and raw figures below `home`; after
     /// every section, so that an interrupted comparison leaves what it has.
     pub fn write(&self, home: &Path) -> Result<()> {
         let verdicts: Vec<Value> = self
@@ -100,8 +116,12 @@ impl Report {
         let mut all = self.json.clone();
         all.insert("verdicts".to_owned(), Value::Array(verdicts));
         let text = serde_json::to_string_pretty(&Value::Object(all))?;
-        std::fs::write(home.join("compare.json"), text + "\n")?;
-        std::fs::write(home.join("report.md"), self.text.clone() + &self.verdict_lines())?;
+        let [tables, raw] = self.names;
+        std::fs::write(home.join(format!("{raw}.json")), text + "\n")?;
+        std::fs::write(
+            home.join(format!("{tables}.md")),
+            self.text.clone() + &self.verdict_lines(),
+        )?;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::cassandra;
 use super::cql::Client;
 use super::load::{Latte, Length};
-use super::process::{Kind, Server, helenus_data};
+use super::process::{Kind, Server, Target, helenus_data};
 use super::report::{Report, Verdict, highest, lowest, median, rounded};
 use super::settings::Settings;
 use super::throughput::WORKLOADS;

@@ -12,12 +12,21 @@ use super::settings::Settings;
 
 /// What is compared, in the order of the table.
 pub const WORKLOADS: &[Workload] = &[
-    Workload { name: "insert", script: "standard1", functions: "insert", loads: true },
-    Workload { name: "read", script: "standard1", functions: "read", loads: false },
-    Workload { name: "mixed", script: "standard1", functions: "update:0.5,read:0.5", loads: false },
-    Workload { name: "series-insert", script: "series", functions: "insert", loads: true },
-    Workload { name: "slice-100", script: "series", functions: "slice", loads: false },
+    workload("insert", "standard1", "insert", true),
+    workload("read", "standard1", "read", false),
+    workload("mixed", "standard1", "update:0.5,read:0.5", false),
+    workload("series-insert", "series", "insert", true),
+    workload("slice-100", "series", "slice", false),
 ];
+
+const fn workload(
+    name: &'static str,
+    script: &'static str,
+    functions: &'static str,
+    loads: bool,
+) -> Workload {
+    Workload { name, script, functions, loads, consistency: None }
+}
 
 /// Our CPU per operation is to be at most Cassandra's divided by this.
 fn goal_of(workload: &Workload) -> f64 {

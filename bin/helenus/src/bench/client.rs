@@ -233,7 +233,7 @@ impl Connection {
                 values.push(BoundValue::Bytes(&load.value)).map_err(text)?;
             }
         }
-        let mut parameters = QueryParameters::new(Consistency::One);
+        let mut parameters = QueryParameters::new(plan.consistency);
         parameters.values = values.values();
         parameters.skip_metadata = is_read;
         let id = if is_read { &self.read_id } else { &self.insert_id };
@@ -360,8 +360,9 @@ impl<'p> Load<'p> {
         let keys = self.plan.keys.max(1);
         match self.plan.workload {
             // Connections interleave, so that together they write 0, 1, 2, ….
-            Workload::Insert => {
-                (false, turn.wrapping_mul(self.plan.connections).wrapping_add(self.number) % keys)
+            Workload::Insert | Workload::InsertNew => {
+                let key = turn.wrapping_mul(self.plan.connections).wrapping_add(self.number) % keys;
+                (false, self.plan.first_key.wrapping_add(key))
             }
             Workload::Read => (true, self.random() % keys),
             Workload::Mixed => {
@@ -394,6 +395,8 @@ mod tests {
         Plan {
             workload,
             keys: 10,
+            first_key: 0,
+            consistency: Consistency::One,
             columns: 1,
             value_bytes: 13,
             window: 4,

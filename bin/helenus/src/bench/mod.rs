@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use cql_wire::Consistency;
 use telemetry::HistogramSnapshot;
 
 use crate::{exit, resources};
@@ -33,6 +34,8 @@ pub enum Command {
     Read(Arguments),
     /// One half of each, keys at random
     Mixed(Arguments),
+    /// Write whole rows IF NOT EXISTS, under keys that no other run has
+    InsertNew(Arguments),
     /// Answer CQL without a database: nothing is stored, INSERT is answered by void, SELECT by
     /// canned rows (one, or as many as LIMIT says). For measuring what the machine itself costs
     NullServer(null_server::Arguments),
@@ -44,6 +47,7 @@ pub(crate) enum Workload {
     Insert,
     Read,
     Mixed,
+    InsertNew,
 }
 
 /// The command line of a load.
@@ -82,6 +86,12 @@ pub struct Arguments {
     /// Keyspace, made when it is not there
     #[arg(long, default_value = "bench", value_parser = identifier)]
     keyspace: String,
+    /// Replicas of a row, where the keyspace is made by this run
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    replication_factor: u16,
+    /// Consistency level: one, two, three, quorum, all, local_quorum, local_one
+    #[arg(long, default_value = "one", value_parser = consistency)]
+    consistency: Consistency,
     /// Process of the server on this machine: its CPU time and memory are reported
     #[arg(long)]
     pid: Option<u32>,
@@ -99,11 +109,32 @@ fn identifier(text: &str) -> Result<String, String> {
     }
 }
 
+fn consistency(text: &str) -> Result<Consistency, String> {
+    use Consistency::{All, LocalOne, LocalQuorum, One, Quorum, Three, Two};
+    let known = [
+        ("one", One),
+        ("two", Two),
+        ("three", Three),
+        ("quorum", Quorum),
+        ("all", All),
+        ("local_quorum", LocalQuorum),
+        ("local_one", LocalOne),
+    ];
+    let found = known.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+    found.map(|(_, level)| *level).ok_or_else(|| {
+        let names = known.map(|(name, _)| name);
+        format!("expects one of {}", names.join(", "))
+    })
+}
+
 /// What every connection needs to know.
 #[derive(Debug)]
 pub(crate) struct Plan {
     workload: Workload,
     keys: u64,
+    /// Added to every key.
+    first_key: u64,
+    consistency: Consistency,
     columns: u16,
     value_bytes: usize,
     /// Requests in flight on this connection.
@@ -148,6 +179,7 @@ pub fn main(command: Command) -> u8 {
         Command::Insert(arguments) => load(Workload::Insert, &arguments),
         Command::Read(arguments) => load(Workload::Read, &arguments),
         Command::Mixed(arguments) => load(Workload::Mixed, &arguments),
+        Command::InsertNew(arguments) => load(Workload::InsertNew, &arguments),
         Command::NullServer(arguments) => null_server::main(&arguments),
     }
 }
@@ -216,9 +248,17 @@ fn plan(workload: Workload, arguments: &Arguments, window: usize) -> Plan {
         (None, Some(_)) => None,
         (None, None) => Some(Duration::from_secs(10)),
     };
+    // Above all keys of other workloads and of earlier runs.
+    let of_run = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
+    let (keys, first_key, condition) = match workload {
+        Workload::InsertNew => (u64::MAX, of_run << 30, " IF NOT EXISTS"),
+        Workload::Insert | Workload::Read | Workload::Mixed => (arguments.keys, 0, ""),
+    };
     Plan {
         workload,
-        keys: arguments.keys,
+        keys,
+        first_key,
+        consistency: arguments.consistency,
         columns: arguments.columns,
         value_bytes: arguments.value_bytes as usize,
         window,
@@ -228,7 +268,7 @@ fn plan(workload: Workload, arguments: &Arguments, window: usize) -> Plan {
         interval: arguments
             .rate
             .map(|rate| Duration::from_secs_f64(connections as f64 / f64::from(rate))),
-        insert: format!("INSERT INTO {table} (key, {names}) VALUES (?{marks})"),
+        insert: format!("INSERT INTO {table} (key, {names}) VALUES (?{marks}){condition}"),
         read: format!("SELECT {names} FROM {table} WHERE key = ?"),
     }
 }
@@ -243,8 +283,8 @@ fn schema(arguments: &Arguments) -> [String; 2] {
     [
         format!(
             "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = \
-             {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
-            arguments.keyspace
+             {{'class': 'SimpleStrategy', 'replication_factor': {}}}",
+            arguments.keyspace, arguments.replication_factor
         ),
         format!("CREATE TABLE IF NOT EXISTS {} (key blob PRIMARY KEY{columns})", table(arguments)),
     ]
@@ -392,7 +432,7 @@ mod tests {
 
     fn arguments(line: &str) -> Arguments {
         match parse(line).unwrap() {
-            Command::Insert(a) | Command::Read(a) | Command::Mixed(a) => a,
+            Command::Insert(a) | Command::Read(a) | Command::Mixed(a) | Command::InsertNew(a) => a,
             Command::NullServer(_) => panic!("no load: {line}"),
         }
     }
@@ -417,6 +457,17 @@ mod tests {
         assert_eq!(plan.read, "SELECT c0, c1 FROM ks.standard2 WHERE key = ?");
         let [_, table] = schema(&arguments);
         assert!(table.ends_with("ks.standard2 (key blob PRIMARY KEY, c0 blob, c1 blob)"));
+    }
+
+    #[test]
+    fn conditional_inserts_have_keys_of_their_own() {
+        let arguments = arguments("insert-new --columns 1 --consistency QUORUM");
+        let plan = plan(Workload::InsertNew, &arguments, 1);
+        assert!(plan.insert.ends_with("(key, c0) VALUES (?, ?) IF NOT EXISTS"));
+        assert_eq!(plan.consistency, Consistency::Quorum);
+        assert!(plan.first_key > arguments.keys);
+        assert!(parse("insert --consistency most").is_err());
+        assert!(parse("insert --consistency local_quorum").is_ok());
     }
 
     #[test]

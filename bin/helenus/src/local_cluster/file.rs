@@ -28,6 +28,9 @@ pub struct ClusterFile {
     pub options: Vec<String>,
     /// In the order of their numbers.
     pub nodes: Vec<NodeFile>,
+    /// Groups that are cut off from each other; a node in none of them reaches everybody.
+    #[serde(default)]
+    pub cut: Vec<Vec<u16>>,
 }
 
 /// One node.
@@ -43,12 +46,26 @@ pub struct NodeFile {
     pub rack: String,
     /// What it runs as, or ran as.
     pub process: Option<Identity>,
+    /// It took the place of the node that was there before.
+    #[serde(default)]
+    pub replaces: bool,
+    /// It has not finished that: what is in its directory is no node's yet.
+    #[serde(default)]
+    pub is_replacing: bool,
 }
 
 impl ClusterFile {
     /// A cluster that nothing of runs.
     pub fn new(name: String, smp: u16, memory: String, options: Vec<String>) -> ClusterFile {
-        ClusterFile { version: VERSION, name, smp, memory, options, nodes: Vec::new() }
+        ClusterFile {
+            version: VERSION,
+            name,
+            smp,
+            memory,
+            options,
+            nodes: Vec::new(),
+            cut: Vec::new(),
+        }
     }
 
     /// The node of that number.
@@ -65,6 +82,15 @@ impl ClusterFile {
     pub fn runs(&self, number: u16) -> bool {
         let process = self.node(number).and_then(|n| n.process.as_ref());
         process.is_some_and(|p| p.state() != State::Gone)
+    }
+
+    /// Addresses that a node is cut off from.
+    pub fn cut_off_from(&self, number: u16) -> Vec<String> {
+        let Some(own) = self.cut.iter().find(|group| group.contains(&number)) else {
+            return Vec::new();
+        };
+        let others = self.cut.iter().flatten().filter(|n| !own.contains(n));
+        others.filter_map(|n| self.node(*n)).map(|n| n.address.clone()).collect()
     }
 
     /// Its process has ended.

@@ -8,6 +8,7 @@
 //! Reading order: [`file`] (what is kept), [`process`], [`start`], then the other commands here.
 
 mod file;
+mod partition;
 mod process;
 mod start;
 
@@ -80,6 +81,17 @@ pub enum Command {
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
+    /// Put a new node with empty files in the place of one that does not run, at the same address:
+    /// it takes over that node's tokens and copies the data from the others
+    Replace {
+        /// Its number, from 1 on
+        node: u16,
+        #[command(flatten)]
+        place: Place,
+        /// Seconds until it is given up
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
     /// Stop a node's clock, as SIGSTOP does: its connections stay open and nothing answers
     Pause {
         /// Its number, from 1 on
@@ -104,10 +116,18 @@ pub enum Command {
         #[arg(short = 'n', long, default_value_t = 100)]
         lines: usize,
     },
-    /// Not possible on one machine; says what comes near
+    /// Cut the links between groups of nodes: what they send each other is held back, clients still
+    /// reach all of them. It stays so, also for nodes that are started later, until it is healed
+    #[command(after_help = PARTITION_HELP)]
     Partition {
-        /// Its number, from 1 on
-        node: u16,
+        /// Groups such as 1,2 3; one alone is cut off from all other nodes
+        #[arg(required = true, value_name = "GROUP")]
+        groups: Vec<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make the links between all nodes whole again
+    Heal {
         #[command(flatten)]
         place: Place,
     },
@@ -119,6 +139,12 @@ DIR/nodeN, its log is DIR/nodeN.log. Options behind -- go to every node:
   helenus cluster start --nodes 3 --racks a,b,c -- --log-level debug
 Without options, the nodes of an existing DIR are started as they were made. Variables of the
 environment that begin with HELENUS_ are not passed on. Ctrl-C stops what was started.";
+
+const PARTITION_HELP: &str = "\
+  helenus cluster partition 1,2 3       1 and 2 on one side, 3 on the other
+  helenus cluster partition 3           the same with three nodes
+  helenus cluster partition 1 3         1 and 3 do not reach each other, 2 reaches both
+Each call replaces what was cut before. A node that is in no group keeps all its links.";
 
 /// Where the cluster is.
 #[derive(Clone, Debug, Args)]
@@ -182,6 +208,14 @@ fn run(command: Command) -> Result<u8, Failure> {
             start::start_nodes(&dir, &mut file, &[node], timeout)?;
             Ok(exit::OK)
         }
+        Command::Replace { node, place, timeout } => {
+            let (dir, mut file) = open(&place)?;
+            known(&file, node)?;
+            start::replace_node(&dir, &mut file, node, timeout)?;
+            let old = place.dir.join(format!("node{node}.replaced"));
+            println!("node {node} was replaced; its old files are in {}", old.display());
+            Ok(exit::OK)
+        }
         Command::Pause { node, place } => {
             signal(&place, node, Signal::Stop)?;
             println!("node {node} is paused; go on with \"helenus cluster resume {node}\"");
@@ -193,23 +227,9 @@ fn run(command: Command) -> Result<u8, Failure> {
             Ok(exit::OK)
         }
         Command::Logs { node, place, lines } => logs(&place, node, lines),
-        Command::Partition { node, place } => {
-            let (_, file) = open(&place)?;
-            known(&file, node)?;
-            Err(Failure::failed(partition_text(node)))
-        }
+        Command::Partition { groups, place } => partition::partition(&place, &groups),
+        Command::Heal { place } => partition::partition(&place, &[]),
     }
-}
-
-/// All nodes share the loopback device: packets that one sends to another cannot be told from those
-/// of clients, and only root may drop any.
-fn partition_text(node: u16) -> String {
-    format!(
-        "a local cluster cannot be partitioned: its nodes share one loopback device, whose packets \
-         only root may filter and cannot tell apart by sender. What comes near: \"pause {node}\" \
-         (connections stay open, nothing answers; \"resume {node}\" ends it) and \"kill {node}\". \
-         For real partitions run nodes in containers or machines of their own"
-    )
 }
 
 /// The directory, locked for this command, and what is known of it.
@@ -335,6 +355,9 @@ fn status(place: &Place) -> Result<u8, Failure> {
             "{:<5}{:<16}{:<16}{:<10}{pid:<9}{shown}",
             node.number, node.address, node.datacenter, node.rack
         );
+    }
+    if !file.cut.is_empty() {
+        println!("{}", partition::shown(&file));
     }
     Ok(if all_serve { exit::OK } else { exit::FAILED })
 }

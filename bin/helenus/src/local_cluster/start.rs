@@ -111,6 +111,8 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
             datacenter: format!("datacenter{}", place % datacenters + 1),
             rack: racks.get(rack).cloned().unwrap_or_default(),
             process: None,
+            replaces: false,
+            is_replacing: false,
         });
     }
     Ok(file)
@@ -263,6 +265,46 @@ pub(super) fn start_nodes(
     Ok(())
 }
 
+/// Starts an empty node that takes the place of one that does not run. The old one's files are kept
+/// until the next time, also when the start has to be tried again.
+pub(super) fn replace_node(
+    dir: &ClusterDir,
+    file: &mut ClusterFile,
+    number: u16,
+    timeout: u64,
+) -> Result<(), Failure> {
+    if file.runs(number) {
+        return Err(Failure::failed(format!(
+            "node {number} runs: only a dead one is replaced; \"helenus cluster kill {number}\" first"
+        )));
+    }
+    let work_dir = dir.work_dir_of(number);
+    let old = work_dir.with_extension("replaced");
+    let told = |e: io::Error| Failure::failed(format!("\"{}\": {e}", work_dir.display()));
+    let is_again = file.node(number).is_some_and(|n| n.is_replacing);
+    if work_dir.exists() {
+        if is_again {
+            fs::remove_dir_all(&work_dir).map_err(told)?;
+        } else {
+            if old.exists() {
+                fs::remove_dir_all(&old).map_err(told)?;
+            }
+            fs::rename(&work_dir, &old).map_err(told)?;
+        }
+    }
+    let mark = |file: &mut ClusterFile, is_replacing| {
+        if let Some(node) = file.node_mut(number) {
+            // Later starts pass over the option.
+            node.replaces = true;
+            node.is_replacing = is_replacing;
+        }
+        dir.save(file)
+    };
+    mark(file, true)?;
+    start_nodes(dir, file, &[number], timeout)?;
+    mark(file, false)
+}
+
 fn begin(
     dir: &ClusterDir,
     file: &mut ClusterFile,
@@ -306,7 +348,9 @@ fn begin(
 
 /// The command line of a node.
 pub(super) fn arguments_of(file: &ClusterFile, node: &NodeFile, work_dir: &Path) -> Vec<String> {
-    let seed = file.nodes.first().map_or("", |n| &n.address);
+    // A node that replaces one has to ask another.
+    let may_be_seed = |n: &&NodeFile| !(node.replaces && n.number == node.number);
+    let seed = file.nodes.iter().find(may_be_seed).map_or("", |n| &n.address);
     let mut arguments = vec!["server".to_owned()];
     let settings = [
         ("--workdir", work_dir.display().to_string()),
@@ -318,9 +362,18 @@ pub(super) fn arguments_of(file: &ClusterFile, node: &NodeFile, work_dir: &Path)
         ("--api-address", node.address.clone()),
         ("--seeds", format!("{seed}:{STORAGE_PORT}")),
         ("--endpoint-snitch", "GossipingPropertyFileSnitch".to_owned()),
+        // For "partition".
+        ("--developer-link-faults", "true".to_owned()),
     ];
     for (name, value) in settings {
         arguments.extend([name.to_owned(), value]);
+    }
+    if node.replaces {
+        arguments.extend(["--replace-address-first-boot".to_owned(), node.address.clone()]);
+    }
+    let cut = file.cut_off_from(node.number);
+    if !cut.is_empty() {
+        arguments.extend(["--developer-cut-links".to_owned(), cut.join(",")]);
     }
     arguments.extend(file.options.iter().cloned());
     arguments

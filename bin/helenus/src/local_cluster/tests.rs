@@ -105,7 +105,42 @@ fn refusals_say_what_to_do() {
     assert!(in_use.contains("port 9042 of 127.0.0.2 is in use"), "{in_use}");
     let missing = text(std::io::ErrorKind::AddrNotAvailable);
     assert!(missing.contains("sudo ifconfig lo0 alias 127.0.0.2 up"), "{missing}");
-    assert!(partition_text(2).contains("pause 2"));
+}
+
+#[test]
+fn a_replacing_node_asks_another_and_says_whom_it_replaces() {
+    let mut file = plan(&arguments("--nodes 3"), 2, 1 << 30).unwrap();
+    file.node_mut(1).unwrap().replaces = true;
+    let line = |n: u16| arguments_of(&file, file.node(n).unwrap(), Path::new("/d")).join(" ");
+    assert!(line(1).contains(" --seeds 127.0.0.2:7000 "), "{}", line(1));
+    assert!(line(1).contains(" --replace-address-first-boot 127.0.0.1"), "{}", line(1));
+    assert!(line(2).contains(" --seeds 127.0.0.1:7000 "), "{}", line(2));
+    assert!(!line(2).contains("--replace-address"), "{}", line(2));
+}
+
+#[test]
+fn groups_are_cut_off_from_each_other_and_from_nobody_else() {
+    let mut file = plan(&arguments("--nodes 4"), 2, 1 << 30).unwrap();
+    let groups = |file: &file::ClusterFile, words: &str| {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        partition::groups(file, &words)
+    };
+    assert_eq!(groups(&file, "1,2 3"), Ok(vec![vec![1, 2], vec![3]]));
+    assert_eq!(groups(&file, "3"), Ok(vec![vec![3], vec![1, 2, 4]]));
+    assert_eq!(groups(&file, ""), Ok(vec![]));
+    for wrong in ["1,2 2", "1,1 2", "5", "1,2,3,4", "1- 2", "1,,2"] {
+        assert_eq!(groups(&file, wrong).unwrap_err().code, exit::USAGE, "{wrong}");
+    }
+    file.cut = groups(&file, "1,2 3").unwrap();
+    assert_eq!(file.cut_off_from(1), ["127.0.0.3"]);
+    assert_eq!(file.cut_off_from(3), ["127.0.0.1", "127.0.0.2"]);
+    assert!(file.cut_off_from(4).is_empty());
+    assert_eq!(partition::shown(&file), "cut off from each other: 1,2 | 3");
+    // Who starts meanwhile is told.
+    let line = |n: u16| arguments_of(&file, file.node(n).unwrap(), Path::new("/d")).join(" ");
+    assert!(line(1).contains(" --developer-cut-links 127.0.0.3"), "{}", line(1));
+    assert!(!line(4).contains("--developer-cut-links"), "{}", line(4));
+    assert!(line(4).contains(" --developer-link-faults true"), "{}", line(4));
 }
 
 #[test]

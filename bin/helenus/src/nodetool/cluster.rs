@@ -81,6 +81,14 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
             tell(api, &ClusterCommand::ForceRemoval {})
         }
         "decommission" => decommission(line),
+        // A node that joins goes on by itself, and serves no tools before it has joined.
+        "bootstrap" if first() == "resume" => Ok("Node is already bootstrapped.\n".to_owned()),
+        "abortbootstrap" => match (line.value("--node"), line.value("--ip")) {
+            (Some(node), None) | (None, Some(node)) => {
+                tell(api, &ClusterCommand::AbortBootstrap { node: node.to_owned() })
+            }
+            _ => Err(bad("Either --node or --ip needs to be set".to_owned())),
+        },
         "cleanup" => cleanup(line),
         "truncatehints" => truncate_hints(line),
         _ => tell(api, &setting(line)?),
@@ -107,6 +115,19 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
     Ok(match line.verb {
         "assassinate" => ClusterCommand::Assassinate { address: first() },
         "removenode" => ClusterCommand::RemoveNode { host_id: first() },
+        "abortdecommission" | "abortmove" => ClusterCommand::AbortMovement {},
+        // A token below zero may be written with a backslash.
+        "move" => ClusterCommand::Move { token: first().replace('\\', "") },
+        "rebuild" => {
+            let value = |name: &str| line.value(name).map(str::to_owned);
+            ClusterCommand::Rebuild {
+                datacenter: line.arguments.first().cloned(),
+                keyspace: value("--keyspace"),
+                tokens: value("--tokens"),
+                sources: value("--sources"),
+                exclude_local_dc: line.has("--exclude-local-dc"),
+            }
+        }
         "disablebinary" => ClusterCommand::SetNativeTransport { enabled: false },
         "enablebinary" => ClusterCommand::SetNativeTransport { enabled: true },
         "disablegossip" => ClusterCommand::SetGossip { enabled: false },

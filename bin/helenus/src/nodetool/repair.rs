@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use admin::model::{DrainRequest, NodeReport, RepairReport};
+use admin::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport};
 use admin::nodetool as layout;
 
 use super::cluster::encoded;
@@ -13,14 +13,7 @@ use crate::http::{Api, HttpError};
 /// Between two looks at a repair that runs.
 const LOOK: Duration = Duration::from_millis(200);
 /// Options that ask for something that is not there.
-const REFUSED: [(&str, &str); 6] = [
-    ("--dc-parallel", "-dcpar is not supported: -seq is, and without it all replicas are read"),
-    ("--force", "-force is not supported: name the replicas that live with -hosts"),
-    ("--pull", "--pull is not supported: every replica gets what it lacks"),
-    ("--trace", "--trace is not supported"),
-    ("--validate", "--validate is not supported: there is no incremental repair yet"),
-    ("--paxos-only", "--paxos-only is not supported"),
-];
+const REFUSED: [(&str, &str); 1] = [("--trace", "--trace is not supported")];
 /// Cassandra repairs it only when it is named.
 const ONLY_WHEN_NAMED: &str = "system_distributed";
 
@@ -46,11 +39,25 @@ fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
     let mut query = format!(
         "primaryRange={}&parallelism={}&incremental={}&preview={}&ignoreUnreplicatedKeyspaces={}",
         line.has("--partitioner-range"),
-        if line.has("--sequential") { "sequential" } else { "parallel" },
+        match (line.has("--sequential"), line.has("--dc-parallel")) {
+            (true, _) => "sequential",
+            (false, true) => "dc_parallel",
+            (false, false) => "parallel",
+        },
         !line.has("--full"),
         line.has("--preview"),
         line.has("--ignore-unreplicated-keyspaces"),
     );
+    for (flag, name) in [
+        ("--validate", "validate"),
+        ("--force", "forceRepair"),
+        ("--pull", "pullRepair"),
+        ("--paxos-only", "paxosOnly"),
+    ] {
+        if line.has(flag) {
+            query.push_str(&format!("&{name}=true"));
+        }
+    }
     let mut add = |name: &str, value: &str| {
         query.push_str(&format!("&{name}={}", encoded(value)));
     };
@@ -144,6 +151,26 @@ fn repair(api: &Api, keyspace: &str, query: &str) -> Result<(), Failure> {
     }
 }
 
+/// `autorepairstatus`.
+pub(super) fn auto_status(line: &Line) -> Result<String, Failure> {
+    let report: AutoRepairReport = line.api.get("/api/v1/auto_repair")?;
+    Ok(layout::auto_repair(&report))
+}
+
+/// `setautorepairconfig enabled true|false`.
+pub(super) fn set_auto(line: &Line) -> Result<String, Failure> {
+    let enabled = match line.arguments.as_slice() {
+        [name, value] if name == "enabled" => value.parse::<bool>().ok(),
+        _ => None,
+    };
+    let Some(enabled) = enabled else {
+        return Err(bad("setautorepairconfig takes: enabled true, or enabled false"));
+    };
+    let path = format!("/api/v1/auto_repair?enabled={enabled}");
+    line.api.command("PUT", &path, &DrainRequest {})?;
+    Ok(String::new())
+}
+
 /// `list` and `cancel`.
 pub(super) fn admin(line: &Line) -> Result<String, Failure> {
     let api = &line.api;
@@ -195,6 +222,9 @@ mod tests {
                 &ignoreUnreplicatedKeyspaces=true&dataCenters=dc1&columnFamilies=a%2Cb&jobThreads=2"
                 .to_owned())
         );
+        let made = ask("repair -dcpar -force -pl -vd -paxos-only").unwrap();
+        assert!(made.contains("parallelism=dc_parallel"));
+        assert!(made.ends_with("&validate=true&forceRepair=true&pullRepair=true&paxosOnly=true"));
         let made = ask("repair -st -5 -et 7 -hosts 127.0.0.1 -hosts 127.0.0.2").unwrap();
         assert!(
             made.ends_with("&hosts=127%2E0%2E0%2E1%2C127%2E0%2E0%2E2&startToken=%2D5&endToken=7")
@@ -204,12 +234,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         for (text, word) in [
-            ("repair -dcpar", "-dcpar"),
-            ("repair -force", "-force"),
-            ("repair -pl", "--pull"),
             ("repair -tr", "--trace"),
-            ("repair -vd", "--validate"),
-            ("repair -paxos-only", "--paxos-only"),
             ("repair -st 5", "together"),
             ("repair -st a -et 5", "Invalid token"),
             ("repair -j x", "job_threads"),

@@ -82,14 +82,20 @@ const TABLES_HELP: &str = "The keyspace followed by one or many tables";
 
 /// Of `repair`.
 const REPAIR: &[Flag] = &[
-    switch(&["-dcpar", "--dc-parallel"], "Not supported"),
+    switch(
+        &["-dcpar", "--dc-parallel"],
+        "Use -dcpar to read from one replica of each datacenter at a time",
+    ),
     valued(
         &["-et", "--end-token"],
         "end_token",
         "Use -et to specify a token at which repair range ends (inclusive)",
     ),
-    switch(&["-force", "--force"], "Not supported"),
-    switch(&["-full", "--full"], "Use -full to issue a full repair. All repairs are full ones"),
+    switch(
+        &["-force", "--force"],
+        "Use -force to leave replicas out that are not alive; what is repaired then does not count as repaired",
+    ),
+    switch(&["-full", "--full"], "Use -full to issue a full repair"),
     valued(&["-dc", "--in-dc"], "specific_dc", "Use -dc to repair specific datacenters"),
     valued(&["-hosts", "--in-hosts"], "specific_host", "Use -hosts to repair specific hosts"),
     switch(
@@ -109,7 +115,10 @@ const REPAIR: &[Flag] = &[
         &["-os", "--optimise-streams"],
         "Accepted: rows are only ever sent to replicas that lack them",
     ),
-    switch(&["-paxos-only", "--paxos-only"], "Not supported"),
+    switch(
+        &["-paxos-only", "--paxos-only"],
+        "Use --paxos-only to only bring unfinished lightweight transactions to their ends, without the rows",
+    ),
     switch(
         &["-pr", "--partitioner-range"],
         "Use -pr to repair only the first range returned by the partitioner",
@@ -118,7 +127,10 @@ const REPAIR: &[Flag] = &[
         &["-prv", "--preview"],
         "Determine ranges and amount of data to be streamed, but don't actually perform repair",
     ),
-    switch(&["-pl", "--pull"], "Not supported"),
+    switch(
+        &["-pl", "--pull"],
+        "Use --pull to perform a one way repair where data is only sent to this node, from the other one of -hosts, for -st and -et",
+    ),
     switch(&["-seq", "--sequential"], "Use -seq to read from one replica after the other"),
     switch(&["-skip-paxos", "--skip-paxos"], "Accepted: no paxos operations are repaired"),
     valued(
@@ -127,11 +139,22 @@ const REPAIR: &[Flag] = &[
         "Use -st to specify a token at which the repair range starts (exclusive)",
     ),
     switch(&["-tr", "--trace"], "Not supported"),
-    switch(&["-vd", "--validate"], "Not supported"),
+    switch(
+        &["-vd", "--validate"],
+        "Checks that repaired data is in sync between nodes. Out of sync repaired data indicates a full repair should be run",
+    ),
 ];
 
 pub(super) const VERBS: &[Verb] = &[
+    Verb::plain("abortbootstrap", "Takes a node out that joins and has not finished; start it again with an empty work directory").flags(&[
+            valued(&["--node"], "node", "Node ID of the node that failed bootstrap"),
+            valued(&["--ip"], "ip", "IP of the node that failed bootstrap"),
+        ]),
+    Verb::plain("abortdecommission", "Abort an in-progress decommission of the node I am connecting to while its data is copied"),
+    Verb::plain("abortmove", "Abort an in-progress move of the node I am connecting to while data is copied"),
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
+    Verb::plain("autorepairstatus", "Print what is repaired by itself, and when it was"),
+    Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).needs("resume", "resume", "Resume bootstrap streaming"),
     Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Number of sstables to cleanup simultanously, set to 0 to use all available compaction threads")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
             valued(&["-t"], "snapshot_name", "Remove the snapshot with a given name"),
@@ -166,14 +189,22 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("info", "Print node information (uptime, load, ...)").flags(&[switch(&["-T", "--tokens"], "Display all tokens")]),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
     Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size"),
+    Verb::plain("move", "Move node on the token ring to a new token").needs("newToken", "<new token>", "The new token."),
     Verb::plain("netstats", "Print network information on provided host (connecting node by default)").flags(&[switch(&["-H", "--human-readable"], "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB")]),
     Verb::plain("pausehandoff", "Pause hints delivery process"),
     Verb::plain("proxyhistograms", "Print statistic histograms for network operations"),
+    Verb::plain("rebuild", "Rebuild data by streaming from other nodes (similarly to bootstrap)").flags(&[
+            switch(&["--exclude-local-dc"], "Use --exclude-local-dc to exclude nodes in local data center as source for streaming."),
+            valued(&["-ks", "--keyspace"], "specific_keyspace", "Use -ks to rebuild specific keyspace."),
+            valued(&["-s", "--sources"], "specific_sources", "Use -s to specify hosts that this node should stream from when -ts is used. Multiple hosts should be separated using commas (e.g. 127.0.0.1,127.0.0.2,...)"),
+            valued(&["-ts", "--tokens"], "specific_tokens", "Use -ts to rebuild specific token ranges, in the format of \"(start_token_1,end_token_1],(start_token_2,end_token_2],...(start_token_n,end_token_n]\"."),
+        ]).takes("[<src-dc-name>]", "Name of DC from which to select sources for streaming. By default, pick any DC (except local DC when --exclude-local-dc is set)", 1),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", 1),
     Verb::plain("resumehandoff", "Resume hints delivery process"),
     Verb::plain("ring", "Print information about the token ring").takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
+    Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
     Verb::plain("setmaxhintwindow", "Set the specified max hint window in ms").needs("max_hint_window", "<value_in_ms>", "Value of maxhintwindow in ms"),
     Verb::plain("setstreamthroughput", "Set throughput cap for streaming in the system, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),

@@ -682,6 +682,23 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     {
         wrong("commitlog_sync_period", "must be above 0".into());
     }
+    for (name, warn, fail) in [
+        (
+            "maximum_timestamp_warn_threshold",
+            options.maximum_timestamp_warn_threshold,
+            options.maximum_timestamp_fail_threshold,
+        ),
+        (
+            "minimum_timestamp_warn_threshold",
+            options.minimum_timestamp_warn_threshold,
+            options.minimum_timestamp_fail_threshold,
+        ),
+    ] {
+        // As in Cassandra's `validateTimestampThreshold`.
+        if !fail.is_zero() && warn > fail {
+            wrong(name, "must not be above its fail threshold".into());
+        }
+    }
     if options.tombstone_warn_threshold > options.tombstone_failure_threshold {
         wrong(
             "tombstone_warn_threshold",

@@ -5,14 +5,15 @@
 //! or, where it protects data or access, `protects` (a value other than the default stops the
 //! start). Whoever wires a setting changes that one word to `supported`.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use stdx::Token;
 
 use crate::value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, LogFormat, LogLevel, MemorySize, Number, Partitioner, Range, Refusal,
-    Snitch, Value,
+    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, Number, Partitioner,
+    Range, Refusal, Snitch, Value,
 };
 use crate::yaml::Node;
 
@@ -218,6 +219,15 @@ settings! {
         /// member. With seeds, or a `listen_address` other than 127.0.0.1, the storage port is
         /// opened. `seed_provider` of cassandra.yaml sets it too.
         supported cold seeds: Vec<String> = Vec::new();
+        /// Whether reads prefer replicas that answer quickly.
+        supported cold dynamic_snitch: bool = true;
+        /// How often the order of replicas is made anew.
+        supported cold dynamic_snitch_update_interval: Duration = Duration::from_millis(100), 1 to DAY_MS;
+        /// How often measured latencies are forgotten, so that a bad replica is tried again.
+        supported cold dynamic_snitch_reset_interval: Duration = Duration::from_secs(600), 1 to 365 * DAY_MS;
+        /// How much slower than the best a replica near by may be before it is passed over: 1.0 is
+        /// twice as slow, 0 goes by latency alone.
+        supported cold dynamic_snitch_badness_threshold: Number = Number(1.0), 0 to 1000;
         /// How suspicious a node's silence must be until it counts as down.
         supported cold phi_convict_threshold: Number = Number(8.0), 5 to 16;
     }
@@ -253,7 +263,7 @@ settings! {
         /// Port for nodetool, the HTTP API and `/metrics`.
         supported cold api_port: u16 = 10_000, 1 to 65_535;
         /// TCP keep-alive on client connections.
-        not_yet cold rpc_keepalive: bool = true;
+        supported cold rpc_keepalive: bool = true;
     }
     "CQL clients" {
         /// Longest frame that is accepted; a longer one costs its connection.
@@ -297,6 +307,8 @@ settings! {
         supported hot range_request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
         /// Time for a write.
         supported hot write_request_timeout: Duration = Duration::from_secs(2), 10 to DAY_MS;
+        /// Time for a write to counters.
+        supported hot counter_write_request_timeout: Duration = Duration::from_secs(5), 10 to DAY_MS;
         /// Time for a conditional write until it is decided; its commit then has
         /// `write_request_timeout`.
         supported hot cas_contention_timeout: Duration = Duration::from_secs(1), 10 to DAY_MS;
@@ -305,26 +317,58 @@ settings! {
         /// Time for everything else: how long a schema change is tried again when others change the
         /// schema at the same time.
         supported hot request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
+        /// Longest time for any request of a client; a shorter one of the others holds too.
+        supported cold native_transport_timeout: Duration = Duration::from_secs(12), 10 to DAY_MS;
         /// Requests that take longer are logged; 0 is none.
         not_yet hot slow_query_log_timeout: Duration = Duration::from_millis(500), 0 to DAY_MS;
     }
     "Between nodes" {
         /// Time for connecting to another node and the handshake.
         supported cold internode_tcp_connect_timeout: Duration = Duration::from_secs(2), 10 to 600_000;
+        /// Which traffic between nodes is compressed (LZ4); never that of one machine with itself.
+        supported cold internode_compression: InternodeCompression = InternodeCompression::Dc;
         /// Largest message between nodes. Unset: 64 MiB.
         supported cold internode_max_message_size: Option<DataSize> = None, 1_048_576 to 67_108_864;
         /// Whether writes that a node missed are kept for it.
         supported hot hinted_handoff_enabled: bool = true;
         /// How long writes are kept for a node that is down.
         supported hot max_hint_window: Duration = Duration::from_secs(10_800), 0 to 365 * DAY_MS;
+        /// Whether no hints are kept either for a node whose oldest hint is older than
+        /// `max_hint_window`, so that a restart of this node does not begin the window anew.
+        supported cold hint_window_persistent_enabled: bool = true;
+        /// Data centres for whose nodes no hints are kept.
+        supported cold hinted_handoff_disabled_datacenters: Vec<String> = Vec::new();
+        /// Bytes of hints for one node; 0 is no limit but that of all hints, 16 GiB.
+        supported cold max_hints_size_per_host: DataSize = DataSize(0), 0 to TIB;
+        /// Nodes that one shard sends hints to at a time.
+        supported cold max_hints_delivery_threads: u32 = 2, 1 to 1024;
+        /// Whether a node that is decommissioned hands its hints to another one first.
+        supported cold transfer_hints_on_decommission: bool = true;
+        /// Bytes per second that replayed batches may write, divided by the number of nodes; 0 is no
+        /// limit.
+        supported cold batchlog_replay_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
         /// Bytes of hints per second and node that are sent to those that are back; 0 is no limit.
         supported cold hinted_handoff_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
         /// Size of a file with hints.
         supported cold max_hints_file_size: DataSize = DataSize(128 << 20), 65_536 to 2 * GIB - 1;
         /// Longest time until a hint is on the disk.
         supported cold hints_flush_period: Duration = Duration::from_secs(10), 1 to DAY_MS;
+        /// Whether files whose partitions all go to one node are sent as they are.
+        supported cold stream_entire_sstables: bool = true;
         /// Bytes per second of streams to other nodes; 0 is no limit.
         supported cold stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
+        /// Whether every replicated table is repaired by itself: each node sees to its primary
+        /// ranges, in turns. Tombstones of such tables go only behind what is repaired.
+        supported cold auto_repair_enabled: bool = true;
+        /// Within which every table is repaired; 0 is 0.8 of its `gc_grace_seconds`, 8 days at most.
+        supported cold auto_repair_window: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
+        /// Bytes per second of a node's own data that such repairs read; 0 is no limit but
+        /// `compaction_throughput`.
+        supported cold auto_repair_throughput: DataRate = DataRate(8 << 20), 0 to TIB;
+        /// After the start of a node until it begins.
+        supported cold auto_repair_initial_delay: Duration = Duration::from_secs(300), 0 to DAY_MS;
+        /// Length of a node's turn to begin such a repair.
+        supported cold auto_repair_turn: Duration = Duration::from_secs(60), 1000 to DAY_MS;
     }
     "Commit log" {
         /// When records are synced. In every mode an answered write survives the end of the
@@ -407,8 +451,17 @@ settings! {
         not_yet hot in_select_cartesian_product_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Whether ALLOW FILTERING may be used.
         not_yet hot allow_filtering_enabled: bool = true;
-        /// Whether clients may give timestamps.
-        not_yet hot user_timestamps_enabled: bool = true;
+        /// Whether clients may give timestamps (USING TIMESTAMP).
+        supported cold user_timestamps_enabled: bool = true;
+        /// Timestamps of clients that are further in the future give a warning; 0 is off.
+        supported cold maximum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
+        /// Timestamps of clients that are further in the future are refused; 0 is off. Cassandra has
+        /// no default: what is written with such a timestamp cannot be overwritten or deleted.
+        supported cold maximum_timestamp_fail_threshold: Duration = Duration::from_secs(259_200), 0 to 36_500 * DAY_MS;
+        /// Timestamps of clients that are further in the past give a warning; 0 is off.
+        supported cold minimum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
+        /// Timestamps of clients that are further in the past are refused; 0 is off.
+        supported cold minimum_timestamp_fail_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
         /// Whether tables may be altered.
         protects hot alter_table_enabled: bool = true;
         /// Whether tables may be dropped and truncated.
@@ -418,7 +471,16 @@ settings! {
         /// Whether USE may be used.
         supported cold use_statements_enabled: bool = true;
     }
+    "Tests of a cluster" {
+        /// Whether `helenus cluster partition` may cut this node's links to others. For tests only.
+        supported cold developer_link_faults: bool = false;
+        /// Nodes, by their addresses, whose links are cut from the start; allows cuts too. For tests
+        /// only.
+        supported cold developer_cut_links: Vec<IpAddr> = Vec::new();
+    }
     "Log" {
+        /// How long traces of queries are kept.
+        supported cold trace_type_query_ttl: Duration = Duration::from_secs(86_400), 1000 to 7_300 * DAY_MS;
         /// Least severe events that are logged.
         supported hot log_level: LogLevel = LogLevel::Info;
         /// Form of the log.

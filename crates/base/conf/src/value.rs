@@ -326,6 +326,19 @@ impl Value for Vec<Token> {
     }
 }
 
+impl Value for Vec<IpAddr> {
+    fn read(node: &Node, _: Range) -> Result<Self, Refusal> {
+        list(node)?.iter().map(|a| a.parse().map_err(|_| Refusal::Form)).collect()
+    }
+    fn form() -> String {
+        "IP addresses separated by commas".into()
+    }
+    fn render(&self) -> String {
+        let addresses: Vec<String> = self.iter().map(IpAddr::to_string).collect();
+        addresses.join(", ")
+    }
+}
+
 /// The class of a plug-in setting: `Name`, `package.Name` or `{class_name: Name, …}`.
 pub fn class_name(node: &Node) -> Option<&str> {
     let text = match &node.kind {
@@ -381,6 +394,18 @@ words! {
         Batch = "batch",
         /// Before each answer, at most every `commitlog_sync_group_window`.
         Group = "group",
+    }
+}
+
+words! {
+    /// Which traffic between nodes is compressed.
+    InternodeCompression {
+        /// All of it.
+        All = "all",
+        /// That between data centres.
+        Dc = "dc",
+        /// Nothing.
+        None = "none",
     }
 }
 

@@ -2,19 +2,21 @@
 //!
 //! Owns: packed rows ([`row`]), clusterings and bounds ([`clustering`]), mutations ([`mutation`]),
 //! cursors over sorted partitions and their merge ([`cursor`], [`merge`]), read commands
-//! ([`command`]). Never: IO, clocks (`now` is an argument), schema decisions.
+//! ([`command`]), counters ([`counter`]). Never: IO, clocks (`now` is an argument), schema decisions.
 //!
 //! Invariants:
 //! INV-data-1: cells of a packed row are ordered by column id, each id at most once; nested cells
 //! by path in the collection's path order, each path at most once.
 //! INV-data-2: rows of a partition are ordered by clustering and unique.
-//! INV-data-3: merging is commutative, associative and idempotent.
+//! INV-data-3: merging is commutative, associative and idempotent; of counters as far as they are not
+//! deleted ([`counter`]).
 //!
 //! Reading order: [`deletion`], [`row`], [`clustering`], [`mutation`], [`cursor`], [`merge`],
 //! [`tombstones`], [`merge_cursor`].
 
 pub mod clustering;
 pub mod command;
+pub mod counter;
 pub mod cursor;
 pub mod deletion;
 pub mod digest;
@@ -40,7 +42,7 @@ pub use cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};
 pub use deletion::{DeletionTime, Liveness};
 pub use digest::Digest;
 pub use merge::{Keep, Merged, Outcome, Purge, merge_rows};
-pub use merge_cursor::{MergeCursor, MergeMode};
+pub use merge_cursor::{GcBefore, MergeCursor, MergeMode};
 pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
 pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef};
 pub use shape::TableShape;

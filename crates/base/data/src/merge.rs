@@ -2,13 +2,15 @@
 //!
 //! Source of the rules: Cassandra `Row.Merger`, `ComplexColumnData`, `Cells.resolveRegular`,
 //! `BTreeRow.purge`. One difference without effect on readers: a single row is normalised too (its
-//! own deletion removes its own older cells), so that merging is idempotent.
+//! own deletion removes its own older cells), so that merging is idempotent. Counters are the exception:
+//! their cells are merged, not chosen ([`crate::counter`]).
 
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
+use crate::counter;
 use crate::deletion::{DeletionTime, Liveness};
 use crate::row::{CellRef, ColumnRef, Columns, ComplexCells, ComplexRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
@@ -257,7 +259,11 @@ fn merge_versions(
     };
     let start = out.len();
     let mut builder = RowBuilder::new(out, liveness, deletion, base);
-    merge_columns(shape, &mut lanes, &active, &keep, &mut builder, &mut tombstones);
+    if shape.has_counters() {
+        merge_counters(shape, &mut lanes, &active, &keep, &mut builder, &mut tombstones);
+    } else {
+        merge_columns(shape, &mut lanes, &active, &keep, &mut builder, &mut tombstones);
+    }
     let empty = builder.is_empty();
     builder.finish();
     if empty {
@@ -307,6 +313,40 @@ fn merge_columns(
             builder.cell(id, &cell);
         } else if !complexes.is_empty() {
             merge_complex(shape, id, &complexes, active, keep, builder, tombstones);
+        }
+    }
+}
+
+/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Each version is
+/// dropped by what deletes it before the others are looked at (Cassandra's `Row.Merger`).
+#[cold]
+fn merge_counters(
+    shape: &TableShape,
+    lanes: &mut [Lane<'_>],
+    active: &DeletionTime,
+    keep: &Keep,
+    builder: &mut RowBuilder<'_>,
+    tombstones: &mut u32,
+) {
+    while let Some(id) = lanes.iter().filter_map(|l| l.head.as_ref().map(|h| h.0)).min() {
+        let mut cells: SmallVec<[CellRef<'_>; 4]> = SmallVec::new();
+        for lane in lanes.iter_mut() {
+            let Some((lane_id, column)) = lane.head else { continue };
+            if lane_id != id {
+                continue;
+            }
+            lane.head = lane.columns.next();
+            if let ColumnRef::Simple(cell) = column
+                && !active.deletes(cell.timestamp)
+                && (!shape.has_filters() || shape.is_visible(id, cell.timestamp))
+            {
+                cells.push(cell);
+            }
+        }
+        let mut scratch = Vec::new();
+        let merged = counter::merge_cells(&cells, &mut scratch);
+        if let Some(cell) = merged.and_then(|cell| keep_cell(cell, keep, tombstones)) {
+            builder.cell(id, &cell);
         }
     }
 }

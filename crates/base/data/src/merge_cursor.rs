@@ -21,6 +21,14 @@ use crate::shape::TableShape;
 /// Gives the timestamp below which tombstones of a partition (token, key) may go.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
 
+/// The time before which tombstones are old enough to go.
+pub enum GcBefore {
+    /// The same for all partitions.
+    At(DeletionSeconds),
+    /// By the partition's token; asked once per partition.
+    Of(Box<dyn Fn(Token) -> DeletionSeconds>),
+}
+
 /// What a merge does with tombstones.
 pub enum MergeMode {
     /// Keeps everything.
@@ -36,7 +44,7 @@ pub enum MergeMode {
         /// The clock of TTLs.
         now: DeletionSeconds,
         /// Tombstones made before this may go.
-        gc_before: DeletionSeconds,
+        gc_before: GcBefore,
         /// The timestamp below which a partition's tombstones may go (see
         /// [`Purge::timestamp_below`]); asked once per partition.
         timestamp_below: TimestampBelow,
@@ -205,7 +213,11 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             MergeMode::Live { .. } => shown = DeletionTime::LIVE,
             MergeMode::Purge { now, gc_before, timestamp_below } => {
                 let timestamp_below = timestamp_below(token, key);
-                let purge = Purge { now: *now, gc_before: *gc_before, timestamp_below };
+                let gc_before = match gc_before {
+                    GcBefore::At(before) => *before,
+                    GcBefore::Of(of) => of(token),
+                };
+                let purge = Purge { now: *now, gc_before, timestamp_below };
                 if purge.drops_deletion(&deletion) {
                     shown = DeletionTime::LIVE;
                 }

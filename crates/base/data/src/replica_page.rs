@@ -15,12 +15,13 @@ use std::cmp::Ordering;
 use stdx::{DeletionSeconds, TimestampMicros, Token};
 
 use crate::clustering::BoundRef;
+use crate::counter;
 use crate::cursor::Item;
 use crate::deletion::DeletionTime;
 use crate::mutation::KEY_BYTES_MAX;
 use crate::page_check::Check;
 use crate::raw::{Raw, put_v};
-use crate::row::{ColumnRef, RowBuilder, RowRef};
+use crate::row::{CellRef, ColumnRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
 
 /// The version this build writes.
@@ -279,6 +280,11 @@ impl<'s> PageWriter<'s> {
     fn put_row(&mut self, row: RowRef<'_>) {
         let mut scratch = std::mem::take(&mut self.row_scratch);
         scratch.clear();
+        let mut cleared = Vec::new();
+        let mut row = row;
+        if self.shape.has_counters() && clear_local_shards(row, &mut cleared) {
+            row = RowRef::trusted(&cleared);
+        }
         match canonical_base(row) {
             None => self.put_sized(row.bytes()),
             Some(base) => {
@@ -499,6 +505,30 @@ fn canonical_base(row: RowRef<'_>) -> Option<TimestampMicros> {
     (row.base_timestamp() != base).then_some(base)
 }
 
+/// Rebuilds a row whose counters have local shards, from before Cassandra 2.1: added up at their own
+/// node, they must not be added to those of another one. False: there are none.
+#[cold]
+fn clear_local_shards(row: RowRef<'_>, out: &mut Vec<u8>) -> bool {
+    let has_local = |column: ColumnRef<'_>| match column {
+        ColumnRef::Simple(cell) => counter::has_local_shards(cell.value),
+        ColumnRef::Complex(_) => false,
+    };
+    if !row.columns().any(|(_, column)| has_local(column)) {
+        return false;
+    }
+    let (liveness, deletion, columns) = row.parts();
+    let mut builder = RowBuilder::new(out, liveness, deletion, row.base_timestamp());
+    for (id, column) in columns {
+        let ColumnRef::Simple(cell) = column else { continue };
+        let mut value = Vec::new();
+        counter::without_local(cell.value, &mut value);
+        builder
+            .cell(id, &if cell.is_tombstone() { cell } else { CellRef { value: &value, ..cell } });
+    }
+    builder.finish();
+    true
+}
+
 fn repack(row: RowRef<'_>, base: TimestampMicros, out: &mut Vec<u8>) {
     let (liveness, deletion, columns) = row.parts();
     let mut builder = RowBuilder::new(out, liveness, deletion, base);
@@ -715,6 +745,18 @@ impl<'a> ReplicaPage<'a> {
     /// Whether a partition was cut by the limit per partition.
     pub fn has_cut_partitions(&self) -> bool {
         self.has_cut_partitions
+    }
+
+    /// The partitions that it holds something of, in order.
+    pub fn partitions(&self) -> impl Iterator<Item = (Token, &'a [u8])> + use<'a> {
+        let mut items = self.items();
+        std::iter::from_fn(move || {
+            loop {
+                if let RawItem::Partition { token, key, .. } = items.read()? {
+                    return Some((token, key));
+                }
+            }
+        })
     }
 
     pub(crate) fn items(&self) -> RawItems<'a> {

@@ -29,6 +29,8 @@ pub struct TableShape {
     columns: Vec<ShapeColumn>,
     /// Some column id was dropped or has a drop time: rows must be looked through.
     filters: bool,
+    /// Its cells are counters, all of them.
+    counters: bool,
 }
 
 /// The order of cell paths of a multi-cell type. Source: Cassandra `CollectionType.nameComparator`,
@@ -74,6 +76,7 @@ impl TableShape {
             clustering: ClusteringComparator::for_table(table),
             columns,
             filters,
+            counters: table.is_counter(),
         }
     }
 
@@ -91,6 +94,12 @@ impl TableShape {
     #[inline]
     pub fn clustering(&self) -> &ClusteringComparator {
         &self.clustering
+    }
+
+    /// Whether its cells are counters: they are merged, and no cell of another kind is beside them.
+    #[inline]
+    pub fn has_counters(&self) -> bool {
+        self.counters
     }
 
     /// True when cells of some column id may have to be hidden.

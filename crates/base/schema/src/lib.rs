@@ -13,9 +13,11 @@ pub mod encode;
 pub mod model;
 #[cfg(test)]
 mod tests;
+pub mod tombstone_gc;
 
 pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
 pub use model::{
     Column, ColumnKind, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table, TableKind,
     TableOptions,
 };
+pub use tombstone_gc::{TOMBSTONE_GC, TombstoneGc, TombstoneGcMode};

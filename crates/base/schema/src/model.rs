@@ -121,6 +121,14 @@ impl Table {
         self.columns.get(start..).unwrap_or(&[])
     }
 
+    /// Whether it holds counters: then all of its columns outside the key do, dropped ones included.
+    pub fn is_counter(&self) -> bool {
+        self.columns
+            .iter()
+            .chain(self.dropped.values().map(|d| &d.column))
+            .any(|c| c.ty.is_counter())
+    }
+
     /// The column of that exact name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|c| &*c.name == name)

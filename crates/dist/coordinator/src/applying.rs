@@ -74,6 +74,15 @@ impl Coordinator {
         if applied.is_err() {
             return Some((who, applied));
         }
+        self.commit_own(who)
+    }
+
+    /// Commits what was applied on this shard. Gives the result when it is there at once, else tells
+    /// it later.
+    pub(crate) fn commit_own(
+        &self,
+        who: Acknowledge,
+    ) -> Option<(Acknowledge, Result<(), StoreError>)> {
         // In periodic mode a commit does not wait.
         let mut context = Context::from_waker(Waker::noop());
         match pin!(self.inner.store.commit()).poll(&mut context) {

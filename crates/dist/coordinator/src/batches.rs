@@ -20,14 +20,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Consistency, Replication};
 use data::MutationRef;
 use request::WriteType;
 use rt::Group;
-use rt::sync::Notify;
+use rt::sync::{Notify, Semaphore};
 use schema::Schema;
 use stdx::{Instant, TimestampMicros, Token, Uuid, WallMicros};
 use store::StoreError;
@@ -41,8 +43,11 @@ use crate::{Coordinator, ShardRequest};
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Entries of one page of a scan.
 const PAGE_ENTRIES: usize = 128;
-/// What the replays of a running node may take of it, bytes of mutations per second: Cassandra's
-/// default of `batchlog_replay_throttle`.
+/// Batches that are replayed at a time, so that one with a replica that does not answer holds up few
+/// others.
+const REPLAYS_AT_ONCE: usize = 16;
+/// Bytes of mutations per second that the replays of a running node may write, divided by the number
+/// of nodes: Cassandra's default of `batchlog_replay_throttle`.
 const REPLAY_BYTES_PER_SECOND: u64 = 1 << 20;
 /// Ids that are tried for one whose entry lies on this shard.
 const LOCAL_ID_ATTEMPTS: usize = 8;
@@ -59,6 +64,10 @@ pub(crate) struct Batches {
     stored: RefCell<BTreeMap<[u8; 16], Instant>>,
     /// There may be entries that are not in `unfinished`.
     scan_due: Cell<bool>,
+    /// Bytes per second of the whole cluster; 0: no bound.
+    throttle: Cell<u64>,
+    /// Of writes without a client.
+    write_timeout: Cell<Duration>,
     stop: Notify,
     stopping: Cell<bool>,
     logged_total: telemetry::Counter,
@@ -71,6 +80,8 @@ impl Batches {
             unfinished: RefCell::default(),
             stored: RefCell::default(),
             scan_due: Cell::new(false),
+            throttle: Cell::new(REPLAY_BYTES_PER_SECOND),
+            write_timeout: Cell::new(Duration::from_secs(2)),
             stop: Notify::new(),
             stopping: Cell::new(false),
             logged_total: telemetry.counter(
@@ -194,6 +205,17 @@ pub struct BatchReplay {
 }
 
 impl BatchReplay {
+    fn add(&mut self, other: BatchReplay) {
+        let BatchReplay { batches, past_grace, mutations, obsolete, lost, left, error } = other;
+        self.batches += batches;
+        self.past_grace += past_grace;
+        self.mutations += mutations;
+        self.obsolete += obsolete;
+        self.lost += lost;
+        self.left += left;
+        self.error = error.or(self.error.take());
+    }
+
     /// Nothing was found.
     pub fn is_empty(&self) -> bool {
         *self == BatchReplay::default()
@@ -302,18 +324,16 @@ impl Coordinator {
             }
             let Some(last) = page.found.last() else { break };
             behind = Some(last.id.clone());
-            for entry in &page.found {
-                if !wanted(entry) {
-                    // Somebody is at work on it: it is looked up once more by its id.
-                    if !batches.is_stored(&entry.id) {
-                        let since = self.inner.rt.now();
-                        batches.remember(Unfinished { id: entry.id.clone(), since });
-                    }
-                    continue;
+            let (due, others): (Vec<Entry>, Vec<Entry>) = page.found.into_iter().partition(&wanted);
+            for entry in others {
+                // Somebody is at work on it: it is looked up once more by its id.
+                if !batches.is_stored(&entry.id) {
+                    let since = self.inner.rt.now();
+                    batches.remember(Unfinished { id: entry.id, since });
                 }
-                self.replay_entry(entry, snapshot, table, &mut report).await;
-                self.pace(entry, throttle).await;
             }
+            let replayed = self.replay_entries(&due, snapshot, table, throttle).await;
+            replayed.into_iter().for_each(|replay| report.add(replay));
         }
         if report.left > 0 || report.error.is_some() {
             batches.scan_due.set(true);
@@ -323,13 +343,72 @@ impl Coordinator {
         report
     }
 
+    /// Replays entries, several at a time. What each came to, in their order.
+    async fn replay_entries(
+        &self,
+        entries: &[Entry],
+        snapshot: &ClusterSnapshot,
+        table: BatchTable,
+        throttle: Option<u64>,
+    ) -> Vec<BatchReplay> {
+        let turns = Semaphore::new(REPLAYS_AT_ONCE);
+        // One after another, so that all of them together keep to the throttle.
+        let pacing = Semaphore::new(1);
+        let replay = async |entry: &Entry| {
+            let _turn = turns.acquire(1).await;
+            let pace = pacing.acquire(1).await;
+            self.pace(entry, throttle).await;
+            drop(pace);
+            let mut report = BatchReplay::default();
+            self.replay_entry(entry, snapshot, table, &mut report).await;
+            report
+        };
+        let mut running: Vec<_> =
+            entries.iter().map(|entry| (Some(Box::pin(replay(entry))), None)).collect();
+        poll_fn(|cx| {
+            let mut waits = false;
+            for (future, report) in &mut running {
+                let Some(replay) = future else { continue };
+                match replay.as_mut().poll(cx) {
+                    Poll::Ready(done) => {
+                        *report = Some(done);
+                        *future = None;
+                    }
+                    Poll::Pending => waits = true,
+                }
+            }
+            if waits { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        running.into_iter().filter_map(|(_, report)| report).collect()
+    }
+
+    /// Bytes of all mutations per second that replays of all nodes together may write; 0: no bound.
+    /// Each shard has its share.
+    pub fn set_batch_replay_throttle(&self, bytes_per_second: u64) {
+        self.inner.batches.throttle.set(bytes_per_second);
+    }
+
+    /// How long writes without a client may take: replayed batches, hints and mutations that are
+    /// passed on to who has their range now. A batch is left behind after twice that time.
+    pub fn set_write_timeout(&self, timeout: Duration) {
+        self.inner.batches.write_timeout.set(timeout);
+    }
+
+    /// See [`Coordinator::set_write_timeout`].
+    pub fn write_timeout(&self) -> Duration {
+        self.inner.batches.write_timeout.get()
+    }
+
     /// Keeps the replays of a running node from taking all of it.
     async fn pace(&self, entry: &Entry, bytes_per_second: Option<u64>) {
         if let Some(rate) = bytes_per_second
             && !self.inner.batches.stopping.get()
         {
             let micros = (entry.bytes() as u64).saturating_mul(1_000_000) / rate.max(1);
-            self.inner.rt.sleep(Duration::from_micros(micros)).await;
+            let until = self.inner.rt.now() + Duration::from_micros(micros);
+            // Elapsed, or the node stops: then nothing is waited for.
+            let _ = self.inner.rt.timeout(until, self.inner.batches.stop.notified()).await;
         }
     }
 
@@ -400,7 +479,7 @@ impl Coordinator {
             mutations,
             logged: false,
             batch_id: Uuid::nil(),
-            deadline: self.inner.rt.now() + parts.settings.write_request_timeout,
+            deadline: self.inner.rt.now() + self.write_timeout(),
         };
         match self.write_for(order, Purpose::BatchReplay(WallMicros(written_at.0))).await {
             Ok(()) => {
@@ -452,13 +531,14 @@ impl Coordinator {
         report: impl Fn(&BatchReplay) + 'static,
     ) {
         let this = self.clone();
+        self.set_write_timeout(write_timeout);
         let task = async move {
             let batches = &this.inner.batches;
             while !batches.stopping.get() {
                 let deadline = this.inner.rt.now() + INTERVAL;
                 // Elapsed: the next round.
                 let _ = this.inner.rt.timeout(deadline, batches.stop.notified()).await;
-                let replay = this.replay_left_behind(write_timeout, &snapshot()).await;
+                let replay = this.replay_left_behind(this.write_timeout(), &snapshot()).await;
                 if !replay.is_empty() {
                     report(&replay);
                 }
@@ -478,8 +558,10 @@ impl Coordinator {
         let stopping = batches.stopping.get();
         // Deletions of entries so far; a failure of the log shows at the next write.
         let _ = self.commit().await;
-        let shards = u64::from(rt.shard_count().max(1));
-        let rate = (!stopping).then_some(REPLAY_BYTES_PER_SECOND / shards);
+        let throttle = batches.throttle.get();
+        let parts =
+            u64::from(rt.shard_count().max(1)).saturating_mul(snapshot.members.len() as u64);
+        let rate = (!stopping && throttle > 0).then(|| (throttle / parts.max(1)).max(1));
         if batches.scan_due.get() {
             let now = rt.wall();
             let wanted = |e: &Entry| stopping || e.is_abandoned(now, write_timeout);
@@ -489,6 +571,7 @@ impl Coordinator {
         let Some(table) = BatchTable::of(&snapshot.schema) else { return report };
         let now = rt.now();
         let due = |since: Instant| stopping || since + patience(write_timeout) <= now;
+        let mut entries = Vec::new();
         for batch in batches.take_due(due) {
             let mut found = Entries::new(table, 1);
             let command = table.lookup(&batch.id, rt.wall().seconds());
@@ -499,16 +582,32 @@ impl Coordinator {
                 continue;
             }
             // No entry: it never got into the log.
-            for entry in &found.found {
-                let left = report.left;
-                self.replay_entry(entry, snapshot, table, &mut report).await;
-                if report.left > left {
-                    batches.remember(Unfinished { id: entry.id.clone(), since: now });
-                }
-                self.pace(entry, rate).await;
+            entries.extend(found.found);
+            if entries.len() >= PAGE_ENTRIES {
+                self.replay_found(&mut entries, (snapshot, table, rate), &mut report).await;
             }
         }
+        self.replay_found(&mut entries, (snapshot, table, rate), &mut report).await;
         report
+    }
+}
+
+impl Coordinator {
+    /// Replays entries and takes them out of the list; those that stay in the log are remembered.
+    async fn replay_found(
+        &self,
+        entries: &mut Vec<Entry>,
+        (snapshot, table, rate): (&ClusterSnapshot, BatchTable, Option<u64>),
+        report: &mut BatchReplay,
+    ) {
+        let now = self.inner.rt.now();
+        let replayed = self.replay_entries(entries, snapshot, table, rate).await;
+        for (entry, replay) in entries.drain(..).zip(replayed) {
+            if replay.left > 0 {
+                self.inner.batches.remember(Unfinished { id: entry.id, since: now });
+            }
+            report.add(replay);
+        }
     }
 }
 

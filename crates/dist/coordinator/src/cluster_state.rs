@@ -44,6 +44,8 @@ struct Places {
     seen: Epoch,
     /// The members have their places in the ring.
     since: Epoch,
+    /// Of senders that were there, no more than one change of places is unknown to them.
+    before: Epoch,
     /// No table was truncated.
     emptied: Epoch,
 }
@@ -52,16 +54,25 @@ impl Places {
     fn of(snapshot: &ClusterSnapshot) -> Places {
         let (members, seen) = (snapshot.members.clone(), snapshot.epoch);
         let truncations = snapshot.truncations.clone();
-        Places { members, truncations, seen, since: seen, emptied: seen }
+        // One entry is at most one change.
+        let before = Epoch(seen.0.saturating_sub(1));
+        Places { members, truncations, seen, since: seen, before, emptied: seen }
     }
 
     fn follow(&mut self, snapshot: &ClusterSnapshot) {
         let has_moved = !are_in_place(&self.members, &snapshot.members);
         // Between two looks it may have been earlier: too late an epoch does no harm.
         let since = if has_moved { snapshot.epoch } else { self.since };
+        let entry_before = Epoch(snapshot.epoch.0.saturating_sub(1));
+        let before = match has_moved {
+            // Nothing but this one happened since the last look.
+            true if self.seen == entry_before => self.since,
+            true => entry_before,
+            false => self.before,
+        };
         let has_lost = self.truncations != snapshot.truncations;
         let emptied = if has_lost { snapshot.epoch } else { self.emptied };
-        *self = Places { since, emptied, ..Places::of(snapshot) };
+        *self = Places { since, before, emptied, ..Places::of(snapshot) };
     }
 }
 
@@ -100,6 +111,12 @@ impl Cluster {
         self.places(snapshot).since
     }
 
+    /// From which epoch on a coordinator lacks at most one change of the members' places: the quorums
+    /// before and after one step of a movement meet, those of two steps need not.
+    pub(crate) fn moved_before(&self, snapshot: &ClusterSnapshot) -> Epoch {
+        self.places(snapshot).before
+    }
+
     /// Since which epoch no table was truncated: what a coordinator that is not so far has read may
     /// be gone.
     pub(crate) fn emptied_at(&self, snapshot: &ClusterSnapshot) -> Epoch {
@@ -118,6 +135,17 @@ impl Cluster {
     pub(crate) fn replicas(&self, topology: &Topology, token: Token, out: &mut ReplicaList) {
         let (is_alive, hints) = (&self.parts.is_alive, &self.parts.hints);
         topology.replicas(token, out, |host| is_alive(host), |host| hints.may_hint(host));
+    }
+
+    /// The same for a read, which leaves no hints.
+    pub(crate) fn replicas_to_read(
+        &self,
+        topology: &Topology,
+        token: Token,
+        out: &mut ReplicaList,
+    ) {
+        let is_alive = &self.parts.is_alive;
+        topology.replicas(token, out, |host| is_alive(host), |_| false);
     }
 
     /// Sets the ranks of replicas by place and by how quickly they answered.
@@ -161,6 +189,8 @@ impl Coordinator {
     /// Makes this coordinator part of a cluster. Once, before peers and clients are served; a second
     /// call changes nothing.
     pub fn attach(&self, parts: ClusterParts) {
+        self.set_write_timeout(parts.settings.write_request_timeout);
+        self.counts_since((parts.snapshot)().epoch);
         let client = parts.messaging.client(Rc::new(Ends(Rc::downgrade(&self.inner))));
         let cluster = Cluster {
             rt: self.inner.rt.clone(),
@@ -175,6 +205,7 @@ impl Coordinator {
         };
         if self.inner.cluster.set(Rc::new(cluster)).is_ok() {
             self.start_write_timer();
+            self.start_sweeps();
         }
     }
 

@@ -6,9 +6,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use internode::{ErrorReply, ForwardAck, ForwardTarget, Mutation, Verb};
+use internode::{ErrorReply, ForwardAck, MutationForward, Verb};
 use messaging::{Completion, Outgoing, Responder};
-use stdx::FixedMap;
+use stdx::{FixedMap, Uuid};
 
 use crate::Coordinator;
 use crate::failing::of_forward;
@@ -50,10 +50,11 @@ impl Coordinator {
     /// Sends a mutation to the targets, whose answers go to the responder beside this node's own.
     pub(crate) fn pass_on(
         &self,
-        targets: &[ForwardTarget],
-        mutation: Mutation<'_>,
+        message: &MutationForward<'_>,
+        trace: Option<Uuid>,
         responder: Responder,
     ) -> Rc<Forward> {
+        let MutationForward { targets, mutation } = message;
         let deadline = responder.deadline();
         let forward = Rc::new(Forward {
             responder: RefCell::new(Some(responder)),
@@ -70,7 +71,7 @@ impl Coordinator {
                 shard: target.shard,
                 verb: Verb::Mutation,
                 deadline,
-                trace: None,
+                trace,
             };
             let token = forward_token(number, place);
             match cluster.client.send(&to, token, |out| mutation.encode(out)) {

@@ -18,10 +18,13 @@ pub mod batches;
 mod cluster_parts;
 mod cluster_state;
 mod counters;
+pub mod counting;
 mod failing;
 mod forwarding;
+pub mod fuzz;
 mod latency;
 pub mod page;
+mod peer_traces;
 mod read;
 pub mod reading;
 pub mod serial;
@@ -32,7 +35,7 @@ mod tokens;
 mod topology;
 mod writing;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -48,8 +51,13 @@ pub use cluster_parts::{
     ClusterParts, EpochWait, HintSink, NoHints, ReplicatedError, ReplicatedRead, ReplicatedWrite,
     ReplicationSettings, SelectLimits,
 };
+pub use counting::{CounterWrite, Lead};
 pub use page::PackedPage;
-pub use serial::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
+pub use peer_traces::{TraceSink, TracedEvent};
+pub use serial::{
+    CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,
+    ForwardedHandler, ForwardedStatement, HandoverError, NotForwarded, SerialRoute,
+};
 
 /// What one shard asks another.
 #[derive(Debug)]
@@ -70,12 +78,14 @@ pub enum ShardRequest {
     },
     /// Read as a replica: with tombstones, for a coordinator that merges.
     Replica(Box<reading::ReplicaQuery>),
+    /// Lead increments of counters.
+    Count(Box<Lead>),
     /// Ask the acceptor of a partition.
     Paxos(Box<serial::Ask>),
     /// Wait for a turn to propose.
     PaxosTurn(Box<serial::TurnWish>),
-    /// A turn, by its number, is over.
-    PaxosTurnEnd(Box<serial::Partition>, u64),
+    /// A turn, by its number, is over; what it left behind.
+    PaxosTurnEnd(Box<serial::Partition>, u64, serial::Left),
 }
 
 /// Answer to a [`ShardRequest`].
@@ -87,6 +97,8 @@ pub enum ShardReply {
     Page(Result<PackedPage, StoreError>),
     /// To `Replica`.
     Replica(Result<store::ReplicaRead, StoreError>),
+    /// To `Count`.
+    Counted(Result<(), ReplicatedError>),
     /// To `Paxos`.
     Paxos(Result<serial::Answered, StoreError>),
     /// To `PaxosTurn`: the turn's number.
@@ -127,7 +139,10 @@ struct Inner {
     batches: batches::Batches,
     reading: reading::Reading,
     serial: serial::Serial,
+    counting: counting::Counting,
     committing: applying::Committing,
+    /// Where traces of peers' requests go.
+    peer_traces: RefCell<Option<TraceSink>>,
     /// Set once, when the node is part of a cluster.
     cluster: OnceCell<Rc<cluster_state::Cluster>>,
 }
@@ -139,6 +154,7 @@ impl Coordinator {
         let batches = batches::Batches::new(&rt.telemetry());
         let reading = reading::Reading::new(&rt.telemetry());
         let serial = serial::Serial::new(&rt.telemetry());
+        let counting = counting::Counting::new(&rt.telemetry());
         let cluster = OnceCell::new();
         let inner = Rc::new(Inner {
             rt: rt.clone(),
@@ -148,7 +164,9 @@ impl Coordinator {
             batches,
             reading,
             serial,
+            counting,
             committing: applying::Committing::default(),
+            peer_traces: RefCell::default(),
             cluster,
         });
         let this = Coordinator { inner };
@@ -220,6 +238,13 @@ impl Coordinator {
     }
 
     fn serve(&self, request: ShardRequest, reply: Reply<ShardReply>) {
+        let is_read = matches!(request, ShardRequest::Read { .. } | ShardRequest::Replica(_));
+        if is_read && !reply.is_wanted() {
+            // Its deadline passed in the ring. Writes are done all the same: nobody need wait for
+            // them.
+            self.inner.reading.abandoned.inc();
+            return;
+        }
         let this = self.clone();
         let task = async move {
             let answer = match request {
@@ -232,12 +257,15 @@ impl Coordinator {
                 ShardRequest::Replica(query) => {
                     ShardReply::Replica(this.read_own_shard(&query).await)
                 }
+                ShardRequest::Count(lead) => {
+                    ShardReply::Counted(Box::pin(this.lead_here(*lead)).await)
+                }
                 ShardRequest::Paxos(ask) => ShardReply::Paxos(this.ask_here(*ask).await),
                 ShardRequest::PaxosTurn(wish) => {
                     ShardReply::PaxosTurn(this.lease_turn(*wish).await)
                 }
-                ShardRequest::PaxosTurnEnd(partition, turn) => {
-                    this.end_turn(&partition, turn);
+                ShardRequest::PaxosTurnEnd(partition, turn, left) => {
+                    this.end_turn(&partition, turn, left);
                     ShardReply::PaxosTurnEnded
                 }
             };
@@ -268,6 +296,7 @@ impl Coordinator {
     pub async fn stop(&self) {
         self.inner.batches.stop();
         self.stop_writes();
+        self.stop_sweeps();
         self.inner.gate.close().await;
     }
 }

@@ -21,6 +21,8 @@ use crate::batch_log::{BatchTable, is_durable};
 use crate::batch_wire::{self, BatchRemove, BatchStore};
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
+use crate::counting::CounterWrite;
+use crate::counting::wire::Message as Incoming;
 use crate::failing::error_reply;
 use crate::writing::Purpose;
 
@@ -32,6 +34,8 @@ struct Message<'a> {
     epoch: Epoch,
     /// This node has waited for that epoch already.
     has_waited: bool,
+    /// Of the request, for those it is passed on to.
+    trace: Option<Uuid>,
     payload: &'a [u8],
 }
 
@@ -47,6 +51,8 @@ enum Work<'a> {
     Apply(Checked<'a>),
     /// Apply it and pass it on.
     Forward(Checked<'a>, MutationForward<'a>),
+    /// Lead its increments.
+    Count(Checked<'a>, Consistency),
     /// Write it to those who have its range now.
     SendOn(Checked<'a>, Errand),
     /// It is of no use any more.
@@ -76,12 +82,13 @@ enum Refused {
 }
 
 impl Coordinator {
-    /// Serves a peer's request: verbs `Mutation`, `MutationForward`, `Hint`, `BatchStore`,
+    /// Serves a peer's request: verbs `Mutation`, `MutationForward`, `CounterMutation`, `Hint`, `BatchStore`,
     /// `BatchRemove`, `Read`, `RangeRead` and those of Paxos. Gives the responder back for others.
     pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
         match request.verb {
             Verb::Mutation
             | Verb::MutationForward
+            | Verb::CounterMutation
             | Verb::Hint
             | Verb::BatchStore
             | Verb::BatchRemove
@@ -91,7 +98,9 @@ impl Coordinator {
             | Verb::PaxosPropose
             | Verb::PaxosCommit
             | Verb::PaxosRefresh
-            | Verb::PaxosPrune => {}
+            | Verb::PaxosPrune
+            | Verb::PaxosForward
+            | Verb::PaxosRepair => {}
             _ => return Some(responder),
         }
         let Some(cluster) = self.inner.cluster.get().filter(|c| !c.writes.stopping.get()) else {
@@ -100,6 +109,14 @@ impl Coordinator {
         };
         if matches!(request.verb, Verb::Read | Verb::RangeRead) {
             self.serve_read(&request, responder);
+            return None;
+        }
+        if request.verb == Verb::PaxosRepair {
+            self.serve_handover(&request, responder);
+            return None;
+        }
+        if request.verb == Verb::PaxosForward {
+            self.serve_forward(&request, responder);
             return None;
         }
         if request.verb.number() >> 8 == Verb::PaxosPrepare.number() >> 8 {
@@ -111,9 +128,15 @@ impl Coordinator {
             responder.fail(&ErrorReply::Timeout);
             return None;
         }
+        let trace = request.trace.and_then(|_| self.peer_trace(&request));
         let Request { verb, epoch, payload, .. } = request;
         let has_waited = false;
-        self.serve_message(cluster, Message { verb, epoch, has_waited, payload }, responder);
+        let message = Message { verb, epoch, has_waited, trace: request.trace, payload };
+        self.serve_message(cluster, message, responder);
+        if let Some(trace) = trace {
+            trace.note("Appending to commitlog and adding to memtable".to_owned());
+            trace.note("Enqueuing response".to_owned());
+        }
         None
     }
 
@@ -126,8 +149,11 @@ impl Coordinator {
             }
             Ok(Work::Forward(Checked { token, bytes, durable }, forward)) => {
                 cluster.counters.replica_mutations.inc();
-                let who = self.pass_on(&forward.targets, forward.mutation, responder);
+                let who = self.pass_on(&forward, message.trace, responder);
                 self.apply_and_tell(token, &bytes, durable, Acknowledge::Forward(who));
+            }
+            Ok(Work::Count(checked, consistency)) => {
+                self.count_for_peer(snapshot, checked, consistency, responder);
             }
             Ok(Work::SendOn(checked, errand)) => {
                 self.send_on(cluster, snapshot, checked, errand, responder);
@@ -170,6 +196,22 @@ impl Coordinator {
                     return Ok(Work::SendOn(checked, Errand::Outdated { targets }));
                 }
                 Ok(Work::Forward(checked, forward))
+            }
+            Verb::CounterMutation => {
+                let Incoming { consistency, mutation } =
+                    Incoming::decode(payload).map_err(malformed)?;
+                let (table, checked) = check(snapshot, mutation)?;
+                if !table.is_counter() {
+                    return Err(malformed("increments of a table without counters"));
+                }
+                if self.may_lead(cluster, snapshot, table.id, checked.token) {
+                    return Ok(Work::Count(checked, consistency));
+                }
+                Err(match message.epoch > snapshot.epoch && !message.has_waited {
+                    // This node may be a replica in the sender's newer metadata.
+                    true => Refused::UnknownTable(table.id),
+                    false => Refused::Error(ErrorReply::EpochTooOld { needed: snapshot.epoch }),
+                })
             }
             Verb::Hint => {
                 let hint = Hint::decode(payload).map_err(malformed)?;
@@ -233,6 +275,32 @@ impl Coordinator {
         Ok(Work::Apply(Checked { token, bytes, durable: true }))
     }
 
+    fn count_for_peer(
+        &self,
+        snapshot: Arc<ClusterSnapshot>,
+        checked: Checked<'_>,
+        consistency: Consistency,
+        responder: Responder,
+    ) {
+        let this = self.clone();
+        let write = CounterWrite {
+            snapshot,
+            consistency,
+            token: checked.token,
+            mutation: checked.bytes.into_owned(),
+            durable: checked.durable,
+            deadline: responder.deadline(),
+        };
+        let task = async move {
+            match this.lead_for_peer(write).await {
+                Ok(outcome) => responder.respond(|out| outcome.encode(out)),
+                // Nothing was done.
+                Err(error) => responder.fail(&reply_of(&error)),
+            }
+        };
+        self.spawn_or_drop("counter-mutation", task);
+    }
+
     /// Writes a mutation to all who have its range now, whoever its sender thought of.
     fn send_on(
         &self,
@@ -243,7 +311,7 @@ impl Coordinator {
         responder: Responder,
     ) {
         let this = self.clone();
-        let time = cluster.parts.settings.write_request_timeout;
+        let time = self.write_timeout();
         let (consistency, purpose, name) = match errand {
             Errand::Hint { created_at } => {
                 (Consistency::One, Purpose::MovedHint(created_at), "moved-hint")
@@ -295,9 +363,10 @@ impl Coordinator {
         let Some(wait) = wait else { return responder.fail(&ErrorReply::UnknownTable(table)) };
         let (this, cluster) = (self.clone(), cluster.clone());
         let (verb, epoch, payload) = (message.verb, message.epoch, message.payload.to_vec());
+        let trace = message.trace;
         let task = async move {
             if wait(epoch, responder.deadline()).await {
-                let message = Message { verb, epoch, has_waited: true, payload: &payload };
+                let message = Message { verb, epoch, has_waited: true, trace, payload: &payload };
                 this.serve_message(&cluster, message, responder);
             } else {
                 let known = (cluster.parts.snapshot)().epoch;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use cluster::{ClusterSnapshot, Member, Members, Placements, Replication};
 use request::{Factors, ReplicaInfo};
@@ -68,9 +69,13 @@ impl Topology {
         let sites = sites.map(|m| Some((m.host_id, site(m)?))).collect::<Option<_>>()?;
         let narrow = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         let factors = match replication {
-            Replication::Local => Factors { total: 1, local: 1, datacenters: SmallVec::new() },
+            Replication::Local => {
+                let names = Arc::default();
+                Factors { total: 1, local: 1, datacenters: SmallVec::new(), names }
+            }
             Replication::Simple(n) => {
-                Factors { total: narrow(*n), local: narrow(*n), datacenters: SmallVec::new() }
+                let (n, names) = (narrow(*n), Arc::default());
+                Factors { total: n, local: n, datacenters: SmallVec::new(), names }
             }
             Replication::Network(map) => Factors {
                 total: narrow(map.values().fold(0, |sum: u32, n| sum.saturating_add(*n))),
@@ -80,6 +85,7 @@ impl Topology {
                     .filter(|(_, n)| **n > 0)
                     .map(|(dc, n)| Some((number(dc)?, narrow(*n))))
                     .collect::<Option<_>>()?,
+                names: names.iter().map(|name| Arc::from(*name)).collect(),
             },
         };
         Some(Topology { placements: snapshot.placements(replication), factors, sites })
@@ -103,14 +109,16 @@ impl Topology {
         for (at, member) in replicas.members().enumerate() {
             let host = member.host_id;
             let Some(site) = self.site(host) else { continue };
+            let alive = site.is_self || is_alive(host);
             out.push(ReplicaInfo {
                 host,
                 dc: site.dc,
                 is_local_dc: site.is_local_dc,
                 is_self: site.is_self,
-                alive: site.is_self || is_alive(host),
+                alive,
                 pending: at >= natural,
-                hintable: !site.is_self && is_hintable(host),
+                // Asked for dead ones only, which are few: it is not cheap.
+                hintable: !site.is_self && (alive || is_hintable(host)),
                 latency_rank: 0,
             });
         }

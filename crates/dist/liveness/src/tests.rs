@@ -5,23 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use internode::{Features, Identity, VersionRange};
+use dist_testing::{PORT, host, identity, name};
 use messaging::{Handler, MessagingMesh, Peer, Responder, Settings};
 use rt::sim::{SimNode, World, WorldOptions};
 use rt::{Main, NodeSpec};
-use stdx::Uuid;
 
 use super::*;
-
-const PORT: u16 = 7000;
-
-fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-fn name(n: u8) -> String {
-    format!("n{n}")
-}
 
 /// What a shard of a node was told: node, shard, about whom, up or down.
 type Told = (u8, u16, u8, bool);
@@ -58,16 +47,7 @@ async fn shard(
     meshes: (Arc<MessagingMesh>, Arc<LivenessMesh>),
     facts: SharedFacts,
 ) {
-    let identity = Identity {
-        cluster_id: Some(Uuid::from_bytes([0xcc; 16])),
-        cluster_name: "Test".to_owned(),
-        host_id: host(n),
-        incarnation: rt.random_u64(),
-        shard_count: rt.shard_count(),
-        joining: false,
-        versions: VersionRange::THIS,
-        features: Features::LZ4,
-    };
+    let identity = identity(n, rt.random_u64(), rt.shard_count());
     let messaging = Messaging::new(&rt, identity, Arc::new(Settings::default()), meshes.0);
     for (peer, ip) in &peers {
         let address = SocketAddr::new(*ip, PORT);

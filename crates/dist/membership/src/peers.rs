@@ -174,6 +174,7 @@ impl Membership {
             read_quorum: 0,
             learners: TargetSet::first(members.len()),
             commit: [CommitQuorum { among: alive, required: alive.len() }].into_iter().collect(),
+            own: None,
         };
         plan.check().map_err(|e| SubmitError::Unreadable(e.to_string()))?;
         Ok(plan)

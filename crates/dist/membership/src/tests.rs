@@ -11,25 +11,16 @@ use std::time::Duration;
 use cluster::{
     Address, ClusterSnapshot, LocalNode, Member, MemberState, Transformation, choose_voters,
 };
-use internode::{Features, Identity, VersionRange};
+use dist_testing::{PORT, host, name};
+use internode::Identity;
 use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
 use paxos::log::Learn;
 use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
 use schema::{KeyspaceParams, Schema, SchemaChange};
-use stdx::{Epoch, HostId, Token, Uuid};
+use stdx::{Epoch, Token, Uuid};
 
 use super::*;
-
-const PORT: u16 = 7000;
-
-fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-fn name(n: u8) -> String {
-    format!("n{n}")
-}
 
 /// What the nodes of a world have told.
 #[derive(Default)]
@@ -45,16 +36,8 @@ struct Facts {
 type SharedFacts = Rc<RefCell<Facts>>;
 
 fn identity(n: u8, cluster_id: Option<Uuid>, incarnation: u64) -> Identity {
-    Identity {
-        cluster_id,
-        cluster_name: "Test".to_owned(),
-        host_id: host(n),
-        incarnation,
-        shard_count: 1,
-        joining: cluster_id.is_none(),
-        versions: VersionRange::THIS,
-        features: Features::LZ4,
-    }
+    let joining = cluster_id.is_none();
+    Identity { cluster_id, joining, ..dist_testing::identity(n, incarnation, 1) }
 }
 
 struct Served(RefCell<Option<Membership>>);
@@ -100,20 +83,7 @@ async fn join(
 ) -> log::Opened {
     loop {
         let deadline = rt.now() + Duration::from_secs(5);
-        let member = Member {
-            host_id: host(n),
-            storage: own,
-            rpc: own,
-            datacenter: "dc".to_owned(),
-            rack: "r".to_owned(),
-            tokens: Vec::new(),
-            moving_to: Vec::new(),
-            state: MemberState::Joining,
-            replaces: None,
-            shards: 1,
-            features: 0,
-            release: String::new(),
-        };
+        let member = Member { state: MemberState::Joining, ..dist_testing::member(n, own) };
         let joined = async {
             let ack = messaging.discover(seed).await.map_err(|e| e.to_string())?;
             messaging.set_peer(ack.host_id, Peer { address: seed, shard_count: 1 });

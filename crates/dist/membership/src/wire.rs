@@ -155,6 +155,10 @@ impl Ask {
                 out.put_u8(5);
                 put_ballot(out, *ballot);
             }
+            Request::Conclude(accepted) => {
+                out.put_u8(6);
+                put_accepted(out, accepted);
+            }
         }
     }
 
@@ -164,7 +168,7 @@ impl Ask {
             1 => Request::Prepare { ballot: read_ballot(r)?, write: r.bool()? },
             2 => Request::Propose(read_accepted(r)?),
             3 => Request::Commit(read_commit(r)?),
-            // Refresh and prune belong to partitions; a log's proposer never sends them.
+            // Refresh, prune and conclude belong to partitions; a log's proposer never sends them.
             other => return Err(r.invalid(i64::from(other))),
         };
         Ok(Ask { entry, request })

@@ -109,6 +109,8 @@ impl Inner {
             last_received: Cell::new(now),
             conn: RefCell::new(None),
             abort: Notify::new(),
+            is_cut: Cell::new(self.cuts.contains(peer.address.ip())),
+            changed: Notify::new(),
             closing: RefCell::new(None),
         });
         let (inner, of_task) = (self.clone(), link.clone());
@@ -185,7 +187,9 @@ impl Inner {
         address: SocketAddr,
     ) -> Hello {
         let identity = self.identity();
-        let compress = self.settings.compression && !address.ip().is_loopback();
+        let hook = self.compressed.borrow().clone();
+        let is_chosen = hook.zip(to).is_none_or(|(hook, to)| hook(to));
+        let compress = self.settings.compression && !address.ip().is_loopback() && is_chosen;
         let features = if compress { Features::LZ4 } else { Features::NONE };
         Hello {
             versions: identity.versions,
@@ -211,6 +215,7 @@ impl Inner {
     ) -> Result<(Conn, HelloAck, Vec<u8>), OpenError> {
         let deadline = self.rt.now() + self.settings.connect_timeout;
         let opening = async {
+            self.passable(address.ip()).await;
             let conn = self.rt.connect(address).await?;
             let mut bytes = Vec::new();
             Handshake::Hello(hello.clone()).encode(&mut bytes);

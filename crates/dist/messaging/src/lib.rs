@@ -16,12 +16,13 @@
 //! INV-messaging-3: whatever a peer sends or fails to read, only its own connection suffers.
 //!
 //! Reading order: [`Messaging`], [`Handler`], [`Completions`], then `client`, `connect` and `link`
-//! (who asks), `accept` and `inbound` (who answers), `outbox`, `pending`. See `docs/formats/internode.md`.
+//! (who asks), `accept` and `inbound` (who answers), `outbox`, `pending`; `cut` is for tests. See `docs/formats/internode.md`.
 
 mod accept;
 mod client;
 mod connect;
 mod counters;
+mod cut;
 mod error;
 mod futures;
 mod inbound;
@@ -40,6 +41,6 @@ pub use error::{Bound, MessagingError, OpenError};
 pub use futures::{RequestFuture, Response};
 pub use inbound::{Handler, Request, Responder};
 pub use mesh::MessagingMesh;
-pub use messaging::{Admission, Messaging, Outgoing, Peer};
+pub use messaging::{Admission, Compressed, Messaging, NewerEpoch, Outgoing, Peer};
 pub use pending::TICK;
 pub use settings::Settings;

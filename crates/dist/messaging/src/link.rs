@@ -6,6 +6,7 @@
 use crate::client::{Answer, Batch};
 use crate::connect::{Failure, Route, RouteKey, first_of};
 use crate::counters::PeerCounters;
+use crate::cut::Held;
 use crate::error::{MessagingError, OpenError};
 use crate::messaging::Inner;
 use crate::outbox::{NEVER, Outbox, Written};
@@ -46,6 +47,10 @@ pub(crate) struct Link {
     pub(crate) conn: RefCell<Option<Conn>>,
     /// Ends an attempt to connect.
     pub(crate) abort: Notify,
+    /// A test cut it: see `cut`.
+    pub(crate) is_cut: Cell<bool>,
+    /// Told when that changes and when the connection ends.
+    pub(crate) changed: Notify,
     pub(crate) closing: RefCell<Option<&'static str>>,
 }
 
@@ -71,6 +76,7 @@ impl Link {
         }
         self.outbox.close();
         self.abort.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn left(&self) {
@@ -119,6 +125,7 @@ impl Inner {
                     "connection to a peer lost");
             }
             of_task.outbox.close();
+            of_task.changed.notify_waiters();
             writes.shutdown();
         };
         let spawned = self.gate.spawn(&self.rt, group_of(link.key.2), "internode-write", task);
@@ -138,10 +145,22 @@ impl Inner {
         let interval = self.settings.keepalive_interval;
         let mut next = self.rt.now() + interval;
         let mut tick = pin!(self.rt.sleep_until(next));
+        let mut held = Held::default();
         loop {
-            self.write_out(&link.outbox, conn, &link.counters).await?;
+            if link.is_cut.get() {
+                held.take(&link.outbox, self.rt.now());
+            } else {
+                if !held.is_empty() {
+                    self.write_whole(conn, &held.release()).await?;
+                }
+                self.write_out(&link.outbox, conn, &link.counters).await?;
+            }
             let is_tick = poll_fn(|cx| {
-                if link.outbox.poll_work(cx).is_ready() {
+                let work = match link.is_cut.get() {
+                    false => link.outbox.poll_work(cx),
+                    true => held.poll_work(&link.outbox, cx),
+                };
+                if work.is_ready() || (!link.is_cut.get() && !held.is_empty()) {
                     return Poll::Ready(false);
                 }
                 tick.as_mut().poll(cx).map(|()| true)
@@ -194,25 +213,31 @@ impl Inner {
         let before = outbox.handed();
         while outbox.write_some(conn, self.rt.now())? == Written::Part {
             let piece = outbox.take_piece(self.rt.now());
-            let stall = self.rt.now() + self.settings.write_stall;
-            let written = self.rt.timeout(stall, conn.write_all(&piece)).await;
+            let written = self.write_whole(conn, &piece).await;
             outbox.piece_done();
-            match written {
-                Ok(result) => result?,
-                Err(_) => {
-                    return Err(IoError {
-                        kind: IoErrorKind::Disconnected,
-                        operation: "write",
-                        path: conn.peer_addr().to_string(),
-                        detail: "the peer reads nothing".to_owned(),
-                    });
-                }
-            }
+            written?;
         }
         counters.sent_bytes.add(outbox.handed() - before);
         counters.expired.add(outbox.take_dropped());
         self.maybe_quiet();
         Ok(())
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// As [`Inner::write_out`].
+    async fn write_whole(&self, conn: &Conn, bytes: &[u8]) -> Result<(), IoError> {
+        let stall = self.rt.now() + self.settings.write_stall;
+        let written = self.rt.timeout(stall, conn.write_all(bytes)).await;
+        written.unwrap_or_else(|_| {
+            Err(IoError {
+                kind: IoErrorKind::Disconnected,
+                operation: "write",
+                path: conn.peer_addr().to_string(),
+                detail: "the peer reads nothing".to_owned(),
+            })
+        })
     }
 
     /// Reads answers until the connection ends.
@@ -261,6 +286,9 @@ impl Inner {
             compact(&mut input, &mut used);
             let max = wanted(&decoder, &input, used);
             let read = conn.read(&mut input, max).await?;
+            if link.is_cut.get() {
+                link.whole().await;
+            }
             if read == 0 {
                 return Ok(());
             }
@@ -322,6 +350,12 @@ impl Inner {
         }
         if !header.more {
             link.left();
+        }
+        if header.epoch > self.epoch.get() {
+            let hook = self.newer.borrow().clone();
+            if let Some(hook) = hook {
+                hook(link.host(), header.epoch);
+            }
         }
         let result = match header.kind {
             FrameKind::Error => Err(match ErrorReply::decode(frame.payload) {

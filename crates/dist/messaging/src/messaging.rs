@@ -3,6 +3,7 @@
 use crate::client::{Client, Completions};
 use crate::connect::{Route, RouteKey};
 use crate::counters::{Counters, PeerStats};
+use crate::cut::Cuts;
 use crate::error::{MessagingError, OpenError};
 use crate::futures::{FutureState, Futures, RequestFuture};
 use crate::inbound::{Handler, Inbound};
@@ -56,6 +57,12 @@ pub struct Outgoing {
 /// node has.
 pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
 
+/// Whether connections to a peer are compressed.
+pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
+
+/// Told of answers whose sender knows a newer epoch than [`Messaging::set_epoch`] said.
+pub type NewerEpoch = Rc<dyn Fn(HostId, Epoch)>;
+
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) settings: Arc<Settings>,
@@ -66,6 +73,7 @@ pub(crate) struct Inner {
     pub(crate) peers: RefCell<BTreeMap<HostId, Peer>>,
     pub(crate) routes: RefCell<BTreeMap<RouteKey, Route>>,
     pub(crate) links: RefCell<BTreeMap<u64, Rc<Link>>>,
+    pub(crate) cuts: Cuts,
     pub(crate) inbounds: RefCell<BTreeMap<u64, Rc<Inbound>>>,
     pub(crate) pending: RefCell<Pending>,
     /// When the timer task will wake by itself.
@@ -75,6 +83,8 @@ pub(crate) struct Inner {
     pub(crate) futures: Rc<Futures>,
     pub(crate) handler: RefCell<Option<Rc<dyn Handler>>>,
     pub(crate) admission: RefCell<Option<Admission>>,
+    pub(crate) newer: RefCell<Option<NewerEpoch>>,
+    pub(crate) compressed: RefCell<Option<Compressed>>,
     pub(crate) counters: Counters,
     pub(crate) last_id: Cell<u64>,
     /// Bytes that wait to be sent on outgoing connections.
@@ -115,6 +125,7 @@ impl Messaging {
             peers: RefCell::default(),
             routes: RefCell::default(),
             links: RefCell::default(),
+            cuts: Cuts::default(),
             inbounds: RefCell::default(),
             pending: RefCell::new(Pending::new()),
             armed: Cell::new(Instant(u64::MAX)),
@@ -123,6 +134,8 @@ impl Messaging {
             futures,
             handler: RefCell::new(None),
             admission: RefCell::new(None),
+            newer: RefCell::new(None),
+            compressed: RefCell::new(None),
             counters: Counters::new(rt.telemetry()),
             last_id: Cell::new(0),
             queued_bytes: Rc::default(),
@@ -251,6 +264,18 @@ impl Messaging {
                 self.inner.drop_routes(host, "this node's membership changed");
             }
         }
+    }
+
+    /// Compresses connections to those peers only for which `to` says so, if
+    /// [`Settings::compression`] allows any; asked when a connection is made.
+    pub fn compress_only(&self, to: Compressed) {
+        *self.inner.compressed.borrow_mut() = Some(to);
+    }
+
+    /// Has `hook` told of each answer of a peer that knows a newer epoch; requests carry theirs to
+    /// the handler.
+    pub fn on_newer_epoch(&self, hook: NewerEpoch) {
+        *self.inner.newer.borrow_mut() = Some(hook);
     }
 
     /// The epoch that every message carries from now on.

@@ -190,6 +190,15 @@ impl Outbox {
         Poll::Pending
     }
 
+    /// Ready when the outbox is closed; woken as [`Outbox::poll_work`] is.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.closed.get() {
+            return Poll::Ready(());
+        }
+        self.writer.replace(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+
     /// Ready when at most `max` bytes wait or the outbox is closed.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>, max: usize) -> Poll<()> {
         if self.closed.get() || self.len() <= max {

@@ -1,5 +1,6 @@
 //! Carries a repair out: does what the walk says, with this node's data and the peers'.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,29 +12,32 @@ use internode::Verb;
 use request::{ReconcileCommand, Reconciled, Target, reconcile};
 use schema::Table;
 use stdx::{DeletionSeconds, HostId, TableId, Token};
+use store::ReadScope;
 
 use crate::cut;
 use crate::error::RepairError;
 use crate::exchange::{Work, all};
 use crate::job::{Job, RepairState, words};
 use crate::repair::{Inner, Repair};
-use crate::scope::{self, Scope, Session, text_of};
+use crate::scope::{self, Kind, RepairOptions, Scope, Session, text_of};
 use crate::stretch::{Place, Stretch};
 use crate::walk::{Difference, Own, Step, Walk, WalkLimits};
 use crate::wire::{self, Digest};
 
 /// What a repair of one session of one table works with.
-struct Part<'a> {
-    inner: &'a Inner,
-    job: &'a Job,
-    session: &'a Session,
-    table: Arc<Table>,
+pub(crate) struct Part<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) job: &'a Job,
+    pub(crate) session: &'a Session,
+    pub(crate) table: Arc<Table>,
     shape: Rc<TableShape>,
     durable: bool,
     snapshot: Arc<ClusterSnapshot>,
     /// The clock of TTLs for all replicas of what is compared now: what expires between the reads
     /// of two of them is no difference.
     now: DeletionSeconds,
+    /// What is compared.
+    scope: ReadScope,
 }
 
 /// Ranges as Cassandra lists them.
@@ -42,26 +46,45 @@ fn list_of(ranges: &[TokenRange]) -> String {
     format!("[{}]", all.join(", "))
 }
 
+/// How replicas are asked, in the words of Cassandra's enum.
+fn parallelism(options: &RepairOptions) -> &'static str {
+    match (options.sequential, options.datacenter_parallel) {
+        (true, _) => "sequential",
+        (false, true) => "dc_parallel",
+        (false, false) => "parallel",
+    }
+}
+
 fn describe(job: &Job, range_count: usize) -> String {
     let o = &job.options;
     let list = |names: &[String]| format!("[{}]", names.join(", "));
     format!(
         "Starting repair command #{} ({}), repairing keyspace {} with repair options (parallelism: \
-         {}, primary range: {}, incremental: false, job threads: {}, ColumnFamilies: {}, \
+         {}, primary range: {}, incremental: {}, job threads: {}, ColumnFamilies: {}, \
          dataCenters: {}, hosts: {}, previewKind: {}, # of ranges: {range_count}, pull repair: \
-         false, force repair: false, optimise streams: false, ignore unreplicated keyspaces: {}, \
-         repairPaxos: false, paxosOnly: false)",
+         {}, force repair: {}, optimise streams: false, ignore unreplicated keyspaces: {}, \
+         repairPaxos: {}, paxosOnly: {})",
         job.id,
         job.session,
         o.keyspace,
-        if o.sequential { "sequential" } else { "parallel" },
+        parallelism(o),
         o.primary_range,
+        o.kind() == Kind::Incremental,
         o.job_threads,
         list(&o.tables),
         list(&o.datacenters),
         list(&o.hosts),
-        if o.preview { "ALL" } else { "NONE" },
+        match o.kind() {
+            Kind::Full | Kind::Incremental => "NONE",
+            Kind::Preview(ReadScope::Unrepaired) => "UNREPAIRED",
+            Kind::Preview(ReadScope::Repaired) => "REPAIRED",
+            Kind::Preview(_) => "ALL",
+        },
+        o.pull,
+        o.force,
         o.ignore_unreplicated,
+        o.paxos_only,
+        o.paxos_only,
     )
 }
 
@@ -92,7 +115,7 @@ impl Repair {
 
 fn summary(job: &Job) -> String {
     let counts = job.counts.get();
-    match (job.options.preview, counts.differing) {
+    match (matches!(job.options.kind(), Kind::Preview(_)), counts.differing) {
         (false, _) => "Repair completed successfully".to_owned(),
         (true, 0) => "Previewed data was in sync".to_owned(),
         (true, n) => format!(
@@ -106,7 +129,7 @@ impl Inner {
     async fn repair(&self, job: &Job, say: &dyn Fn(String)) -> Result<(), RepairError> {
         let snapshot = (self.snapshot)();
         let planned = scope::plan(&snapshot, &job.options).map_err(RepairError::Scope);
-        let Scope { tables, sessions, range_count } = match planned {
+        let Scope { tables, mut sessions, range_count } = match planned {
             Ok(scope) => scope,
             Err(error) => {
                 say(describe(job, 0));
@@ -114,10 +137,25 @@ impl Inner {
             }
         };
         say(describe(job, range_count));
-        if job.options.incremental {
-            say("There is no incremental repair yet: this is a full one".to_owned());
+        let kind = job.options.kind();
+        if job.options.incremental && kind == Kind::Full {
+            say(
+                "Not all replicas take part: this is a full repair, and what it compares does not \
+                 count as repaired"
+                    .to_owned(),
+            );
+        }
+        say(self.intensity(job));
+        if job.options.force {
+            for session in &mut sessions {
+                session.peers.retain(|host| (self.is_alive)(*host));
+            }
+            sessions.retain(|session| !session.peers.is_empty());
         }
         self.check_alive(sessions.iter().flat_map(|s| s.peers.iter().copied()))?;
+        if job.options.paxos_only {
+            return self.finish_paxos(job, &sessions, say).await;
+        }
         for (s, session) in sessions.iter().enumerate() {
             let width: u128 = session.ranges.iter().map(|r| r.width()).sum();
             for t in 0..tables.len() {
@@ -139,6 +177,56 @@ impl Inner {
             done?;
         }
         Ok(())
+    }
+
+    /// Brings the lightweight transactions to their ends that any replica of the ranges knows to be
+    /// unfinished.
+    async fn finish_paxos(
+        &self,
+        job: &Job,
+        sessions: &[Session],
+        say: &dyn Fn(String),
+    ) -> Result<(), RepairError> {
+        let me = (self.snapshot)().local.host_id;
+        let (mut found, mut failed) = (0, 0);
+        for session in sessions {
+            for range in &session.ranges {
+                for host in std::iter::once(me).chain(session.peers.iter().copied()) {
+                    let patience = self.settings.answer_timeout;
+                    let work = self.coordinator.finish_rounds_at(host, *range, patience);
+                    let done = self.unless_ended(job, work).await?;
+                    let address = self.address(host);
+                    let done =
+                        done.map_err(|e| RepairError::Peer { address, error: e.to_string() })?;
+                    found += done.found;
+                    failed += done.failed;
+                }
+            }
+            let ranges = list_of(&session.ranges);
+            say(format!("Paxos repair session {} for range {ranges} finished", job.session));
+        }
+        say(format!("{found} unfinished paxos rounds found, {failed} of them left"));
+        match failed {
+            0 => Ok(()),
+            n => Err(RepairError::Scope(format!(
+                "{n} paxos rounds could not be finished: do it again when their replicas live"
+            ))),
+        }
+    }
+
+    /// How hard it works, for those who wait for it.
+    fn intensity(&self, job: &Job) -> String {
+        let rate = match self.rate_of(job) {
+            0 => "without a limit".to_owned(),
+            rate => format!("at most {} KiB/s", rate / 1024),
+        };
+        format!(
+            "Repair intensity: reading {rate}, {} of data at a time, {} tables at a time, replicas \
+             asked in {} order",
+            format_args!("{} KiB", self.settings.stretch_bytes / 1024),
+            job.options.job_threads,
+            parallelism(&job.options),
+        )
     }
 
     fn check_alive(&self, hosts: impl Iterator<Item = HostId>) -> Result<(), RepairError> {
@@ -174,6 +262,45 @@ impl Inner {
         table: TableId,
     ) -> Result<(), RepairError> {
         let mut part = Part::new(self, job, session, table)?;
+        let kind = job.options.kind();
+        match kind {
+            Kind::Preview(scope) => {
+                part.scope = scope;
+                return self.compare(job, number, &mut part).await;
+            }
+            Kind::Full => self.compare(job, number, &mut part).await?,
+            Kind::Incremental => {
+                let id = self.random_uuid();
+                part.scope = ReadScope::Pending(id);
+                let done = match part.open_session(id).await {
+                    Ok(()) => self.compare(job, number, &mut part).await,
+                    Err(error) => Err(error),
+                };
+                let done = match done {
+                    Ok(()) => part.settle(id).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = done {
+                    part.give_up(id).await;
+                    return Err(error);
+                }
+            }
+        }
+        // A part of the replicas has not made them all equal.
+        if job.options.is_global() && session.peers == session.others {
+            part.note_repaired().await?;
+        }
+        Ok(())
+    }
+
+    /// Compares a table's ranges and sends what is missing.
+    async fn compare(
+        &self,
+        job: &Job,
+        number: (usize, usize),
+        part: &mut Part<'_>,
+    ) -> Result<(), RepairError> {
+        let session = part.session;
         let settings = &self.settings;
         let limits = WalkLimits {
             asked_bytes: settings.stretch_bytes,
@@ -183,8 +310,15 @@ impl Inner {
         let ranges = session.ranges.iter().map(|r| Stretch::of_tokens(r.start, r.end));
         let mut walk = Walk::new(ranges, limits);
         let mut counted = (0, 0);
+        let mut heard = self.rt.now();
         loop {
             part.look_around()?;
+            if let ReadScope::Pending(id) = part.scope
+                && self.rt.now().since(heard) > settings.session_idle / 8
+            {
+                heard = self.rt.now();
+                part.keep_open(id).await?;
+            }
             let step = walk.step();
             let is_over = step == Step::Done;
             if let Err(error) = part.carry_out(step, &mut walk).await {
@@ -224,7 +358,8 @@ impl<'a> Part<'a> {
         let keyspace = snapshot.schema.keyspace(&table.keyspace);
         let durable = keyspace.is_none_or(|k| k.params.durable_writes);
         let now = inner.rt.wall().seconds();
-        let mut part = Part { inner, job, session, table, shape, durable, snapshot, now };
+        let scope = ReadScope::Repair;
+        let mut part = Part { inner, job, session, table, shape, durable, snapshot, now, scope };
         // The plan was made with metadata that may be older by now.
         part.check(part.snapshot.clone())?;
         Ok(part)
@@ -296,7 +431,8 @@ impl<'a> Part<'a> {
     /// This node's page of a stretch.
     async fn own_page(&self, stretch: &Stretch, bytes: usize) -> Result<Vec<u8>, RepairError> {
         let command = stretch.command(self.table.id, self.now);
-        let read = self.inner.coordinator.read_stretch(&self.snapshot, command, bytes);
+        let (coordinator, scope) = (&self.inner.coordinator, self.scope);
+        let read = coordinator.read_stretch(&self.snapshot, command, bytes, scope);
         let page = self.inner.unless_ended(self.job, read).await??;
         self.job.count(|c| c.bytes_read += page.len() as u64);
         self.inner.counts.bytes_read.add(page.len() as u64);
@@ -347,12 +483,13 @@ impl<'a> Part<'a> {
             .map(|o| (o.stretch.command(self.table.id, self.now), o.bytes.max(least) * 2))
             .collect();
         let mut payload = Vec::new();
-        wire::encode_hashes(&mut payload, &commands);
+        wire::encode_hashes(&mut payload, self.scope, &commands);
         let payload = &payload;
         let work = peers.iter().map(|host| -> Work<'_, Vec<Digest>> {
             Box::pin(async move {
                 let answer =
-                    self.inner.ask(self.job, (*host, token), Verb::RepairHashes, payload).await?;
+                    self.inner.ask(self.job, (*host, Some(token)), Verb::RepairHashes, payload);
+                let answer = answer.await?;
                 let address = self.inner.address(*host);
                 let digests = wire::decode_digests(&answer)
                     .map_err(|e| RepairError::Malformed { address, error: e.to_string() })?;
@@ -363,8 +500,42 @@ impl<'a> Part<'a> {
                 Ok(digests)
             })
         });
-        let at_once = if self.job.options.sequential { 1 } else { usize::MAX };
-        all(work.collect(), at_once).await
+        self.in_turns(peers, work.collect()).await
+    }
+
+    /// The answers of peers in their order: all at once, one after the other, or one of each
+    /// datacenter at a time.
+    async fn in_turns<'w, T: 'w>(
+        &self,
+        peers: &[HostId],
+        work: Vec<Work<'w, T>>,
+    ) -> Result<Vec<T>, RepairError> {
+        let options = &self.job.options;
+        if options.sequential {
+            return all(work, 1).await;
+        }
+        if !options.datacenter_parallel {
+            return all(work, usize::MAX).await;
+        }
+        let members = &self.snapshot.members;
+        let datacenter = |host: &HostId| members.get(host).map(|m| m.datacenter.clone());
+        let mut rows: BTreeMap<Option<String>, Vec<(usize, Work<'w, T>)>> = BTreeMap::new();
+        for ((at, host), one) in peers.iter().enumerate().zip(work) {
+            rows.entry(datacenter(host)).or_default().push((at, one));
+        }
+        let rows = rows.into_values().map(|row| -> Work<'w, Vec<(usize, T)>> {
+            Box::pin(async move {
+                let mut answers = Vec::with_capacity(row.len());
+                for (at, one) in row {
+                    answers.push((at, one.await?));
+                }
+                Ok(answers)
+            })
+        });
+        let answers = all(rows.collect(), usize::MAX).await?;
+        let mut answers: Vec<(usize, T)> = answers.into_iter().flatten().collect();
+        answers.sort_by_key(|(at, _)| *at);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
     fn one_of_each(&self, difference: &Difference) -> Vec<HostId> {
@@ -420,13 +591,13 @@ impl<'a> Part<'a> {
     ) -> Result<Vec<Vec<u8>>, RepairError> {
         let command = stretch.command(self.table.id, self.now);
         let mut payload = Vec::new();
-        let limits = wire::limits(self.inner.settings.page_bytes);
-        internode::encode_read(&mut payload, &command, limits, false);
+        wire::encode_rows(&mut payload, self.scope, &command, self.inner.settings.page_bytes);
         let (payload, token) = (&payload, stretch.token());
         let work = peers.iter().map(|host| -> Work<'_, Vec<u8>> {
             Box::pin(async move {
                 let page =
-                    self.inner.ask(self.job, (*host, token), Verb::RepairRows, payload).await?;
+                    self.inner.ask(self.job, (*host, Some(token)), Verb::RepairRows, payload);
+                let page = page.await?;
                 let address = self.inner.address(*host);
                 match ReplicaPage::parse(&page, &self.shape, false) {
                     Ok(_) => Ok(page),
@@ -434,8 +605,7 @@ impl<'a> Part<'a> {
                 }
             })
         });
-        let at_once = if self.job.options.sequential { 1 } else { usize::MAX };
-        all(work.collect(), at_once).await
+        self.in_turns(peers, work.collect()).await
     }
 
     /// Merges this node's page (target 0) with those of the groups, in their order.
@@ -473,10 +643,18 @@ impl<'a> Part<'a> {
             let hosts = peers.iter().filter_map(|p| self.session.peers.get(*p)).map(|h| Some(*h));
             let own = is_own.then_some(None);
             for to in own.into_iter().chain(hosts) {
+                if self.job.options.pull && to.is_some() {
+                    continue;
+                }
                 for mutation in mutations {
                     count += 1;
                     bytes += mutation.len() as u64;
-                    work.push(Box::pin(self.inner.send(self.job, to, mutation, self.durable)));
+                    work.push(match self.scope {
+                        ReadScope::Pending(session) => {
+                            Box::pin(self.inner.send_to_session(self.job, to, mutation, session))
+                        }
+                        _ => Box::pin(self.inner.send(self.job, to, mutation, self.durable)),
+                    });
                 }
             }
         }
@@ -484,7 +662,7 @@ impl<'a> Part<'a> {
             c.mutations += count;
             c.mutation_bytes += bytes;
         });
-        if self.job.options.preview {
+        if matches!(self.job.options.kind(), Kind::Preview(_)) {
             // Futures that were never polled have done nothing.
             return Ok(());
         }

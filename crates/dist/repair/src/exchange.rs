@@ -8,11 +8,12 @@ use std::task::Poll;
 use data::MutationRef;
 use internode::{ErrorReply, Mutation, MutationFlags, Verb};
 use messaging::{MessagingError, Outgoing};
-use stdx::{HostId, Token};
+use stdx::{HostId, ShardId, Token, Uuid};
 use store::StoreError;
 
 use crate::error::RepairError;
 use crate::job::Job;
+use crate::mesh::Order;
 use crate::repair::Inner;
 
 /// Work that is polled together with others.
@@ -93,11 +94,11 @@ impl Inner {
         known.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
-    /// Asks a replica until it answers.
+    /// Asks a replica until it answers: the shard of a token, or the first one, which keeps sessions.
     pub(crate) async fn ask(
         &self,
         job: &Job,
-        (host, token): (HostId, Token),
+        (host, token): (HostId, Option<Token>),
         verb: Verb,
         payload: &[u8],
     ) -> Result<Vec<u8>, RepairError> {
@@ -107,7 +108,7 @@ impl Inner {
             let shards = self.messaging.peer(host).map_or(1, |p| p.shard_count);
             let outgoing = Outgoing {
                 host,
-                shard: cluster::shard_of_token(token, shards.max(1)),
+                shard: token.map_or(ShardId(0), |t| cluster::shard_of_token(t, shards.max(1))),
                 verb,
                 deadline: self.rt.now() + self.settings.answer_timeout,
                 trace: None,
@@ -151,7 +152,35 @@ impl Inner {
         let Some(host) = to else { return self.apply(job, token, mutation, durable).await };
         let mut payload = Vec::with_capacity(mutation.len() + 1);
         Mutation { flags: MutationFlags::READ_REPAIR, bytes: mutation }.encode(&mut payload);
-        self.ask(job, (host, token), Verb::Mutation, &payload).await.map(|_| ())
+        self.ask(job, (host, Some(token)), Verb::Mutation, &payload).await.map(|_| ())
+    }
+
+    /// The same with what is lacking of a session's data.
+    pub(crate) async fn send_to_session(
+        &self,
+        job: &Job,
+        to: Option<HostId>,
+        mutation: &[u8],
+        session: Uuid,
+    ) -> Result<(), RepairError> {
+        let Some(host) = to else { return Ok(self.take_in(session, mutation.to_vec()).await?) };
+        let Some(opened) = MutationRef::open(mutation) else {
+            stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+        };
+        let mut payload = Vec::with_capacity(mutation.len() + 17);
+        crate::wire::encode_apply(&mut payload, session, mutation);
+        let token = Some(codec::token_of(opened.key));
+        self.ask(job, (host, token), Verb::RepairApply, &payload).await.map(|_| ())
+    }
+
+    /// Gives a session's mutation to the shard that owns its partition.
+    pub(crate) async fn take_in(&self, session: Uuid, mutation: Vec<u8>) -> Result<(), StoreError> {
+        let Some(opened) = MutationRef::open(&mutation) else {
+            return Err(StoreError::Invalid("not a mutation".to_owned()));
+        };
+        let shards = self.rt.shard_count().max(1);
+        let owner = cluster::shard_of_token(codec::token_of(opened.key), shards);
+        self.on_shard(owner, Order::Apply { session, mutation }).await.map(|_| ())
     }
 
     async fn apply(

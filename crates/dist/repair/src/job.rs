@@ -81,6 +81,8 @@ pub(crate) struct Job {
     pub(crate) counts: Cell<RepairCounts>,
     pub(crate) aborted: Cell<bool>,
     pub(crate) abort: Notify,
+    /// When everything read so far has been read at the rate of its own options.
+    pub(crate) free_at: Cell<Instant>,
     /// Tokens to compare, and those left, of each session of each table.
     progress: RefCell<BTreeMap<(usize, usize), (u128, u128)>>,
     lines: RefCell<VecDeque<RepairLine>>,
@@ -104,6 +106,7 @@ impl Job {
             counts: Cell::default(),
             aborted: Cell::new(false),
             abort: Notify::new(),
+            free_at: Cell::new(now),
             progress: RefCell::default(),
             lines: RefCell::default(),
             next_line: Cell::new(0),

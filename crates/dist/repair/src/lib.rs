@@ -14,30 +14,42 @@
 //! INV-repair-3: a repair that fails or is cancelled has changed nothing but what a merge of the
 //! replicas says; doing it again completes it.
 //! INV-repair-4: memory is bounded by pages: of one stretch for each replica and table under way.
+//! INV-repair-5: that a range was repaired is noted only when all its replicas took part, all got
+//! what they lacked, and all have it on the disk; tombstones go for it, so nothing else may be noted.
 //!
 //! Reading order: [`stretch`], [`wire`], [`scope`], [`walk`], [`cut`], `job`, `repair`, `drive`,
-//! `exchange`, `serve`. See `docs/internals/repair.md`.
+//! `exchange`, `serve`, `mesh`, `incremental`, `sessions`, [`history`], [`schedule`], [`auto`]. See `docs/internals/repair.md`.
 
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod auto;
 pub mod cut;
 mod drive;
 mod error;
 mod exchange;
+pub mod history;
+mod incremental;
 mod job;
+mod mesh;
 mod repair;
+pub mod schedule;
 pub mod scope;
 mod serve;
+mod sessions;
 pub mod stretch;
 #[cfg(test)]
 mod tests;
 pub mod walk;
 pub mod wire;
 
+pub use auto::{AutoSettings, AutoStatus, AutoTable};
 pub use error::RepairError;
+pub use history::RepairHistory;
 pub use job::{RepairCounts, RepairLine, RepairState, RepairStatus};
+pub use mesh::{RepairMesh, new_mesh};
 pub use repair::{Repair, RepairParts, RepairSettings};
-pub use scope::RepairOptions;
+pub use scope::{Kind, RepairOptions};
+pub use sessions::SessionStatus;

@@ -1,7 +1,7 @@
 //! [`Repair`]: the object of a shard, its settings, its commands, its life.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,14 +12,18 @@ use std::time::Duration;
 use cluster::ClusterSnapshot;
 use coordinator::Coordinator;
 use messaging::Messaging;
-use rt::sync::Notify;
+use rt::sync::{Notify, Semaphore};
 use rt::{Gate, Group, Rt};
-use stdx::{HostId, Instant, Uuid};
-use telemetry::Counter;
+use stdx::{HostId, Instant, IoErrorKind, ShardId, Uuid};
+use telemetry::{Counter, Gauge};
 
+use crate::auto::{AutoSettings, AutoState};
 use crate::error::RepairError;
+use crate::history::{self, RepairHistory};
 use crate::job::{Job, RepairState, RepairStatus};
+use crate::mesh::RepairMesh;
 use crate::scope::{self, RepairOptions};
+use crate::sessions::Sessions;
 
 /// Ended repairs that are remembered.
 const ENDED_MAX: usize = 50;
@@ -50,6 +54,13 @@ pub struct RepairSettings {
     pub running_max: usize,
     /// Questions of peers that a shard answers at a time; above it refuses. Default 8.
     pub serving_max: usize,
+    /// How long a replica waits to hear of an incremental session before it gives it up. Default
+    /// 10 min.
+    pub session_idle: Duration,
+    /// How long a replica may take to set its files apart for one. Default 6 h.
+    pub open_timeout: Duration,
+    /// Repairs that begin by themselves.
+    pub auto: AutoSettings,
 }
 
 impl Default for RepairSettings {
@@ -66,6 +77,9 @@ impl Default for RepairSettings {
             mutations_in_flight: 128,
             running_max: 4,
             serving_max: 8,
+            session_idle: Duration::from_secs(600),
+            open_timeout: Duration::from_secs(6 * 3600),
+            auto: AutoSettings::default(),
         }
     }
 }
@@ -82,6 +96,10 @@ pub struct RepairParts {
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
     /// What the failure detector says.
     pub is_alive: Rc<dyn Fn(HostId) -> bool>,
+    /// The way to the other shards.
+    pub mesh: Arc<RepairMesh>,
+    /// Where the file of the history lies.
+    pub work_dir: String,
     /// Limits and times.
     pub settings: RepairSettings,
 }
@@ -92,6 +110,9 @@ pub(crate) struct Counts {
     pub(crate) differing: Counter,
     pub(crate) mutations: Counter,
     pub(crate) served: Counter,
+    pub(crate) auto_done: Counter,
+    pub(crate) auto_failed: Counter,
+    pub(crate) auto_oldest: Gauge,
 }
 
 pub(crate) struct Inner {
@@ -108,6 +129,16 @@ pub(crate) struct Inner {
     pub(crate) stop: Notify,
     /// When everything read so far has been read at the rate allowed.
     free_at: Cell<Instant>,
+    pub(crate) mesh: Arc<RepairMesh>,
+    pub(crate) work_dir: String,
+    pub(crate) history: RefCell<RepairHistory>,
+    /// One write of the file at a time.
+    pub(crate) history_slot: Semaphore,
+    /// Sessions of other nodes.
+    pub(crate) sessions: Sessions,
+    /// Sessions that this node drives.
+    pub(crate) own_sessions: RefCell<BTreeSet<Uuid>>,
+    pub(crate) auto: AutoState,
     jobs: RefCell<VecDeque<Rc<Job>>>,
     next_id: Cell<u32>,
 }
@@ -121,7 +152,16 @@ pub struct Repair {
 impl Repair {
     /// Repair of the shard of `parts.rt`; it serves peers by [`Repair::serve_peer`].
     pub fn new(parts: RepairParts) -> Repair {
-        let RepairParts { rt, coordinator, messaging, snapshot, is_alive, settings } = parts;
+        let RepairParts {
+            rt,
+            coordinator,
+            messaging,
+            snapshot,
+            is_alive,
+            mesh,
+            work_dir,
+            settings,
+        } = parts;
         let telemetry = rt.telemetry();
         let counter = |name, help| telemetry.counter(name, help, &[]);
         let counts = Counts {
@@ -130,6 +170,19 @@ impl Repair {
             differing: counter("repair_mismatches_total", "stretches of which replicas differed"),
             mutations: counter("repair_mutations_total", "mutations that replicas lacked"),
             served: counter("repair_served_total", "stretches read for repairs of other nodes"),
+            auto_done: counter(
+                "auto_repair_done_total",
+                "repairs begun by the schedule, ended well",
+            ),
+            auto_failed: counter(
+                "auto_repair_failed_total",
+                "repairs begun by the schedule, failed",
+            ),
+            auto_oldest: telemetry.gauge(
+                "auto_repair_oldest_seconds",
+                "since the least recently repaired primary range of this node was repaired",
+                &[],
+            ),
         };
         let gate = rt.gate("repair");
         let inner = Inner {
@@ -145,10 +198,53 @@ impl Repair {
             stopping: Cell::new(false),
             stop: Notify::new(),
             free_at: Cell::new(Instant::ZERO),
+            mesh,
+            work_dir,
+            history: RefCell::default(),
+            history_slot: Semaphore::new(1),
+            sessions: Sessions::default(),
+            own_sessions: RefCell::default(),
+            auto: AutoState::new(settings.auto.enabled),
             jobs: RefCell::default(),
             next_id: Cell::new(0),
         };
-        Repair { inner: Rc::new(inner) }
+        let repair = Repair { inner: Rc::new(inner) };
+        repair.serve_mesh();
+        repair.inner.apply_policies();
+        repair
+    }
+
+    /// Reads what is known of earlier repairs, gives up what the last run left open, and begins to
+    /// repair by itself. To be called once on every shard.
+    ///
+    /// # Errors
+    /// `Io`. A file that cannot be understood counts as none: it only keeps tombstones.
+    pub async fn begin(&self) -> Result<(), stdx::IoError> {
+        let inner = &self.inner;
+        let path = format!("{}/{}", inner.work_dir, history::FILE);
+        match inner.rt.fs().read(&path, history::BYTES_MAX).await {
+            Ok(bytes) => match RepairHistory::decode(&bytes) {
+                Some(history) => *inner.history.borrow_mut() = history,
+                None => tracing::warn!(path, "what was repaired is not known: the file is damaged"),
+            },
+            Err(error) if error.kind == IoErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        inner.apply_policies();
+        if inner.rt.shard() == ShardId(0) {
+            let watching = self.clone();
+            let watch = async move { watching.watch_sessions().await };
+            let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-sessions", watch);
+            let repairing = self.clone();
+            let auto = async move { repairing.repair_by_itself().await };
+            let _ = inner.gate.spawn(&inner.rt, Group::Stream, "auto-repair", auto);
+        }
+        Ok(())
+    }
+
+    /// The metadata changed: other tables, ranges or options hold. To be called on every shard.
+    pub fn metadata_changed(&self) {
+        self.inner.apply_policies();
     }
 
     /// Begins a repair; its number, from 1. 0: there is nothing to repair, because no other node
@@ -163,7 +259,7 @@ impl Repair {
         if !scope::is_replicated(&snapshot, &options.keyspace) {
             return Ok(0);
         }
-        let running = inner.jobs.borrow().iter().filter(|j| j.is_running()).count();
+        let running = inner.running();
         if running >= inner.settings.running_max {
             return Err(format!(
                 "{running} repairs are running on this node: wait for one of them"
@@ -221,7 +317,18 @@ impl Repair {
 }
 
 impl Inner {
-    fn random_uuid(&self) -> Uuid {
+    /// Repairs under way.
+    pub(crate) fn running(&self) -> usize {
+        self.jobs.borrow().iter().filter(|j| j.is_running()).count()
+    }
+
+    /// Tells the shard's store which tombstones may go.
+    pub(crate) fn apply_policies(&self) {
+        let snapshot = (self.snapshot)();
+        history::apply(&snapshot, &self.history.borrow(), self.coordinator.store());
+    }
+
+    pub(crate) fn random_uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.rt.random_fill(&mut bytes);
         // A random one by RFC 9562, section 5.4.
@@ -259,14 +366,28 @@ impl Inner {
     /// Waits until so many bytes more may have been read.
     pub(crate) async fn pace(&self, job: &Job, bytes: usize) -> Result<(), RepairError> {
         let now = self.rt.now();
-        let start = self.free_at.get().max(now);
-        let rate = self.settings.bytes_per_second;
-        let micros = (bytes as u64).saturating_mul(1_000_000).checked_div(rate).unwrap_or(0);
-        self.free_at.set(start + Duration::from_micros(micros));
+        let mut start = now;
+        // One that is slow by its own wish does not hold others up.
+        let rates =
+            [(self.settings.bytes_per_second, &self.free_at), (self.rate_of(job), &job.free_at)];
+        for (rate, free_at) in rates {
+            let begin = free_at.get().max(now);
+            let micros = (bytes as u64).saturating_mul(1_000_000).checked_div(rate).unwrap_or(0);
+            free_at.set(begin + Duration::from_micros(micros));
+            start = start.max(begin);
+        }
         if start > now {
             self.unless_ended(job, self.rt.sleep_until(start)).await?;
         }
         Ok(())
+    }
+
+    /// Bytes per second that a repair may read here; 0 = no limit.
+    pub(crate) fn rate_of(&self, job: &Job) -> u64 {
+        match (job.options.bytes_per_second, self.settings.bytes_per_second) {
+            (0, rate) | (rate, 0) => rate,
+            (own, all) => own.min(all),
+        }
     }
 
     pub(crate) fn finish(&self, job: &Job, state: RepairState) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cluster::{ClusterSnapshot, Placements, Replicas, Replication, TokenRange};
 use schema::{Table, TableKind};
 use stdx::{HostId, TableId, Token};
+use store::ReadScope;
 
 /// What is asked for; names are those of `nodetool repair`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,10 +29,52 @@ pub struct RepairOptions {
     pub sequential: bool,
     /// Tables that are repaired at a time, 1 to 4 (`-j`).
     pub job_threads: u8,
-    /// An incremental repair was asked for, which is Cassandra's default; it is done as a full one.
+    /// What no repair has covered is compared alone and counts as repaired afterwards: Cassandra's
+    /// default. Of a part of the replicas (`-dc`, `-hosts`, `-force`, `--pull`) a full one is made.
     pub incremental: bool,
+    /// With a preview: only what repairs have covered (`--validate`).
+    pub validate: bool,
+    /// Ask one replica of each datacenter at a time (`-dcpar`).
+    pub datacenter_parallel: bool,
+    /// Leave replicas out that are not alive (`-force`).
+    pub force: bool,
+    /// Only this node gets what it lacks (`--pull`).
+    pub pull: bool,
+    /// Only unfinished lightweight transactions are brought to their ends (`--paxos-only`).
+    pub paxos_only: bool,
+    /// Bytes per second of this node that are read to compare, at most; 0 = as the settings say.
+    pub bytes_per_second: u64,
     /// Ranges without other replicas are left out instead of being an error (`-iuk`).
     pub ignore_unreplicated: bool,
+}
+
+/// What a repair compares, and what it makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Everything.
+    Full,
+    /// What was never repaired; it is repaired afterwards.
+    Incremental,
+    /// Nothing is changed. Everything is looked at, or what was never repaired, or what was.
+    Preview(ReadScope),
+}
+
+impl RepairOptions {
+    /// Whether all replicas take part, and all get what they lack.
+    pub fn is_global(&self) -> bool {
+        self.datacenters.is_empty() && self.hosts.is_empty() && !self.force && !self.pull
+    }
+
+    /// What is to be done.
+    pub fn kind(&self) -> Kind {
+        match (self.preview, self.validate, self.incremental) {
+            (_, true, _) => Kind::Preview(ReadScope::Repaired),
+            (true, false, true) => Kind::Preview(ReadScope::Unrepaired),
+            (true, false, false) => Kind::Preview(ReadScope::Repair),
+            (false, false, true) if self.is_global() => Kind::Incremental,
+            (false, false, _) => Kind::Full,
+        }
+    }
 }
 
 /// Ranges that the same nodes hold.
@@ -85,6 +128,20 @@ pub fn check(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<(), 
     }
     if !options.datacenters.is_empty() && !options.datacenters.contains(local) {
         return Err("the local data center must be part of the repair".to_owned());
+    }
+    if options.pull && options.hosts.len() != 2 {
+        return Err(
+            "Pull repair can only be performed between two hosts. Please specify two hosts, \
+                    one of which must be this host."
+                .to_owned(),
+        );
+    }
+    if options.pull && options.ranges.is_empty() {
+        return Err(
+            "Token ranges must be specified when performing pull repair. Please specify at \
+                    least one token range which both hosts have in common."
+                .to_owned(),
+        );
     }
     if options.ranges.iter().any(|(start, end)| start == end) {
         return Err("Start and end tokens must be different.".to_owned());

@@ -1,26 +1,29 @@
 //! The other side: digests and pages of stretches for repairs of other nodes.
 
+use data::MutationRef;
 use data::replica_page::ReplicaPage;
 use internode::{ErrorReply, ReadRequest, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::{Epoch, Instant};
+use stdx::{Epoch, Instant, Uuid};
+use store::{ReadScope, StoreError};
 
 use crate::repair::Repair;
 use crate::wire::{self, Digest};
 
 /// A question of a peer.
 enum Question {
-    Hashes(Vec<ReadRequest>),
-    Rows(Box<ReadRequest>),
+    Hashes(ReadScope, Vec<ReadRequest>),
+    Rows(ReadScope, Box<ReadRequest>),
+    Apply(Uuid, Vec<u8>),
 }
 
 impl Repair {
-    /// Serves a peer's request of the verbs `RepairHashes` and `RepairRows`; gives the responder
-    /// back when it is another one.
+    /// Serves a peer's request of the verbs `Repair…`; gives the responder back when it is another
+    /// one.
     pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
-        if !matches!(request.verb, Verb::RepairHashes | Verb::RepairRows) {
-            return Some(responder);
+        if !matches!(request.verb, Verb::RepairHashes | Verb::RepairRows | Verb::RepairApply) {
+            return self.serve_session(&request, responder);
         }
         match self.admit(&request) {
             Ok(question) => {
@@ -44,9 +47,19 @@ impl Repair {
         let invalid = |error: codec::DecodeError| ErrorReply::Invalid(error.to_string());
         let question = match request.verb {
             Verb::RepairHashes => {
-                Question::Hashes(wire::decode_hashes(request.payload).map_err(invalid)?)
+                let (scope, reads) = wire::decode_hashes(request.payload).map_err(invalid)?;
+                Question::Hashes(scope, reads)
             }
-            _ => Question::Rows(Box::new(ReadRequest::decode(request.payload).map_err(invalid)?)),
+            Verb::RepairApply => {
+                let (session, mutation) = wire::decode_apply(request.payload).map_err(invalid)?;
+                self.check_mutation(mutation)?;
+                // It is bounded by who sends it, and must not stand behind questions.
+                return Ok(Question::Apply(session, mutation.to_vec()));
+            }
+            _ => {
+                let (scope, read) = wire::decode_rows(request.payload).map_err(invalid)?;
+                Question::Rows(scope, Box::new(read))
+            }
         };
         if inner.serving.get() >= inner.settings.serving_max {
             return Err(ErrorReply::Overloaded);
@@ -54,9 +67,17 @@ impl Repair {
         Ok(question)
     }
 
+    fn check_mutation(&self, bytes: &[u8]) -> Result<(), ErrorReply> {
+        let invalid = || ErrorReply::Invalid("not a mutation".to_owned());
+        let id = MutationRef::open(bytes).ok_or_else(invalid)?.table;
+        let snapshot = (self.inner.snapshot)();
+        let table = snapshot.schema.table_by_id(id).ok_or(ErrorReply::UnknownTable(id))?;
+        MutationRef::parse(bytes, table.clustering_count).ok_or_else(invalid).map(|_| ())
+    }
+
     async fn digests(
         &self,
-        reads: Vec<ReadRequest>,
+        (scope, reads): (ReadScope, Vec<ReadRequest>),
         (epoch, deadline): (Epoch, Instant),
         responder: &Responder,
     ) -> Result<Vec<Digest>, ErrorReply> {
@@ -66,7 +87,7 @@ impl Repair {
             if responder.is_cancelled() || inner.rt.now() >= deadline || inner.stopping.get() {
                 return Err(ErrorReply::Timeout);
             }
-            let page = inner.coordinator.read_as_replica(read, epoch, deadline).await?;
+            let page = inner.coordinator.read_as_replica(read, epoch, deadline, scope).await?;
             inner.counts.served.inc();
             let page = ReplicaPage::open(&page)
                 .map_err(|error| ErrorReply::Internal(error.to_string()))?;
@@ -87,14 +108,26 @@ impl Serving {
 
     async fn answer(self, question: Question, times: (Epoch, Instant), responder: Responder) {
         match question {
-            Question::Hashes(reads) => match self.0.digests(reads, times, &responder).await {
-                Ok(digests) => responder.respond(|out| wire::encode_digests(out, &digests)),
-                Err(error) => responder.fail(&error),
-            },
-            Question::Rows(read) => {
+            Question::Hashes(scope, reads) => {
+                match self.0.digests((scope, reads), times, &responder).await {
+                    Ok(digests) => responder.respond(|out| wire::encode_digests(out, &digests)),
+                    Err(error) => responder.fail(&error),
+                }
+            }
+            Question::Apply(session, mutation) => {
+                match self.0.inner.take_in(session, mutation).await {
+                    Ok(()) => responder.respond(|_| {}),
+                    Err(StoreError::Stopping) => responder.fail(&ErrorReply::Stopping),
+                    Err(StoreError::QueueFull) => responder.fail(&ErrorReply::Overloaded),
+                    Err(StoreError::DiskFull { .. }) => responder.fail(&ErrorReply::DiskFull),
+                    Err(error) => responder.fail(&ErrorReply::Invalid(error.to_string())),
+                }
+            }
+            Question::Rows(scope, read) => {
                 let (epoch, deadline) = times;
                 self.0.inner.counts.served.inc();
-                match self.0.inner.coordinator.read_as_replica(*read, epoch, deadline).await {
+                let coordinator = &self.0.inner.coordinator;
+                match coordinator.read_as_replica(*read, epoch, deadline, scope).await {
                     Ok(page) => responder.respond(|out| out.extend_from_slice(&page)),
                     Err(error) => responder.fail(&error),
                 }

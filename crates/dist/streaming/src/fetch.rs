@@ -1,5 +1,6 @@
 //! One operation: all ranges of all tables, by all shards.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use rt::MeshError;
@@ -22,6 +23,8 @@ pub struct FetchReport {
     pub files: u64,
     /// Their bytes on disk.
     pub disk_bytes: u64,
+    /// Those of them that came as they are.
+    pub whole_files: u64,
 }
 
 /// How far an operation is. Told after each table.
@@ -34,6 +37,9 @@ pub struct FetchProgress {
     /// What is here.
     pub done: FetchReport,
 }
+
+/// Told of ranges that are here, durably.
+pub type Keep<'a> = dyn Fn(Vec<FetchRange>) -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a;
 
 /// One table's ranges, for every shard.
 #[derive(Clone)]
@@ -76,10 +82,25 @@ impl Streaming {
         plan: Vec<FetchRange>,
         progress: &dyn Fn(&FetchProgress),
     ) -> Result<FetchReport, StreamError> {
+        self.fetch_keeping(operation, plan, progress, &|_| Box::pin(std::future::ready(()))).await
+    }
+
+    /// The same; after each table `keep` is given its ranges that are here now, as they were asked
+    /// for, and is waited for. What it makes durable need not be fetched again after a crash.
+    ///
+    /// # Errors
+    /// As [`Streaming::fetch`].
+    pub async fn fetch_keeping(
+        &self,
+        operation: &str,
+        plan: Vec<FetchRange>,
+        progress: &dyn Fn(&FetchProgress),
+        keep: &Keep<'_>,
+    ) -> Result<FetchReport, StreamError> {
         let mut id = [0; 16];
         self.inner.rt.random_fill(&mut id);
         let id = Uuid::from_bytes(id);
-        let fetched = self.fetch_tables(id, operation, plan, progress).await;
+        let fetched = self.fetch_tables(id, operation, plan, (progress, keep)).await;
         for shard in 0..self.inner.rt.shard_count() {
             // A shard that is gone has forgotten it.
             let _ = self.inner.mesh.0.call(&self.inner.rt, ShardId(shard), Order::Forget(id)).await;
@@ -92,7 +113,7 @@ impl Streaming {
         id: Uuid,
         operation: &str,
         mut plan: Vec<FetchRange>,
-        progress: &dyn Fn(&FetchProgress),
+        (progress, keep): (&dyn Fn(&FetchProgress), &Keep<'_>),
     ) -> Result<FetchReport, StreamError> {
         plan.sort_by_key(|f| f.table);
         let mut told = FetchProgress { ranges: plan.len() as u64, ..FetchProgress::default() };
@@ -109,20 +130,24 @@ impl Streaming {
                 told.done.partitions += report.partitions;
                 told.done.files += report.files;
                 told.done.disk_bytes += report.disk_bytes;
+                told.done.whole_files += report.whole_files;
                 for (index, source, error) in failed {
                     if let Some(slot) = bad.get_mut(index) {
                         *slot = Some((source, error));
                     }
                 }
             }
+            let mut here = Vec::new();
             for (range, bad) in ranges.iter().zip(bad) {
                 match bad {
-                    None => told.done.ranges += 1,
+                    None => here.push(range.clone()),
                     Some((source, error)) => {
                         failed.push(FailedRange { range: range.clone(), source, error });
                     }
                 }
             }
+            told.done.ranges += here.len() as u64;
+            keep(here).await;
             told.failed = failed.len() as u64;
             progress(&told);
         }

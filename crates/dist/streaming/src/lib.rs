@@ -4,8 +4,9 @@
 //! its data and the side that fetches them into SSTables. Never: decides who owns what
 //! (`cluster::ranges`), waits for a membership change, writes through a memtable.
 //!
-//! Data goes as replica pages with nothing purged (`docs/formats/replica-page.md`), one request of
-//! verb `StreamFetch` per page. Each shard fetches what it will own, straight from the shards that
+//! SSTables that lie in the ranges go as they are (`hold`, `files`), everything else as replica
+//! pages with nothing purged (`docs/formats/replica-page.md`), one request of verb `StreamFetch` per
+//! page. Each shard fetches what it will own, straight from the shards that
 //! have it; no data crosses shards here. See `docs/internals/streaming.md`.
 //!
 //! Invariants:
@@ -14,9 +15,11 @@
 //! INV-stream-2: what is fetched is exactly what the source had when it was asked: timestamps,
 //! deletions and expired cells stay as they are.
 //! INV-stream-3: a page that does not follow the one before, holds foreign tokens or is no page is
-//! never written.
+//! never written. INV-stream-4: whole files and rows that go beside them are of one moment, and are
+//! seen together.
 //!
-//! Reading order: [`plan`](mod@plan), [`wire`], `streaming`, `serve`, `fetch`, `pull`, `throttle`.
+//! Reading order: [`plan`](mod@plan), [`wire`], `streaming`, `serve`, `hold`, `fetch`, `pull`, `files`,
+//! `throttle`.
 
 #![cfg_attr(
     not(test),
@@ -25,7 +28,9 @@
 
 mod error;
 mod fetch;
+mod files;
 pub mod fuzz;
+mod hold;
 mod plan;
 mod pull;
 mod serve;
@@ -37,7 +42,7 @@ mod throttle;
 pub mod wire;
 
 pub use error::{FailedRange, StreamError};
-pub use fetch::{FetchProgress, FetchReport};
-pub use plan::{FetchRange, PlanError, plan, plan_movement};
-pub use stats::{SessionStats, StreamStats};
+pub use fetch::{FetchProgress, FetchReport, Keep};
+pub use plan::{FetchRange, PlanError, Rebuild, plan, plan_movement, plan_rebuild};
+pub use stats::{FileStats, SessionStats, StreamStats};
 pub use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming, new_mesh};

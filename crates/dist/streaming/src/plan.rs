@@ -6,7 +6,7 @@ use cluster::ranges::WholeCluster;
 use cluster::topology::{finished, unmoved};
 use cluster::{ClusterSnapshot, Placements, Replication, TokenRange, movements};
 use schema::TableKind;
-use stdx::{HostId, TableId};
+use stdx::{HostId, TableId, Token};
 
 /// One range of one table to be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,107 @@ pub enum PlanError {
         /// The range.
         range: TokenRange,
     },
+    /// No replica that may be copied from has a range. In Cassandra's words.
+    #[error(
+        "Unable to find sufficient sources for streaming range ({},{}] in keyspace {keyspace}",
+        range.start.0,
+        range.end.0
+    )]
+    NoSource {
+        /// The keyspace.
+        keyspace: String,
+        /// The range.
+        range: TokenRange,
+    },
+}
+
+/// What a rebuild is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebuild {
+    /// Only from this datacenter.
+    pub datacenter: Option<String>,
+    /// Only this keyspace.
+    pub keyspace: Option<String>,
+    /// Only these ranges; empty: all that the node owns.
+    pub ranges: Vec<TokenRange>,
+    /// Only from these nodes; empty: from any.
+    pub sources: Vec<HostId>,
+    /// Not from the node's own datacenter.
+    pub exclude_local_datacenter: bool,
+}
+
+/// What `host` copies to have the ranges that it owns already: each from any one replica that
+/// `rebuild` allows, the nearest first. A range of a keyspace with one replica that no such node has is
+/// left out.
+///
+/// # Errors
+/// `NoMember`, `NoSource`.
+pub fn plan_rebuild(
+    snapshot: &ClusterSnapshot,
+    host: HostId,
+    rebuild: &Rebuild,
+    is_alive: impl Fn(HostId) -> bool,
+) -> Result<Vec<FetchRange>, PlanError> {
+    let Some(me) = snapshot.members.get(&host) else { return Err(PlanError::NoMember(host)) };
+    let may_give = |other: &cluster::Member| {
+        other.host_id != host
+            && is_alive(other.host_id)
+            && rebuild.datacenter.as_ref().is_none_or(|dc| *dc == other.datacenter)
+            && (rebuild.sources.is_empty() || rebuild.sources.contains(&other.host_id))
+            && !(rebuild.exclude_local_datacenter && other.datacenter == me.datacenter)
+    };
+    let mut fetches = Vec::new();
+    for keyspace in snapshot.schema.keyspaces.values() {
+        let is_asked = rebuild.keyspace.as_ref().is_none_or(|name| **name == *keyspace.name);
+        let replication = snapshot.replication_of(keyspace);
+        if !is_asked || replication == Replication::Local {
+            continue;
+        }
+        let placements = snapshot.placements(&replication);
+        let mut ranges: Vec<(TokenRange, Vec<HostId>)> = Vec::new();
+        for (range, replicas) in placements.ranges().filter(|(_, r)| r.is_natural(host)) {
+            let mut near: Vec<_> = replicas.natural().filter(|m| may_give(m)).collect();
+            near.sort_by_key(|m| (m.datacenter != me.datacenter, m.rack != me.rack));
+            let sources: Vec<HostId> = near.iter().map(|m| m.host_id).collect();
+            if sources.is_empty() {
+                if replicas.natural().count() == 1 {
+                    continue;
+                }
+                return Err(PlanError::NoSource { keyspace: keyspace.name.to_string(), range });
+            }
+            for part in common(range, &rebuild.ranges) {
+                push(&mut ranges, part, sources.clone());
+            }
+        }
+        for table in keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual) {
+            for (range, sources) in &ranges {
+                let (range, sources) = (*range, sources.clone());
+                fetches.push(FetchRange { table: table.id, range, sources });
+            }
+        }
+    }
+    Ok(fetches)
+}
+
+/// The parts of a range that lie in the wanted ones; all of it when there are none.
+fn common(range: TokenRange, wanted: &[TokenRange]) -> Vec<TokenRange> {
+    if wanted.is_empty() {
+        return vec![range];
+    }
+    let whole = |r: TokenRange| match r.start == r.end {
+        true => vec![(Token::MIN, Token::MAX)],
+        false => r.unwrapped().map(|r| (r.start, r.end)).collect(),
+    };
+    let mut parts = Vec::new();
+    for (start, end) in whole(range) {
+        for (from, to) in wanted.iter().flat_map(|w| whole(*w)) {
+            let part = TokenRange { start: start.max(from), end: end.min(to) };
+            if part.start < part.end {
+                parts.push(part);
+            }
+        }
+    }
+    parts
 }
 
 /// What `host` must fetch so that it can own its ranges once its movement (joining, moving,

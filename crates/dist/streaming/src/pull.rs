@@ -4,6 +4,9 @@
 //! its like. Else it asks every shard of the source in turn (a *pass* each) for the tokens of its
 //! own slice. Each pass is one ingest: its tokens ascend.
 //!
+//! A pass begins with the files that the source can give as they are (`files`), then come pages of the
+//! rest.
+//!
 //! A failed page is asked for again, then from the next source, which goes on at the same place: up
 //! to there everything came from a source that has all of it.
 
@@ -18,29 +21,32 @@ use store::{Ingest, StoreError};
 
 use crate::error::StreamError;
 use crate::fetch::{FetchReport, ShardOutcome, TableOrder};
+use crate::files::Offer;
 use crate::plan::FetchRange;
 use crate::streaming::Streaming;
 use crate::wire::{FetchAnswer, FetchRequest, Position, RANGES_MAX};
 
 /// Ranges that have the same sources, as far as they are here.
-struct Pull<'a> {
-    order: &'a TableOrder,
+pub(crate) struct Pull<'a> {
+    pub(crate) order: &'a TableOrder,
     /// `(start, end]`, ascending, apart from each other.
-    ranges: Vec<(Token, Token)>,
+    pub(crate) ranges: Vec<(Token, Token)>,
     /// Shards of the source for which the passes were made; 0 = not known yet.
-    shards: u16,
+    pub(crate) shards: u16,
     /// The source's shards that are left, the present one last.
     passes: Vec<u16>,
     /// Ranges of the present pass that are whole here.
     ranges_done: usize,
     /// Where the last page ended.
     position: Option<Position>,
-    ingest: Option<Ingest>,
-    report: FetchReport,
+    pub(crate) ingest: Option<Ingest>,
+    /// What the source holds for this pass; `None`: it was not asked to yet.
+    pub(crate) offer: Option<Offer>,
+    pub(crate) report: FetchReport,
 }
 
 /// Why a page did not come.
-enum Trouble {
+pub(crate) enum Trouble {
     /// It may come when it is asked for again.
     Again(String),
     /// Not from this source.
@@ -108,22 +114,35 @@ impl Streaming {
         if let Some(peer) = inner.messaging.peer(source) {
             pull.set_shards(peer.shard_count, (inner.rt.shard(), inner.rt.shard_count()));
         }
-        let (mut failures, mut pause) = (0, inner.settings.retry_pause);
+        // Passes that began anew count to the end: each of them gets somewhere.
+        let (mut failures, mut begun_anew) = (0, 0);
+        let mut pause = inner.settings.retry_pause;
         while let Some(shard) = pull.shard() {
-            let trouble = match self.pull_page(source, shard, pull).await {
+            let step = match &pull.offer {
+                None => self.ask_offer(source, shard, pull).await,
+                Some(offer) if offer.has_more() => self.pull_file(source, shard, pull).await,
+                Some(_) => self.pull_page(source, shard, pull).await,
+            };
+            let trouble = match step {
                 Ok(()) => {
                     (failures, pause) = (0, inner.settings.retry_pause);
                     continue;
                 }
                 Err(Trouble::Again(error)) => error,
                 Err(Trouble::Anew(error)) => {
+                    self.end_hold(source, shard, pull);
                     pull.begin_anew();
+                    begun_anew += 1;
                     error
                 }
-                Err(other) => return Err(other),
+                Err(other) => {
+                    self.leave(source, shard, pull);
+                    return Err(other);
+                }
             };
             failures += 1;
-            if failures >= inner.settings.attempts {
+            if failures >= inner.settings.attempts || begun_anew >= inner.settings.attempts {
+                self.leave(source, shard, pull);
                 return Err(Trouble::Source(trouble));
             }
             inner.counts.retries.inc();
@@ -147,7 +166,6 @@ impl Streaming {
     ) -> Result<(), Trouble> {
         let inner = &self.inner;
         let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
-        let table = pull.order.table;
         let request = pull.request(inner.settings.page_bytes, (own, shards));
         let to = Outgoing {
             host: source,
@@ -165,10 +183,10 @@ impl Streaming {
             pull.set_shards(answer.shards, (own, shards));
             return Err(Trouble::Again("the source has another number of shards".to_owned()));
         }
-        if pull.ingest.is_none() {
-            let ingest = inner.store.ingest(table).await.map_err(stored)?;
-            pull.ingest = Some(ingest.within(pull.ranges.clone()));
+        if answer.page.is_empty() && request.hold.is_some() {
+            return Err(Trouble::Anew("the source does not hold the data any more".to_owned()));
         }
+        self.begin_ingest(pull).await?;
         let Some(ingest) = &mut pull.ingest else { return Ok(()) };
         let partitions = ingest.page(answer.page).await.map_err(stored)?;
         let bytes = answer.page.len() as u64;
@@ -192,8 +210,30 @@ impl Streaming {
             pull.report.files += ingested.files;
             pull.report.disk_bytes += ingested.disk_bytes;
         }
+        self.end_hold(source, shard, pull);
         pull.passes.pop();
         pull.begin_anew();
+        Ok(())
+    }
+
+    /// Gives a source up: the next one goes on at the same place, but for what was held, which is
+    /// of that source and one moment as a whole.
+    fn leave(&self, source: HostId, shard: u16, pull: &mut Pull<'_>) {
+        match pull.offer.as_ref().and_then(Offer::hold) {
+            Some(_) => {
+                self.end_hold(source, shard, pull);
+                pull.begin_anew();
+            }
+            None => pull.offer = None,
+        }
+    }
+
+    /// Begins to store, unless that has begun.
+    pub(crate) async fn begin_ingest(&self, pull: &mut Pull<'_>) -> Result<(), Trouble> {
+        if pull.ingest.is_none() {
+            let ingest = self.inner.store.ingest(pull.order.table).await.map_err(stored)?;
+            pull.ingest = Some(ingest.within(pull.ranges.clone()));
+        }
         Ok(())
     }
 }
@@ -208,12 +248,13 @@ impl<'a> Pull<'a> {
             ranges_done: 0,
             position: None,
             ingest: None,
+            offer: None,
             report: FetchReport::default(),
         }
     }
 
     /// The source's number of shards: other than before, everything begins anew.
-    fn set_shards(&mut self, shards: u16, (own, own_shards): (ShardId, u16)) {
+    pub(crate) fn set_shards(&mut self, shards: u16, (own, own_shards): (ShardId, u16)) {
         if shards == self.shards {
             return;
         }
@@ -236,6 +277,7 @@ impl<'a> Pull<'a> {
         self.ranges_done = 0;
         self.position = None;
         self.ingest = None;
+        self.offer = None;
     }
 
     fn request(&self, bytes: usize, (own, own_shards): (ShardId, u16)) -> FetchRequest {
@@ -247,6 +289,7 @@ impl<'a> Pull<'a> {
             bytes: bytes as u64,
             peer_shards: self.shards,
             slice: (self.shards != own_shards).then_some((own, own_shards)),
+            hold: self.offer.as_ref().and_then(Offer::hold),
             position: self.position.clone(),
             ranges: left.iter().take(RANGES_MAX).copied().collect(),
         }
@@ -296,7 +339,7 @@ fn ascending(ranges: impl Iterator<Item = TokenRange>) -> Vec<(Token, Token)> {
     all
 }
 
-fn trouble_of(error: MessagingError) -> Trouble {
+pub(crate) fn trouble_of(error: MessagingError) -> Trouble {
     let text = error.to_string();
     match error {
         MessagingError::Stopping => Trouble::Fatal(StreamError::Stopping),
@@ -312,7 +355,7 @@ fn trouble_of(error: MessagingError) -> Trouble {
 }
 
 /// What an error of this node's store means for a page.
-fn stored(error: StoreError) -> Trouble {
+pub(crate) fn stored(error: StoreError) -> Trouble {
     match error {
         StoreError::UnknownTable(TableId(_)) => Trouble::Dropped,
         StoreError::Invalid(what) => Trouble::Anew(what),
@@ -325,4 +368,5 @@ fn add(all: &mut FetchReport, more: &FetchReport) {
     all.partitions += more.partitions;
     all.files += more.files;
     all.disk_bytes += more.disk_bytes;
+    all.whole_files += more.whole_files;
 }

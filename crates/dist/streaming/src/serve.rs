@@ -5,28 +5,42 @@ use data::clustering;
 use internode::{ErrorReply, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::HostId;
+use stdx::{HostId, TableId};
 use store::{StoreError, StreamRead, TokenFilter};
 
 use crate::streaming::Streaming;
-use crate::wire::{FetchAnswer, FetchRequest};
+use crate::wire::{self, ChunkRequest, FetchAnswer, FetchRequest, OpenRequest};
 
 /// A page may always have so many bytes, however slow the throttle.
-const PAGE_BYTES_MIN: usize = 4096;
+pub(crate) const PAGE_BYTES_MIN: usize = 4096;
 
 impl Streaming {
-    /// Serves a peer's request for a page; gives the responder back when the request is another one.
+    /// Serves a peer's request; gives the responder back when the request is another one.
     pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
-        if request.verb != Verb::StreamFetch {
-            return Some(responder);
-        }
-        match self.admit(&request) {
-            Ok(fetch) => {
+        let work = match request.verb {
+            Verb::StreamFetch => self.admit(&request).map(Work::Page),
+            Verb::StreamOpen => self.admit_open(&request).map(Work::Open),
+            Verb::StreamChunk => self.admit_chunk(&request).map(Work::Chunk),
+            Verb::StreamClose => {
+                if let Ok(hold) = wire::read_close(request.payload) {
+                    self.inner.holds.end(hold, request.from);
+                }
+                return None;
+            }
+            _ => return Some(responder),
+        };
+        match work {
+            Ok(work) => {
                 let (inner, from) = (self.inner.clone(), request.from);
-                let streaming = self.clone();
                 inner.serving.set(inner.serving.get() + 1);
-                let serving = Serving(streaming);
-                let task = async move { serving.answer(from, fetch, responder).await };
+                let serving = Serving(self.clone());
+                let task = async move {
+                    match work {
+                        Work::Page(fetch) => serving.answer(from, fetch, responder).await,
+                        Work::Open(open) => serving.open(from, open, responder).await,
+                        Work::Chunk(chunk) => serving.chunk(from, chunk, responder).await,
+                    }
+                };
                 // A closed gate: the responder is dropped and says that this node is stopping.
                 let _ = inner.gate.spawn(&inner.rt, Group::Stream, "stream-serve", task);
             }
@@ -38,40 +52,70 @@ impl Streaming {
         None
     }
 
-    fn admit(&self, request: &Request<'_>) -> Result<FetchRequest, ErrorReply> {
-        let inner = &self.inner;
-        if inner.stopping.get() {
-            return Err(ErrorReply::Stopping);
-        }
-        let fetch = FetchRequest::decode(request.payload)
+    fn admit_chunk(&self, request: &Request<'_>) -> Result<ChunkRequest, ErrorReply> {
+        self.check_room()?;
+        ChunkRequest::decode(request.payload)
+            .map_err(|error| ErrorReply::Invalid(error.to_string()))
+    }
+
+    fn admit_open(&self, request: &Request<'_>) -> Result<OpenRequest, ErrorReply> {
+        self.check_room()?;
+        let open = OpenRequest::decode(request.payload)
             .map_err(|error| ErrorReply::Invalid(error.to_string()))?;
-        let snapshot = (inner.snapshot)();
+        self.check_table(request, open.table)?;
+        Ok(open)
+    }
+
+    fn check_room(&self) -> Result<(), ErrorReply> {
+        match &self.inner {
+            inner if inner.stopping.get() => Err(ErrorReply::Stopping),
+            inner if inner.serving.get() >= inner.settings.serving_max => {
+                Err(ErrorReply::Overloaded)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Columns of the clustering of a table that may be streamed.
+    fn check_table(&self, request: &Request<'_>, id: TableId) -> Result<usize, ErrorReply> {
+        let snapshot = (self.inner.snapshot)();
         // Before this node knows of the peer's movement it may not have all writes: those that go
         // to the peer as a pending replica begin with it.
         if request.epoch > snapshot.epoch {
             return Err(ErrorReply::EpochTooNew { known: snapshot.epoch });
         }
-        let Some(table) = snapshot.schema.table_by_id(fetch.table) else {
-            return Err(ErrorReply::UnknownTable(fetch.table));
+        let Some(table) = snapshot.schema.table_by_id(id) else {
+            return Err(ErrorReply::UnknownTable(id));
         };
-        if matches!(snapshot.replication_of_table(fetch.table), None | Some(Replication::Local)) {
+        if matches!(snapshot.replication_of_table(id), None | Some(Replication::Local)) {
             let what = format!("\"{}\" is each node's own and is not streamed", table.keyspace);
             return Err(ErrorReply::Invalid(what));
         }
-        let columns = table.clustering_count;
+        Ok(table.clustering_count)
+    }
+
+    fn admit(&self, request: &Request<'_>) -> Result<FetchRequest, ErrorReply> {
+        self.check_room()?;
+        let fetch = FetchRequest::decode(request.payload)
+            .map_err(|error| ErrorReply::Invalid(error.to_string()))?;
+        let columns = self.check_table(request, fetch.table)?;
         let clustering = fetch.position.as_ref().and_then(|p| p.clustering.as_deref());
         if clustering.is_some_and(|c| clustering::check(c, columns) != Some(columns)) {
             return Err(ErrorReply::Invalid("the position is no row of the table".to_owned()));
-        }
-        if inner.serving.get() >= inner.settings.serving_max {
-            return Err(ErrorReply::Overloaded);
         }
         Ok(fetch)
     }
 }
 
-/// A page being made; counted until it is dropped.
-struct Serving(Streaming);
+/// What a peer asks for.
+enum Work {
+    Page(FetchRequest),
+    Open(OpenRequest),
+    Chunk(ChunkRequest),
+}
+
+/// An answer being made; counted until it is dropped.
+pub(crate) struct Serving(pub(crate) Streaming);
 
 impl Drop for Serving {
     fn drop(&mut self) {
@@ -102,23 +146,21 @@ impl Serving {
             }),
             bytes,
         };
-        let read = match inner.store.read_stream(stream).await {
-            Ok(read) => read,
-            Err(error) => {
-                inner.store.note_failure(&error);
-                inner.counts.refused.inc();
-                responder.fail(&error_reply(&error));
-                return;
-            }
+        let read = match fetch.hold {
+            None => inner.store.read_stream(stream).await,
+            Some(number) => match inner.holds.find(number, from, inner.rt.now()) {
+                Some(hold) => inner.store.read_held(&hold.held, stream).await,
+                None => {
+                    responder.respond(|out| FetchAnswer { shards, page: &[] }.encode(out));
+                    return;
+                }
+            },
         };
-        let due = inner.throttle.borrow_mut().due(inner.rt.now(), read.page.len());
-        if due > inner.rt.now() && inner.unless_stopped(inner.rt.sleep_until(due)).await.is_err() {
-            responder.fail(&ErrorReply::Stopping);
-            return;
-        }
-        if responder.is_cancelled() {
-            return;
-        }
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => return self.fail(&error, responder),
+        };
+        let Some(responder) = self.pace(read.page.len(), responder).await else { return };
         let bytes = read.page.len() as u64;
         inner.counts.sent_bytes.add(bytes);
         let id = (fetch.plan, from);
@@ -127,6 +169,27 @@ impl Serving {
             session.partitions += read.stats.partitions;
         });
         responder.respond(|out| FetchAnswer { shards, page: &read.page }.encode(out));
+    }
+}
+
+impl Serving {
+    /// Tells a peer that the store cannot.
+    pub(crate) fn fail(&self, error: &StoreError, responder: Responder) {
+        let inner = &self.0.inner;
+        inner.store.note_failure(error);
+        inner.counts.refused.inc();
+        responder.fail(&error_reply(error));
+    }
+
+    /// Waits until so many bytes may go; `None` when nobody waits for them any more.
+    pub(crate) async fn pace(&self, bytes: usize, responder: Responder) -> Option<Responder> {
+        let inner = &self.0.inner;
+        let due = inner.throttle.borrow_mut().due(inner.rt.now(), bytes);
+        if due > inner.rt.now() && inner.unless_stopped(inner.rt.sleep_until(due)).await.is_err() {
+            responder.fail(&ErrorReply::Stopping);
+            return None;
+        }
+        (!responder.is_cancelled()).then_some(responder)
     }
 }
 

@@ -27,6 +27,48 @@ pub struct SessionStats {
     pub bytes: u64,
     /// Partitions, those that go on in another page counted again.
     pub partitions: u64,
+    /// Files that go whole.
+    pub files: u64,
+    /// Those that are here, or there.
+    pub files_done: u64,
+    /// Bytes of those files.
+    pub file_bytes: u64,
+    /// Of them here, or there; among `bytes` too.
+    pub file_bytes_done: u64,
+    /// The files that are on their way, by name.
+    pub current: Vec<FileStats>,
+}
+
+/// A file on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStats {
+    /// Keyspace, table and name of its Data at the source.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Those that are here, or there.
+    pub bytes_done: u64,
+}
+
+impl SessionStats {
+    /// Bytes of a file came or went; it is shown until it is whole.
+    pub(crate) fn note_file(&mut self, name: &str, bytes: u64, more: u64) {
+        self.bytes += more;
+        self.file_bytes_done += more;
+        let at = match self.current.iter().position(|f| f.name == name) {
+            Some(at) => at,
+            None => {
+                self.current.push(FileStats { name: name.to_owned(), bytes, bytes_done: 0 });
+                self.current.len() - 1
+            }
+        };
+        let Some(file) = self.current.get_mut(at) else { return };
+        file.bytes_done += more;
+        if file.bytes_done >= file.bytes {
+            self.current.remove(at);
+            self.files_done += 1;
+        }
+    }
 }
 
 /// The streams of this shard.
@@ -55,6 +97,8 @@ pub(crate) struct Counts {
     pub(crate) sent_bytes: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) received_partitions: Counter,
+    pub(crate) received_files: Counter,
+    pub(crate) sent_chunks: Counter,
     pub(crate) retries: Counter,
     pub(crate) refused: Counter,
 }
@@ -68,6 +112,8 @@ impl Counts {
             sent_bytes: counter("stream_sent_bytes_total", "bytes of pages given to peers"),
             received_bytes: counter("stream_received_bytes_total", "bytes of pages fetched"),
             received_partitions: counter("stream_received_partitions_total", "partitions fetched"),
+            received_files: counter("stream_received_files_total", "files fetched as they are"),
+            sent_chunks: counter("stream_sent_chunks_total", "pieces of files given to peers"),
             retries: counter("stream_retries_total", "pages that were asked for again"),
             refused: counter("stream_refused_total", "requests for pages that were refused"),
         }
@@ -91,6 +137,11 @@ impl Counts {
                 ranges_done: 0,
                 bytes: 0,
                 partitions: 0,
+                files: 0,
+                files_done: 0,
+                file_bytes: 0,
+                file_bytes_done: 0,
+                current: Vec::new(),
             },
             touched: now,
         });

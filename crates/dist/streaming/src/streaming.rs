@@ -16,6 +16,7 @@ use store::Store;
 
 use crate::error::StreamError;
 use crate::fetch::{Order, ShardOutcome};
+use crate::hold::Holds;
 use crate::stats::{Counts, StreamStats};
 use crate::throttle::Throttle;
 
@@ -44,8 +45,18 @@ pub struct StreamSettings {
     pub retry_pause: Duration,
     /// Longest pause. Default 8 s.
     pub retry_pause_max: Duration,
-    /// Pages that a shard makes at a time, for all peers; above it refuses. Default 32.
+    /// Pages and chunks that a shard makes at a time, for all peers; above it refuses. Default 32.
     pub serving_max: usize,
+    /// Files that lie in the ranges go as they are (`stream_entire_sstables`).
+    pub whole_files: bool,
+    /// Bytes of Data from which on they do: a small one costs less as rows. Default 1 MiB.
+    pub whole_bytes_min: u64,
+    /// Bytes of a file that are asked for at a time. Default 1 MiB.
+    pub chunk_bytes: usize,
+    /// Chunks of a file that are asked for at the same time. Default 4.
+    pub chunks_in_flight: usize,
+    /// How long a source holds what nobody asks for any more. Default 5 min.
+    pub hold_idle: Duration,
 }
 
 impl Default for StreamSettings {
@@ -58,6 +69,11 @@ impl Default for StreamSettings {
             retry_pause: Duration::from_millis(250),
             retry_pause_max: Duration::from_secs(8),
             serving_max: 32,
+            whole_files: true,
+            whole_bytes_min: 1 << 20,
+            chunk_bytes: 1 << 20,
+            chunks_in_flight: 4,
+            hold_idle: Duration::from_secs(300),
         }
     }
 }
@@ -89,6 +105,8 @@ pub(crate) struct Inner {
     pub(crate) throttle: RefCell<Throttle>,
     /// Pages being made.
     pub(crate) serving: Cell<usize>,
+    /// What is held for peers.
+    pub(crate) holds: Holds,
     pub(crate) counts: Counts,
     pub(crate) stopping: Cell<bool>,
     stop: Notify,
@@ -111,6 +129,7 @@ impl Streaming {
             counts: Counts::new(&rt.telemetry()),
             throttle: RefCell::new(Throttle::new(rate)),
             serving: Cell::new(0),
+            holds: Holds::default(),
             stopping: Cell::new(false),
             stop: Notify::new(),
             rt: rt.clone(),
@@ -151,6 +170,7 @@ impl Streaming {
     pub async fn stop(&self) {
         self.inner.stopping.set(true);
         self.inner.stop.notify_waiters();
+        self.inner.holds.clear();
         self.inner.gate.close().await;
     }
 }

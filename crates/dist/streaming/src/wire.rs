@@ -1,17 +1,35 @@
-//! The verb `StreamFetch`: a request for one page, and its answer.
+//! What goes between the two sides of a stream.
+//!
+//! `StreamFetch` asks for one page of rows; `StreamOpen` has a source hold what it has and offer the
+//! files that may go whole; `StreamChunk` asks for bytes of such a file; `StreamClose`, which nobody
+//! answers, ends the hold. A component is its place in `Component::ALL`.
 //!
 //! ```text
+//! StreamFetch
 //! request: version u8 · flags u8 · table 16 · plan 16 · operation (u16, bytes) · bytes v
 //! · shards of the peer as the sender knows them u16 · [slice: shard u16, shards u16]
-//! · [position: key (u16, bytes) · [clustering v, bytes]]
+//! · [hold u64] · [position: key (u16, bytes) · [clustering v, bytes]]
 //! · ranges v · (start i64 · end i64)*     start is exclusive but for the smallest token
 //! answer: version u8 · shards u16 · replica page, empty when the request's number of shards is wrong
+//!   or there is no such hold
+//! StreamOpen
+//! request: version u8 · table 16 · plan 16 · operation (u16, bytes) · shards of the peer u16
+//! · ranges v · (start i64 · end i64)*
+//! answer: version u8 · shards u16 · hold u64, 0 when nothing is held
+//! · files v · (generation u64 · components v · (component u8 · bytes v)*)*
+//! StreamChunk
+//! request: version u8 · hold u64 · generation u64 · component u8 · offset v · bytes v
+//! answer: version u8 · known u8 · bytes of the component, not more than asked for; known is 0 and
+//!   there are none when there is no such hold
+//! StreamClose
+//! version u8 · hold u64
 //! ```
 
 use codec::{DecodeError, Reader, Writer};
 use data::command::{KeyRange, RingBound};
 use data::replica_page::PageEnd;
-use stdx::{ShardId, TableId, Token, Uuid};
+use stdx::{Generation, ShardId, TableId, Token, Uuid};
+use store::Component;
 
 /// The version this build writes.
 pub const VERSION: u8 = 1;
@@ -23,6 +41,9 @@ const OPERATION_BYTES_MAX: usize = 64;
 const SLICE: u8 = 1;
 const POSITION: u8 = 2;
 const INSIDE: u8 = 4;
+const HOLD: u8 = 8;
+/// Most files of one answer to `StreamOpen`.
+const FILES_MAX: usize = 4096;
 
 /// Where the page before ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +87,8 @@ pub struct FetchRequest {
     pub peer_shards: u16,
     /// Only tokens of this slice (shard, of how many): the asking shard's own.
     pub slice: Option<(ShardId, u16)>,
+    /// Only what is held under this number and does not go as whole files.
+    pub hold: Option<u64>,
     /// Where the page before ended.
     pub position: Option<Position>,
     /// `(start, end]`, ascending, `start < end`; at most [`RANGES_MAX`].
@@ -80,6 +103,7 @@ impl FetchRequest {
         flags |= if self.position.is_some() { POSITION } else { 0 };
         let clustering = self.position.as_ref().and_then(|p| p.clustering.as_ref());
         flags |= if clustering.is_some() { INSIDE } else { 0 };
+        flags |= if self.hold.is_some() { HOLD } else { 0 };
         out.put_u8(VERSION);
         out.put_u8(flags);
         out.put_bytes(self.table.0.as_bytes());
@@ -91,17 +115,16 @@ impl FetchRequest {
             out.put_u16(shard.0);
             out.put_u16(shards);
         }
+        if let Some(hold) = self.hold {
+            out.put_u64(hold);
+        }
         if let Some(position) = &self.position {
             put_u16_bytes(out, &position.key);
         }
         if let Some(clustering) = clustering {
             out.put_bytes_vint(clustering);
         }
-        out.put_vint_unsigned(self.ranges.len() as u64);
-        for (start, end) in &self.ranges {
-            out.put_i64(start.0);
-            out.put_i64(end.0);
-        }
+        put_ranges(out, &self.ranges);
     }
 
     /// Reads one back. Everything that needs no schema is checked.
@@ -115,15 +138,13 @@ impl FetchRequest {
             return Err(r.invalid(i64::from(version)));
         }
         let flags = r.u8()?;
-        if flags & !(SLICE | POSITION | INSIDE) != 0 || flags & (POSITION | INSIDE) == INSIDE {
+        if flags & !(SLICE | POSITION | INSIDE | HOLD) != 0 || flags & (POSITION | INSIDE) == INSIDE
+        {
             return Err(r.invalid(i64::from(flags)));
         }
         let table = TableId(Uuid::from_bytes(r.array()?));
         let plan = Uuid::from_bytes(r.array()?);
-        let operation = String::from_utf8_lossy(r.bytes_u16()?).into_owned();
-        if operation.len() > OPERATION_BYTES_MAX {
-            return Err(r.invalid(operation.len() as i64));
-        }
+        let operation = read_operation(&mut r)?;
         let bytes = r.vint_unsigned()?;
         let peer_shards = r.u16()?;
         let mut slice = None;
@@ -134,6 +155,7 @@ impl FetchRequest {
             }
             slice = Some((ShardId(shard), shards));
         }
+        let hold = if flags & HOLD != 0 { Some(r.u64()?) } else { None };
         let mut position = None;
         if flags & POSITION != 0 {
             let key = r.bytes_u16()?.to_vec();
@@ -147,20 +169,19 @@ impl FetchRequest {
             }
             position = Some(Position { key, clustering });
         }
-        let count = r.vint_len()?;
-        if count > RANGES_MAX {
-            return Err(r.invalid(count as i64));
-        }
-        let mut ranges: Vec<(Token, Token)> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (start, end) = (Token(r.i64()?), Token(r.i64()?));
-            if start >= end || ranges.last().is_some_and(|(_, last)| start < *last) {
-                return Err(r.invalid(start.0));
-            }
-            ranges.push((start, end));
-        }
+        let ranges = read_ranges(&mut r)?;
         r.finish()?;
-        Ok(FetchRequest { table, plan, operation, bytes, peer_shards, slice, position, ranges })
+        Ok(FetchRequest {
+            table,
+            plan,
+            operation,
+            bytes,
+            peer_shards,
+            slice,
+            hold,
+            position,
+            ranges,
+        })
     }
 
     /// What of the ranges lies behind the position.
@@ -186,6 +207,254 @@ impl FetchRequest {
         }
         ranges
     }
+}
+
+fn put_ranges(out: &mut Vec<u8>, ranges: &[(Token, Token)]) {
+    out.put_vint_unsigned(ranges.len() as u64);
+    for (start, end) in ranges {
+        out.put_i64(start.0);
+        out.put_i64(end.0);
+    }
+}
+
+fn read_ranges(r: &mut Reader<'_>) -> Result<Vec<(Token, Token)>, DecodeError> {
+    let count = r.vint_len()?;
+    if count > RANGES_MAX {
+        return Err(r.invalid(count as i64));
+    }
+    let mut ranges: Vec<(Token, Token)> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (start, end) = (Token(r.i64()?), Token(r.i64()?));
+        if start >= end || ranges.last().is_some_and(|(_, last)| start < *last) {
+            return Err(r.invalid(start.0));
+        }
+        ranges.push((start, end));
+    }
+    Ok(ranges)
+}
+
+fn read_operation(r: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let operation = String::from_utf8_lossy(r.bytes_u16()?).into_owned();
+    if operation.len() > OPERATION_BYTES_MAX {
+        return Err(r.invalid(operation.len() as i64));
+    }
+    Ok(operation)
+}
+
+fn read_version(r: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let version = r.u8()?;
+    if version == VERSION { Ok(()) } else { Err(r.invalid(i64::from(version))) }
+}
+
+fn put_component(out: &mut Vec<u8>, component: Component) {
+    let place = Component::ALL.iter().position(|c| *c == component);
+    out.put_u8(place.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX));
+}
+
+fn read_component(r: &mut Reader<'_>) -> Result<Component, DecodeError> {
+    let place = r.u8()?;
+    let found = Component::ALL.get(usize::from(place)).copied();
+    found.ok_or_else(|| r.invalid(i64::from(place)))
+}
+
+/// Asks a shard to hold what it has of ranges of a table, and for the files that may go whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// The table.
+    pub table: TableId,
+    /// The operation it belongs to, the same on all shards.
+    pub plan: Uuid,
+    /// Why, for `nodetool netstats`.
+    pub operation: String,
+    /// Number of the peer's shards, for which the asked one was chosen.
+    pub peer_shards: u16,
+    /// As in [`FetchRequest`].
+    pub ranges: Vec<(Token, Token)>,
+}
+
+impl OpenRequest {
+    /// Appends it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(VERSION);
+        out.put_bytes(self.table.0.as_bytes());
+        out.put_bytes(self.plan.as_bytes());
+        put_u16_bytes(out, self.operation.as_bytes());
+        out.put_u16(self.peer_shards);
+        put_ranges(out, &self.ranges);
+    }
+
+    /// Reads one back.
+    ///
+    /// # Errors
+    /// Not a request of a known version.
+    pub fn decode(payload: &[u8]) -> Result<OpenRequest, DecodeError> {
+        let mut r = Reader::new(payload, "stream open");
+        read_version(&mut r)?;
+        let table = TableId(Uuid::from_bytes(r.array()?));
+        let plan = Uuid::from_bytes(r.array()?);
+        let operation = read_operation(&mut r)?;
+        let peer_shards = r.u16()?;
+        let ranges = read_ranges(&mut r)?;
+        r.finish()?;
+        Ok(OpenRequest { table, plan, operation, peer_shards, ranges })
+    }
+}
+
+/// A file that may go whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOffer {
+    /// Its number at the source.
+    pub generation: Generation,
+    /// Its components with their bytes, in the order in which they go.
+    pub components: Vec<(Component, u64)>,
+}
+
+impl FileOffer {
+    /// Bytes of all components.
+    pub fn bytes(&self) -> u64 {
+        self.components.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+}
+
+/// The answer to [`OpenRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAnswer {
+    /// Number of the peer's shards.
+    pub shards: u16,
+    /// Number of the hold; 0: nothing is held, everything goes as rows.
+    pub hold: u64,
+    /// The files.
+    pub files: Vec<FileOffer>,
+}
+
+impl OpenAnswer {
+    /// Appends it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(VERSION);
+        out.put_u16(self.shards);
+        out.put_u64(self.hold);
+        out.put_vint_unsigned(self.files.len() as u64);
+        for file in &self.files {
+            out.put_u64(file.generation.0);
+            out.put_vint_unsigned(file.components.len() as u64);
+            for (component, bytes) in &file.components {
+                put_component(out, *component);
+                out.put_vint_unsigned(*bytes);
+            }
+        }
+    }
+
+    /// Reads one back.
+    ///
+    /// # Errors
+    /// Not an answer of a known version.
+    pub fn decode(payload: &[u8]) -> Result<OpenAnswer, DecodeError> {
+        let mut r = Reader::new(payload, "stream open answer");
+        read_version(&mut r)?;
+        let (shards, hold) = (r.u16()?, r.u64()?);
+        if shards == 0 {
+            return Err(r.invalid(0));
+        }
+        let count = r.vint_len()?;
+        if count > FILES_MAX {
+            return Err(r.invalid(count as i64));
+        }
+        let mut files = Vec::with_capacity(count);
+        for _ in 0..count {
+            let generation = Generation(r.u64()?);
+            let parts = r.vint_len()?;
+            if parts > Component::ALL.len() {
+                return Err(r.invalid(parts as i64));
+            }
+            let mut components = Vec::with_capacity(parts);
+            for _ in 0..parts {
+                components.push((read_component(&mut r)?, r.vint_unsigned()?));
+            }
+            files.push(FileOffer { generation, components });
+        }
+        r.finish()?;
+        Ok(OpenAnswer { shards, hold, files })
+    }
+}
+
+/// Asks for bytes of a file that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRequest {
+    /// The hold.
+    pub hold: u64,
+    /// The file.
+    pub generation: Generation,
+    /// Of which component.
+    pub component: Component,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many at most.
+    pub bytes: u64,
+}
+
+impl ChunkRequest {
+    /// Appends it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(VERSION);
+        out.put_u64(self.hold);
+        out.put_u64(self.generation.0);
+        put_component(out, self.component);
+        out.put_vint_unsigned(self.offset);
+        out.put_vint_unsigned(self.bytes);
+    }
+
+    /// Reads one back.
+    ///
+    /// # Errors
+    /// Not a request of a known version.
+    pub fn decode(payload: &[u8]) -> Result<ChunkRequest, DecodeError> {
+        let mut r = Reader::new(payload, "stream chunk");
+        read_version(&mut r)?;
+        let (hold, generation) = (r.u64()?, Generation(r.u64()?));
+        let component = read_component(&mut r)?;
+        let (offset, bytes) = (r.vint_unsigned()?, r.vint_unsigned()?);
+        r.finish()?;
+        Ok(ChunkRequest { hold, generation, component, offset, bytes })
+    }
+}
+
+/// Appends the answer to a [`ChunkRequest`]; `None`: there is no such hold.
+pub fn put_chunk(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    out.put_u8(VERSION);
+    out.put_u8(u8::from(bytes.is_some()));
+    out.put_bytes(bytes.unwrap_or_default());
+}
+
+/// Reads what [`put_chunk`] wrote.
+///
+/// # Errors
+/// Not an answer of a known version.
+pub fn read_chunk(payload: &[u8]) -> Result<Option<&[u8]>, DecodeError> {
+    let mut r = Reader::new(payload, "stream chunk answer");
+    read_version(&mut r)?;
+    match r.u8()? {
+        0 => r.finish().map(|()| None),
+        1 => Ok(Some(r.rest())),
+        other => Err(r.invalid(i64::from(other))),
+    }
+}
+
+/// Appends a `StreamClose`.
+pub fn put_close(out: &mut Vec<u8>, hold: u64) {
+    out.put_u8(VERSION);
+    out.put_u64(hold);
+}
+
+/// Reads what [`put_close`] wrote.
+///
+/// # Errors
+/// Not one of a known version.
+pub fn read_close(payload: &[u8]) -> Result<u64, DecodeError> {
+    let mut r = Reader::new(payload, "stream close");
+    read_version(&mut r)?;
+    let hold = r.u64()?;
+    r.finish()?;
+    Ok(hold)
 }
 
 fn put_u16_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -11,13 +11,15 @@
 //! Invariants: INV-sstable-1: no byte of a file of ours reaches a cursor before a checksum over it
 //! was compared. INV-sstable-2: TOC.txt is written last: a file set without it is a leftover.
 //!
-//! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`offline`].
+//! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`repair_state`],
+//! [`offline`].
 
 pub mod block;
 pub mod cursor;
 pub mod meta;
 pub mod offline;
 pub mod reader;
+pub mod repair_state;
 mod search;
 pub mod writer;
 

@@ -141,12 +141,16 @@ pub struct WriterOptions {
     pub level: i32,
     /// Milliseconds since 1970 of the repair, 0 = not repaired.
     pub repaired_at: i64,
+    /// Session of the incremental repair that the file takes part in.
+    pub pending_repair: Option<Uuid>,
     /// Shard whose slice the file stays in (`None` = it may span slices), and the shard count.
     pub shard: Option<u16>,
     /// See `shard`.
     pub shard_count: u16,
     /// Bypass the page cache for Data where the file system allows it.
     pub direct: bool,
+    /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
+    pub held: bool,
 }
 
 impl WriterOptions {
@@ -178,9 +182,11 @@ impl WriterOptions {
             host: None,
             level: 0,
             repaired_at: 0,
+            pending_repair: None,
             shard: None,
             shard_count: 1,
             direct: true,
+            held: false,
         })
     }
 }
@@ -735,6 +741,7 @@ impl SstableWriter {
             originating_host: self.options.host,
             level: self.options.level,
             repaired_at: self.options.repaired_at,
+            pending_repair: self.options.pending_repair,
             compression_ratio: ratio,
         };
         let (stats, cardinality) = std::mem::take(&mut self.stats).finish(facts);
@@ -753,7 +760,8 @@ impl SstableWriter {
         toc.extend(small.iter().map(|(c, _)| *c));
         toc.extend([Component::Checksums, Component::Toc]);
         let toc = encode_toc(&toc);
-        for (component, bytes) in &small {
+        // Statistics has checksums of its own over all of it, and is rewritten alone: `repair_state`.
+        for (component, bytes) in small.iter().filter(|(c, _)| *c != Component::Statistics) {
             checksums.push(BlockChecksummer::of(*component, bytes));
         }
         checksums.push(BlockChecksummer::of(Component::Toc, &toc));
@@ -771,7 +779,16 @@ impl SstableWriter {
         // 3. to 5.
         self.fs.sync_dir(&self.directory).await?;
         lengths.push((Component::Toc, toc.len() as u64));
-        self.fs.write_atomic(&self.file(Component::Toc), toc).await?;
+        let path = self.file(Component::Toc);
+        match self.options.held {
+            false => self.fs.write_atomic(&path, toc).await?,
+            true => {
+                let mut out = Output::create(&self.fs, &format!("{path}.tmp"), false).await?;
+                out.pending.extend_from_slice(&toc);
+                out.finish(Component::Toc).await?;
+                self.fs.sync_dir(&self.directory).await?;
+            }
+        }
         let descriptor = self.descriptor;
         Ok(Written { descriptor, components: lengths, partitions, data_length, first, last })
     }

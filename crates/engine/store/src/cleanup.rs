@@ -28,6 +28,36 @@ impl OwnedRanges {
         OwnedRanges(ranges)
     }
 
+    /// The whole ring.
+    pub(crate) fn everything() -> OwnedRanges {
+        OwnedRanges(vec![(Token::MIN, Token::MAX)])
+    }
+
+    /// Every token that is not in these.
+    pub(crate) fn complement(&self) -> OwnedRanges {
+        let mut all = Vec::with_capacity(self.0.len() + 1);
+        let mut reached = Token::MIN;
+        for (start, end) in &self.0 {
+            if *start > reached {
+                all.push((reached, *start));
+            }
+            reached = *end;
+        }
+        if reached < Token::MAX {
+            all.push((reached, Token::MAX));
+        }
+        OwnedRanges(all)
+    }
+
+    /// Whether no partition of a file can lie in them.
+    pub(crate) fn misses(&self, file: &TableFile) -> bool {
+        share(self, file) == Share::None
+    }
+
+    pub(crate) fn as_slice(&self) -> &[(Token, Token)] {
+        &self.0
+    }
+
     /// Whether a partition of that token is owned.
     pub fn contains(&self, token: Token) -> bool {
         let at = self.0.partition_point(|(_, end)| *end < token);
@@ -142,6 +172,24 @@ mod tests {
         }
         assert!(!owned(&[]).contains(Token(0)));
         assert!(!owned(&[(0, 5)]).contains(Token::MIN));
+    }
+
+    #[test]
+    fn the_complement_has_every_token_that_the_ranges_do_not_have() {
+        let tokens = [i64::MIN, -6, -5, -4, 0, 1, 10, 11, 20, 21, i64::MAX];
+        for ranges in [
+            [].as_slice(),
+            &[(i64::MIN, -5), (0, 10), (20, i64::MAX)],
+            &[(-5, 0), (0, 10)],
+            &[(i64::MIN, i64::MAX)],
+        ] {
+            let some = owned(ranges);
+            let rest = some.complement();
+            for token in tokens {
+                let (a, b) = (some.contains(Token(token)), rest.contains(Token(token)));
+                assert!(a != b, "{token} in {ranges:?}");
+            }
+        }
     }
 
     #[test]

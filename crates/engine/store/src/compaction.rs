@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use compact_plan::{
-    CompactionOptions, Plan, Reason, SstableInfo, TableState as PlanState, gc_before, parse_options,
+    CompactionOptions, Plan, Reason, SstableInfo, TableState as PlanState, parse_options,
 };
 use data::command::KeyRange;
-use data::{Advance, Cursor, Item, MergeCursor, MergeMode, Slices};
+use data::{Advance, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices};
 use schema::Table;
 use sst_format::header::EncodingStats;
 use sstable::{SequentialReader, SstableReader, SstableWriter, Written};
@@ -66,13 +66,14 @@ fn kind_of(reason: &Reason) -> &'static str {
         Reason::Major => "Major compaction",
         Reason::Tombstones { .. } => "Tombstone Compaction",
         Reason::Cleanup => "Cleanup",
+        Reason::Anticompaction => "Anticompaction after repair",
         _ => "Compaction",
     }
 }
 
 /// Partitions by the number of inputs that they were merged from.
 #[derive(Debug, Default)]
-struct MergeCounts(Vec<u64>);
+pub(crate) struct MergeCounts(Vec<u64>);
 
 impl MergeCounts {
     fn add(&mut self, inputs: usize) {
@@ -110,6 +111,7 @@ pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableIn
         first_token: meta.first_token(),
         last_token: meta.last_token(),
         repaired_at: stats.repaired_at,
+        pending_repair: stats.pending_repair,
         created_at: file.created_at,
         hotness: 0.0,
     }
@@ -118,10 +120,6 @@ pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableIn
 pub(crate) fn options_of(table: &Table) -> Result<CompactionOptions, StoreError> {
     let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
     parse_options(map).map_err(|e| StoreError::Invalid(e.to_string()))
-}
-
-fn gc_before_of(table: &Table, now: WallMicros) -> DeletionSeconds {
-    gc_before(now, u32::try_from(table.options.gc_grace_seconds).unwrap_or(0))
 }
 
 /// What plans are made from.
@@ -163,7 +161,7 @@ struct Prepared {
 impl Store {
     fn infos(&self, table: &TableState) -> Infos {
         let now = self.inner.rt.wall();
-        let gc_before = gc_before_of(&table.version().table, now);
+        let gc_before = table.gc_before(now.seconds());
         let view = table.view();
         // Exact minima of memtables are not kept: any timestamp may be in one that is not empty.
         let unflushed = view.memtables().any(|m| !m.is_empty());
@@ -427,14 +425,19 @@ impl Store {
         let partitions = read.iter().map(|f| f.reader.meta().estimated_partitions()).sum();
         let mut stats = EncodingStats::NONE;
         let mut repaired_at = i64::MAX;
+        let mut pending = None;
         for file in &read {
-            stats = stats.merge(file.reader.meta().statistics().header.stats);
-            repaired_at = repaired_at.min(file.reader.meta().statistics().stats.repaired_at);
+            let of_file = file.reader.meta().statistics();
+            stats = stats.merge(of_file.header.stats);
+            repaired_at = repaired_at.min(of_file.stats.repaired_at);
+            // Only a cleanup takes such a file, and takes it alone.
+            pending = of_file.stats.pending_repair;
         }
         let mut writer_options =
             self.writer_options(&version.table, generation, partitions, stats)?;
         writer_options.level = i32::try_from(plan.level).unwrap_or(0);
         writer_options.repaired_at = repaired_at;
+        writer_options.pending_repair = pending;
         let fs = self.inner.rt.fs();
         let mut writer = SstableWriter::create(&fs, directory, &version.table, writer_options)
             .await
@@ -445,10 +448,9 @@ impl Store {
         let never = !compact_plan::purge::may_purge(&infos, options.tombstones.only_purge_repaired);
         let mode = MergeMode::Purge {
             now: now.seconds(),
-            gc_before: if never {
-                DeletionSeconds(i64::MIN)
-            } else {
-                gc_before_of(&version.table, now)
+            gc_before: match never {
+                true => GcBefore::At(DeletionSeconds(i64::MIN)),
+                false => table.gc_rule(now.seconds()),
             },
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
         };
@@ -462,7 +464,7 @@ impl Store {
         }
     }
 
-    async fn merge_into(
+    pub(crate) async fn merge_into(
         &self,
         shape: &data::TableShape,
         read: &[&Rc<TableFile>],

@@ -13,6 +13,8 @@
 //! 3. The view is switched.
 //! 4. The inputs are removed.
 //! 5. The record is removed. A start that finds a record goes on with step 4.
+//!
+//! The files of an ingest become ones together by a record of another kind: see `ingest`.
 
 use std::rc::Rc;
 
@@ -50,6 +52,11 @@ impl TableFile {
         TableFile { hidden: hidden.into(), reader: self.reader.clone(), ..*self }
     }
 
+    /// The same file after a component of it was written anew.
+    pub(crate) fn with_reader(&self, reader: SstableReader) -> TableFile {
+        TableFile { reader, hidden: self.hidden.clone(), ..*self }
+    }
+
     /// Whether a partition of that token is visible through this file.
     pub(crate) fn shows(&self, shard_of: fn(Token, u16) -> ShardId, token: Token) -> bool {
         self.hidden.iter().all(|(shard, shards)| shard_of(token, *shards).0 != *shard)
@@ -78,10 +85,52 @@ fn parse_txn_name(name: &str) -> Option<Generation> {
     digits.parse().ok().map(Generation)
 }
 
+/// The record of an ingest.
+pub(crate) fn record_path(directory: &str, first: Generation) -> String {
+    format!("{directory}/helenus-ingest-{}.log", first.0)
+}
+
+fn parse_record_name(name: &str) -> Option<Generation> {
+    let digits = name.strip_prefix("helenus-ingest-")?.strip_suffix(".log")?;
+    digits.parse().ok().map(Generation)
+}
+
+/// Path of a file set's TOC.txt.
+pub(crate) fn toc_path(directory: &str, descriptor: Descriptor) -> String {
+    format!("{directory}/{}", descriptor.file_name(Component::Toc))
+}
+
+/// The record of an ingest: its files.
+pub(crate) fn encode_record(generations: &[Generation]) -> Vec<u8> {
+    let mut text = "helenus-ingest 1\n".to_owned();
+    for generation in generations {
+        text.push_str(&format!("add {}\n", generation.0));
+    }
+    let crc = codec::crc32(text.as_bytes());
+    text.push_str(&format!("crc32 {crc:08x}\n"));
+    text.into_bytes()
+}
+
+/// `None` when it is not a record that this code wrote.
+pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Generation>> {
+    let body = checked_body(bytes)?;
+    let lines = body.strip_prefix("helenus-ingest 1\n")?.lines();
+    lines.map(|line| line.strip_prefix("add ")?.parse().ok().map(Generation)).collect()
+}
+
+/// The text before its line of checksum, when that is right.
+fn checked_body(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
+    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+    (u32::from_str_radix(crc, 16).ok()? == codec::crc32(body.as_bytes())).then_some(body)
+}
+
 /// The generation in the name of a half-written `.tmp` file of a file set or record.
 fn leftover_of(name: &str) -> Option<Generation> {
     let name = name.strip_suffix(".tmp")?;
-    parse_txn_name(name).or_else(|| Descriptor::parse(name).map(|(d, _)| d.generation))
+    let record = parse_txn_name(name).or_else(|| parse_record_name(name));
+    record.or_else(|| Descriptor::parse(name).map(|(d, _)| d.generation))
 }
 
 /// Inputs of a compaction whose output is complete.
@@ -107,14 +156,7 @@ impl Transaction {
 
     /// `None` when it is not a record that this code wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Transaction> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let at = text.rfind("crc32 ")?;
-        let (body, crc) = text.split_at_checked(at)?;
-        let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
-        if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
-            return None;
-        }
-        let mut lines = body.lines();
+        let mut lines = checked_body(bytes)?.lines();
         if lines.next()? != "helenus-txn 1" {
             return None;
         }
@@ -228,6 +270,11 @@ impl Store {
                             dead.insert(*input);
                         }
                     }
+                }
+            } else if let Some(generation) = parse_record_name(&entry.name) {
+                // Its entries come first by name: what it names is no leftover below.
+                if mine(generation) {
+                    finish_ingest(fs, directory, &entry.name).await?;
                 }
             } else if leftover_of(&entry.name).is_some_and(mine) {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
@@ -436,6 +483,25 @@ impl Store {
         table.generation.set(Generation(next));
         Generation(next)
     }
+}
+
+/// Names the files of an ingest that a crash left with its record, then removes that.
+async fn finish_ingest(fs: &Fs, directory: &str, name: &str) -> Result<(), StoreError> {
+    let path = format!("{directory}/{name}");
+    let Some(generations) = decode_record(&fs.read(&path, 1 << 24).await?) else {
+        return Err(StoreError::Corrupt { file: path, what: "not an ingest record".to_owned() });
+    };
+    for generation in generations {
+        let toc = toc_path(directory, Descriptor { generation });
+        match fs.rename(&format!("{toc}.tmp"), &toc).await {
+            // Named before the crash.
+            Err(error) if error.kind == IoErrorKind::NotFound => {}
+            done => done?,
+        }
+    }
+    fs.sync_dir(directory).await?;
+    remove_if_there(fs, &path).await?;
+    Ok(fs.sync_dir(directory).await?)
 }
 
 async fn read_txn(fs: &Fs, path: &str) -> Result<Option<Transaction>, StoreError> {

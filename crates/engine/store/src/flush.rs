@@ -219,7 +219,7 @@ impl Store {
         }
     }
 
-    async fn write_scan(
+    pub(crate) async fn write_scan(
         &self,
         shape: &Rc<data::TableShape>,
         memtable: &Rc<Memtable>,

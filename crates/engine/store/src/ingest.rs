@@ -1,13 +1,18 @@
 //! Ingest: sorted partitions from elsewhere become SSTables of this shard without passing through
 //! the memtable, and are seen all at once.
 //!
-//! Order: 1. each file set is written, TOC.txt last, everything synced, as in a flush; 2. the view
-//! gets all of the files in one step. A crash before 1 is done leaves leftovers without TOC.txt,
-//! which the next start removes. A crash between leaves files that the next start opens: what is in
-//! them is data of this shard that a replica had, whether or not somebody waited for the rest.
+//! Files also come as they are ([`crate::whole`]).
+//!
+//! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when
+//! there are several a record, `helenus-ingest-<generation>.log`, names them all and is synced; 3.
+//! the TOC files get their names; 4. the view gets all of the files in one step; 5. the record goes.
+//! A crash before 2 leaves leftovers without TOC.txt, which the next start removes; a start that
+//! finds a record goes on with step 3. So all files of an ingest are there or none: a deletion may
+//! be in one of them and what it hides in another, and whoever had both may have purged both since.
 //!
 //! INV-ingest-1: what was given is kept as it was written: timestamps, deletions, expired cells.
 //! INV-ingest-2: when a truncation or drop came after the ingest began, nothing of it stays.
+//! INV-ingest-3: after a crash all files of an ingest are in use or none is.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -15,14 +20,16 @@ use std::rc::Rc;
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageEnd, ReplicaPage};
 use data::{Advance, BoundRef, Cursor, DeletionTime, Item, Marker, TableShape};
+use rt::Fs;
 use sst_format::header::EncodingStats;
-use sstable::{SstableReader, SstableWriter};
-use stdx::{TableId, TimestampMicros, Token};
+use sstable::{Descriptor, SstableReader, SstableWriter, WriterOptions};
+use stdx::{Generation, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::{TableFile, map_error};
+use crate::files::{TableFile, encode_record, map_error, record_path, remove_if_there, toc_path};
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableVersion, TableView};
+use crate::whole::Coming;
 
 /// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will
 /// come: a file that has as many is ended, and the next one is made for [`GROWTH`] times more.
@@ -48,19 +55,22 @@ pub struct Ingested {
 /// Takes pages of one table in ring order. Dropped before [`Ingest::finish`], everything it wrote is
 /// removed in the background.
 pub struct Ingest {
-    store: Store,
-    table: Rc<TableState>,
-    version: Rc<TableVersion>,
-    directory: String,
+    pub(crate) store: Store,
+    pub(crate) table: Rc<TableState>,
+    pub(crate) version: Rc<TableVersion>,
+    pub(crate) directory: String,
     /// How often the table had been emptied when this began.
     emptied: u64,
     open: Option<(SstableWriter, InFlight)>,
-    done: Vec<(Rc<TableFile>, InFlight)>,
-    report: Ingested,
+    /// The file that comes as it is.
+    pub(crate) coming: Option<Coming>,
+    /// Written and synced, their TOC.txt not named yet.
+    pub(crate) done: Vec<InFlight>,
+    pub(crate) report: Ingested,
     expected_partitions: u64,
     min_timestamp: Option<TimestampMicros>,
     /// `(start, end]`, ascending; `None` = any token.
-    ranges: Option<Vec<(Token, Token)>>,
+    pub(crate) ranges: Option<Vec<(Token, Token)>>,
     place: Place,
 }
 
@@ -107,6 +117,7 @@ impl Store {
             version,
             emptied,
             open: None,
+            coming: None,
             done: Vec::new(),
             report: Ingested::default(),
             expected_partitions: FIRST_PARTITIONS,
@@ -199,25 +210,74 @@ impl Ingest {
         // A file that was begun behind a truncation is not named in its record: it must not become
         // one that a start after a crash would open.
         self.check_alive()?;
-        let ended = self.end().await;
-        self.store.note_write_result(&ended);
-        ended?;
-        for (file, _) in &self.done {
+        let shown = self.show().await;
+        self.store.note_write_result(&shown);
+        shown?;
+        Ok(self.report)
+    }
+
+    /// All steps.
+    async fn show(&mut self) -> Result<(), StoreError> {
+        if self.coming.is_some() {
+            return Err(StoreError::Invalid("a file did not come to its end".to_owned()));
+        }
+        self.end().await?;
+        // A TRUNCATE since then does not name the files in time.
+        self.check_alive()?;
+        let Some(first) = self.done.first().map(InFlight::generation) else { return Ok(()) };
+        let fs = self.store.inner.rt.fs();
+        let record = (self.done.len() > 1).then(|| record_path(&self.directory, first));
+        if let Some(path) = &record {
+            let generations: Vec<Generation> = self.done.iter().map(InFlight::generation).collect();
+            fs.write_atomic(path, encode_record(&generations)).await?;
+        }
+        let named = self.name_files(&fs).await;
+        if named.is_err()
+            && let Some(path) = &record
+        {
+            // Before the files: a start that finds it would look for all of them.
+            remove_if_there(&fs, path).await?;
+            fs.sync_dir(&self.directory).await?;
+        }
+        named?;
+        if let Some(path) = &record {
+            // Left behind it names files that have their TOC.txt.
+            self.store.note_write_result(&remove_if_there(&fs, path).await);
+        }
+        Ok(())
+    }
+
+    /// Steps 3 and 4.
+    async fn name_files(&mut self, fs: &Fs) -> Result<(), StoreError> {
+        let descriptor = |done: &InFlight| Descriptor { generation: done.generation() };
+        for done in &self.done {
+            let toc = toc_path(&self.directory, descriptor(done));
+            fs.rename(&format!("{toc}.tmp"), &toc).await?;
+        }
+        fs.sync_dir(&self.directory).await?;
+        let table = &self.version.table;
+        let mut opened = Vec::with_capacity(self.done.len());
+        for done in &self.done {
+            let reader = SstableReader::open(fs, &self.directory, descriptor(done), Some(table));
+            opened.extend(self.store.file_of(reader.await.map_err(map_error)?, Vec::new()));
+        }
+        let opened: Vec<Rc<TableFile>> = opened.into_iter().map(Rc::new).collect();
+        for file in &opened {
             self.store.back_up(&self.table, file).await;
         }
         // No wait from here on.
         self.check_alive()?;
         let view = self.table.view();
         let mut files = view.files.clone();
-        let done = std::mem::take(&mut self.done);
-        files.extend(done.iter().map(|(file, _)| file.clone()));
+        files.extend(opened);
         self.table.set_view(TableView {
             active: view.active.clone(),
             flushing: view.flushing.clone(),
             files,
         });
+        self.done.clear();
         self.store.inner.work.notify_one();
-        Ok(self.report)
+        Ok(())
     }
 
     async fn end(&mut self) -> Result<(), StoreError> {
@@ -225,7 +285,7 @@ impl Ingest {
         self.end_file().await
     }
 
-    fn check_alive(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_alive(&self) -> Result<(), StoreError> {
         if self.store.inner.stopping.get() {
             return Err(StoreError::Stopping);
         }
@@ -254,6 +314,14 @@ impl Ingest {
         Ok(())
     }
 
+    /// Whether a token lies in the ranges that were asked for.
+    pub(crate) fn is_wanted(&self, token: Token) -> bool {
+        let Some(ranges) = &self.ranges else { return true };
+        let at = ranges.partition_point(|(_, end)| *end < token);
+        let inside = |(start, _): &(Token, Token)| *start < token || token == Token::MIN;
+        ranges.get(at).is_some_and(inside)
+    }
+
     /// Begins a partition, or goes on with it.
     async fn partition(
         &mut self,
@@ -266,12 +334,8 @@ impl Ingest {
         if (self.store.inner.options.shard_of)(token, shards).0 != shard {
             return Err(StoreError::Invalid("a partition of another shard".to_owned()));
         }
-        if let Some(ranges) = &self.ranges {
-            let at = ranges.partition_point(|(_, end)| *end < token);
-            let inside = |(start, _): &(Token, Token)| *start < token || token == Token::MIN;
-            if !ranges.get(at).is_some_and(inside) {
-                return Err(StoreError::Invalid("a partition of another range".to_owned()));
-            }
+        if !self.is_wanted(token) {
+            return Err(StoreError::Invalid("a partition of another range".to_owned()));
         }
         let order = match &self.place.key {
             None => Ordering::Greater,
@@ -446,6 +510,7 @@ impl Ingest {
             self.expected_partitions,
             stats,
         )?;
+        let options = WriterOptions { held: true, ..options };
         let fs = self.store.inner.rt.fs();
         match SstableWriter::create(&fs, &self.directory, &self.version.table, options).await {
             Ok(writer) => self.open = Some((writer, in_flight)),
@@ -460,8 +525,13 @@ impl Ingest {
     /// Step 1 for the file being written.
     async fn end_file(&mut self) -> Result<(), StoreError> {
         let Some((writer, in_flight)) = self.open.take() else { return Ok(()) };
-        match self.end_writer(writer).await {
-            Ok(Some(file)) => self.done.push((file, in_flight)),
+        match writer.finish().await.map_err(map_error) {
+            Ok(Some(written)) => {
+                self.report.files += 1;
+                self.report.partitions += written.partitions;
+                self.report.disk_bytes += written.disk_bytes();
+                self.done.push(in_flight);
+            }
             Ok(None) => {}
             Err(error) => {
                 self.table.orphans.borrow_mut().push(in_flight);
@@ -469,21 +539,6 @@ impl Ingest {
             }
         }
         Ok(())
-    }
-
-    async fn end_writer(
-        &mut self,
-        writer: SstableWriter,
-    ) -> Result<Option<Rc<TableFile>>, StoreError> {
-        let Some(written) = writer.finish().await.map_err(map_error)? else { return Ok(None) };
-        let fs = self.store.inner.rt.fs();
-        let (table, descriptor) = (&self.version.table, written.descriptor);
-        let reader = SstableReader::open(&fs, &self.directory, descriptor, Some(table)).await;
-        let file = self.store.file_of(reader.map_err(map_error)?, Vec::new());
-        self.report.files += 1;
-        self.report.partitions += written.partitions;
-        self.report.disk_bytes += written.disk_bytes();
-        Ok(file.map(Rc::new))
     }
 }
 
@@ -494,7 +549,8 @@ impl Drop for Ingest {
             drop(writer);
             in_flight
         });
-        let done = std::mem::take(&mut self.done).into_iter().map(|(_, in_flight)| in_flight);
-        self.table.orphans.borrow_mut().extend(done.chain(open));
+        let coming = self.coming.take().map(Coming::give_up);
+        let done = std::mem::take(&mut self.done);
+        self.table.orphans.borrow_mut().extend(done.into_iter().chain(open).chain(coming));
     }
 }

@@ -11,7 +11,7 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `compaction`,
-//! `cleanup`, `ingest`, `truncate`, `snapshot`, `background`.
+//! `repairing`, `cleanup`, `ingest`, `whole`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
@@ -26,6 +26,7 @@ mod ingest;
 mod memtable;
 mod options;
 mod read;
+mod repairing;
 mod replay;
 mod replica;
 mod snapshot;
@@ -34,18 +35,22 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod whole;
 
 pub use cleanup::{Cleaned, OwnedRanges};
 pub use commitlog::SyncMode;
+pub use compact_plan::{GcPolicy, NEVER, RepairTimes};
 pub use compaction::{CompactionProgress, CompactionRecord};
 pub use error::StoreError;
 pub use estimates::RangeEstimate;
 pub use ingest::{Ingest, Ingested};
 pub use options::StoreOptions;
 pub use read::{Flow, ReadStats, RowSink};
+pub use repairing::{BegunRepair, ReadScope};
 pub use replay::ReplayReport;
 pub use replica::{ReplicaRead, StreamRead};
 pub use snapshot::SnapshotInfo;
-pub use sstable::TokenFilter;
+pub use sstable::{Component, TokenFilter};
 pub use store::{Store, StoreFailure};
 pub use table::TableStats;
+pub use whole::{Held, HeldFile};

@@ -8,17 +8,22 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use compact_plan::{GcPolicy, NEVER};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter};
-use data::{Advance, BlockRequest, Cursor, Item, MergeCursor, MergeMode, Slices, TableShape};
+use data::{
+    Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices, TableShape,
+};
 use sstable::{SequentialReader, TokenFilter};
 use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
 use crate::error::StoreError;
 use crate::files::map_error;
 use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, slices_of};
+use crate::repairing::ReadScope;
 use crate::store::Store;
-use crate::table::{TableView, bump};
+use crate::table::{TableState, TableView, bump};
+use crate::whole::Held;
 
 /// Items after which a page of a stream ends although it has room left: partitions of other slices
 /// are passed over and fill nothing, and who asked must hear of it before its deadline.
@@ -66,6 +71,8 @@ enum Kind {
     Read,
     /// For another node's files: passes by the cache.
     Stream,
+    /// For a repair: passes by the cache too, and ends where the page is full.
+    Repair,
 }
 
 /// Why a run stopped.
@@ -136,6 +143,50 @@ impl Store {
         result.map(|_| read)
     }
 
+    /// As [`Store::read_replica`], for a repair: it is no read of a client, so it is not counted as
+    /// one, passes by the cache, and may meet any number of tombstones.
+    ///
+    /// # Errors
+    /// As [`Store::read`]; `Invalid`: the session of the scope is not under way here.
+    pub async fn read_for_repair(
+        &self,
+        command: &ReadCommand,
+        limits: PageLimits,
+        purge_before: DeletionSeconds,
+        scope: ReadScope,
+    ) -> Result<ReplicaRead, StoreError> {
+        let Some(table) = self.table(command.table) else {
+            return Err(StoreError::UnknownTable(command.table));
+        };
+        let job = &Job {
+            command,
+            limits,
+            purge_before: (purge_before.0 != i64::MIN).then_some(purge_before),
+            slice: None,
+            kind: Kind::Repair,
+        };
+        let shape = table.shape();
+        let view = table.view_for(scope)?;
+        let mut filling = Filling::new(&shape, command, limits, true);
+        self.fill(&shape, &view, job, &mut filling).await?;
+        Ok(filling.finish())
+    }
+
+    /// Tombstones of a table that were made before it need not be shown to a coordinator, as every
+    /// replica of their ranges has them. An unknown table has none that may go.
+    pub fn purge_before(&self, id: TableId, now: DeletionSeconds) -> DeletionSeconds {
+        self.table(id).map_or(NEVER, |table| table.gc_before(now))
+    }
+
+    /// When tombstones of a table are old enough to go, from now on; unknown tables are passed over.
+    pub fn set_gc_policy(&self, id: TableId, policy: GcPolicy) {
+        if let Some(table) = self.table(id)
+            && **table.gc.borrow() != policy
+        {
+            *table.gc.borrow_mut() = Rc::new(policy);
+        }
+    }
+
     /// One page of ranges of a table for another node, with everything as it was written. It goes on
     /// from range to range; an empty page that is not exhausted is possible.
     ///
@@ -145,6 +196,34 @@ impl Store {
         let Some(table) = self.table(stream.table) else {
             return Err(StoreError::UnknownTable(stream.table));
         };
+        let view = table.view();
+        self.stream_of(&table, view, stream).await
+    }
+
+    /// The same of what is held and does not go as whole files.
+    ///
+    /// # Errors
+    /// As [`Store::read_stream`]; `Invalid` when `held` is of another table.
+    pub async fn read_held(
+        &self,
+        held: &Held,
+        stream: StreamRead,
+    ) -> Result<ReplicaRead, StoreError> {
+        let Some(table) = self.table(stream.table) else {
+            return Err(StoreError::UnknownTable(stream.table));
+        };
+        if held.table() != stream.table {
+            return Err(StoreError::Invalid("another table is held".to_owned()));
+        }
+        self.stream_of(&table, held.rest().clone(), stream).await
+    }
+
+    async fn stream_of(
+        &self,
+        table: &TableState,
+        view: Rc<TableView>,
+        stream: StreamRead,
+    ) -> Result<ReplicaRead, StoreError> {
         let resume = stream.behind.map(|clustering| ResumePosition {
             clustering: Some(clustering),
             rows_in_partition: 0,
@@ -160,7 +239,7 @@ impl Store {
             resume,
         };
         let limits = PageLimits { bytes: stream.bytes, ..PageLimits::default() };
-        let (shape, view) = (table.shape(), table.view());
+        let shape = table.shape();
         let mut filling = Filling::new(&shape, &command, limits, true);
         for range in stream.ranges {
             command.partitions = Partitions::Range(range);
@@ -257,12 +336,13 @@ impl Store {
             None => MergeMode::All,
             Some(gc_before) => MergeMode::Purge {
                 now: job.command.now,
-                gc_before,
+                gc_before: GcBefore::At(gc_before),
                 timestamp_below: Box::new(|_, _| TimestampMicros(i64::MAX)),
             },
         };
         let mut merge = Box::new(MergeCursor::new(shape, mode, job.command.reversed, sources));
         let mut sequential: BTreeMap<u32, SequentialReader> = BTreeMap::new();
+        let is_key = matches!(job.command.partitions, Partitions::Key(_));
         let result = loop {
             match self.advance(&mut merge, job, filling) {
                 Ok(Pause::End) => break Ok(false),
@@ -271,8 +351,11 @@ impl Store {
                 Ok(Pause::Load(request)) => {
                     let loaded = match job.kind {
                         Kind::Read => self.load(&mut merge, request, &mut filling.stats).await,
-                        Kind::Stream if self.inner.stopping.get() => Err(StoreError::Stopping),
-                        Kind::Stream => load_passing(&mut merge, request, &mut sequential).await,
+                        _ if self.inner.stopping.get() => Err(StoreError::Stopping),
+                        Kind::Repair if is_key => load_one(&mut merge, request).await,
+                        Kind::Stream | Kind::Repair => {
+                            load_passing(&mut merge, request, &mut sequential).await
+                        }
                     };
                     if let Err(error) = loaded {
                         break Err(error);
@@ -385,6 +468,19 @@ impl<'s> Filling<'s> {
         };
         ReplicaRead { page, stats: self.stats }
     }
+}
+
+/// Loads a block of a partition without the cache, and nothing behind it.
+async fn load_one(
+    merge: &mut MergeCursor<'_, Source>,
+    request: BlockRequest,
+) -> Result<(), StoreError> {
+    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+        stdx::invariant::broken(format_args!("repair: a memtable asked for a block"))
+    };
+    let chunk = source.file.reader.load_block(request.block).await.map_err(map_error)?;
+    source.feed(request.block, chunk);
+    Ok(())
 }
 
 /// Loads a block without the cache: what is streamed is read once.

@@ -1,15 +1,18 @@
 //! One table of this shard: its shape and its view.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use commitlog::{LogPosition, TableTicket};
-use data::TableShape;
+use data::{GcBefore, TableShape};
 use schema::Table;
-use stdx::{Generation, Instant, TableId};
+use stdx::{DeletionSeconds, Generation, Instant, TableId, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
+
+use compact_plan::GcPolicy;
 
 use crate::files::TableFile;
 use crate::memtable::Memtable;
@@ -170,6 +173,11 @@ pub(crate) struct TableState {
     /// failed. A start would open them, so until they are gone nothing may be purged: what a
     /// tombstone hides in one of them would come back.
     pub(crate) orphans: RefCell<Vec<InFlight>>,
+    /// Sessions of incremental repairs that were begun in this run, with what they were sent and is
+    /// in no file yet.
+    pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
+    /// When tombstones are old enough to go.
+    pub(crate) gc: RefCell<Rc<GcPolicy>>,
 }
 
 /// A file being written; ends when dropped.
@@ -207,7 +215,22 @@ impl TableState {
             dropped: Cell::new(false),
             has_directory: Cell::new(false),
             orphans: RefCell::default(),
+            repairs: RefCell::default(),
+            gc: RefCell::default(),
         }
+    }
+
+    /// Tombstones of any partition that were made before it may go.
+    pub(crate) fn gc_before(&self, now: DeletionSeconds) -> DeletionSeconds {
+        let grace = self.version.borrow().table.options.gc_grace_seconds;
+        self.gc.borrow().least(now, grace)
+    }
+
+    /// The same by partition, for a merge that begins now.
+    pub(crate) fn gc_rule(&self, now: DeletionSeconds) -> GcBefore {
+        let grace = self.version.borrow().table.options.gc_grace_seconds;
+        let policy = self.gc.borrow().clone();
+        GcBefore::Of(Box::new(move |token| policy.at(token, now, grace)))
     }
 
     pub(crate) fn set_view(&self, view: TableView) {

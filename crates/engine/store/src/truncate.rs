@@ -103,6 +103,8 @@ impl Store {
             view.memtables().filter(|m| !m.is_empty()).cloned().collect();
         self.release_memory(view.memtables().map(|m| m.bytes()).sum());
         table.set_view(TableView::empty());
+        // What repair sessions were sent goes with the rest.
+        table.repairs.borrow_mut().clear();
         bump(&table.emptied, 1);
         let version = table.version();
         let wanted = self.inner.options.auto_snapshot

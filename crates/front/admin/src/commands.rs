@@ -1,11 +1,12 @@
 //! From a command of the API to an action on things that exist: ids are looked up, what cannot be is
 //! refused in Cassandra's words. Pure: decides on a snapshot and on what gossip knows.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use cluster::replication::replication_of;
-use cluster::{ClusterSnapshot, Member, MemberState, Replication};
+use cluster::{ClusterSnapshot, Member, MemberState, Replication, TokenRange};
 use codec::murmur::token_of;
 use schema::Table;
 use stdx::{HostId, TableId, Token, Uuid};
@@ -29,6 +30,31 @@ pub enum ClusterAction {
     },
     /// End a removal without waiting for copies; told to shard 0.
     ForceRemoval,
+    /// Give a decommission or a move of this node up; told to shard 0.
+    AbortMovement,
+    /// Take a node out that joins; told to shard 0.
+    AbortBootstrap {
+        /// Which one; it joins.
+        host: HostId,
+    },
+    /// Take another token; told to shard 0. Ends when the node has moved.
+    Move {
+        /// The token; nobody has it.
+        token: Token,
+    },
+    /// Copy what the node owns; told to shard 0. Ends when it is here.
+    Rebuild {
+        /// Only from this data centre.
+        datacenter: Option<String>,
+        /// Only this keyspace.
+        keyspace: Option<String>,
+        /// Only these ranges; empty: all.
+        ranges: Vec<TokenRange>,
+        /// Only from these nodes; empty: any.
+        sources: Vec<HostId>,
+        /// Not from the node's own data centre.
+        exclude_local_dc: bool,
+    },
     /// Take a dead node out without copying; told to shard 0.
     Assassinate {
         /// Which one; not this node, not alive.
@@ -86,6 +112,11 @@ pub enum ClusterAction {
         /// Bytes per second of the node; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Cut the links to these addresses and heal all others; told to every shard.
+    CutLinks {
+        /// Of their storage ports.
+        addresses: BTreeSet<IpAddr>,
+    },
     /// How long requests may take; told to every shard.
     SetTimeout {
         /// One of [`TIMEOUTS`].
@@ -120,6 +151,10 @@ impl ClusterAction {
         match self {
             ClusterAction::Decommission { .. } => "decommission",
             ClusterAction::RemoveNode { .. } | ClusterAction::ForceRemoval => "removenode",
+            ClusterAction::AbortMovement => "giving up a movement",
+            ClusterAction::AbortBootstrap { .. } => "abortbootstrap",
+            ClusterAction::Move { .. } => "move",
+            ClusterAction::Rebuild { .. } => "rebuild",
             ClusterAction::Assassinate { .. } => "assassinate",
             ClusterAction::Cleanup { .. } => "cleanup",
             ClusterAction::SetGossip { .. } => "turning gossip on or off",
@@ -131,6 +166,7 @@ impl ClusterAction {
             ClusterAction::SetHintThrottle { .. } => "sethintedhandoffthrottlekb",
             ClusterAction::SetHintWindow { .. } => "setmaxhintwindow",
             ClusterAction::SetStreamThroughput { .. } => "setstreamthroughput",
+            ClusterAction::CutLinks { .. } => "cutting links",
             ClusterAction::SetTimeout { .. } => "settimeout",
         }
     }
@@ -144,6 +180,10 @@ impl ClusterCommand {
             ClusterCommand::Decommission { .. }
                 | ClusterCommand::RemoveNode { .. }
                 | ClusterCommand::ForceRemoval {}
+                | ClusterCommand::AbortMovement {}
+                | ClusterCommand::AbortBootstrap { .. }
+                | ClusterCommand::Move { .. }
+                | ClusterCommand::Rebuild { .. }
                 | ClusterCommand::Assassinate { .. }
                 | ClusterCommand::SetGossip { .. }
         )
@@ -176,6 +216,17 @@ pub(crate) fn resolve(
             ClusterAction::RemoveNode { host: removable(snapshot, gossip, &host_id)? }
         }
         ClusterCommand::ForceRemoval {} => ClusterAction::ForceRemoval,
+        ClusterCommand::AbortMovement {} => ClusterAction::AbortMovement,
+        ClusterCommand::AbortBootstrap { node } => {
+            ClusterAction::AbortBootstrap { host: moving::joining(snapshot, &node)? }
+        }
+        ClusterCommand::Move { token } => {
+            ClusterAction::Move { token: moving::target(snapshot, &token)? }
+        }
+        ClusterCommand::Rebuild { datacenter, keyspace, tokens, sources, exclude_local_dc } => {
+            let from = moving::From { datacenter, keyspace, tokens, sources, exclude_local_dc };
+            moving::rebuild(snapshot, from)?
+        }
         ClusterCommand::Assassinate { address } => {
             let member = at_address(snapshot, &address)?;
             if member.host_id == snapshot.local.host_id || is_alive(gossip, member) {
@@ -221,6 +272,14 @@ pub(crate) fn resolve(
         ClusterCommand::SetHintWindow { millis } => ClusterAction::SetHintWindow { millis },
         ClusterCommand::SetStreamThroughput { bytes_per_second } => {
             ClusterAction::SetStreamThroughput { bytes_per_second }
+        }
+        ClusterCommand::CutLinks { addresses } => {
+            let parsed = |text: &String| {
+                text.parse().map_err(|_| argument(format!("{text} is not an IP address")))
+            };
+            ClusterAction::CutLinks {
+                addresses: addresses.iter().map(parsed).collect::<Result<_, _>>()?,
+            }
         }
         ClusterCommand::SetTimeout { kind, millis } => {
             if !TIMEOUTS.contains(&kind.as_str()) {
@@ -426,5 +485,6 @@ fn push(parts: &mut [String], c: char) {
     }
 }
 
+mod moving;
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{
     ClusterCommand, ClusterReport, EndpointsReport, GossipPeerReport, GossipReport, HintsReport,
-    PendingHintsReport, ReadRepairReport, RemovalReport, StageReport, StreamProgress, StreamReport,
-    StreamingReport, TrafficReport,
+    PendingHintsReport, ReadRepairReport, RemovalReport, StageReport, StreamFileReport,
+    StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
 pub use ownership::{Ownership, RangeReport};
-pub use repair::{RepairCommand, RepairLineReport, RepairOrder, RepairReport};
+pub use repair::{
+    AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
+};
 
 use crate::histogram::HistogramReport;
 

@@ -15,9 +15,9 @@ use crate::commands::{self, ClusterAction};
 use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
-    ClusterCommand, ClusterReport, CompactionReport, EndpointsReport, EstimateReport,
-    HistoryReport, KeyspaceReport, NodeReport, PendingReport, RepairCommand, RepairReport,
-    SnapshotReport, TableReport,
+    AutoRepairReport, ClusterCommand, ClusterReport, CompactionReport, EndpointsReport,
+    EstimateReport, HistoryReport, KeyspaceReport, NodeReport, PendingReport, RepairCommand,
+    RepairReport, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -78,6 +78,8 @@ pub enum AdminRequest {
     Command(ClusterCommand),
     /// About repairs: to shard 0.
     Repair(RepairCommand),
+    /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
+    AutoRepair(Option<bool>),
     /// Who has a partition; any shard can answer.
     Endpoints {
         /// Keyspace.
@@ -117,6 +119,8 @@ pub enum AdminReply {
     Cluster(Box<ClusterReport>),
     /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
     Repairs(Vec<RepairReport>),
+    /// To `AutoRepair`.
+    AutoRepair(AutoRepairReport),
     /// To `Endpoints`.
     Endpoints(EndpointsReport),
     /// To `ListSnapshots`.
@@ -187,6 +191,13 @@ pub trait ShardActions {
     /// `Argument`: what is asked for cannot be; `Failed`: not now.
     fn repair(&self, _: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
         Err(ActionError::Unsupported("repair"))
+    }
+    /// Switches the repairs that begin by themselves, when told how, and tells how they stand.
+    ///
+    /// # Errors
+    /// `Unsupported`, `Failed`.
+    fn auto_repair(&self, _: Option<bool>) -> Result<AutoRepairReport, ActionError> {
+        Err(ActionError::Unsupported("auto_repair"))
     }
 }
 
@@ -261,6 +272,10 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
         }
+        AdminRequest::AutoRepair(enabled) => reply.send(match parts.actions.auto_repair(enabled) {
+            Ok(report) => AdminReply::AutoRepair(report),
+            Err(error) => AdminReply::Failed(error),
+        }),
         AdminRequest::Repair(command) => reply.send(match parts.actions.repair(command) {
             Ok(reports) => AdminReply::Repairs(reports),
             Err(error) => AdminReply::Failed(error),
@@ -440,6 +455,7 @@ impl Served {
             | AdminRequest::Compactions
             | AdminRequest::Cluster
             | AdminRequest::Repair(_)
+            | AdminRequest::AutoRepair(_)
             | AdminRequest::Endpoints { .. }
             | AdminRequest::Estimates(_)
             | AdminRequest::Metrics => {

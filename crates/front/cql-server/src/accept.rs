@@ -62,6 +62,9 @@ impl CqlServer {
                     None => break,
                     Some(Ok(conn)) => {
                         accept_error_pause = Duration::from_millis(1);
+                        if server.inner.settings.keepalive {
+                            conn.set_keepalive();
+                        }
                         server.place(conn, port);
                     }
                     Some(Err(error)) => {

@@ -6,7 +6,8 @@
 //! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
 
 use crate::execute::{Cx, Describe, Modification, Statement, Step, finish};
-use crate::failure::{CasFailed, Failure, Result, level};
+use crate::failure::{CasFailed, Failure, ReplicasFailed, Result, level};
+use crate::forwarded::{self, Outbound, Sent, Terms};
 use crate::latency::Kind;
 use crate::list_write::OwnedValues;
 use crate::prepared::Compiled;
@@ -19,12 +20,13 @@ use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
 use cql_plan::cas::{CasExec, CasFlow, CasResult, CasStatement};
 use cql_plan::plan::{BoundValue, ExecuteOptions, Plan, PlanKind};
 use cql_plan::{BoundCas, ModifyPlan, PlanError, check_conditional_batch};
+use cql_syntax::ast::BatchKind;
 use cql_wire::{Consistency, FrameExtras, MetadataMode, RowsEncoder, WriteType};
 use data::RowRef;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{TimestampMicros, Token, WallMicros};
+use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, RowSink};
 
 /// Whether a statement has IF.
@@ -96,6 +98,29 @@ pub(crate) fn run(
     let snapshot = server.snapshot().clone();
     let serial = serial.unwrap_or(Consistency::Serial);
     let (scope, durable) = check_levels(&snapshot, &bound, serial, request.consistency)?;
+    let timeout =
+        timeout_nanos.map_or(server.timeouts.get(Timeout::CasContention), Duration::from_nanos);
+    let forwarded = cx.session.forwarded;
+    let route = match forwarded {
+        None => server.coordinator.serial_route(&snapshot, bound.table().id, bound.token(), scope),
+        // Where it arrives it is carried out.
+        Some(_) => None,
+    };
+    let terms = Terms {
+        kind: match request.batch {
+            None => forwarded::Kind::Statement,
+            Some(BatchKind::Unlogged) => forwarded::Kind::UnloggedBatch,
+            Some(_) => forwarded::Kind::LoggedBatch,
+        },
+        consistency: request.consistency,
+        serial,
+        now: Some(request.options.now),
+        timestamp: request.options.default_timestamp,
+        page_size: None,
+        paging_state: None,
+        describe,
+    };
+    let outbound = Outbound::new(route, bound.token(), request.statements, &terms, cx.session);
     let own = |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
     let write = Conditional {
         server: server.clone(),
@@ -109,8 +134,8 @@ pub(crate) fn run(
         commit: request.consistency,
         durable,
         snapshot,
-        timeout: timeout_nanos
-            .map_or(server.timeouts.get(Timeout::CasContention), Duration::from_nanos),
+        deadline: forwarded.unwrap_or_else(|| server.rt.now() + timeout),
+        outbound,
         now: request.options.now,
         timestamp: request.options.default_timestamp,
         protocol_version: request.options.protocol_version,
@@ -141,6 +166,13 @@ fn check_levels(
     Ok((scope, keyspace.params.durable_writes))
 }
 
+/// Where a conditional write was decided.
+enum Answer {
+    Here(CasResult),
+    /// The whole answer, as the other node wrote it.
+    There(Vec<u8>),
+}
+
 /// A conditional write on its way.
 struct Conditional {
     server: Rc<Server>,
@@ -154,7 +186,10 @@ struct Conditional {
     commit: Consistency,
     durable: bool,
     snapshot: Arc<ClusterSnapshot>,
-    timeout: Duration,
+    /// When the client is answered at the latest while nothing is decided.
+    deadline: Instant,
+    /// It is to be carried out by another node.
+    outbound: Option<Box<Outbound>>,
     now: WallMicros,
     timestamp: TimestampMicros,
     protocol_version: u8,
@@ -162,16 +197,36 @@ struct Conditional {
 
 impl Conditional {
     async fn run(self) -> Vec<u8> {
-        let (result, answer) = match self.decide().await {
+        let (result, answer) = match self.answered().await {
             Ok(answer) => (Ok(()), Some(answer)),
             Err(failure) => (Err(failure), None),
         };
         let (server, session, ticket) = (&self.server, &self.session, &self.ticket);
         finish(server, session, ticket, result, |out| match &answer {
-            Some(answer) => self.answer(answer, out),
+            Some(Answer::Here(answer)) => self.answer(answer, out),
+            Some(Answer::There(frame)) => match session.pass_on(out, ticket, frame) {
+                true => Ok(()),
+                // Something answered, and nobody can tell what.
+                false => Err(self.lost()),
+            },
             None => Ok(()),
         })
         .await
+    }
+
+    async fn answered(&self) -> Result<Answer> {
+        let Some(outbound) = &self.outbound else { return Ok(Answer::Here(self.decide().await?)) };
+        match outbound.send(&self.server, &self.ticket, self.deadline).await? {
+            Sent::Answer(frame) => Ok(Answer::There(frame)),
+            Sent::Here => Ok(Answer::Here(self.decide().await?)),
+            Sent::Lost => Err(self.lost()),
+        }
+    }
+
+    /// Another node carries it out, or not, and does not tell.
+    fn lost(&self) -> Failure {
+        let block_for = self.outbound.as_ref().map_or(1, |outbound| outbound.quorum());
+        Failure::CasUnknown(CasFailed { consistency: self.serial, received: 0, block_for })
     }
 
     async fn decide(&self) -> Result<CasResult> {
@@ -194,6 +249,7 @@ impl Conditional {
             exec: CasExec::new(&self.bound, &statements, options),
             ticket: &self.ticket,
             refused: None,
+            contentions: 0,
         };
         let order = CasOrder {
             snapshot: self.snapshot.clone(),
@@ -202,23 +258,33 @@ impl Conditional {
             scope: self.scope,
             commit: level(self.commit),
             durable: self.durable,
-            deadline: server.rt.now() + self.timeout,
+            deadline: self.deadline,
         };
         let outcome = server.coordinator.cas(order, &mut operation).await;
-        let Operation { exec, refused, .. } = operation;
+        let Operation { exec, refused, contentions, .. } = operation;
+        let told = |applied| match self.session.negotiated.get().lwt_mark {
+            true => exec.previous(applied),
+            false => exec.result(applied),
+        };
         match outcome {
             Ok(CasOutcome::Applied) => {
                 self.ticket.note(|| "CAS successful".to_owned());
-                Ok(exec.result(true))
+                Ok(told(true))
             }
             Ok(CasOutcome::NotApplied) => {
                 self.ticket.note(|| "CAS precondition does not match current values".to_owned());
-                Ok(exec.result(false))
+                Ok(told(false))
             }
             Err(CasError::Refused(CasRefused(text))) => {
                 Err(refused.map_or_else(|| Failure::invalid(text), Failure::Plan))
             }
-            Err(error) => Err(self.failure(error)),
+            Err(error) => Err(match self.failure(error) {
+                Failure::Replicas(failed) => {
+                    let contentions = u16::try_from(contentions).unwrap_or(u16::MAX);
+                    Failure::Replicas(Box::new(ReplicasFailed { contentions, ..*failed }))
+                }
+                failure => failure,
+            }),
         }
     }
 
@@ -277,6 +343,8 @@ struct Operation<'c> {
     ticket: &'c Ticket,
     /// Why the last decision could not be made.
     refused: Option<PlanError>,
+    /// Rounds that were lost to other proposers.
+    contentions: u32,
 }
 
 fn flow(flow: CasFlow) -> Flow {
@@ -301,6 +369,10 @@ impl RowSink for Operation<'_> {
 }
 
 impl CasOperation for Operation<'_> {
+    fn contended(&mut self, rounds: u32) {
+        self.contentions = rounds;
+    }
+
     fn restart(&mut self) {
         self.refused = None;
         self.exec.restart();

@@ -7,15 +7,17 @@
 
 mod batch;
 mod check;
+mod counting;
 mod prepare;
 mod write;
 
 use crate::conditional;
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
+use crate::forwarded::Source;
 use crate::internal;
 use crate::pending::Waiting;
-use crate::prepared::{Compiled, Prepared, parse};
+use crate::prepared::{Compiled, Prepared, parse, source_of};
 use crate::schema_change;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
@@ -32,7 +34,7 @@ use std::rc::Rc;
 use stdx::{TimestampMicros, WallMicros};
 use write::modify;
 
-pub(crate) use prepare::{prepare_here, spread};
+pub(crate) use prepare::{prepare_here, prepared_here, spread};
 #[cfg(test)]
 pub(crate) use write::join_all;
 pub(crate) use write::{Modification, OwnedWrite, Statement, WriteOrder, bind, carry_out};
@@ -127,11 +129,15 @@ fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Resul
         let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
         return crate::describe::run(describe, keyspace, parameters, mode, cx);
     }
-    let compiled = {
+    let mut compiled = {
         let snapshot = cx.server.snapshot();
         let limits = &cx.server.plan_limits;
         Compiled::new(&statement, &snapshot, keyspace, limits, cx.server.rt.wall())?
     };
+    let is_serial = conditional::scope_of(parameters.consistency).is_some();
+    if is_serial || conditional::is_conditional(&compiled.plan) {
+        compiled.source = Some(text_source(text, keyspace));
+    }
     let values = values_of(&compiled, &parameters.values);
     if values.len() != compiled.plan.binds.len() {
         return Err(Failure::invalid("Invalid amount of bind variables"));
@@ -193,6 +199,11 @@ fn execute(
     run_plan(&compiled, &values, parameters, mode, cx)
 }
 
+/// The source of a statement that was sent as text.
+fn text_source(text: &str, keyspace: Option<&str>) -> Source {
+    Source { text: text.into(), keyspace: keyspace.map(Into::into), is_prepared: false }
+}
+
 /// The plan of a prepared statement on the schema in use, made again where the schema moved on.
 fn current(server: &Rc<Server>, prepared: &Rc<Prepared>) -> Result<Rc<Compiled>> {
     let compiled = prepared.compiled.borrow().clone();
@@ -207,7 +218,8 @@ fn current(server: &Rc<Server>, prepared: &Rc<Prepared>) -> Result<Rc<Compiled>>
         Compiled::new(&statement, &snapshot, keyspace, &server.plan_limits, now)
     });
     match made {
-        Ok(compiled) => {
+        Ok(mut compiled) => {
+            compiled.source = Some(source_of(&prepared.text, prepared.keyspace.as_ref()));
             let compiled = Rc::new(compiled);
             *prepared.compiled.borrow_mut() = compiled.clone();
             Ok(compiled)
@@ -340,7 +352,10 @@ fn modify_one(
     let allowed = check(cx.server, compiled, consistency, Access::Write)?;
     let options = options_of(cx.server, cx.session, parameters);
     let statements = &[(compiled, values)];
-    modify(&Modification { statements, batch: None, consistency, allowed, options }, cx)
+    let has_timestamp = parameters.timestamp.is_some();
+    let modification =
+        Modification { statements, batch: None, consistency, allowed, options, has_timestamp };
+    modify(&modification, cx)
 }
 
 /// The same with IF.
@@ -358,6 +373,7 @@ fn modify_if(
         consistency: parameters.consistency,
         allowed: Allowed::default(),
         options: options_of(cx.server, cx.session, parameters),
+        has_timestamp: false,
     };
     conditional::run(&modification, parameters.serial_consistency, mode, cx)
 }

@@ -32,7 +32,13 @@ pub(crate) enum Failure {
     /// A code without fields.
     Plain(ErrorCode, String),
     /// Too few replicas.
-    Unavailable { consistency: Consistency, required: i32, alive: i32 },
+    Unavailable {
+        consistency: Consistency,
+        required: i32,
+        alive: i32,
+        /// In which datacenter, for EACH_QUORUM.
+        datacenter: Option<String>,
+    },
     /// EXECUTE or BATCH with an id that is not in the cache.
     Unprepared(Vec<u8>),
     /// The read did not end in time.
@@ -79,6 +85,8 @@ pub(crate) struct ReplicasFailed {
     pub(crate) block_for: i32,
     /// Who failed, and why; the deadline passed when nobody did.
     pub(crate) failures: Vec<(SocketAddr, FailureReason)>,
+    /// Rounds of a conditional write that were lost to others.
+    pub(crate) contentions: u16,
 }
 
 /// What failed on the replicas.
@@ -138,6 +146,7 @@ impl Failure {
                 consistency: asked,
                 required: i32::try_from(u.required).unwrap_or(i32::MAX),
                 alive: i32::try_from(u.alive).unwrap_or(i32::MAX),
+                datacenter: u.datacenter,
             },
         }
     }
@@ -230,6 +239,15 @@ impl Failure {
                     consistency: level(consistency),
                     required: count(required),
                     alive: count(alive),
+                    datacenter: None,
+                };
+            }
+            RequestError::UnavailableIn { consistency, datacenter, required, alive } => {
+                return Failure::Unavailable {
+                    consistency: level(consistency),
+                    required: count(required),
+                    alive: count(alive),
+                    datacenter: Some(datacenter.to_string()),
                 };
             }
             RequestError::WriteTimeout { consistency, received, block_for, write_type } => {
@@ -268,6 +286,7 @@ impl Failure {
             received: count(received),
             block_for: count(block_for),
             failures: failed.iter().map(|(host, why)| (address(host), reason_of(*why))).collect(),
+            contentions: 0,
         }))
     }
 
@@ -334,8 +353,11 @@ impl Failure {
             Failure::Wire(e) => e.to_string(),
             Failure::Plan(e) => e.message.clone(),
             Failure::Plain(_, message) | Failure::Internal(_, message, _) => message.clone(),
-            Failure::Unavailable { consistency, .. } => {
+            Failure::Unavailable { consistency, datacenter: None, .. } => {
                 format!("Cannot achieve consistency level {consistency}")
+            }
+            Failure::Unavailable { consistency, datacenter: Some(datacenter), .. } => {
+                format!("Cannot achieve consistency level {consistency} in DC {datacenter}")
             }
             Failure::Unprepared(id) => {
                 let hex: String = id.iter().map(|b| format!("{b:02x}")).collect();
@@ -357,9 +379,9 @@ impl Failure {
             ),
             Failure::Replicas(failed) => match failed.kind {
                 FailedKind::WriteTimeout(WriteType::Cas) => format!(
-                    "CAS operation timed out: received {} of {} required responses after 0 \
+                    "CAS operation timed out: received {} of {} required responses after {} \
                      contention retries",
-                    failed.received, failed.block_for
+                    failed.received, failed.block_for, failed.contentions
                 ),
                 FailedKind::ReadTimeout { .. } | FailedKind::WriteTimeout(_) => {
                     let received = failed.received;
@@ -416,7 +438,7 @@ impl Failure {
                 function,
                 argument_types: Vec::new(),
             },
-            Failure::Unavailable { consistency, required, alive } => ErrorBody::Unavailable {
+            Failure::Unavailable { consistency, required, alive, .. } => ErrorBody::Unavailable {
                 consistency: *consistency,
                 required: *required,
                 alive: *alive,
@@ -484,8 +506,7 @@ impl ReplicasFailed {
                 received,
                 block_for,
                 write_type,
-                // How often others came first is not told.
-                contentions: (write_type == WriteType::Cas).then_some(0),
+                contentions: (write_type == WriteType::Cas).then_some(self.contentions),
             },
             FailedKind::WriteFailure(write_type) => ErrorBody::WriteFailure {
                 consistency,

@@ -6,7 +6,7 @@
 use crate::prepared::PreparedId;
 use crate::server::Server;
 use crate::settings::Timeout;
-use crate::trace::{TTL_SECONDS, Trace};
+use crate::trace::{self, Trace};
 use cluster::ClusterSnapshot;
 use coordinator::ReplicatedWrite;
 use data::command::{KeyRange, Partitions, ReadCommand};
@@ -123,14 +123,42 @@ pub(crate) async fn write_trace(server: &Rc<Server>, trace: &Trace, client: std:
     let thread = format!("shard-{}", server.rt.shard().0);
     let events = trace.event_rows(node, &thread, |at| server.uuids.time_uuid(at));
     let session = [trace.session_row(client, node)];
-    for (table, rows) in [("events", events.as_slice()), ("sessions", &session)] {
+    write_trace_rows(server, &[("events", events.as_slice()), ("sessions", &session)]).await;
+}
+
+/// Writes what this node did for a request that another one coordinates and traces.
+pub(crate) async fn write_peer_trace(
+    server: &Rc<Server>,
+    session: Uuid,
+    events: Vec<coordinator::TracedEvent>,
+) {
+    let node = server.settings.broadcast_address;
+    let thread = format!("shard-{}", server.rt.shard().0);
+    let rows: Vec<RowWrite> = events
+        .into_iter()
+        .map(|event| {
+            let id = server.uuids.time_uuid(event.at);
+            trace::event_row(
+                session.as_bytes(),
+                id,
+                (&event.activity, event.elapsed),
+                (node, &thread),
+            )
+        })
+        .collect();
+    write_trace_rows(server, &[("events", rows.as_slice())]).await;
+}
+
+async fn write_trace_rows(server: &Rc<Server>, tables: &[(&str, &[RowWrite])]) {
+    let ttl = TtlSeconds(server.settings.trace_ttl_seconds);
+    for &(table, rows) in tables {
         let lost = match replicated_table(server, ("system_traces", table)) {
             Some((snapshot, table)) => {
                 Box::pin(write_replicas(server, &snapshot, &table, rows)).await.err()
             }
             None => {
                 let name = ("system_traces", table);
-                let written = write(server, name, rows, TtlSeconds(TTL_SECONDS)).await;
+                let written = write(server, name, rows, ttl).await;
                 written.err().map(|error| error.to_string())
             }
         };
@@ -160,9 +188,10 @@ async fn write_replicas(
     table: &Table,
     rows: &[RowWrite],
 ) -> Result<(), String> {
+    let ttl = TtlSeconds(server.settings.trace_ttl_seconds);
     let mutations = rows.iter().map(|row| {
         let at = server.next_timestamp(server.rt.wall());
-        let mutation = encode_row(table, row, at, TtlSeconds(TTL_SECONDS));
+        let mutation = encode_row(table, row, at, ttl);
         (codec::token_of(&row.key), mutation, true)
     });
     let write = ReplicatedWrite {

@@ -11,7 +11,7 @@
 //! INV-prepared-1 and -2: see `prepared`.
 //!
 //! Reading order: `settings`, `server`, `accept`, `connection`, `driver`, `execute`, `select`,
-//! `conditional`, `replicas`, `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
+//! `conditional`, `forwarded`, `replicas`, `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod accept;
 mod auth;
@@ -22,7 +22,9 @@ mod describe;
 mod driver;
 mod execute;
 mod failure;
+mod forwarded;
 pub mod fuzz;
+mod guardrails;
 mod internal;
 mod latency;
 mod list_write;
@@ -42,6 +44,7 @@ mod virtual_tables;
 mod wire_type;
 
 pub use connection::Connection;
+pub use guardrails::TimestampGuardrails;
 pub use internal::{Content, RowWrite, encode_row};
 pub use mesh::ServerMesh;
 pub use server::{CqlServer, ServerParts};

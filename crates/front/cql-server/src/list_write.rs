@@ -65,17 +65,19 @@ pub(crate) struct ListWrite {
     /// The metadata the request began with, when other nodes may have the data too.
     snapshot: Option<Arc<ClusterSnapshot>>,
     timeout_nanos: Option<u64>,
+    /// What the client is warned about already.
+    warnings: Vec<String>,
     now: WallMicros,
     timestamp: TimestampMicros,
     protocol_version: u8,
 }
 
 impl ListWrite {
-    /// `timeout_nanos` is what `USING TIMEOUT` says.
+    /// `timeout_nanos` is what `USING TIMEOUT` says, `warnings` what the client is told.
     pub(crate) fn new(
         server: &Server,
         request: &Modification<'_>,
-        timeout_nanos: Option<u64>,
+        (timeout_nanos, warnings): (Option<u64>, Vec<String>),
     ) -> ListWrite {
         let own =
             |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
@@ -86,6 +88,7 @@ impl ListWrite {
             allowed: request.allowed,
             snapshot: request.allowed.snapshot(server),
             timeout_nanos,
+            warnings,
             now: request.options.now,
             timestamp: request.options.default_timestamp,
             protocol_version: request.options.protocol_version,
@@ -195,7 +198,7 @@ impl ListWrite {
             };
             let mut sink = Sink { read, found: &mut found };
             let asked = (self.consistency, None);
-            replicas::read(server, asked, &read.command, &order, &mut sink).await?;
+            replicas::read(server, asked, &read.command, &order, (None, &mut sink)).await?;
         }
         Ok(found)
     }
@@ -217,10 +220,12 @@ impl ListWrite {
             let bytes = encoded.get(m.range.clone()).unwrap_or_default();
             (m.token, bytes.to_vec(), self.allowed.durable)
         };
+        let mut warnings = self.warnings.clone();
+        warnings.extend(bound.warnings);
         let order = WriteOrder {
             consistency: self.consistency,
             write_type: bound.write_type,
-            warnings: bound.warnings,
+            warnings,
             timeout_nanos: self.timeout_nanos,
             snapshot: self.snapshot.clone(),
         };

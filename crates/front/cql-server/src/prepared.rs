@@ -4,6 +4,7 @@
 //! restarts and schema changes. INV-prepared-2: a plan is executed only on the schema it was made
 //! for, or one that left its tables alone.
 
+use crate::forwarded::Source;
 use crate::wire_type::{Described, Description};
 use cluster::ClusterSnapshot;
 use cql_plan::PlanError;
@@ -60,6 +61,8 @@ pub(crate) struct Compiled {
     pub(crate) valid_at: Cell<Epoch>,
     /// Consistency levels that were found achievable, one bit each, and for which epoch.
     pub(crate) achievable: Cell<(Epoch, u32)>,
+    /// Where it comes from, if another node may be asked to carry it out.
+    pub(crate) source: Option<Source>,
 }
 
 impl Compiled {
@@ -94,6 +97,7 @@ impl Compiled {
             drops_table: matches!(statement.kind, StatementKind::DropTable(_)),
             valid_at: Cell::new(snapshot.epoch),
             achievable: Cell::new((snapshot.epoch, 0)),
+            source: None,
             plan,
         })
     }
@@ -133,15 +137,17 @@ impl Prepared {
         text: &str,
         keyspace: Option<&str>,
         is_qualified: bool,
-        compiled: Compiled,
+        mut compiled: Compiled,
     ) -> Prepared {
+        let (text, keyspace): (Rc<str>, Option<Rc<str>>) = (text.into(), keyspace.map(Into::into));
+        compiled.source = Some(source_of(&text, keyspace.as_ref()));
         let described_as = compiled.result.as_ref().map(|r| *r.id());
         // An estimate: names, types and terms of a plan take about four times the text.
         let bytes = 1024 + text.len().saturating_mul(5);
         Prepared {
             id,
-            text: text.into(),
-            keyspace: keyspace.map(Into::into),
+            text,
+            keyspace,
             is_qualified,
             compiled: RefCell::new(Rc::new(compiled)),
             described_as: Cell::new(described_as),
@@ -149,6 +155,11 @@ impl Prepared {
             bytes,
         }
     }
+}
+
+/// The source of a plan that a client has prepared.
+pub(crate) fn source_of(text: &Rc<str>, keyspace: Option<&Rc<str>>) -> Source {
+    Source { text: text.clone(), keyspace: keyspace.cloned(), is_prepared: true }
 }
 
 /// All prepared statements of one shard.

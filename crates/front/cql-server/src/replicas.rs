@@ -40,7 +40,7 @@ pub(crate) async fn read<S: RowSink>(
     (asked, scope): (Consistency, Option<paxos::Scope>),
     command: &ReadCommand,
     order: &ReplicatedRead,
-    sink: &mut S,
+    (trace, sink): (Option<Uuid>, &mut S),
 ) -> Result<ReadStats> {
     if let Some(scope) = scope {
         let read = server.coordinator.read_serial(command, order, scope, sink).await;
@@ -56,7 +56,7 @@ pub(crate) async fn read<S: RowSink>(
             }
         });
     }
-    let read = server.coordinator.read_replicated(command, order, sink).await;
+    let read = server.coordinator.read_traced(command, order, trace, sink).await;
     read.map_err(|error| Failure::request(error, asked, &order.snapshot))
 }
 
@@ -100,7 +100,8 @@ pub(crate) async fn write(
         batch_id: Uuid::from_bytes(server.next_time_uuid()),
         deadline,
     };
-    server.coordinator.write_replicated(request).await.map_err(|error| {
+    let trace = ticket.tracing_id();
+    server.coordinator.write_traced(request, trace).await.map_err(|error| {
         let log = |error: &store::StoreError| server.log_failure("write", error);
         Failure::replicated(error, (consistency, write_type), snapshot, log)
     })

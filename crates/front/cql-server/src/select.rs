@@ -6,7 +6,8 @@
 
 use crate::conditional;
 use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
-use crate::failure::{Failure, Result};
+use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
+use crate::forwarded::{self, Outbound, Sent, Terms};
 use crate::latency::Kind;
 use crate::prepared::Compiled;
 use crate::replicas;
@@ -28,7 +29,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use stdx::{Instant, Token};
+use std::time::Duration;
+use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, ReadStats, RowSink};
 
 /// Bit of the result's flags: a paging state follows.
@@ -72,6 +74,10 @@ pub(crate) fn run(
     } else if bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_))) {
         cx.server.latencies.note_kind(Kind::Range);
     }
+    let outbound = match scope {
+        Some(scope) => outbound(compiled, values, parameters, (describe, &bound, scope), cx),
+        None => None,
+    };
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let read = Read {
         snapshot: match scope {
@@ -86,7 +92,40 @@ pub(crate) fn run(
         describe,
         consistency: parameters.consistency,
     };
+    if let Some(outbound) = outbound {
+        return Ok(Step::Waits(Box::pin(read.run_elsewhere(outbound, bound))));
+    }
     Ok(Step::Waits(Box::pin(read.run(bound))))
+}
+
+/// A serial read for the node that carries out the serial operations of its partition; `None` when
+/// that is this one.
+fn outbound(
+    compiled: &Rc<Compiled>,
+    values: &[BoundValue<'_>],
+    parameters: &QueryParameters<'_>,
+    (describe, bound, scope): (Describe, &BoundSelect, paxos::Scope),
+    cx: &Cx<'_>,
+) -> Option<Box<Outbound>> {
+    if cx.session.forwarded.is_some() {
+        return None;
+    }
+    let command = bound.reads().first()?;
+    let Partitions::Key(key) = &command.partitions else { return None };
+    let (token, snapshot) = (codec::token_of(key), cx.server.snapshot());
+    let route = cx.server.coordinator.serial_route(&snapshot, command.table, token, scope);
+    let now = |seconds| WallMicros(i64::from(seconds).saturating_mul(1_000_000));
+    let terms = Terms {
+        kind: forwarded::Kind::Select,
+        consistency: parameters.consistency,
+        serial: parameters.consistency,
+        now: parameters.now_in_seconds.map(now),
+        timestamp: TimestampMicros(0),
+        page_size: parameters.page_size,
+        paging_state: parameters.paging_state,
+        describe,
+    };
+    Outbound::new(route, token, &[(compiled, values)], &terms, cx.session)
 }
 
 /// Whether a read must see every conditional write that ended before it: one of a partition at a
@@ -127,6 +166,48 @@ struct Read {
 }
 
 impl Read {
+    /// Has another node read; when it surely does not, reads here.
+    async fn run_elsewhere(self, outbound: Box<Outbound>, bound: BoundSelect) -> Vec<u8> {
+        let (server, session, ticket) = (&self.server, &self.session, &self.ticket);
+        let deadline = server.rt.now() + self.timeout(&bound);
+        let lost = || {
+            let failed = ReplicasFailed {
+                kind: FailedKind::ReadTimeout { data_present: false },
+                consistency: self.consistency,
+                received: 0,
+                block_for: outbound.quorum(),
+                failures: Vec::new(),
+                contentions: 0,
+            };
+            Failure::Replicas(Box::new(failed))
+        };
+        let sent = match outbound.send(server, ticket, deadline).await {
+            Ok(Sent::Here) => return self.run(bound).await,
+            Ok(Sent::Answer(frame)) => Ok(frame),
+            Ok(Sent::Lost) => Err(lost()),
+            Err(failure) => Err(failure),
+        };
+        let (result, frame) = match sent {
+            Ok(frame) => (Ok(()), frame),
+            Err(failure) => (Err(failure), Vec::new()),
+        };
+        finish(server, session, ticket, result, |out| match session.pass_on(out, ticket, &frame) {
+            true => Ok(()),
+            false => Err(lost()),
+        })
+        .await
+    }
+
+    fn timeout(&self, bound: &BoundSelect) -> Duration {
+        let is_range = bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_)));
+        let timeouts = &self.server.timeouts;
+        match bound.timeout_nanos() {
+            Some(nanos) => Duration::from_nanos(nanos),
+            None if is_range => timeouts.get(Timeout::Range),
+            None => timeouts.get(Timeout::Read),
+        }
+    }
+
     async fn run(self, bound: BoundSelect) -> Vec<u8> {
         let mut out = self.server.buffer();
         let result = self.page(&bound, &mut out).await;
@@ -204,18 +285,16 @@ impl Read {
     ) -> Result<(SelectDone, ReadStats)> {
         let server = &self.server;
         let is_range = bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_)));
-        let timeouts = &server.timeouts;
-        let timeout = match bound.timeout_nanos() {
-            Some(nanos) => std::time::Duration::from_nanos(nanos),
-            None if is_range => timeouts.get(Timeout::Range),
-            None => timeouts.get(Timeout::Read),
-        };
+        let timeout = self.timeout(bound);
         let table = plan.table().clone();
         self.ticket.note(|| {
             let kind = if is_range { "range query" } else { "single-partition query" };
             format!("Executing {kind} on {}", table.name)
         });
-        let deadline = self.snapshot.is_some().then(|| server.rt.now() + timeout);
+        let deadline = self.snapshot.is_some().then(|| match self.session.forwarded {
+            Some(deadline) => deadline,
+            None => server.rt.now() + timeout,
+        });
         let mut reading = pin!(self.read_all(plan, bound, (&table, deadline), body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
@@ -274,7 +353,8 @@ impl Read {
                 (None, Some(order)) => {
                     let asked = (self.consistency, self.scope);
                     let server = &self.server;
-                    Box::pin(replicas::read(server, asked, command, order, &mut sink)).await?
+                    let to = (self.ticket.tracing_id(), &mut sink);
+                    Box::pin(replicas::read(server, asked, command, order, to)).await?
                 }
                 (None, None) => self.read_stored(command, bound.rows_wanted(), &mut sink).await?,
             };

@@ -19,7 +19,7 @@ use crate::virtual_tables::VirtualSource;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use coordinator::Coordinator;
 use cql_plan::plan::{PlanLimits, UuidSource};
-use cql_wire::{ErrorCode, Event, Opcode, ProtocolVersion, scylla};
+use cql_wire::{ErrorCode, Event, Negotiated, Opcode, ProtocolVersion, scylla};
 use membership::Membership;
 use rt::{Conn, Gate, Group, Reply, Rt};
 use schema::Schema;
@@ -30,7 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Epoch, FixedMap, HostId, TimestampMicros, Uuid, WallMicros};
+use stdx::{Epoch, FixedMap, HostId, Instant, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
 /// What a [`CqlServer`] is made of.
@@ -143,6 +143,7 @@ impl CqlServer {
             rt: rt.clone(),
         });
         let server = CqlServer { inner };
+        crate::forwarded::install(&server);
         let hook = server.clone();
         membership.on_change(move |_, after| hook.on_snapshot(after));
         let hook = server.clone();
@@ -222,7 +223,18 @@ impl CqlServer {
 
     /// How long a request of this shard may take that begins now.
     pub fn timeout(&self, kind: Timeout) -> Duration {
-        self.inner.timeouts.get(kind)
+        self.inner.timeouts.as_set(kind)
+    }
+
+    /// Writes down what this node did for a request that another one coordinates and traces, when
+    /// there is time.
+    pub fn record_peer_trace(&self, session: Uuid, events: Vec<coordinator::TracedEvent>) {
+        let server = self.inner.clone();
+        let task = async move {
+            crate::internal::write_peer_trace(&server, session, events).await;
+        };
+        // A closed gate: the node stops, its part of the trace is lost.
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "peer-trace", task);
     }
 
     /// Number of connections of this shard.
@@ -370,6 +382,16 @@ impl Server {
         let session = Rc::new(Session::new(id, peer, self.settings.storage_address));
         self.sessions.borrow_mut().insert(id, session.clone());
         self.counters.connections.add(1);
+        session
+    }
+
+    /// A session for a statement that another node forwarded for its client.
+    pub(crate) fn forwarded_session(&self, negotiated: Negotiated, deadline: Instant) -> Session {
+        let address = self.settings.storage_address;
+        let mut session = Session::new(0, address, address);
+        session.stage.set(Stage::Ready);
+        session.negotiated.set(negotiated);
+        session.forwarded = Some(deadline);
         session
     }
 

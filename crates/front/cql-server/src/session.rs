@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
-use stdx::Uuid;
+use stdx::{Instant, Uuid};
 
 /// How far the handshake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) overrun: Cell<bool>,
     /// The connection's task.
     pub(crate) waker: RefCell<Option<Waker>>,
+    /// Of no connection: another node sent a statement to be carried out here, by this deadline.
+    pub(crate) forwarded: Option<Instant>,
     /// Working memory of frame compression.
     scratch: RefCell<Vec<u8>>,
 }
@@ -92,6 +94,7 @@ impl Session {
             pushed: RefCell::default(),
             overrun: Cell::new(false),
             waker: RefCell::new(None),
+            forwarded: None,
             scratch: RefCell::default(),
         }
     }
@@ -140,6 +143,14 @@ impl Session {
         write(frame.body())?;
         self.finish(frame)?;
         Ok(())
+    }
+
+    /// Appends an answer that another node made for this client: a whole frame of the same version,
+    /// not compressed, of no trace. False: it is none.
+    pub(crate) fn pass_on(&self, out: &mut Vec<u8>, ticket: &Ticket, frame: &[u8]) -> bool {
+        let (version, trace) = (self.version(), ticket.tracing_id());
+        let frame = ResponseFrame::copied(out, version, ticket.stream, trace, frame);
+        frame.is_some_and(|frame| self.finish(frame).is_ok())
     }
 
     /// Appends RESULT void.

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::guardrails::TimestampGuardrails;
+
 /// How clients prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
@@ -58,6 +60,8 @@ pub struct ServerSettings {
     pub range_timeout: Duration,
     /// Time for a write.
     pub write_timeout: Duration,
+    /// Time for a write to counters.
+    pub counter_write_timeout: Duration,
     /// Time for a conditional write until it is decided; its commit then has `write_timeout`.
     pub cas_contention_timeout: Duration,
     /// Time for TRUNCATE.
@@ -72,6 +76,14 @@ pub struct ServerSettings {
     pub drop_truncate_table_enabled: bool,
     /// Whether USE may be used.
     pub use_statements_enabled: bool,
+    /// Which timestamps clients may give.
+    pub timestamps: TimestampGuardrails,
+    /// The longest time for any request but TRUNCATE and schema changes, whatever the others say.
+    pub native_transport_timeout: Duration,
+    /// How long traces are kept, seconds.
+    pub trace_ttl_seconds: i32,
+    /// Whether the kernel looks whether silent clients are still there.
+    pub keepalive: bool,
 }
 
 /// A time for requests that may be changed while the server runs.
@@ -83,6 +95,8 @@ pub enum Timeout {
     Range,
     /// [`ServerSettings::write_timeout`].
     Write,
+    /// [`ServerSettings::counter_write_timeout`].
+    CounterWrite,
     /// [`ServerSettings::cas_contention_timeout`].
     CasContention,
     /// [`ServerSettings::truncate_timeout`].
@@ -97,9 +111,12 @@ pub(crate) struct Timeouts {
     read: Cell<Duration>,
     range: Cell<Duration>,
     write: Cell<Duration>,
+    counter_write: Cell<Duration>,
     cas_contention: Cell<Duration>,
     truncate: Cell<Duration>,
     request: Cell<Duration>,
+    /// Above all but the last two.
+    most: Duration,
 }
 
 impl Timeouts {
@@ -108,9 +125,11 @@ impl Timeouts {
             read: Cell::new(settings.read_timeout),
             range: Cell::new(settings.range_timeout),
             write: Cell::new(settings.write_timeout),
+            counter_write: Cell::new(settings.counter_write_timeout),
             cas_contention: Cell::new(settings.cas_contention_timeout),
             truncate: Cell::new(settings.truncate_timeout),
             request: Cell::new(settings.request_timeout),
+            most: settings.native_transport_timeout,
         }
     }
 
@@ -119,6 +138,7 @@ impl Timeouts {
             Timeout::Read => &self.read,
             Timeout::Range => &self.range,
             Timeout::Write => &self.write,
+            Timeout::CounterWrite => &self.counter_write,
             Timeout::CasContention => &self.cas_contention,
             Timeout::Truncate => &self.truncate,
             Timeout::Request => &self.request,
@@ -128,6 +148,15 @@ impl Timeouts {
     /// For a request that begins now.
     #[inline]
     pub(crate) fn get(&self, kind: Timeout) -> Duration {
+        let timeout = self.cell(kind).get();
+        match kind {
+            Timeout::Truncate | Timeout::Request => timeout,
+            _ => timeout.min(self.most),
+        }
+    }
+
+    /// As it was set.
+    pub(crate) fn as_set(&self, kind: Timeout) -> Duration {
         self.cell(kind).get()
     }
 
@@ -160,6 +189,7 @@ impl ServerSettings {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            counter_write_timeout: Duration::from_secs(5),
             cas_contention_timeout: Duration::from_secs(1),
             truncate_timeout: Duration::from_secs(60),
             request_timeout: Duration::from_secs(10),
@@ -167,6 +197,10 @@ impl ServerSettings {
             tombstone_failure_threshold: 100_000,
             drop_truncate_table_enabled: true,
             use_statements_enabled: true,
+            timestamps: TimestampGuardrails::default(),
+            native_transport_timeout: Duration::from_secs(12),
+            trace_ttl_seconds: 86_400,
+            keepalive: true,
         }
     }
 }

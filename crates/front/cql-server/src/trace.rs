@@ -1,22 +1,20 @@
 //! Traces of single requests: what `TRACING ON` shows.
 //!
 //! Events are collected while the request runs and written with the session when it ends, before
-//! its answer: a client that asks for the trace finds it complete. What other nodes do for the
-//! request is not traced.
+//! its answer. Other nodes are told the trace's id with what they are asked for, and write what they
+//! did themselves: their events may come a moment later, as Cassandra's do.
 
 use crate::internal::{Content, RowWrite};
 use data::ClusteringBuf;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 use stdx::{Instant, Uuid, WallMicros};
 
 /// Most events of one trace; later ones are left out.
 const EVENTS_MAX: usize = 1000;
 /// Longest text of a value or activity, as in Cassandra.
 const TEXT_BYTES_MAX: usize = 1000;
-
-/// Seconds that traces are kept (`trace_type_query_ttl`, Cassandra's default of a day).
-pub(crate) const TTL_SECONDS: i32 = 86_400;
 
 /// One running trace.
 pub(crate) struct Trace {
@@ -112,22 +110,39 @@ impl Trace {
         thread: &str,
         mut next_id: impl FnMut(WallMicros) -> [u8; 16],
     ) -> Vec<RowWrite> {
-        let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
         let events = self.events.borrow();
         events
             .iter()
-            .map(|event| RowWrite {
-                key: self.id.to_vec(),
-                clustering: ClusteringBuf::from_components([next_id(event.at).as_slice()]).0,
-                columns: vec![
-                    value("activity", event.activity.as_bytes()),
-                    value("source", &inet(node.ip())),
-                    value("source_elapsed", &event.elapsed_micros.to_be_bytes()),
-                    value("source_port", &i32::from(node.port()).to_be_bytes()),
-                    value("thread", thread.as_bytes()),
-                ],
+            .map(|event| {
+                let elapsed =
+                    Duration::from_micros(u64::try_from(event.elapsed_micros).unwrap_or(0));
+                let what = (event.activity.as_str(), elapsed);
+                event_row(&self.id, next_id(event.at), what, (node, thread))
             })
             .collect()
+    }
+}
+
+/// A row of `system_traces.events`: what happened and how long after its node began with the
+/// request, on which node and where in it.
+pub(crate) fn event_row(
+    session: &[u8],
+    event_id: [u8; 16],
+    (activity, elapsed): (&str, Duration),
+    (node, thread): (SocketAddr, &str),
+) -> RowWrite {
+    let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
+    let micros = i32::try_from(elapsed.as_micros()).unwrap_or(i32::MAX);
+    RowWrite {
+        key: session.to_vec(),
+        clustering: ClusteringBuf::from_components([event_id.as_slice()]).0,
+        columns: vec![
+            value("activity", activity.as_bytes()),
+            value("source", &inet(node.ip())),
+            value("source_elapsed", &micros.to_be_bytes()),
+            value("source_port", &i32::from(node.port()).to_be_bytes()),
+            value("thread", thread.as_bytes()),
+        ],
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use admin::ActionError;
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, MemberState, Replication};
-use rt::Group;
+use rt::{Fs, Group, OpenOptions, Rt};
 use stdx::{TableId, Token};
 use store::{OwnedRanges, StoreError};
 
@@ -50,16 +50,94 @@ fn is_settled(snapshot: &ClusterSnapshot) -> bool {
     is_member && !snapshot.members.values().any(|member| member.is_in_transition())
 }
 
-/// Whether a movement that takes ranges from others has been finished between two snapshots.
+/// Whether this node may have data that it does not own any more because of what changed between two
+/// snapshots: a member has joined, moved, or stays where it was although others copied from it, or a
+/// keyspace has other replicas.
 fn took_ranges(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
-    after.members.values().any(|member| {
-        let was = before.members.get(&member.host_id).map(|m| m.state);
-        let had_them = matches!(
-            was,
-            Some(MemberState::Normal | MemberState::Leaving | MemberState::LeaveHandover)
-        );
-        member.state == MemberState::Normal && member.host_id != after.local.host_id && !had_them
+    let me = after.local.host_id;
+    let settled = after.members.values().any(|member| {
+        let was = before.members.get(&member.host_id);
+        let is_mine = member.host_id == me;
+        let moved = match was {
+            None => !is_mine,
+            Some(was) if is_mine => was.is_in_transition() && was.tokens != member.tokens,
+            Some(was) => was.is_in_transition(),
+        };
+        member.state == MemberState::Normal && moved
+    });
+    settled || is_replicated_otherwise(before, after)
+}
+
+/// Whether a keyspace has other replicas than before.
+fn is_replicated_otherwise(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
+    if std::sync::Arc::ptr_eq(&before.schema, &after.schema) {
+        return false;
+    }
+    after.schema.keyspaces.iter().any(|(name, keyspace)| {
+        let was = before.schema.keyspaces.get(name);
+        was.is_some_and(|was| before.replication_of(was) != after.replication_of(keyspace))
     })
+}
+
+/// Where it is remembered that a shard has something to remove: a file without content,
+/// `metadata/cleanup/<shard>of<shards>` of the work directory.
+struct Due {
+    fs: Fs,
+    directory: String,
+    own: String,
+}
+
+impl Due {
+    fn new(rt: &Rt, work_dir: &str) -> Due {
+        let directory = format!("{}/metadata/cleanup", work_dir.trim_end_matches('/'));
+        let own = format!("{}of{}", rt.shard().0, rt.shard_count());
+        Due { fs: rt.fs(), directory, own }
+    }
+
+    /// Whether an earlier run has left something to remove; also one with other shards.
+    async fn is_set(&self) -> bool {
+        let names = self.names().await;
+        let ending = self.own.split_once("of").map_or("", |(_, shards)| shards);
+        let others = |name: &String| name.split_once("of").is_some_and(|(_, n)| n != ending);
+        if names.iter().any(others) {
+            // Before shard 0 removes them.
+            self.set().await;
+            return true;
+        }
+        names.contains(&self.own)
+    }
+
+    async fn names(&self) -> Vec<String> {
+        match self.fs.read_dir(&self.directory).await {
+            Ok(entries) => entries.into_iter().map(|entry| entry.name).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    async fn set(&self) {
+        let path = format!("{}/{}", self.directory, self.own);
+        let written = async {
+            self.fs.create_dir_durably(&self.directory).await?;
+            let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
+            drop(self.fs.open(&path, options).await?);
+            self.fs.sync_dir(&self.directory).await
+        };
+        if let Err(error) = written.await {
+            tracing::warn!(%error, "a restart will not know that data is to be removed; run cleanup");
+        }
+    }
+
+    /// All is removed. Shard 0 does away with what runs with other shards have left.
+    async fn clear(&self, is_first: bool) {
+        let ending = self.own.split_once("of").map_or("", |(_, shards)| shards);
+        for name in self.names().await {
+            let is_other = name.split_once("of").is_none_or(|(_, n)| n != ending);
+            if name == self.own || (is_first && is_other) {
+                // One that stays costs a look at the files after the next start.
+                let _ = self.fs.remove_file(&format!("{}/{name}", self.directory)).await;
+            }
+        }
+    }
 }
 
 impl ClusterShard {
@@ -94,18 +172,32 @@ impl ClusterShard {
         Ok(())
     }
 
-    /// Cleans by itself whenever another node has taken ranges over, all members are alive, and
-    /// nobody has moved for a while. A start forgets what was due.
+    /// Cleans by itself whenever another node has taken ranges over or a keyspace has other replicas,
+    /// all members are alive, and nobody has moved for a while. That it is due is remembered over
+    /// restarts.
     pub(crate) fn clean_by_itself(&self) {
         let due = Rc::new(Cell::new(false));
         let set = due.clone();
+        let remembered = Rc::new(Due::new(&self.rt, &self.options.workdir));
+        let (rt, gate, of_change) = (self.rt.clone(), self.cleaning.clone(), remembered.clone());
+        let quiet_since = Rc::new(Cell::new(self.rt.now()));
+        let changed_at = quiet_since.clone();
         self.membership.on_change(move |before, after| {
-            if before.members != after.members && took_ranges(before, after) {
-                set.set(true);
+            if took_ranges(before, after) {
+                changed_at.set(rt.now());
+                if !set.replace(true) {
+                    let remembered = of_change.clone();
+                    let task = async move { remembered.set().await };
+                    // A closed gate: the node stops.
+                    let _ = gate.spawn(&rt, Group::Compaction, "cleanup-due", task);
+                }
             }
         });
         let this = self.clone();
         let task = async move {
+            if remembered.is_set().await {
+                due.set(true);
+            }
             let mut members = this.membership.snapshot().members.clone();
             loop {
                 let next = this.rt.now() + QUIET;
@@ -121,18 +213,28 @@ impl ClusterShard {
                 let me = snapshot.local.host_id;
                 let is_alive = |host| host == me || this.liveness.is_alive(host);
                 let all_alive = members.keys().all(|host| is_alive(*host));
-                if !due.get() || !all_alive || !is_settled(&snapshot) {
+                let is_quiet = this.rt.now().since(quiet_since.get()) >= QUIET;
+                if !due.get() || !all_alive || !is_quiet || !is_settled(&snapshot) {
                     continue;
                 }
                 due.set(false);
+                let mut is_clean = true;
                 let tables: Vec<TableId> = snapshot.schema.tables_by_id.keys().copied().collect();
                 for table in tables {
                     match this.clean_one(table).await {
                         Ok(()) | Err(StoreError::UnknownTable(_)) => {}
                         Err(StoreError::Stopping) => return,
                         Err(error) => {
+                            is_clean = false;
                             tracing::warn!(%error, "data that is not owned could not be removed");
                         }
+                    }
+                }
+                // Something that came meanwhile keeps its mark.
+                if is_clean && !due.get() {
+                    remembered.clear(this.rt.shard().0 == 0).await;
+                    if due.get() {
+                        remembered.set().await;
                     }
                 }
             }

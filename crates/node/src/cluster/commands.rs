@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use admin::{ActionError, ClusterAction};
 use stdx::HostId;
+use streaming::Rebuild;
 
 use super::member::ClusterShard;
+use super::network;
 
 impl ClusterShard {
     /// Carries a command out on this shard.
@@ -18,6 +20,17 @@ impl ClusterShard {
             ClusterAction::Decommission { .. } => self.decommission().await.map_err(failed),
             ClusterAction::RemoveNode { host } => self.remove_node(host).await.map_err(failed),
             ClusterAction::ForceRemoval => self.force_removal().map_err(failed),
+            ClusterAction::AbortMovement => self.abort_movement().await.map_err(failed),
+            ClusterAction::AbortBootstrap { host } => {
+                self.abort_bootstrap(host).await.map_err(failed)
+            }
+            ClusterAction::Move { token } => self.move_to(token).await.map_err(failed),
+            ClusterAction::Rebuild { datacenter, keyspace, ranges, sources, exclude_local_dc } => {
+                let exclude_local_datacenter = exclude_local_dc;
+                let rebuild =
+                    Rebuild { datacenter, keyspace, ranges, sources, exclude_local_datacenter };
+                self.rebuild(rebuild).await.map_err(failed)
+            }
             ClusterAction::Assassinate { host } => self.assassinate(host).await.map_err(failed),
             ClusterAction::Cleanup { tables } => self.clean(&tables).await,
             ClusterAction::SetGossip { enabled } => {
@@ -51,6 +64,17 @@ impl ClusterShard {
             }
             ClusterAction::SetStreamThroughput { bytes_per_second } => {
                 self.streaming.set_throughput(bytes_per_second);
+                Ok(())
+            }
+            ClusterAction::CutLinks { addresses } => {
+                if !network::may_cut(&self.options) {
+                    return Err(ActionError::Argument(
+                        "this node was started without --developer-link-faults, which \"helenus \
+                         cluster start\" sets: links are cut in tests only"
+                            .to_owned(),
+                    ));
+                }
+                self.messaging.cut_links(addresses);
                 Ok(())
             }
             other => Err(ActionError::Unsupported(other.name())),

@@ -24,6 +24,8 @@ use stdx::{Epoch, HostId, ShardId, Uuid};
 use streaming::{FetchRange, PlanError, StreamError};
 
 use super::member::ClusterShard;
+use super::movement::REGISTERS;
+use super::received::{Received, name_for};
 
 /// How long one answer to an order is waited for, and the pause before it is asked again.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -32,6 +34,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_secs(60);
 /// How often a copy is tried before it counts as failed.
 const ATTEMPTS: usize = 3;
+/// Members that a leaver offers its hints to, one after the other.
+const HINT_TAKERS: usize = 3;
 /// Patience with the voters at each step.
 const SUBMIT: Duration = Duration::from_secs(30);
 
@@ -104,9 +108,13 @@ pub(crate) struct Orders {
     /// By who goes and since which epoch; the newest of each host.
     jobs: RefCell<BTreeMap<HostId, (Epoch, Job)>>,
     /// The node that goes and who has not copied yet.
-    removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
+    pub(super) removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
     /// The copies are not waited for.
     forced: Cell<bool>,
+    /// The movement is to be given up.
+    aborted: Cell<bool>,
+    /// This node copies what it owns.
+    pub(super) is_rebuilding: Cell<bool>,
 }
 
 impl Orders {
@@ -114,6 +122,29 @@ impl Orders {
     pub(crate) fn removal(&self) -> Option<(HostId, Vec<HostId>)> {
         let removal = self.removal.borrow();
         removal.as_ref().map(|(host, waiting)| (*host, waiting.iter().copied().collect()))
+    }
+}
+
+impl Orders {
+    /// The movement that this node carries out is over.
+    pub(super) fn end(&self) {
+        *self.removal.borrow_mut() = None;
+        self.forced.set(false);
+        self.aborted.set(false);
+    }
+
+    /// Has a movement of `host` that this node carries out be given up, while its copies are made.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn abort(&self, host: HostId) -> Result<()> {
+        match &*self.removal.borrow() {
+            Some((mover, _)) if *mover == host => {
+                self.aborted.set(true);
+                Ok(())
+            }
+            _ => Err("there is nothing in progress that could be given up".to_owned()),
+        }
     }
 }
 
@@ -194,29 +225,46 @@ impl ClusterShard {
         }
         let me = self.membership.snapshot().local.host_id;
         let mut failure = String::new();
+        let (name, key) = (name_for(mover), format!("for {mover} since {}", epoch.0));
+        let received = Received::load(&self.rt, &self.options.workdir, &name, key).await;
         for _ in 0..ATTEMPTS {
             let snapshot = self.membership.snapshot();
-            let is_leaving = |m: &cluster::Member| m.state == MemberState::Leaving;
-            if !snapshot.members.get(&mover).is_some_and(|m| is_leaving(m)) {
-                return Err("the node does not leave any more".to_owned());
-            }
+            let state = snapshot.members.get(&mover).map(|m| m.state);
+            let operation = match state {
+                Some(MemberState::Leaving) if goes_itself => "Unbootstrap",
+                Some(MemberState::Leaving) => "Restore replica count",
+                Some(MemberState::Moving) => "Relocation",
+                _ => {
+                    received.forget().await;
+                    return Err("the node does not leave any more".to_owned());
+                }
+            };
+            let mut goes_without = false;
             let liveness = self.liveness.clone();
             let is_alive = move |host| (goes_itself || host != mover) && liveness.is_alive(host);
             let plan = match streaming::plan_movement(&snapshot, mover, me, &is_alive) {
                 Ok(plan) => plan,
                 Err(PlanError::TooFewReplicas { .. }) if !is_alive(mover) => {
+                    goes_without = true;
                     what_is_left(&snapshot, mover, me, &is_alive)
                 }
                 Err(error) => return Err(error.to_string()),
             };
-            if plan.is_empty() {
-                return Ok(());
+            let plan = received.rest(plan);
+            if !plan.is_empty() {
+                match self.fetch_keeping(operation, plan, &received).await {
+                    Ok(_) => {}
+                    Err(error @ StreamError::Incomplete { .. }) => {
+                        failure = error.to_string();
+                        continue;
+                    }
+                    Err(error) => return Err(error.to_string()),
+                }
             }
-            let operation = if goes_itself { "Unbootstrap" } else { "Restore replica count" };
-            match self.streaming.fetch(operation, plan, &|_| ()).await {
+            // The rounds of lightweight transactions that the present owners know of.
+            match self.coordinator.take_over_registers(mover, goes_without, REGISTERS).await {
                 Ok(_) => return Ok(()),
-                Err(error @ StreamError::Incomplete { .. }) => failure = error.to_string(),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => failure = error.to_string(),
             }
         }
         Err(failure)
@@ -232,7 +280,7 @@ impl ClusterShard {
     }
 
     /// Has everybody copy what they will own once `mover` is gone.
-    async fn give_away(&self, mover: HostId, epoch: Epoch) -> Result<()> {
+    pub(super) async fn give_away(&self, mover: HostId, epoch: Epoch) -> Result<()> {
         let snapshot = self.membership.snapshot();
         let me = snapshot.local.host_id;
         let mut waiting = ClusterShard::receivers(&snapshot, mover);
@@ -242,6 +290,9 @@ impl ClusterShard {
         }
         let mut heard: BTreeMap<HostId, stdx::Instant> = BTreeMap::new();
         while !waiting.is_empty() && !self.orders.forced.get() {
+            if self.orders.aborted.get() {
+                return Err("it was given up by an operator".to_owned());
+            }
             *self.orders.removal.borrow_mut() = Some((mover, waiting.clone()));
             for host in waiting.clone() {
                 let now = self.rt.now();
@@ -292,7 +343,12 @@ impl ClusterShard {
     }
 
     /// Takes `host` from one state to the next; the epoch after it.
-    async fn step(&self, host: HostId, from: MemberState, to: MemberState) -> Result<Epoch> {
+    pub(super) async fn step(
+        &self,
+        host: HostId,
+        from: MemberState,
+        to: MemberState,
+    ) -> Result<Epoch> {
         let give_up = self.rt.now() + SUBMIT;
         let submitted = self.submit_until_done(Some(give_up), |snapshot| {
             let member = snapshot.members.get(&host)?;
@@ -327,26 +383,78 @@ impl ClusterShard {
     async fn finish_leaving(&self, host: HostId) -> Result<()> {
         let epoch = self.step(host, MemberState::Leaving, MemberState::LeaveHandover).await?;
         self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
-        let give_up = self.rt.now() + SUBMIT;
-        let submitted = self.submit_until_done(Some(give_up), |snapshot| {
-            snapshot.members.contains_key(&host).then_some(Transformation::Leave { host })
-        });
-        submitted.await.map_err(|e| e.to_string())
+        if host == self.membership.snapshot().local.host_id {
+            self.hand_over_hints().await;
+        }
+        self.submit_leave(host).await
     }
 
-    /// Makes a member that was stopped on its way out a full one again.
+    /// Gives the hints of all shards to another member, which keeps them for their replicas. What
+    /// nobody takes is lost: the replicas are repaired.
+    async fn hand_over_hints(&self) {
+        if !self.options.transfer_hints_on_decommission {
+            return;
+        }
+        let snapshot = self.membership.snapshot();
+        let me = snapshot.local_member();
+        let mut others: Vec<&std::sync::Arc<cluster::Member>> = snapshot.members.values().collect();
+        others.retain(|m| {
+            m.host_id != snapshot.local.host_id
+                && m.state == MemberState::Normal
+                && self.liveness.is_alive(m.host_id)
+        });
+        others.sort_by_key(|m| me.is_none_or(|me| me.datacenter != m.datacenter));
+        for member in others.into_iter().take(HINT_TAKERS) {
+            let calls: Vec<_> = (0..self.rt.shard_count())
+                .map(|shard| self.hints_mesh.call(&self.rt, ShardId(shard), member.host_id))
+                .collect();
+            let mut is_done = true;
+            for call in calls {
+                is_done &= call.await.unwrap_or(false);
+            }
+            if is_done {
+                return;
+            }
+            tracing::info!(host = %member.host_id, "not all hints could be handed to a node");
+        }
+        tracing::warn!("hints of this node for others are lost: repair the nodes they were for");
+    }
+
+    /// Makes a member that was stopped on its way out, or to other tokens, a full one again.
     async fn take_back(&self, host: HostId) -> Result<()> {
-        for from in [MemberState::LeaveHandover, MemberState::Leaving] {
+        use MemberState as S;
+        let steps = [
+            (S::LeaveHandover, S::Leaving),
+            (S::Leaving, S::Normal),
+            (S::MoveHandover, S::Moving),
+            (S::Moving, S::Normal),
+        ];
+        for (from, to) in steps {
             let snapshot = self.membership.snapshot();
             if snapshot.members.get(&host).is_some_and(|member| member.state == from) {
-                let to = match from {
-                    MemberState::LeaveHandover => MemberState::Leaving,
-                    _ => MemberState::Normal,
-                };
                 self.step(host, from, to).await?;
             }
         }
         Ok(())
+    }
+
+    /// Gives up what this node does with its place in the ring. Shard 0 only.
+    ///
+    /// # Errors
+    /// There is nothing.
+    pub(crate) async fn abort_movement(&self) -> Result<()> {
+        let snapshot = self.membership.snapshot();
+        let me = snapshot.local.host_id;
+        let is_running = self.orders.removal.borrow().is_some();
+        let is_moving = snapshot.local_member().is_some_and(|m| {
+            m.is_in_transition()
+                && !matches!(m.state, MemberState::Joining | MemberState::JoinHandover)
+        });
+        // One that failed and could not be taken back then.
+        if !is_running && is_moving {
+            return self.take_back(me).await;
+        }
+        self.orders.abort(me)
     }
 
     /// The whole way out of a member that owns data.
@@ -372,8 +480,7 @@ impl ClusterShard {
                 Err(error)
             }
         };
-        *self.orders.removal.borrow_mut() = None;
-        self.orders.forced.set(false);
+        self.orders.end();
         done
     }
 
@@ -424,11 +531,27 @@ impl ClusterShard {
                 return Err(format!("node {host} is {state}: start it, or assassinate it"));
             }
         }
+        self.submit_leave(host).await
+    }
+
+    async fn submit_leave(&self, host: HostId) -> Result<()> {
         let give_up = self.rt.now() + SUBMIT;
         let submitted = self.submit_until_done(Some(give_up), |snapshot| {
             snapshot.members.contains_key(&host).then_some(Transformation::Leave { host })
         });
         submitted.await.map_err(|e| e.to_string())
+    }
+
+    /// Takes a node out that joins, dead or alive; the ring is as it was before. Shard 0 only.
+    ///
+    /// # Errors
+    /// It has finished meanwhile.
+    pub(crate) async fn abort_bootstrap(&self, host: HostId) -> Result<()> {
+        let state = self.membership.snapshot().members.get(&host).map(|m| m.state);
+        if state == Some(MemberState::JoinHandover) {
+            self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
+        }
+        self.submit_leave(host).await
     }
 
     /// Ends the removal in progress without waiting for copies.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use admin::{AdminMesh, AdminReply, AdminRequest};
 use cluster::{ClusterSnapshot, Consistency};
-use conf::Options;
+use conf::{InternodeCompression, Options};
 use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
 use gossip::AppState;
 use hints::{Hints, HintsParts, HintsSettings};
@@ -15,9 +15,9 @@ use internode::{ErrorReply, Verb};
 use liveness::{Liveness, LivenessMesh, Start};
 use membership::Membership;
 use messaging::{Handler, Messaging, Request, Responder};
-use repair::{Repair, RepairParts, RepairSettings};
+use repair::{AutoSettings, Repair, RepairMesh, RepairParts, RepairSettings};
 use request::WriteType;
-use rt::{Gate, Group, Rt};
+use rt::{Gate, Group, Mesh, Rt};
 use stdx::{HostId, Instant, ShardId, Uuid, WallMicros};
 use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 
@@ -47,6 +47,8 @@ pub(crate) struct ClusterShard {
     pub(crate) repair: Repair,
     /// Copies for members that go.
     pub(crate) orders: Rc<Orders>,
+    /// The way to the hints of all shards.
+    pub(crate) hints_mesh: Arc<HintsMesh>,
     /// When gossip began.
     pub(crate) gossips_since: Rc<Cell<Instant>>,
     /// Owner of what goes on beside requests.
@@ -77,10 +79,15 @@ impl HintSink for Sink {
     }
 }
 
+/// Has a shard hand its hints to a node; whether all of them are there.
+pub(crate) type HintsMesh = Mesh<HostId, bool>;
+
 /// The ways between shards that this needs.
 pub(crate) struct ClusterMeshes<'a> {
     pub(crate) liveness: &'a Arc<LivenessMesh>,
     pub(crate) streaming: &'a Arc<StreamMesh>,
+    pub(crate) repair: &'a Arc<RepairMesh>,
+    pub(crate) hints: &'a Arc<HintsMesh>,
 }
 
 /// Groups of verbs, by their numbers' upper byte: `docs/formats/internode.md`.
@@ -136,6 +143,7 @@ impl ClusterShard {
             snapshot: snapshot(),
             settings: StreamSettings {
                 outbound_bytes_per_second: options.stream_throughput_outbound.0,
+                whole_files: options.stream_entire_sstables,
                 ..StreamSettings::default()
             },
         });
@@ -147,9 +155,12 @@ impl ClusterShard {
             messaging: messaging.clone(),
             snapshot: snapshot(),
             is_alive: Rc::new(move |host| alive.is_alive(host)),
+            mesh: meshes.repair.clone(),
+            work_dir: options.workdir.trim_end_matches('/').to_owned(),
             settings: RepairSettings {
                 // Cassandra's validation compactions keep to the same rate.
                 bytes_per_second: options.compaction_throughput.0,
+                auto: auto_settings(options),
                 ..RepairSettings::default()
             },
         });
@@ -164,14 +175,17 @@ impl ClusterShard {
             streaming,
             repair,
             orders: Rc::default(),
+            hints_mesh: meshes.hints.clone(),
             gossips_since: Rc::new(Cell::new(Instant(u64::MAX))),
             gate: rt.gate("cluster"),
             cleaning: rt.gate("cleanup"),
         };
+        this.repair.begin().await.map_err(StartError::from)?;
         this.follow_metadata();
         this.follow_liveness();
         this.attach_coordinator();
         this.hand_on_hints();
+        this.serve_hints_mesh();
         this.clean_by_itself();
         if rt.shard() == ShardId(0) {
             let liveness = this.liveness.clone();
@@ -206,12 +220,27 @@ impl ClusterShard {
 
     fn follow_metadata(&self) {
         network::introduce(&self.messaging, &self.membership.snapshot());
+        if self.options.internode_compression == InternodeCompression::Dc {
+            let membership = self.membership.clone();
+            self.messaging.compress_only(Rc::new(move |host| {
+                let snapshot = membership.snapshot();
+                let member = snapshot.members.get(&host);
+                member.is_none_or(|m| m.datacenter != snapshot.local.datacenter)
+            }));
+        }
+        let noticing = self.membership.clone();
+        self.messaging.on_newer_epoch(Rc::new(move |host, epoch| noticing.notice(host, epoch)));
         let this = self.clone();
         let is_first = self.rt.shard() == ShardId(0);
+        let repair = self.repair.clone();
         self.membership.on_change(move |before, after| {
+            repair.metadata_changed();
             network::follow(&this.messaging, before, after);
             for host in before.members.keys().filter(|host| !after.members.contains_key(*host)) {
                 this.hints.forget(*host);
+            }
+            if is_first {
+                this.forget_received(before, after);
             }
             if is_first && before.members != after.members {
                 this.liveness.set_members(this.gossip_members(after));
@@ -241,6 +270,10 @@ impl ClusterShard {
             })),
             settings: ReplicationSettings {
                 write_request_timeout: self.options.write_request_timeout,
+                dynamic_snitch: self.options.dynamic_snitch,
+                dynamic_snitch_update_interval: self.options.dynamic_snitch_update_interval,
+                dynamic_snitch_reset_interval: self.options.dynamic_snitch_reset_interval,
+                dynamic_snitch_badness_threshold: self.options.dynamic_snitch_badness_threshold.0,
                 ..ReplicationSettings::default()
             },
         });
@@ -249,10 +282,10 @@ impl ClusterShard {
     /// What a node missed that has left since goes to the present owners.
     fn hand_on_hints(&self) {
         let (rt, membership) = (self.rt.clone(), self.membership.clone());
-        let (coordinator, timeout) = (self.coordinator.clone(), self.options.write_request_timeout);
+        let coordinator = self.coordinator.clone();
         self.hints.set_redistribute(Rc::new(move |missed| {
             let (coordinator, snapshot) = (coordinator.clone(), membership.snapshot());
-            let deadline = rt.now() + timeout;
+            let deadline = rt.now() + coordinator.write_timeout();
             Box::pin(async move {
                 if !coordinator.is_replicated(&snapshot, missed.table) {
                     return coordinator.apply(missed.token, missed.mutation, true).await.is_ok();
@@ -269,6 +302,17 @@ impl ClusterShard {
                 coordinator.write_missed(write, missed.written_at).await.is_ok()
             })
         }));
+    }
+
+    /// Hands this shard's hints over when shard 0 says so.
+    fn serve_hints_mesh(&self) {
+        let (rt, hints, gate) = (self.rt.clone(), self.hints.clone(), self.gate.clone());
+        self.hints_mesh.serve(&self.rt, move |host, reply| {
+            let hints = hints.clone();
+            let task = async move { reply.send(hints.transfer(host).await) };
+            // A closed gate: the node stops, and the dropped reply says so.
+            let _ = gate.spawn(&rt, Group::Gossip, "transfer-hints", task);
+        });
     }
 
     fn gossip_members(&self, snapshot: &ClusterSnapshot) -> Vec<gossip::Member> {
@@ -359,10 +403,25 @@ impl ClusterShard {
     }
 }
 
+fn auto_settings(options: &Options) -> AutoSettings {
+    let window = options.auto_repair_window;
+    AutoSettings {
+        enabled: options.auto_repair_enabled,
+        window: (!window.is_zero()).then_some(window),
+        bytes_per_second: options.auto_repair_throughput.0,
+        initial_delay: options.auto_repair_initial_delay,
+        turn: options.auto_repair_turn,
+    }
+}
+
 fn hints_settings(options: &Options) -> HintsSettings {
     HintsSettings {
         enabled: options.hinted_handoff_enabled,
+        disabled_datacenters: options.hinted_handoff_disabled_datacenters.iter().cloned().collect(),
         window: options.max_hint_window,
+        window_persistent: options.hint_window_persistent_enabled,
+        host_bytes_max: options.max_hints_size_per_host.0,
+        deliveries_max: usize::try_from(options.max_hints_delivery_threads).unwrap_or(usize::MAX),
         flush_period: options.hints_flush_period,
         file_bytes_max: options.max_hints_file_size.0,
         throttle_bytes_per_second: options.hinted_handoff_throttle.0,

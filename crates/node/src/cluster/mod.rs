@@ -3,7 +3,8 @@
 //!
 //! Owns: `metadata/identity` ([`identity`]), the place of the node ([`place`]), founding and joining
 //! ([`joining`]), what every shard needs of the other nodes ([`member`]), the way to `Normal`
-//! ([`movement`]), members that go ([`leaving`]), the removal of what is not owned any more
+//! ([`movement`]), members that go ([`leaving`]) or take another token ([`moving`]), what is left to copy
+//! after a restart ([`received`]), the removal of what is not owned any more
 //! ([`cleaning`]), reports and commands for administration. Never: decides who owns what (`cluster`),
 //! who is alive (`liveness`), or about data.
 
@@ -14,8 +15,10 @@ pub(crate) mod joining;
 pub(crate) mod leaving;
 pub(crate) mod member;
 pub(crate) mod movement;
+pub(crate) mod moving;
 pub(crate) mod network;
 pub(crate) mod place;
+pub(crate) mod received;
 pub(crate) mod repairing;
 pub(crate) mod report;
 pub(crate) mod seeds;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use cluster::{ClusterSnapshot, Member, MemberState, Transformation, choose_voters};
 use membership::SubmitError;
 use stdx::{Epoch, HostId, Instant};
-use streaming::{PlanError, StreamError};
+use streaming::{FetchRange, FetchReport, Keep, PlanError, StreamError};
 
 use super::leaving::what_is_left;
 use super::member::ClusterShard;
+use super::received::Received;
 use crate::{StartError, open};
 
 /// Pause before a change of the metadata that could not be made is tried again.
@@ -23,6 +24,10 @@ const FETCH_PAUSE: Duration = Duration::from_secs(5);
 /// How often a node that takes a dead one's place waits for more replicas to be alive, before it
 /// goes on with what there is.
 const PATIENCE_WITH_REPLICAS: usize = 6;
+/// For one answer about rounds of lightweight transactions.
+pub(super) const REGISTERS: Duration = Duration::from_secs(10);
+/// Names what was received of a join.
+const JOIN: &str = "join";
 /// Patience with changes that only describe this node.
 const DESCRIBE: Duration = Duration::from_secs(10);
 
@@ -163,6 +168,8 @@ impl ClusterShard {
         }
         if begun {
             tracing::info!("joined the cluster");
+            let work_dir = &self.options.workdir;
+            Received::load(&self.rt, work_dir, JOIN, String::new()).await.forget().await;
         }
         self.settle_voters();
         Ok(())
@@ -237,6 +244,8 @@ impl ClusterShard {
         self.wait_until_applied(snapshot.epoch).await?;
         self.pause(self.options.write_request_timeout).await?;
         let mut refusals = 0;
+        let mut goes_without = false;
+        let received = self.received_before(snapshot).await;
         loop {
             let liveness = self.liveness.clone();
             let snapshot = self.membership.snapshot();
@@ -248,25 +257,27 @@ impl ClusterShard {
                 {
                     tracing::warn!(%error, "taking over what is left: writes that only the dead \
                         node or nodes that are down have are not in it; repair this node");
+                    goes_without = true;
                     let liveness = self.liveness.clone();
                     what_is_left(&snapshot, me, me, move |host| liveness.is_alive(host))
                 }
-                Err(error @ PlanError::TooFewReplicas { .. }) => {
+                Err(error) => {
                     refusals += 1;
                     tracing::warn!(%error, "waiting to take over data");
                     self.pause(FETCH_PAUSE).await?;
                     continue;
                 }
             };
+            let plan = received.rest(plan);
             if plan.is_empty() {
-                return Ok(());
+                break;
             }
             tracing::info!(ranges = plan.len(), "taking over data");
             let operation = if replaces { "Replace" } else { "Bootstrap" };
-            match self.streaming.fetch(operation, plan, &|_| ()).await {
+            match self.fetch_keeping(operation, plan, &received).await {
                 Ok(report) => {
                     tracing::info!(?report, "took over data");
-                    return Ok(());
+                    break;
                 }
                 Err(error @ StreamError::Incomplete { .. }) => {
                     tracing::warn!(%error, "not all data could be taken over; trying again");
@@ -278,6 +289,37 @@ impl ClusterShard {
                 }
             }
         }
+        // The rounds of lightweight transactions that the present owners know of.
+        loop {
+            let without = goes_without || self.goes_without(&self.membership.snapshot(), refusals);
+            let taken = self.coordinator.take_over_registers(me, without, REGISTERS);
+            let Err(error) = taken.await else { return Ok(()) };
+            tracing::warn!(%error, "the rounds of lightweight transactions could not be taken over; \
+                trying again");
+            refusals += 1;
+            self.pause(FETCH_PAUSE).await?;
+        }
+    }
+
+    /// What earlier runs have received of this node's join.
+    async fn received_before(&self, snapshot: &ClusterSnapshot) -> Received {
+        let replaces = snapshot.local_member().and_then(|member| member.replaces);
+        let key = match replaces {
+            Some(old) => format!("replace {old}"),
+            None => "join".to_owned(),
+        };
+        Received::load(&self.rt, &self.options.workdir, JOIN, key).await
+    }
+
+    /// Fetches, and remembers what is here.
+    pub(super) async fn fetch_keeping(
+        &self,
+        operation: &str,
+        plan: Vec<FetchRange>,
+        received: &Received,
+    ) -> Result<FetchReport, StreamError> {
+        let keep: &Keep<'_> = &|ranges| Box::pin(received.keep(ranges));
+        self.streaming.fetch_keeping(operation, plan, &|_| (), keep).await
     }
 
     /// Whether this node takes a dead one's place and no more replicas can be waited for.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
-use conf::Options;
+use conf::{InternodeCompression, Options};
 use internode::{Features, VersionRange};
 use messaging::{Messaging, MessagingMesh, Peer, Settings};
 use rt::Rt;
@@ -29,7 +29,10 @@ pub(crate) fn introduction(
         shard_count: shards,
         joining,
         versions: VersionRange::THIS,
-        features: Features::LZ4,
+        features: match options.internode_compression {
+            InternodeCompression::None => Features::NONE,
+            InternodeCompression::All | InternodeCompression::Dc => Features::LZ4,
+        },
     }
 }
 
@@ -40,6 +43,7 @@ fn settings(options: &Options) -> Settings {
     Settings {
         connect_timeout: options.internode_tcp_connect_timeout,
         payload_bytes_max: limit.unwrap_or(defaults.payload_bytes_max),
+        compression: options.internode_compression != InternodeCompression::None,
         ..defaults
     }
 }
@@ -51,7 +55,14 @@ pub(crate) fn messaging(
     introduction: internode::Identity,
     mesh: &Arc<MessagingMesh>,
 ) -> Messaging {
-    Messaging::new(rt, introduction, Arc::new(settings(options)), mesh.clone())
+    let messaging = Messaging::new(rt, introduction, Arc::new(settings(options)), mesh.clone());
+    messaging.cut_links(options.developer_cut_links.iter().copied().collect());
+    messaging
+}
+
+/// Whether links may be cut: only where somebody asked for it at the start.
+pub(crate) fn may_cut(options: &Options) -> bool {
+    options.developer_link_faults || !options.developer_cut_links.is_empty()
 }
 
 /// Messaging of shard 0, with the storage port open.

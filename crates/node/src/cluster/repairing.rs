@@ -1,7 +1,9 @@
 //! Repairs as administration orders and reports them.
 
 use admin::ActionError;
-use admin::model::{RepairCommand, RepairLineReport, RepairOrder, RepairReport};
+use admin::model::{
+    AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
+};
 use cluster::ClusterSnapshot;
 use repair::{Repair, RepairOptions, RepairState, RepairStatus};
 use stdx::Token;
@@ -63,6 +65,11 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         job_threads,
         incremental,
         ignore_unreplicated,
+        validate,
+        datacenter_parallel,
+        force,
+        pull,
+        paxos_only,
     } = order;
     RepairOptions {
         keyspace,
@@ -76,6 +83,38 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         job_threads,
         incremental,
         ignore_unreplicated,
+        validate,
+        datacenter_parallel,
+        force,
+        pull,
+        paxos_only,
+        bytes_per_second: 0,
+    }
+}
+
+/// Switches the repairs that begin by themselves, when told how, and tells how they stand.
+pub(crate) fn auto(repair: &Repair, enabled: Option<bool>) -> AutoRepairReport {
+    if let Some(enabled) = enabled {
+        repair.set_auto_enabled(enabled);
+    }
+    let status = repair.auto_status();
+    let table = |t: repair::AutoTable| AutoRepairTable {
+        state: match (t.is_running, t.is_due) {
+            (true, _) => "RUNNING",
+            (false, true) => "DUE",
+            (false, false) => "DONE",
+        }
+        .to_owned(),
+        keyspace: t.keyspace,
+        table: t.name,
+        repaired_at: t.repaired_at,
+        window_seconds: t.window_seconds,
+    };
+    AutoRepairReport {
+        enabled: status.enabled,
+        bytes_per_second: status.bytes_per_second,
+        last_error: status.last_error,
+        tables: status.tables.into_iter().map(table).collect(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use admin::model::{
     ClusterReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport, RemovalReport,
-    StreamProgress, StreamReport, StreamingReport, TrafficReport,
+    StreamFileReport, StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
 use cluster::MemberState;
 use gossip::Flags;
@@ -105,11 +105,22 @@ impl ClusterShard {
 
     fn streaming_report(&self) -> StreamingReport {
         let stats = self.streaming.stats();
+        // Rows have no files, and nobody knows how many bytes they will be.
         let progress = |session: &SessionStats| StreamProgress {
-            files: session.ranges,
-            files_done: session.ranges_done,
-            bytes: session.bytes,
+            files: session.ranges + session.files,
+            files_done: session.ranges_done + session.files_done,
+            bytes: session.bytes + session.file_bytes.saturating_sub(session.file_bytes_done),
             bytes_done: session.bytes,
+        };
+        let current = |session: &SessionStats| {
+            let files = session.current.iter();
+            files
+                .map(|file| StreamFileReport {
+                    name: file.name.clone(),
+                    bytes: file.bytes,
+                    bytes_done: file.bytes_done,
+                })
+                .collect()
         };
         let report = |session: &SessionStats| StreamReport {
             operation: session.operation.clone(),
@@ -117,6 +128,7 @@ impl ClusterShard {
             host_id: session.host.to_string(),
             receiving: None,
             sending: None,
+            current: current(session),
         };
         let receiving = stats.receiving.iter();
         let receiving =

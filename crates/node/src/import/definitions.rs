@@ -144,9 +144,7 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
         let name = format!("{keyspace}.{}", row.required_text("table_name")?);
         let flags = row.text_list("flags")?;
         let has = |flag: &str| flags.iter().any(|f| f == flag);
-        if has("counter") {
-            found.push(format!("counter table {name}"));
-        } else if has("dense") || has("super") || !has("compound") {
+        if has("dense") || has("super") || !has("compound") {
             found.push(format!("COMPACT STORAGE of table {name}"));
         }
         let classes = [

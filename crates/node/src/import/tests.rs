@@ -400,7 +400,6 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
             "function ks.f",
             "trigger ks.t.g",
             "mask of column ks.t.m",
-            "counter table ks.counts",
             "COMPACT STORAGE of table ks.thrift",
         ]
     );

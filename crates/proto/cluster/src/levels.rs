@@ -184,8 +184,8 @@ impl std::error::Error for Shortage {}
 
 impl From<Shortage> for ReplicationError {
     fn from(s: Shortage) -> ReplicationError {
-        let Shortage { consistency, required, alive, .. } = s;
-        Unavailable { consistency, required, alive }.into()
+        let Shortage { consistency, required, alive, datacenter, .. } = s;
+        Unavailable { consistency, required, alive, datacenter }.into()
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Consistency {
 }
 
 /// Not enough replicas are alive; checked before anything is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Cannot achieve consistency level {consistency:?}")]
 pub struct Unavailable {
     /// The level asked for.
@@ -35,6 +35,8 @@ pub struct Unavailable {
     pub required: u32,
     /// Replicas alive.
     pub alive: u32,
+    /// The datacenter that lacks them, for EACH_QUORUM.
+    pub datacenter: Option<String>,
 }
 
 /// A consistency level that this kind of request does not take.
@@ -136,7 +138,9 @@ impl ClusterSnapshot {
                         let alive = (*n).min(here);
                         if quorum(*n) > alive {
                             let required = quorum(*n);
-                            return Err(Unavailable { consistency, required, alive }.into());
+                            let datacenter = Some(datacenter.clone());
+                            let error = Unavailable { consistency, required, alive, datacenter };
+                            return Err(error.into());
                         }
                     }
                     return Ok(());
@@ -145,7 +149,8 @@ impl ClusterSnapshot {
             },
         };
         if required > alive {
-            return Err(Unavailable { consistency, required, alive }.into());
+            let datacenter = None;
+            return Err(Unavailable { consistency, required, alive, datacenter }.into());
         }
         Ok(())
     }

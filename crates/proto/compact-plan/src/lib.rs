@@ -2,12 +2,13 @@
 //!
 //! Owns: the options of the `compaction` map with Cassandra's checks and texts ([`options`]), the
 //! size-tiered picker ([`size_tiered`]), which files may be dropped whole and which tombstones may
-//! be purged ([`purge`]), the inputs of major and user-defined compactions ([`manual`]). Never:
+//! be purged ([`purge`], [`repaired`]), the inputs of major and user-defined compactions ([`manual`]). Never:
 //! reads files, asks the clock, remembers what runs: files that are being compacted are not passed
 //! in.
 //!
 //! Invariants: INV-compact-plan-1: a [`Plan`] never names a file that was not passed in, nor one
-//! twice. INV-compact-plan-2: files on both sides of the repaired boundary are never in one plan.
+//! twice. INV-compact-plan-2: repaired files and others are never in one plan, and files that take part
+//! in an incremental repair are in none (but those of a cleanup, which takes files one by one).
 //!
 //! Reading order: this file, [`size_tiered`], [`purge`], [`options`].
 
@@ -21,6 +22,7 @@ pub mod manual;
 mod number;
 pub mod options;
 pub mod purge;
+pub mod repaired;
 pub mod size_tiered;
 mod validate;
 
@@ -29,9 +31,10 @@ pub use options::{
     CompactionOptions, OptionsError, Strategy, TombstoneOption, TombstoneOptions, parse_options,
 };
 pub use purge::{FullyExpired, PurgeRule, fully_expired, gc_before};
+pub use repaired::{GcPolicy, NEVER, RepairTimes};
 pub use size_tiered::{SizeTieredOptions, buckets, estimated_tasks, next_background};
 
-use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, WallMicros};
+use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, Uuid, WallMicros};
 
 /// What a picker knows of one SSTable.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +60,8 @@ pub struct SstableInfo {
     pub last_token: Token,
     /// Milliseconds at which it was repaired; 0 when it was not.
     pub repaired_at: i64,
+    /// The incremental repair that it takes part in; it is compacted with no other file then.
+    pub pending_repair: Option<Uuid>,
     /// When the file was written.
     pub created_at: WallMicros,
     /// Reads per second per key; 0.0 when not measured.
@@ -64,9 +69,14 @@ pub struct SstableInfo {
 }
 
 impl SstableInfo {
-    /// Whether its data took part in a repair.
+    /// Whether its data took part in a repair that has ended well.
     pub fn is_repaired(&self) -> bool {
         self.repaired_at != 0
+    }
+
+    /// Whether a repair under way counts on the file as it is.
+    pub fn is_pending(&self) -> bool {
+        self.pending_repair.is_some()
     }
 
     /// Whether the token ranges, both ends included, have a token in common.
@@ -114,6 +124,8 @@ pub enum Reason {
     UserDefined,
     /// A file with partitions that the node does not own any more.
     Cleanup,
+    /// A file of which a part takes part in an incremental repair.
+    Anticompaction,
 }
 
 impl core::fmt::Display for Reason {
@@ -129,6 +141,7 @@ impl core::fmt::Display for Reason {
             Reason::Major => f.write_str("major compaction"),
             Reason::UserDefined => f.write_str("user-defined compaction"),
             Reason::Cleanup => f.write_str("cleanup"),
+            Reason::Anticompaction => f.write_str("anticompaction"),
         }
     }
 }

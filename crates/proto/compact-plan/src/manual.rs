@@ -12,7 +12,7 @@ pub enum ManualError {
     /// No file was named.
     #[error("no file named")]
     Empty,
-    /// A named file is not there, or is in a running compaction.
+    /// A named file is not there, or is in a running compaction or an incremental repair.
     #[error("generation {} is not a file that can be compacted now", generation.0)]
     NotACandidate {
         /// The file.
@@ -26,14 +26,19 @@ pub enum ManualError {
     },
 }
 
+fn files<'a>(state: &TableState<'a>) -> impl Iterator<Item = &'a SstableInfo> {
+    state.candidates.iter().filter(|f| !f.is_pending())
+}
+
 /// A major compaction: all files into one, one plan for the repaired and one for the others. A
-/// single file is rewritten too, as it drops what may be purged.
+/// single file is rewritten too, as it drops what may be purged. Files that take part in an
+/// incremental repair are left alone.
 pub fn major(tombstones: &TombstoneOptions, state: &TableState<'_>) -> Vec<Plan> {
     [true, false]
         .into_iter()
         .filter_map(|repaired| {
             let side: Vec<&SstableInfo> =
-                state.candidates.iter().filter(|f| f.is_repaired() == repaired).collect();
+                files(state).filter(|f| f.is_repaired() == repaired).collect();
             (!side.is_empty()).then(|| plan(&side, state, tombstones, Reason::Major))
         })
         .collect()
@@ -53,7 +58,7 @@ pub fn user_defined(
         if inputs.iter().any(|f| f.generation == *generation) {
             continue;
         }
-        let Some(file) = state.candidates.iter().find(|f| f.generation == *generation) else {
+        let Some(file) = files(state).find(|f| f.generation == *generation) else {
             return Err(ManualError::NotACandidate { generation: *generation });
         };
         if inputs.first().is_some_and(|first| first.is_repaired() != file.is_repaired()) {
@@ -85,6 +90,7 @@ mod tests {
             first_token: Token::MIN,
             last_token: Token::MAX,
             repaired_at,
+            pending_repair: None,
             created_at: WallMicros(0),
             hotness: 0.0,
         }
@@ -108,6 +114,14 @@ mod tests {
             plans.iter().map(|p| p.inputs.iter().map(|g| g.0).collect()).collect();
         assert_eq!(inputs, [vec![2], vec![1, 3]]);
         assert!(major(&TombstoneOptions::default(), &state(&[])).is_empty());
+        let mut files = files;
+        files[0].pending_repair = Some(stdx::Uuid::from_u128(1));
+        let plans = major(&TombstoneOptions::default(), &state(&files));
+        let inputs: Vec<Vec<u64>> =
+            plans.iter().map(|p| p.inputs.iter().map(|g| g.0).collect()).collect();
+        assert_eq!(inputs, [vec![2], vec![3]]);
+        let named = user_defined(&[Generation(1)], &TombstoneOptions::default(), &state(&files));
+        assert_eq!(named, Err(ManualError::NotACandidate { generation: Generation(1) }));
     }
 
     #[test]

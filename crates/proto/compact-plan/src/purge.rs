@@ -112,6 +112,7 @@ mod tests {
             first_token: Token::MIN,
             last_token: Token::MAX,
             repaired_at: 0,
+            pending_repair: None,
             created_at: WallMicros(0),
             hotness: 0.0,
         }

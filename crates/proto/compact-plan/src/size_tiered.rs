@@ -85,14 +85,19 @@ pub fn estimated_tasks(files: &[SstableInfo], options: &SizeTieredOptions) -> u6
 
 /// The next background compaction; `None` when nothing is due.
 ///
-/// Repaired and other files are planned apart; the repaired ones first when both are due.
+/// Repaired and other files are planned apart; the repaired ones first when both are due. Files
+/// that take part in an incremental repair wait for its end.
 pub fn next_background(
     options: &SizeTieredOptions,
     tombstones: &TombstoneOptions,
     state: &TableState<'_>,
 ) -> Option<Plan> {
-    let (repaired, unrepaired): (Vec<SstableInfo>, Vec<SstableInfo>) =
-        state.candidates.iter().cloned().partition(SstableInfo::is_repaired);
+    let (repaired, unrepaired): (Vec<SstableInfo>, Vec<SstableInfo>) = state
+        .candidates
+        .iter()
+        .filter(|f| !f.is_pending())
+        .cloned()
+        .partition(SstableInfo::is_repaired);
     let side = |files: &[SstableInfo]| {
         let bucket = most_interesting(buckets(files, options), options)?;
         let bytes: u64 = bucket.iter().fold(0, |sum, f| sum.saturating_add(f.size_bytes));
@@ -156,7 +161,7 @@ pub fn worth_dropping_tombstones(
     tombstones: &TombstoneOptions,
     state: &TableState<'_>,
 ) -> bool {
-    if tombstones.only_purge_repaired && !file.is_repaired() {
+    if file.is_pending() || tombstones.only_purge_repaired && !file.is_repaired() {
         return false;
     }
     // The ratio is an estimate: without a pause the same file would be rewritten for ever.

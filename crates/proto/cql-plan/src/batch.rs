@@ -58,10 +58,38 @@ impl BatchPlan {
         self.attributes.timeout_nanos(values, &options.env())
     }
 
+    /// Whether the batch or one of its statements has its own timestamp.
+    #[inline]
+    pub fn has_timestamp(&self) -> bool {
+        self.attributes.timestamp.is_some() || self.statements.iter().any(ModifyPlan::has_timestamp)
+    }
+
+    /// What `USING TIMESTAMP` of the batch says; `None`: it is not there, or unset.
+    ///
+    /// # Errors
+    /// Null.
+    pub fn timestamp(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Option<TimestampMicros>, PlanError> {
+        self.attributes.own_timestamp(values, &options.env())
+    }
+
     /// Whether one of the statements has IF: such a batch is carried out by [`crate::cas`].
     #[inline]
     pub fn has_conditions(&self) -> bool {
         self.statements.iter().any(ModifyPlan::has_conditions)
+    }
+
+    /// Whether it is on counters, all of it.
+    pub fn is_counter(&self) -> bool {
+        self.statements.iter().any(ModifyPlan::is_counter)
+    }
+
+    /// As [`ModifyPlan::takes_detour`], of one of the statements.
+    pub fn takes_detour(&self) -> bool {
+        self.statements.iter().any(ModifyPlan::takes_detour)
     }
 
     /// Whether lists must be read before the batch can be bound.
@@ -159,7 +187,8 @@ pub fn plan_batch(
             ));
         }
     }
-    check_kind(batch.kind, statements.is_empty())?;
+    let has_timestamp = attributes.timestamp.is_some();
+    check_kind(batch.kind, has_timestamp, statements.iter().map(ModifyPlan::is_counter))?;
     if has_conditions {
         cas::check_one_table(&statements)?;
     }
@@ -178,13 +207,29 @@ pub fn plan_batch(
     })
 }
 
-/// Tables with counters are refused where statements are planned, so a counter batch can only hold
-/// others.
-pub(crate) fn check_kind(kind: BatchKind, is_empty: bool) -> Result<(), PlanError> {
-    if kind == BatchKind::Counter && !is_empty {
-        return Err(PlanError::invalid("Cannot include non-counter statement in a counter batch"));
+/// What batches may hold, told for each statement whether it is on counters. Source:
+/// `BatchStatement.validate`.
+pub(crate) fn check_kind(
+    kind: BatchKind,
+    has_timestamp: bool,
+    statements: impl Iterator<Item = bool>,
+) -> Result<(), PlanError> {
+    let (mut counters, mut others) = (false, false);
+    for is_counter in statements {
+        counters |= is_counter;
+        others |= !is_counter;
     }
-    Ok(())
+    Err(PlanError::invalid(if has_timestamp && counters {
+        "Cannot provide custom timestamp for a BATCH containing counters"
+    } else if kind == BatchKind::Counter && others {
+        "Cannot include non-counter statement in a counter batch"
+    } else if counters && others {
+        "Counter and non-counter mutations cannot exist in the same batch"
+    } else if kind == BatchKind::Logged && counters {
+        "Cannot include a counter statement in a logged batch"
+    } else {
+        return Ok(());
+    }))
 }
 
 /// Binds the statements of a batch, each with its own values, and appends one encoded mutation per
@@ -215,7 +260,7 @@ pub fn bind_batch_found(
     lists: &FoundLists,
     out: &mut Vec<u8>,
 ) -> Result<BoundBatch, PlanError> {
-    check_kind(kind, statements.is_empty())?;
+    check_kind(kind, false, statements.iter().map(|(plan, _)| plan.is_counter()))?;
     if statements.iter().any(|(plan, _)| plan.has_conditions()) {
         return Err(without_condition());
     }

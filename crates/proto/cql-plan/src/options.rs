@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cql_syntax::ast::{Property, PropertyValue};
-use schema::{KeyspaceParams, TableOptions};
+use schema::{KeyspaceParams, TableOptions, TombstoneGc};
 
 use crate::error::PlanError;
 
@@ -33,6 +33,7 @@ const TABLE_OPTIONS: &[&str] = &[
     "min_index_interval",
     "read_repair",
     "speculative_retry",
+    schema::TOMBSTONE_GC,
 ];
 
 /// Smallest `bloom_filter_fp_chance` that Cassandra's filter tables reach.
@@ -211,6 +212,10 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
                 )));
             }
         };
+    }
+    if let Some(map) = p.map(schema::TOMBSTONE_GC)? {
+        let entries = map.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        o.set_tombstone_gc(TombstoneGc::of_map(entries).map_err(PlanError::config)?);
     }
     validate(&o)?;
     Ok(o)
@@ -683,4 +688,48 @@ fn replication_map(
     }
     map.insert("class".to_owned(), format!("{LOCATOR}{short}"));
     Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use cql_syntax::ast::StatementKind;
+    use schema::TombstoneGcMode;
+
+    use super::*;
+
+    fn options(with: &str) -> Result<TableOptions, PlanError> {
+        let text = format!("CREATE TABLE t (k int PRIMARY KEY) WITH {with}");
+        match cql_syntax::parse(&text).unwrap().kind {
+            StatementKind::CreateTable(table) => table_options(&table.options.properties),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn tombstone_gc_is_kept_in_the_extensions_and_shown_as_an_option() {
+        let of = |with| options(with).unwrap().tombstone_gc().unwrap();
+        let repair = of("tombstone_gc = {'mode': 'repair'}");
+        assert_eq!(
+            (repair.mode, repair.propagation_delay_seconds),
+            (TombstoneGcMode::Repair, 3600)
+        );
+        let set = of("tombstone_gc = {'mode': 'timeout', 'propagation_delay_in_seconds': 60}");
+        assert_eq!((set.mode, set.propagation_delay_seconds), (TombstoneGcMode::Timeout, 60));
+        assert!(options("comment = 'x'").unwrap().extensions.is_empty());
+        for wrong in [
+            "tombstone_gc = 'repair'",
+            "tombstone_gc = {'mode': 'sometimes'}",
+            "tombstone_gc = {'propagation_delay_in_seconds': 60}",
+            "tombstone_gc = {'mode': 'repair', 'delay': 1}",
+        ] {
+            assert!(options(wrong).is_err(), "{wrong}");
+        }
+        // ALTER leaves what it does not name.
+        let before = options("tombstone_gc = {'mode': 'disabled'}").unwrap();
+        assert_eq!(altered_table_options(&[], &before).unwrap(), before);
+        let shown = crate::describe::text::option_lines(&before);
+        let last = "tombstone_gc = {'mode': 'disabled', 'propagation_delay_in_seconds': '3600'}";
+        assert_eq!(shown.last().map(String::as_str), Some(last));
+        assert!(shown.contains(&"extensions = {}".to_owned()));
+    }
 }

@@ -238,7 +238,7 @@ fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
 
 /// `flags` of a table: `compound` for every CQL table, `counter` beside it.
 fn flags(table: &Table) -> impl Iterator<Item = &'static str> + use<> {
-    let counter = table.columns.iter().any(|c| c.ty.is_counter());
+    let counter = table.is_counter();
     [Some("compound"), counter.then_some("counter")].into_iter().flatten()
 }
 

@@ -163,6 +163,33 @@ impl<'o> ResponseFrame<'o> {
         Ok(frame)
     }
 
+    /// Takes over a whole response that was made elsewhere for the same version, neither compressed
+    /// nor traced: for another stream, and with a tracing id. `None`: the bytes are no such frame.
+    pub fn copied(
+        out: &'o mut Vec<u8>,
+        version: ProtocolVersion,
+        stream: i16,
+        tracing_id: Option<Uuid>,
+        made: &[u8],
+    ) -> Option<ResponseFrame<'o>> {
+        let (header, body) = made.split_first_chunk::<HEADER_LEN>()?;
+        let header = RawHeader::parse(header);
+        let is_whole = usize::try_from(header.length) == Ok(body.len());
+        let plain = header.flags & (flags::COMPRESSED | flags::TRACING) == 0;
+        if header.first != version.number() | RESPONSE_BIT || !is_whole || !plain {
+            return None;
+        }
+        let opcode = Opcode::from_number(header.opcode).ok()?;
+        let start = out.len();
+        let bits = header.flags | if tracing_id.is_some() { flags::TRACING } else { 0 };
+        put_header(out, header.first, bits, stream, opcode, 0);
+        if let Some(id) = tracing_id {
+            out.put_bytes(id.as_bytes());
+        }
+        out.put_bytes(body);
+        Some(ResponseFrame { out, start, finished: false })
+    }
+
     /// Where the body is appended.
     #[inline]
     pub fn body(&mut self) -> &mut Vec<u8> {

@@ -73,7 +73,7 @@ verbs! {
     PaxosCommit = 0x0403;
     /// A lightweight transaction for the replica that proposes for its partition.
     PaxosForward = 0x0404;
-    /// Paxos: finish what is unfinished in a range, before its replicas change.
+    /// Paxos: finish what is unfinished in a range, or give its registers to a replica that comes.
     PaxosRepair = 0x0405;
     /// Paxos: a commit that a promise lacked; does the promise still stand?
     PaxosRefresh = 0x0406;
@@ -120,6 +120,8 @@ verbs! {
     RepairRows = 0x0803;
     /// Ends a repair session and records it.
     RepairClose = 0x0804;
+    /// What a replica lacks of the data of an incremental session.
+    RepairApply = 0x0805;
 }
 
 impl Verb {

@@ -40,6 +40,14 @@ pub enum Input<V> {
         /// The message.
         request: Request<V>,
     },
+    /// Registers of another replica, for one that joins ([`AcceptorState::merge`]). The answer is
+    /// [`Reply::Committed`] with the newest ballot.
+    Adopt {
+        /// Where the answer goes.
+        to: ReplyTo,
+        /// What the other replica knows.
+        state: AcceptorState<V>,
+    },
     /// This record and all before it are durable.
     Persisted(Token),
     /// A record could not be made durable. Memory is now ahead of the disk: nothing is answered any
@@ -107,6 +115,13 @@ impl<V: Clone> Acceptor<V> {
         }
         match input {
             Input::Request { to, request } => self.request(admission, to, request, out),
+            Input::Adopt { to, state } => {
+                for record in self.state.merge(state) {
+                    self.issued = self.issued.saturating_add(1);
+                    out.push(Output::Persist { token: Token(self.issued), record, sync: true });
+                }
+                self.answer(to, Reply::Committed { ballot: self.state.promised }, out);
+            }
             Input::Persisted(Token(token)) => {
                 invariant!(token <= self.issued, "token {token} was never issued");
                 self.durable = self.durable.max(token);
@@ -138,7 +153,7 @@ impl<V: Clone> Acceptor<V> {
         if self.held.len() >= HELD_MAX {
             let round = match &request {
                 Request::Prepare { ballot, .. } => Some(*ballot),
-                Request::Propose(proposal) => Some(proposal.ballot),
+                Request::Propose(proposal) | Request::Conclude(proposal) => Some(proposal.ballot),
                 // These end rounds; refusing them would make the queue longer.
                 Request::Commit(_) | Request::Refresh { .. } | Request::Prune { .. } => None,
             };

@@ -119,6 +119,7 @@ impl<V: Clone> LogAcceptor<V> {
                 }
                 Request::Prepare { .. }
                 | Request::Propose(_)
+                | Request::Conclude(_)
                 | Request::Refresh { .. }
                 | Request::Prune { .. } => out.push(AcceptorOutput::Known { to, from: entry }),
             }

@@ -79,7 +79,12 @@ impl TargetSet {
 
     /// In ascending order.
     pub fn iter(self) -> impl Iterator<Item = Target> {
-        (0..=127u8).filter(move |t| self.contains(*t))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let lowest = Target::try_from(left.trailing_zeros()).ok().filter(|t| *t < 128)?;
+            left &= left.wrapping_sub(1);
+            Some(lowest)
+        })
     }
 }
 
@@ -122,6 +127,9 @@ pub struct Plan {
     /// What the commit consistency level asks for; empty for ANY: the answer is given as soon as
     /// the value is decided. EACH_QUORUM is one entry per datacenter.
     pub commit: SmallVec<[CommitQuorum; 2]>,
+    /// The voter on the proposer's own node, if there is one: it can be asked before the others
+    /// without a round trip.
+    pub own: Option<Target>,
 }
 
 /// A plan that could decide two things at once, or nothing.
@@ -172,9 +180,16 @@ impl Plan {
             read_quorum,
             learners: voters.or(elsewhere),
             commit: commit.into(),
+            own: None,
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// The same with a voter on the proposer's own node.
+    #[must_use]
+    pub fn with_own(self, own: Option<Target>) -> Plan {
+        Plan { own: own.filter(|own| self.voters.contains(*own)), ..self }
     }
 
     /// That the numbers can decide, and decide once.

@@ -5,10 +5,13 @@
 //! draws numbers or reads clocks: [`Context`].
 //!
 //! Round trips without contention: prepare with the read (1), propose (2); then the value is
-//! decided, and the answer is given at once if the commit consistency level is ANY, or if this node
-//! is a replica and it is ONE. Otherwise the commit's acknowledgements are a third round trip, as
-//! in Cassandra. The next operation of the partition does not wait for it ([`Output::SlotFree`]). A
-//! serial read, or a condition that is false, takes one round trip when no write is in progress.
+//! decided. With a quorum of two (three replicas) and our own acceptor among them, that one is asked
+//! first, at home; whoever accepts then is the second, knows that the value is chosen and commits
+//! it in the same step ([`Output::Conclude`]), so that the commit is no round trip of its own. With
+//! larger quorums the commit's acknowledgements are a third one, as in Cassandra, unless its level
+//! is ANY or this node's own will do. The next operation of the partition does not wait for it
+//! ([`Output::SlotFree`]). A serial read, or a condition that is false, takes one round trip when no
+//! write is in progress.
 //!
 //! See docs/internals/paxos.md, "Proposer". Reading order: `proposer/types.rs`,
 //! `proposer/round.rs` (what a quorum of promises means), this file, `proposer/faults.rs`
@@ -62,6 +65,8 @@ pub struct Proposer<V> {
     /// Came while a round was under way; the next round uses it.
     next_plan: Option<Plan>,
     slot_held: bool,
+    /// Our own acceptor, if it promised this round.
+    first: Option<Target>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -88,9 +93,23 @@ enum Phase<V> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Vote<V> {
     proposal: Accepted<V>,
+    stage: Stage,
     accepted: TargetSet,
     rejected: TargetSet,
     failed: TargetSet,
+    /// Those who accepted it as the last of a quorum: they have the commit.
+    concluded: TargetSet,
+}
+
+/// Who was asked for a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// All, for an acceptance.
+    Open,
+    /// Our own acceptor alone.
+    First(Target),
+    /// The others, of whom any one decides and commits.
+    Last,
 }
 
 impl<V: Clone> Proposer<V> {
@@ -112,6 +131,7 @@ impl<V: Clone> Proposer<V> {
             epoch_wanted: None,
             next_plan: None,
             slot_held: true,
+            first: None,
         }
     }
 
@@ -193,9 +213,15 @@ impl<V: Clone> Proposer<V> {
         out: &mut Vec<Output<V>>,
     ) {
         if let Phase::Committing(committing) = &mut self.phase {
-            if let Reply::Committed { ballot } = reply {
-                committing.acknowledged(from, ballot);
-                self.advance_commit(out);
+            match reply {
+                Reply::Committed { ballot } => {
+                    committing.acknowledged(from, ballot);
+                    self.advance_commit(out);
+                }
+                Reply::Rejected { ballot, .. } => {
+                    self.conclusion_declined(from, ballot, out);
+                }
+                _ => {}
             }
             return;
         }
@@ -223,6 +249,18 @@ impl<V: Clone> Proposer<V> {
             Reply::Accepted { .. } => {
                 let Phase::Proposing(vote) = &mut self.phase else { return };
                 vote.accepted.insert(from);
+                if vote.stage == Stage::First(from) {
+                    vote.stage = Stage::Last;
+                    let (mut to, epoch) = (self.plan.voters, self.plan.epoch);
+                    to.remove(from);
+                    out.push(Output::Conclude { to, proposal: vote.proposal.clone(), epoch });
+                }
+                self.count_votes(cx, out);
+            }
+            Reply::Committed { .. } if self.is_concluding() => {
+                let Phase::Proposing(vote) = &mut self.phase else { return };
+                vote.accepted.insert(from);
+                vote.concluded.insert(from);
                 self.count_votes(cx, out);
             }
             Reply::Rejected { why, .. } => self.rejected(cx, from, why, out),
@@ -231,15 +269,22 @@ impl<V: Clone> Proposer<V> {
         }
     }
 
+    fn is_concluding(&self) -> bool {
+        matches!(&self.phase, Phase::Proposing(Vote { stage: Stage::Last, .. }))
+    }
+
     fn judge(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
         let Phase::Preparing(round) = &mut self.phase else { return };
+        self.first = self.plan.own.filter(|own| round.has_promised(*own));
         match round.judge(&self.plan, self.kind, self.early_read, &self.doubtful) {
             Verdict::Wait => {}
             Verdict::Contended => {
                 let newer = round.newest_seen();
                 self.overtaken(cx, newer);
             }
-            Verdict::Applied(commit) => self.begin_commit(commit, out),
+            Verdict::Applied(commit) => {
+                self.begin_commit(commit, (TargetSet::EMPTY, TargetSet::EMPTY), out);
+            }
             Verdict::Uncertain => {
                 let received = round.promises();
                 self.fail(FailureKind::Superseded, received, self.plan.quorum, out);
@@ -307,14 +352,26 @@ impl<V: Clone> Proposer<V> {
         out: &mut Vec<Output<V>>,
     ) {
         self.retry_at = cx.now + self.options.patience(self.rounds.saturating_sub(1));
-        let (accepted, rejected) = (TargetSet::EMPTY, TargetSet::EMPTY);
+        // The vote that makes a quorum can be its commit too, where there is one such vote.
+        let (stage, to) = match (self.plan.quorum, self.first) {
+            _ if proposal.is_empty() => (Stage::Open, self.plan.voters),
+            (1, _) => (Stage::Last, self.plan.voters),
+            (2, Some(own)) => (Stage::First(own), [own].into_iter().collect()),
+            _ => (Stage::Open, self.plan.voters),
+        };
         self.phase = Phase::Proposing(Vote {
             proposal: proposal.clone(),
-            accepted,
-            rejected,
+            stage,
+            accepted: TargetSet::EMPTY,
+            rejected: TargetSet::EMPTY,
             failed: TargetSet::EMPTY,
+            concluded: TargetSet::EMPTY,
         });
-        out.push(Output::Propose { to: self.plan.voters, proposal, epoch: self.plan.epoch });
+        let epoch = self.plan.epoch;
+        out.push(match stage {
+            Stage::Last => Output::Conclude { to, proposal, epoch },
+            Stage::Open | Stage::First(_) => Output::Propose { to, proposal, epoch },
+        });
     }
 
     fn count_votes(&mut self, cx: &mut Context<'_>, out: &mut Vec<Output<V>>) {
@@ -322,7 +379,14 @@ impl<V: Clone> Proposer<V> {
         if vote.accepted.len() < self.plan.quorum {
             return;
         }
-        let proposal = vote.proposal.clone();
+        let (proposal, concluded) = (vote.proposal.clone(), vote.concluded);
+        let concluding = match vote.stage {
+            Stage::Last => {
+                let answered = vote.accepted.or(vote.rejected).or(vote.failed);
+                self.plan.voters.without(answered)
+            }
+            Stage::Open | Stage::First(_) => TargetSet::EMPTY,
+        };
         let own = self.doubtful.contains(&proposal.origin);
         // Whatever we proposed before was not chosen when this round was prepared, and is older
         // than what is chosen now (INV-paxos-5).
@@ -332,11 +396,11 @@ impl<V: Clone> Proposer<V> {
         }
         let commit = proposal.into_commit();
         if own {
-            return self.begin_commit(commit, out);
+            return self.begin_commit(commit, (concluded, concluding), out);
         }
         // Somebody else's value is finished; now ours. The prepare follows the commit on the same
         // connection, so its promise finds the commit applied.
-        out.push(Output::Commit { to: self.plan.learners, commit });
+        out.push(Output::Commit { to: self.plan.learners.without(concluded), commit });
         self.begin_round(cx, out);
     }
 

@@ -4,7 +4,8 @@
 //! safety rests on: two nodes that both propose only cost each other rounds.
 //!
 //! First come, first served. Serial reads run beside each other, up to a limit, because they do not
-//! disturb each other's ballots; a read behind a waiting write waits, so neither starves. An
+//! disturb each other's ballots; a read behind a waiting write waits, so neither starves. Behind a
+//! write that left a promise and no value the first read runs alone: it settles that for the others. An
 //! operation whose turn would come too late for its deadline, by the number of turns before it and
 //! the measured time of a turn, is refused when it arrives: contention makes a queue, not timeouts.
 
@@ -74,6 +75,16 @@ pub enum Refusal {
     },
 }
 
+/// What an operation left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Whatever was promised is decided: a commit, or a read that was answered.
+    Settled,
+    /// A promise to a write that nothing follows: the next serial read has to propose the empty
+    /// value, and two that do so at once would cost each other rounds.
+    Unsettled,
+}
+
 /// What may start, and what waited too long, after an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Turn {
@@ -95,6 +106,8 @@ struct Queue {
     running: Vec<(OperationId, Kind, Instant)>,
     waiting: VecDeque<Waiting>,
     turn: Duration,
+    /// The next read runs alone.
+    unsettled: bool,
 }
 
 /// The queues of one shard; a partition without operations has none.
@@ -144,6 +157,7 @@ impl<K: Clone + Eq + Hash> PartitionQueues<K> {
             running: Vec::new(),
             waiting: VecDeque::new(),
             turn,
+            unsettled: false,
         });
         if queue.waiting.is_empty() && queue.may_run(kind, options.readers_max) {
             queue.running.push((id, kind, now));
@@ -171,10 +185,15 @@ impl<K: Clone + Eq + Hash> PartitionQueues<K> {
     }
 
     /// A running operation has freed its slot; its time is measured.
-    pub fn finished(&mut self, now: Instant, key: &K, id: OperationId) -> Turn {
+    pub fn finished(&mut self, now: Instant, key: &K, id: OperationId, left: Left) -> Turn {
         let Some(queue) = self.queues.get_mut(key) else { return Turn::default() };
         if let Some(at) = queue.running.iter().position(|(running, _, _)| *running == id) {
-            let (_, _, started) = queue.running.swap_remove(at);
+            let (_, kind, started) = queue.running.swap_remove(at);
+            match (kind, left) {
+                (_, Left::Settled) => queue.unsettled = false,
+                (Kind::Write, Left::Unsettled) => queue.unsettled = true,
+                (Kind::Read, Left::Unsettled) => {}
+            }
             let took = now.since(started);
             queue.turn = averaged(queue.turn, took);
             self.turn = averaged(self.turn, took);
@@ -185,6 +204,10 @@ impl<K: Clone + Eq + Hash> PartitionQueues<K> {
     /// An operation is given up, waiting or running; its time is not measured.
     pub fn cancel(&mut self, now: Instant, key: &K, id: OperationId) -> Turn {
         let Some(queue) = self.queues.get_mut(key) else { return Turn::default() };
+        let is_it = |(running, kind, _): &(OperationId, Kind, Instant)| {
+            *running == id && *kind == Kind::Write
+        };
+        queue.unsettled |= queue.running.iter().any(is_it);
         queue.running.retain(|(running, _, _)| *running != id);
         let before = queue.waiting.len();
         queue.waiting.retain(|w| w.id != id);
@@ -218,6 +241,7 @@ impl Queue {
     fn may_run(&self, kind: Kind, readers_max: usize) -> bool {
         match kind {
             Kind::Write => self.running.is_empty(),
+            Kind::Read if self.unsettled => self.running.is_empty(),
             Kind::Read => {
                 self.running.len() < readers_max
                     && self.running.iter().all(|(_, kind, _)| *kind == Kind::Read)
@@ -248,9 +272,10 @@ impl Queue {
     }
 }
 
-/// Seven parts of what was, one of what is.
+/// Seven parts of what was, one of what is. One turn that took much longer than usual (a connection
+/// was made, a replica failed) must not make all that come be refused: it counts as four.
 fn averaged(was: Duration, is: Duration) -> Duration {
-    was.saturating_mul(7).saturating_add(is) / 8
+    was.saturating_mul(7).saturating_add(is.min(was.saturating_mul(4))) / 8
 }
 
 #[cfg(test)]
@@ -284,10 +309,10 @@ mod tests {
         assert_eq!(arrive(2, 1), Arrival::Wait { turns: 1 });
         assert_eq!(arrive(3, 2), Arrival::Wait { turns: 2 });
         assert_eq!(q.arrive(at(2), &"b", OperationId(9), Kind::Write, at(3)), Arrival::Run);
-        assert_eq!(q.finished(at(10), &"a", OperationId(1)).start, ids(&[2]));
-        assert_eq!(q.finished(at(20), &"a", OperationId(2)).start, ids(&[3]));
-        assert_eq!(q.finished(at(30), &"a", OperationId(3)), Turn::default());
-        q.finished(at(30), &"b", OperationId(9));
+        assert_eq!(q.finished(at(10), &"a", OperationId(1), Left::Settled).start, ids(&[2]));
+        assert_eq!(q.finished(at(20), &"a", OperationId(2), Left::Settled).start, ids(&[3]));
+        assert_eq!(q.finished(at(30), &"a", OperationId(3), Left::Settled), Turn::default());
+        q.finished(at(30), &"b", OperationId(9), Left::Settled);
         assert_eq!((q.waiting(), q.partitions()), (0, 0));
     }
 
@@ -301,10 +326,10 @@ mod tests {
         assert_eq!(arrive(4, Kind::Write), Arrival::Wait { turns: 2 });
         assert_eq!(arrive(5, Kind::Read), Arrival::Wait { turns: 3 });
         assert_eq!(arrive(6, Kind::Read), Arrival::Wait { turns: 4 });
-        assert_eq!(q.finished(at(5), &"a", OperationId(2)).start, ids(&[3]));
-        assert_eq!(q.finished(at(5), &"a", OperationId(1)).start, ids(&[]));
-        assert_eq!(q.finished(at(5), &"a", OperationId(3)).start, ids(&[4]));
-        assert_eq!(q.finished(at(5), &"a", OperationId(4)).start, ids(&[5, 6]));
+        assert_eq!(q.finished(at(5), &"a", OperationId(2), Left::Settled).start, ids(&[3]));
+        assert_eq!(q.finished(at(5), &"a", OperationId(1), Left::Settled).start, ids(&[]));
+        assert_eq!(q.finished(at(5), &"a", OperationId(3), Left::Settled).start, ids(&[4]));
+        assert_eq!(q.finished(at(5), &"a", OperationId(4), Left::Settled).start, ids(&[5, 6]));
     }
 
     #[test]
@@ -326,12 +351,43 @@ mod tests {
         for id in 0..40 {
             let now = at(id * 100);
             assert_eq!(q.arrive(now, &"a", OperationId(id), Kind::Write, now), Arrival::Run);
-            q.finished(now + Duration::from_millis(90), &"a", OperationId(id));
+            q.finished(now + Duration::from_millis(90), &"a", OperationId(id), Left::Settled);
         }
         assert!(q.turn() > Duration::from_millis(85));
         q.arrive(at(9_000), &"a", OperationId(100), Kind::Write, at(9_001));
         let second = q.arrive(at(9_000), &"a", OperationId(101), Kind::Write, at(9_150));
         assert!(matches!(second, Arrival::Refuse(Refusal::Deadline { .. })));
+    }
+
+    #[test]
+    fn behind_a_write_without_effect_one_read_goes_first() {
+        let mut q = queues();
+        let mut arrive = |id, kind| q.arrive(at(0), &"a", OperationId(id), kind, at(1_000));
+        arrive(1, Kind::Write);
+        for id in 2..=4 {
+            arrive(id, Kind::Read);
+        }
+        let mut finish = |id, left| q.finished(at(1), &"a", OperationId(id), left).start;
+        assert_eq!(finish(1, Left::Unsettled), ids(&[2]));
+        assert_eq!(finish(2, Left::Unsettled), ids(&[3]), "it failed");
+        assert_eq!(finish(3, Left::Settled), ids(&[4]));
+        let mut q = queues();
+        let mut arrive = |id, kind| q.arrive(at(0), &"a", OperationId(id), kind, at(1_000));
+        arrive(1, Kind::Write);
+        arrive(2, Kind::Read);
+        arrive(3, Kind::Read);
+        assert_eq!(q.cancel(at(1), &"a", OperationId(1)).start, ids(&[2]), "nobody knows");
+    }
+
+    #[test]
+    fn one_slow_turn_does_not_close_the_queue() {
+        let mut q = queues();
+        q.arrive(at(0), &"a", OperationId(1), Kind::Write, at(9_000));
+        q.finished(at(2_000), &"a", OperationId(1), Left::Settled);
+        assert_eq!(q.turn(), Duration::from_micros(13_750));
+        q.arrive(at(2_000), &"a", OperationId(2), Kind::Write, at(9_000));
+        let next = q.arrive(at(2_000), &"a", OperationId(3), Kind::Write, at(2_030));
+        assert_eq!(next, Arrival::Wait { turns: 1 });
     }
 
     #[test]
@@ -358,7 +414,7 @@ mod tests {
         q.arrive(at(0), &"a", OperationId(3), Kind::Write, at(200));
         q.arrive(at(0), &"a", OperationId(4), Kind::Write, at(200));
         assert_eq!(q.cancel(at(5), &"a", OperationId(3)), Turn::default());
-        let turn = q.finished(at(60), &"a", OperationId(1));
+        let turn = q.finished(at(60), &"a", OperationId(1), Left::Settled);
         assert_eq!(turn, Turn { start: ids(&[4]), expired: ids(&[2]) });
         assert_eq!(q.cancel(at(61), &"a", OperationId(4)), Turn::default());
         assert_eq!((q.waiting(), q.partitions()), (0, 0));

@@ -7,7 +7,7 @@
 //!          · request · read (v, bytes; empty: nothing is read)
 //! hosts: count u8 · 16 each
 //! request: tag u8 · 1 prepare: ballot · write bool | 2 propose: value | 3 commit: value
-//!          | 4 refresh: ballot · value | 5 prune: ballot
+//!          | 4 refresh: ballot · value | 5 prune: ballot | 6 conclude: value, not empty
 //! answer: version u8 · tag u8 · 0 reply: reply · page (v, bytes) | 1 wrong epoch: ballot · u64
 //! reply: tag u8 · 1 promise: ballot · permit (0 | 1 ballot) · accepted? · committed? · ballot
 //!        | 2 accepted: ballot | 3 committed: ballot | 4 refreshed: ballot · (0 | 1 ballot)
@@ -215,6 +215,10 @@ impl<V: AsRef<[u8]>> MessageRef<'_, V> {
                 out.put_u8(5);
                 put_ballot(out, *ballot);
             }
+            Request::Conclude(value) => {
+                out.put_u8(6);
+                put_accepted(out, value);
+            }
         }
         out.put_bytes_vint(self.read);
     }
@@ -246,6 +250,13 @@ impl<V: AsRef<[u8]> + From<Vec<u8>>> Message<V> {
             3 => Request::Commit(take_commit(r)?),
             4 => Request::Refresh { ballot: take_ballot(r)?, commit: take_commit(r)? },
             5 => Request::Prune { ballot: take_ballot(r)? },
+            6 => {
+                let value = take_accepted(r)?;
+                if value.value.is_none() {
+                    return Err(r.invalid(0));
+                }
+                Request::Conclude(value)
+            }
             other => return Err(r.invalid(i64::from(other))),
         };
         let read = r.bytes_vint()?.to_vec();

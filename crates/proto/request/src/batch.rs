@@ -170,6 +170,13 @@ impl BatchRequest {
     /// Pre: `now` never decreases. Post: after `Done` come hints only.
     pub fn step(&mut self, now: Instant, input: BatchInput, out: &mut Outputs<BatchOutput>) {
         match (self.phase, input) {
+            (Phase::Finished, BatchInput::Mutation { index, input }) => {
+                if let Some(mutation) = self.mutations.get_mut(usize::from(index)) {
+                    // Hints of the deadline's step: nothing is wanted any more.
+                    mutation.step(now, input, &mut Outputs::new());
+                }
+                return;
+            }
             (Phase::Finished, _) => return,
             (Phase::Idle, BatchInput::Start) => self.start(now, out),
             (Phase::Idle, _) => return,
@@ -237,7 +244,7 @@ impl BatchRequest {
         if request.is_finished() && !was_finished {
             self.finished = self.finished.saturating_add(1);
         }
-        for output in outputs {
+        for output in outputs.drain(..) {
             match output {
                 WriteOutput::WakeAt(_) => {}
                 WriteOutput::Done(Ok(())) => self.met = self.met.saturating_add(1),

@@ -4,6 +4,8 @@
 //! Sources of the arithmetic: Cassandra `ConsistencyLevel.blockFor`, `blockForWrite`,
 //! `ReplicaPlans.assureSufficientLiveReplicas`, `contactForRead`, `maybeMerge`.
 
+use std::sync::Arc;
+
 use cluster::Consistency;
 use smallvec::SmallVec;
 use stdx::HostId;
@@ -26,7 +28,8 @@ pub struct ReplicaInfo {
     /// It will own the token and does not yet: written to in addition, never read.
     pub pending: bool,
     /// A hint may be stored for it: hints are on for its datacenter, its hint window has not
-    /// passed, its hints do not fill their space. False for the coordinator itself.
+    /// passed, its hints do not fill their space. False for the coordinator itself. Of one that is
+    /// alive it means only that it may be tried.
     pub hintable: bool,
     /// Place in the order of expected latency, 0 first; equal ranks go by position.
     pub latency_rank: u16,
@@ -41,6 +44,8 @@ pub struct Factors {
     pub local: u16,
     /// By datacenter, zero factors left out; empty with `SimpleStrategy`.
     pub datacenters: SmallVec<[(u8, u16); 4]>,
+    /// Names of datacenters by number, for errors; may be empty with `SimpleStrategy`.
+    pub names: Arc<[Arc<str>]>,
 }
 
 /// How many natural replicas a level needs. Pending ones of the same scope come on top in writes.
@@ -52,8 +57,8 @@ pub enum Need {
     Anywhere(u16),
     /// That many of the coordinator's datacenter; others do not count.
     Local(u16),
-    /// So many of each datacenter.
-    Each(SmallVec<[(u8, u16); 4]>),
+    /// So many of each datacenter, and the names of datacenters by number.
+    Each(SmallVec<[(u8, u16); 4]>, Arc<[Arc<str>]>),
     /// The coordinator itself.
     ThisNode,
 }
@@ -81,7 +86,8 @@ impl Need {
                 Need::Anywhere(quorum(factors.total))
             }
             Consistency::EachQuorum => {
-                Need::Each(factors.datacenters.iter().map(|(dc, n)| (*dc, quorum(*n))).collect())
+                let each = factors.datacenters.iter().map(|(dc, n)| (*dc, quorum(*n))).collect();
+                Need::Each(each, factors.names.clone())
             }
             Consistency::NodeLocal => Need::ThisNode,
         }
@@ -90,18 +96,37 @@ impl Need {
     /// Whether an answer of this replica counts.
     fn counts(&self, replica: &ReplicaInfo) -> bool {
         match self {
-            Need::Any | Need::Anywhere(_) | Need::Each(_) => true,
+            Need::Any | Need::Anywhere(_) | Need::Each(..) => true,
             Need::Local(_) => replica.is_local_dc,
             Need::ThisNode => replica.is_self,
         }
     }
 
     /// Replicas needed in all, pending ones not counted.
-    fn sum(&self) -> usize {
+    pub fn sum(&self) -> usize {
         match self {
             Need::Any | Need::ThisNode => 1,
             Need::Anywhere(n) | Need::Local(n) => usize::from(*n),
-            Need::Each(list) => list.iter().map(|(_, n)| usize::from(*n)).sum(),
+            Need::Each(list, _) => list.iter().map(|(_, n)| usize::from(*n)).sum(),
+        }
+    }
+
+    /// The error for too few replicas, of a datacenter when it is known which one lacks them.
+    fn unavailable(
+        &self,
+        consistency: Consistency,
+        datacenter: Option<u8>,
+        (required, alive): (u32, u32),
+    ) -> RequestError {
+        let name = match (self, datacenter) {
+            (Need::Each(_, names), Some(number)) => names.get(usize::from(number)).cloned(),
+            _ => None,
+        };
+        match name {
+            Some(datacenter) => {
+                RequestError::UnavailableIn { consistency, datacenter, required, alive }
+            }
+            None => RequestError::Unavailable { consistency, required, alive },
         }
     }
 }
@@ -157,6 +182,10 @@ pub struct WritePlan {
     /// Natural and pending replicas, dead ones included.
     pub replicas: Replicas,
     need: Need,
+    /// Those whose acknowledgements count, and how many are needed; meaningless where datacenters
+    /// are counted apart.
+    in_scope: TargetSet,
+    required: u32,
 }
 
 impl WritePlan {
@@ -171,7 +200,12 @@ impl WritePlan {
         replicas: &[ReplicaInfo],
     ) -> Result<WritePlan, PlanError> {
         let replicas = Replicas::new(replicas)?;
-        Ok(WritePlan { consistency, write_type, replicas, need })
+        // Looked at with every acknowledgement.
+        let in_scope = replicas.which(|r| need.counts(r));
+        let pending = replicas.which(|r| r.pending && need.counts(r)).len();
+        let sum = need.sum().saturating_add(pending);
+        let required = if need == Need::Any { 1 } else { count(sum) };
+        Ok(WritePlan { consistency, write_type, replicas, need, in_scope, required })
     }
 
     /// The level is met by a stored hint too.
@@ -182,16 +216,12 @@ impl WritePlan {
     /// Acknowledgements needed, pending replicas in scope included: while ranges move, both the old
     /// and the new owners must have the write.
     pub fn block_for(&self) -> u32 {
-        if self.takes_hints() {
-            return 1;
-        }
-        let pending = self.replicas.which(|r| r.pending && self.need.counts(r)).len();
-        count(self.need.sum().saturating_add(pending))
+        self.required
     }
 
     /// How many of a set count.
     pub fn counted(&self, set: TargetSet) -> u32 {
-        count(self.replicas.count_in(set, |r| self.need.counts(r)))
+        count(set.intersection(self.in_scope).len())
     }
 
     /// Whether a failure of this replica counts.
@@ -204,22 +234,23 @@ impl WritePlan {
         self.missing(set).is_none()
     }
 
-    /// What is missing when exactly `set` acknowledges: (required, there).
-    fn missing(&self, set: TargetSet) -> Option<(u32, u32)> {
-        if let Need::Each(list) = &self.need {
+    /// What is missing when exactly `set` acknowledges: in which datacenter, if that counts, and
+    /// (required, there).
+    fn missing(&self, set: TargetSet) -> Option<(Option<u8>, u32, u32)> {
+        if let Need::Each(list, _) = &self.need {
             for (dc, n) in list {
                 let here = |r: &ReplicaInfo| r.dc == *dc;
                 let pending = self.replicas.which(|r| r.pending && here(r)).len();
                 let required = usize::from(*n).saturating_add(pending);
                 let there = self.replicas.count_in(set, here);
                 if there < required {
-                    return Some((count(required), count(there)));
+                    return Some((Some(*dc), count(required), count(there)));
                 }
             }
             return None;
         }
         let (required, there) = (self.block_for(), self.counted(set));
-        (there < required).then_some((required, there))
+        (there < required).then_some((None, required, there))
     }
 
     /// Whether enough replicas are alive. With ANY a replica for which a hint may be stored is
@@ -229,14 +260,14 @@ impl WritePlan {
     /// `Unavailable`.
     pub fn check(&self) -> Result<(), RequestError> {
         let usable = |r: &ReplicaInfo| r.alive || (self.takes_hints() && r.hintable);
-        let Some((required, alive)) = self.missing(self.replicas.which(usable)) else {
+        let Some((datacenter, required, alive)) = self.missing(self.replicas.which(usable)) else {
             return Ok(());
         };
         let consistency = self.consistency;
         // As Cassandra words it: a LOCAL_ONE needs 1, whatever is pending.
         let required = if consistency == Consistency::LocalOne { 1 } else { required };
         let alive = alive.min(required.saturating_sub(1));
-        Err(RequestError::Unavailable { consistency, required, alive })
+        Err(self.need.unavailable(consistency, datacenter, (required, alive)))
     }
 }
 
@@ -278,7 +309,7 @@ impl ReadPlan {
     }
 
     fn choose_contacts(&self) -> SmallVec<[Target; 8]> {
-        let Need::Each(list) = &self.need else {
+        let Need::Each(list, _) = &self.need else {
             return self.candidates.iter().copied().take(self.need.sum()).collect();
         };
         let mut left = list.clone();
@@ -325,7 +356,7 @@ impl ReadPlan {
     /// Another replica may stand in for one that does not answer. Not with EACH_QUORUM: it would
     /// count for the wrong datacenter.
     pub fn may_replace(&self) -> bool {
-        !matches!(self.need, Need::Each(_))
+        !matches!(self.need, Need::Each(..))
     }
 
     /// Whether enough replicas are alive.
@@ -334,22 +365,22 @@ impl ReadPlan {
     /// `Unavailable`.
     pub fn check(&self) -> Result<(), RequestError> {
         let consistency = self.consistency;
-        let missing = |required: usize, alive: usize| {
-            let (required, alive) = (count(required), count(alive));
-            Err(RequestError::Unavailable { consistency, required, alive })
+        let missing = |datacenter: Option<u8>, required: usize, alive: usize| {
+            let numbers = (count(required), count(alive));
+            Err(self.need.unavailable(consistency, datacenter, numbers))
         };
-        if let Need::Each(list) = &self.need {
+        if let Need::Each(list, _) = &self.need {
             let all: TargetSet = self.candidates.iter().copied().collect();
             for (dc, n) in list {
                 let alive = self.replicas.count_in(all, |r| r.dc == *dc);
                 if alive < usize::from(*n) {
-                    return missing(usize::from(*n), alive);
+                    return missing(Some(*dc), usize::from(*n), alive);
                 }
             }
             return Ok(());
         }
         if self.candidates.len() < self.need.sum() {
-            return missing(self.need.sum(), self.candidates.len());
+            return missing(None, self.need.sum(), self.candidates.len());
         }
         Ok(())
     }

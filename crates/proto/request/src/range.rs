@@ -302,7 +302,7 @@ impl RangeRequest {
         let Some(Some(place)) = self.slots.get_mut(usize::from(slot)) else { return };
         let mut outputs = Outputs::new();
         place.read.step(now, input, &mut outputs);
-        for output in outputs {
+        for output in outputs.drain(..) {
             match output {
                 ReadOutput::WakeAt(at) => place.wake = Some(at),
                 ReadOutput::Done(result) => place.result = Some(result),

@@ -1,5 +1,7 @@
 //! Small values of all machines: targets, errors, outputs.
 
+use std::sync::Arc;
+
 use cluster::Consistency;
 use smallvec::SmallVec;
 use stdx::HostId;
@@ -164,6 +166,9 @@ pub enum RequestError {
     /// Fewer replicas are alive than are needed; nothing was sent.
     #[error("Cannot achieve consistency level {consistency:?}")]
     Unavailable { consistency: Consistency, required: u32, alive: u32 },
+    /// The same, of EACH_QUORUM in one datacenter; the numbers are that one's.
+    #[error("Cannot achieve consistency level {consistency:?} in DC {datacenter}")]
+    UnavailableIn { consistency: Consistency, datacenter: Arc<str>, required: u32, alive: u32 },
     /// The deadline passed (or all that failed, failed by time).
     #[error("write timed out - received only {received} responses")]
     WriteTimeout { consistency: Consistency, received: u32, block_for: u32, write_type: WriteType },

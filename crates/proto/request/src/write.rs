@@ -146,6 +146,11 @@ impl WriteRequest {
     /// not before, it is answered and finished.
     pub fn step(&mut self, now: Instant, input: WriteInput, out: &mut Outputs<WriteOutput>) {
         match (self.phase, input) {
+            // Those of the deadline's step are stored after it.
+            (Phase::Finished, WriteInput::HintStored { to }) if self.hinted.contains(to) => {
+                self.hints_stored.insert(to);
+                return;
+            }
             (Phase::Finished, _) => return,
             (Phase::Idle, WriteInput::Start) => self.start(now, out),
             (Phase::Idle, _) => return,

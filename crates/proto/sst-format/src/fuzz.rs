@@ -371,6 +371,7 @@ mod tests {
             originating_host: Some(stdx::Uuid::nil()),
             level: 0,
             repaired_at: 0,
+            pending_repair: None,
             compression_ratio: -1.0,
         };
         let (stats, cardinality) = StatsCollector::default().finish(facts);

@@ -296,6 +296,7 @@ impl SerializationHeader {
         };
         WriteSchema {
             stats: self.stats,
+            has_counters: table.is_counter(),
             clustering: self.clustering_lengths(),
             statics: resolve(&self.statics),
             regulars: resolve(&self.regulars),
@@ -403,6 +404,8 @@ pub struct WriteSchema {
     pub statics: WriteColumns,
     /// Regular columns.
     pub regulars: WriteColumns,
+    /// Its cells are counters.
+    pub has_counters: bool,
 }
 
 impl WriteSchema {

@@ -69,6 +69,9 @@ pub fn encode_row(
         RowKind::Static => (&schema.statics, true),
         RowKind::Regular(_) => (&schema.regulars, false),
     };
+    if schema.has_counters {
+        stats.counters(row);
+    }
     let (liveness, deletion) = (row.liveness(), row.deletion());
     let EncodeScratch { body, present } = scratch;
     body.clear();

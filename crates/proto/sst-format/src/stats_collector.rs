@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use data::row::CellRef;
+use data::row::{CellRef, ColumnRef, RowRef};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Liveness};
 use stdx::{DeletionSeconds, TimestampMicros};
 
@@ -36,6 +36,7 @@ pub struct StatsCollector {
     min: Edge,
     max: Edge,
     has_partition_deletion: bool,
+    has_legacy_counter_shards: bool,
 }
 
 impl Default for StatsCollector {
@@ -54,6 +55,7 @@ impl Default for StatsCollector {
             min: Edge::default(),
             max: Edge::default(),
             has_partition_deletion: false,
+            has_legacy_counter_shards: false,
         }
     }
 }
@@ -69,6 +71,8 @@ pub struct FileFacts {
     pub level: i32,
     /// Milliseconds since 1970 of the repair, 0 = not repaired.
     pub repaired_at: i64,
+    /// Session of the incremental repair that the file takes part in.
+    pub pending_repair: Option<stdx::Uuid>,
     /// Compressed by uncompressed size; -1 when not compressed.
     pub compression_ratio: f64,
 }
@@ -107,6 +111,15 @@ impl StatsCollector {
     /// A column that has cells.
     pub(crate) fn column(&mut self) {
         self.total_columns_set = self.total_columns_set.saturating_add(1);
+    }
+
+    /// A row of counters.
+    #[cold]
+    pub(crate) fn counters(&mut self, row: RowRef<'_>) {
+        self.has_legacy_counter_shards |= row.columns().any(|(_, column)| match column {
+            ColumnRef::Simple(cell) => data::counter::has_legacy_shards(cell.value),
+            ColumnRef::Complex(_) => false,
+        });
     }
 
     /// A cell.
@@ -195,10 +208,10 @@ impl StatsCollector {
             repaired_at: facts.repaired_at,
             min_clustering: clustering(&self.min),
             max_clustering: clustering(&self.max),
-            has_legacy_counter_shards: false,
+            has_legacy_counter_shards: self.has_legacy_counter_shards,
             total_columns_set: self.total_columns_set,
             total_rows: self.total_rows,
-            pending_repair: None,
+            pending_repair: facts.pending_repair,
             is_transient: false,
             originating_host: facts.originating_host,
         };

@@ -30,6 +30,12 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> SlotSender<T> {
+    /// Whether the receiver is still there.
+    pub fn is_wanted(&self) -> bool {
+        // One of the two holders is this one.
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Hands the value over and wakes the receiver.
     pub fn send(self, value: T) {
         lock(&self.0).value = Some(value);

@@ -129,6 +129,12 @@ impl Conn {
         let _ = socket2::SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Both);
     }
 
+    /// Lets the kernel ask now and then whether a silent peer is still there (`SO_KEEPALIVE`).
+    pub fn set_keepalive(&self) {
+        // Fails only when the connection is over.
+        let _ = socket2::SockRef::from(&*self.stream).set_keepalive(true);
+    }
+
     /// The other side.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer

@@ -180,6 +180,8 @@ pub(crate) struct Disk {
     pub(crate) change_failures: Vec<(u64, IoErrorKind)>,
     /// Every change fails like this.
     pub(crate) failing: Option<IoErrorKind>,
+    /// One in so many reads fails like this.
+    pub(crate) failing_reads: Option<(u64, IoErrorKind)>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
     /// Locked path -> number of the process.

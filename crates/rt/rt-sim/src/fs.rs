@@ -47,6 +47,14 @@ struct Opened {
     path: String,
 }
 
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(mut state) = self.env.alive() {
+            state.count_file(self.env.process, false);
+        }
+    }
+}
+
 /// A held lock.
 pub struct FileLock {
     env: Env,
@@ -79,6 +87,12 @@ impl Env {
             let found = disk.change_failures.iter().position(|(at, _)| *at == number);
             failure = failure.or(found.map(|i| disk.change_failures.swap_remove(i).1));
             failure = failure.or(disk.failing);
+        }
+        let reads = disk.failing_reads.filter(|_| operation == "read");
+        if let Some((one_in, kind)) = reads
+            && state.random().is_multiple_of(one_in)
+        {
+            failure = failure.or(Some(kind));
         }
         state.note(operation, hash_bytes(path.as_bytes()), argument);
         if let Some((_, kind)) = crash {
@@ -130,6 +144,9 @@ impl Env {
     /// Opens a file; a new name is durable after a sync of its directory.
     pub async fn open(&self, path: &str, options: OpenOptions) -> Result<File, IoError> {
         let inode = self.change("open", path, |disk, full| open(disk, full, options)).await?;
+        if let Some(mut state) = self.alive() {
+            state.count_file(self.process, true);
+        }
         let inner = Opened { env: self.clone(), inode, options, path: path.to_string() };
         Ok(File { inner: Rc::new(inner) })
     }
@@ -522,6 +539,11 @@ impl DiskControl {
         self.with(|disk| disk.failing = kind);
     }
 
+    /// Lets one in so many reads fail, by the seed, until it is set to `None`.
+    pub fn set_failing_reads(&self, failing: Option<(u64, IoErrorKind)>) {
+        self.with(|disk| disk.failing_reads = failing);
+    }
+
     /// Crashes the node in its `n`-th call from now (1 = the next); a write may or may not be done.
     pub fn crash_at_nth_io(&self, n: u64, kind: CrashKind) {
         self.with(|disk| disk.crash_at = Some((disk.calls + n, kind)));
@@ -533,6 +555,7 @@ impl DiskControl {
             disk.failures.clear();
             disk.change_failures.clear();
             disk.failing = None;
+            disk.failing_reads = None;
             disk.crash_at = None;
             disk.slow_micros = None;
         });

@@ -102,6 +102,11 @@ impl Network {
         self.listeners.iter().find(|(_, l)| matches(l)).map(|(id, _)| *id)
     }
 
+    /// Ends of connections that a process holds.
+    pub(crate) fn count_of(&self, process: ProcessId) -> u64 {
+        self.ends.values().filter(|end| end.process == process && !end.is_orphan).count() as u64
+    }
+
     fn free_port(&mut self, name: &str) -> u16 {
         let port = self.ports.entry(name.to_string()).or_insert(FIRST_FREE_PORT);
         let given = *port;

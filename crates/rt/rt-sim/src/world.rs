@@ -100,9 +100,36 @@ impl fmt::Display for Stuck {
 impl std::error::Error for Stuck {}
 
 /// The simulated world. Clones are the same world.
+///
+/// With the last of them the world ends: tasks know the world and the world knows them, so without
+/// that nothing of a run would ever be freed.
 #[derive(Clone)]
 pub struct World {
     pub(crate) core: Rc<Core>,
+    _last: Rc<LastHandle>,
+}
+
+/// Ends the world when the last [`World`] goes.
+struct LastHandle(Rc<Core>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        let Ok(mut state) = self.0.state.try_borrow_mut() else { return };
+        let mut shards = Vec::new();
+        for process in &mut state.processes {
+            process.alive = false;
+            shards.append(&mut process.shards);
+        }
+        let events = std::mem::take(&mut state.events);
+        let net = std::mem::take(&mut state.net);
+        let disks = std::mem::take(&mut state.disks);
+        drop(state);
+        // Tasks first: what they hold looks at the state when it is dropped (INV-sim-4).
+        for shard in shards.into_iter().flatten() {
+            shard.end();
+        }
+        drop((events, net, disks));
+    }
 }
 
 pub(crate) struct Core {
@@ -132,6 +159,7 @@ pub(crate) struct Process {
     pub(crate) alive: bool,
     /// Its tasks do not run before.
     paused_until: Instant,
+    open_files: u64,
     shards: Vec<Option<Rc<dyn Shard>>>,
 }
 
@@ -182,6 +210,15 @@ impl State {
         self.trace.add(b);
     }
 
+    pub(crate) fn count_file(&mut self, process: ProcessId, is_opened: bool) {
+        if let Some(p) = self.processes.get_mut(process.0) {
+            p.open_files = match is_opened {
+                true => p.open_files.saturating_add(1),
+                false => p.open_files.saturating_sub(1),
+            };
+        }
+    }
+
     fn address(&mut self, name: &str) -> IpAddr {
         if let Some(ip) = self.addresses.get(name) {
             return *ip;
@@ -217,7 +254,8 @@ impl World {
             skews: BTreeMap::new(),
             crashes: Vec::new(),
         };
-        World { core: Rc::new(Core { state: RefCell::new(state) }) }
+        let core = Rc::new(Core { state: RefCell::new(state) });
+        World { _last: Rc::new(LastHandle(Rc::clone(&core))), core }
     }
 
     /// Begins a process; its disk and address belong to its name. The environments are for its
@@ -231,7 +269,8 @@ impl World {
         let empty = (0..shards).map(|_| None).collect();
         let paused_until = Instant::ZERO;
         let name_of = Rc::clone(&shared_name);
-        let process = Process { name: name_of, ip, alive: true, paused_until, shards: empty };
+        let process =
+            Process { name: name_of, ip, alive: true, paused_until, open_files: 0, shards: empty };
         state.processes.push(process);
         state.disks.entry(name.to_string()).or_default().make_work_dir(work_dir);
         state.note("start", id.0 as u64, u64::from(shards));
@@ -262,6 +301,13 @@ impl World {
     /// Whether the process runs: it was not crashed and some shard's main task is not done.
     pub fn is_alive(&self, process: ProcessId) -> bool {
         self.core.state.borrow().is_alive(process)
+    }
+
+    /// What the process holds of its machine: open files, then ends of connections.
+    pub fn holds(&self, process: ProcessId) -> (u64, u64) {
+        let state = self.core.state.borrow();
+        let files = state.processes.get(process.0).map_or(0, |p| p.open_files);
+        (files, state.net.count_of(process))
     }
 
     /// Virtual time.

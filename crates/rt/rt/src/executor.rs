@@ -67,6 +67,13 @@ pub(crate) struct Tasks {
     free: Vec<u32>,
 }
 
+impl Tasks {
+    /// The name of each task that has not ended.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.slots.iter().filter_map(|slot| slot.task.as_ref().map(|task| task.name))
+    }
+}
+
 struct Slot {
     generation: u32,
     task: Option<Task>,

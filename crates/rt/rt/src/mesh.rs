@@ -41,6 +41,11 @@ struct Ring<Q, R> {
 pub struct Reply<R>(SlotSender<R>);
 
 impl<R> Reply<R> {
+    /// Whether the caller still waits: it may have given up while the request was in the ring.
+    pub fn is_wanted(&self) -> bool {
+        self.0.is_wanted()
+    }
+
     /// Answers.
     pub fn send(self, r: R) {
         self.0.send(r);

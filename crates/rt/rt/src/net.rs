@@ -127,6 +127,14 @@ impl Conn {
         }
     }
 
+    /// Lets the machine ask now and then whether a silent peer is still there; connections of a
+    /// simulated machine are told of their end in other ways.
+    pub fn set_keepalive(&self) {
+        if let AnyConn::Native(c) = &self.inner {
+            c.set_keepalive();
+        }
+    }
+
     /// The other side.
     pub fn peer_addr(&self) -> SocketAddr {
         match &self.inner {

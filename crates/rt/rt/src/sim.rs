@@ -18,10 +18,11 @@ use crate::machine::{Machine, Main, NodeSpec, StartRequest, spawn_main, start_ma
 use crate::shared::NodeShared;
 use rt_native::cross::lock;
 use rt_sim::{ProcessId, Shard};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stdx::Instant;
@@ -42,6 +43,7 @@ pub struct SimNode {
     name: String,
     node: Arc<NodeShared>,
     telemetry: Vec<telemetry::Shard>,
+    shards: Vec<Weak<Inner>>,
 }
 
 impl SimNode {
@@ -53,6 +55,17 @@ impl SimNode {
     /// Asks it to stop: [`Rt::stop_requested`] resolves on its shards.
     pub fn request_stop(&self) {
         self.node.request_stop();
+    }
+
+    /// The tasks of all its shards by name; none after its end.
+    pub fn tasks(&self) -> BTreeMap<&'static str, u64> {
+        let mut tasks = BTreeMap::new();
+        for inner in self.shards.iter().filter_map(Weak::upgrade) {
+            for name in inner.tasks.borrow().names() {
+                *tasks.entry(name).or_default() += 1;
+            }
+        }
+        tasks
     }
 
     /// The metrics of all its shards, also after its end.
@@ -124,13 +137,14 @@ impl World {
     ) -> SimNode {
         let node = NodeShared::new(1);
         let (process, envs) = self.world.add_process(name, 1, "");
-        let mut telemetry = Vec::new();
+        let (mut telemetry, mut inners) = (Vec::new(), Vec::new());
         if let Some(rt) = envs.into_iter().next().and_then(|env| self.new_rt(0, &node, env)) {
             telemetry.push(rt.telemetry());
+            inners.push(Rc::downgrade(&rt.inner));
             self.world.attach(process, 0, Rc::new(SimShard(Rc::clone(&rt.inner))));
             spawn_main(&rt, Box::pin(main(rt.clone())));
         }
-        SimNode { process, name: name.to_string(), node, telemetry }
+        SimNode { process, name: name.to_string(), node, telemetry, shards: inners }
     }
 
     fn new_rt(&self, shard: u16, node: &Arc<NodeShared>, env: rt_sim::Env) -> Option<Rt> {
@@ -141,15 +155,16 @@ impl World {
         let StartRequest { spec, main, node } = request;
         let shards = spec.shards.max(1);
         let (process, envs) = self.world.add_process(&spec.name, shards, &spec.work_dir);
-        let mut telemetry = Vec::new();
+        let (mut telemetry, mut inners) = (Vec::new(), Vec::new());
         for (shard, env) in (0u16..).zip(envs) {
             if let Some(rt) = self.new_rt(shard, &node, env) {
                 telemetry.push(rt.telemetry());
+                inners.push(Rc::downgrade(&rt.inner));
                 self.world.attach(process, shard, Rc::new(SimShard(Rc::clone(&rt.inner))));
                 start_main(&rt, &main);
             }
         }
-        SimNode { process, name: spec.name, node, telemetry }
+        SimNode { process, name: spec.name, node, telemetry, shards: inners }
     }
 
     fn take_starts(&self) {
@@ -231,6 +246,11 @@ impl World {
     /// Whether the node runs: not crashed, and some shard's main function has not returned.
     pub fn is_alive(&self, node: &SimNode) -> bool {
         self.world.is_alive(node.process)
+    }
+
+    /// What a node holds of its machine: open files, then ends of connections.
+    pub fn holds(&self, node: &SimNode) -> (u64, u64) {
+        self.world.holds(node.process)
     }
 
     /// Kills the process: everything handed to the kernel stays, peers see resets.

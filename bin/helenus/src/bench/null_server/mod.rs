@@ -252,6 +252,8 @@ mod tests {
             operations: Some(5000),
             duration: None,
             interval: None,
+            first_key: 0,
+            consistency: cql_wire::Consistency::One,
             insert: "INSERT INTO bench.standard5 (key, c0, c1, c2, c3, c4) \
                      VALUES (?, ?, ?, ?, ?, ?)"
                 .to_owned(),

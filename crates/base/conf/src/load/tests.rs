@@ -313,3 +313,40 @@ fn a_file_that_is_no_map_is_an_error_and_an_empty_one_is_not() {
     );
     assert!(matches!(yaml("a: [\n").unwrap_err().0[..], [ConfError::Syntax { .. }]));
 }
+
+#[test]
+fn timestamp_thresholds_fit_each_other_and_zero_is_off() {
+    let of = |warn: &str, fail: &str| {
+        format!(
+            "maximum_timestamp_warn_threshold: {warn}\nmaximum_timestamp_fail_threshold: {fail}\n"
+        )
+    };
+    let loaded = yaml(&of("1d", "1d")).unwrap().options;
+    assert_eq!(loaded.maximum_timestamp_warn_threshold, Duration::from_secs(86_400));
+    assert!(yaml(&of("1d", "0s")).is_ok());
+    let wrong = errors(&of("2d", "1d"));
+    assert!(
+        wrong[0].contains("maximum_timestamp_warn_threshold")
+            && wrong[0].contains("must not be above its fail threshold"),
+        "{wrong:?}"
+    );
+    assert!(yaml("minimum_timestamp_warn_threshold: 5d\n").is_ok());
+}
+
+#[test]
+fn settings_of_the_cluster_are_read_in_both_spellings() {
+    let loaded = yaml(
+        "hinted_handoff_disabled_datacenters:\n  - west\n  - north\n\
+         batchlog_replay_throttle_in_kb: 512\n\
+         dynamic_snitch_update_interval_in_ms: 50\n\
+         dynamic_snitch_badness_threshold: 0.1\n\
+         max_hints_size_per_host: 5MiB\n",
+    )
+    .unwrap()
+    .options;
+    assert_eq!(loaded.hinted_handoff_disabled_datacenters, ["west", "north"]);
+    assert_eq!(loaded.batchlog_replay_throttle, DataSize(512 << 10));
+    assert_eq!(loaded.dynamic_snitch_update_interval, Duration::from_millis(50));
+    assert_eq!(loaded.dynamic_snitch_badness_threshold.0, 0.1);
+    assert_eq!(loaded.max_hints_size_per_host, DataSize(5 << 20));
+}

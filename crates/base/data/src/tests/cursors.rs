@@ -298,7 +298,7 @@ proptest! {
     fn a_purging_merge_keeps_live_rows(sources in sources(), gc in 0..8_i64, below in 0..14_i64) {
         let mode = || MergeMode::Purge {
             now: DeletionSeconds(1000),
-            gc_before: DeletionSeconds(gc),
+            gc_before: crate::GcBefore::At(DeletionSeconds(gc)),
             timestamp_below: Box::new(move |_, _| TimestampMicros(below)),
         };
         let live = |seen: Seen| {

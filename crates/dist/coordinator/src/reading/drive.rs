@@ -1,20 +1,21 @@
 //! Drives the machine of a scan (a read of one partition is a scan of one sub-range).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::replica_page::PageLimits;
 use data::{MutationRef, TableShape};
-use internode::{Mutation, MutationFlags, ReadLimits, Verb};
-use messaging::Outgoing;
+use internode::{ErrorReply, Mutation, MutationFlags, ReadLimits, Verb};
+use messaging::{MessagingError, Outgoing};
 use request::range::ScanEnd;
 use request::read::{ReadInput, ReadOutcome, ReadOutput};
 use request::{
     Outputs, PageDigest, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReplicaError,
     ReplicaInfo, RequestError, SubRange, Target, TargetSet, TokenRange, digest_of,
 };
-use stdx::{Instant, ShardId, TableId};
+use stdx::{Epoch, Instant, ShardId, TableId, Uuid};
 use store::{ReadStats, RowSink};
 
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
@@ -33,6 +34,8 @@ use crate::failing::replica_error;
 enum Wants {
     More,
     Nothing,
+    /// What is left must be read with newer metadata.
+    NewPlan,
 }
 
 /// What follows an output of the machine.
@@ -47,7 +50,12 @@ enum Step {
 /// A read that runs.
 pub(super) struct Reader<'a, S> {
     coordinator: &'a Coordinator,
-    plan: &'a Plan,
+    plan: Rc<Plan>,
+    /// The plan is of this epoch.
+    epoch: Epoch,
+    /// A replica refused the plan: what it is based on is older than this epoch.
+    needed: Rc<Cell<Epoch>>,
+    trace: Option<Uuid>,
     order: &'a ReplicatedRead,
     shape: Rc<TableShape>,
     sink: &'a mut S,
@@ -65,7 +73,7 @@ pub(super) struct Reader<'a, S> {
 impl<'a, S: RowSink> Reader<'a, S> {
     pub(super) fn new(
         coordinator: &'a Coordinator,
-        plan: &'a Plan,
+        (plan, trace): (Plan, Option<Uuid>),
         command: &ReadCommand,
         order: &'a ReplicatedRead,
         sink: &'a mut S,
@@ -73,9 +81,12 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let resumed = resumed(command).map(|(key, rows)| (key.to_vec(), rows));
         Reader {
             coordinator,
-            plan,
-            order,
             shape: plan.table.shape.clone(),
+            plan: Rc::new(plan),
+            epoch: order.snapshot.epoch,
+            needed: Rc::new(Cell::new(order.snapshot.epoch)),
+            trace,
+            order,
             sink,
             show: Show::new(command.reversed, command.now, command.wants_static, resumed),
             calls: Calls::default(),
@@ -91,14 +102,64 @@ impl<'a, S: RowSink> Reader<'a, S> {
     pub(super) async fn run(mut self) -> Result<ReadStats, RequestError> {
         loop {
             // A machine reads as many rows as are wanted; the sink may want more than it said.
-            if self.run_machine().await? == Wants::Nothing {
-                return Ok(self.show.stats);
+            match self.run_machine().await? {
+                Wants::Nothing => return Ok(self.show.stats),
+                Wants::NewPlan => {
+                    self.plan_again().await?;
+                    continue;
+                }
+                Wants::More => {}
             }
             if self.is_over {
                 self.show.finish(self.sink);
                 return Ok(self.show.stats);
             }
         }
+    }
+
+    /// Whether a replica said, or this node has learnt, that members have other places than the plan
+    /// says. Messages carry the node's epoch, not the plan's, so replicas would not notice.
+    fn is_outdated(&self) -> bool {
+        let cluster = &self.plan.cluster;
+        let now = (cluster.parts.snapshot)();
+        if now.epoch > self.epoch && cluster.moved_at(&now) > self.epoch {
+            self.needed.set(self.needed.get().max(now.epoch));
+        }
+        self.needed.get() > self.epoch
+    }
+
+    /// Waits for the metadata that a replica has, and plans what is not shown yet with it.
+    async fn plan_again(&mut self) -> Result<(), RequestError> {
+        let inner = &self.coordinator.inner;
+        let (needed, deadline) = (self.needed.get(), self.order.deadline);
+        inner.reading.replanned.inc();
+        let parts = self.plan.cluster.parts.clone();
+        let is_there = match &parts.epoch_wait {
+            Some(wait) => wait(needed, deadline).await,
+            None => (parts.snapshot)().epoch >= needed,
+        };
+        let consistency = self.order.consistency;
+        if !is_there {
+            let block_for = u32::try_from(self.plan.block_for()).unwrap_or(u32::MAX);
+            let (received, data_present) = (0, false);
+            return Err(RequestError::ReadTimeout {
+                consistency,
+                received,
+                block_for,
+                data_present,
+            });
+        }
+        let snapshot = (parts.snapshot)();
+        let table = self.plan.table.table.id;
+        let Some(plan) = self.coordinator.plan_read(&snapshot, table, consistency) else {
+            let me = snapshot.local.host_id;
+            return Err(super::failed(self.order, me, ReplicaError::IncompatibleSchema));
+        };
+        self.shape = plan.table.shape.clone();
+        self.plan = Rc::new(plan);
+        self.epoch = snapshot.epoch;
+        self.needed.set(snapshot.epoch);
+        Ok(())
     }
 
     fn limits(&self, rows: u32) -> PageLimits {
@@ -111,12 +172,16 @@ impl<'a, S: RowSink> Reader<'a, S> {
     }
 
     async fn run_machine(&mut self) -> Result<Wants, RequestError> {
+        if self.is_outdated() {
+            return Ok(Wants::NewPlan);
+        }
         // What the machine before read ahead is read again, with the limits of this one.
         self.calls.forget_questions();
         self.slots.clear();
         let rows = u32::try_from(self.order.rows_wanted).unwrap_or(u32::MAX).max(1);
         let now = self.coordinator.inner.rt.now();
-        let (plan, coordinator) = (self.plan, self.coordinator);
+        let (plan, coordinator) = (self.plan.clone(), self.coordinator);
+        let plan = &*plan;
         let (tokens, ranges_total) = match &self.rest.partitions {
             Partitions::Key(key) => (one_token(key), 1),
             Partitions::Range(range) => (tokens_of(range), plan.ranges()),
@@ -146,7 +211,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 let mut outputs = Outputs::new();
                 request.step(now, input, ranges, &mut outputs);
                 let is_tick = input == RangeInput::Tick;
-                for output in outputs {
+                for output in outputs.drain(..) {
                     match self.obey(&request, output, is_tick, &mut inputs)? {
                         Step::Next => {}
                         Step::Page => return Ok(Wants::More),
@@ -156,6 +221,9 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 coordinator.inner.rt.yield_if_due().await;
             }
             inputs.extend(self.next_input().await);
+            if self.is_outdated() {
+                return Ok(Wants::NewPlan);
+            }
         }
     }
 
@@ -318,7 +386,8 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let query = ReplicaQuery {
             command: command.clone(),
             limits,
-            purge_before: self.plan.table.purge_before(command.now),
+            purge_before: self.plan.table.purge_before(&self.coordinator.inner.store, command.now),
+            scope: store::ReadScope::All,
         };
         let (this, shape) = (self.coordinator.clone(), self.shape.clone());
         Box::pin(async move {
@@ -331,7 +400,13 @@ impl<'a, S: RowSink> Reader<'a, S> {
     }
 
     fn outgoing(&self, replica: &ReplicaInfo, verb: Verb, shard: ShardId) -> Outgoing {
-        Outgoing { host: replica.host, shard, verb, deadline: self.order.deadline, trace: None }
+        Outgoing {
+            host: replica.host,
+            shard,
+            verb,
+            deadline: self.order.deadline,
+            trace: self.trace,
+        }
     }
 
     fn read_there(
@@ -364,8 +439,14 @@ impl<'a, S: RowSink> Reader<'a, S> {
             internode::encode_read(out, command, limits, is_digest);
         });
         let (cluster, host) = (self.plan.cluster.clone(), replica.host);
+        let needed = self.needed.clone();
         Box::pin(async move {
-            let response = future.await.map_err(|error| replica_error(&error))?;
+            let response = future.await.map_err(|error| {
+                if let MessagingError::Remote(ErrorReply::EpochTooOld { needed: epoch }) = &error {
+                    needed.set(needed.get().max(*epoch));
+                }
+                replica_error(&error)
+            })?;
             cluster.latencies.note(host, response.elapsed);
             if !is_digest {
                 return Ok(Answer::Page { bytes: response.payload, is_own: false });

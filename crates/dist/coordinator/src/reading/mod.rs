@@ -27,10 +27,10 @@ mod tests;
 
 use std::rc::Rc;
 
-use cluster::ClusterSnapshot;
+use cluster::{ClusterSnapshot, Consistency};
 use data::command::ReadCommand;
 use request::{ReplicaError, RequestError};
-use stdx::{HostId, TableId};
+use stdx::{HostId, TableId, Uuid};
 use store::{ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
@@ -59,6 +59,10 @@ pub struct Reading {
     short_reads: Counter,
     served: Counter,
     served_late: Counter,
+    outdated: Counter,
+    /// Of other shards, whose caller was gone.
+    pub(crate) abandoned: Counter,
+    replanned: Counter,
 }
 
 impl Reading {
@@ -97,6 +101,18 @@ impl Reading {
             served_late: counter(
                 "replica_reads_late_total",
                 "reads not served, because their coordinator had given up",
+            ),
+            outdated: counter(
+                "replica_reads_outdated_total",
+                "reads not served, because their coordinator did not know who has their range now",
+            ),
+            abandoned: counter(
+                "coordinator_shard_reads_abandoned_total",
+                "reads for another shard not begun, because nobody waited for them any more",
+            ),
+            replanned: counter(
+                "coordinator_reads_replanned_total",
+                "reads planned again, because a replica knew newer metadata",
             ),
         }
     }
@@ -140,23 +156,45 @@ impl Coordinator {
         order: &ReplicatedRead,
         sink: &mut S,
     ) -> Result<ReadStats, RequestError> {
+        self.read_traced(command, order, None, sink).await
+    }
+
+    /// As [`Coordinator::read_replicated`], for a request whose trace has this id: the other nodes
+    /// write down what they do for it.
+    ///
+    /// # Errors
+    /// As [`Coordinator::read_replicated`].
+    pub async fn read_traced<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        order: &ReplicatedRead,
+        trace: Option<Uuid>,
+        sink: &mut S,
+    ) -> Result<ReadStats, RequestError> {
         let me = order.snapshot.local.host_id;
-        let reading = &self.inner.reading;
-        let found = self.cluster().and_then(|cluster| {
-            let table = reading.tables.get(&order.snapshot, command.table)?;
-            let topology = cluster.topology(&order.snapshot, command.table)?;
-            Some(plan::Plan::new(cluster, table, topology, order.consistency))
-        });
-        let Some(plan) = found else {
+        let Some(plan) = self.plan_read(&order.snapshot, command.table, order.consistency) else {
             return Err(failed(order, me, ReplicaError::IncompatibleSchema));
         };
         if plan.is_for_this_node(me, command) {
             let read = self.read(command, order.rows_wanted, sink).await;
             return read.map_err(|error| failed(order, me, store_failure(self, error)));
         }
-        reading.reads.inc();
-        let reader = drive::Reader::new(self, &plan, command, order, sink);
+        self.inner.reading.reads.inc();
+        let reader = drive::Reader::new(self, (plan, trace), command, order, sink);
         Box::pin(reader.run()).await
+    }
+
+    /// `None`: there is no such table, or this node is part of no cluster.
+    fn plan_read(
+        &self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+        consistency: Consistency,
+    ) -> Option<plan::Plan> {
+        let cluster = self.cluster()?;
+        let facts = self.inner.reading.tables.get(snapshot, table)?;
+        let topology = cluster.topology(snapshot, table)?;
+        Some(plan::Plan::new(cluster, facts, topology, consistency))
     }
 }
 

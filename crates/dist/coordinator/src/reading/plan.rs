@@ -9,6 +9,7 @@ use data::command::{Partitions, ReadCommand};
 use request::{Need, ReadConfig, ReadPlan, ReadRepair, SpeculativeRetry, Threshold};
 use schema::Table;
 use stdx::{DeletionSeconds, HostId, Instant, TableId, Token};
+use store::Store;
 
 use crate::cluster_parts::ReplicatedRead;
 use crate::cluster_state::Cluster;
@@ -45,8 +46,8 @@ impl TableFacts {
     }
 
     /// Tombstones made before this need not be shown to a coordinator.
-    pub(crate) fn purge_before(&self, now: DeletionSeconds) -> DeletionSeconds {
-        DeletionSeconds(now.0.saturating_sub(i64::from(self.table.options.gc_grace_seconds)))
+    pub(crate) fn purge_before(&self, store: &Store, now: DeletionSeconds) -> DeletionSeconds {
+        store.purge_before(self.table.id, now)
     }
 }
 
@@ -79,10 +80,15 @@ impl Plan {
         u32::try_from(self.placements().ranges().len()).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Answers that the level needs.
+    pub(super) fn block_for(&self) -> usize {
+        self.need.sum()
+    }
+
     /// The plan for the replicas of a token.
     pub(super) fn of_token(&self, token: Token) -> ReadPlan {
         let mut replicas = ReplicaList::new();
-        self.cluster.replicas(&self.topology, token, &mut replicas);
+        self.cluster.replicas_to_read(&self.topology, token, &mut replicas);
         self.cluster.rank(&self.topology, &mut replicas);
         // More than a plan can number are left out; what the level needs stays what it is.
         replicas.truncate(request::types::REPLICAS_MAX);
@@ -94,17 +100,18 @@ impl Plan {
 
     /// Whether this node alone can answer, and is the one to ask.
     pub(super) fn is_for_this_node(&self, me: HostId, command: &ReadCommand) -> bool {
+        if self.block_for() != 1 {
+            return false;
+        }
         match &command.partitions {
             Partitions::Key(key) => {
                 let plan = self.of_token(codec::token_of(key));
                 let best = plan.candidates().first().and_then(|t| plan.replicas.get(*t));
-                plan.block_for() == 1 && best.is_some_and(|r| r.is_self)
+                best.is_some_and(|r| r.is_self)
             }
             Partitions::Range(_) => {
                 let mut ranges = self.placements().ranges();
-                self.of_token(Token::MAX).block_for() == 1
-                    && ranges.len() > 0
-                    && ranges.all(|(_, replicas)| replicas.is_natural(me))
+                ranges.len() > 0 && ranges.all(|(_, replicas)| replicas.is_natural(me))
             }
         }
     }

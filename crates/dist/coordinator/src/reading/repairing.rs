@@ -5,13 +5,14 @@ use data::command::{Partitions, ReadCommand};
 use data::replica_page::PageLimits;
 use internode::{ErrorReply, ReadRequest};
 use stdx::{Epoch, Instant};
-use store::StoreError;
+use store::{ReadScope, StoreError};
 
 use super::shards::ReplicaQuery;
 use crate::Coordinator;
 
 impl Coordinator {
-    /// The page of this node that a peer asks for, as the verbs `Read` and `RangeRead` answer it.
+    /// The page of this node that a peer asks for, as the verbs `Read` and `RangeRead` answer it, of
+    /// what the scope sees.
     ///
     /// # Errors
     /// What the peer is told: unknown table, metadata apart, invalid bounds, trouble of the store.
@@ -20,8 +21,9 @@ impl Coordinator {
         read: ReadRequest,
         epoch: Epoch,
         deadline: Instant,
+        scope: ReadScope,
     ) -> Result<Vec<u8>, ErrorReply> {
-        self.answer_read(read, epoch, deadline).await
+        self.answer_read(read, epoch, deadline, scope).await
     }
 
     /// A page of what this node has, of about so many bytes over all shards. Where it ends depends
@@ -35,6 +37,7 @@ impl Coordinator {
         snapshot: &ClusterSnapshot,
         command: ReadCommand,
         bytes: usize,
+        scope: ReadScope,
     ) -> Result<Vec<u8>, StoreError> {
         let Some(table) = self.inner.reading.tables.get(snapshot, command.table) else {
             return Err(StoreError::UnknownTable(command.table));
@@ -44,8 +47,8 @@ impl Coordinator {
             Partitions::Range(_) => usize::from(self.inner.rt.shard_count().max(1)),
         };
         let limits = PageLimits { bytes: (bytes / shards).max(1), ..PageLimits::default() };
-        let purge_before = table.purge_before(command.now);
-        let query = ReplicaQuery { command, limits, purge_before };
+        let purge_before = table.purge_before(&self.inner.store, command.now);
+        let query = ReplicaQuery { command, limits, purge_before, scope };
         let whole = PageLimits {
             bytes: if shards == 1 { bytes } else { usize::MAX },
             ..PageLimits::default()

@@ -1,5 +1,6 @@
 //! Reads of other coordinators, for which this node is a replica.
 
+use cluster::Replication;
 use data::command::Partitions;
 use data::replica_page::PageLimits;
 use internode::{ErrorReply, ReadRequest, Verb};
@@ -7,6 +8,7 @@ use messaging::{Request, Responder};
 use request::digest_of;
 use rt::Group;
 use stdx::{Epoch, Instant};
+use store::ReadScope;
 
 use super::plan::TableFacts;
 use super::ring_walk::tokens_of;
@@ -31,6 +33,7 @@ impl Coordinator {
             return responder.fail(&ErrorReply::Invalid(text));
         }
         let (epoch, deadline) = (request.epoch, request.deadline);
+        let trace = request.trace.and_then(|_| self.peer_trace(request));
         let this = self.clone();
         let task = async move {
             let reading = &this.inner.reading;
@@ -41,7 +44,24 @@ impl Coordinator {
             }
             reading.served.inc();
             let is_digest = read.digest;
-            match this.answer_read(read, epoch, deadline).await {
+            if let Some(trace) = &trace {
+                trace.note(this.describe_read(&read.command));
+            }
+            let work = this.answer_read(read, epoch, deadline, ReadScope::All);
+            let answer = match this.inner.rt.timeout(deadline, work).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    reading.served_late.inc();
+                    Err(ErrorReply::Timeout)
+                }
+            };
+            if let Some(trace) = &trace {
+                trace.note(match &answer {
+                    Ok(page) => format!("Enqueuing response of {} bytes", page.len()),
+                    Err(error) => format!("Failed: {error}"),
+                });
+            }
+            match answer {
                 Ok(page) if is_digest => {
                     let digest = digest_of(&page).0.to_be_bytes();
                     responder.respond(|out| out.extend_from_slice(&digest));
@@ -54,16 +74,30 @@ impl Coordinator {
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "replica-read", task);
     }
 
+    /// As Cassandra's replicas say it.
+    fn describe_read(&self, command: &data::command::ReadCommand) -> String {
+        let cluster = self.cluster();
+        let snapshot = cluster.map(|cluster| (cluster.parts.snapshot)());
+        let table = snapshot.as_ref().and_then(|s| s.schema.table_by_id(command.table));
+        let name = table.map_or("an unknown table", |table| &*table.name);
+        match &command.partitions {
+            Partitions::Key(_) => format!("Executing single-partition query on {name}"),
+            Partitions::Range(_) => format!("Executing seq scan on {name}"),
+        }
+    }
+
     /// The page, encoded.
     pub(super) async fn answer_read(
         &self,
         read: ReadRequest,
         epoch: Epoch,
         deadline: Instant,
+        scope: ReadScope,
     ) -> Result<Vec<u8>, ErrorReply> {
         let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
         let ReadRequest { limits, command, .. } = read;
-        let tables = &self.inner.reading.tables;
+        let reading = &self.inner.reading;
+        let tables = &reading.tables;
         let mut snapshot = (cluster.parts.snapshot)();
         if snapshot.epoch < epoch && tables.get(&snapshot, command.table).is_none() {
             // A table that was made a moment ago.
@@ -76,10 +110,11 @@ impl Coordinator {
             return Err(ErrorReply::UnknownTable(command.table));
         };
         let table: &TableFacts = &table;
-        if epoch < snapshot.epoch && !is_replica(&cluster, &snapshot, &command) {
+        if epoch < snapshot.epoch && is_outdated(&cluster, &snapshot, epoch, &command) {
+            reading.outdated.inc();
             return Err(ErrorReply::EpochTooOld { needed: snapshot.epoch });
         }
-        let purge_before = table.purge_before(command.now);
+        let purge_before = table.purge_before(&self.inner.store, command.now);
         let bytes = usize::try_from(limits.bytes.min(PAGE_BYTES_MAX)).unwrap_or(usize::MAX);
         let limits = PageLimits {
             rows: u32::try_from(limits.rows).unwrap_or(u32::MAX).max(1),
@@ -91,12 +126,27 @@ impl Coordinator {
             let text = "the slices do not fit the table's clustering columns".to_owned();
             return Err(ErrorReply::Invalid(text));
         }
-        let query = ReplicaQuery { command: request.command, limits, purge_before };
+        let query = ReplicaQuery { command: request.command, limits, purge_before, scope };
         self.read_node(&table.shape, query).await.map_err(|error| {
             self.inner.store.note_failure(&error);
             failing::error_reply(&error)
         })
     }
+}
+
+/// Whether a coordinator has to learn first who holds what: it asks a node that does not hold it any
+/// more, or it is two steps of a movement behind. Then the other replicas that it asks may be none any
+/// more, and a level that it meets with them and this one says nothing.
+fn is_outdated(
+    cluster: &Cluster,
+    snapshot: &cluster::ClusterSnapshot,
+    epoch: Epoch,
+    command: &data::command::ReadCommand,
+) -> bool {
+    let topology = cluster.topology(snapshot, command.table);
+    let is_local = topology.is_some_and(|t| *t.placements.replication() == Replication::Local);
+    let is_behind = !is_local && epoch < cluster.moved_before(snapshot);
+    is_behind || !is_replica(cluster, snapshot, command)
 }
 
 /// Whether this node holds all that is asked for. The coordinator's metadata is older: it may ask a

@@ -8,7 +8,7 @@ use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageFlow, PageLimits, PageWriter, ReplicaPage};
 use data::{Advance, Cursor, Item, MergeCursor, MergeMode, TableShape};
 use stdx::{DeletionSeconds, ShardId};
-use store::{ReplicaRead, StoreError};
+use store::{ReadScope, ReplicaRead, StoreError};
 
 use super::slot::resumed;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
@@ -22,6 +22,8 @@ pub struct ReplicaQuery {
     pub limits: PageLimits,
     /// Tombstones made before this are left out.
     pub purge_before: DeletionSeconds,
+    /// What of the table it sees.
+    pub scope: ReadScope,
 }
 
 impl Coordinator {
@@ -30,9 +32,12 @@ impl Coordinator {
         &self,
         query: &ReplicaQuery,
     ) -> Result<ReplicaRead, StoreError> {
-        let ReplicaQuery { command, limits, purge_before } = query;
-        let counts_static = command.wants_static;
-        self.inner.store.read_replica(command, *limits, counts_static, *purge_before).await
+        let ReplicaQuery { command, limits, purge_before, scope } = query;
+        let (counts_static, store) = (command.wants_static, &self.inner.store);
+        if *scope != ReadScope::All {
+            return store.read_for_repair(command, *limits, *purge_before, *scope).await;
+        }
+        store.read_replica(command, *limits, counts_static, *purge_before).await
     }
 
     async fn read_of_shard(

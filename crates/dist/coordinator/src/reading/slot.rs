@@ -12,6 +12,7 @@ use request::{
     PageFacts, ReadInput, ReconcileCommand, Target, TargetSet, TokenRange, digest_of, reconcile,
 };
 use smallvec::SmallVec;
+use stdx::Token;
 
 /// Moves a command behind the end of a page; false when nothing can be there. `rows` of the
 /// partition were shown before that end.
@@ -122,7 +123,13 @@ impl Slot {
         let reversed = self.command.reversed;
         let page = match is_own {
             true => ReplicaPage::open(&bytes)?,
-            false => ReplicaPage::parse(&bytes, &self.shape, reversed)?,
+            false => {
+                let page = ReplicaPage::parse(&bytes, &self.shape, reversed)?;
+                if !is_within(&self.command.partitions, &page) {
+                    return Err(PageError::Malformed("it holds what was not asked for"));
+                }
+                page
+            }
         };
         if let Some(before) = self.pages_of(from) {
             chain(&before.pages, &self.shape, reversed)?.push(page, &self.shape, reversed)?;
@@ -200,6 +207,38 @@ impl Slot {
             RowsFrom::Page(target) => self.pages_of(target)?.pages.first()?,
         };
         ReplicaPage::open(bytes).ok()
+    }
+}
+
+/// Whether a page keeps to the partitions that were asked for. Its partitions are in order.
+fn is_within(asked: &Partitions, page: &ReplicaPage<'_>) -> bool {
+    let end = page.end();
+    let mut found = page.partitions().chain(end.partition());
+    match asked {
+        Partitions::Key(key) => found.all(|(_, found)| *found == **key),
+        Partitions::Range(range) => {
+            let last = page.partitions().last().into_iter().chain(end.partition());
+            found.next().into_iter().chain(last).all(|(token, key)| {
+                is_behind(&range.start, token, key) && !is_behind(&range.end, token, key)
+            })
+        }
+    }
+}
+
+/// Whether a partition lies behind a bound.
+fn is_behind(bound: &RingBound, token: Token, key: &[u8]) -> bool {
+    match bound {
+        RingBound::Token { token: at, after } => {
+            if *after {
+                token > *at
+            } else {
+                token >= *at
+            }
+        }
+        RingBound::Key { token: at, key: at_key, after } => {
+            let order = (token, key).cmp(&(*at, at_key.as_slice()));
+            if *after { order.is_gt() } else { order.is_ge() }
+        }
     }
 }
 

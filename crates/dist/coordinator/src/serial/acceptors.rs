@@ -13,12 +13,15 @@ use std::task::{Context, Poll, Waker};
 
 use data::MutationRef;
 use paxos::acceptor::{Admission, Input, Output, Record, Reply, ReplyTo, Request, Token};
+use paxos::wire::Electorate;
 use paxos::{Acceptor, AcceptorState, Ballot};
 use rt::sync::oneshot;
-use stdx::{FixedMap, WallMicros};
+use stdx::{Epoch, FixedMap, WallMicros};
 use store::{ReplicaRead, StoreError};
 
+use super::plan::electorate;
 use super::row::{Cells, Partition, PaxosTable, Payload};
+use super::sweep::floor;
 use super::{ACCEPTORS_MAX, SKEW_MAX};
 use crate::reading::ReplicaQuery;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
@@ -35,6 +38,41 @@ pub struct Ask {
     /// Writes up to then were emptied away, and must not come back.
     pub(super) truncated_at: Option<WallMicros>,
     pub(super) table: PaxosTable,
+    /// Registers of another replica to merge in, instead of the request.
+    pub(super) adopted: Option<Box<AcceptorState<Payload>>>,
+    /// For which electorate it was found to be: looked at again in the acceptor's turn
+    /// (INV-serial-5). `None`: whoever asks, it is done.
+    pub(super) checked: Option<Box<Checked>>,
+}
+
+/// An electorate that was found to be the present one.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    pub(super) epoch: Epoch,
+    pub(super) electorate: Electorate,
+    pub(super) is_local: bool,
+}
+
+impl Ask {
+    /// Merges another replica's registers in.
+    pub(super) fn adopt(
+        partition: Partition,
+        state: AcceptorState<Payload>,
+        durable: bool,
+        truncated_at: Option<WallMicros>,
+        table: PaxosTable,
+    ) -> Ask {
+        Ask {
+            partition,
+            request: Request::Prune { ballot: Ballot::ZERO },
+            query: None,
+            durable,
+            truncated_at,
+            table,
+            adopted: Some(Box::new(state)),
+            checked: None,
+        }
+    }
 }
 
 /// What an acceptor answered, durable.
@@ -44,6 +82,8 @@ pub struct Answered {
     pub(super) reply: Option<Reply<Payload>>,
     /// What a prepare read.
     pub(super) page: Option<Vec<u8>>,
+    /// Nothing was done: the electorate is another one since this epoch.
+    pub(super) moved: Option<Epoch>,
 }
 
 struct Slot {
@@ -200,11 +240,16 @@ impl Coordinator {
         let acceptors = &self.inner.serial.acceptors;
         let id = acceptors.next_id();
         let (sender, receiver) = oneshot::channel();
-        let wants_reply = !matches!(ask.request, Request::Prune { .. });
+        let wants_reply = ask.adopted.is_some() || !matches!(ask.request, Request::Prune { .. });
         let turn = loop {
             match acceptors.find(&ask.partition) {
                 // Nothing suspends from here to the end of the turn.
-                Found::Ready => break self.take_turn(&ask, (id, wants_reply.then_some(sender)))?,
+                Found::Ready => {
+                    if let Some(epoch) = self.moved_since(&ask) {
+                        return Ok(Answered { reply: None, page: None, moved: Some(epoch) });
+                    }
+                    break self.take_turn(&ask, (id, wants_reply.then_some(sender)))?;
+                }
                 Found::Loading(loaded) => {
                     let _ = loaded.await;
                 }
@@ -231,7 +276,21 @@ impl Coordinator {
             Reading::Done(read) => Some(read?.page),
             Reading::Going(view) => Some(view.await?.page),
         };
-        Ok(Answered { reply, page })
+        Ok(Answered { reply, page, moved: None })
+    }
+
+    /// The present epoch, if the electorate is not any more the one that was checked.
+    fn moved_since(&self, ask: &Ask) -> Option<Epoch> {
+        let checked = ask.checked.as_deref()?;
+        let snapshot = (self.cluster()?.parts.snapshot)();
+        if snapshot.epoch == checked.epoch {
+            return None;
+        }
+        let replicas = self.replicas_of(&snapshot, &ask.partition);
+        let is_same = replicas.is_some_and(|(list, _)| {
+            electorate(&list, checked.is_local).is_same(&checked.electorate)
+        });
+        (!is_same).then_some(snapshot.epoch)
     }
 
     async fn sync_record(&self) -> Result<(), StoreError> {
@@ -294,7 +353,7 @@ impl Coordinator {
     ) -> Result<Turn, StoreError> {
         let skew_max_micros = u64::try_from(SKEW_MAX.as_micros()).unwrap_or(u64::MAX);
         let now = self.inner.rt.wall();
-        let admission = Admission { now, skew_max_micros, floor: Ballot::ZERO };
+        let admission = Admission { now, skew_max_micros, floor: floor(now) };
         let acceptors = &self.inner.serial.acceptors;
         let mut out = Vec::new();
         let (generation, was_idle) = {
@@ -307,8 +366,12 @@ impl Coordinator {
             if let Some(sender) = sender {
                 slot.waiting.insert(id, sender);
             }
-            let request = ask.request.clone();
-            slot.acceptor.step(admission, Input::Request { to: ReplyTo(id), request }, &mut out);
+            let (to, request) = (ReplyTo(id), ask.request.clone());
+            let input = match &ask.adopted {
+                Some(state) => Input::Adopt { to, state: (**state).clone() },
+                None => Input::Request { to, request },
+            };
+            slot.acceptor.step(admission, input, &mut out);
             (slot.generation, was_idle)
         };
         let mut turn = Turn { generation, token: None, reading: Reading::No };
@@ -403,6 +466,24 @@ impl Coordinator {
                 self.deliver(&ask.partition, to, reply);
             }
         }
+    }
+
+    /// Whether a partition's acceptor is being made, has answers that wait for the disk, or has
+    /// promised something newer.
+    pub(super) fn has_acceptor_at_work(&self, partition: &Partition, floor: Ballot) -> bool {
+        match self.inner.serial.acceptors.entries.borrow().get(partition) {
+            None => false,
+            Some(Entry::Loading(_)) => true,
+            Some(Entry::Ready(slot)) => {
+                let is_busy = !slot.acceptor.is_idle() || !slot.waiting.is_empty();
+                is_busy || slot.acceptor.state().promised.is_newer_than(floor)
+            }
+        }
+    }
+
+    /// Drops an acceptor that is not at work: the next one is made from its row.
+    pub(super) fn forget_acceptor(&self, partition: &Partition) {
+        drop(self.inner.serial.acceptors.remove(partition));
     }
 
     /// A record could not be made durable: nothing is answered by this acceptor any more, the next

@@ -17,6 +17,7 @@ use messaging::Outgoing;
 use paxos::acceptor::{Reply, Request};
 use paxos::plan::{Target, TargetSet};
 use paxos::proposer::{Context, Decision, Input, Kind, Options, Outcome, Output};
+use paxos::queue::Left;
 use paxos::wire::{Answer, Electorate, MessageRef};
 use paxos::{Ballot, Commit, Proposer, Scope};
 use request::types::Failures;
@@ -180,7 +181,7 @@ impl Driver {
                 let mut context = Context { now, wall, random, clock: &mut clock };
                 self.machine.step(&mut context, input, &mut outputs);
             }
-            for output in outputs {
+            for output in outputs.drain(..) {
                 self.obey(output, inputs, decide);
             }
         }
@@ -206,6 +207,10 @@ impl Driver {
                 let ballot = proposal.ballot;
                 self.send(to, TargetSet::EMPTY, ballot, &Request::Propose(proposal), inputs);
             }
+            Output::Conclude { to, proposal, .. } => {
+                let ballot = proposal.ballot;
+                self.send(to, TargetSet::EMPTY, ballot, &Request::Conclude(proposal), inputs);
+            }
             Output::Commit { to, commit } => {
                 let ballot = commit.ballot;
                 self.send(to, TargetSet::EMPTY, ballot, &Request::Commit(commit), inputs);
@@ -220,7 +225,16 @@ impl Driver {
                 let rt = self.coordinator.inner.rt.clone();
                 self.timer = Some(Box::pin(async move { rt.sleep_until(at).await }));
             }
-            Output::SlotFree => self.turn = None,
+            Output::SlotFree => {
+                // Told before the commit's outcome, after every other one.
+                let left = match self.outcome {
+                    None | Some(Outcome::Applied | Outcome::Read) => Left::Settled,
+                    Some(Outcome::NotApplied | Outcome::Failed(_)) => Left::Unsettled,
+                };
+                if let Some(turn) = self.turn.take() {
+                    turn.end(left);
+                }
+            }
             Output::Done(outcome) => self.outcome = Some(outcome),
             Output::Hint { to, commit } => self.hint(to, &commit),
             Output::Finished => self.is_finished = true,
@@ -304,7 +318,7 @@ impl Driver {
         }
         let (verb, deadline) = match request {
             Request::Prepare { .. } => (Verb::PaxosPrepare, job.deadline),
-            Request::Propose(_) => (Verb::PaxosPropose, job.deadline),
+            Request::Propose(_) | Request::Conclude(_) => (Verb::PaxosPropose, job.deadline),
             Request::Commit(_) => (Verb::PaxosCommit, job.commit_deadline),
             Request::Refresh { .. } => (Verb::PaxosRefresh, job.deadline),
             Request::Prune { .. } => (Verb::PaxosPrune, job.commit_deadline),

@@ -1,18 +1,23 @@
 //! Conditional writes and serial reads: the driver of `paxos` for partitions.
 //!
 //! Owns: acceptors of this node's partitions and their rows in `system.paxos` ([`acceptors`]), the
-//! queue of proposals of a shard ([`turns`]), the driver of the proposer ([`drive`]), the Paxos verbs
-//! ([`serve`]), and what outcomes are to clients (this file). Never: decides anything of a round (that
+//! queue of proposals of a shard ([`turns`]), which replica carries a partition's statements out
+//! ([`routing`]), registers on the move ([`handover`]) and out of use ([`sweep`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
+//! outcomes are to clients (this file). Never: decides anything of a round (that
 //! is `paxos`), evaluates conditions (that is [`CasOperation`]).
 //!
-//! Reading order: [`row`], [`acceptors`], [`serve`], [`plan`], [`turns`], [`drive`], this file. See
+//! Reading order: [`row`], [`acceptors`], [`serve`], [`plan`], [`turns`], [`drive`], this file,
+//! [`routing`]. See
 //! `docs/internals/paxos.md`; the invariants stand in [`acceptors`].
 
 mod acceptors;
 mod drive;
+mod handover;
 mod plan;
+mod routing;
 mod row;
 mod serve;
+mod sweep;
 #[cfg(test)]
 mod testing;
 mod turns;
@@ -34,7 +39,14 @@ use store::{ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
 pub use acceptors::{Answered, Ask};
+pub use handover::{Finished, HandoverError};
+pub use paxos::queue::Left;
+pub use routing::{
+    ForwardRefused, ForwardedHandler, ForwardedStatement, NotForwarded, SerialRoute,
+};
 pub use row::Partition;
+#[cfg(test)]
+pub(crate) use sweep::Swept;
 pub use turns::{NoTurn, TurnWish};
 
 use crate::Coordinator;
@@ -65,9 +77,14 @@ const COMMIT_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct Serial {
     acceptors: acceptors::Acceptors,
     turns: turns::Turns,
+    table: row::NewestTable,
     /// Made at first use: it needs to know the host.
     clock: RefCell<Option<BallotClock>>,
+    forwarded: routing::Forwarded,
+    sweeps: sweep::Sweeps,
     served: Counter,
+    forwarded_in: Counter,
+    forwarded_out: Counter,
     writes: Counter,
     reads: Counter,
     rounds: Counter,
@@ -81,8 +98,19 @@ impl Serial {
         Serial {
             acceptors: acceptors::Acceptors::default(),
             turns: turns::Turns::default(),
+            table: row::NewestTable::default(),
             clock: RefCell::default(),
+            forwarded: routing::Forwarded::default(),
+            sweeps: sweep::Sweeps::default(),
             served: counter("replica_paxos_total", "Paxos messages served for peers"),
+            forwarded_in: counter(
+                "replica_cas_forwarded_total",
+                "conditional statements and serial reads that other nodes forwarded to this one",
+            ),
+            forwarded_out: counter(
+                "coordinator_cas_forwards_total",
+                "conditional statements and serial reads sent to another node to be carried out",
+            ),
             writes: counter("coordinator_cas_writes_total", "conditional writes begun"),
             reads: counter("coordinator_cas_reads_total", "serial reads begun"),
             rounds: counter("coordinator_cas_rounds_total", "Paxos rounds begun"),
@@ -120,6 +148,11 @@ pub trait CasOperation: RowSink {
     /// # Errors
     /// The condition or the values cannot be evaluated; nothing is written then.
     fn decide(&mut self, timestamp: TimestampMicros) -> Result<Option<Vec<u8>>, CasRefused>;
+
+    /// So many of its rounds were lost to other proposers; told once, at the end.
+    fn contended(&mut self, rounds: u32) {
+        let _ = rounds;
+    }
 }
 
 /// A condition that cannot be evaluated; the text is for the client.
@@ -312,6 +345,7 @@ impl Coordinator {
             })
             .await;
         self.note_rounds(&driver);
+        operation.contended(driver.rounds().1);
         let result = match outcome {
             Outcome::Applied => Ok(CasOutcome::Applied),
             Outcome::NotApplied | Outcome::Read => Ok(CasOutcome::NotApplied),

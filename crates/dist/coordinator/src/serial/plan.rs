@@ -1,5 +1,7 @@
 //! Who takes part in an operation: the replicas of a token as targets, quorums out of levels.
 
+use std::sync::Arc;
+
 use cluster::{ClusterSnapshot, Consistency};
 use paxos::plan::{CommitQuorum, TARGETS_MAX, Target, TargetSet};
 use paxos::wire::{Electorate, Hosts};
@@ -83,7 +85,7 @@ fn commit_quorums(
         Need::Any => SmallVec::new(),
         Need::Anywhere(n) => SmallVec::from_iter([quorum(n, &|_| true)]),
         Need::Local(n) => SmallVec::from_iter([quorum(n, &|r| r.is_local_dc)]),
-        Need::Each(list) => list.iter().map(|(dc, n)| quorum(*n, &|r| r.dc == *dc)).collect(),
+        Need::Each(list, _) => list.iter().map(|(dc, n)| quorum(*n, &|r| r.dc == *dc)).collect(),
         Need::ThisNode => SmallVec::from_iter([quorum(1, &|r| r.is_self)]),
     }
 }
@@ -109,7 +111,8 @@ impl Coordinator {
                 hintable: false,
                 latency_rank: 0,
             });
-            let factors = Factors { total: 1, local: 1, datacenters: SmallVec::new() };
+            let factors =
+                Factors { total: 1, local: 1, datacenters: SmallVec::new(), names: Arc::default() };
             return Some((list, factors));
         };
         let topology = cluster.topology(snapshot, partition.table)?;
@@ -151,6 +154,7 @@ impl Coordinator {
         if alive < quorum {
             return Err(unavailable(level_of(scope), quorum, alive));
         }
+        let own = replicas.iter().find(|(_, r)| r.is_self).map(|(t, _)| *t);
         let quorums = commit_quorums(commit, &factors, &replicas);
         for CommitQuorum { among, required } in &quorums {
             let alive = targets.alive(*among);
@@ -161,7 +165,7 @@ impl Coordinator {
         match Plan::new(snapshot.epoch, natural, pending, elsewhere, &quorums) {
             Ok(plan) => Ok(Some(Voters {
                 epoch: snapshot.epoch,
-                plan,
+                plan: plan.with_own(own),
                 electorate: electorate(&list, is_local),
                 everybody: electorate(&list, false),
             })),

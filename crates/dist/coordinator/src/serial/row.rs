@@ -1,5 +1,6 @@
 //! The registers of an acceptor as a row of `system.paxos`.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use data::command::{Partitions, ReadCommand};
@@ -9,7 +10,7 @@ use data::{
 };
 use paxos::acceptor::cells::{Column, RowUpdate};
 use schema::Schema;
-use stdx::{ColumnId, DeletionSeconds, TableId, Token};
+use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros, Token};
 use store::{Flow, RowSink};
 
 /// Encoded mutations: shared by the machine, the messages and the acceptors.
@@ -54,6 +55,16 @@ impl PaxosTable {
         Some(PaxosTable { table: table.id, schema_version: table.version, columns })
     }
 
+    /// Its id.
+    pub(crate) fn id(&self) -> TableId {
+        self.table
+    }
+
+    /// The columns of the registers.
+    pub(crate) fn columns(&self) -> &[(Column, ColumnId)] {
+        &self.columns
+    }
+
     /// The mutation of one record.
     pub(crate) fn mutation(
         &self,
@@ -81,6 +92,25 @@ impl PaxosTable {
         out
     }
 
+    /// Deletes the row, up to a timestamp.
+    pub(crate) fn deletion(
+        &self,
+        partition: &Partition,
+        timestamp: TimestampMicros,
+        now: DeletionSeconds,
+    ) -> Vec<u8> {
+        let mut row = Vec::new();
+        let deletion = DeletionTime { timestamp, local: now };
+        RowBuilder::new(&mut row, Liveness::NONE, deletion, timestamp).finish();
+        let mut out = Vec::with_capacity(row.len() + partition.key.len() + 64);
+        let (table, version) = (self.table, self.schema_version);
+        let mut mutation = MutationBuilder::new(&mut out, table, version, &partition.key);
+        let clustering = partition.clustering();
+        mutation.rows([(clustering.as_bytes(), RowRef::trusted(&row))].into_iter());
+        mutation.finish();
+        out
+    }
+
     /// Reads the rows of a key: one for each table that had conditional writes with that key.
     pub(crate) fn read(&self, partition: &Partition, now: DeletionSeconds) -> ReadCommand {
         ReadCommand {
@@ -93,6 +123,25 @@ impl PaxosTable {
             wants_static: false,
             resume: None,
         }
+    }
+}
+
+/// The table of the schema that was asked for last: each message asks, the schema rarely changes.
+#[derive(Default)]
+pub(crate) struct NewestTable(RefCell<Option<(Arc<Schema>, PaxosTable)>>);
+
+impl NewestTable {
+    /// As [`PaxosTable::of`].
+    pub(crate) fn of(&self, schema: &Arc<Schema>) -> Option<PaxosTable> {
+        let mut newest = self.0.borrow_mut();
+        if let Some((known, table)) = &*newest
+            && Arc::ptr_eq(known, schema)
+        {
+            return Some(*table);
+        }
+        let table = PaxosTable::of(schema)?;
+        *newest = Some((schema.clone(), table));
+        Some(table)
     }
 }
 

@@ -10,16 +10,16 @@ use data::command::{Partitions, ReadCommand};
 use data::replica_page::PageLimits;
 use internode::{ErrorReply, ReadRequest, Verb};
 use messaging::{Request as PeerRequest, Responder};
-use paxos::Scope;
 use paxos::acceptor::Request;
 use paxos::wire::{Answer, Electorate, Message};
+use paxos::{Ballot, Scope};
 use schema::Table;
 use stdx::{Epoch, Instant};
 
 use super::PAGE_BYTES_MAX;
-use super::acceptors::{Answered, Ask};
+use super::acceptors::{Answered, Ask, Checked};
 use super::plan::electorate;
-use super::row::{Partition, PaxosTable, Payload};
+use super::row::{Partition, Payload};
 use crate::failing::error_reply;
 use crate::reading::{ReplicaQuery, TableFacts};
 use crate::{Coordinator, cluster_state::Cluster};
@@ -49,7 +49,7 @@ pub(super) fn is_sound(table: &Table, partition: &Partition, bytes: &[u8]) -> bo
 
 fn value_of(request: &Request<Payload>) -> Option<&Payload> {
     match request {
-        Request::Propose(accepted) => accepted.value.as_ref(),
+        Request::Propose(accepted) | Request::Conclude(accepted) => accepted.value.as_ref(),
         Request::Commit(commit) | Request::Refresh { commit, .. } => commit.value.as_ref(),
         Request::Prepare { .. } | Request::Prune { .. } => None,
     }
@@ -58,11 +58,25 @@ fn value_of(request: &Request<Payload>) -> Option<&Payload> {
 fn verb_of(request: &Request<Payload>) -> Verb {
     match request {
         Request::Prepare { .. } => Verb::PaxosPrepare,
-        Request::Propose(_) => Verb::PaxosPropose,
+        Request::Propose(_) | Request::Conclude(_) => Verb::PaxosPropose,
         Request::Commit(_) => Verb::PaxosCommit,
         Request::Refresh { .. } => Verb::PaxosRefresh,
         Request::Prune { .. } => Verb::PaxosPrune,
     }
+}
+
+/// The round of a request for a promise or a vote.
+fn ballot_of(request: &Request<Payload>) -> Option<Ballot> {
+    match request {
+        Request::Prepare { ballot, .. } => Some(*ballot),
+        Request::Propose(value) | Request::Conclude(value) => Some(value.ballot),
+        Request::Commit(_) | Request::Refresh { .. } | Request::Prune { .. } => None,
+    }
+}
+
+/// Of such a request: whether the replicas of one datacenter vote.
+fn scope_of(request: &Request<Payload>) -> Option<bool> {
+    Some(ballot_of(request)?.scope() == Scope::Local)
 }
 
 fn invalid(text: &str) -> ErrorReply {
@@ -170,7 +184,7 @@ impl Coordinator {
                 Request::Prepare { ballot, .. } if ours > incoming.epoch => {
                     Ok(Answer::WrongEpoch { ballot: *ballot, epoch: ours })
                 }
-                Request::Propose(value) if ours > incoming.epoch => {
+                Request::Propose(value) | Request::Conclude(value) if ours > incoming.epoch => {
                     Ok(Answer::WrongEpoch { ballot: value.ballot, epoch: ours })
                 }
                 _ if ours < incoming.epoch => Err(ErrorReply::EpochTooNew { known: ours }),
@@ -180,12 +194,11 @@ impl Coordinator {
     }
 
     fn is_same_electorate(&self, snapshot: &ClusterSnapshot, incoming: &Incoming) -> bool {
-        let is_local = match &incoming.request {
-            Request::Prepare { ballot, .. } => ballot.scope() == Scope::Local,
-            Request::Propose(value) => value.ballot.scope() == Scope::Local,
-            Request::Commit(_) => false,
+        let is_local = match (&incoming.request, scope_of(&incoming.request)) {
+            (_, Some(is_local)) => is_local,
+            (Request::Commit(_), None) => false,
             // These bring commits; what they ask is of a promise that was given.
-            Request::Refresh { .. } | Request::Prune { .. } => return true,
+            (_, None) => return true,
         };
         let replicas = self.replicas_of(snapshot, &incoming.partition);
         replicas.is_some_and(|(list, _)| electorate(&list, is_local).is_same(&incoming.electorate))
@@ -197,28 +210,36 @@ impl Coordinator {
         incoming: Incoming,
         newer: Option<Epoch>,
     ) -> AnswerFuture {
-        let Incoming { partition, request, read, durable, .. } = incoming;
+        let checked = scope_of(&incoming.request).filter(|_| self.cluster().is_some());
+        let Incoming { partition, request, read, durable, electorate, .. } = incoming;
+        let checked = checked
+            .map(|is_local| Box::new(Checked { epoch: snapshot.epoch, electorate, is_local }));
+        let ballot = ballot_of(&request);
         let facts = self.inner.reading.facts(snapshot, partition.table);
         let Some(facts) = facts else {
             let error = ErrorReply::UnknownTable(partition.table);
             return Box::pin(std::future::ready(Err(error)));
         };
-        let Some(table) = PaxosTable::of(&snapshot.schema) else {
+        let Some(table) = self.inner.serial.table.of(&snapshot.schema) else {
             let error = ErrorReply::Internal("there is no table system.paxos".to_owned());
             return Box::pin(std::future::ready(Err(error)));
         };
         let truncated_at = snapshot.truncations.get(&partition.table).map(|t| t.truncated_at);
         let query = read.map(|(command, limits)| {
-            let purge_before = facts.purge_before(command.now);
-            ReplicaQuery { command, limits, purge_before }
+            let purge_before = facts.purge_before(&self.inner.store, command.now);
+            ReplicaQuery { command, limits, purge_before, scope: store::ReadScope::All }
         });
-        let ask = Ask { partition, request, query, durable, truncated_at, table };
+        let ask =
+            Ask { partition, request, query, durable, truncated_at, table, adopted: None, checked };
         let (answer, this) = (self.ask(ask), self.clone());
         Box::pin(async move {
-            let Answered { reply, page } = answer.await.map_err(|error| {
+            let Answered { reply, page, moved } = answer.await.map_err(|error| {
                 this.inner.store.note_failure(&error);
                 error_reply(&error)
             })?;
+            if let (Some(epoch), Some(ballot)) = (moved, ballot) {
+                return Ok(Answer::WrongEpoch { ballot, epoch });
+            }
             let Some(reply) = reply else {
                 return Err(ErrorReply::Internal("a prune has no answer".to_owned()));
             };
@@ -230,7 +251,8 @@ impl Coordinator {
     }
 }
 
-async fn wait(cluster: &Cluster, epoch: Epoch, until: Instant) {
+/// Waits until this node has applied an epoch, at most until an instant.
+pub(super) async fn wait(cluster: &Cluster, epoch: Epoch, until: Instant) {
     if let Some(wait) = cluster.parts.epoch_wait.clone() {
         wait(epoch, until).await;
     }

@@ -35,6 +35,8 @@ impl Coordinator {
             durable: true,
             truncated_at: None,
             table: paxos,
+            adopted: None,
+            checked: None,
         };
         Ok(self.ask(ask).await?.reply)
     }

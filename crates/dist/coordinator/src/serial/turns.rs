@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 
 use paxos::PartitionQueues;
 use paxos::proposer::Kind;
-use paxos::queue::{Arrival, OperationId, QueueOptions, Turn as Next};
+use paxos::queue::{Arrival, Left, OperationId, QueueOptions, Turn as Next};
 use rt::sync::oneshot;
 use stdx::{FixedMap, Instant, ShardId};
 
@@ -68,15 +68,23 @@ pub(super) struct Turn {
     partition: Partition,
     owner: ShardId,
     id: u64,
+    left: Left,
+}
+
+impl Turn {
+    /// Ends it; what it leaves behind is known.
+    pub(super) fn end(mut self, left: Left) {
+        self.left = left;
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let coordinator = &self.coordinator;
         if self.owner == coordinator.inner.rt.shard() {
-            return coordinator.end_turn(&self.partition, self.id);
+            return coordinator.end_turn(&self.partition, self.id, self.left);
         }
-        let end = ShardRequest::PaxosTurnEnd(Box::new(self.partition.clone()), self.id);
+        let end = ShardRequest::PaxosTurnEnd(Box::new(self.partition.clone()), self.id, self.left);
         let call = coordinator.inner.mesh.call(&coordinator.inner.rt, self.owner, end);
         // It is sent; the answer says nothing.
         drop(call);
@@ -138,7 +146,7 @@ impl Coordinator {
     pub(super) async fn turn(&self, wish: TurnWish) -> Result<Turn, NoTurn> {
         let owner = self.owner(wish.partition.token());
         let (coordinator, partition) = (self.clone(), wish.partition.clone());
-        let turn = move |id| Turn { coordinator, partition, owner, id };
+        let turn = move |id| Turn { coordinator, partition, owner, id, left: Left::Unsettled };
         if owner == self.inner.rt.shard() {
             return self.turn_here(&wish).await.map(turn);
         }
@@ -197,11 +205,11 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn end_turn(&self, partition: &Partition, id: u64) {
+    pub(crate) fn end_turn(&self, partition: &Partition, id: u64, left: Left) {
         let turns = &self.inner.serial.turns;
         turns.leases.borrow_mut().remove(&id);
         let now = self.inner.rt.now();
-        let next = turns.queues.borrow_mut().finished(now, partition, OperationId(id));
+        let next = turns.queues.borrow_mut().finished(now, partition, OperationId(id), left);
         turns.go_on(&next);
     }
 }

@@ -232,3 +232,65 @@ fn the_checker_sees_a_batch_that_is_not_whole() {
     rows.remove(&7);
     assert_eq!(check_atomic(&rows), Err("4 of 5 rows of batch 1".to_owned()));
 }
+
+/// Begins batches at n1, which dies when their logs are stored and nobody has a row.
+fn leave_behind(nodes: &Nodes, count: i32) {
+    nodes.connect(1);
+    for number in 20..28 {
+        write(nodes, 1, number, All).unwrap();
+    }
+    for n in 2..=3 {
+        nodes.set_latency(n, 1, 50_000..50_001);
+    }
+    for number in 1..=count {
+        let order = batch(nodes, number, All);
+        nodes.spawn(nodes.shard(1, 0), |shard| async move {
+            let order = order(shard.clone());
+            shard.coordinator.write_replicated(order).await
+        });
+    }
+    nodes.run(30);
+    nodes.kill(1);
+    assert_eq!((nodes.logged(2), nodes.logged(3)), (count as usize, count as usize));
+}
+
+/// Runs until one of the entries of n2 is gone.
+fn until_one_is_replayed(nodes: &Nodes, count: usize) {
+    let began = nodes.shard(2, 0).rt.now();
+    while nodes.logged(2) == count {
+        nodes.run(50);
+        assert!(nodes.shard(2, 0).rt.now().since(began) < TIMEOUT * 60, "none is replayed");
+    }
+}
+
+#[test]
+fn batches_with_a_silent_replica_are_replayed_several_at_a_time() {
+    let nodes = Nodes::start(&Options::new(8));
+    leave_behind(&nodes, 12);
+    // Nobody says that n1 is dead: each batch waits for it as long as a write may.
+    until_one_is_replayed(&nodes, 12);
+    nodes.run(TIMEOUT.as_millis() as u64 * 3);
+    assert_eq!(nodes.logged(2), 0);
+    assert_eq!(check_atomic(&nodes.rows(2)), Ok(20));
+}
+
+#[test]
+fn replays_keep_to_their_throttle() {
+    let left_after_a_second = |bytes_per_second| {
+        let nodes = Nodes::start(&Options::new(9));
+        leave_behind(&nodes, 12);
+        nodes.set_down(1, true);
+        for shard in nodes.all_shards(2) {
+            shard.coordinator.set_batch_replay_throttle(bytes_per_second);
+        }
+        until_one_is_replayed(&nodes, 12);
+        nodes.run(1_000);
+        let left = nodes.logged(2);
+        nodes.run(60_000);
+        assert_eq!(nodes.logged(2), 0, "in the end");
+        left
+    };
+    assert_eq!(left_after_a_second(0), 0);
+    // Three nodes of which n2 has two shards: some hundred bytes per second and shard.
+    assert!(left_after_a_second(3 * 2 * 200) > 0);
+}

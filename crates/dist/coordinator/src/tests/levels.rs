@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use cluster::Consistency::{self, All, Any, EachQuorum, LocalOne, LocalQuorum, One, Quorum};
+use dist_testing::host;
 use request::{ReplicaError, RequestError, WriteType};
 
-use super::nodes::{Nodes, Options, TIMEOUT, host, millis};
+use super::nodes::{Nodes, Options, TIMEOUT, millis};
 use super::table::insert;
 use crate::{ReplicatedError, ReplicationSettings};
 
@@ -175,7 +176,9 @@ fn one_node_of_another_datacenter_passes_a_write_on() {
         assert_eq!(forwards, 8, "one for each write");
         assert_eq!(nodes.hints(), []);
         nodes.set_down(4, true);
-        assert_eq!(request(nodes.write(1, EachQuorum, 20, "x")), unavailable(EachQuorum, 2, 1));
+        let (consistency, datacenter) = (EachQuorum, "dc2".into());
+        let error = RequestError::UnavailableIn { consistency, datacenter, required: 2, alive: 1 };
+        assert_eq!(request(nodes.write(1, EachQuorum, 20, "x")), error);
         assert_eq!(request(nodes.write(3, LocalQuorum, 20, "x")), unavailable(LocalQuorum, 2, 1));
         nodes.write(1, LocalQuorum, 20, "x").unwrap();
         nodes.set_down(4, false);

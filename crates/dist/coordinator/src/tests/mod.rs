@@ -2,10 +2,13 @@
 #![allow(clippy::disallowed_types, reason = "facts are shared with the nodes' main functions")]
 
 mod batches;
+mod counting;
 mod faults;
 mod levels;
 mod moving;
 mod nodes;
+mod outdated_reads;
 mod serial;
 mod serving;
 mod table;
+mod traces;

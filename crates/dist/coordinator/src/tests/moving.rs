@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use cluster::Consistency::{All, EachQuorum, Quorum};
 use cluster::{ClusterSnapshot, MemberState, Replication, shard_of_token};
+use dist_testing::host;
 use internode::{ErrorReply, Mutation, MutationFlags, Verb};
 use messaging::MessagingError;
 use stdx::{Epoch, TableId, TimestampMicros, Token, Uuid, WallMicros};
 
-use super::nodes::{Nodes, Options, host};
+use super::nodes::{Nodes, Options};
 use super::serving::{ask, hint};
 use super::table::{TABLE, insert, simple};
 use crate::batch_wire;

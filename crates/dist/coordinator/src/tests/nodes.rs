@@ -3,19 +3,21 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Consistency, LocalNode, Member, MemberState, Truncation};
-use internode::{Features, Identity, Verb, VersionRange};
-use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
+use cluster::{ClusterSnapshot, Consistency, Member, MemberState, Truncation};
+use data::counter::CounterId;
+use dist_testing::{Ground, host, identity, is_alive, member, messaging, name, serve};
+use internode::Verb;
+use messaging::{Handler, Messaging, MessagingMesh, Request, Responder, Settings};
 use request::WriteType;
-use rt::sim::{SimNode, World, WorldOptions};
-use rt::{Group, NodeSpec, Rt};
+use rt::Rt;
+use rt::sim::{SimNode, WorldOptions};
 use stdx::{Epoch, HostId, Instant, ShardId, Token, Uuid, WallMicros};
-use store::{Store, StoreOptions, SyncMode};
+use store::SyncMode;
 
 use super::table::{self, Collect};
 use crate::{
@@ -23,20 +25,11 @@ use crate::{
     ShardMesh,
 };
 
-const PORT: u16 = 7000;
 /// What a write of these tests may take.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
-}
-
-pub(super) fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-fn name(n: u8) -> String {
-    format!("n{n}")
 }
 
 /// One shard of a running node.
@@ -81,8 +74,6 @@ impl Shard {
 #[derive(Default)]
 struct Registry {
     shards: BTreeMap<(u8, u16), Shard>,
-    /// Held for dead by the others.
-    down: BTreeSet<u8>,
     /// Acknowledges mutations and does not apply them.
     liars: BTreeSet<u8>,
     /// Hints are off.
@@ -161,6 +152,18 @@ pub(super) struct Options {
     /// The only node, and it knows of no cluster.
     pub(super) is_alone: bool,
     pub(super) settings: ReplicationSettings,
+    pub(super) counter_ids: CounterIds,
+}
+
+/// As whom nodes write their parts of counters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CounterIds {
+    /// As their hosts.
+    Host,
+    /// As somebody new at each start.
+    Fresh,
+    /// All as one, which is wrong.
+    One,
 }
 
 impl Options {
@@ -173,6 +176,7 @@ impl Options {
             sync: SyncMode::Periodic { period: Duration::from_secs(10) },
             joining: None,
             is_alone: false,
+            counter_ids: CounterIds::Host,
             settings: ReplicationSettings {
                 write_request_timeout: TIMEOUT,
                 ..ReplicationSettings::default()
@@ -201,100 +205,67 @@ struct Setup {
 
 /// A world with its nodes.
 pub(super) struct Nodes {
-    pub(super) world: World,
+    ground: Ground,
     options: Options,
     seen: ClusterSnapshot,
     running: RefCell<BTreeMap<u8, SimNode>>,
     pub(super) next_id: Cell<u128>,
 }
 
-fn snapshot(options: &Options, addresses: &[SocketAddr]) -> ClusterSnapshot {
-    let count = addresses.len() as i64;
-    let members = addresses.iter().zip(&options.nodes).zip(1..).map(|((address, node), n)| {
-        let member = Member {
-            host_id: host(n),
-            storage: *address,
-            rpc: *address,
-            datacenter: node.1.to_owned(),
-            rack: format!("r{n}"),
-            tokens: vec![Token(i64::from(n) * (i64::MAX / count))],
-            moving_to: Vec::new(),
-            state: match options.joining {
-                Some(joining) if joining == n => MemberState::Joining,
-                _ => MemberState::Normal,
-            },
-            replaces: None,
-            shards: node.0,
-            features: 0,
-            release: String::new(),
-        };
-        (host(n), Arc::new(member))
-    });
-    let local = LocalNode {
-        host_id: host(1),
-        cluster_name: "Test".to_owned(),
-        datacenter: String::new(),
-        rack: String::new(),
-        tokens: Vec::new(),
-        created_at: WallMicros(1),
-    };
-    ClusterSnapshot {
-        epoch: Epoch(5),
-        cluster_id: Uuid::from_u128(9),
-        local,
-        members: members.collect(),
-        voters: vec![host(1)],
-        features: 0,
-        schema: table::schema(&options.replication, true),
-        roles: BTreeMap::new(),
-        truncations: BTreeMap::new(),
+impl Deref for Nodes {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
     }
+}
+
+fn snapshot(options: &Options, ground: &Ground) -> ClusterSnapshot {
+    let count = i64::from(ground.count());
+    let places = ground.addresses().into_iter().zip(&options.nodes).zip(1..);
+    let members = places.map(|((address, (shards, datacenter)), n)| Member {
+        datacenter: (*datacenter).to_owned(),
+        rack: format!("r{n}"),
+        tokens: vec![Token(i64::from(n) * (i64::MAX / count))],
+        state: match options.joining {
+            Some(joining) if joining == n => MemberState::Joining,
+            _ => MemberState::Normal,
+        },
+        shards: *shards,
+        ..member(n, address)
+    });
+    let schema = table::schema(&options.replication, true);
+    dist_testing::snapshot(5, members.collect(), schema)
 }
 
 async fn shard(rt: Rt, setup: Arc<Setup>) {
     let n = setup.n;
     let known = Rc::new(RefCell::new(setup.snapshot.clone()));
     let run = u64::try_from(rt.wall().0).unwrap();
-    let mut options = StoreOptions::new(
-        "data".into(),
-        "commitlog".into(),
-        host(n),
-        run,
-        cluster::shard_of_token,
-        |t| format!("CREATE TABLE {}", t.name),
-    );
-    options.segment_bytes = 1 << 20;
-    options.disk_reserve_bytes = 0;
-    options.sync = setup.options.sync;
     let schema = setup.snapshot.schema.clone();
-    let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
+    let sync = setup.options.sync;
+    let store = dist_testing::store(&rt, n, run, schema, |options| options.sync = sync).await;
     let coordinator = Coordinator::new(rt.clone(), store, setup.data.clone());
+    match setup.options.counter_ids {
+        CounterIds::Host => {}
+        CounterIds::Fresh => {
+            let id = u128::from(run) << 64 | u128::from(n);
+            coordinator.set_counter_id(CounterId(id.to_be_bytes()));
+        }
+        CounterIds::One => coordinator.set_counter_id(CounterId([7; 16])),
+    }
     if rt.shard() == ShardId(0) {
         // Nothing can be replayed yet, which must not be forgotten.
         coordinator.replay_batches(&setup.snapshot).await;
     }
-    let identity = Identity {
-        cluster_id: Some(setup.snapshot.cluster_id),
-        cluster_name: "Test".to_owned(),
-        host_id: host(n),
-        incarnation: run,
-        shard_count: rt.shard_count(),
-        joining: false,
-        versions: VersionRange::THIS,
-        features: Features::LZ4,
-    };
     let settings = Settings { connect_timeout: millis(200), ..Settings::default() };
-    let messaging = Messaging::new(&rt, identity, Arc::new(settings), setup.messaging.clone());
-    for member in setup.snapshot.members.values() {
-        let peer = Peer { address: member.storage, shard_count: member.shards };
-        messaging.set_peer(member.host_id, peer);
-    }
-    messaging.set_epoch(setup.snapshot.epoch);
+    let (identity, mesh) = (identity(n, run, rt.shard_count()), setup.messaging.clone());
+    let messaging = messaging(&rt, identity, settings, mesh, &setup.snapshot);
     let (of_wait, of_parts, rt_of_wait) = (known.clone(), known.clone(), rt.clone());
     let parts = ClusterParts {
         messaging: messaging.clone(),
         snapshot: Rc::new(move || of_parts.borrow().clone()),
-        is_alive: Rc::new(|h: HostId| registry(|r| !r.down.iter().any(|n| host(*n) == h))),
+        is_alive: is_alive(),
         hints: Rc::new(Recorded(n)),
         epoch_wait: Some(Rc::new(move |epoch, until: Instant| {
             let (known, rt) = (of_wait.clone(), rt_of_wait.clone());
@@ -310,10 +281,8 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
     if !setup.options.is_alone {
         coordinator.attach(parts);
     }
-    messaging.serve(Rc::new(Served { n, coordinator: coordinator.clone() }));
-    if rt.shard() == ShardId(0) {
-        messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
-    }
+    let served = Served { n, coordinator: coordinator.clone() };
+    serve(&rt, &messaging, Rc::new(served)).await;
     let of_replay = known.clone();
     coordinator.start_batch_replay(TIMEOUT, move || of_replay.borrow().clone(), |_| ());
     let made = Shard { rt: rt.clone(), coordinator, messaging, snapshot: known };
@@ -324,29 +293,23 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
 impl Nodes {
     pub(super) fn start(options: &Options) -> Nodes {
         registry(|r| *r = Registry::default());
-        let world = World::new(options.seed, WorldOptions::default());
-        let count = u8::try_from(options.nodes.len()).unwrap();
-        let addresses: Vec<SocketAddr> =
-            (1..=count).map(|n| SocketAddr::new(world.ip(&name(n)), PORT)).collect();
-        let seen = snapshot(options, &addresses);
+        let shards = options.nodes.iter().map(|(shards, _)| *shards).collect();
+        let ground = Ground::new(options.seed, shards, WorldOptions::default());
+        let seen = snapshot(options, &ground);
         let nodes = Nodes {
-            world,
+            ground,
             options: options.clone(),
             seen,
             running: RefCell::default(),
             next_id: Cell::new(0x0000_0001_0000_1000_8000_0000_0000_0000),
         };
-        for n in 1..=count {
+        for n in 1..=nodes.count() {
             nodes.begin(n);
         }
-        for n in 1..=count {
+        for n in 1..=nodes.count() {
             nodes.await_start(n);
         }
         nodes
-    }
-
-    fn shards(&self, n: u8) -> u16 {
-        self.options.nodes[usize::from(n) - 1].0
     }
 
     fn begin(&self, n: u8) {
@@ -358,17 +321,13 @@ impl Nodes {
             messaging: Arc::new(MessagingMesh::new(shards)),
             options: self.options.clone(),
         });
-        let spec = NodeSpec { name: name(n), shards, work_dir: format!("/{}", name(n)) };
-        let main = Arc::new(move |rt| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
-            Box::pin(shard(rt, setup.clone()))
-        });
-        self.running.borrow_mut().insert(n, self.world.start_node(spec, main));
+        let node = self.start_node(n, shards, move |rt| shard(rt, setup.clone()));
+        self.running.borrow_mut().insert(n, node);
     }
 
     fn await_start(&self, n: u8) {
         let all = usize::from(self.shards(n));
-        let is_up = || registry(|r| r.shards.keys().filter(|k| k.0 == n).count()) == all;
-        self.world.run_until(is_up, Duration::from_secs(60)).unwrap();
+        self.wait_for(|| registry(|r| r.shards.keys().filter(|k| k.0 == n).count()) == all);
     }
 
     pub(super) fn restart(&self, n: u8) {
@@ -407,21 +366,9 @@ impl Nodes {
         registry(|r| r.shards.keys().any(|k| k.0 == n))
     }
 
-    pub(super) fn run(&self, ms: u64) {
-        self.world.run_for(millis(ms));
-    }
-
     /// The failure detector's word.
     pub(super) fn set_down(&self, n: u8, is_down: bool) {
-        registry(|r| if is_down { r.down.insert(n) } else { r.down.remove(&n) });
-    }
-
-    pub(super) fn cut(&self, a: u8, b: u8) {
-        self.world.partition(&name(a), &name(b));
-    }
-
-    pub(super) fn set_latency(&self, from: u8, to: u8, micros: std::ops::Range<u64>) {
-        self.world.set_latency(&name(from), &name(to), micros);
+        self.set_alive(n, !is_down);
     }
 
     /// The node acknowledges mutations and does not apply them.
@@ -474,12 +421,8 @@ impl Nodes {
         shard: Shard,
         make: impl FnOnce(Shard) -> F,
     ) -> Rc<RefCell<Option<T>>> {
-        let result: Rc<RefCell<Option<T>>> = Rc::default();
-        let (out, rt) = (result.clone(), shard.rt.clone());
-        let future = make(shard);
-        let task = async move { *out.borrow_mut() = Some(future.await) };
-        rt.gate("test").spawn(&rt, Group::Admin, "test", task).unwrap();
-        result
+        let rt = shard.rt.clone();
+        dist_testing::spawn_on(&rt, make(shard))
     }
 
     /// Runs a task on a shard to its end.
@@ -488,9 +431,8 @@ impl Nodes {
         shard: Shard,
         make: impl FnOnce(Shard) -> F,
     ) -> T {
-        let result = self.spawn(shard, make);
-        self.world.run_until(|| result.borrow().is_some(), Duration::from_secs(600)).unwrap();
-        result.take().unwrap()
+        let rt = shard.rt.clone();
+        dist_testing::run_on(&self.world, &rt, make(shard))
     }
 
     /// Writes one row through a node.

@@ -2,12 +2,13 @@
 
 use cluster::Consistency::{All, Quorum};
 use cluster::shard_of_token;
+use dist_testing::host;
 use internode::{ErrorReply, Hint, Mutation, MutationFlags, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::{ReplicaError, RequestError};
 use stdx::{HostId, ShardId, TableId, Uuid, WallMicros};
 
-use super::nodes::{Nodes, Options, Shard, host, millis};
+use super::nodes::{Nodes, Options, Shard, millis};
 use super::table::{TABLE, insert, simple};
 use crate::ReplicatedError;
 

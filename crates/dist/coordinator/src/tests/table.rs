@@ -1,5 +1,5 @@
-//! The tables of these tests: `ks.t (pk int PRIMARY KEY, v text, w text)`, `system.batches` and
-//! `system.paxos`.
+//! The tables of these tests: `ks.t (pk int PRIMARY KEY, v text, w text)`, `ks.n (pk int PRIMARY KEY,
+//! v counter)`, `system.batches` and `system.paxos`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use store::{Flow, RowSink};
 use types::CqlType;
 
 pub(super) const TABLE: TableId = TableId(Uuid::from_u128(0x11));
+pub(super) const COUNTERS: TableId = TableId(Uuid::from_u128(0x14));
 const BATCHES: TableId = TableId(Uuid::from_u128(0x12));
 const PAXOS: TableId = TableId(Uuid::from_u128(0x13));
 pub(super) const VALUE: ColumnId = ColumnId(1);
@@ -99,8 +100,15 @@ pub(super) fn schema(replication: &[(&str, &str)], with_table: bool) -> Arc<Sche
     )]);
     let mut tables_by_id: FixedMap<TableId, Arc<Table>> = FixedMap::default();
     if with_table {
-        keyspaces.insert("ks".into(), keyspace("ks", &[&own], replication));
+        let columns = vec![
+            column(0, "pk", CqlType::Int, ColumnKind::PartitionKey(0)),
+            column(1, "v", CqlType::Counter, ColumnKind::Regular),
+        ];
+        let counters = table(COUNTERS, ("ks", "n"), columns, TableOptions::default());
+        let counters = Arc::new(counters);
+        keyspaces.insert("ks".into(), keyspace("ks", &[&own, &counters], replication));
         tables_by_id.insert(TABLE, own);
+        tables_by_id.insert(COUNTERS, counters);
     }
     tables_by_id.insert(BATCHES, log);
     tables_by_id.insert(PAXOS, paxos);

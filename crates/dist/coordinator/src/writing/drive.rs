@@ -99,14 +99,14 @@ impl Coordinator {
                 let Some(input) = event.for_one() else { return };
                 let mut outputs = Outputs::new();
                 request.step(now, input, &mut outputs);
-                for output in outputs {
+                for output in outputs.drain(..) {
                     self.act(cluster, write, running, 0, output, events);
                 }
             }
             Machine::Batch(request) => {
                 let mut outputs = Outputs::new();
                 request.step(now, event.for_batch(), &mut outputs);
-                for output in outputs {
+                for output in outputs.drain(..) {
                     match output {
                         BatchOutput::Mutation { index, output } => {
                             self.act(cluster, write, running, index, output, events);
@@ -136,7 +136,11 @@ impl Coordinator {
             WriteOutput::ApplyLocal { target } => {
                 let Some((token, mutation, durable)) = running.mutation(index) else { return };
                 let who = Acknowledge::Write { write: write.clone(), index, target };
-                if let Some((_, result)) = self.apply_own(*token, mutation, *durable, who) {
+                let done = match running.purpose {
+                    Purpose::Counted => self.commit_own(who),
+                    _ => self.apply_own(*token, mutation, *durable, who),
+                };
+                if let Some((_, result)) = done {
                     events.push(Event::Mutation(index, applied(target, &result)));
                 }
             }
@@ -167,7 +171,7 @@ impl Coordinator {
         // A hint is as old as its write.
         let written_at = match running.purpose {
             Purpose::BatchReplay(written_at) | Purpose::MovedHint(written_at) => written_at,
-            Purpose::Client => {
+            Purpose::Client | Purpose::Counted => {
                 let age = self.inner.rt.now().since(running.began);
                 let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
                 WallMicros(self.inner.rt.wall().0.saturating_sub(age))
@@ -212,7 +216,7 @@ impl Coordinator {
             shard: cluster.shard_of(host, token),
             verb: Verb::BatchStore,
             deadline: running.deadline,
-            trace: None,
+            trace: running.trace,
         };
         let sent = cluster.client.send(&outgoing, log_token(running.name.slot, to), |out| {
             batch_wire::encode_store(out, log.id, log.written_at, mutations);
@@ -368,7 +372,7 @@ fn send(
         shard: cluster.shard_of(replica.host, *key),
         verb: if forward.is_empty() { Verb::Mutation } else { Verb::MutationForward },
         deadline: running.deadline,
-        trace: None,
+        trace: running.trace,
     };
     let token = mutation_token(running.name.slot, index, to);
     if forward.is_empty() {
@@ -391,7 +395,9 @@ fn answer(cluster: &Cluster, running: &mut Running, result: Result<(), RequestEr
     let counters = &cluster.counters;
     match &result {
         Ok(()) => {}
-        Err(RequestError::Unavailable { .. }) => counters.write_unavailables.inc(),
+        Err(RequestError::Unavailable { .. } | RequestError::UnavailableIn { .. }) => {
+            counters.write_unavailables.inc()
+        }
         Err(RequestError::WriteTimeout { .. }) => counters.write_timeouts.inc(),
         Err(_) => counters.write_failures.inc(),
     }

@@ -44,19 +44,21 @@ pub(crate) enum Purpose {
     BatchReplay(WallMicros),
     /// A hint for somebody who is no replica any more, of a write made then: likewise.
     MovedHint(WallMicros),
+    /// What this node, as a leader, made of an increment: applied here before anything is sent.
+    Counted,
 }
 
 impl Purpose {
     fn flags(self) -> MutationFlags {
         match self {
-            Purpose::Client | Purpose::MovedHint(_) => MutationFlags::NONE,
+            Purpose::Client | Purpose::Counted | Purpose::MovedHint(_) => MutationFlags::NONE,
             Purpose::BatchReplay(_) => MutationFlags::BATCH_REPLAY,
         }
     }
 
     /// Not answered before nothing more can come.
     fn waits_for_all(self) -> bool {
-        self != Purpose::Client
+        !matches!(self, Purpose::Client | Purpose::Counted)
     }
 }
 
@@ -96,6 +98,7 @@ struct Running {
     purpose: Purpose,
     deadline: Instant,
     began: Instant,
+    trace: Option<Uuid>,
     log: Option<Log>,
     passed_on: SmallVec<[PassedOn; 1]>,
     /// Requests to peers that have not ended.
@@ -190,6 +193,20 @@ impl Coordinator {
         self.write_for(order, Purpose::Client).await
     }
 
+    /// As [`Coordinator::write_replicated`], for a request whose trace has this id: the other nodes
+    /// write down what they do for it.
+    ///
+    /// # Errors
+    /// As [`Coordinator::write_replicated`].
+    pub async fn write_traced(
+        &self,
+        order: ReplicatedWrite,
+        trace: Option<Uuid>,
+    ) -> Result<(), ReplicatedError> {
+        let write = self.begin_write(order, Purpose::Client, trace)?;
+        Ok(Answer { coordinator: self.clone(), write }.await?)
+    }
+
     /// Writes what a replica missed which is none any more. As [`Coordinator::write_replicated`], but
     /// done only when every replica has it, or a hint for it that is as old as the write.
     ///
@@ -209,14 +226,29 @@ impl Coordinator {
         order: ReplicatedWrite,
         purpose: Purpose,
     ) -> Result<(), ReplicatedError> {
-        let write = self.begin_write(order, purpose)?;
+        let write = self.begin_write(order, purpose, None)?;
         Ok(Answer { coordinator: self.clone(), write }.await?)
+    }
+
+    /// As [`Coordinator::write_for`], begun when this returns.
+    ///
+    /// # Errors
+    /// As [`Coordinator::write_replicated`] where nothing was sent; with [`Purpose::Counted`] nothing
+    /// was applied then either.
+    pub(crate) fn begin_write_of(
+        &self,
+        order: ReplicatedWrite,
+        purpose: Purpose,
+    ) -> Result<impl Future<Output = Result<(), RequestError>> + use<>, ReplicatedError> {
+        let write = self.begin_write(order, purpose, None)?;
+        Ok(Answer { coordinator: self.clone(), write })
     }
 
     fn begin_write(
         &self,
         order: ReplicatedWrite,
         purpose: Purpose,
+        trace: Option<Uuid>,
     ) -> Result<Rc<Write>, ReplicatedError> {
         let Some(cluster) = self.inner.cluster.get() else {
             let text = "this node is not part of a cluster".to_owned();
@@ -225,6 +257,14 @@ impl Coordinator {
         let bytes = order.mutations.iter().map(|(_, bytes, _)| bytes.len() + OVERHEAD_BYTES).sum();
         self.make_room(cluster, bytes)?;
         let machine = self.machine_for(cluster, &order)?;
+        if purpose == Purpose::Counted {
+            if let Machine::One(request) = &machine {
+                request.plan().check()?;
+            }
+            for (_, mutation, durable) in &order.mutations {
+                self.apply_local(mutation, *durable)?;
+            }
+        }
         let now = self.inner.rt.now();
         let log = order.logged.then(|| Log {
             id: order.batch_id,
@@ -242,6 +282,7 @@ impl Coordinator {
             deadline: order.deadline,
             began: now,
             log,
+            trace,
             passed_on: SmallVec::new(),
             open: 0,
             result: None,

@@ -7,18 +7,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, LocalNode, Member, MemberState};
+use cluster::{ClusterSnapshot, Member};
 use data::{MutationBuilder, MutationRef};
-use internode::{ErrorReply, Features, Hint, Identity, Verb, VersionRange};
+pub(super) use dist_testing::{PORT, host, name};
+use dist_testing::{identity, serve};
+use internode::{ErrorReply, Hint, Verb};
 use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
+use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
-use rt::{Group, Rt};
 use schema::{Schema, Table, TableKind, TableOptions};
-use stdx::{Epoch, HostId, TableId, Uuid, WallMicros};
+use stdx::{HostId, TableId, Uuid};
 
 use crate::*;
 
-const PORT: u16 = 7000;
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 /// `gc_grace_seconds` is ten days.
 pub(super) const TABLE: TableId = TableId(Uuid::from_u128(0x71));
@@ -26,14 +27,6 @@ pub(super) const TABLE: TableId = TableId(Uuid::from_u128(0x71));
 pub(super) const SHORT: TableId = TableId(Uuid::from_u128(0x72));
 /// `gc_grace_seconds` is 0.
 pub(super) const ZERO: TableId = TableId(Uuid::from_u128(0x73));
-
-pub(super) fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-pub(super) fn name(n: u8) -> String {
-    format!("n{n}")
-}
 
 fn table(id: TableId, gc_grace_seconds: i32) -> Table {
     Table {
@@ -54,44 +47,16 @@ fn table(id: TableId, gc_grace_seconds: i32) -> Table {
 
 fn member(n: u8) -> Member {
     let address = SocketAddr::from(([127, 0, 0, n], PORT));
-    Member {
-        host_id: host(n),
-        storage: address,
-        rpc: address,
-        datacenter: format!("dc{}", n % 2),
-        rack: "r".to_owned(),
-        tokens: Vec::new(),
-        moving_to: Vec::new(),
-        state: MemberState::Normal,
-        replaces: None,
-        shards: 1,
-        features: 0,
-        release: String::new(),
-    }
+    Member { datacenter: format!("dc{}", n % 2), ..dist_testing::member(n, address) }
 }
 
 /// The cluster of those nodes as n1 sees it. Even nodes are in dc0, odd ones in dc1.
 pub(super) fn snapshot(nodes: &[u8]) -> ClusterSnapshot {
     let tables = [(TABLE, 864_000), (SHORT, 60), (ZERO, 0)];
     let tables_by_id = tables.iter().map(|(id, gc)| (*id, Arc::new(table(*id, *gc)))).collect();
-    ClusterSnapshot {
-        epoch: Epoch(1),
-        cluster_id: Uuid::from_bytes([0xcc; 16]),
-        local: LocalNode {
-            host_id: host(1),
-            cluster_name: "Test".to_owned(),
-            datacenter: "dc1".to_owned(),
-            rack: "r".to_owned(),
-            tokens: Vec::new(),
-            created_at: WallMicros(0),
-        },
-        members: nodes.iter().map(|n| (host(*n), Arc::new(member(*n)))).collect(),
-        voters: vec![host(1)],
-        features: 0,
-        schema: Arc::new(Schema { tables_by_id, ..Schema::default() }),
-        roles: BTreeMap::new(),
-        truncations: BTreeMap::new(),
-    }
+    let members = nodes.iter().map(|n| member(*n)).collect();
+    let schema = Arc::new(Schema { tables_by_id, ..Schema::default() });
+    dist_testing::snapshot(1, members, schema)
 }
 
 /// A mutation of a partition, told apart by its number.
@@ -214,17 +179,7 @@ impl TestNode {
         world: &World,
         task: impl FnOnce(Rt, Hints) -> F,
     ) -> T {
-        let done = Rc::new(RefCell::new(None));
-        let out = done.clone();
-        let work = task(self.rt.clone(), self.hints());
-        let gate = self.rt.gate("test");
-        let task = async move {
-            let result = work.await;
-            *out.borrow_mut() = Some(result);
-        };
-        gate.spawn(&self.rt, Group::Admin, "test", task).unwrap();
-        world.run_until(|| done.borrow().is_some(), Duration::from_secs(3600)).unwrap();
-        done.take().unwrap()
+        dist_testing::run_on(world, &self.rt, task(self.rt.clone(), self.hints()))
     }
 }
 
@@ -289,16 +244,7 @@ impl Cluster {
         let node = self.world.client(&name(n), move |rt| {
             *of_rt.borrow_mut() = Some(rt.clone());
             async move {
-                let identity = Identity {
-                    cluster_id: Some(Uuid::from_bytes([0xcc; 16])),
-                    cluster_name: "Test".to_owned(),
-                    host_id: host(n),
-                    incarnation: rt.random_u64(),
-                    shard_count: 1,
-                    joining: false,
-                    versions: VersionRange::THIS,
-                    features: Features::LZ4,
-                };
+                let identity = identity(n, rt.random_u64(), 1);
                 let mesh = Arc::new(MessagingMesh::new(1));
                 let of_messaging = Settings {
                     backoff_max: Duration::from_millis(500),
@@ -310,8 +256,7 @@ impl Cluster {
                 for (host, address) in peers {
                     messaging.set_peer(host, Peer { address, shard_count: 1 });
                 }
-                messaging.serve(Rc::new(Receiver(facts)));
-                messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
+                serve(&rt, &messaging, Rc::new(Receiver(facts))).await;
                 loop {
                     let seen = of_parts.clone();
                     let snapshot = Rc::new(move || seen.borrow().clone());

@@ -9,16 +9,13 @@ use std::time::Duration;
 
 use codec::murmur::token_of;
 use data::MutationRef;
-use internode::{Features, Hint, Identity, VersionRange};
+use internode::Hint;
 use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
 use rt::sim::{World, WorldOptions};
 use rt::{Main, NodeSpec, Rt, ShardId};
-use stdx::Uuid;
 
-use super::harness::{host, mutation, settings, snapshot};
+use super::harness::{PORT, host, mutation, settings, snapshot};
 use crate::*;
-
-const PORT: u16 = 7000;
 
 /// A hint that arrived: its number, the shard that got it, the shard that owns it.
 type Arrived = (u64, ShardId, ShardId);
@@ -36,16 +33,7 @@ impl Handler for Receiver {
 }
 
 fn messaging_of(rt: &Rt, n: u8, mesh: Arc<MessagingMesh>) -> Messaging {
-    let identity = Identity {
-        cluster_id: Some(Uuid::from_bytes([0xcc; 16])),
-        cluster_name: "Test".to_owned(),
-        host_id: host(n),
-        incarnation: 1,
-        shard_count: rt.shard_count(),
-        joining: false,
-        versions: VersionRange::THIS,
-        features: Features::LZ4,
-    };
+    let identity = dist_testing::identity(n, 1, rt.shard_count());
     Messaging::new(rt, identity, Arc::new(Settings::default()), mesh)
 }
 

@@ -393,3 +393,40 @@ fn a_stopping_node_finishes_what_it_began_and_refuses_the_rest() {
     let stopping = End::Error(MessagingError::Remote(ErrorReply::Stopping));
     assert_eq!(ledger.count(|e| *e == stopping), 5);
 }
+
+#[test]
+fn only_chosen_peers_get_compressed_payloads() {
+    for (chosen, compressed) in [(2, true), (3, false)] {
+        let w = world(30);
+        let (one, two, _) = pair(&w, settings());
+        one.messaging.compress_only(Rc::new(move |to| to == host(chosen)));
+        one.run(&w, |rt, messaging| async move {
+            let to = outgoing(&rt, 2, Verb::Read, 5000);
+            let first = |out: &mut Vec<u8>| out.extend_from_slice(&payload(4, NOW, 0));
+            messaging.request(&to, first).await.unwrap();
+            let big = |out: &mut Vec<u8>| out.extend_from_slice(&payload(5, NOW, 300_000));
+            messaging.request(&to, big).await.unwrap();
+        });
+        let received = two.counter("internode_received_bytes_total");
+        assert_eq!(received < 10_000, compressed, "{received}");
+    }
+}
+
+#[test]
+fn an_answer_of_a_peer_with_a_newer_epoch_is_told() {
+    let w = world(31);
+    let (one, two, _) = pair(&w, settings());
+    let told: Rc<RefCell<Vec<_>>> = Rc::default();
+    let out = told.clone();
+    one.messaging.on_newer_epoch(Rc::new(move |host, epoch| out.borrow_mut().push((host, epoch))));
+    one.messaging.set_epoch(Epoch(5));
+    for epoch in [4, 5, 6] {
+        two.messaging.set_epoch(Epoch(epoch));
+        one.run(&w, |rt, messaging| async move {
+            let to = outgoing(&rt, 2, Verb::Read, 1000);
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&payload(1, NOW, 0));
+            messaging.request(&to, write).await.unwrap();
+        });
+    }
+    assert_eq!(*told.borrow(), [(host(2), Epoch(6))]);
+}

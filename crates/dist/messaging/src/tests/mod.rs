@@ -4,6 +4,7 @@
 //! makes nodes; the others are scenarios.
 
 mod bounds;
+mod cut;
 mod directed;
 mod faults;
 mod handshakes;

@@ -1,8 +1,8 @@
 //! Three nodes under the simulator that repair each other.
 #![allow(clippy::disallowed_types, reason = "facts are shared with the nodes' main functions")]
 
+mod incremental;
 mod nodes;
 mod repairing;
 mod scopes;
-mod table;
 mod trouble;

@@ -2,39 +2,27 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, LocalNode, Member, MemberState};
+use cluster::ClusterSnapshot;
 use coordinator::{ClusterParts, Coordinator, NoHints, ReplicationSettings, ShardMesh};
-use data::MutationRef;
 use data::replica_page::ReplicaPage;
-use internode::{Features, Identity, Verb, VersionRange};
-use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
-use rt::sim::{World, WorldOptions};
-use rt::{Group, NodeSpec, Rt};
+use dist_testing::table::{NOW, TABLE, schema};
+use dist_testing::{Ground, ORACLE, Replicas, host, identity, is_alive, messaging, serve};
+use internode::Verb;
+use messaging::{Handler, Messaging, MessagingMesh, Request, Responder, Settings};
+use rt::Rt;
+use rt::sim::WorldOptions;
 use schema::TableOptions;
-use stdx::{DeletionSeconds, Epoch, HostId, ShardId, Token, Uuid, WallMicros};
-use store::{Store, StoreOptions};
+use stdx::{DeletionSeconds, Epoch, Token};
+use store::Store;
 
-use super::table::{NOW, Random, TABLE, schema};
 use crate::stretch::Stretch;
 use crate::{Repair, RepairOptions, RepairParts, RepairSettings, RepairState, RepairStatus};
-
-const PORT: u16 = 7000;
-/// The node that has everything and belongs to no cluster.
-pub(super) const ORACLE: u8 = 0;
-
-pub(super) fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-fn name(n: u8) -> String {
-    format!("n{n}")
-}
 
 /// One shard of a node.
 #[derive(Clone)]
@@ -50,7 +38,6 @@ pub(super) struct Node {
 #[derive(Default)]
 struct Registry {
     nodes: BTreeMap<(u8, u16), Node>,
-    dead: BTreeSet<u8>,
     /// Acknowledges mutations and does not apply them.
     loses_mutations: BTreeSet<u8>,
     /// Requests served of each verb.
@@ -78,7 +65,7 @@ impl Handler for Served {
             return responder.respond(|_| {});
         }
         match request.verb {
-            Verb::RepairHashes | Verb::RepairRows => {
+            verb if verb.number() >> 8 == Verb::RepairHashes.number() >> 8 => {
                 assert!(self.repair.serve_peer(request, responder).is_none());
             }
             _ => assert!(self.coordinator.serve_peer(request, responder).is_none()),
@@ -91,6 +78,7 @@ struct Setup {
     snapshot: Arc<ClusterSnapshot>,
     data: Arc<ShardMesh>,
     messaging: Arc<MessagingMesh>,
+    repair: Arc<crate::RepairMesh>,
     settings: RepairSettings,
 }
 
@@ -117,6 +105,8 @@ impl Options {
             answer_timeout: Duration::from_millis(500),
             attempts: 3,
             retry_pause: Duration::from_millis(20),
+            session_idle: Duration::from_secs(20),
+            auto: crate::AutoSettings { enabled: false, ..crate::AutoSettings::default() },
             ..RepairSettings::default()
         };
         Options { seed, shards: vec![1, 2, 3], factor: 3, tokens: 4, settings }
@@ -125,69 +115,38 @@ impl Options {
 
 /// A world with its nodes.
 pub(super) struct Nodes {
-    pub(super) world: World,
-    pub(super) random: RefCell<Random>,
-    shards: Vec<u16>,
+    ground: Ground,
+}
+
+impl Deref for Nodes {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
+    }
+}
+
+impl Replicas for Nodes {
+    fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    fn replica(&self, n: u8, shard: u16) -> (Rt, Store) {
+        let node = self.node(n, shard);
+        (node.rt, node.coordinator.store().clone())
+    }
 }
 
 pub(super) fn snapshot(options: &Options, addresses: &[SocketAddr]) -> ClusterSnapshot {
-    let mut random = Random(options.seed);
-    let members = addresses.iter().zip(&options.shards).zip(1..).map(|((address, shards), n)| {
-        let mut tokens: Vec<Token> =
-            (0..options.tokens).map(|_| Token(random.next() as i64)).collect();
-        tokens.sort_unstable();
-        let member = Member {
-            host_id: host(n),
-            storage: *address,
-            rpc: *address,
-            datacenter: "dc".to_owned(),
-            rack: "r".to_owned(),
-            tokens,
-            moving_to: Vec::new(),
-            state: MemberState::Normal,
-            replaces: None,
-            shards: *shards,
-            features: 0,
-            release: String::new(),
-        };
-        (host(n), Arc::new(member))
-    });
-    let local = LocalNode {
-        host_id: host(1),
-        cluster_name: "Test".to_owned(),
-        datacenter: "dc".to_owned(),
-        rack: "r".to_owned(),
-        tokens: Vec::new(),
-        created_at: WallMicros(1),
-    };
-    ClusterSnapshot {
-        epoch: Epoch(5),
-        cluster_id: Uuid::from_u128(9),
-        local,
-        members: members.collect(),
-        voters: vec![host(1)],
-        features: 0,
-        schema: schema(TableOptions::default(), options.factor, &[]),
-        roles: BTreeMap::new(),
-        truncations: BTreeMap::new(),
-    }
+    let members = dist_testing::ring(options.seed, addresses, &options.shards, options.tokens);
+    dist_testing::snapshot(5, members, schema(TableOptions::default(), options.factor, &[]))
 }
 
 async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
     let snapshot = Rc::new(RefCell::new(setup.snapshot.clone()));
     let run = u64::try_from(rt.wall().0).unwrap();
-    let mut options = StoreOptions::new(
-        "data".into(),
-        "commitlog".into(),
-        host(n),
-        run,
-        cluster::shard_of_token,
-        |t| format!("CREATE TABLE {}", t.name),
-    );
-    options.segment_bytes = 1 << 20;
-    options.disk_reserve_bytes = 0;
     let schema = setup.snapshot.schema.clone();
-    let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
+    let store = dist_testing::store(&rt, n, run, schema, |_| ()).await;
     let coordinator = Coordinator::new(rt.clone(), store, setup.data.clone());
     let mut node = Node {
         rt: rt.clone(),
@@ -197,20 +156,8 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
         snapshot: snapshot.clone(),
     };
     if n != ORACLE {
-        let identity = Identity {
-            cluster_id: Some(setup.snapshot.cluster_id),
-            cluster_name: "Test".to_owned(),
-            host_id: host(n),
-            incarnation: 1,
-            shard_count: rt.shard_count(),
-            joining: false,
-            versions: VersionRange::THIS,
-            features: Features::LZ4,
-        };
-        let settings = Arc::new(Settings::default());
-        let messaging = Messaging::new(&rt, identity, settings, setup.messaging.clone());
-        let is_alive: Rc<dyn Fn(HostId) -> bool> =
-            Rc::new(|h: HostId| registry(|r| !r.dead.iter().any(|n| host(*n) == h)));
+        let (identity, mesh) = (identity(n, 1, rt.shard_count()), setup.messaging.clone());
+        let messaging = messaging(&rt, identity, Settings::default(), mesh, &setup.snapshot);
         let known = snapshot.clone();
         let known: Rc<dyn Fn() -> Arc<ClusterSnapshot>> = Rc::new(move || known.borrow().clone());
         let repair = Repair::new(RepairParts {
@@ -218,23 +165,18 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
             coordinator: coordinator.clone(),
             messaging: messaging.clone(),
             snapshot: known.clone(),
-            is_alive: is_alive.clone(),
+            is_alive: is_alive(),
+            mesh: setup.repair.clone(),
+            work_dir: "data".to_owned(),
             settings: setup.settings,
         });
+        repair.begin().await.unwrap();
         let served = Served { n, coordinator: coordinator.clone(), repair: repair.clone() };
-        messaging.serve(Rc::new(served));
-        if rt.shard() == ShardId(0) {
-            messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
-        }
-        for member in setup.snapshot.members.values() {
-            let peer = Peer { address: member.storage, shard_count: member.shards };
-            messaging.set_peer(member.host_id, peer);
-        }
-        messaging.set_epoch(setup.snapshot.epoch);
+        serve(&rt, &messaging, Rc::new(served)).await;
         coordinator.attach(ClusterParts {
             messaging: messaging.clone(),
             snapshot: known,
-            is_alive,
+            is_alive: is_alive(),
             hints: Rc::new(NoHints),
             epoch_wait: None,
             settings: ReplicationSettings { dynamic_snitch: false, ..Default::default() },
@@ -253,43 +195,22 @@ pub(super) fn full() -> RepairOptions {
 impl Nodes {
     pub(super) fn start(options: &Options) -> Nodes {
         registry(|r| *r = Registry::default());
-        let world_options =
-            WorldOptions { wall_start_micros: NOW.0 * 1_000_000, ..WorldOptions::default() };
-        let world = World::new(options.seed, world_options);
-        let count = u8::try_from(options.shards.len()).unwrap();
-        let addresses: Vec<SocketAddr> =
-            (1..=count).map(|n| SocketAddr::new(world.ip(&name(n)), PORT)).collect();
-        let seen = snapshot(options, &addresses);
-        for n in ORACLE..=count {
-            let shards = if n == ORACLE { 1 } else { options.shards[usize::from(n) - 1] };
-            let own = if n == ORACLE { host(1) } else { host(n) };
+        let world = WorldOptions { wall_start_micros: NOW.0 * 1_000_000, ..Default::default() };
+        let ground = Ground::new(options.seed, options.shards.clone(), world);
+        let seen = snapshot(options, &ground.addresses());
+        for n in ORACLE..=ground.count() {
+            let shards = if n == ORACLE { 1 } else { ground.shards(n) };
             let setup = Arc::new(Setup {
-                snapshot: Arc::new(seen.with_local(own).unwrap()),
+                snapshot: Arc::new(seen.with_local(host(n.max(1))).unwrap()),
                 data: Arc::new(ShardMesh::new(shards, 1024)),
                 messaging: Arc::new(MessagingMesh::new(shards)),
+                repair: Arc::new(crate::new_mesh(shards)),
                 settings: options.settings,
             });
-            let spec = NodeSpec { name: name(n), shards, work_dir: format!("/{}", name(n)) };
-            world.start_node(spec, Arc::new(move |rt| Box::pin(shard(rt, n, setup.clone()))));
+            ground.start_node(n, shards, move |rt| shard(rt, n, setup.clone()));
         }
-        let wanted = 1 + options.shards.iter().map(|s| usize::from(*s)).sum::<usize>();
-        let opened = || registry(|r| r.nodes.len()) == wanted;
-        world.run_until(opened, Duration::from_secs(60)).unwrap();
-        let random = RefCell::new(Random(options.seed ^ 0x5eed));
-        Nodes { world, random, shards: options.shards.clone() }
-    }
-
-    pub(super) fn below(&self, n: usize) -> usize {
-        self.random.borrow_mut().below(n as u64) as usize
-    }
-
-    /// Any node.
-    pub(super) fn any(&self) -> u8 {
-        u8::try_from(1 + self.below(self.shards.len())).unwrap()
-    }
-
-    pub(super) fn count(&self) -> u8 {
-        u8::try_from(self.shards.len()).unwrap()
+        ground.wait_for(|| registry(|r| r.nodes.len()) == 1 + ground.all_shards());
+        Nodes { ground }
     }
 
     pub(super) fn node(&self, n: u8, shard: u16) -> Node {
@@ -297,46 +218,13 @@ impl Nodes {
     }
 
     /// Runs a future on a shard to its end.
-    pub(super) fn run_on<T, F>(&self, node: Node, make: impl FnOnce(Node) -> F) -> T
-    where
-        T: 'static,
-        F: Future<Output = T> + 'static,
-    {
-        let result: Rc<RefCell<Option<T>>> = Rc::default();
-        let (out, rt) = (result.clone(), node.rt.clone());
-        let future = make(node);
-        let gate = rt.gate("test");
-        let task = async move { *out.borrow_mut() = Some(future.await) };
-        gate.spawn(&rt, Group::Admin, "test", task).unwrap();
-        self.world.run_until(|| result.borrow().is_some(), Duration::from_secs(600)).unwrap();
-        result.borrow_mut().take().unwrap()
-    }
-
-    /// Applies mutations on one node only, as if the others had missed them.
-    pub(super) fn apply(&self, n: u8, mutations: Vec<Vec<u8>>) {
-        self.run_on(self.node(n, 0), |node| async move {
-            for mutation in mutations {
-                let token = codec::token_of(MutationRef::open(&mutation).unwrap().key);
-                node.coordinator.apply(token, mutation, true).await.unwrap();
-            }
-        });
-    }
-
-    /// Writes what `plan` gives: each mutation with the nodes that get it. The oracle gets all.
-    pub(super) fn write_all(&self, plan: &[(Vec<u8>, Vec<u8>)]) {
-        for n in ORACLE..=self.count() {
-            let gets = |to: &[u8]| n == ORACLE || to.contains(&n);
-            let mine = plan.iter().filter(|(_, to)| gets(to)).map(|(m, _)| m.clone());
-            self.apply(n, mine.collect());
-        }
-    }
-
-    pub(super) fn flush(&self, n: u8) {
-        for shard in 0..self.shards[usize::from(n) - 1] {
-            self.run_on(self.node(n, shard), |node| async move {
-                node.coordinator.store().flush(None).await.unwrap();
-            });
-        }
+    pub(super) fn run_on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: Node,
+        make: impl FnOnce(Node) -> F,
+    ) -> T {
+        let rt = node.rt.clone();
+        dist_testing::run_on(&self.world, &rt, make(node))
     }
 
     /// Everything that a node has, as all repairs of the run see it.
@@ -345,7 +233,8 @@ impl Nodes {
             let whole = Stretch::of_tokens(Token::MIN, Token::MAX);
             let command = whole.command(TABLE, DeletionSeconds(NOW.0 + 3600));
             let snapshot = node.snapshot.borrow().clone();
-            let read = node.coordinator.read_stretch(&snapshot, command, usize::MAX);
+            let scope = store::ReadScope::Repair;
+            let read = node.coordinator.read_stretch(&snapshot, command, usize::MAX, scope);
             let page = read.await.unwrap();
             ReplicaPage::open(&page).unwrap().content().to_vec()
         })
@@ -390,16 +279,6 @@ impl Nodes {
     /// Requests served of a verb, on all nodes.
     pub(super) fn served(&self, verb: Verb) -> u64 {
         registry(|r| r.served.get(&verb).copied().unwrap_or(0))
-    }
-
-    /// The failure detector's word.
-    pub(super) fn set_alive(&self, n: u8, alive: bool) {
-        registry(|r| if alive { r.dead.remove(&n) } else { r.dead.insert(n) });
-    }
-
-    /// The network between two nodes.
-    pub(super) fn cut(&self, a: u8, b: u8) {
-        self.world.partition(&name(a), &name(b));
     }
 
     pub(super) fn lose_mutations_at(&self, n: u8) {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use dist_testing::table::{delete_partition, delete_range, delete_row, insert, insert_static};
+use dist_testing::{Random, Replicas};
 use internode::Verb;
 
 use super::nodes::{Nodes, Options, full};
-use super::table::{Random, delete_partition, delete_range, delete_row, insert, insert_static};
 use crate::{RepairOptions, RepairSettings, RepairState};
 
 const KEYS: i32 = 24;
@@ -81,6 +82,26 @@ fn equal_replicas_exchange_digests_only() {
         assert!(messages < 100 && bytes < 10_000, "{messages} messages of {bytes} bytes");
     }
     assert_eq!((nodes.served(Verb::RepairRows), nodes.served(Verb::Mutation)), (0, 0));
+}
+
+#[test]
+fn two_nodes_in_sync_read_once_and_send_less_than_a_thousandth() {
+    let mut options = Options::new(4);
+    options.shards = vec![1, 1];
+    options.factor = 2;
+    options.settings = RepairSettings { bytes_per_second: 0, ..RepairSettings::default() };
+    let nodes = Nodes::start(&options);
+    let text = "x".repeat(2000);
+    let rows = (0..80).flat_map(|pk| (0..100).map(move |ck| (pk, ck)));
+    let writes: Vec<_> = rows.map(|(pk, ck)| (insert(pk, ck, &text, 10), vec![1, 2])).collect();
+    nodes.write_all(&writes);
+    (1..=2).for_each(|n| nodes.flush(n));
+    let before = nodes.traffic().1;
+    let status = nodes.repair(1, full());
+    assert_eq!(status.counts.differing, 0);
+    let (read, sent) = (status.counts.bytes_read, nodes.traffic().1 - before);
+    assert!((16_000_000..17_500_000).contains(&read), "{read} bytes were read");
+    assert!(sent < 16_000, "{sent} bytes were sent for {read}");
 }
 
 #[test]
@@ -247,14 +268,18 @@ fn lines_are_cassandras() {
     let nodes = Nodes::start(&Options::new(99));
     let status = nodes.repair(1, RepairOptions { incremental: true, ..full() });
     let lines: Vec<&str> = status.lines.iter().map(|l| l.text.as_str()).collect();
-    let [start, incremental, session, success, end] = lines.as_slice() else { panic!("{lines:?}") };
+    let [start, intensity, session, success, end] = lines.as_slice() else { panic!("{lines:?}") };
     let of = status.session;
     assert!(start.starts_with(&format!(
         "Starting repair command #1 ({of}), repairing keyspace ks with repair options (parallelism: \
-         parallel, primary range: false, incremental: false, job threads: 1, ColumnFamilies: [],"
+         parallel, primary range: false, incremental: true, job threads: 1, ColumnFamilies: [],"
     )));
     assert!(start.contains("# of ranges: 12,"), "{start}");
-    assert_eq!(*incremental, "There is no incremental repair yet: this is a full one");
+    assert_eq!(
+        *intensity,
+        "Repair intensity: reading without a limit, 2 KiB of data at a time, 1 tables at a time, \
+         replicas asked in parallel order"
+    );
     let range = format!("[({},{}]]", i64::MIN, i64::MAX);
     assert_eq!(
         *session,

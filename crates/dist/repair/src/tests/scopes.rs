@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cluster::ClusterSnapshot;
+use dist_testing::host;
 use stdx::Token;
 
-use super::nodes::{Options, full, host, snapshot};
+use super::nodes::{Options, full, snapshot};
 use crate::RepairOptions;
 use crate::scope::{Scope, check, is_replicated, plan, still_holds};
 

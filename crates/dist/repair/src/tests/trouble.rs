@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{MemberState, Truncation};
+use dist_testing::table::{TABLE, insert};
+use dist_testing::{Random, Replicas, host};
 use stdx::WallMicros;
 
-use super::nodes::{Nodes, Options, full, host};
-use super::table::{Random, TABLE, insert};
+use super::nodes::{Nodes, Options, full};
 use crate::{RepairOptions, RepairState};
 
 fn differing(seed: u64) -> Nodes {

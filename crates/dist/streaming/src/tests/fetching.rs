@@ -113,7 +113,7 @@ fn nothing_is_lost_under_faults_of_the_network_and_restarts_of_the_source() {
     assert!(retried > 5, "the faults came too late: {retried}");
 }
 
-fn count(cluster: &Cluster, n: u8, metric: &str) -> u64 {
+pub(super) fn count(cluster: &Cluster, n: u8, metric: &str) -> u64 {
     let metrics = cluster.nodes[&n].telemetry().metrics;
     let of = metrics.iter().filter(|m| m.name == metric);
     of.map(|m| match m.value {
@@ -245,6 +245,7 @@ fn what_a_source_should_not_give_is_not_taken() {
         source.tamper = Some(tamper);
         let mut own = Spec::new(3, 1, vec![]).fetching(from(&[1]));
         own.settings.attempts = 3;
+        own.settings.whole_files = false;
         let cluster = Cluster::start(500, vec![source, own]);
         let Err(StreamError::Incomplete { failed, .. }) = cluster.finish() else {
             panic!("{says}: it cannot be whole");

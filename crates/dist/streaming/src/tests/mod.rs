@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
 
 mod fetching;
+mod files;
 mod planning;
 mod requests;
 
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, LocalNode, Member, MemberState, TokenRange, shard_of_token};
+use cluster::{ClusterSnapshot, Member, MemberState, TokenRange, shard_of_token};
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageLimits, ReplicaPage};
@@ -21,8 +22,8 @@ use data::{
     Advance, BoundRef, CellRef, ClusteringBuf, Cursor, DeletionTime, Item, Liveness,
     MutationBuilder, MutationRef, RangeTombstoneRef, RowBuilder, RowRef, Slices, TableShape,
 };
-use internode::{Features, Identity, VersionRange};
-use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
+use dist_testing::{PORT, Random, host, identity, messaging, name, serve, snapshot};
+use messaging::{Handler, MessagingMesh, Peer, Request, Responder, Settings};
 use rt::sim::{SimNode, World, WorldOptions};
 use rt::{NodeSpec, Rt};
 use schema::{
@@ -30,26 +31,17 @@ use schema::{
 };
 use stdx::{
     ColumnId, DeletionSeconds, Epoch, FixedMap, HostId, TableId, TimestampMicros, Token,
-    TtlSeconds, Uuid, WallMicros,
+    TtlSeconds, Uuid,
 };
-use store::{Store, StoreOptions};
+use store::Store;
 use types::CqlType;
 
 use crate::*;
 
-const PORT: u16 = 7000;
 const TABLE: TableId = TableId(Uuid::from_u128(0x11));
 const LOCAL_TABLE: TableId = TableId(Uuid::from_u128(0x12));
 const STATIC: ColumnId = ColumnId(2);
 const VALUE: ColumnId = ColumnId(3);
-
-fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-fn name(n: u8) -> String {
-    format!("n{n}")
-}
 
 fn table(id: TableId, keyspace: &str) -> Table {
     let column =
@@ -100,42 +92,9 @@ fn schema_of(keyspaces: &[(&str, TableId, Options<'_>)]) -> Arc<Schema> {
 }
 
 fn member(n: u8, tokens: &[i64], state: MemberState) -> Member {
-    Member {
-        host_id: host(n),
-        storage: SocketAddr::from(([127, 0, 0, n], PORT)),
-        rpc: SocketAddr::from(([127, 0, 0, n], 9042)),
-        datacenter: "dc".to_owned(),
-        rack: "r".to_owned(),
-        tokens: tokens.iter().map(|t| Token(*t)).collect(),
-        moving_to: Vec::new(),
-        state,
-        replaces: None,
-        shards: 1,
-        features: 0,
-        release: String::new(),
-    }
-}
-
-fn snapshot(epoch: u64, members: Vec<Member>, schema: Arc<Schema>) -> ClusterSnapshot {
-    let first = members.first().unwrap().clone();
-    ClusterSnapshot {
-        epoch: Epoch(epoch),
-        cluster_id: Uuid::from_bytes([0xcc; 16]),
-        local: LocalNode {
-            host_id: first.host_id,
-            cluster_name: "Test".to_owned(),
-            datacenter: first.datacenter.clone(),
-            rack: first.rack.clone(),
-            tokens: first.tokens.clone(),
-            created_at: WallMicros(1),
-        },
-        voters: vec![first.host_id],
-        members: members.into_iter().map(|m| (m.host_id, Arc::new(m))).collect(),
-        features: 0,
-        schema,
-        roles: BTreeMap::new(),
-        truncations: BTreeMap::new(),
-    }
+    let tokens = tokens.iter().map(|t| Token(*t)).collect();
+    let address = SocketAddr::from(([127, 0, 0, n], PORT));
+    Member { tokens, state, ..dist_testing::member(n, address) }
 }
 
 /// Two nodes and one that joins.
@@ -320,17 +279,8 @@ async fn node(
     run: u64,
     facts: Shared,
 ) {
-    let mut options = StoreOptions::new(
-        "data".into(),
-        "commitlog".into(),
-        host(spec.n),
-        run,
-        shard_of_token,
-        |t| format!("CREATE TABLE {}", t.name),
-    );
-    options.disk_reserve_bytes = 0;
     let schema = spec.snapshot.lock().unwrap().schema.clone();
-    let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
+    let store = dist_testing::store(&rt, spec.n, run, schema, |_| ()).await;
     for (i, bytes) in spec.data.iter().enumerate() {
         let mutation = MutationRef::open(bytes).unwrap();
         if shard_of_token(codec::token_of(mutation.key), spec.shards) == rt.shard() {
@@ -342,28 +292,14 @@ async fn node(
     }
     store.commit().await.unwrap();
     let snapshot = spec.snapshot.lock().unwrap().clone();
-    let identity = Identity {
-        cluster_id: Some(snapshot.cluster_id),
-        cluster_name: "Test".to_owned(),
-        host_id: host(spec.n),
-        incarnation: run,
-        shard_count: spec.shards,
-        joining: false,
-        versions: VersionRange::THIS,
-        features: Features::LZ4,
-    };
-    let settings =
-        Arc::new(Settings { backoff_max: Duration::from_secs(1), ..Settings::default() });
-    let messaging = Messaging::new(&rt, identity, settings, meshes.0);
-    messaging.set_epoch(snapshot.epoch);
+    let settings = Settings { backoff_max: Duration::from_secs(1), ..Settings::default() };
+    let identity = identity(spec.n, run, spec.shards);
+    let messaging = messaging(&rt, identity, settings, meshes.0, &snapshot);
     for (host, peer) in peers {
         messaging.set_peer(host, peer);
     }
     let served = Rc::new(Served(RefCell::new(None), spec.tamper));
-    messaging.serve(served.clone());
-    if rt.shard().0 == 0 {
-        messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
-    }
+    serve(&rt, &messaging, served.clone()).await;
     let newest = spec.snapshot.clone();
     let streaming = Streaming::new(StreamParts {
         rt: rt.clone(),
@@ -520,13 +456,6 @@ fn compare(source: &Dump, ranges: &[TokenRange], fetched: &Dump) -> Result<(), S
 
 /// Random data of every kind.
 fn random_data(seed: u64, count: usize, partitions: u64) -> Vec<Vec<u8>> {
-    let mut state = seed;
-    let mut next = move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    (0..count).map(|_| mutation(next(), partitions)).collect()
+    let mut random = Random(seed);
+    (0..count).map(|_| mutation(random.next(), partitions)).collect()
 }

@@ -14,6 +14,7 @@ fn requests() -> Vec<FetchRequest> {
         bytes: 1 << 20,
         peer_shards: 4,
         slice: None,
+        hold: None,
         position: None,
         ranges: vec![(Token::MIN, Token(-5)), (Token(-5), Token(9)), (Token(20), Token::MAX)],
     };
@@ -22,6 +23,7 @@ fn requests() -> Vec<FetchRequest> {
     let inside = Position { key: key(3), clustering: Some(clustering) };
     vec![
         FetchRequest { slice: Some((ShardId(2), 3)), ..plain.clone() },
+        FetchRequest { hold: Some(77), ..plain.clone() },
         FetchRequest { position: Some(after), ..plain.clone() },
         FetchRequest { position: Some(inside), ranges: vec![], ..plain.clone() },
         plain,
@@ -61,7 +63,7 @@ fn what_no_node_asks_is_refused() {
     refused(FetchRequest { position: Some(position), ..plain.clone() });
     let mut bytes = Vec::new();
     plain.encode(&mut bytes);
-    for (at, value) in [(0, 2), (1, 8), (1, 4)] {
+    for (at, value) in [(0, 2), (1, 16), (1, 4)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;
         assert!(FetchRequest::decode(&bytes).is_err());

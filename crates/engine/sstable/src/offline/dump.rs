@@ -249,7 +249,11 @@ impl Dump {
             self.json.compact_objects = false;
         } else {
             self.json.name("value");
-            self.json.raw(&ty.to_json(cell.value));
+            // Cassandra's tool shows the first bytes of the context instead.
+            self.json.raw(&match ty.is_counter() {
+                true => data::counter::total(cell.value).to_string(),
+                false => ty.to_json(cell.value),
+            });
         }
         if liveness.is_empty() || cell.timestamp != liveness.timestamp {
             self.json.name("tstamp");

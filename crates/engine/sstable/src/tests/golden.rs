@@ -1,8 +1,9 @@
 use codec::crc32;
-use stdx::DeletionSeconds;
+use stdx::{DeletionSeconds, Uuid};
 
 use super::{GOLDEN, TABLES, open_golden, rewrite, run};
 use crate::offline::{add_checksums, dump_json, metadata_text, verify};
+use crate::repair_state::{RepairState, write_repair_state};
 use crate::{Component, SstableReader};
 
 /// When sstabledump made the stored dumps.
@@ -140,6 +141,22 @@ fn cassandras_files_verify_and_get_checksums() {
                 SstableReader::open(&fs, table, reader.meta().descriptor(), None).await.unwrap();
             assert_eq!(copy.meta().group().unwrap().shard, None);
             assert_eq!(verify(&copy).await.unwrap(), report);
+            // Its state of repair changes, and nothing else; the first time Checksums.db lists it.
+            let before = copy.meta().statistics().clone();
+            for state in [
+                RepairState { repaired_at: 0, pending: Some(Uuid::from_u128(5)) },
+                RepairState { repaired_at: 77, pending: None },
+            ] {
+                write_repair_state(&fs, copy.meta(), state).await.unwrap();
+                let again =
+                    SstableReader::open(&fs, table, copy.meta().descriptor(), None).await.unwrap();
+                assert_eq!(RepairState::of(again.meta()), state);
+                assert_eq!(verify(&again).await.unwrap(), report);
+                let mut statistics = again.meta().statistics().clone();
+                statistics.stats.repaired_at = before.stats.repaired_at;
+                statistics.stats.pending_repair = before.stats.pending_repair;
+                assert_eq!(statistics, before);
+            }
         }
     });
 }

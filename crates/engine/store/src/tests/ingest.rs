@@ -10,7 +10,7 @@ use super::replica::{KEEP, commands, fill, mutation, open_at, page_of};
 use super::*;
 use crate::{Ingest, StreamRead};
 
-fn whole(bytes: usize) -> StreamRead {
+pub(super) fn whole(bytes: usize) -> StreamRead {
     StreamRead { table: TABLE, ranges: vec![KeyRange::all()], behind: None, slice: None, bytes }
 }
 
@@ -40,7 +40,7 @@ async fn copy(from: &Store, to: &mut Ingest, bytes: usize, mut between: impl Asy
     }
 }
 
-async fn assert_equal(a: &Store, b: &Store) {
+pub(super) async fn assert_equal(a: &Store, b: &Store) {
     for command in commands() {
         let one = page_of(a, &command, Default::default(), KEEP).await;
         let other = page_of(b, &command, Default::default(), KEEP).await;

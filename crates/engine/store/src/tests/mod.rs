@@ -8,9 +8,11 @@ mod crash;
 mod everywhere;
 mod faults;
 mod ingest;
+mod repairing;
 mod replica;
 mod shards;
 mod upkeep;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::future::Future;

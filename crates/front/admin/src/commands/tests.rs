@@ -207,6 +207,10 @@ fn what_is_not_there_cannot_be_set() {
         datacenter: datacenter.to_owned(),
         enabled: false,
     };
+    let cut = |text: &str| ClusterCommand::CutLinks { addresses: vec![text.to_owned()] };
+    let addresses = [[127, 0, 0, 3].into()].into();
+    check(1, cut("127.0.0.3"), Ok(ClusterAction::CutLinks { addresses }));
+    check(1, cut("node3"), Err("node3 is not an IP address"));
     check(3, hints("dc2"), Err("There is no data center 'dc2', there are: dc1"));
 }
 

@@ -263,6 +263,20 @@ pub struct StreamReport {
     pub receiving: Option<StreamProgress>,
     /// To the peer.
     pub sending: Option<StreamProgress>,
+    /// Files on their way.
+    #[serde(default)]
+    pub current: Vec<StreamFileReport>,
+}
+
+/// A file on its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamFileReport {
+    /// Its name at the source.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Those that are here, or there.
+    pub bytes_done: u64,
 }
 
 impl StreamReport {
@@ -353,6 +367,36 @@ pub enum ClusterCommand {
     },
     /// Ends a removal without waiting for the copies.
     ForceRemoval {},
+    /// Gives a decommission or a move of this node up while its copies are made.
+    AbortMovement {},
+    /// Takes a node out that joins and has not finished.
+    AbortBootstrap {
+        /// UUID, or IP address with or without port.
+        node: String,
+    },
+    /// Takes another token.
+    Move {
+        /// The token.
+        token: String,
+    },
+    /// Copies what the node owns from other replicas.
+    Rebuild {
+        /// Only from this data centre.
+        #[serde(default)]
+        datacenter: Option<String>,
+        /// Only this keyspace.
+        #[serde(default)]
+        keyspace: Option<String>,
+        /// Only these ranges, as `(1,5],(8,13]`.
+        #[serde(default)]
+        tokens: Option<String>,
+        /// Only from these nodes: addresses, separated by commas.
+        #[serde(default)]
+        sources: Option<String>,
+        /// Not from the node's own data centre.
+        #[serde(default)]
+        exclude_local_dc: bool,
+    },
     /// Takes a dead node out; nothing is copied.
     Assassinate {
         /// IP address, with or without port.
@@ -413,6 +457,11 @@ pub enum ClusterCommand {
     SetStreamThroughput {
         /// Bytes per second; 0 is no limit.
         bytes_per_second: u64,
+    },
+    /// Cuts the links to these nodes and heals all others; for tests, on nodes that allow it.
+    CutLinks {
+        /// IP addresses.
+        addresses: Vec<String>,
     },
     /// How long requests may take.
     SetTimeout {

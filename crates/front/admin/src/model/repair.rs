@@ -27,6 +27,44 @@ pub struct RepairOrder {
     pub incremental: bool,
     /// Ranges without other replicas are no error.
     pub ignore_unreplicated: bool,
+    /// A preview of what was repaired.
+    pub validate: bool,
+    /// Ask one replica of each datacenter at a time.
+    pub datacenter_parallel: bool,
+    /// Leave replicas out that are not alive.
+    pub force: bool,
+    /// Only this node gets what it lacks.
+    pub pull: bool,
+    /// Only lightweight transactions are brought to their ends.
+    pub paxos_only: bool,
+}
+
+/// `GET /api/v1/auto_repair`: the repairs that begin by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoRepairReport {
+    /// Whether they begin.
+    pub enabled: bool,
+    /// Bytes per second that they read; 0 = no limit of its own.
+    pub bytes_per_second: u64,
+    /// Why the last one failed that did.
+    pub last_error: Option<String>,
+    /// Tables of which this node has primary ranges.
+    pub tables: Vec<AutoRepairTable>,
+}
+
+/// A table of the schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoRepairTable {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// When the least recently repaired of this node's primary ranges was, seconds since 1970.
+    pub repaired_at: Option<i64>,
+    /// Seconds within which they are to be.
+    pub window_seconds: i64,
+    /// `RUNNING`, `DUE` or `DONE`.
+    pub state: String,
 }
 
 /// What a shard is told about repairs.

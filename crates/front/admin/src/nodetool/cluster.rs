@@ -296,6 +296,15 @@ pub fn net_stats(
         let _ = writeln!(out, "    {peer}");
         progress(&mut out, session.receiving, ("Receiving", "received"), human_readable);
         progress(&mut out, session.sending, ("Sending", "sent"), human_readable);
+        let direction = if session.sending.is_some() { "sent to" } else { "received from" };
+        for file in &session.current {
+            let percent = file.bytes_done * 100 / file.bytes.max(1);
+            let _ = writeln!(
+                out,
+                "            {} {}/{} bytes ({percent}%) {direction} idx:0{peer}",
+                file.name, file.bytes_done, file.bytes
+            );
+        }
     }
     let repair = cluster.read_repair.unwrap_or_default();
     let _ = writeln!(

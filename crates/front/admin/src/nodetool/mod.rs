@@ -19,7 +19,7 @@ pub use cluster::{
 pub use format::{file_size, pretty_memory};
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
-pub use repair::{repair_failure, repair_line, repair_list, repair_not_needed};
+pub use repair::{auto_repair, repair_failure, repair_line, repair_list, repair_not_needed};
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
 
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 
 use super::format::Table;
 use super::history::civil;
-use crate::model::{RepairLineReport, RepairReport};
+use crate::model::{AutoRepairReport, RepairLineReport, RepairReport};
 
 /// One line of a repair with its time (of UTC), as Cassandra's tool prints it.
 pub fn repair_line(line: &RepairLineReport) -> String {
@@ -42,6 +42,36 @@ pub fn repair_list(reports: &[RepairReport]) -> String {
             &report.keyspace,
             &time_of(report.started_at),
             &format!("{} of {}", report.differing, report.stretches),
+        ]);
+    }
+    table.print(&mut out);
+    out
+}
+
+/// `nodetool autorepairstatus`: what begins by itself on this node.
+pub fn auto_repair(report: &AutoRepairReport) -> String {
+    let mut out = format!("Enabled: {}\n", report.enabled);
+    match report.bytes_per_second {
+        0 => out.push_str("Throughput: as compaction_throughput\n"),
+        rate => out.push_str(&format!("Throughput: {} KiB/s\n", rate / 1024)),
+    }
+    if let Some(error) = &report.last_error {
+        out.push_str(&format!("Last failure: {error}\n"));
+    }
+    if report.tables.is_empty() {
+        out.push_str("No replicated tables\n");
+        return out;
+    }
+    let mut table = Table::new(" | ");
+    table.add(&["keyspace", "table", "state", "repaired", "window"]);
+    for one in &report.tables {
+        let at = one.repaired_at.map(|seconds| time_of(seconds.saturating_mul(1_000_000)));
+        table.add(&[
+            &one.keyspace,
+            &one.table,
+            &one.state,
+            at.as_deref().unwrap_or("never"),
+            &format!("{} s", one.window_seconds),
         ]);
     }
     table.print(&mut out);

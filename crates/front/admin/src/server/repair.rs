@@ -11,7 +11,7 @@ use serde::Deserialize;
 use stdx::ShardId;
 
 use super::{ANSWER_MAX, Answer, Api, ApiError, scylla};
-use crate::model::{DrainRequest, RepairCommand, RepairOrder, RepairReport};
+use crate::model::{AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport};
 use crate::shard::{ActionError, AdminReply, AdminRequest};
 
 pub(super) fn routes() -> Router<Api> {
@@ -19,6 +19,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/storage_service/repair_async/{keyspace}", post(start).get(state))
         .route("/storage_service/force_terminate_repair", post(abort_all))
         .route("/storage_service/active_repair/", get(active))
+        .route("/api/v1/auto_repair", get(auto_status).put(set_auto))
         .route("/api/v1/repairs", get(list))
         .route("/api/v1/repairs/{id}", get(one).delete(abort))
         .layer(middleware::from_fn(scylla::refuse_browsers))
@@ -62,10 +63,13 @@ struct StartQuery {
     data_centers: String,
     hosts: String,
     preview: bool,
+    /// Of what was repaired.
+    validate: bool,
     ignore_unreplicated_keyspaces: bool,
     trace: bool,
     pull_repair: bool,
     force_repair: bool,
+    paxos_only: bool,
 }
 
 fn list_of(text: &str) -> Vec<String> {
@@ -77,20 +81,13 @@ fn argument(text: impl Into<String>) -> ApiError {
 }
 
 fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
-    let refused = [
-        (query.trace, "trace of a repair"),
-        (query.pull_repair, "pullRepair"),
-        (query.force_repair, "forceRepair"),
-    ];
-    if let Some((_, name)) = refused.iter().find(|(is_set, _)| *is_set) {
-        return Err(ActionError::Unsupported(name).into());
+    if query.trace {
+        return Err(ActionError::Unsupported("trace of a repair").into());
     }
-    let sequential = match query.parallelism.as_deref() {
-        None | Some("1" | "parallel") => false,
-        Some("0" | "sequential") => true,
-        Some("2" | "dc_parallel") => {
-            return Err(ActionError::Unsupported("a repair of datacenters in parallel").into());
-        }
+    let (sequential, datacenter_parallel) = match query.parallelism.as_deref() {
+        None | Some("1" | "parallel") => (false, false),
+        Some("0" | "sequential") => (true, false),
+        Some("2" | "dc_parallel") => (false, true),
         Some(other) => return Err(argument(format!("Unknown repair parallelism: {other}"))),
     };
     let mut ranges = Vec::new();
@@ -118,6 +115,11 @@ fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
         job_threads: query.job_threads.unwrap_or(1),
         incremental: query.incremental.unwrap_or(false),
         ignore_unreplicated: query.ignore_unreplicated_keyspaces,
+        validate: query.validate,
+        datacenter_parallel,
+        force: query.force_repair,
+        pull: query.pull_repair,
+        paxos_only: query.paxos_only,
     })
 }
 
@@ -156,6 +158,36 @@ async fn active(State(api): State<Api>) -> Answer<Json<Vec<u32>>> {
 
 async fn abort_all(State(api): State<Api>) -> Answer<()> {
     api.repair(RepairCommand::Abort { id: None }).await.map(|_| ())
+}
+
+impl Api {
+    async fn auto_repair(&self, enabled: Option<bool>) -> Answer<AutoRepairReport> {
+        let asked = self.caller.call(ShardId(0), AdminRequest::AutoRepair(enabled));
+        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
+            AdminReply::AutoRepair(report) => Ok(report),
+            AdminReply::Failed(error) => Err(error.into()),
+            _ => Err(MeshError::Closed.into()),
+        }
+    }
+}
+
+async fn auto_status(State(api): State<Api>) -> Answer<Json<AutoRepairReport>> {
+    api.auto_repair(None).await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutoQuery {
+    enabled: bool,
+}
+
+async fn set_auto(
+    State(api): State<Api>,
+    Query(query): Query<AutoQuery>,
+) -> Answer<Json<DrainRequest>> {
+    api.auto_repair(Some(query.enabled)).await?;
+    Ok(Json(DrainRequest {}))
 }
 
 async fn list(State(api): State<Api>) -> Answer<Json<Vec<RepairReport>>> {
@@ -205,15 +237,21 @@ mod tests {
         let made = order(query).unwrap();
         assert_eq!((made.ranges, made.tables), (vec![(-5, 7), (9, 10)], list_of("a,b")));
         assert_eq!((made.sequential, made.incremental, made.job_threads), (true, true, 3));
+        let query = StartQuery {
+            parallelism: Some("2".into()),
+            pull_repair: true,
+            force_repair: true,
+            validate: true,
+            ..Default::default()
+        };
+        let made = order(query).unwrap();
+        assert!(made.datacenter_parallel && made.pull && made.force && made.validate);
         let query = StartQuery { start_token: Some(1), end_token: Some(2), ..Default::default() };
         assert_eq!(order(query).unwrap().ranges, [(1, 2)]);
         for (query, word) in [
             (StartQuery { trace: true, ..Default::default() }, "trace"),
-            (StartQuery { pull_repair: true, ..Default::default() }, "pullRepair"),
-            (StartQuery { force_repair: true, ..Default::default() }, "forceRepair"),
             (StartQuery { start_token: Some(1), ..Default::default() }, "both"),
             (StartQuery { ranges: "1-2".to_owned(), ..Default::default() }, "Invalid range"),
-            (StartQuery { parallelism: Some("2".into()), ..Default::default() }, "datacenters"),
             (StartQuery { parallelism: Some("x".into()), ..Default::default() }, "Unknown"),
         ] {
             let words = order(query).unwrap_err();

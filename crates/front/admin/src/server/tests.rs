@@ -7,8 +7,8 @@ use rt::{Machine, NativeOptions, NodeSpec};
 
 use super::*;
 use crate::model::{
-    ClusterCommand, ClusterReport, EndpointsReport, GossipReport, HistoryReport, MemberReport,
-    RepairCommand, RepairLineReport, RepairReport, TrafficReport,
+    AutoRepairReport, ClusterCommand, ClusterReport, EndpointsReport, GossipReport, HistoryReport,
+    MemberReport, RepairCommand, RepairLineReport, RepairReport, TrafficReport,
 };
 use crate::shard::AdminMesh;
 
@@ -138,6 +138,11 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         AdminRequest::Repair(_) if shard != 0 => {
             AdminReply::Failed(ActionError::Failed("asked".to_owned()))
         }
+        AdminRequest::AutoRepair(enabled) => AdminReply::AutoRepair(AutoRepairReport {
+            enabled: enabled.unwrap_or(true),
+            bytes_per_second: 77,
+            ..AutoRepairReport::default()
+        }),
         AdminRequest::Repair(command) => repair(command),
         AdminRequest::Endpoints { key, .. } if key == "1" => {
             let host_ids = vec!["h".to_owned()];
@@ -374,5 +379,9 @@ fn repairs_begin_are_asked_for_and_end() {
     assert_eq!(node.json("DELETE", "/api/v1/repairs/7", "{}").0, 200);
     assert_eq!(node.json("DELETE", "/api/v1/repairs/8", "{}").0, 404);
     assert_eq!(post("/storage_service/force_terminate_repair", "").0, 200);
+    let (status, text) = node.get("/api/v1/auto_repair");
+    assert!(status == 200 && text.contains("\"bytes_per_second\":77"), "{status} {text}");
+    assert_eq!(node.json("PUT", "/api/v1/auto_repair?enabled=false", "{}").0, 200);
+    assert_eq!(node.json("PUT", "/api/v1/auto_repair?enable=false", "{}").0, 400);
     node.stop();
 }

@@ -3,7 +3,8 @@
 use super::check::{Access, Allowed, check};
 use super::write::{Modification, Statement, modify};
 use super::{
-    Cx, Describe, Step, Values, check_keyspace, current, options_of, plan_value, trace_parameters,
+    Cx, Describe, Step, Values, check_keyspace, current, options_of, plan_value, text_source,
+    trace_parameters,
 };
 use crate::conditional::{self, is_conditional};
 use crate::failure::{Failure, Result};
@@ -51,6 +52,13 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         values.push(given);
     }
     let has_conditions = compiled.iter().any(|one| is_conditional(&one.plan));
+    if has_conditions {
+        for (one, statement) in compiled.iter_mut().zip(request.statements.iter()) {
+            if let (BatchQuery::Text(text), Some(one)) = (statement.query, Rc::get_mut(one)) {
+                one.source = Some(text_source(text, keyspace));
+            }
+        }
+    }
     let mut allowed = Allowed::default();
     for one in &compiled {
         if !matches!(one.plan.kind, PlanKind::Modify(_)) {
@@ -80,6 +88,7 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         consistency: parameters.consistency,
         allowed,
         options: options_of(cx.server, cx.session, parameters),
+        has_timestamp: parameters.timestamp.is_some(),
     };
     if has_conditions {
         let serial = parameters.serial_consistency;

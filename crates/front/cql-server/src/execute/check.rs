@@ -76,6 +76,11 @@ pub(crate) fn check(
     Ok(allowed)
 }
 
+fn is_on_counters(snapshot: &ClusterSnapshot, plan: &Plan) -> bool {
+    let mut tables = plan.tables.iter().filter_map(|(id, _)| snapshot.schema.table_by_id(*id));
+    tables.any(|table| table.is_counter())
+}
+
 fn check_tables(
     snapshot: &ClusterSnapshot,
     plan: &Plan,
@@ -87,7 +92,9 @@ fn check_tables(
         (Access::Read, Consistency::Any) => {
             return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
         }
-        (Access::Write, Consistency::Serial | Consistency::LocalSerial) => {
+        (Access::Write, Consistency::Serial | Consistency::LocalSerial)
+            if !is_on_counters(snapshot, plan) =>
+        {
             return Err(Failure::invalid(
                 "You must use conditional updates for serializable writes",
             ));
@@ -104,6 +111,12 @@ fn check_tables(
         let Some(keyspace) = keyspace else {
             return Err(Failure::invalid("the table was dropped"));
         };
+        if access == Access::Write
+            && let Some(table) = snapshot.schema.table_by_id(*id).filter(|t| t.is_counter())
+        {
+            let checked = level(consistency).validate_for_counter_write(&table.name);
+            checked.map_err(|error| Failure::replication(error, consistency))?;
+        }
         allowed.durable |= keyspace.params.durable_writes;
         let level = level(consistency);
         let replicated = is_replicated(*id);

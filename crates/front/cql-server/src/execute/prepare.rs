@@ -50,6 +50,23 @@ pub(crate) fn prepare_here(
     Ok((prepared, true))
 }
 
+/// The plan of a statement by its text, out of this shard's cache or into it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn prepared_here(
+    server: &Rc<Server>,
+    text: &str,
+    keyspace: Option<&str>,
+) -> Result<Rc<Compiled>> {
+    if let Some(known) = server.prepared.get(&id_of(text, keyspace)) {
+        return current(server, &known);
+    }
+    let (prepared, _) = prepare_here(server, text, keyspace)?;
+    let compiled = prepared.compiled.borrow().clone();
+    Ok(compiled)
+}
+
 pub(super) fn prepare(text: &str, keyspace: Option<&str>, cx: &Cx<'_>) -> Result<Step> {
     check_keyspace(cx.server, keyspace)?;
     let used = cx.session.keyspace.borrow().clone();

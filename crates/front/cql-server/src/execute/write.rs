@@ -4,11 +4,14 @@
 //! answer: read lists first if need be ([`crate::list_write`]), bind, apply. Applied at once when
 //! this shard owns all of it, else as a future. Logged batches of more than one mutation go through
 //! the batch log ([`coordinator::batches`]); nothing else pays for it. Where other nodes have the
-//! data too, the coordinator is given all of it ([`crate::replicas`]).
+//! data too, the coordinator is given all of it ([`crate::replicas`]). Writes to counters are
+//! [`super::counting`]'s.
 
+use super::counting;
 use super::{Allowed, Cx, Step, finish};
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
+use crate::guardrails::check_timestamps;
 use crate::list_write::ListWrite;
 use crate::prepared::Compiled;
 use crate::replicas::{self, WriteTerms};
@@ -42,6 +45,8 @@ pub(crate) struct Modification<'m> {
     /// Whether the writes are logged in the commit log, and go to several nodes.
     pub(crate) allowed: Allowed,
     pub(crate) options: ExecuteOptions<'m>,
+    /// The request came with a timestamp: `options.default_timestamp` is the client's.
+    pub(crate) has_timestamp: bool,
 }
 
 /// One encoded mutation to apply.
@@ -88,8 +93,12 @@ pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
         },
         _ => None,
     };
-    if request.statements.iter().any(|(compiled, _)| needs_read(compiled)) {
-        return ListWrite::new(cx.server, request, timeout_nanos).run(cx);
+    let mut warnings = check_timestamps(cx.server, request)?;
+    if request.statements.iter().any(|(compiled, _)| takes_detour(compiled)) {
+        if request.statements.iter().any(|(compiled, _)| is_counter(compiled)) {
+            return counting::run(request, (timeout_nanos, warnings), cx);
+        }
+        return ListWrite::new(cx.server, request, (timeout_nanos, warnings)).run(cx);
     }
     let mut encoded = cx.server.scratch.borrow_mut();
     encoded.clear();
@@ -110,20 +119,29 @@ pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
             durable: request.allowed.durable,
         })
         .collect();
+    warnings.extend(bound.warnings);
     let order = WriteOrder {
         consistency: request.consistency,
         write_type: bound.write_type,
-        warnings: bound.warnings,
+        warnings,
         timeout_nanos,
         snapshot: request.allowed.snapshot(cx.server),
     };
     write(&writes, order, cx)
 }
 
-fn needs_read(compiled: &Compiled) -> bool {
+fn takes_detour(compiled: &Compiled) -> bool {
     match &compiled.plan.kind {
-        PlanKind::Modify(plan) => plan.needs_read(),
-        PlanKind::Batch(plan) => plan.needs_read(),
+        PlanKind::Modify(plan) => plan.takes_detour(),
+        PlanKind::Batch(plan) => plan.takes_detour(),
+        _ => false,
+    }
+}
+
+fn is_counter(compiled: &Compiled) -> bool {
+    match &compiled.plan.kind {
+        PlanKind::Modify(plan) => plan.is_counter(),
+        PlanKind::Batch(plan) => plan.is_counter(),
         _ => false,
     }
 }

@@ -40,11 +40,21 @@ pub(super) struct Remote {
 struct Codec {
     decoder: FrameDecoder,
     negotiated: Negotiated,
+    /// Frames are wrapped in segments.
+    segmented: bool,
     received: Vec<u8>,
 }
 
 impl Remote {
     pub(super) async fn connect(rt: &Rt, address: SocketAddr) -> Remote {
+        Remote::connect_as(rt, address, V4).await
+    }
+
+    pub(super) async fn connect_as(
+        rt: &Rt,
+        address: SocketAddr,
+        version: ProtocolVersion,
+    ) -> Remote {
         let conn = loop {
             match rt.connect(address).await {
                 Ok(conn) => break conn,
@@ -55,7 +65,8 @@ impl Remote {
             conn,
             client: Codec {
                 decoder: FrameDecoder::new(Side::Client, 16 << 20),
-                negotiated: Negotiated::plain(V4),
+                negotiated: Negotiated::plain(version),
+                segmented: false,
                 received: Vec::new(),
             },
         };
@@ -63,7 +74,8 @@ impl Remote {
         StringMap::encode(&mut map, &[("CQL_VERSION", "3.0.0")]).unwrap();
         let map = StringMap::decode(&mut codec::Reader::new(&map, "test")).unwrap();
         assert_eq!(remote.ask(&Request::Startup(map)).await.unwrap().body, Body::Ready);
-        remote.client.decoder.start(V4, None).unwrap();
+        remote.client.decoder.start(version, None).unwrap();
+        remote.client.segmented = version == V5;
         remote
     }
 
@@ -71,6 +83,10 @@ impl Remote {
         let mut out = Vec::new();
         let options = RequestOptions { stream: 1, ..Default::default() };
         encode_request(request, self.client.negotiated, &options, &mut out).unwrap();
+        if self.client.segmented {
+            let frames = std::mem::take(&mut out);
+            pack_segments(&frames, false, &mut out);
+        }
         self.conn.write_all(&out).await.ok()?;
         self.receive().await
     }
@@ -95,6 +111,30 @@ impl Remote {
                 _ => return None,
             }
         }
+    }
+
+    pub(super) async fn prepare(&mut self, query: &str) -> PreparedGot {
+        self.ask(&Request::Prepare { query, keyspace: None }).await.unwrap().prepared()
+    }
+
+    /// EXECUTE, two rows a page.
+    pub(super) async fn execute(
+        &mut self,
+        prepared: &PreparedGot,
+        values: &[&[u8]],
+        consistency: Consistency,
+        paging_state: Option<&[u8]>,
+    ) -> Got {
+        let list = value_list(values);
+        let parameters = QueryParameters {
+            values: list.values(),
+            page_size: Some(2),
+            paging_state,
+            skip_metadata: true,
+            ..QueryParameters::new(consistency)
+        };
+        let (id, result_metadata_id) = (&prepared.id, prepared.metadata_id.as_deref());
+        self.ask(&Request::Execute { id, result_metadata_id, parameters }).await.unwrap()
     }
 
     pub(super) async fn query(&mut self, query: &str) -> Option<Got> {

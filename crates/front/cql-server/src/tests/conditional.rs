@@ -234,6 +234,183 @@ fn writers_at_all_nodes_lose_no_update() {
     });
 }
 
+/// A counter of a node.
+fn count_of(cluster: &Cluster, n: u8, name: &str) -> u64 {
+    let snapshot = cluster.telemetry(n).snapshot();
+    match &snapshot.find(name).unwrap_or_else(|| panic!("no metric {name}")).value {
+        telemetry::Value::Counter(count) => *count,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn count_all(cluster: &Cluster, name: &str) -> u64 {
+    (1..=3).map(|n| count_of(cluster, n, name)).sum()
+}
+
+/// The table, and one row to compare and set.
+fn with_row(cluster: &Cluster) {
+    cluster.run("c0", |rt, nodes| async move {
+        let mut first = Remote::connect(&rt, nodes[0]).await;
+        first.query(KEYSPACE).await.unwrap();
+        first.query(TABLE).await.unwrap();
+        let insert = "INSERT INTO ks.t (k, c, v) VALUES (1, 1, '0') IF NOT EXISTS";
+        assert!(told(at(&mut first, Consistency::Quorum, insert).await).0);
+    });
+}
+
+/// The node that proposes for k = 1: its token is -4069959284402364209, the nodes' are -2^62, 0 and
+/// 2^62, rounded.
+const PROPOSES: u8 = 2;
+
+#[test]
+fn a_contended_key_is_one_queue_whichever_nodes_are_asked() {
+    let cluster = Cluster::start(33);
+    with_row(&cluster);
+    let rounds = count_all(&cluster, "coordinator_cas_rounds_total");
+    cluster.run("c1", |rt, nodes| async move {
+        let writers: Vec<_> = (0..24)
+            .map(|n| {
+                let (rt, node) = (rt.clone(), nodes[n % 3]);
+                async move { count_up(&mut Remote::connect(&rt, node).await, 2).await }
+            })
+            .collect();
+        crate::execute::join_all(writers).await;
+        let mut remote = Remote::connect(&rt, nodes[0]).await;
+        let read = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
+        let Body::Rows(rows) = at(&mut remote, Consistency::Serial, read).await else { panic!() };
+        assert_eq!(show(&rows), ["48"]);
+    });
+    // Nobody was overtaken and nothing is uncertain.
+    assert_eq!(count_all(&cluster, "coordinator_cas_contentions_total"), 0);
+    assert_eq!(count_all(&cluster, "coordinator_cas_unknown_total"), 0);
+    let writes = count_all(&cluster, "coordinator_cas_writes_total");
+    let reads = count_all(&cluster, "coordinator_cas_reads_total");
+    let rounds = count_all(&cluster, "coordinator_cas_rounds_total") - rounds;
+    assert!(rounds <= writes + reads, "{rounds} rounds for {writes} writes and {reads} reads");
+    for n in 1..=3 {
+        let began = count_of(&cluster, n, "coordinator_cas_writes_total");
+        assert_eq!(began > 0, n == PROPOSES, "node {n} began {began} writes");
+        let forwarded = count_of(&cluster, n, "coordinator_cas_forwards_total");
+        assert_eq!(forwarded > 0, n != PROPOSES, "node {n} forwarded {forwarded}");
+    }
+}
+
+#[test]
+fn a_forwarded_statement_is_answered_as_by_the_node_that_was_asked() {
+    for version in [V3, V4, V5] {
+        let cluster = Cluster::start(34);
+        with_row(&cluster);
+        cluster.run("c1", move |rt, nodes| async move {
+            // What the node that proposes says, then what another one passes on.
+            let mut answers = Vec::new();
+            for node in [nodes[1], nodes[0]] {
+                let mut remote = Remote::connect_as(&rt, node, version).await;
+                let mut told_all = Vec::new();
+                for (serial, query) in [
+                    (None, "UPDATE ks.t SET v = '0' WHERE k = 1 AND c = 1 IF v = '0'"),
+                    (None, "UPDATE ks.t SET v = 'x' WHERE k = 1 AND c = 1 IF v = 'y'"),
+                    (None, "DELETE FROM ks.t WHERE k = 1 AND c = 7 IF EXISTS"),
+                    (Some(Consistency::LocalSerial), "SELECT * FROM ks.t WHERE k = 1"),
+                    (Some(Consistency::Serial), "SELECT v FROM ks.t WHERE k = 1 AND c = 2"),
+                    // Refused only when the list is looked at.
+                    (None, "UPDATE ks.t SET l[7] = 1 WHERE k = 1 AND c = 1 IF v = '0'"),
+                ] {
+                    told_all
+                        .push(at(&mut remote, serial.unwrap_or(Consistency::Quorum), query).await);
+                }
+                answers.push(told_all);
+            }
+            assert_eq!(answers[0], answers[1]);
+            assert!(matches!(answers[0][5], Body::Error(ErrorCode::Invalid, _)), "{answers:?}");
+        });
+        assert!(count_of(&cluster, 1, "coordinator_cas_forwards_total") >= 6);
+        assert_eq!(count_of(&cluster, 2, "coordinator_cas_forwards_total"), 0);
+    }
+}
+
+#[test]
+fn prepared_statements_batches_and_pages_are_forwarded_whole() {
+    let cluster = Cluster::start(35);
+    with_row(&cluster);
+    cluster.run("c1", |rt, nodes| async move {
+        let mut remote = Remote::connect_as(&rt, nodes[2], V5).await;
+        let insert = "INSERT INTO ks.t (k, c, v) VALUES (?, ?, ?) IF NOT EXISTS";
+        let insert = remote.prepare(insert).await;
+        for c in 2..=5 {
+            let values: [&[u8]; 3] = [&int(1), &int(c), b"w"];
+            for expect in [yes(), no("k,c,v,l,s", &[&format!("1 {c} w null null")])] {
+                let got = remote.execute(&insert, &values, Consistency::Quorum, None).await;
+                let (applied, rows) = told(got.body);
+                assert_eq!(applied, expect.0);
+                assert_eq!(applied, rows[1].is_empty(), "{rows:?}");
+            }
+        }
+        let select = remote.prepare("SELECT c FROM ks.t WHERE k = ?").await;
+        let mut state = None;
+        let mut pages = Vec::new();
+        loop {
+            let values: [&[u8]; 1] = [&int(1)];
+            let got = remote.execute(&select, &values, Consistency::Serial, state.as_deref()).await;
+            let Body::Rows(rows) = got.body else { panic!("{:?}", got.body) };
+            pages.push(show(&rows).join(","));
+            state = rows.paging_state.clone();
+            if state.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, ["1,2", "3,4", "5"]);
+        // A batch message of a prepared statement and a text without condition.
+        let update = remote.prepare("UPDATE ks.t SET v = ? WHERE k = 1 AND c = ? IF v = ?").await;
+        for expect in [true, false] {
+            let mut list = BatchList::new();
+            let first = value_list(&[b"x", &int(2), b"w"]);
+            list.push(BatchQuery::Prepared(&update.id), first.values()).unwrap();
+            let plain = value_list(&[&int(9)]);
+            let text = "INSERT INTO ks.t (k, c, v) VALUES (1, ?, 'z')";
+            list.push(BatchQuery::Text(text), plain.values()).unwrap();
+            let parameters = QueryParameters::new(Consistency::Quorum);
+            let kind = BatchKind::Logged;
+            let request = Request::Batch(Batch { kind, statements: list.statements(), parameters });
+            assert_eq!(told(remote.ask(&request).await.unwrap().body).0, expect);
+        }
+        let read = "SELECT c, v FROM ks.t WHERE k = 1 AND c IN (2, 9)";
+        let Body::Rows(rows) = at(&mut remote, Consistency::Quorum, read).await else { panic!() };
+        assert_eq!(show(&rows), ["2 x", "9 z"]);
+    });
+    assert!(count_of(&cluster, 3, "coordinator_cas_forwards_total") >= 13);
+    assert_eq!(count_of(&cluster, 3, "coordinator_cas_writes_total"), 0);
+}
+
+#[test]
+fn a_lost_answer_is_unknown_and_an_unreachable_proposer_is_replaced() {
+    let cluster = Cluster::start(36);
+    with_row(&cluster);
+    cluster.partition("n1", "n2");
+    cluster.run("c1", |rt, nodes| async move {
+        // Older versions have no code for it.
+        let mut remote = Remote::connect_as(&rt, nodes[0], V5).await;
+        let write = "UPDATE ks.t SET v = '1' WHERE k = 1 AND c = 1 IF v = '0'";
+        let Body::Error(code, text) = at(&mut remote, Consistency::Quorum, write).await else {
+            panic!("nobody can know")
+        };
+        let expect = "CAS operation result is unknown - proposal accepted by 0 but not a quorum.";
+        assert_eq!((code, text.as_str()), (ErrorCode::CasWriteUnknown, expect));
+        let read = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
+        let Body::Error(code, _) = at(&mut remote, Consistency::Serial, read).await else {
+            panic!("there is no time for another")
+        };
+        assert_eq!(code, ErrorCode::ReadTimeout);
+        // Once the connection has ended, somebody else is asked.
+        rt.sleep(Duration::from_secs(10)).await;
+        let Body::Rows(rows) = at(&mut remote, Consistency::Serial, read).await else { panic!() };
+        let v = show(&rows)[0].clone();
+        let write = format!("UPDATE ks.t SET v = '2' WHERE k = 1 AND c = 1 IF v = '{v}'");
+        assert_eq!(told(at(&mut remote, Consistency::Quorum, &write).await), yes());
+    });
+    assert_eq!(count_of(&cluster, 1, "coordinator_cas_writes_total"), 0, "node 3 is the next");
+    assert!(count_of(&cluster, 3, "coordinator_cas_writes_total") > 0);
+}
+
 #[test]
 fn prepared_conditional_statements_are_marked_for_clients_that_ask() {
     run(|rt| async move {
@@ -251,5 +428,48 @@ fn prepared_conditional_statements_are_marked_for_clients_that_ask() {
             assert_eq!(asking.prepare(text).await.is_marked, is_conditional, "{text}");
             assert!(!plain.prepare(text).await.is_marked, "{text}");
         }
+    });
+}
+
+#[test]
+fn clients_with_scyllas_mark_are_told_what_was_there_before() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut plain = Client::ready(&server, V4).await;
+        plain.with_table().await;
+        let mut client = Client::new(&server, V4);
+        let mark = (cql_wire::scylla::LWT_ADD_METADATA_MARK, "");
+        assert_eq!(client.startup(&[mark]).await.body, Body::Ready);
+        let was = |applied, columns: &str, rows: &[&str]| (applied, no(columns, rows).1);
+        let insert = "INSERT INTO ks.t (k, c, v) VALUES (1, 2, 'a') IF NOT EXISTS";
+        for (query, expect) in [
+            (insert, was(true, "k,c,v", &["null null null"])),
+            (insert, was(false, "k,c,v", &["1 2 a"])),
+            ("UPDATE ks.t SET v = 'b' WHERE k = 1 AND c = 2 IF v = 'a'", was(true, "v", &["a"])),
+            ("UPDATE ks.t SET v = 'c' WHERE k = 1 AND c = 2 IF v = 'a'", was(false, "v", &["b"])),
+            (
+                "UPDATE ks.t SET v = 'c' WHERE k = 1 AND c = 3 IF v = null",
+                was(true, "v", &["null"]),
+            ),
+            // One row for each statement with a condition, in their order.
+            (
+                "BEGIN BATCH UPDATE ks.t SET v = 'd' WHERE k = 1 AND c = 3 IF v = 'c'; INSERT \
+                 INTO ks.t (k, c, v) VALUES (1, 4, 'x'); UPDATE ks.t SET v = 'e' WHERE k = 1 AND \
+                 c = 2 IF v = 'b'; APPLY BATCH",
+                was(true, "k,c,v", &["1 3 c", "1 2 b"]),
+            ),
+            (
+                "BEGIN BATCH DELETE FROM ks.t WHERE k = 1 AND c = 9 IF EXISTS; UPDATE ks.t SET v \
+                 = 'y' WHERE k = 1 AND c = 2 IF v = 'y'; APPLY BATCH",
+                was(false, "k,c,v", &["null null null", "1 2 e"]),
+            ),
+            ("DELETE FROM ks.t WHERE k = 1 AND c = 4 IF EXISTS", was(true, "k,c,v", &["1 4 x"])),
+        ] {
+            assert_eq!(told(client.must(query).await.body), expect, "{query}");
+        }
+        // Others are told as by Cassandra.
+        let update = "UPDATE ks.t SET v = 'f' WHERE k = 1 AND c = 2 IF v = 'e'";
+        assert_eq!(told(plain.must(update).await.body), yes());
+        assert_eq!(told(plain.must(update).await.body), no("v", &["f"]));
     });
 }

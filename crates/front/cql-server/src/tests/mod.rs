@@ -3,6 +3,8 @@
 
 mod cluster_of_shards;
 mod conditional;
+mod counters;
+mod guardrails;
 mod handshake;
 mod hostile;
 mod several_nodes;

@@ -213,6 +213,16 @@ impl Cluster {
         self.world.run_until(|| done.get(), Duration::from_secs(600)).unwrap();
     }
 
+    /// Cuts two machines off from each other; nobody is told.
+    pub(super) fn partition(&self, a: &str, b: &str) {
+        self.world.partition(a, b);
+    }
+
+    /// The counters of a node.
+    pub(super) fn telemetry(&self, n: u8) -> telemetry::Shard {
+        self.shared.servers.borrow()[&n].inner().rt.telemetry()
+    }
+
     /// Node `n` dies, and all know it.
     pub(super) fn kill(&self, n: u8) {
         self.world.kill(&self.nodes[usize::from(n) - 1]);

@@ -75,3 +75,24 @@ fn nodes_that_leave_move_or_change_their_address() {
     // Of whom nothing is known nothing is told.
     assert_eq!(named(&news.liveness(&three, member(5).host_id, true)), [""; 0]);
 }
+
+#[test]
+fn a_replacement_at_the_same_address_takes_the_place_of_the_dead_one() {
+    let news = News::default();
+    let three = several_members(3);
+    assert_eq!(named(&news.liveness(&three, member(3).host_id, false)), ["DOWN 127.0.0.3:9042"]);
+    let mut newcomer = member(4);
+    (newcomer.rpc, newcomer.storage) = (member(3).rpc, member(3).storage);
+    newcomer.replaces = Some(member(3).host_id);
+    newcomer.state = MemberState::Joining;
+    let joining = with(&three, newcomer.clone());
+    assert_eq!(named(&news.changed(&three, &joining)), [""; 0], "nothing while it copies");
+    assert_eq!(named(&news.liveness(&joining, newcomer.host_id, false)), [""; 0]);
+    newcomer.state = MemberState::Normal;
+    newcomer.replaces = None;
+    let mut replaced = with(&joining, newcomer.clone());
+    replaced.members.remove(&member(3).host_id);
+    assert_eq!(named(&news.changed(&joining, &replaced)), ["REMOVED_NODE 127.0.0.3:9042"]);
+    let up = ["NEW_NODE 127.0.0.3:9042", "UP 127.0.0.3:9042"];
+    assert_eq!(named(&news.liveness(&replaced, newcomer.host_id, true)), up);
+}

@@ -4,7 +4,7 @@ use super::*;
 
 impl Net {
     /// Partitions of `ks.t` that the shards of a node have in files and memtables.
-    fn partitions(&self, at: &Started) -> u64 {
+    pub(super) fn partitions(&self, at: &Started) -> u64 {
         let found: Rc<RefCell<Option<u64>>> = Rc::default();
         let (out, admin, shards) = (found.clone(), at.admin.clone(), at.shards);
         self.world.client(&format!("a{}", self.world.random_u64()), move |rt| async move {

@@ -12,10 +12,10 @@ use rt::{Conn, Rt};
 /// Rows of nullable values, or the error's text.
 pub(super) type Rows = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
 
-async fn exchange(conn: &Conn, request: &Request<'_>) -> Rows {
+async fn exchange(conn: &Conn, request: &Request<'_>, options: RequestOptions<'_>) -> Rows {
     let negotiated = Negotiated::plain(ProtocolVersion::V4);
     let mut out = Vec::new();
-    encode_request(request, negotiated, &RequestOptions::default(), &mut out).unwrap();
+    encode_request(request, negotiated, &options, &mut out).unwrap();
     conn.write_all(&out).await.map_err(|e| e.to_string())?;
     let mut decoder = FrameDecoder::new(Side::Client, 64 << 20);
     let mut input = Vec::new();
@@ -50,15 +50,26 @@ pub(super) async fn query(
     text: &str,
     consistency: Consistency,
 ) -> Rows {
+    query_with(rt, address, (text, consistency), false).await
+}
+
+/// As [`query`]; the server is asked to trace it.
+pub(super) async fn query_with(
+    rt: &Rt,
+    address: SocketAddr,
+    (text, consistency): (&str, Consistency),
+    tracing: bool,
+) -> Rows {
+    let options = || RequestOptions { tracing, ..RequestOptions::default() };
     let work = async {
         let conn = rt.connect(address).await.map_err(|e| e.to_string())?;
         let mut body = Vec::new();
         cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")]).unwrap();
         let mut reader = codec::Reader::new(&body, "startup");
-        let options = cql_wire::StringMap::decode(&mut reader).unwrap();
-        exchange(&conn, &Request::Startup(options)).await?;
+        let startup = cql_wire::StringMap::decode(&mut reader).unwrap();
+        exchange(&conn, &Request::Startup(startup), RequestOptions::default()).await?;
         let parameters = QueryParameters::new(consistency);
-        exchange(&conn, &Request::Query { query: text, parameters }).await
+        exchange(&conn, &Request::Query { query: text, parameters }, options()).await
     };
     let deadline = rt.now() + Duration::from_secs(30);
     rt.timeout(deadline, work).await.unwrap_or(Err("no answer".to_owned()))

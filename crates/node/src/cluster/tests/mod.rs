@@ -4,8 +4,12 @@
 mod cleaning;
 mod client;
 mod conviction;
+mod cutting;
+mod identity;
+mod moving_data;
 mod replacing;
 mod serving;
+mod tracing;
 mod truncation;
 
 use std::cell::RefCell;

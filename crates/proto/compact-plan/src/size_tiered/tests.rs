@@ -17,6 +17,7 @@ fn file(generation: u64, size_bytes: u64) -> SstableInfo {
         first_token: Token::MIN,
         last_token: Token::MAX,
         repaired_at: 0,
+        pending_repair: None,
         created_at: WallMicros(0),
         hotness: 0.0,
     }

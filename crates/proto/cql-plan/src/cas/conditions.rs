@@ -161,6 +161,9 @@ impl PlannedCondition {
         binds: &mut Binds,
     ) -> Result<PlannedCondition, PlanError> {
         let column = existing_column(table, &condition.column.text)?;
+        if column.ty.is_counter() {
+            return Err(PlanError::invalid("Conditions on counters are not supported"));
+        }
         let op = match &condition.comparison {
             Comparison::Operator(op, _) => *op,
             Comparison::In(_) => Operator::Eq,

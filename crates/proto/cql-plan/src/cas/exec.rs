@@ -145,14 +145,7 @@ impl<'c> CasExec<'c> {
 
     /// What the client is told. Of a no, what was shown last is told.
     pub fn result(&self, applied: bool) -> CasResult {
-        let table = &self.bound.table;
-        let column = |name: Arc<str>, ty: CqlType| ResultColumn {
-            keyspace: table.keyspace.clone(),
-            table: table.name.clone(),
-            name,
-            ty,
-        };
-        let mut columns = vec![column(Arc::from("[applied]"), CqlType::Boolean)];
+        let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
         let mark = Some(vec![u8::from(applied)]);
         let mut rows = Vec::new();
         if !applied {
@@ -166,9 +159,39 @@ impl<'c> CasExec<'c> {
         match rows.is_empty() {
             true => rows.push(vec![mark]),
             false => columns
-                .extend(self.bound.shown.iter().map(|c| column(c.name.clone(), c.ty.clone()))),
+                .extend(self.bound.shown.iter().map(|c| self.column(c.name.clone(), c.ty.clone()))),
         }
         CasResult { columns, rows }
+    }
+
+    /// What a client of Scylla is told: the rows as they were before, whatever the conditions came
+    /// to, one for each statement with conditions in their order; a row that was not there is
+    /// nulls. The columns do not depend on the outcome. Source: ScyllaDB's documentation, "How does
+    /// ScyllaDB LWT differ from Apache Cassandra".
+    pub fn previous(&self, applied: bool) -> CasResult {
+        let told = |c: &Column| self.column(c.name.clone(), c.ty.clone());
+        let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
+        columns.extend(self.bound.shown.iter().map(told));
+        let mark = Some(vec![u8::from(applied)]);
+        let row = |at: &Option<Vec<u8>>| {
+            let found = at.as_deref().and_then(|at| Some((at, self.found(at)?)));
+            match found {
+                Some((at, row)) => self.shown(&mark, Some(at), Some(row)),
+                None if self.static_row.is_some() => self.shown(&mark, None, None),
+                None => {
+                    let mut cells = vec![mark.clone()];
+                    cells.resize(columns.len(), None);
+                    cells
+                }
+            }
+        };
+        let rows = self.bound.asked_rows.iter().map(row).collect();
+        CasResult { columns, rows }
+    }
+
+    fn column(&self, name: Arc<str>, ty: CqlType) -> ResultColumn {
+        let table = &self.bound.table;
+        ResultColumn { keyspace: table.keyspace.clone(), table: table.name.clone(), name, ty }
     }
 
     fn shown(

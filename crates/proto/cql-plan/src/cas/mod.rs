@@ -79,6 +79,8 @@ pub struct BoundCas {
     regular_columns: Vec<ColumnId>,
     /// What is shown when the conditions do not hold.
     shown: Vec<Column>,
+    /// The row of each statement with conditions, in order; `None` is the static row.
+    asked_rows: Vec<Option<Vec<u8>>>,
     command: ReadCommand,
 }
 
@@ -91,7 +93,8 @@ pub fn check_conditional_batch<'p>(
     kind: BatchKind,
     statements: impl IntoIterator<Item = &'p ModifyPlan>,
 ) -> Result<(), PlanError> {
-    check_kind(kind, false)?;
+    let statements: Vec<&ModifyPlan> = statements.into_iter().collect();
+    check_kind(kind, false, statements.iter().map(|s| s.is_counter()))?;
     check_one_table(statements)
 }
 
@@ -217,6 +220,7 @@ impl BoundCas {
         let env = options.env();
         let mut key: Option<Vec<u8>> = None;
         let mut gathered = Gathered::default();
+        let mut asked_rows = Vec::new();
         // `None` once a statement asks for existence: everything is shown.
         let mut asked: Option<Vec<ColumnId>> = Some(Vec::new());
         for (plan, values) in statements {
@@ -231,6 +235,10 @@ impl BoundCas {
                 continue;
             }
             gathered.add((plan, values), &named, options)?;
+            asked_rows.push(match named {
+                Named::Row(row) => Some(row),
+                Named::Static | Named::Range => None,
+            });
             match plan.conditions() {
                 PlannedConditions::Columns(conditions) => {
                     if let Some(asked) = &mut asked {
@@ -261,7 +269,17 @@ impl BoundCas {
             resume: None,
         };
         let shown = shown(&table, asked.as_deref(), is_batch);
-        Ok(BoundCas { table, key, statics, rows, static_columns, regular_columns, shown, command })
+        Ok(BoundCas {
+            table,
+            key,
+            statics,
+            rows,
+            static_columns,
+            regular_columns,
+            shown,
+            asked_rows,
+            command,
+        })
     }
 
     /// What must be read: rows of one partition.

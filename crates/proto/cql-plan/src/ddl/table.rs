@@ -102,7 +102,7 @@ pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table,
                 "Cannot mix counter and non counter columns in the same table",
             ));
         }
-        return Err(PlanError::unsupported("a table with counters"));
+        check_counter_options(&options)?;
     }
     if key.clustering.is_empty() && types.values().any(|(_, is_static)| *is_static) {
         return Err(PlanError::invalid(
@@ -159,6 +159,14 @@ pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table,
         dropped: BTreeMap::new(),
         version: 1,
     })
+}
+
+/// Counters do not expire.
+fn check_counter_options(options: &schema::TableOptions) -> Result<(), PlanError> {
+    if options.default_time_to_live > 0 {
+        return Err(PlanError::invalid("Cannot set default_time_to_live on a table with counters"));
+    }
+    Ok(())
 }
 
 type ColumnTypes<'s> = BTreeMap<&'s str, (CqlType, bool)>;
@@ -353,6 +361,9 @@ pub(super) fn alter(
         }
         AlterTableChange::With(properties) => {
             table.options = options::altered_table_options(properties, &before.options)?;
+            if table.is_counter() {
+                check_counter_options(&table.options)?;
+            }
         }
     }
     table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
@@ -405,9 +416,10 @@ fn add_column(
                  {name}"
         )));
     }
-    if ty.is_counter() {
+    if ty.is_counter() != table.is_counter() {
+        let (column, of) = if ty.is_counter() { ("", "non ") } else { ("non ", "") };
         return Err(PlanError::config(format!(
-            "{}.{}: Cannot have a counter column (\"{name}\") in a non counter table",
+            "{}.{}: Cannot have a {column}counter column (\"{name}\") in a {of}counter table",
             table.keyspace, table.name
         )));
     }
@@ -428,6 +440,12 @@ fn add_column(
                  previous kind {}",
                 kind_name(kind),
                 kind_name(dropped.column.kind)
+            )));
+        }
+        // Its shards may come back from anywhere, with clocks that new ones do not beat.
+        if table.is_counter() {
+            return Err(PlanError::invalid(format!(
+                "Cannot re-add previously dropped counter column {name}"
             )));
         }
     }

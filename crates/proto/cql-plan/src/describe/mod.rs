@@ -7,7 +7,7 @@
 
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 
 use std::sync::Arc;
 

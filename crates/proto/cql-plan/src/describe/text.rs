@@ -83,7 +83,7 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
     if is_virtual {
         options.push(format!("comment = {}", literal(&table.options.comment)));
     } else {
-        options.extend(table_options(&table.options));
+        options.extend(option_lines(&table.options));
     }
     out.push_str(&format!(") WITH {};", options.join("\n    AND ")));
     if is_virtual {
@@ -162,13 +162,20 @@ fn clustering_order(table: &Table) -> String {
     parts.join(", ")
 }
 
-fn table_options(o: &TableOptions) -> Vec<String> {
+pub(crate) fn option_lines(o: &TableOptions) -> Vec<String> {
     let double = types::number::java_f64;
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let extensions: Vec<String> =
-        o.extensions.iter().map(|(k, v)| format!("{}: 0x{}", literal(k), hex(v))).collect();
+    let gc = o.tombstone_gc();
+    // Shown as the option that it is.
+    let is_shown = |name: &str| gc.is_some() && name == schema::TOMBSTONE_GC;
+    let extensions: Vec<String> = o
+        .extensions
+        .iter()
+        .filter(|(k, _)| !is_shown(k))
+        .map(|(k, v)| format!("{}: 0x{}", literal(k), hex(v)))
+        .collect();
     // In Cassandra's order, which is not quite alphabetical.
-    vec![
+    let mut all = vec![
         format!("additional_write_policy = {}", literal(&o.additional_write_policy)),
         format!("allow_auto_snapshot = {}", o.allow_auto_snapshot),
         format!("bloom_filter_fp_chance = {}", double(bloom_filter_fp_chance(o))),
@@ -188,7 +195,12 @@ fn table_options(o: &TableOptions) -> Vec<String> {
         format!("min_index_interval = {}", o.min_index_interval),
         format!("read_repair = {}", literal(&o.read_repair)),
         format!("speculative_retry = {}", literal(&o.speculative_retry)),
-    ]
+    ];
+    if let Some(gc) = gc {
+        let entries = gc.to_map().into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+        all.push(format!("{} = {}", schema::TOMBSTONE_GC, map(&entries)));
+    }
+    all
 }
 
 /// Dropped columns in the order of Cassandra's hash map of them (Java's `HashMap` over

@@ -32,21 +32,7 @@ impl Attributes {
         values: &[BoundValue<'_>],
         env: &BindEnv<'_>,
     ) -> Result<TimestampMicros, PlanError> {
-        let timestamp = match &self.timestamp {
-            None => default,
-            Some(term) => match term.bind(values, env)? {
-                Bound::Unset => default,
-                Bound::Null => {
-                    return Err(PlanError::invalid("Invalid null value of timestamp"));
-                }
-                Bound::Value(bytes) => match (*bytes).try_into() {
-                    Ok(bytes) => TimestampMicros(i64::from_be_bytes(bytes)),
-                    Err(_) => {
-                        return Err(PlanError::invalid("Invalid null value of timestamp"));
-                    }
-                },
-            },
-        };
+        let timestamp = self.own_timestamp(values, env)?.unwrap_or(default);
         if timestamp == TimestampMicros::NONE {
             return Err(PlanError::invalid(format!(
                 "Out of bound timestamp, must be in [{}, {}]",
@@ -55,6 +41,24 @@ impl Attributes {
             )));
         }
         Ok(timestamp)
+    }
+
+    /// The timestamp of `USING`, any that a client may write.
+    pub(crate) fn own_timestamp(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<Option<TimestampMicros>, PlanError> {
+        let Some(term) = &self.timestamp else { return Ok(None) };
+        let null = || PlanError::invalid("Invalid null value of timestamp");
+        match term.bind(values, env)? {
+            Bound::Unset => Ok(None),
+            Bound::Null => Err(null()),
+            Bound::Value(bytes) => match (*bytes).try_into() {
+                Ok(bytes) => Ok(Some(TimestampMicros(i64::from_be_bytes(bytes)))),
+                Err(_) => Err(null()),
+            },
+        }
     }
 
     /// The TTL of `USING`, else the table's.

@@ -170,7 +170,9 @@ impl<'v> ComplexCells<'v> {
                 self.touched = true;
             }
             // Only of columns of one cell.
-            ColumnOperation::AddValue(..) => {}
+            ColumnOperation::AddValue(..)
+            | ColumnOperation::Increment(_)
+            | ColumnOperation::Decrement(_) => {}
         }
         Ok(())
     }

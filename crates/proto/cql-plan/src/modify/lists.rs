@@ -184,6 +184,12 @@ impl ModifyPlan {
         self.needs_read
     }
 
+    /// Whether binding and applying it is not all: lists must be read first, or counters be led.
+    #[inline]
+    pub fn takes_detour(&self) -> bool {
+        self.takes_detour
+    }
+
     /// What must be read; nothing for most statements.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ use cql_syntax::ast::{
 };
 use data::TableShape;
 use schema::{Column, ColumnKind, Table, TableKind};
+use stdx::TimestampMicros;
 use types::{CqlType, Duration};
 
 use crate::cas::{PlannedConditions, custom_timestamp};
@@ -87,6 +88,8 @@ pub struct ModifyPlan {
     json: Option<JsonDocument>,
     /// Some operation needs the list (or value) as it is.
     needs_read: bool,
+    /// That, or it is on counters.
+    takes_detour: bool,
 }
 
 /// A document of INSERT JSON that comes with the values. The values of the columns are taken from
@@ -115,9 +118,28 @@ impl ModifyPlan {
         &self.shape
     }
 
+    /// Whether it writes to a table with counters: then what is bound are increments, which a leader
+    /// turns into counts ([`data::counter`]).
+    #[inline]
+    pub fn is_counter(&self) -> bool {
+        self.shape.has_counters()
+    }
+
     /// Whether the statement has its own timestamp.
     pub fn has_timestamp(&self) -> bool {
         self.attributes.timestamp.is_some()
+    }
+
+    /// What `USING TIMESTAMP` says; `None`: it is not there, or unset.
+    ///
+    /// # Errors
+    /// Null or out of bounds.
+    pub fn timestamp(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Option<TimestampMicros>, PlanError> {
+        self.attributes.own_timestamp(values, &options.env())
     }
 
     /// Whether it has IF: such a statement is carried out by [`crate::cas`].
@@ -206,10 +228,31 @@ fn writable_table<'a>(
         )));
     }
     check_not_system(table)?;
-    if table.columns.iter().any(|c| c.ty.is_counter()) {
-        return Err(PlanError::unsupported("writing to a table with counters"));
-    }
     Ok(table)
+}
+
+/// INSERT would set what can only be added to.
+fn check_insertable(table: &Table) -> Result<(), PlanError> {
+    if table.is_counter() {
+        return Err(PlanError::invalid(
+            "INSERT statements are not allowed on counter tables, use UPDATE instead",
+        ));
+    }
+    Ok(())
+}
+
+/// What statements on counters cannot have. Source: `ModificationStatement`'s constructor and
+/// `validate`.
+fn check_counter(attributes: &Attributes, conditions: &PlannedConditions) -> Result<(), PlanError> {
+    Err(PlanError::invalid(if !conditions.is_none() {
+        "Conditional updates are not supported on counter tables"
+    } else if attributes.timestamp.is_some() {
+        "Cannot provide custom timestamp for counter updates"
+    } else if attributes.ttl.is_some() {
+        "Cannot provide custom TTL for counter updates"
+    } else {
+        return Ok(());
+    }))
 }
 
 /// The column of a name.
@@ -279,6 +322,7 @@ pub(crate) fn insert_into(
         true => PlannedConditions::NotExists,
         false => PlannedConditions::None,
     };
+    check_insertable(table)?;
     let (columns, values) = match &insert.values {
         InsertValues::Columns { columns, values } => (columns, values),
         InsertValues::Json { value, default_unset } => {
@@ -435,8 +479,13 @@ fn finish(
         && !conditions.on_regulars()
         && (!statics.is_empty() || conditions.on_statics());
     let (key, clustering) = clause.finish(only_statics)?;
+    if table.is_counter() {
+        check_counter(&attributes, &conditions)?;
+    }
+    let needs_read = lists::needs_read(&statics) || lists::needs_read(&regulars);
     let plan = ModifyPlan {
-        needs_read: lists::needs_read(&statics) || lists::needs_read(&regulars),
+        needs_read,
+        takes_detour: needs_read || table.is_counter(),
         table: table.clone(),
         kind,
         key,

@@ -51,6 +51,10 @@ pub(super) enum ColumnOperation {
     Add(PlannedTerm),
     /// `c = c + value` of a number or text in a conditional statement; reads the value.
     AddValue(CqlType, PlannedTerm),
+    /// `c = c + value` of a counter.
+    Increment(PlannedTerm),
+    /// `c = c - value` of a counter.
+    Decrement(PlannedTerm),
     /// List elements at the front.
     Prepend(PlannedTerm),
     /// Elements of a set or keys of a map, given as a set.
@@ -124,6 +128,13 @@ impl<'t> Operations<'t> {
         binds: &mut Binds,
     ) -> Result<(), PlanError> {
         let term = plan_term(value, &Receiver::column(self.table, column), cx, binds)?;
+        if column.ty.is_counter() {
+            return refused(format!(
+                "Cannot set the value of counter column {} (counters can only be \
+                 incremented/decremented, not set)",
+                column.name
+            ));
+        }
         self.push(column, ColumnOperation::Set(term));
         Ok(())
     }
@@ -157,6 +168,12 @@ impl<'t> Operations<'t> {
         let name = &column.name;
         let planned = match operation {
             Operation::Set(value) => return self.set(column, value, cx, binds),
+            Operation::Add(value) if column.ty.is_counter() => {
+                ColumnOperation::Increment(plan_term(value, &receiver, cx, binds)?)
+            }
+            Operation::Subtract(value) if column.ty.is_counter() => {
+                ColumnOperation::Decrement(plan_term(value, &receiver, cx, binds)?)
+            }
             Operation::Add(value) => {
                 let written = format!("{name} = {name} + {}", text_of(value));
                 if conditional && is_single_value(&column.ty) {
@@ -343,7 +360,7 @@ impl<'t> Operations<'t> {
     ) -> Result<(Vec<ColumnOperations>, Vec<ColumnOperations>), PlanError> {
         let (mut statics, mut regulars) = (Vec::new(), Vec::new());
         for (column, mut operations) in self.columns {
-            if operations.complex.is_none() {
+            if operations.complex.is_none() && !column.ty.is_counter() {
                 // DELETE a, a names the same cell twice.
                 operations.operations.truncate(1);
             }
@@ -378,7 +395,7 @@ fn is_addable(ty: &CqlType) -> bool {
     ty.is_numeric() || matches!(ty, CqlType::Text | CqlType::Ascii)
 }
 
-/// `+` and `-` are for collections of many cells (and for counters, which are not supported).
+/// `+` and `-` are for collections of many cells, and for counters.
 fn check_collection(column: &Column, written: &str) -> Result<(), PlanError> {
     let name = &column.name;
     if column.ty.is_tuple() || column.ty.is_udt() {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use codec::murmur::token_of;
 use data::clustering::push_component;
+use data::counter;
 use data::mutation::KEY_BYTES_MAX;
 use data::{
     BoundRef, CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RangeTombstoneRef,
@@ -670,6 +671,11 @@ fn write_row(
                         row.cell(column.id, &times.cell(&sum));
                     }
                 }
+                Some(ColumnOperation::Increment(_) | ColumnOperation::Decrement(_)) => {
+                    if let Some(sum) = increment(&column.operations, values, env)? {
+                        row.cell(column.id, &times.cell(&counter::update(sum)));
+                    }
+                }
                 _ => {}
             },
             Some(form) => write_complex(&mut row, column, form, times, values, env, lists)?,
@@ -721,6 +727,44 @@ fn before(ballot: TimestampMicros) -> TimestampMicros {
 #[cold]
 pub(crate) fn without_condition() -> PlanError {
     PlanError::invalid("a conditional statement cannot be carried out without its condition")
+}
+
+/// All that a statement adds to one counter; `None` when every value is unset. Sums wrap around, as
+/// those of Cassandra do. Source: `Constants.Adder`, `Constants.Substracter`.
+#[cold]
+fn increment(
+    operations: &[ColumnOperation],
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+) -> Result<Option<i64>, PlanError> {
+    let mut sum: Option<i64> = None;
+    for operation in operations {
+        let (ColumnOperation::Increment(term) | ColumnOperation::Decrement(term)) = operation
+        else {
+            continue;
+        };
+        let bytes = match term.bind(values, env)? {
+            Bound::Unset => continue,
+            Bound::Null => {
+                return Err(PlanError::invalid("Invalid null value for counter increment"));
+            }
+            Bound::Value(bytes) => bytes,
+        };
+        let Ok(bytes) = <[u8; 8]>::try_from(&*bytes) else {
+            return Err(PlanError::invalid("Invalid empty value for counter increment"));
+        };
+        let mut by = i64::from_be_bytes(bytes);
+        if matches!(operation, ColumnOperation::Decrement(_)) {
+            by = by.checked_neg().ok_or_else(|| {
+                PlanError::invalid(format!(
+                    "The negation of {by} overflows supported counter precision (signed 8 bytes \
+                     integer)"
+                ))
+            })?;
+        }
+        sum = Some(sum.unwrap_or(0).wrapping_add(by));
+    }
+    Ok(sum)
 }
 
 /// What is there and the term together; nothing where nothing is there. Source: `Constants.Adder`.

@@ -10,6 +10,8 @@ use types::CqlType;
 pub(crate) enum Shape {
     /// One cell.
     Simple,
+    /// One cell whose value is a counter context.
+    Counter,
     /// Cells by time UUID.
     List,
     /// Cells by element, without values.
@@ -34,8 +36,14 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Whether it is a counter: then the stored bytes are not the value ([`data::counter`]).
+    pub(crate) fn is_counter(self) -> bool {
+        matches!(self, Source::Static(_, Shape::Counter) | Source::Regular(_, Shape::Counter))
+    }
+
     pub(crate) fn of(column: &Column) -> Source {
         let shape = match &column.ty {
+            CqlType::Counter => Shape::Counter,
             ty if !ty.is_multi_cell() => Shape::Simple,
             CqlType::List { .. } => Shape::List,
             CqlType::Set { .. } => Shape::Set,
@@ -66,7 +74,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     }
 }
 
-/// Appends a column as `[bytes]`.
+/// Appends a column as `[bytes]`; not one of counters.
 #[inline]
 pub(crate) fn put_column(
     out: &mut Vec<u8>,
@@ -140,7 +148,9 @@ pub(crate) fn append_complex(
                 put_value(out, Some(path));
                 put_value(out, Some(cell.value));
             }
-            Shape::List | Shape::Simple | Shape::Udt(_) => put_value(out, Some(cell.value)),
+            Shape::List | Shape::Simple | Shape::Counter | Shape::Udt(_) => {
+                put_value(out, Some(cell.value));
+            }
         }
     }
     set_i32(out, at, count);

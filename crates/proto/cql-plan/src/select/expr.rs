@@ -119,7 +119,11 @@ impl<'a> RowView<'a> {
             Source::Static(_, shape) | Source::Regular(_, shape) => shape,
         };
         match self.column(source)? {
-            ColumnRef::Simple(cell) => cell.is_live(self.now).then_some(Cow::Borrowed(cell.value)),
+            ColumnRef::Simple(cell) if !cell.is_live(self.now) => None,
+            ColumnRef::Simple(cell) if shape == Shape::Counter => {
+                Some(Cow::Owned(data::counter::total(cell.value).to_be_bytes().to_vec()))
+            }
+            ColumnRef::Simple(cell) => Some(Cow::Borrowed(cell.value)),
             ColumnRef::Complex(complex) => {
                 let mut out = Vec::new();
                 append_complex(&mut out, &complex, shape, self.now).then_some(Cow::Owned(out))

@@ -115,6 +115,10 @@ impl Filter {
     ) -> bool {
         match column {
             None => false,
+            Some(ColumnRef::Simple(cell)) if self.source.is_counter() => {
+                let total = data::counter::total(cell.value).to_be_bytes();
+                cell.is_live(now) && self.accepts(Some(&total))
+            }
             Some(ColumnRef::Simple(cell)) => cell.is_live(now) && self.accepts(Some(cell.value)),
             Some(ColumnRef::Complex(complex)) => self.complex_contains(&complex, now),
         }

@@ -641,7 +641,8 @@ fn shaping(
         .outputs
         .iter()
         .map(|output| match &output.expr {
-            Expr::Column(source) => Some(*source),
+            // A counter's value is computed.
+            Expr::Column(source) if !source.is_counter() => Some(*source),
             _ => None,
         })
         .collect();

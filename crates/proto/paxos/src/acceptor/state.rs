@@ -60,6 +60,9 @@ pub enum Request<V> {
     },
     /// Asks to accept a value.
     Propose(Accepted<V>),
+    /// Asks to accept a value that a quorum but for one has accepted: whoever accepts it knows that
+    /// it is chosen, so it is committed in the same step. Never empty.
+    Conclude(Accepted<V>),
     /// Says that a quorum accepted the value.
     Commit(Commit<V>),
     /// Brings a commit that the answer to `ballot`'s prepare lacked, and asks whether that promise
@@ -160,7 +163,7 @@ pub enum Reply<V> {
         /// The round.
         ballot: Ballot,
     },
-    /// To a commit.
+    /// To a commit, and to a conclusion that was accepted.
     Committed {
         /// The commit.
         ballot: Ballot,
@@ -210,6 +213,7 @@ impl<V: Clone> AcceptorState<V> {
         match request {
             Request::Prepare { ballot, write } => self.prepare(admission, ballot, write),
             Request::Propose(proposal) => self.propose(admission, proposal),
+            Request::Conclude(proposal) => self.conclude(admission, proposal),
             Request::Commit(commit) => {
                 let ballot = commit.ballot;
                 let record = self.commit(commit);
@@ -274,6 +278,26 @@ impl<V: Clone> AcceptorState<V> {
         let record = Record::Accept(proposal);
         self.apply(record.clone());
         Transition { record: Some(record), reply: accepted }
+    }
+
+    fn conclude(&mut self, admission: Admission, proposal: Accepted<V>) -> Transition<V> {
+        let ballot = proposal.ballot;
+        if let Err(e) = check_skew(ballot, admission.now, admission.skew_max_micros) {
+            return rejected(ballot, e.into());
+        }
+        let committed = Some(Reply::Committed { ballot });
+        if self.is_committed_at(ballot) {
+            return Transition { record: None, reply: committed };
+        }
+        // What was accepted before counts, whatever was promised since.
+        let is_accepted = self.accepted.as_ref().is_some_and(|a| a.ballot == ballot);
+        let floor = admission.floor;
+        let is_late = !ballot.is_newer_than(floor) || !ballot.is_same_or_newer_than(self.promised);
+        if is_late && !is_accepted {
+            return rejected(ballot, Rejection::Newer(self.promised.max(floor)));
+        }
+        let record = self.commit(proposal.into_commit());
+        Transition { record, reply: committed }
     }
 
     /// Commits are unconditional: an older one than the newest is recorded too, because its

@@ -246,3 +246,63 @@ proptest! {
         prop_assert_eq!(fold(&records), once);
     }
 }
+
+fn conclude(micros: u64) -> Request<V> {
+    Request::Conclude(Accepted::first(b(micros), Some(vec![1])))
+}
+
+#[test]
+fn a_conclusion_is_a_vote_and_its_commit_in_one_record() {
+    let mut s = AcceptorState::default();
+    reply(&mut s, prepare(10, true));
+    assert_eq!(rejected(&reply(&mut s, conclude(9))), Some(Rejection::Newer(b(10))));
+    assert_eq!(s.committed, None, "nothing is committed without the vote");
+    let step = s.handle(admission(), conclude(10));
+    assert_eq!(step.reply, Some(Reply::Committed { ballot: b(10) }));
+    assert_eq!(step.record, Some(Record::Commit(commit(10))));
+    assert_eq!((s.accepted.clone(), s.committed.clone()), (None, Some(commit(10))));
+    // The same message again; a proposal of that round is answered too.
+    assert_eq!(s.handle(admission(), conclude(10)).record, None);
+    assert_eq!(reply(&mut s, propose(10)), Reply::Accepted { ballot: b(10) });
+    // What was accepted in time counts, whatever was promised since.
+    let mut s = AcceptorState::default();
+    reply(&mut s, propose(20));
+    reply(&mut s, prepare(30, true));
+    assert_eq!(reply(&mut s, conclude(20)), Reply::Committed { ballot: b(20) });
+    assert_eq!(rejected(&reply(&mut s, conclude(25))), Some(Rejection::Newer(b(30))));
+    let below = Admission { floor: b(40), ..admission() };
+    let refused = s.handle(below, conclude(40)).reply.unwrap();
+    assert_eq!(rejected(&refused), Some(Rejection::Newer(b(40))));
+}
+
+#[test]
+fn registers_taken_over_are_durable_before_it_is_said() {
+    let mut a = Acceptor::new(AcceptorState::default());
+    request(&mut a, 1, prepare(20, true));
+    let theirs = AcceptorState {
+        promised: b(30),
+        promised_write: b(15),
+        accepted: Some(Accepted::first(b(12), Some(vec![1]))),
+        committed: Some(commit(5)),
+    };
+    let mut out = Vec::new();
+    a.step(admission(), Input::Adopt { to: ReplyTo(2), state: theirs.clone() }, &mut out);
+    let tokens: Vec<Token> = out
+        .iter()
+        .map(|o| match o {
+            Output::Persist { token, sync: true, .. } => *token,
+            other => panic!("an answer before its records: {other:?}"),
+        })
+        .collect();
+    let s = a.state();
+    assert_eq!((s.promised, s.promised_write), (b(30), b(20)));
+    assert_eq!(
+        (s.accepted.as_ref(), s.committed.as_ref()),
+        (theirs.accepted.as_ref(), theirs.committed.as_ref())
+    );
+    out.clear();
+    a.step(admission(), Input::Persisted(*tokens.last().unwrap()), &mut out);
+    let last = Output::Reply { to: ReplyTo(2), reply: Reply::Committed { ballot: b(30) } };
+    assert_eq!(out.last(), Some(&last));
+    assert!(a.is_idle());
+}

@@ -223,7 +223,9 @@ impl World {
                     Request::Prepare { ballot, .. } => *ballot,
                     Request::Propose(proposal) => proposal.ballot,
                     Request::Commit(commit) => commit.ballot,
-                    Request::Refresh { .. } | Request::Prune { .. } => unreachable!(),
+                    Request::Refresh { .. } | Request::Prune { .. } | Request::Conclude(_) => {
+                        unreachable!()
+                    }
                 };
                 self.slots.push((from, to, run, entry, ballot));
                 let slot = ReplyTo(self.slots.len() as u64 - 1);

@@ -86,7 +86,9 @@ impl World {
             scope: Scope::Global,
         };
         let commit_quorum = self.rng.percent(60);
-        let machine = Proposer::new(kind, self.plan(commit_quorum), options);
+        // Most coordinators are on a replica.
+        let own = Target::try_from(client).ok().filter(|_| self.rng.percent(70));
+        let machine = Proposer::new(kind, self.plan(commit_quorum).with_own(own), options);
         let (reads, seen) = (BTreeMap::new(), [0; 2]);
         let operation = Operation {
             client,
@@ -207,10 +209,20 @@ impl World {
                 self.reached.refreshes += 1;
                 self.send(to, id, &Request::Refresh { ballot, commit });
             }
+            Output::Propose { proposal, .. }
+                if self.config.corruption == Corruption::ConcludeAtOnce && !proposal.is_empty() =>
+            {
+                let to = self.operations[&id].machine.plan().voters;
+                self.send(to, id, &Request::Conclude(proposal));
+            }
             Output::Propose { to, proposal, .. } => {
                 let other = proposal.ballot != proposal.origin;
                 self.reached.finished_others += u64::from(other);
                 self.send(to, id, &Request::Propose(proposal));
+            }
+            Output::Conclude { to, proposal, .. } => {
+                self.reached.concluded += 1;
+                self.send(to, id, &Request::Conclude(proposal));
             }
             Output::Commit { to, commit } => self.send(to, id, &Request::Commit(commit)),
             Output::Prune { to, ballot } => {
@@ -234,8 +246,10 @@ impl World {
             Output::Replan { at_least } => {
                 self.reached.replans += 1;
                 self.epoch = self.epoch.max(at_least);
-                let plan = self.plan(true);
-                self.operations.get_mut(&id).unwrap().generation += 1;
+                let operation = self.operations.get_mut(&id).unwrap();
+                operation.generation += 1;
+                let own = operation.machine.plan().own;
+                let plan = self.plan(true).with_own(own);
                 return Some(Input::Plan(plan));
             }
             Output::WakeAt(Instant(at)) => {

@@ -67,9 +67,16 @@ fn fingerprint(value: &impl Hash) -> u64 {
     FixedHasher.hash_one(value)
 }
 
-fn client(kind: Kind, value: u8, start: u64, tie: u64, retries: u8) -> Client {
+fn client(
+    kind: Kind,
+    value: u8,
+    start: u64,
+    (tie, own): (u64, Option<Target>),
+    retries: u8,
+) -> Client {
     let none = TargetSet::EMPTY;
-    let plan = Plan::new(Epoch(1), TargetSet::first(usize::from(NODES)), none, none, &[]).unwrap();
+    let plan = Plan::new(Epoch(1), TargetSet::first(usize::from(NODES)), none, none, &[]);
+    let plan = plan.unwrap().with_own(own);
     let options = Options {
         deadline: Instant(u64::MAX),
         commit_deadline: Instant(u64::MAX),
@@ -111,6 +118,7 @@ impl State {
             Output::Prepare { to, ballot, write, .. } => (to, Request::Prepare { ballot, write }),
             Output::Refresh { to, ballot, commit } => (to, Request::Refresh { ballot, commit }),
             Output::Propose { to, proposal, .. } => (to, Request::Propose(proposal)),
+            Output::Conclude { to, proposal, .. } => (to, Request::Conclude(proposal)),
             Output::Commit { to, commit } => (to, Request::Commit(commit)),
             Output::Prune { to, ballot } => (to, Request::Prune { ballot }),
             Output::Decide { ballot, replies } => {
@@ -197,7 +205,7 @@ impl State {
     fn probe(&self, quorum: [Target; 2]) -> Answer {
         let mut world = self.clone();
         world.messages.clear();
-        world.clients.push(client(Kind::Read, 0, 1_000_000, 9, 0));
+        world.clients.push(client(Kind::Read, 0, 1_000_000, (9, None), 0));
         let at = world.clients.len() - 1;
         world.step(at, Input::Start);
         while world.clients[at].outcome.is_none() {
@@ -228,12 +236,12 @@ impl State {
 }
 
 /// Explores all states that `steps_max` deliveries and retries lead to; how many there are.
-fn explore(retries: u8, steps_max: u32) -> usize {
+fn explore(retries: u8, steps_max: u32, own: [Option<Target>; 2]) -> usize {
     let mut first = State {
         nodes: vec![Node::default(); usize::from(NODES)],
         clients: vec![
-            client(Kind::Write, 1, 1_000, 1, retries),
-            client(Kind::Write, 2, 1_500, 2, 0),
+            client(Kind::Write, 1, 1_000, (1, own[0]), retries),
+            client(Kind::Write, 2, 1_500, (2, own[1]), 0),
         ],
         messages: Vec::new(),
     };
@@ -285,12 +293,22 @@ fn visit(
 
 #[test]
 fn all_interleavings_of_two_writes_have_one_winner_that_all_quorums_know() {
-    let states = explore(0, 13);
+    let states = explore(0, 13, [None; 2]);
     assert!(states > 40_000, "{states} states");
 }
 
 #[test]
 fn a_second_round_of_one_of_them_changes_nothing() {
-    let states = explore(1, 9);
+    let states = explore(1, 9, [None; 2]);
     assert!(states > 20_000, "{states} states");
+}
+
+#[test]
+fn rounds_that_the_last_vote_commits_have_one_winner_too() {
+    for own in [[Some(0), Some(1)], [Some(0), Some(0)], [Some(2), None]] {
+        let states = explore(0, 13, own);
+        assert!(states > 10_000, "{own:?}: {states} states");
+    }
+    let states = explore(1, 10, [Some(0), Some(1)]);
+    assert!(states > 10_000, "{states} states");
 }

@@ -42,6 +42,7 @@ fn runs(seeds: std::ops::Range<u64>, movement: bool, harsh: bool) -> Reached {
         total.hints += r.hints;
         total.read_only_permits += r.read_only_permits;
         total.dropped += r.dropped;
+        total.concluded += r.concluded;
     }
     total
 }
@@ -52,6 +53,7 @@ fn every_history_is_linearizable() {
     let all = [r.applied, r.not_applied, r.reads, r.one_round_reads, r.unknown, r.hints];
     let rare = [r.failed_for_certain, r.refreshes, r.finished_others, r.pruned];
     assert!(all.iter().chain(&rare).all(|n| *n > 100), "rare paths are reached: {r:?}");
+    assert!(r.concluded > 1_000, "rounds are concluded: {r:?}");
     assert!(r.read_only_permits > 100 && r.dropped > 100, "rare paths are reached: {r:?}");
 }
 
@@ -85,6 +87,11 @@ fn an_answer_before_its_record_is_durable_is_found() {
 #[test]
 fn a_proposer_that_ignores_unfinished_rounds_is_found() {
     seeds_to_find(Corruption::IgnoreUnfinished);
+}
+
+#[test]
+fn acceptors_that_commit_what_is_not_chosen_are_found() {
+    seeds_to_find(Corruption::ConcludeAtOnce);
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(super) enum Corruption {
     IgnoreUnfinished,
     /// Serial reads answer with what they find.
     ReadSkipsRepair,
+    /// Acceptors are told that they decide when nobody has accepted before them.
+    ConcludeAtOnce,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,7 @@ pub(super) struct Reached {
     pub(super) hints: u64,
     pub(super) read_only_permits: u64,
     pub(super) dropped: u64,
+    pub(super) concluded: u64,
 }
 
 pub(super) struct World {
@@ -280,7 +283,7 @@ impl World {
         let from = Target::try_from(node).unwrap();
         let round = match &request {
             Request::Prepare { ballot, .. } | Request::Refresh { ballot, .. } => Some(*ballot),
-            Request::Propose(proposal) => Some(proposal.ballot),
+            Request::Propose(proposal) | Request::Conclude(proposal) => Some(proposal.ballot),
             Request::Commit(_) | Request::Prune { .. } => None,
         };
         if let (true, Some(ballot)) = (stale, round) {

@@ -11,6 +11,9 @@ pub(super) struct Committing<V> {
     commit: Commit<V>,
     acknowledged: TargetSet,
     failed: TargetSet,
+    /// These were asked to conclude the round and have not answered: they may refuse, and then have
+    /// nothing.
+    concluding: TargetSet,
     /// No replica said that the electorate has changed.
     complete: bool,
     answered: bool,
@@ -20,7 +23,13 @@ impl<V: Clone> Committing<V> {
     pub(super) fn acknowledged(&mut self, from: Target, ballot: Ballot) {
         if ballot == self.commit.ballot {
             self.acknowledged.insert(from);
+            self.concluding.remove(from);
         }
+    }
+
+    /// Whether this answers a conclusion that was not accepted: its replica needs the commit.
+    fn declined(&mut self, from: Target, ballot: Ballot) -> bool {
+        ballot == self.commit.ballot && self.concluding.remove(from)
     }
 
     /// False for a message of another round. With the wrong epoch the commit was applied, but there
@@ -45,22 +54,48 @@ impl<V: Clone> Committing<V> {
 }
 
 impl<V: Clone> Proposer<V> {
-    /// The operation's value is chosen. A pruned commit needs no delivery: all have it.
-    pub(super) fn begin_commit(&mut self, commit: Commit<V>, out: &mut Vec<Output<V>>) {
+    /// The operation's value is chosen; `concluded` have it, `concluding` are about to. A pruned
+    /// commit needs no delivery: all have it.
+    pub(super) fn begin_commit(
+        &mut self,
+        commit: Commit<V>,
+        (concluded, concluding): (TargetSet, TargetSet),
+        out: &mut Vec<Output<V>>,
+    ) {
         self.doubtful.clear();
         if commit.value.is_none() {
             return self.finish(Outcome::Applied, out);
         }
-        out.push(Output::Commit { to: self.plan.learners, commit: commit.clone() });
+        let to = self.plan.learners.without(concluded.or(concluding));
+        if !to.is_empty() {
+            out.push(Output::Commit { to, commit: commit.clone() });
+        }
         self.phase = Phase::Committing(Committing {
             commit,
-            acknowledged: TargetSet::EMPTY,
+            acknowledged: concluded,
+            concluding,
             failed: TargetSet::EMPTY,
             complete: true,
             answered: false,
         });
         self.free_slot(out);
         self.advance_commit(out);
+    }
+
+    /// A replica did not conclude the round that the others did: it is brought the commit.
+    pub(super) fn conclusion_declined(
+        &mut self,
+        from: Target,
+        ballot: Ballot,
+        out: &mut Vec<Output<V>>,
+    ) -> bool {
+        let Phase::Committing(committing) = &mut self.phase else { return false };
+        if !committing.declined(from, ballot) {
+            return false;
+        }
+        let commit = committing.commit.clone();
+        out.push(Output::Commit { to: [from].into_iter().collect(), commit });
+        true
     }
 
     pub(super) fn advance_commit(&mut self, out: &mut Vec<Output<V>>) {

@@ -2,7 +2,7 @@
 
 use stdx::Epoch;
 
-use super::{Context, FailureKind, Output, Phase, Proposer};
+use super::{Context, FailureKind, Output, Phase, Proposer, Stage};
 use crate::acceptor::Rejection;
 use crate::ballot::{Ballot, check_skew};
 use crate::plan::{Plan, Target};
@@ -26,11 +26,18 @@ impl<V: Clone> Proposer<V> {
         match (&mut self.phase, newer) {
             (Phase::Preparing(round), Some(_)) => round.rejected(from),
             (Phase::Preparing(round), None) => round.failed(from),
+            (Phase::Proposing(vote), Some(newer)) if vote.stage == Stage::First(from) => {
+                // The others need not be asked. It stays in doubt: of a message that came twice the
+                // first may have been accepted.
+                self.phase = Phase::Waiting;
+                return self.overtaken(cx, newer);
+            }
             (Phase::Proposing(vote), Some(_)) => {
                 vote.rejected.insert(from);
             }
             (Phase::Proposing(vote), None) => {
                 vote.failed.insert(from);
+                self.ask_the_others(from, out);
             }
             _ => return,
         }
@@ -38,6 +45,19 @@ impl<V: Clone> Proposer<V> {
             self.overtaken(cx, newer);
         }
         self.check_possible(out);
+    }
+
+    /// Our own acceptor cannot take part: the others decide.
+    fn ask_the_others(&mut self, own: Target, out: &mut Vec<Output<V>>) {
+        let Phase::Proposing(vote) = &mut self.phase else { return };
+        if vote.stage != Stage::First(own) {
+            return;
+        }
+        vote.stage = Stage::Open;
+        let mut to = self.plan.voters;
+        to.remove(own);
+        let (proposal, epoch) = (vote.proposal.clone(), self.plan.epoch);
+        out.push(Output::Propose { to, proposal, epoch });
     }
 
     /// Somebody has a newer ballot. The round may still win a quorum elsewhere; if it has not when
@@ -70,6 +90,10 @@ impl<V: Clone> Proposer<V> {
         epoch: Option<Epoch>,
         out: &mut Vec<Output<V>>,
     ) {
+        // Of a conclusion: nothing was done there, or nobody knows. The commit may still get there.
+        if self.conclusion_declined(from, ballot, out) {
+            return;
+        }
         if let Phase::Committing(committing) = &mut self.phase {
             if committing.failed(from, ballot, epoch.is_some()) {
                 self.want_epoch(epoch, out);
@@ -90,8 +114,16 @@ impl<V: Clone> Proposer<V> {
                     return;
                 }
             }
+            Phase::Proposing(vote) if epoch.is_some() && vote.stage == Stage::First(from) => {
+                self.want_epoch(epoch, out);
+                self.phase = Phase::Replanning;
+                return;
+            }
             Phase::Proposing(vote) => {
                 vote.failed.insert(from);
+                if epoch.is_none() {
+                    self.ask_the_others(from, out);
+                }
                 // The others may still decide, each at the epoch that it knows.
                 self.want_epoch(epoch, out);
                 if epoch.is_some() && !self.is_vote_possible() {

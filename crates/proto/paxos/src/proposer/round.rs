@@ -98,6 +98,11 @@ impl<V: Clone> Round<V> {
         self.promises.iter().map(|(target, _)| *target).collect()
     }
 
+    /// Whether a replica's promise stands.
+    pub(super) fn has_promised(&self, target: Target) -> bool {
+        self.promises.iter().filter_map(granted).any(|t| t == target)
+    }
+
     /// Newest ballot that read-only permits name.
     pub(super) fn newest_seen(&self) -> Ballot {
         let newest = self.promises.iter().filter_map(|(_, p)| match p.permit {

@@ -360,3 +360,78 @@ fn a_commit_under_an_old_plan_goes_to_the_replicas_of_the_new_one_and_is_not_pru
     }
     assert!(matches!(c.committed(3)[..], [Output::Prune { .. }, Output::Finished]));
 }
+
+/// As [`Case::proposed`], by a proposer on the node of replica 0.
+fn proposed_at_home(commit: usize) -> (Case, Vec<Output<V>>) {
+    let mut c = case(Kind::Write, commit);
+    c.machine.plan = plan(commit).with_own(Some(0));
+    c.promise(0, |_| {});
+    c.promise(1, |_| {});
+    let out = c.step(Input::Decided(Decision::Value(5)));
+    (c, out)
+}
+
+fn to(targets: &[Target]) -> TargetSet {
+    targets.iter().copied().collect()
+}
+
+#[test]
+fn the_last_vote_of_a_quorum_is_its_commit() {
+    let (mut c, out) = proposed_at_home(2);
+    assert!(matches!(&out[..], [Output::Propose { to: own, .. }] if *own == to(&[0])));
+    let out = c.accept(0);
+    assert!(matches!(&out[..], [Output::Conclude { to: others, .. }] if *others == to(&[1, 2])));
+    // The second round trip ends here, with a quorum of commits but for our own.
+    let out = c.committed(2);
+    assert!(
+        matches!(&out[..], [Output::Commit { to: own, .. }, Output::SlotFree] if *own == to(&[0])),
+        "{out:?}"
+    );
+    assert_eq!(c.committed(1), [Output::Done(Outcome::Applied)]);
+    assert!(matches!(c.committed(0)[..], [Output::Prune { .. }, Output::Finished]));
+}
+
+#[test]
+fn who_does_not_conclude_is_brought_the_commit() {
+    for fails in [false, true] {
+        let (mut c, _) = proposed_at_home(3);
+        c.accept(0);
+        c.committed(2);
+        let out = match fails {
+            true => {
+                let ballot = c.ballot();
+                c.step(Input::Failed { from: 1, ballot })
+            }
+            false => c.reject(1, b(9_000_000)),
+        };
+        assert!(
+            matches!(&out[..], [Output::Commit { to: one, .. }] if *one == to(&[1])),
+            "{out:?}"
+        );
+        assert_eq!(c.committed(0), []);
+        assert!(is_done(&c.committed(1), Outcome::Applied));
+    }
+}
+
+#[test]
+fn without_our_own_acceptor_the_others_are_asked_in_the_plain_way() {
+    let (mut c, _) = proposed_at_home(0);
+    let ballot = c.ballot();
+    let out = c.step(Input::Failed { from: 0, ballot });
+    assert!(matches!(&out[..], [Output::Propose { to: others, .. }] if *others == to(&[1, 2])));
+    assert_eq!(c.accept(1), []);
+    assert!(is_done(&c.accept(2), Outcome::Applied));
+    // Overtaken at home: nobody else is asked, and what becomes of it is asked in the next round.
+    let (mut c, _) = proposed_at_home(0);
+    assert_eq!(c.reject(0, b(WALL + 5)), []);
+    assert!(matches!(c.tick(50)[..], [Output::Prepare { .. }]));
+    c.promise(1, |_| {});
+    assert!(matches!(c.promise(2, |_| {})[..], [Output::Decide { .. }]));
+    // A voter that has not promised is not asked first.
+    let mut c = case(Kind::Write, 0);
+    c.machine.plan = plan(0).with_own(Some(0));
+    c.promise(1, |_| {});
+    c.promise(2, |_| {});
+    let out = c.step(Input::Decided(Decision::Value(5)));
+    assert!(matches!(&out[..], [Output::Propose { to, .. }] if *to == TargetSet::first(3)));
+}

@@ -154,6 +154,15 @@ pub enum Output<V> {
         /// Epoch of the plan.
         epoch: Epoch,
     },
+    /// Send the proposal to those whose acceptance decides it: they commit it in the same step.
+    Conclude {
+        /// To whom.
+        to: TargetSet,
+        /// What.
+        proposal: Accepted<V>,
+        /// Epoch of the plan.
+        epoch: Epoch,
+    },
     /// Send a commit.
     Commit {
         /// To whom.

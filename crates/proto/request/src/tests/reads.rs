@@ -182,7 +182,10 @@ fn nothing_is_sent_when_too_few_are_alive() {
     check(Consistency::Quorum, &[replica(0, 0), dead(1, 0), dead(2, 0)], 2, 1);
     check(Consistency::LocalOne, &[dead(1, 0), replica(2, 1)], 1, 0);
     let replicas = [replica(0, 0), replica(1, 1), dead(2, 1), dead(3, 1)];
-    check(Consistency::EachQuorum, &replicas, 2, 1);
+    let mut run = Run::new(Consistency::EachQuorum, &replicas, config(Threshold::Always));
+    let (consistency, datacenter) = (Consistency::EachQuorum, "dc2".into());
+    let error = RequestError::UnavailableIn { consistency, datacenter, required: 2, alive: 1 };
+    assert_eq!(run.step(ReadInput::Start), [ReadOutput::Done(Err(error))]);
     // A pending replica has not all of the data yet.
     check(Consistency::Two, &[replica(0, 0), pending(1, 0)], 2, 1);
 }

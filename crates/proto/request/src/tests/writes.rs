@@ -41,7 +41,12 @@ pub(crate) fn pending(n: u8, dc: u8) -> ReplicaInfo {
 /// What a level needs with these replicas' factors.
 pub(crate) fn need(consistency: Consistency, replicas: &[ReplicaInfo]) -> Need {
     let natural = || replicas.iter().filter(|r| !r.pending);
-    let mut factors = Factors { total: 0, local: 0, datacenters: smallvec![] };
+    let mut factors = Factors {
+        total: 0,
+        local: 0,
+        datacenters: smallvec![],
+        names: ["dc1".into(), "dc2".into(), "dc3".into()].into(),
+    };
     for replica in natural() {
         factors.total += 1;
         factors.local += u16::from(replica.is_local_dc);
@@ -198,7 +203,10 @@ fn nothing_is_sent_when_too_few_are_alive() {
     check(Consistency::LocalOne, &remote, 1, 0);
     check(Consistency::LocalQuorum, &remote, 2, 0);
     let half = [replica(0, 0), replica(1, 1), dead(2, 1)];
-    check(Consistency::EachQuorum, &half, 2, 1);
+    let (consistency, datacenter) = (Consistency::EachQuorum, "dc2".into());
+    let error = RequestError::UnavailableIn { consistency, datacenter, required: 2, alive: 1 };
+    let mut run = Run::new(consistency, &half);
+    assert_eq!(run.step(WriteInput::Start), [WriteOutput::Done(Err(error))]);
     // A range moves: old and new owners are needed.
     let moving =
         [replica(0, 0), replica(1, 0), dead(2, 0), ReplicaInfo { alive: false, ..pending(3, 0) }];
@@ -439,7 +447,8 @@ fn check(
                 if result.is_ok() && *at >= DEADLINE.0 {
                     return Err("success after the deadline");
                 }
-                if let Err(RequestError::Unavailable { .. }) = result
+                if let Err(RequestError::Unavailable { .. } | RequestError::UnavailableIn { .. }) =
+                    result
                     && !(sent.is_empty() && hinted.is_empty())
                 {
                     return Err("unavailable after something was sent");
@@ -461,7 +470,11 @@ fn check(
         }
     }
     let Some(result) = done else { return Err("never answered") };
-    if matches!(result, Err(RequestError::Unavailable { .. })) {
+    let unavailable = matches!(
+        result,
+        Err(RequestError::Unavailable { .. } | RequestError::UnavailableIn { .. })
+    );
+    if unavailable {
         let alive: Vec<u8> = (0..).zip(replicas).filter(|(_, r)| r.alive).map(|(n, _)| n).collect();
         if makes(consistency, replicas, &alive) {
             return Err("unavailable with enough replicas");

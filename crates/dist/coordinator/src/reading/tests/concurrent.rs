@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::Consistency;
+use dist_testing::table::{insert, key};
 use request::WriteType;
 use rt::Group;
 use stdx::Uuid;
 
 use super::nodes::{Ask, Node, Nodes, Options, all, one};
 use super::sink::{Collect, Found};
-use super::table::{insert, key};
 use crate::{ReplicatedRead, ReplicatedWrite, SelectLimits};
 
 const KEYS: i32 = 6;

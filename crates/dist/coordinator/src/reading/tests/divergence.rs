@@ -7,11 +7,12 @@ use data::{Slice, Slices};
 
 use schema::TableOptions;
 
+use dist_testing::table::{TABLE, clustering, delete_partition, delete_range, delete_row, insert};
+use dist_testing::{Random, Replicas};
 use stdx::Epoch;
 
 use super::nodes::{Ask, Nodes, Options, all, one};
 use super::sink::{Collect, next_page};
-use super::table::{Random, TABLE, clustering, delete_partition, delete_range, delete_row, insert};
 use crate::{ReplicatedRead, SelectLimits};
 
 const KEYS: i32 = 24;

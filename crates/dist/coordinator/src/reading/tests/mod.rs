@@ -7,5 +7,4 @@ mod nodes;
 mod scans;
 mod serving;
 mod sink;
-mod table;
 mod trouble;

@@ -3,45 +3,34 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Consistency, LocalNode, Member, MemberState};
+use cluster::{ClusterSnapshot, Consistency, Member};
 use data::MutationRef;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageLimits, ReplicaPage};
 use data::{Advance, Cursor, Item, Slices, TableShape};
-use internode::{Features, Identity, Verb, VersionRange};
-use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
+use dist_testing::table::{NOW, TABLE, key, schema};
+use dist_testing::{Ground, ORACLE, Replicas, host, identity, is_alive, messaging, serve};
+use internode::{ReadRequest, Verb};
+use messaging::{Handler, MessagingMesh, Request, Responder, Settings};
 use request::RequestError;
-use rt::sim::{World, WorldOptions};
-use rt::{Group, NodeSpec, Rt};
+use rt::Rt;
+use rt::sim::WorldOptions;
 use schema::TableOptions;
-use stdx::{DeletionSeconds, Epoch, HostId, ShardId, Token, Uuid, WallMicros};
-use store::{ReadStats, Store, StoreOptions};
+use stdx::DeletionSeconds;
+use store::{ReadStats, Store};
 
 use super::sink::{Collect, Found};
-use super::table::{NOW, Random, TABLE, key, schema};
 use crate::reading::shards::ReplicaQuery;
 use crate::{
     ClusterParts, Coordinator, NoHints, ReplicatedRead, ReplicationSettings, SelectLimits,
     ShardMesh,
 };
-
-const PORT: u16 = 7000;
-/// The node that has everything and belongs to no cluster.
-pub(super) const ORACLE: u8 = 0;
-
-pub(super) fn host(n: u8) -> HostId {
-    HostId(Uuid::from_bytes([n; 16]))
-}
-
-fn name(n: u8) -> String {
-    format!("n{n}")
-}
 
 /// One shard of a node.
 #[derive(Clone)]
@@ -55,9 +44,10 @@ pub(super) struct Node {
 #[derive(Default)]
 struct Registry {
     nodes: BTreeMap<(u8, u16), Node>,
-    dead: BTreeSet<u8>,
     /// Acknowledges repairs and does not apply them.
     loses_repairs: BTreeSet<u8>,
+    /// Answers reads of other partitions than it was asked for.
+    misreads: BTreeSet<u8>,
 }
 
 thread_local! {
@@ -68,6 +58,9 @@ fn registry<T>(with: impl FnOnce(&mut Registry) -> T) -> T {
     REGISTRY.with(|r| with(&mut r.borrow_mut()))
 }
 
+/// The partition that a node reads which reads the wrong one.
+pub(super) const MISREAD: i32 = 99;
+
 struct Served {
     n: u8,
     coordinator: Coordinator,
@@ -77,6 +70,18 @@ impl Handler for Served {
     fn handle(&self, request: Request<'_>, responder: Responder) {
         if request.verb == Verb::Mutation && registry(|r| r.loses_repairs.contains(&self.n)) {
             return responder.respond(|_| {});
+        }
+        let mut payload = Vec::new();
+        let mut request = request;
+        if registry(|r| r.misreads.contains(&self.n))
+            && let Ok(mut asked) = ReadRequest::decode(request.payload)
+        {
+            asked.command.partitions = match asked.command.partitions {
+                Partitions::Key(_) => Partitions::Key(key(MISREAD)),
+                Partitions::Range(_) => Partitions::Range(KeyRange::all()),
+            };
+            asked.encode(&mut payload);
+            request = Request { payload: &payload, ..request };
         }
         assert!(self.coordinator.serve_peer(request, responder).is_none());
     }
@@ -114,101 +119,55 @@ impl Options {
 
 /// A world with its nodes.
 pub(super) struct Nodes {
-    pub(super) world: World,
-    pub(super) random: RefCell<Random>,
-    shards: Vec<u16>,
+    ground: Ground,
 }
 
-fn snapshot(options: &Options, addresses: &[SocketAddr]) -> ClusterSnapshot {
-    let mut random = Random(options.seed);
-    let datacenter = |n: u8| {
-        let at = usize::from(n - 1) % options.datacenters.len().max(1);
-        options.datacenters.get(at).map_or("dc", |(name, _)| name).to_owned()
-    };
-    let members = addresses.iter().zip(&options.shards).zip(1..).map(|((address, shards), n)| {
-        let mut tokens: Vec<Token> =
-            (0..options.tokens).map(|_| Token(random.next() as i64)).collect();
-        tokens.sort_unstable();
-        let member = Member {
-            host_id: host(n),
-            storage: *address,
-            rpc: *address,
-            datacenter: datacenter(n),
-            rack: "r".to_owned(),
-            tokens,
-            moving_to: Vec::new(),
-            state: MemberState::Normal,
-            replaces: None,
-            shards: *shards,
-            features: 0,
-            release: String::new(),
-        };
-        (host(n), Arc::new(member))
-    });
-    let local = LocalNode {
-        host_id: host(1),
-        cluster_name: "Test".to_owned(),
-        datacenter: "dc".to_owned(),
-        rack: "r".to_owned(),
-        tokens: Vec::new(),
-        created_at: WallMicros(1),
-    };
-    ClusterSnapshot {
-        epoch: Epoch(5),
-        cluster_id: Uuid::from_u128(9),
-        local,
-        members: members.collect(),
-        voters: vec![host(1)],
-        features: 0,
-        schema: schema(options.table.clone(), options.factor, &options.datacenters),
-        roles: BTreeMap::new(),
-        truncations: BTreeMap::new(),
+impl Deref for Nodes {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
     }
+}
+
+impl Replicas for Nodes {
+    fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    fn replica(&self, n: u8, shard: u16) -> (Rt, Store) {
+        let node = self.node(n, shard);
+        (node.rt, node.coordinator.store().clone())
+    }
+}
+
+fn snapshot(options: &Options, ground: &Ground) -> ClusterSnapshot {
+    let ring = dist_testing::ring;
+    let members = ring(options.seed, &ground.addresses(), &options.shards, options.tokens);
+    let datacenters = options.datacenters.iter().map(|(name, _)| name.clone()).cycle();
+    let placed = members.into_iter().zip(datacenters.chain(std::iter::repeat("dc".to_owned())));
+    let members = placed.map(|(member, datacenter)| Member { datacenter, ..member }).collect();
+    let schema = schema(options.table.clone(), options.factor, &options.datacenters);
+    dist_testing::snapshot(5, members, schema)
 }
 
 async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
     let snapshot = setup.snapshot.clone();
     let run = u64::try_from(rt.wall().0).unwrap();
-    let mut options = StoreOptions::new(
-        "data".into(),
-        "commitlog".into(),
-        host(n),
-        run,
-        cluster::shard_of_token,
-        |t| format!("CREATE TABLE {}", t.name),
-    );
-    options.segment_bytes = 1 << 20;
-    options.disk_reserve_bytes = 0;
-    options.tombstone_failure_threshold = setup.tombstones_max;
-    let (store, _) = Store::open(rt.clone(), options, snapshot.schema.clone()).await.unwrap();
-    let coordinator = Coordinator::new(rt.clone(), store, setup.data.clone());
+    let store = dist_testing::store(&rt, n, run, snapshot.schema.clone(), |options| {
+        options.tombstone_failure_threshold = setup.tombstones_max;
+    });
+    let coordinator = Coordinator::new(rt.clone(), store.await, setup.data.clone());
     if n != ORACLE {
-        let identity = Identity {
-            cluster_id: Some(snapshot.cluster_id),
-            cluster_name: "Test".to_owned(),
-            host_id: host(n),
-            incarnation: 1,
-            shard_count: rt.shard_count(),
-            joining: false,
-            versions: VersionRange::THIS,
-            features: Features::LZ4,
-        };
-        let settings = Arc::new(Settings::default());
-        let messaging = Messaging::new(&rt, identity, settings, setup.messaging.clone());
-        messaging.serve(Rc::new(Served { n, coordinator: coordinator.clone() }));
-        if rt.shard() == ShardId(0) {
-            messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
-        }
-        for member in snapshot.members.values() {
-            let peer = Peer { address: member.storage, shard_count: member.shards };
-            messaging.set_peer(member.host_id, peer);
-        }
-        messaging.set_epoch(snapshot.epoch);
+        let (identity, mesh) = (identity(n, 1, rt.shard_count()), setup.messaging.clone());
+        let messaging = messaging(&rt, identity, Settings::default(), mesh, &snapshot);
+        let served = Served { n, coordinator: coordinator.clone() };
+        serve(&rt, &messaging, Rc::new(served)).await;
         let known = snapshot.clone();
         coordinator.attach(ClusterParts {
             messaging,
             snapshot: Rc::new(move || known.clone()),
-            is_alive: Rc::new(|h: HostId| registry(|r| !r.dead.iter().any(|n| host(*n) == h))),
+            is_alive: is_alive(),
             hints: Rc::new(NoHints),
             epoch_wait: None,
             settings: ReplicationSettings { dynamic_snitch: false, ..Default::default() },
@@ -267,41 +226,20 @@ fn read_of(partitions: Partitions) -> ReadCommand {
 impl Nodes {
     pub(super) fn start(options: &Options) -> Nodes {
         registry(|r| *r = Registry::default());
-        let world = World::new(options.seed, WorldOptions::default());
-        let count = u8::try_from(options.shards.len()).unwrap();
-        let addresses: Vec<SocketAddr> =
-            (1..=count).map(|n| SocketAddr::new(world.ip(&name(n)), PORT)).collect();
-        let seen = snapshot(options, &addresses);
-        for n in ORACLE..=count {
-            let shards = if n == ORACLE { 1 } else { options.shards[usize::from(n) - 1] };
-            let own = if n == ORACLE { host(1) } else { host(n) };
+        let ground = Ground::new(options.seed, options.shards.clone(), WorldOptions::default());
+        let seen = snapshot(options, &ground);
+        for n in ORACLE..=ground.count() {
+            let shards = if n == ORACLE { 1 } else { ground.shards(n) };
             let setup = Arc::new(Setup {
-                snapshot: Arc::new(seen.with_local(own).unwrap()),
+                snapshot: Arc::new(seen.with_local(host(n.max(1))).unwrap()),
                 data: Arc::new(ShardMesh::new(shards, 1024)),
                 messaging: Arc::new(MessagingMesh::new(shards)),
                 tombstones_max: options.tombstones_max,
             });
-            let spec = NodeSpec { name: name(n), shards, work_dir: format!("/{}", name(n)) };
-            world.start_node(spec, Arc::new(move |rt| Box::pin(shard(rt, n, setup.clone()))));
+            ground.start_node(n, shards, move |rt| shard(rt, n, setup.clone()));
         }
-        let wanted = 1 + options.shards.iter().map(|s| usize::from(*s)).sum::<usize>();
-        let opened = || registry(|r| r.nodes.len()) == wanted;
-        world.run_until(opened, Duration::from_secs(60)).unwrap();
-        let random = RefCell::new(Random(options.seed ^ 0x5eed));
-        Nodes { world, random, shards: options.shards.clone() }
-    }
-
-    pub(super) fn below(&self, n: usize) -> usize {
-        self.random.borrow_mut().below(n as u64) as usize
-    }
-
-    /// Any node.
-    pub(super) fn any(&self) -> u8 {
-        u8::try_from(1 + self.below(self.shards.len())).unwrap()
-    }
-
-    pub(super) fn count(&self) -> u8 {
-        u8::try_from(self.shards.len()).unwrap()
+        ground.wait_for(|| registry(|r| r.nodes.len()) == 1 + ground.all_shards());
+        Nodes { ground }
     }
 
     pub(super) fn node(&self, n: u8, shard: u16) -> Node {
@@ -309,58 +247,18 @@ impl Nodes {
     }
 
     /// Runs a future on a shard to its end.
-    pub(super) fn run_on<T, F>(&self, node: Node, make: impl FnOnce(Node) -> F) -> T
-    where
-        T: 'static,
-        F: Future<Output = T> + 'static,
-    {
-        let result: Rc<RefCell<Option<T>>> = Rc::default();
-        let (out, rt) = (result.clone(), node.rt.clone());
-        let future = make(node);
-        let gate = rt.gate("test");
-        let task = async move { *out.borrow_mut() = Some(future.await) };
-        gate.spawn(&rt, Group::Admin, "test", task).unwrap();
-        self.world.run_until(|| result.borrow().is_some(), Duration::from_secs(600)).unwrap();
-        result.borrow_mut().take().unwrap()
-    }
-
-    /// Applies mutations on one node only, as if the others had missed them.
-    pub(super) fn apply(&self, n: u8, mutations: Vec<Vec<u8>>) {
-        self.run_on(self.node(n, 0), |node| async move {
-            for mutation in mutations {
-                let token = codec::token_of(MutationRef::open(&mutation).unwrap().key);
-                node.coordinator.apply(token, mutation, true).await.unwrap();
-            }
-        });
-    }
-
-    /// Applies a mutation on these nodes and on the oracle.
-    pub(super) fn write(&self, to: &[u8], mutation: &[u8]) {
-        for n in to.iter().chain([&ORACLE]) {
-            self.apply(*n, vec![mutation.to_vec()]);
-        }
-    }
-
-    /// Writes what `plan` gives: each mutation with the nodes that get it. The oracle gets all.
-    pub(super) fn write_all(&self, plan: &[(Vec<u8>, Vec<u8>)]) {
-        for n in ORACLE..=self.count() {
-            let gets = |to: &[u8]| n == ORACLE || to.contains(&n);
-            let mine = plan.iter().filter(|(_, to)| gets(to)).map(|(m, _)| m.clone());
-            self.apply(n, mine.collect());
-        }
-    }
-
-    pub(super) fn flush(&self, n: u8) {
-        for shard in 0..self.shards[usize::from(n) - 1] {
-            self.run_on(self.node(n, shard), |node| async move {
-                node.coordinator.store().flush(None).await.unwrap();
-            });
-        }
+    pub(super) fn run_on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: Node,
+        make: impl FnOnce(Node) -> F,
+    ) -> T {
+        let rt = node.rt.clone();
+        dist_testing::run_on(&self.world, &rt, make(node))
     }
 
     /// Reads with node `n` as coordinator.
     pub(super) fn read(&self, n: u8, command: &ReadCommand, ask: &Ask) -> Outcome {
-        let shards = if n == ORACLE { 1 } else { self.shards[usize::from(n) - 1] };
+        let shards = if n == ORACLE { 1 } else { self.shards(n) };
         let shard = self.below(usize::from(shards)) as u16;
         let (command, ask) = (command.clone(), ask.clone());
         self.run_on(self.node(n, shard), |node| async move {
@@ -395,7 +293,8 @@ impl Nodes {
             let limits = PageLimits { bytes: usize::MAX, ..PageLimits::default() };
             // As reads do: an expired cell is what it will be when it is compacted, a tombstone.
             let purge_before = DeletionSeconds(NOW.0 - 864_000);
-            let query = ReplicaQuery { command: all(), limits, purge_before };
+            let scope = store::ReadScope::All;
+            let query = ReplicaQuery { command: all(), limits, purge_before, scope };
             node.coordinator.read_node(&shape, query).await.unwrap()
         })
     }
@@ -421,14 +320,8 @@ impl Nodes {
         registry(|r| r.nodes.values().map(counts).sum())
     }
 
-    /// The failure detector's word.
-    pub(super) fn set_alive(&self, n: u8, alive: bool) {
-        registry(|r| if alive { r.dead.remove(&n) } else { r.dead.insert(n) });
-    }
-
-    /// The network between two nodes.
-    pub(super) fn cut(&self, a: u8, b: u8) {
-        self.world.partition(&name(a), &name(b));
+    pub(super) fn misread_at(&self, n: u8) {
+        registry(|r| r.misreads.insert(n));
     }
 
     pub(super) fn lose_repairs_at(&self, n: u8) {

@@ -2,11 +2,11 @@
 
 use cluster::Consistency;
 use data::command::{KeyRange, Partitions, RingBound};
+use dist_testing::{Random, Replicas};
 use stdx::Token;
 
 use super::nodes::{Ask, Nodes, Options, all};
 use super::sink::next_page;
-use super::table::Random;
 
 const KEYS: i32 = 60;
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 use data::command::ReadCommand;
 use data::replica_page::ReplicaPage;
 use data::{Slice, Slices};
+use dist_testing::table::{clustering, insert};
+use dist_testing::{Replicas, host};
 use internode::{ErrorReply, ReadLimits, ReadRequest, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::digest_of;
 use stdx::{Epoch, ShardId, TableId, Uuid};
 
-use super::nodes::{Nodes, Options, all, host, one};
-use super::table::{clustering, insert};
+use super::nodes::{Nodes, Options, all, one};
 
 const LIMITS: ReadLimits = ReadLimits { rows: 100, bytes: 1 << 20, rows_per_partition: u32::MAX };
 

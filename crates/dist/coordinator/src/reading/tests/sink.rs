@@ -2,10 +2,10 @@
 
 use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
 use data::{ColumnRef, RowRef};
+use dist_testing::table::{STATIC, V, W};
 use stdx::{ColumnId, Token};
 use store::{Flow, RowSink};
 
-use super::table::{STATIC, V, W};
 use crate::reading::slot::resumed;
 
 /// One row as text: pk, ck or none for a partition with only a static row, static, v, w.
@@ -111,12 +111,12 @@ impl RowSink for Collect {
 /// The command that goes on behind the rows that were shown; `None` when none were.
 pub(super) fn next_page(command: &ReadCommand, rows: &[Found]) -> Option<ReadCommand> {
     let (pk, ck, ..) = rows.last()?;
-    let key = super::table::key(*pk);
+    let key = dist_testing::table::key(*pk);
     let here = rows.iter().rev().take_while(|r| r.0 == *pk).count();
     let before = resumed(command).filter(|(k, _)| *k == key).map_or(0, |(_, rows)| rows);
     let rows_in_partition = u32::try_from(here).unwrap() + before;
     let mut next = command.clone();
-    let clustering = ck.map(super::table::clustering);
+    let clustering = ck.map(dist_testing::table::clustering);
     match &mut next.partitions {
         // Of one partition nothing follows its static row.
         Partitions::Key(_) if clustering.is_none() => return None,

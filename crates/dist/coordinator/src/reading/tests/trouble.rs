@@ -5,12 +5,15 @@ use std::future::{Future, poll_fn};
 use std::time::Duration;
 
 use cluster::Consistency;
+use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
+use dist_testing::table::{delete_row, insert};
+use dist_testing::{Replicas, host};
 use request::{ReplicaError, RequestError};
 use schema::TableOptions;
+use stdx::Token;
 
-use super::nodes::{Ask, Node, Nodes, Options, all, host, one};
+use super::nodes::{Ask, MISREAD, Node, Nodes, Options, all, one};
 use super::sink::Collect;
-use super::table::{delete_row, insert};
 use crate::{ReplicatedRead, SelectLimits};
 
 fn with_speculation(seed: u64, policy: &str) -> Nodes {
@@ -113,7 +116,8 @@ fn datacenters_have_levels_of_their_own() {
     assert_eq!(read(Consistency::LocalQuorum).rows.len(), 1);
     assert_eq!(read(Consistency::Quorum).rows.len(), 1);
     let consistency = Consistency::EachQuorum;
-    let error = RequestError::Unavailable { consistency, required: 2, alive: 1 };
+    let datacenter = "west".into();
+    let error = RequestError::UnavailableIn { consistency, datacenter, required: 2, alive: 1 };
     assert_eq!(read(consistency).result, Err(error));
     nodes.set_alive(2, true);
     nodes.set_alive(3, false);
@@ -177,4 +181,32 @@ fn a_read_that_is_dropped_waits_for_nobody() {
         (asked.get(), messaging.pending())
     });
     assert_eq!(waiting, (2, 0));
+}
+
+#[test]
+fn a_page_of_what_was_not_asked_for_is_a_failure_of_its_node() {
+    let nodes = with_speculation(88, "NEVER");
+    for pk in 0..8 {
+        nodes.write(&[1, 2, 3], &insert(pk, 1, "x", 1));
+    }
+    nodes.write(&[1, 2, 3], &insert(MISREAD, 1, "y", 1));
+    nodes.misread_at(2);
+    match nodes.read(1, &one(1), &Ask::at(Consistency::All)).result {
+        Err(RequestError::ReadFailure { failures, received: 2, block_for: 3, .. }) => {
+            assert_eq!(failures.as_slice(), [(host(2), ReplicaError::Unknown)]);
+        }
+        other => panic!("{other:?}"),
+    }
+    let end = RingBound::Token { token: Token(0), after: true };
+    let half = KeyRange { end, ..KeyRange::all() };
+    let half = ReadCommand { partitions: Partitions::Range(half), ..all() };
+    match nodes.read(1, &half, &Ask::at(Consistency::All)).result {
+        Err(RequestError::ReadFailure { failures, .. }) => assert_eq!(failures[0].0, host(2)),
+        other => panic!("{other:?}"),
+    }
+    // With fewer needed another node stands in for it.
+    for _ in 0..8 {
+        let read = nodes.read(1, &one(1), &Ask::at(Consistency::Quorum));
+        assert_eq!((read.rows.len(), read.result.is_ok()), (1, true));
+    }
 }

@@ -1,4 +1,4 @@
-//! The table of these tests: pk int, ck int, static s text, v text, w text; its writes as encoded
+//! `ks.t`: pk int, ck int, static s text, v text, w text; its writes as encoded
 //! mutations, and random ones.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,18 @@ use schema::{
 use stdx::{ColumnId, DeletionSeconds, FixedMap, TableId, TimestampMicros, TtlSeconds, Uuid};
 use types::CqlType;
 
-pub(super) const TABLE: TableId = TableId(Uuid::from_u128(0x11));
-pub(super) const STATIC: ColumnId = ColumnId(2);
-pub(super) const V: ColumnId = ColumnId(3);
-pub(super) const W: ColumnId = ColumnId(4);
+use crate::Random;
+
+/// Its id.
+pub const TABLE: TableId = TableId(Uuid::from_u128(0x11));
+/// The static column.
+pub const STATIC: ColumnId = ColumnId(2);
+/// A regular column, which inserts write.
+pub const V: ColumnId = ColumnId(3);
+/// Another one.
+pub const W: ColumnId = ColumnId(4);
 /// The second at which the worlds begin.
-pub(super) const NOW: DeletionSeconds = DeletionSeconds(2_000_000_000);
+pub const NOW: DeletionSeconds = DeletionSeconds(2_000_000_000);
 
 fn table(options: TableOptions) -> Table {
     let column =
@@ -46,11 +52,8 @@ fn table(options: TableOptions) -> Table {
     }
 }
 
-pub(super) fn schema(
-    options: TableOptions,
-    factor: u32,
-    datacenters: &[(String, u32)],
-) -> Arc<Schema> {
+/// The schema with that table: RF `factor`, or that of each datacenter where there are any.
+pub fn schema(options: TableOptions, factor: u32, datacenters: &[(String, u32)]) -> Arc<Schema> {
     let table = Arc::new(table(options));
     let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));
     let mut replication = vec![class("SimpleStrategy")];
@@ -78,11 +81,13 @@ pub(super) fn schema(
     })
 }
 
-pub(super) fn key(pk: i32) -> Vec<u8> {
+/// A partition key.
+pub fn key(pk: i32) -> Vec<u8> {
     pk.to_be_bytes().to_vec()
 }
 
-pub(super) fn clustering(ck: i32) -> Vec<u8> {
+/// A clustering.
+pub fn clustering(ck: i32) -> Vec<u8> {
     ClusteringBuf::from_components([ck.to_be_bytes().as_slice()]).0
 }
 
@@ -114,7 +119,7 @@ fn one_row(pk: i32, ck: i32, row: &[u8]) -> Vec<u8> {
 }
 
 /// INSERT of one row.
-pub(super) fn insert(pk: i32, ck: i32, value: &str, at: i64) -> Vec<u8> {
+pub fn insert(pk: i32, ck: i32, value: &str, at: i64) -> Vec<u8> {
     let at = TimestampMicros(at);
     let cell = CellRef::live(at, value.as_bytes());
     one_row(pk, ck, &packed(Liveness::new(at), DeletionTime::LIVE, &[(V, cell)]))
@@ -126,7 +131,7 @@ fn update(pk: i32, ck: i32, column: ColumnId, cell: &CellRef<'_>) -> Vec<u8> {
 }
 
 /// INSERT of the static column.
-pub(super) fn insert_static(pk: i32, value: &str, at: i64) -> Vec<u8> {
+pub fn insert_static(pk: i32, value: &str, at: i64) -> Vec<u8> {
     let cell = CellRef::live(TimestampMicros(at), value.as_bytes());
     let row = packed(Liveness::NONE, DeletionTime::LIVE, &[(STATIC, cell)]);
     encode(pk, |m| m.static_row(RowRef::trusted(&row)))
@@ -137,12 +142,12 @@ fn deletion(at: i64) -> DeletionTime {
 }
 
 /// DELETE of one row.
-pub(super) fn delete_row(pk: i32, ck: i32, at: i64) -> Vec<u8> {
+pub fn delete_row(pk: i32, ck: i32, at: i64) -> Vec<u8> {
     one_row(pk, ck, &packed(Liveness::NONE, deletion(at), &[]))
 }
 
 /// DELETE of the rows `from <= ck < to`.
-pub(super) fn delete_range(pk: i32, from: i32, to: i32, at: i64) -> Vec<u8> {
+pub fn delete_range(pk: i32, from: i32, to: i32, at: i64) -> Vec<u8> {
     let (from, to) = (clustering(from), clustering(to));
     let range = RangeTombstoneRef {
         start: BoundRef { prefix: &from, after: false },
@@ -153,28 +158,13 @@ pub(super) fn delete_range(pk: i32, from: i32, to: i32, at: i64) -> Vec<u8> {
 }
 
 /// DELETE of a partition.
-pub(super) fn delete_partition(pk: i32, at: i64) -> Vec<u8> {
+pub fn delete_partition(pk: i32, at: i64) -> Vec<u8> {
     encode(pk, |m| m.deletion(deletion(at)))
 }
 
-/// A small seeded generator.
-pub(super) struct Random(pub(super) u64);
-
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
     /// A write to one of `keys` partitions with rows 0..16, at that time.
-    pub(super) fn write(&mut self, keys: i32, at: i64) -> Vec<u8> {
+    pub fn write(&mut self, keys: i32, at: i64) -> Vec<u8> {
         let pk = (self.next() % keys as u64) as i32;
         let ck = self.below(16) as i32;
         let value = format!("{at}");

@@ -1,0 +1,421 @@
+//! Counters: increments become counts on one replica, their leader.
+//!
+//! Owns: who leads an increment ([`Coordinator::count`]), the queue of a partition ([`queue`]), what
+//! the leader makes of an increment ([`led`]), the verb `CounterMutation` ([`wire`]). Never: how
+//! contexts merge (that is [`data::counter`]), how a result reaches the replicas (that is
+//! [`crate::writing`]).
+//!
+//! A leader reads its own shard of the counter, adds the increment, applies the result here, and then
+//! writes the result, which may be written any number of times, to the replicas at the level.
+//!
+//! INV-counting-1: between the read and the application of a result nothing else is led for its
+//! partition. INV-counting-2: a result leaves this node only after it was applied here.
+//! INV-counting-3: an increment is given to another leader only when it is sure that the one before
+//! has done nothing.
+
+mod led;
+mod queue;
+pub(crate) mod wire;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cluster::{ClusterSnapshot, Consistency, Replication};
+use data::MutationRef;
+use data::counter::CounterId;
+use internode::{ErrorReply, Verb};
+use messaging::{MessagingError, Outgoing};
+use request::{Need, ReplicaError, ReplicaInfo, RequestError, WritePlan, WriteType};
+use smallvec::SmallVec;
+use stdx::{Epoch, FixedMap, HostId, Instant, TableId, Token, Uuid};
+use store::StoreError;
+use telemetry::Counter;
+
+use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
+use crate::cluster_state::Cluster;
+use crate::failing::replica_error;
+use crate::topology::{ReplicaList, Topology};
+use crate::writing::Purpose;
+use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+pub(crate) use queue::Queues;
+use wire::Outcome;
+
+/// What one shard keeps for counters.
+pub(crate) struct Counting {
+    queues: Queues,
+    writer: RefCell<Writer>,
+    led: Counter,
+    sent: Counter,
+    resent: Counter,
+    refused: Counter,
+}
+
+impl Counting {
+    pub(crate) fn new(telemetry: &telemetry::Shard) -> Counting {
+        let counter = |name, help| telemetry.counter(name, help, &[]);
+        Counting {
+            queues: Queues::default(),
+            writer: RefCell::default(),
+            led: counter("coordinator_counters_led_total", "counter updates that this node led"),
+            sent: counter(
+                "coordinator_counters_sent_total",
+                "counter updates sent to a leader on another node",
+            ),
+            resent: counter(
+                "coordinator_counters_resent_total",
+                "counter updates sent to one more leader, because the one before did nothing",
+            ),
+            refused: counter(
+                "coordinator_counters_refused_total",
+                "counter updates refused, because too many waited for their partition",
+            ),
+        }
+    }
+}
+
+/// As whom this shard writes.
+#[derive(Default)]
+struct Writer {
+    id: Option<CounterId>,
+    has_led: bool,
+    /// Since when the members had their places, when it began to write as `id`.
+    since: Option<Epoch>,
+    /// How the tables that it writes to were replicated then.
+    replications: FixedMap<TableId, Replication>,
+}
+
+/// Increments of one partition.
+#[derive(Clone, Debug)]
+pub struct CounterWrite {
+    /// The metadata it begins with.
+    pub snapshot: Arc<ClusterSnapshot>,
+    /// Of the statement.
+    pub consistency: Consistency,
+    /// Of the partition.
+    pub token: Token,
+    /// The encoded mutation: its live cells are increments ([`data::counter::update`]).
+    pub mutation: Vec<u8>,
+    /// False: the keyspace has `durable_writes = false`.
+    pub durable: bool,
+    /// When the client is answered at the latest.
+    pub deadline: Instant,
+}
+
+/// Increments for this node to lead.
+#[derive(Debug)]
+pub struct Lead {
+    write: CounterWrite,
+    /// Other nodes have the data too.
+    is_replicated: bool,
+}
+
+impl Coordinator {
+    /// As whom this node writes its parts of counters; its host id when nobody said so. Two
+    /// processes must not write as one unless the later one has all that the earlier one wrote.
+    pub fn set_counter_id(&self, id: CounterId) {
+        self.inner.counting.writer.borrow_mut().id = Some(id);
+    }
+
+    /// The id in use, when something was written with it; `was_kept`: by an earlier run.
+    pub fn counter_id(&self, was_kept: bool) -> Option<CounterId> {
+        let writer = self.inner.counting.writer.borrow();
+        writer.id.filter(|_| was_kept || writer.has_led)
+    }
+
+    /// From where the places of members are followed.
+    pub(crate) fn counts_since(&self, epoch: Epoch) {
+        self.inner.counting.writer.borrow_mut().since = Some(epoch);
+    }
+
+    /// As whom to write. Somebody new after every change of the places in the ring and of the
+    /// table's replication: this node may have had the range, have given it away, and have it again
+    /// from a replica that lacks some of what it had written.
+    fn writer_of(&self, snapshot: &ClusterSnapshot, table: TableId) -> CounterId {
+        let writer = &mut *self.inner.counting.writer.borrow_mut();
+        writer.has_led = true;
+        let host = snapshot.local.host_id;
+        let id = *writer.id.get_or_insert_with(|| CounterId(*host.0.as_bytes()));
+        let Some(cluster) = self.inner.cluster.get() else { return id };
+        let Some(topology) = cluster.topology(snapshot, table) else { return id };
+        let (since, replication) = (cluster.moved_at(snapshot), topology.placements.replication());
+        let is_same = writer.since.is_none_or(|before| before == since)
+            && writer.replications.get(&table).is_none_or(|before| before == replication);
+        writer.since = Some(since);
+        writer.replications.insert(table, replication.clone());
+        if is_same {
+            return id;
+        }
+        let random = [self.inner.rt.random_u64(), self.inner.rt.random_u64()];
+        let id = u128::from(random[0]) << 64 | u128::from(random[1]);
+        let id = CounterId(id.to_be_bytes());
+        writer.id = Some(id);
+        id
+    }
+
+    /// Adds to the counters of one partition, through the replica that leads it.
+    ///
+    /// # Errors
+    /// `Request`: `Unavailable` when nothing was done; a timeout or failure when the increments may
+    /// or may not have been added: they must not be repeated then. `Overloaded` and `Store`: nothing
+    /// was done.
+    pub async fn count(&self, write: CounterWrite) -> Result<(), ReplicatedError> {
+        let Some(table) = MutationRef::open(&write.mutation).map(|m| m.table) else {
+            stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+        };
+        match self.cluster() {
+            Some(cluster) if self.is_replicated(&write.snapshot, table) => {
+                Box::pin(self.count_in_cluster(&cluster, table, write)).await
+            }
+            _ => self.lead(Lead { write, is_replicated: false }).await,
+        }
+    }
+
+    async fn count_in_cluster(
+        &self,
+        cluster: &Cluster,
+        table: TableId,
+        mut write: CounterWrite,
+    ) -> Result<(), ReplicatedError> {
+        let mut tried: SmallVec<[HostId; 4]> = SmallVec::new();
+        loop {
+            let (leader, is_self) = leader_of(cluster, &write, table, &tried)?;
+            if is_self {
+                return self.lead(Lead { write, is_replicated: true }).await;
+            }
+            if !tried.is_empty() {
+                self.inner.counting.resent.inc();
+            }
+            let error = match self.send_to_leader(cluster, &write, leader).await {
+                Ok(outcome) => return outcome.result(write.consistency).map_err(Into::into),
+                Err(error) => error,
+            };
+            if !did_nothing(&error) {
+                return Err(unknown(&write, cluster, table, leader, &error).into());
+            }
+            tracing::debug!(%leader, %error, "a counter update goes to another leader");
+            tried.push(leader);
+            if let MessagingError::Remote(
+                ErrorReply::EpochTooOld { needed } | ErrorReply::EpochTooNew { known: needed },
+            ) = error
+                && let Some(wait) = cluster.parts.epoch_wait.clone()
+            {
+                wait(needed, write.deadline).await;
+                let snapshot = (cluster.parts.snapshot)();
+                if snapshot.epoch > write.snapshot.epoch {
+                    write.snapshot = snapshot;
+                    tried.clear();
+                }
+            }
+        }
+    }
+
+    async fn send_to_leader(
+        &self,
+        cluster: &Cluster,
+        write: &CounterWrite,
+        leader: HostId,
+    ) -> Result<Outcome, MessagingError> {
+        self.inner.counting.sent.inc();
+        let outgoing = Outgoing {
+            host: leader,
+            shard: cluster.shard_of(leader, write.token),
+            verb: Verb::CounterMutation,
+            deadline: write.deadline,
+            trace: None,
+        };
+        let message = wire::Message { consistency: write.consistency, mutation: &write.mutation };
+        let response =
+            cluster.parts.messaging.request(&outgoing, |out| message.encode(out)).await?;
+        Outcome::decode(&response.payload).map_err(|_| MessagingError::Malformed)
+    }
+
+    /// Leads increments on the shard of this node that owns them.
+    pub(crate) async fn lead(&self, lead: Lead) -> Result<(), ReplicatedError> {
+        let owner = self.owner(lead.write.token);
+        if self.is_local(lead.write.token) {
+            return self.lead_here(lead).await;
+        }
+        let request = ShardRequest::Count(Box::new(lead));
+        match self.inner.mesh.call(&self.inner.rt, owner, request).await {
+            Ok(ShardReply::Counted(result)) => result,
+            Ok(other) => stdx::invariant::broken(format_args!("count answered by {other:?}")),
+            Err(error) => Err(mesh_error(error).into()),
+        }
+    }
+
+    /// Leads increments that a peer sent.
+    pub(crate) async fn lead_for_peer(
+        &self,
+        write: CounterWrite,
+    ) -> Result<Outcome, ReplicatedError> {
+        match self.lead(Lead { write, is_replicated: true }).await {
+            Ok(()) => Ok(Outcome::Done),
+            Err(ReplicatedError::Request(error)) => Ok(Outcome::of(&error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn lead_here(&self, lead: Lead) -> Result<(), ReplicatedError> {
+        let Lead { write, is_replicated } = lead;
+        let counting = &self.inner.counting;
+        let Some(increments) = MutationRef::open(&write.mutation) else {
+            stdx::invariant::broken(format_args!("mutation made by this node does not open"))
+        };
+        let facts = self.inner.reading.facts(&write.snapshot, increments.table);
+        let Some(facts) = facts else {
+            return Err(ReplicatedError::unknown_table(increments.table));
+        };
+        let partition = (increments.table, increments.key.to_vec());
+        let turn = match counting.queues.enter(&self.inner, partition) {
+            Ok(turn) => turn,
+            Err(full) => {
+                counting.refused.inc();
+                return Err(ReplicatedError::Overloaded(full.to_string()));
+            }
+        };
+        let late = || ReplicatedError::Overloaded("a counter update waited too long".to_owned());
+        let rt = &self.inner.rt;
+        let turn = rt.timeout(write.deadline, turn).await.map_err(|_| late())?;
+        let turn = turn.map_err(|_| StoreError::Stopping)?;
+        let current =
+            led::read(&self.inner.store, &increments, facts.shape.clustering(), rt.wall());
+        let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
+        if let Err(StoreError::Overloaded { .. }) = self.inner.store.admit_write() {
+            let room = self.inner.store.wait_for_room();
+            rt.timeout(write.deadline, room).await.map_err(|_| late())??;
+        }
+        // Nothing waits from here until the result is applied.
+        self.inner.store.admit_write()?;
+        let id = self.writer_of(&write.snapshot, increments.table);
+        let comparator = facts.shape.clustering();
+        let result = led::result(&increments, &current, comparator, id, rt.wall().0);
+        counting.led.inc();
+        if !is_replicated {
+            self.apply_local(&result, write.durable)?;
+            drop(turn);
+            return Ok(self.inner.store.commit().await?);
+        }
+        let order = ReplicatedWrite {
+            snapshot: write.snapshot,
+            consistency: write.consistency,
+            write_type: WriteType::Counter,
+            mutations: vec![(write.token, result, write.durable)],
+            logged: false,
+            batch_id: Uuid::nil(),
+            deadline: write.deadline,
+        };
+        let answer = self.begin_write_of(order, Purpose::Counted)?;
+        drop(turn);
+        Ok(answer.await?)
+    }
+
+    /// Whether this node may lead: it is one of the replicas that are read from.
+    pub(crate) fn may_lead(
+        &self,
+        cluster: &Cluster,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+        token: Token,
+    ) -> bool {
+        let own = snapshot.local.host_id;
+        cluster.topology(snapshot, table).is_some_and(|topology| {
+            let replicas = topology.placements.replicas(token);
+            replicas.position(own).is_some_and(|at| at < replicas.natural_len())
+        })
+    }
+}
+
+/// Who leads: this node if it is a replica, else the nearest live one of this datacenter, else of
+/// another unless the level is of one datacenter. Source: `ReplicaPlans.findCounterLeaderReplica`.
+fn leader_of(
+    cluster: &Cluster,
+    write: &CounterWrite,
+    table: TableId,
+    tried: &[HostId],
+) -> Result<(HostId, bool), ReplicatedError> {
+    let topology = cluster
+        .topology(&write.snapshot, table)
+        .ok_or_else(|| ReplicatedError::unknown_table(table))?;
+    let mut replicas = ReplicaList::new();
+    cluster.replicas(&topology, write.token, &mut replicas);
+    cluster.rank(&topology, &mut replicas);
+    let may = |r: &&ReplicaInfo| {
+        r.alive
+            && !r.pending
+            && !tried.contains(&r.host)
+            && (r.is_local_dc || !write.consistency.is_datacenter_local())
+    };
+    let nearness = |r: &&ReplicaInfo| (!r.is_self, !r.is_local_dc, r.latency_rank);
+    if let Some(leader) = replicas.iter().filter(may).min_by_key(nearness) {
+        return Ok((leader.host, leader.is_self));
+    }
+    let plan = plan_of(&topology, write, &replicas)?;
+    plan.check()?;
+    let consistency = write.consistency;
+    let required = required(&topology, consistency);
+    Err(RequestError::Unavailable { consistency, required, alive: 0 }.into())
+}
+
+fn plan_of(
+    topology: &Topology,
+    write: &CounterWrite,
+    replicas: &ReplicaList,
+) -> Result<WritePlan, ReplicatedError> {
+    let need = Need::of(write.consistency, &topology.factors);
+    WritePlan::new(write.consistency, WriteType::Counter, need, replicas)
+        .map_err(|error| StoreError::Invalid(error.to_string()).into())
+}
+
+fn required(topology: &Topology, consistency: Consistency) -> u32 {
+    let need = Need::of(consistency, &topology.factors);
+    u32::try_from(need.sum()).unwrap_or(u32::MAX)
+}
+
+/// Whether it is sure that a leader has done nothing (INV-counting-3).
+fn did_nothing(error: &MessagingError) -> bool {
+    match error {
+        MessagingError::UnknownHost(_)
+        | MessagingError::Overloaded(_)
+        | MessagingError::Unreachable { .. }
+        | MessagingError::Refused { .. }
+        | MessagingError::Lost { maybe_delivered: false } => true,
+        MessagingError::Remote(reply) => matches!(
+            reply,
+            ErrorReply::Overloaded
+                | ErrorReply::UnknownTable(_)
+                | ErrorReply::EpochTooOld { .. }
+                | ErrorReply::EpochTooNew { .. }
+                | ErrorReply::DiskFull
+                | ErrorReply::UnknownVerb(_)
+        ),
+        MessagingError::TooLarge { .. }
+        | MessagingError::Stopping
+        | MessagingError::Lost { maybe_delivered: true }
+        | MessagingError::Timeout { .. }
+        | MessagingError::Malformed => false,
+    }
+}
+
+/// What the client is told of a leader that may have added the increments.
+fn unknown(
+    write: &CounterWrite,
+    cluster: &Cluster,
+    table: TableId,
+    leader: HostId,
+    error: &MessagingError,
+) -> RequestError {
+    let topology = cluster.topology(&write.snapshot, table);
+    let consistency = write.consistency;
+    let block_for = topology.map_or(1, |t| required(&t, consistency));
+    let (received, write_type) = (0, WriteType::Counter);
+    match replica_error(error) {
+        // A node that went down meanwhile is as silent as one that is slow.
+        ReplicaError::Timeout | ReplicaError::NodeDown => {
+            RequestError::WriteTimeout { consistency, received, block_for, write_type }
+        }
+        reason => {
+            let failures = std::iter::once((leader, reason)).collect();
+            RequestError::WriteFailure { consistency, received, block_for, failures, write_type }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What this node does for a request that another one traces.
+//!
+//! The request's frame carries the trace's id; what is done is collected here and given to whoever
+//! writes `system_traces.events` when the answer is on its way. Texts are Cassandra's.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use internode::Verb;
+use rt::Rt;
+use stdx::{Instant, Uuid, WallMicros};
+
+use crate::Coordinator;
+
+/// Most events of one request.
+const EVENTS_MAX: usize = 64;
+
+/// One event of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedEvent {
+    /// What happened.
+    pub activity: String,
+    /// How long after this node began with the request.
+    pub elapsed: Duration,
+    /// When.
+    pub at: WallMicros,
+}
+
+/// Writes down what was done for the trace with this id.
+pub type TraceSink = Rc<dyn Fn(Uuid, Vec<TracedEvent>)>;
+
+/// The events of one request of a peer; given to the sink when it is dropped.
+pub(crate) struct PeerTrace {
+    rt: Rt,
+    id: Uuid,
+    began: Instant,
+    sink: TraceSink,
+    events: RefCell<Vec<TracedEvent>>,
+}
+
+impl PeerTrace {
+    pub(crate) fn note(&self, activity: String) {
+        let mut events = self.events.borrow_mut();
+        if events.len() < EVENTS_MAX {
+            let elapsed = self.rt.now().since(self.began);
+            events.push(TracedEvent { activity, elapsed, at: self.rt.wall() });
+        }
+    }
+}
+
+impl Drop for PeerTrace {
+    fn drop(&mut self) {
+        (self.sink)(self.id, self.events.take());
+    }
+}
+
+/// Verbs as Cassandra names them.
+fn name_of(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Mutation | Verb::MutationForward => "MUTATION_REQ",
+        Verb::Hint => "HINT_REQ",
+        Verb::BatchStore => "BATCH_STORE_REQ",
+        Verb::BatchRemove => "BATCH_REMOVE_REQ",
+        Verb::Read => "READ_REQ",
+        Verb::RangeRead => "RANGE_REQ",
+        other => other.name(),
+    }
+}
+
+impl Coordinator {
+    /// Has what this node does for traced requests of peers given to `sink`.
+    pub fn on_peer_trace(&self, sink: TraceSink) {
+        *self.inner.peer_traces.borrow_mut() = Some(sink);
+    }
+
+    /// Begins to collect, when the request is traced and somebody writes it down.
+    #[cold]
+    pub(crate) fn peer_trace(&self, request: &messaging::Request<'_>) -> Option<Rc<PeerTrace>> {
+        let (id, sink) = (request.trace?, self.inner.peer_traces.borrow().clone()?);
+        let rt = self.inner.rt.clone();
+        let began = rt.now();
+        let trace = PeerTrace { rt, id, began, sink, events: RefCell::default() };
+        let cluster = self.inner.cluster.get();
+        let from = cluster.and_then(|c| c.parts.messaging.peer(request.from));
+        let from = from.map_or_else(|| request.from.to_string(), |peer| peer.address.to_string());
+        trace.note(format!("{} message received from /{from}", name_of(request.verb)));
+        Some(Rc::new(trace))
+    }
+}

@@ -1,0 +1,202 @@
+//! Where conditional statements and serial reads of a partition are carried out: at one replica, so
+//! that those of all coordinators stand in one queue.
+//!
+//! Owns: which node that is, the way there and what a lost answer means. Never: what is in a
+//! forwarded statement; the front end gives and takes bytes ([`ForwardedHandler`]).
+//!
+//! A statement is forwarded once: where it arrives it is carried out, whoever that node holds for the
+//! first. Two nodes that both carry out statements of a partition cost each other rounds, nothing else.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::ClusterSnapshot;
+use internode::{ErrorReply, Verb};
+use messaging::{MessagingError, Outgoing, Request as PeerRequest, Responder};
+use paxos::Scope;
+use smallvec::SmallVec;
+use stdx::{HostId, Instant, TableId, Token};
+
+use super::serve::wait;
+use crate::Coordinator;
+use crate::topology::ReplicaList;
+
+/// Longer than the executing node takes by its own deadlines, so that its answer, also that it is
+/// too late, is still waited for.
+const ANSWER_SLACK: Duration = Duration::from_millis(500);
+
+/// Whom a statement goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SerialRoute {
+    /// The live replicas before this node, in the ring's order; it is carried out here when nothing
+    /// can be sent to any of them.
+    pub hosts: SmallVec<[HostId; 3]>,
+    /// How many acceptors make a quorum, for errors.
+    pub quorum: u32,
+}
+
+/// Why a statement was not carried out elsewhere, or is not known to have been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotForwarded {
+    /// Nothing was done there: somebody else may do it.
+    Elsewhere,
+    /// The node has too much to do; nothing was done.
+    Overloaded,
+    /// It may have been done, or may still be.
+    Lost,
+}
+
+/// A forwarded statement for the front end.
+#[derive(Clone, Debug)]
+pub struct ForwardedStatement {
+    /// As the other front end wrote it.
+    pub payload: Vec<u8>,
+    /// When the other node gives up; nothing decides by it when the client gets an answer.
+    pub deadline: Instant,
+}
+
+/// Why the front end does not carry a forwarded statement out; nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForwardRefused {
+    /// Too much waits here.
+    Overloaded,
+    /// The node stops.
+    Stopping,
+    /// The bytes are no statement.
+    Invalid(String),
+}
+
+/// What carries a forwarded statement out: gives the answer's bytes.
+pub type ForwardedHandler = Rc<
+    dyn Fn(ForwardedStatement) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, ForwardRefused>>>>,
+>;
+
+/// The front end's handler, once there is one.
+#[derive(Default)]
+pub(super) struct Forwarded(RefCell<Option<ForwardedHandler>>);
+
+impl Coordinator {
+    /// Who carries out the conditional statements of a partition. `None`: this node.
+    pub fn serial_route(
+        &self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+        token: Token,
+        scope: Scope,
+    ) -> Option<SerialRoute> {
+        if snapshot.members.len() < 2 {
+            return None;
+        }
+        let cluster = self.cluster()?;
+        let topology = cluster.topology(snapshot, table)?;
+        let mut replicas = ReplicaList::new();
+        cluster.replicas(&topology, token, &mut replicas);
+        replicas.retain(|r| scope != Scope::Local || r.is_local_dc);
+        let natural = replicas.iter().filter(|r| !r.pending);
+        let hosts: SmallVec<[HostId; 3]> = natural
+            .clone()
+            .take_while(|r| !r.is_self)
+            .filter(|r| r.alive)
+            .map(|r| r.host)
+            .collect();
+        if hosts.is_empty() {
+            return None;
+        }
+        let pending = replicas.iter().filter(|r| r.pending).count();
+        let quorum = super::plan::narrow(natural.count() / 2 + 1 + pending);
+        Some(SerialRoute { hosts, quorum })
+    }
+
+    /// Sends a statement to another node to be carried out, and waits for its answer. `deadline` is
+    /// the client's; `write` appends the payload and is given the time from that deadline until this
+    /// node gives up.
+    ///
+    /// # Errors
+    /// See [`NotForwarded`].
+    pub async fn forward_serial(
+        &self,
+        host: HostId,
+        token: Token,
+        deadline: Instant,
+        write: impl FnOnce(&mut Vec<u8>, Duration),
+    ) -> Result<Vec<u8>, NotForwarded> {
+        let Some(cluster) = self.cluster() else { return Err(NotForwarded::Elsewhere) };
+        let now = self.inner.rt.now();
+        // As long as the executing node may wait for the commit.
+        let commit_time = cluster.parts.settings.write_request_timeout;
+        let gives_up = deadline.max(now + commit_time) + ANSWER_SLACK;
+        let outgoing = Outgoing {
+            host,
+            shard: cluster.shard_of(host, token),
+            verb: Verb::PaxosForward,
+            deadline: gives_up,
+            trace: None,
+        };
+        let slack = gives_up.since(deadline);
+        self.inner.serial.forwarded_out.inc();
+        let sent = cluster.parts.messaging.request(&outgoing, |out| write(out, slack));
+        match sent.await {
+            Ok(response) => Ok(response.payload),
+            Err(error) => Err(match error {
+                MessagingError::UnknownHost(_)
+                | MessagingError::TooLarge { .. }
+                | MessagingError::Stopping
+                | MessagingError::Overloaded(_)
+                | MessagingError::Unreachable { .. }
+                | MessagingError::Refused { .. }
+                | MessagingError::Lost { maybe_delivered: false }
+                | MessagingError::Timeout { maybe_delivered: false }
+                | MessagingError::Remote(
+                    ErrorReply::Stopping
+                    | ErrorReply::EpochTooNew { .. }
+                    | ErrorReply::UnknownVerb(_)
+                    | ErrorReply::Invalid(_),
+                ) => NotForwarded::Elsewhere,
+                MessagingError::Remote(ErrorReply::Overloaded) => NotForwarded::Overloaded,
+                MessagingError::Lost { .. }
+                | MessagingError::Timeout { .. }
+                | MessagingError::Malformed
+                | MessagingError::Remote(_) => NotForwarded::Lost,
+            }),
+        }
+    }
+
+    /// Sets what carries out the statements that other nodes forward to this shard. Until then they
+    /// are refused, and carried out elsewhere.
+    pub fn serve_forwarded(&self, handler: ForwardedHandler) {
+        *self.inner.serial.forwarded.0.borrow_mut() = Some(handler);
+    }
+
+    /// Serves the verb `PaxosForward`.
+    pub(crate) fn serve_forward(&self, request: &PeerRequest<'_>, responder: Responder) {
+        let handler = self.inner.serial.forwarded.0.borrow().clone();
+        let (Some(handler), Some(cluster)) = (handler, self.cluster()) else {
+            return responder.fail(&ErrorReply::Stopping);
+        };
+        let (epoch, deadline) = (request.epoch, request.deadline);
+        self.inner.serial.forwarded_in.inc();
+        let statement = ForwardedStatement { payload: request.payload.to_vec(), deadline };
+        let snapshot = cluster.parts.snapshot.clone();
+        let known = move || -> Arc<ClusterSnapshot> { snapshot() };
+        self.spawn_or_drop("paxos-forwarded", async move {
+            if known().epoch < epoch {
+                // The statement may be about what was made a moment ago.
+                wait(&cluster, epoch, deadline).await;
+                let known = known().epoch;
+                if known < epoch {
+                    return responder.fail(&ErrorReply::EpochTooNew { known });
+                }
+            }
+            match handler(statement).await {
+                Ok(answer) => responder.respond(|out| out.extend_from_slice(&answer)),
+                Err(ForwardRefused::Overloaded) => responder.fail(&ErrorReply::Overloaded),
+                Err(ForwardRefused::Stopping) => responder.fail(&ErrorReply::Stopping),
+                Err(ForwardRefused::Invalid(text)) => responder.fail(&ErrorReply::Invalid(text)),
+            }
+        });
+    }
+}

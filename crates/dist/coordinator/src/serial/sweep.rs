@@ -1,0 +1,217 @@
+//! Rows of `system.paxos` that say nothing any more are deleted, so that the table stays bounded.
+//!
+//! Owns: when a row goes, and how one that nothing settles is settled. The floor is a time behind the
+//! wall clock: an acceptor refuses older ballots ([`floor`]), and a row goes when all of it is older
+//! than twice that and [`AcceptorState::is_droppable`] says so. So what a dropped row would have
+//! refused is refused still, unless the wall clock goes back by more than the difference.
+//!
+//! A write whose condition was false leaves a promise, a read that buried one an empty value; both
+//! keep their row. When they are old, the replica that proposes for the partition commits a write of
+//! nothing, which all replicas then have, prune and drop.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{ClusterSnapshot, Consistency, TokenRange};
+use data::command::{Partitions, ReadCommand};
+use data::{MutationBuilder, MutationRef, RowRef, Slices};
+use paxos::{AcceptorState, Ballot, Scope};
+use rt::sync::Notify;
+use stdx::{TimestampMicros, Token, WallMicros};
+use store::{Flow, RowSink, StoreError};
+
+use super::handover::Reach;
+use super::row::{Partition, PaxosTable, Payload};
+use super::{CasOperation, CasOrder, CasRefused};
+use crate::Coordinator;
+
+/// Ballots so far behind a replica's clock are refused.
+const FLOOR_AGE: Duration = Duration::from_secs(12 * 3600);
+/// So old is all of a row that goes.
+const DROP_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Pause between two sweeps.
+const PAUSE: Duration = Duration::from_secs(3600);
+/// Time for one write of nothing.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
+/// Writes of nothing in one sweep: what is left comes next time.
+const SETTLES_MAX: u64 = 10_000;
+
+/// What a sweep of a shard came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// Rows deleted.
+    pub(crate) dropped: u64,
+    /// Partitions brought to where the next sweep deletes their rows.
+    pub(crate) settled: u64,
+}
+
+/// Ends the sweeps.
+#[derive(Default)]
+pub(super) struct Sweeps {
+    stopping: Cell<bool>,
+    wake: Notify,
+}
+
+/// The newest ballot that is refused at a time.
+pub(super) fn floor(now: WallMicros) -> Ballot {
+    before(now, FLOOR_AGE)
+}
+
+fn before(now: WallMicros, age: Duration) -> Ballot {
+    let now = u64::try_from(now.0).unwrap_or(0);
+    let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+    Ballot::new(now.saturating_sub(age), Scope::Global, u64::MAX)
+}
+
+/// A write of nothing.
+struct Nothing(Vec<u8>);
+
+impl RowSink for Nothing {
+    fn partition(&mut self, _: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        Flow::Stop
+    }
+
+    fn row(&mut self, _: &[u8], _: RowRef<'_>) -> Flow {
+        Flow::Stop
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Stop
+    }
+}
+
+impl CasOperation for Nothing {
+    fn restart(&mut self) {}
+
+    fn decide(&mut self, _: TimestampMicros) -> Result<Option<Vec<u8>>, CasRefused> {
+        Ok(Some(self.0.clone()))
+    }
+}
+
+impl Coordinator {
+    /// Sweeps this shard now and then until [`Coordinator::stop`].
+    pub(crate) fn start_sweeps(&self) {
+        let this = self.clone();
+        self.spawn_or_drop("paxos-sweep", async move {
+            let (rt, sweeps) = (&this.inner.rt, &this.inner.serial.sweeps);
+            while !sweeps.stopping.get() {
+                let next = rt.now() + PAUSE;
+                if rt.timeout(next, sweeps.wake.notified()).await.is_ok() {
+                    continue;
+                }
+                match this.sweep_registers(DROP_AGE).await {
+                    Ok(swept) if swept != Swept::default() => {
+                        tracing::debug!(?swept, "system.paxos was swept");
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "system.paxos could not be swept"),
+                }
+            }
+        });
+    }
+
+    pub(crate) fn stop_sweeps(&self) {
+        self.inner.serial.sweeps.stopping.set(true);
+        self.inner.serial.sweeps.wake.notify_waiters();
+    }
+
+    /// Deletes this shard's rows of `system.paxos` that say nothing any more and are so old, and
+    /// settles those that nobody else will.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn sweep_registers(&self, age: Duration) -> Result<Swept, StoreError> {
+        let Some(cluster) = self.cluster() else { return Ok(Swept::default()) };
+        let mut swept = Swept::default();
+        let mut after: Option<Vec<u8>> = None;
+        let mut old = Vec::new();
+        loop {
+            let snapshot = (cluster.parts.snapshot)();
+            let Some(table) = PaxosTable::of(&snapshot.schema) else { return Ok(swept) };
+            let page = self.registers(&snapshot, TokenRange::FULL, after.as_deref(), Reach::Shard);
+            let (rows, is_last) = page.await?;
+            after = rows.last().map(|(partition, _)| partition.key.to_vec());
+            let floor = before(self.inner.rt.wall(), age);
+            let long_ago = before(self.inner.rt.wall(), age.saturating_mul(2));
+            for (partition, state) in rows {
+                let is_new = state.promised.is_newer_than(floor);
+                if is_new || self.has_acceptor_at_work(&partition, floor) {
+                    continue;
+                }
+                let is_dropped = self.inner.reading.facts(&snapshot, partition.table).is_none();
+                if is_dropped || state.is_droppable(floor) {
+                    self.drop_row(&table, &partition, &state)?;
+                    swept.dropped += 1;
+                } else if (old.len() as u64) < SETTLES_MAX
+                    && (self.proposes(&snapshot, &partition)
+                        || !state.promised.is_newer_than(long_ago))
+                {
+                    // Who proposes for it may know nothing of it: in the end anybody does it.
+                    old.push(partition);
+                }
+            }
+            if is_last || after.is_none() {
+                break;
+            }
+        }
+        for partition in old {
+            let snapshot = (cluster.parts.snapshot)();
+            swept.settled += u64::from(self.settle(&snapshot, &partition).await);
+        }
+        Ok(swept)
+    }
+
+    fn drop_row(
+        &self,
+        table: &PaxosTable,
+        partition: &Partition,
+        state: &AcceptorState<Payload>,
+    ) -> Result<(), StoreError> {
+        self.forget_acceptor(partition);
+        // Newer cells, of a round that came meanwhile, stay.
+        let mutation =
+            table.deletion(partition, state.promised.timestamp(), self.inner.rt.wall().seconds());
+        let Some(view) = MutationRef::open(&mutation) else {
+            stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
+        };
+        self.inner.store.admit_write()?;
+        self.inner.store.apply(&view, true)
+    }
+
+    /// Whether this node is the replica that proposes for a partition.
+    fn proposes(&self, snapshot: &ClusterSnapshot, partition: &Partition) -> bool {
+        let token = partition.token();
+        let is_replica = self.replicas_of(snapshot, partition).is_some_and(|(list, _)| {
+            list.iter().any(|replica| replica.is_self && !replica.pending)
+        });
+        is_replica && self.serial_route(snapshot, partition.table, token, Scope::Global).is_none()
+    }
+
+    async fn settle(&self, snapshot: &Arc<ClusterSnapshot>, partition: &Partition) -> bool {
+        let Some(facts) = self.inner.reading.facts(snapshot, partition.table) else { return false };
+        let mut nothing = Vec::new();
+        MutationBuilder::new(&mut nothing, partition.table, facts.table.version, &partition.key)
+            .finish();
+        let order = CasOrder {
+            snapshot: snapshot.clone(),
+            read: ReadCommand {
+                table: partition.table,
+                partitions: Partitions::Key(partition.key.to_vec()),
+                slices: Slices::all(),
+                reversed: false,
+                columns: None,
+                now: self.inner.rt.wall().seconds(),
+                wants_static: false,
+                resume: None,
+            },
+            rows_wanted: 1,
+            scope: Scope::Global,
+            commit: Consistency::Any,
+            durable: facts.durable,
+            deadline: self.inner.rt.now() + SETTLE_TIME,
+        };
+        // Boxed: it is large, and rare.
+        Box::pin(self.cas(order, &mut Nothing(nothing))).await.is_ok()
+    }
+}

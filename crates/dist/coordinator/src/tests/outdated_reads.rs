@@ -1,0 +1,115 @@
+//! Reads of a coordinator that has missed a movement.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Consistency::Quorum;
+use cluster::{ClusterSnapshot, MemberState};
+use data::command::{Partitions, ReadCommand};
+use dist_testing::host;
+use request::RequestError;
+use stdx::Epoch;
+
+use super::nodes::{Nodes, Options, millis};
+use super::table::{Collect, TABLE, read_all};
+use crate::{ReplicatedRead, SelectLimits};
+
+type Read = Rc<RefCell<Option<Result<BTreeMap<Vec<u8>, String>, RequestError>>>>;
+
+fn learn(nodes: &Nodes, n: u8, snapshot: &ClusterSnapshot) {
+    for shard in nodes.all_shards(n) {
+        shard.learn(snapshot.with_local(host(n)).unwrap());
+    }
+}
+
+/// n1 is a replica of everything with n2 and n3, as far as it knows. Meanwhile n4 has taken its part
+/// of the ranges; what was acknowledged since then is not on n3. Gives what n1 has to learn.
+fn moved(seed: u64) -> (Nodes, ClusterSnapshot, Vec<i32>) {
+    let nodes = Nodes::start(&Options {
+        nodes: vec![(1, "dc1"), (2, "dc1"), (3, "dc1"), (2, "dc1")],
+        joining: Some(4),
+        ..Options::new(seed)
+    });
+    let mut now = (*nodes.shard(1, 0).snapshot()).clone();
+    let mut old = now.clone();
+    old.epoch = Epoch(4);
+    old.members.remove(&host(4));
+    learn(&nodes, 1, &old);
+    for (epoch, state) in [(6, MemberState::JoinHandover), (7, MemberState::Normal)] {
+        now.epoch = Epoch(epoch);
+        Arc::make_mut(now.members.get_mut(&host(4)).unwrap()).state = state;
+        for n in 2..=4 {
+            learn(&nodes, n, &now);
+            // Each looks at its metadata between two entries.
+            nodes.write(n, cluster::Consistency::Any, 1000, "looked").unwrap();
+        }
+    }
+    for n in [2, 4] {
+        nodes.cut(3, n);
+    }
+    let acknowledged: Vec<i32> =
+        (0..40).filter(|pk| nodes.write(2, Quorum, *pk, "x").is_ok()).collect();
+    nodes.world.heal_all();
+    // So that n1 asks n3, and itself.
+    nodes.set_down(2, true);
+    (nodes, now, acknowledged)
+}
+
+fn read(nodes: &Nodes, pk: i32) -> Read {
+    nodes.spawn(nodes.shard(1, 0), move |shard| async move {
+        let command = ReadCommand {
+            partitions: Partitions::Key(pk.to_be_bytes().to_vec()),
+            ..read_all(TABLE)
+        };
+        let order = ReplicatedRead {
+            snapshot: shard.snapshot(),
+            consistency: Quorum,
+            deadline: shard.rt.now() + Duration::from_secs(2),
+            rows_wanted: 10,
+            limits: SelectLimits { rows_per_partition: u32::MAX },
+        };
+        let mut found = Collect::default();
+        let result = shard.coordinator.read_replicated(&command, &order, &mut found).await;
+        result.map(|_| found.rows)
+    })
+}
+
+#[test]
+fn a_coordinator_that_missed_a_movement_learns_of_it_before_it_shows_anything() {
+    let (nodes, now, acknowledged) = moved(11);
+    assert!(acknowledged.len() > 10, "{acknowledged:?}");
+    let reads: Vec<(i32, Read)> = acknowledged.iter().map(|pk| (*pk, read(&nodes, *pk))).collect();
+    nodes.run(20);
+    for (pk, read) in &reads {
+        let shown = read.borrow().as_ref().map(|r| r.as_ref().map_or(0, BTreeMap::len));
+        assert_ne!(shown, Some(0), "{pk} is acknowledged and was not found");
+    }
+    learn(&nodes, 1, &now);
+    nodes.run(500);
+    for (pk, read) in &reads {
+        let rows = read.borrow().clone().expect("it is answered").unwrap();
+        assert_eq!(rows.len(), 1, "{pk}");
+    }
+    let refused: i64 = (2..=4).map(|n| nodes.count_of(n, "replica_reads_outdated_total")).sum();
+    assert!(refused > 0);
+    assert!(nodes.count_of(1, "coordinator_reads_replanned_total") > 0);
+}
+
+#[test]
+fn a_coordinator_that_cannot_learn_of_a_movement_fails_its_reads() {
+    let (nodes, _, acknowledged) = moved(12);
+    let reads: Vec<(i32, Read)> = acknowledged.iter().map(|pk| (*pk, read(&nodes, *pk))).collect();
+    nodes.run(u64::try_from(millis(2_500).as_millis()).unwrap());
+    let mut failed = 0;
+    for (pk, read) in &reads {
+        match read.borrow().clone().expect("it is answered") {
+            Ok(rows) => assert_eq!(rows.len(), 1, "{pk}"),
+            Err(RequestError::ReadTimeout { received: 0, block_for: 2, .. }) => failed += 1,
+            Err(other) => panic!("{pk}: {other:?}"),
+        }
+    }
+    assert!(failed > 0);
+}

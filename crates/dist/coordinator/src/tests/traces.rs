@@ -1,0 +1,77 @@
+//! What replicas write down for a request that is traced.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cluster::Consistency::All;
+use data::command::{Partitions, ReadCommand};
+use stdx::Uuid;
+
+use super::nodes::{Nodes, Options, TIMEOUT};
+use super::table::{Collect, TABLE, insert, read_all};
+use crate::{ReplicatedRead, SelectLimits};
+
+type Written = Rc<RefCell<Vec<(u8, Uuid, Vec<String>)>>>;
+
+#[test]
+fn replicas_write_down_what_they_do_for_a_traced_request_only() {
+    let nodes = Nodes::start(&Options::two_datacenters(1));
+    let written: Written = Rc::default();
+    for n in 1..=4 {
+        for shard in nodes.all_shards(n) {
+            let written = written.clone();
+            shard.coordinator.on_peer_trace(Rc::new(move |id, events| {
+                let events = events.into_iter().map(|event| event.activity).collect();
+                written.borrow_mut().push((n, id, events));
+            }));
+        }
+    }
+    nodes.write(1, All, 1, "not traced").unwrap();
+    assert_eq!(written.borrow().len(), 0);
+
+    let id = Uuid::from_u128(7);
+    nodes.run_on(nodes.shard(1, 0), move |shard| async move {
+        let order = shard.order(All, vec![insert(2, "traced", 1_000)]);
+        shard.coordinator.write_traced(order, Some(id)).await.unwrap();
+    });
+    let mut by: Vec<u8> = written.borrow().iter().map(|(n, ..)| *n).collect();
+    by.sort_unstable();
+    // One of the other datacenter has passed it on.
+    assert_eq!(by, [2, 3, 4]);
+    for (n, of, events) in written.borrow_mut().drain(..) {
+        assert_eq!(of, id);
+        let first = events.first().map(String::as_str).unwrap_or_default();
+        assert!(first.starts_with("MUTATION_REQ message received from /"), "n{n}: {events:?}");
+        assert!(events.len() > 1, "n{n}: {events:?}");
+    }
+
+    nodes.run_on(nodes.shard(1, 0), move |shard| async move {
+        let command = ReadCommand {
+            partitions: Partitions::Key(2_i32.to_be_bytes().to_vec()),
+            ..read_all(TABLE)
+        };
+        let order = ReplicatedRead {
+            snapshot: shard.snapshot(),
+            consistency: All,
+            deadline: shard.rt.now() + TIMEOUT,
+            rows_wanted: 10,
+            limits: SelectLimits { rows_per_partition: u32::MAX },
+        };
+        let mut found = Collect::default();
+        shard.coordinator.read_traced(&command, &order, Some(id), &mut found).await.unwrap();
+        assert_eq!(found.rows.len(), 1);
+    });
+    nodes.run(10);
+    assert_eq!(written.borrow().len(), 3);
+    for (n, of, events) in written.borrow().iter() {
+        assert_eq!(*of, id);
+        let begin: Vec<&str> =
+            events.iter().map(|e| e.split(" from ").next().unwrap_or_default()).collect();
+        assert_eq!(
+            begin[..2],
+            ["READ_REQ message received", "Executing single-partition query on t"],
+            "n{n}"
+        );
+        assert!(begin[2].starts_with("Enqueuing response of"), "n{n}: {events:?}");
+    }
+}

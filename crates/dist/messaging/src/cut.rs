@@ -1,0 +1,99 @@
+//! Cut links, for tests with real processes: what goes to and comes from chosen addresses is held
+//! back as a broken cable holds it. Connections stay open until their silence ends them, new ones
+//! are not made in time, and what was under way arrives when the link is whole again before that.
+//!
+//! Only who connects holds back, its requests and their answers; so both ends have to be told.
+
+use crate::link::Link;
+use crate::messaging::{Inner, Messaging};
+use crate::outbox::Outbox;
+use rt::sync::Notify;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::task::{Context, Poll};
+use stdx::Instant;
+
+/// Bytes of one connection that are taken as if they were sent; what comes then waits, as it does
+/// when a socket is full.
+const HELD_BYTES_MAX: usize = 1 << 20;
+
+/// What is cut.
+#[derive(Default)]
+pub(crate) struct Cuts {
+    addresses: RefCell<BTreeSet<IpAddr>>,
+    changed: Notify,
+}
+
+impl Cuts {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.addresses.borrow().contains(&address)
+    }
+}
+
+impl Messaging {
+    /// Cuts the links to these addresses and heals all others. For tests.
+    pub fn cut_links(&self, addresses: BTreeSet<IpAddr>) {
+        let inner = &self.inner;
+        *inner.cuts.addresses.borrow_mut() = addresses;
+        for link in inner.links.borrow().values() {
+            link.is_cut.set(inner.cuts.contains(link.address.ip()));
+            link.outbox.wake_writer();
+            link.changed.notify_waiters();
+        }
+        inner.cuts.changed.notify_waiters();
+    }
+}
+
+impl Inner {
+    /// Waits while the link to an address is cut.
+    pub(crate) async fn passable(&self, address: IpAddr) {
+        loop {
+            let changed = self.cuts.changed.notified();
+            if !self.cuts.contains(address) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Link {
+    /// Waits while it is cut and not closed.
+    pub(crate) async fn whole(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if !self.is_cut.get() || self.outbox.is_closed() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// What a cut keeps from the peer of one connection: for its writer it is sent.
+#[derive(Default)]
+pub(crate) struct Held(Vec<u8>);
+
+impl Held {
+    pub(crate) fn take(&mut self, outbox: &Outbox, now: Instant) {
+        while outbox.len() > 0 && self.0.len() < HELD_BYTES_MAX {
+            self.0.extend_from_slice(&outbox.take_piece(now));
+            outbox.piece_done();
+        }
+    }
+
+    /// What was held, to be sent now.
+    pub(crate) fn release(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Ready when more can be taken or the outbox is closed.
+    pub(crate) fn poll_work(&self, outbox: &Outbox, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0.len() < HELD_BYTES_MAX { outbox.poll_work(cx) } else { outbox.poll_closed(cx) }
+    }
+}

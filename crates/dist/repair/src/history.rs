@@ -1,0 +1,220 @@
+//! When ranges of tables were repaired, durably; and what tombstones may go for it.
+//!
+//! The file `repair_history` in the node's work directory is written by shard 0 alone, in one step,
+//! and read by every shard at its start (`docs/formats/repair-history.md`). A time that is lost, or
+//! that a node was not told, only keeps tombstones until the next repair.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster::{ClusterSnapshot, Replication};
+use schema::{Table, TableKind, TombstoneGcMode};
+use stdx::{DeletionSeconds, TableId, Token, Uuid};
+use store::{GcPolicy, NEVER, RepairTimes};
+
+/// Most bytes of the file.
+pub const BYTES_MAX: usize = 64 << 20;
+/// Its name.
+pub const FILE: &str = "repair_history";
+/// Its first line.
+const HEAD: &str = "helenus-repair-history 1";
+
+/// Repairs of all tables, as far as this node took part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairHistory(BTreeMap<TableId, RepairTimes>);
+
+impl RepairHistory {
+    /// A repair of the ranges, begun at so many seconds since 1970, has ended well.
+    pub fn note(&mut self, table: TableId, ranges: &[(Token, Token)], seconds: i64) {
+        let times = self.0.entry(table).or_default();
+        for (start, end) in ranges {
+            times.note(*start, *end, seconds);
+        }
+    }
+
+    /// When a range was repaired as a whole.
+    pub fn least_within(&self, table: TableId, start: Token, end: Token) -> Option<i64> {
+        self.0.get(&table)?.least_within(start, end)
+    }
+
+    /// Forgets tables that are not there any more; true when there were some.
+    pub fn keep(&mut self, is_there: impl Fn(TableId) -> bool) -> bool {
+        let before = self.0.len();
+        self.0.retain(|table, _| is_there(*table));
+        self.0.len() < before
+    }
+
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{HEAD}\n");
+        for (table, times) in &self.0 {
+            text.push_str(&format!("table {}\n", table.0));
+            for (start, end, seconds) in times.iter() {
+                text.push_str(&format!("range {} {} {seconds}\n", start.0, end.0));
+            }
+        }
+        let crc = codec::crc32(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        text.into_bytes()
+    }
+
+    /// Reads the file back; `None` when it is not one that this code wrote.
+    pub fn decode(bytes: &[u8]) -> Option<RepairHistory> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
+        let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+        if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        let mut all = RepairHistory::default();
+        let mut table = None;
+        for line in lines {
+            if let Some(id) = line.strip_prefix("table ") {
+                table = Some(TableId(id.parse::<Uuid>().ok()?));
+                continue;
+            }
+            let mut words = line.strip_prefix("range ")?.split(' ');
+            let mut number = || words.next()?.parse::<i64>().ok();
+            let (start, end, seconds) = (number()?, number()?, number()?);
+            all.note(table?, &[(Token(start), Token(end))], seconds);
+        }
+        Some(all)
+    }
+}
+
+/// Ranges of a keyspace as one node sees them.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// Of which this node is a replica, without wrap, with whether others are too.
+    owned: Vec<(Token, Token, bool)>,
+    /// Of which it is the first replica, and others are replicas too.
+    pub(crate) primary: Vec<(Token, Token)>,
+}
+
+impl Shares {
+    fn of(snapshot: &ClusterSnapshot, replication: &Replication) -> Shares {
+        let me = snapshot.local.host_id;
+        let placements = snapshot.placements(replication);
+        let mut shares = Shares::default();
+        for (range, replicas) in placements.ranges() {
+            if replicas.position(me).is_none() {
+                continue;
+            }
+            let others = replicas.natural().any(|m| m.host_id != me);
+            let is_first = replicas.natural().next().is_some_and(|m| m.host_id == me);
+            let has_others = others || replicas.pending_len() > 0;
+            let parts: Vec<(Token, Token)> = match range.start == range.end {
+                true => vec![(Token::MIN, Token::MAX)],
+                false => range.unwrapped().map(|part| (part.start, part.end)).collect(),
+            };
+            for (start, end) in parts {
+                shares.owned.push((start, end, has_others));
+                if is_first && others {
+                    shares.primary.push((start, end));
+                }
+            }
+        }
+        shares
+    }
+}
+
+/// Gives every table of the schema, but virtual ones, with the shares of its keyspace. Placements are
+/// made once for each replication.
+pub(crate) fn each_table(snapshot: &ClusterSnapshot, mut each: impl FnMut(&Arc<Table>, &Shares)) {
+    let mut known: Vec<(Replication, Shares)> = Vec::new();
+    for keyspace in snapshot.schema.keyspaces.values().filter(|k| !k.is_virtual) {
+        let replication = snapshot.replication_of(keyspace);
+        let at = known.iter().position(|(of, _)| *of == replication).unwrap_or_else(|| {
+            let shares = Shares::of(snapshot, &replication);
+            known.push((replication, shares));
+            known.len() - 1
+        });
+        let Some((_, shares)) = known.get(at) else { continue };
+        for table in keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual) {
+            each(table, shares);
+        }
+    }
+}
+
+/// What holds for a table's tombstones on this node.
+fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
+    let option = table.options.tombstone_gc();
+    let delay = option
+        .map_or(schema::tombstone_gc::PROPAGATION_DELAY_SECONDS, |o| o.propagation_delay_seconds);
+    match option.map(|o| o.mode) {
+        Some(TombstoneGcMode::Timeout) => return GcPolicy::Timeout,
+        Some(TombstoneGcMode::Immediate) => return GcPolicy::Immediate,
+        Some(TombstoneGcMode::Disabled) => return GcPolicy::Disabled,
+        Some(TombstoneGcMode::Repair) | None => {}
+    }
+    // Nobody to be repaired with: what this node has forgotten, nobody else has.
+    if shares.owned.iter().all(|(_, _, has_others)| !has_others) {
+        return GcPolicy::Timeout;
+    }
+    let times = history.0.get(&table.id);
+    let mut limits = Vec::with_capacity(shares.owned.len());
+    for (start, end, has_others) in shares.owned.iter().copied() {
+        if !has_others {
+            limits.push((start, end, DeletionSeconds(i64::MAX)));
+            continue;
+        }
+        let mut reached = start;
+        for (from, upto, at) in times.map(|t| t.parts_within(start, end)).unwrap_or_default() {
+            if reached < from {
+                limits.push((reached, from, NEVER));
+            }
+            limits.push((from, upto, DeletionSeconds(at.saturating_sub(i64::from(delay)))));
+            reached = upto;
+        }
+        if reached < end {
+            limits.push((reached, end, NEVER));
+        }
+    }
+    GcPolicy::repaired(limits)
+}
+
+/// Tells a shard's store what holds for the tombstones of every table.
+pub fn apply(snapshot: &ClusterSnapshot, history: &RepairHistory, store: &store::Store) {
+    each_table(snapshot, |table, shares| {
+        store.set_gc_policy(table.id, policy(shares, table, history));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> RepairHistory {
+        let mut history = RepairHistory::default();
+        let table = TableId(Uuid::from_u128(7));
+        history.note(table, &[(Token::MIN, Token(5)), (Token(5), Token::MAX)], 100);
+        history.note(TableId(Uuid::from_u128(8)), &[(Token(-5), Token(5))], 200);
+        history.note(table, &[(Token(0), Token(2))], 300);
+        history
+    }
+
+    #[test]
+    fn the_file_is_read_back_and_nothing_else_is_taken_for_one() {
+        let history = some();
+        let bytes = history.encode();
+        assert_eq!(RepairHistory::decode(&bytes), Some(history));
+        for at in 0..bytes.len() {
+            assert_eq!(RepairHistory::decode(&bytes[..at]), None, "{at}");
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 1;
+            assert_eq!(RepairHistory::decode(&wrong), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn tables_that_went_are_forgotten() {
+        let mut history = some();
+        assert!(!history.keep(|_| true));
+        assert!(history.keep(|table| table == TableId(Uuid::from_u128(8))));
+        assert_eq!(history.0.len(), 1);
+    }
+}

@@ -1,0 +1,175 @@
+//! Incremental repair, the side of the node that drives it: a session is opened on all replicas,
+//! what they set apart is compared, and the session is closed.
+//!
+//! Order: 1. every replica sets apart what no repair has covered (`RepairOpen`); 2. that is compared,
+//! and what a replica lacks goes into files of the session; 3. every replica makes these durable;
+//! 4. every replica calls its files repaired. A failure before 4 gives the session up everywhere. In
+//! 4 a replica that cannot be reached keeps its files until it gives the session up by itself: they
+//! are compared again then, with nothing on the other side, and sent again; nothing is lost.
+
+use internode::Verb;
+use messaging::Outgoing;
+use stdx::{HostId, Instant, ShardId, TableId, Token, Uuid};
+
+use crate::drive::Part;
+use crate::error::RepairError;
+use crate::exchange::{Work, all};
+use crate::mesh::Order;
+use crate::wire::{self, Close, CloseKind, Open, Opened};
+
+impl Part<'_> {
+    pub(crate) fn ranges(&self) -> Vec<(Token, Token)> {
+        self.session.ranges.iter().map(|r| (r.start, r.end)).collect()
+    }
+
+    fn order(&self, order: impl Fn(TableId) -> Order) -> Order {
+        order(self.table.id)
+    }
+
+    /// Step 1, on all replicas at the same time.
+    pub(crate) async fn open_session(&self, session: Uuid) -> Result<(), RepairError> {
+        self.inner.own_sessions.borrow_mut().insert(session);
+        let until = self.inner.rt.now() + self.inner.settings.open_timeout;
+        // They begin; nobody waits for anybody.
+        for host in &self.session.peers {
+            self.ask_open(*host, session, false).await?;
+        }
+        let ranges = self.ranges();
+        let begin = self.order(|table| Order::Begin { table, session, ranges: ranges.clone() });
+        self.inner.unless_ended(self.job, self.inner.on_all_shards(&begin)).await??;
+        let work =
+            self.session.peers.iter().map(|host| -> Work<'_, ()> {
+                Box::pin(self.wait_for_open(*host, session, until))
+            });
+        all(work.collect(), usize::MAX).await?;
+        Ok(())
+    }
+
+    async fn wait_for_open(
+        &self,
+        host: HostId,
+        session: Uuid,
+        until: Instant,
+    ) -> Result<(), RepairError> {
+        let mut pause = self.inner.settings.retry_pause / 4;
+        loop {
+            let address = self.inner.address(host);
+            match self.ask_open(host, session, true).await? {
+                Opened::Ready => return Ok(()),
+                Opened::Failed(error) => return Err(RepairError::Peer { address, error }),
+                Opened::Working if self.inner.rt.now() >= until => {
+                    let error = "it still sets files apart".to_owned();
+                    return Err(RepairError::Peer { address, error });
+                }
+                Opened::Working => {}
+            }
+            self.inner.unless_ended(self.job, self.inner.rt.sleep(pause)).await?;
+            pause = (pause * 2).min(self.inner.settings.session_idle / 16);
+        }
+    }
+
+    async fn ask_open(
+        &self,
+        host: HostId,
+        session: Uuid,
+        again: bool,
+    ) -> Result<Opened, RepairError> {
+        let mut payload = Vec::new();
+        let open = Open { again, session, table: self.table.id, ranges: self.ranges() };
+        wire::encode_open(&mut payload, &open);
+        let answer = self.inner.ask(self.job, (host, None), Verb::RepairOpen, &payload).await?;
+        let address = self.inner.address(host);
+        let malformed =
+            |e: codec::DecodeError| RepairError::Malformed { address, error: e.to_string() };
+        wire::decode_opened(&answer).map_err(malformed)
+    }
+
+    /// Lets all replicas know that the session goes on.
+    pub(crate) async fn keep_open(&self, session: Uuid) -> Result<(), RepairError> {
+        let soon = self.inner.rt.now();
+        let work = self
+            .session
+            .peers
+            .iter()
+            .map(|host| -> Work<'_, ()> { Box::pin(self.wait_for_open(*host, session, soon)) });
+        all(work.collect(), usize::MAX).await?;
+        Ok(())
+    }
+
+    /// Steps 3 and 4.
+    pub(crate) async fn settle(&self, session: Uuid) -> Result<(), RepairError> {
+        self.close_all(CloseKind::Flush, session).await?;
+        let flush = self.order(|table| Order::Flush { table, session });
+        self.inner.on_all_shards(&flush).await?;
+        let at = self.inner.rt.wall().millis();
+        self.close_all(CloseKind::Repaired(at), session).await?;
+        let end = self.order(|table| Order::End { table, session, repaired_at: Some(at) });
+        self.inner.on_all_shards(&end).await?;
+        self.inner.own_sessions.borrow_mut().remove(&session);
+        Ok(())
+    }
+
+    /// Ends the session without a result, as far as replicas can be reached now.
+    pub(crate) async fn give_up(&self, session: Uuid) {
+        let close =
+            Close { kind: CloseKind::GiveUp, session, table: self.table.id, ranges: Vec::new() };
+        let mut payload = Vec::new();
+        wire::encode_close(&mut payload, &close);
+        for host in &self.session.peers {
+            let outgoing = Outgoing {
+                host: *host,
+                shard: ShardId(0),
+                verb: Verb::RepairClose,
+                deadline: self.inner.rt.now() + self.inner.settings.retry_pause * 8,
+                trace: None,
+            };
+            let messaging = &self.inner.messaging;
+            if let Err(error) =
+                messaging.request(&outgoing, |out| out.extend_from_slice(&payload)).await
+            {
+                tracing::debug!(%host, %error, "it gives the repair session up by itself");
+            }
+        }
+        let end = self.order(|table| Order::End { table, session, repaired_at: None });
+        if let Err(error) = self.inner.on_all_shards(&end).await {
+            tracing::warn!(%session, %error, "files of the repair session wait for the next look");
+        }
+        self.inner.own_sessions.borrow_mut().remove(&session);
+    }
+
+    /// Has all other replicas do it; all of them must.
+    pub(crate) async fn close_all(
+        &self,
+        kind: CloseKind,
+        session: Uuid,
+    ) -> Result<(), RepairError> {
+        let close = Close { kind, session, table: self.table.id, ranges: self.ranges() };
+        let mut payload = Vec::new();
+        wire::encode_close(&mut payload, &close);
+        let payload = &payload;
+        let work = self.session.peers.iter().map(|host| -> Work<'_, ()> {
+            Box::pin(async move {
+                let verb = Verb::RepairClose;
+                self.inner.ask(self.job, (*host, None), verb, payload).await.map(|_| ())
+            })
+        });
+        all(work.collect(), usize::MAX).await?;
+        Ok(())
+    }
+
+    /// Keeps in mind, here and on the other replicas, that the ranges were repaired, once all of them
+    /// have everything on the disk.
+    pub(crate) async fn note_repaired(&self) -> Result<(), RepairError> {
+        self.close_all(CloseKind::Sync, Uuid::nil()).await?;
+        self.inner.on_all_shards(&Order::Sync { table: self.table.id }).await?;
+        let seconds = self.job.started_at.seconds().0;
+        if let Err(error) = self.close_all(CloseKind::Noted(seconds), Uuid::nil()).await {
+            // Its tombstones wait for the next repair.
+            tracing::info!(%error, "a replica was not told that its ranges were repaired");
+        }
+        if let Err(error) = self.inner.note(self.table.id, &self.ranges(), seconds).await {
+            tracing::warn!(error = ?error, "that ranges were repaired could not be recorded");
+        }
+        Ok(())
+    }
+}

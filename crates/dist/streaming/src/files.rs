@@ -1,0 +1,212 @@
+//! Files that a source gives as they are: what it offers, and how their bytes come.
+//!
+//! A source is asked to hold what it has of a pass, and offers the files that lie in its ranges as a
+//! whole, when they would be whole at this shard too: both nodes have equally many shards, or this one
+//! has one. Their components come one after the other, several chunks on the way at a time; the rest of
+//! the hold comes as pages. All of it is seen together, at the end of the pass.
+//!
+//! A chunk that does not come is asked for again, also after the connection broke. A source that was
+//! started anew holds nothing any more: the pass begins anew.
+
+use std::collections::VecDeque;
+
+use internode::Verb;
+use messaging::{Outgoing, RequestFuture};
+use stdx::{HostId, ShardId};
+use store::Component;
+
+use crate::hold::file_name;
+use crate::pull::{Pull, Trouble, stored, trouble_of};
+use crate::streaming::Streaming;
+use crate::wire::{
+    ChunkRequest, FileOffer, OpenAnswer, OpenRequest, RANGES_MAX, put_close, read_chunk,
+};
+
+/// What a source holds for a pass.
+pub(crate) struct Offer {
+    hold: Option<u64>,
+    files: VecDeque<FileOffer>,
+    /// Of the first of `files`: whether it has begun, the component that comes, and what of it is
+    /// here.
+    begun: bool,
+    component: usize,
+    offset: u64,
+}
+
+impl Offer {
+    /// Its number; `None`: everything comes as rows.
+    pub(crate) fn hold(&self) -> Option<u64> {
+        self.hold
+    }
+
+    /// Whether files are still to come.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    fn rows_only() -> Offer {
+        Offer { hold: None, files: VecDeque::new(), begun: false, component: 0, offset: 0 }
+    }
+}
+
+/// A chunk on its way.
+struct Asked {
+    component: Component,
+    bytes: u64,
+    answer: RequestFuture,
+}
+
+impl Streaming {
+    /// Asks a source to hold what it has of the pass.
+    pub(crate) async fn ask_offer(
+        &self,
+        source: HostId,
+        shard: u16,
+        pull: &mut Pull<'_>,
+    ) -> Result<(), Trouble> {
+        let inner = &self.inner;
+        let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
+        let alike = pull.shards == 0 || pull.shards == shards || shards == 1;
+        if !inner.settings.whole_files || !alike || pull.ranges.len() > RANGES_MAX {
+            pull.offer = Some(Offer::rows_only());
+            return Ok(());
+        }
+        let open = OpenRequest {
+            table: pull.order.table,
+            plan: pull.order.plan,
+            operation: pull.order.operation.to_string(),
+            peer_shards: pull.shards,
+            ranges: pull.ranges.clone(),
+        };
+        let to = self.to_source(source, shard, Verb::StreamOpen);
+        let response = inner.messaging.request(&to, |out| open.encode(out));
+        let response = inner.unless_stopped(response).await.map_err(Trouble::Fatal)?;
+        let response = response.map_err(trouble_of)?;
+        let answer = OpenAnswer::decode(&response.payload)
+            .map_err(|error| Trouble::Source(error.to_string()))?;
+        if answer.shards != pull.shards {
+            pull.set_shards(answer.shards, (own, shards));
+            return Err(Trouble::Again("the source has another number of shards".to_owned()));
+        }
+        let (count, bytes) = (answer.files.len() as u64, answer.files.iter().map(FileOffer::bytes));
+        let bytes: u64 = bytes.sum();
+        self.note(source, pull, |session| {
+            session.files += count;
+            session.file_bytes += bytes;
+        });
+        pull.offer = Some(Offer {
+            hold: (answer.hold != 0).then_some(answer.hold),
+            files: answer.files.into(),
+            ..Offer::rows_only()
+        });
+        Ok(())
+    }
+
+    /// Fetches the rest of the file that is the next one.
+    pub(crate) async fn pull_file(
+        &self,
+        source: HostId,
+        shard: u16,
+        pull: &mut Pull<'_>,
+    ) -> Result<(), Trouble> {
+        self.begin_ingest(pull).await?;
+        let (Some(offer), Some(ingest)) = (&mut pull.offer, &mut pull.ingest) else {
+            return Ok(());
+        };
+        let Some(file) = offer.files.front().cloned() else { return Ok(()) };
+        if !offer.begun {
+            ingest.begin_whole(file.components.clone()).await.map_err(stored)?;
+            offer.begun = true;
+        }
+        self.pull_chunks(source, shard, pull, &file).await?;
+        let Some(ingest) = &mut pull.ingest else { return Ok(()) };
+        ingest.end_whole().await.map_err(stored)?;
+        pull.report.whole_files += 1;
+        self.inner.counts.received_files.inc();
+        if let Some(offer) = &mut pull.offer {
+            offer.files.pop_front();
+            (offer.begun, offer.component, offer.offset) = (false, 0, 0);
+        }
+        Ok(())
+    }
+
+    /// Fetches the chunks of a file that are not here; where it stopped is kept.
+    async fn pull_chunks(
+        &self,
+        source: HostId,
+        shard: u16,
+        pull: &mut Pull<'_>,
+        file: &FileOffer,
+    ) -> Result<(), Trouble> {
+        let inner = &self.inner;
+        let Some(offer) = &pull.offer else { return Ok(()) };
+        let Some(hold) = offer.hold else { return Ok(()) };
+        let mut chunk = inner.settings.chunk_bytes as u64;
+        let mut next = (offer.component, offer.offset);
+        let mut asked: VecDeque<Asked> = VecDeque::new();
+        loop {
+            while asked.len() < inner.settings.chunks_in_flight.max(1)
+                && let Some((component, length)) = file.components.get(next.0).copied()
+            {
+                let bytes = chunk.min(length.saturating_sub(next.1));
+                let (generation, offset) = (file.generation, next.1);
+                let request = ChunkRequest { hold, generation, component, offset, bytes };
+                let to = self.to_source(source, shard, Verb::StreamChunk);
+                let answer = inner.messaging.request(&to, |out| request.encode(out));
+                asked.push_back(Asked { component, bytes, answer });
+                next.1 += bytes;
+                if next.1 >= length {
+                    next = (next.0 + 1, 0);
+                }
+            }
+            let Some(Asked { component, bytes, answer }) = asked.pop_front() else { return Ok(()) };
+            let response = inner.unless_stopped(answer).await.map_err(Trouble::Fatal)?;
+            let response = response.map_err(trouble_of)?;
+            let answer = read_chunk(&response.payload)
+                .map_err(|error| Trouble::Source(error.to_string()))?;
+            let Some(piece) = answer else {
+                let what = "the source does not hold the file any more".to_owned();
+                return Err(Trouble::Anew(what));
+            };
+            let got = piece.len() as u64;
+            if got > bytes || (got == 0 && bytes > 0) {
+                return Err(Trouble::Source("a file is not as long as it was said".to_owned()));
+            }
+            let Some(ingest) = &mut pull.ingest else { return Ok(()) };
+            ingest.whole_bytes(component, piece).await.map_err(stored)?;
+            pull.report.bytes += got;
+            inner.counts.received_bytes.add(got);
+            let name = file_name(&inner.table_name(pull.order.table), file.generation.0);
+            self.note(source, pull, |session| session.note_file(&name, file.bytes(), got));
+            let Some(offer) = &mut pull.offer else { return Ok(()) };
+            offer.offset += got;
+            let length = file.components.get(offer.component).map_or(0, |(_, length)| *length);
+            if offer.offset >= length {
+                (offer.component, offer.offset) = (offer.component + 1, 0);
+            } else if got < bytes {
+                // A slow source gives less at a time: what is on its way begins at the wrong place.
+                asked.clear();
+                chunk = got;
+                next = (offer.component, offer.offset);
+            }
+        }
+    }
+
+    /// Tells a source that nothing more is fetched of what it holds.
+    pub(crate) fn end_hold(&self, source: HostId, shard: u16, pull: &Pull<'_>) {
+        let Some(hold) = pull.offer.as_ref().and_then(Offer::hold) else { return };
+        let to = self.to_source(source, shard, Verb::StreamClose);
+        // One that does not hear of it ends the hold after a while.
+        let _ = self.inner.messaging.send_one_way(&to, |out| put_close(out, hold));
+    }
+
+    fn to_source(&self, host: HostId, shard: u16, verb: Verb) -> Outgoing {
+        let deadline = self.inner.rt.now() + self.inner.settings.page_timeout;
+        Outgoing { host, shard: ShardId(shard), verb, deadline, trace: None }
+    }
+
+    fn note(&self, source: HostId, pull: &Pull<'_>, change: impl FnOnce(&mut crate::SessionStats)) {
+        let (id, now) = ((pull.order.plan, source), self.inner.rt.now());
+        self.inner.counts.receiving(id, &pull.order.operation, now, change);
+    }
+}

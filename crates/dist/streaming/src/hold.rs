@@ -1,0 +1,177 @@
+//! What a source holds for peers while they fetch it, and its files.
+//!
+//! A hold is of one peer, table and set of ranges, on one shard. It ends when the peer says so, or
+//! some time after it has asked for the last time; a peer that comes later is told that there is none
+//! and begins anew.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use messaging::Responder;
+use rt::Group;
+use stdx::{HostId, Instant, Uuid};
+use store::Held;
+
+use crate::serve::{PAGE_BYTES_MIN, Serving};
+use crate::streaming::Inner;
+use crate::wire::{ChunkRequest, FileOffer, OpenAnswer, OpenRequest, put_chunk};
+
+/// Holds of a shard at a time; above, tables go as rows.
+const HOLDS_MAX: usize = 64;
+
+/// One of them.
+pub(crate) struct Hold {
+    pub(crate) held: Held,
+    from: HostId,
+    plan: Uuid,
+    operation: String,
+    /// Keyspace and table.
+    name: String,
+    touched: Cell<Instant>,
+}
+
+/// By number.
+#[derive(Default)]
+pub(crate) struct Holds {
+    all: RefCell<BTreeMap<u64, Rc<Hold>>>,
+}
+
+impl Holds {
+    /// The hold of that number, when it is this peer's.
+    pub(crate) fn find(&self, number: u64, from: HostId, now: Instant) -> Option<Rc<Hold>> {
+        let found = self.all.borrow().get(&number).filter(|hold| hold.from == from).cloned();
+        if let Some(hold) = &found {
+            hold.touched.set(now);
+        }
+        found
+    }
+
+    pub(crate) fn end(&self, number: u64, from: HostId) {
+        let mut all = self.all.borrow_mut();
+        if all.get(&number).is_some_and(|hold| hold.from == from) {
+            all.remove(&number);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.all.borrow_mut().clear();
+    }
+}
+
+impl Serving {
+    /// Holds what there is and offers the files that may go whole.
+    pub(crate) async fn open(self, from: HostId, open: OpenRequest, responder: Responder) {
+        let inner = self.0.inner.clone();
+        let shards = inner.rt.shard_count();
+        let mut answer = OpenAnswer { shards, hold: 0, files: Vec::new() };
+        let wanted = inner.settings.whole_files && open.peer_shards == shards;
+        if wanted && inner.holds.all.borrow().len() < HOLDS_MAX {
+            let min = inner.settings.whole_bytes_min;
+            match inner.store.hold(open.table, &open.ranges, min).await {
+                Ok(None) => {}
+                Ok(Some(held)) => {
+                    let offer = |file: &store::HeldFile| FileOffer {
+                        generation: file.generation(),
+                        components: file.components().collect(),
+                    };
+                    answer.files = held.files().iter().map(offer).collect();
+                    answer.hold = self.keep(from, &open, held);
+                }
+                Err(error) => return self.fail(&error, responder),
+            }
+        }
+        if answer.hold != 0 {
+            let id = (open.plan, from);
+            let bytes: u64 = answer.files.iter().map(FileOffer::bytes).sum();
+            inner.counts.sending(id, &open.operation, inner.rt.now(), |session| {
+                session.files += answer.files.len() as u64;
+                session.file_bytes += bytes;
+            });
+        }
+        responder.respond(|out| answer.encode(out));
+    }
+
+    /// Numbers a hold and sees to its end.
+    fn keep(&self, from: HostId, open: &OpenRequest, held: Held) -> u64 {
+        let inner = &self.0.inner;
+        let number = inner.rt.random_u64().max(1);
+        let hold = Hold {
+            held,
+            from,
+            plan: open.plan,
+            operation: open.operation.clone(),
+            name: inner.table_name(open.table),
+            touched: Cell::new(inner.rt.now()),
+        };
+        inner.holds.all.borrow_mut().insert(number, Rc::new(hold));
+        let (of_task, of_task_idle) = (inner.clone(), inner.settings.hold_idle);
+        let task = async move {
+            let (inner, idle) = (of_task, of_task_idle);
+            let mut look_at = inner.rt.now() + idle;
+            while inner.unless_stopped(inner.rt.sleep_until(look_at)).await.is_ok() {
+                let touched = inner.holds.all.borrow().get(&number).map(|h| h.touched.get());
+                let Some(touched) = touched else { return };
+                look_at = touched + idle;
+                if look_at <= inner.rt.now() {
+                    inner.holds.all.borrow_mut().remove(&number);
+                    tracing::info!(host = %from, "nobody fetches what was held for a node");
+                    return;
+                }
+            }
+        };
+        // A closed gate: streaming stops, and with it every hold.
+        let _ = inner.gate.spawn(&inner.rt, Group::Stream, "stream-hold", task);
+        number
+    }
+
+    /// Gives bytes of a file.
+    pub(crate) async fn chunk(self, from: HostId, chunk: ChunkRequest, responder: Responder) {
+        let inner = self.0.inner.clone();
+        let Some(hold) = inner.holds.find(chunk.hold, from, inner.rt.now()) else {
+            responder.respond(|out| put_chunk(out, None));
+            return;
+        };
+        let file = hold.held.files().iter().find(|f| f.generation() == chunk.generation);
+        let Some(file) = file else {
+            responder.respond(|out| put_chunk(out, None));
+            return;
+        };
+        let wanted = usize::try_from(chunk.bytes).unwrap_or(usize::MAX);
+        let wanted = wanted.min(inner.settings.chunk_bytes);
+        let bytes = whole_blocks(inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN));
+        let read = match file.read(chunk.component, chunk.offset, bytes).await {
+            Ok(read) => read,
+            Err(error) => return self.fail(&error, responder),
+        };
+        let Some(responder) = self.pace(read.len(), responder).await else { return };
+        let sent = read.len() as u64;
+        inner.counts.sent_bytes.add(sent);
+        inner.counts.sent_chunks.inc();
+        inner.counts.sending((hold.plan, from), &hold.operation, inner.rt.now(), |session| {
+            let name = file_name(&hold.name, chunk.generation.0);
+            let all = file.components().map(|(_, bytes)| bytes).sum();
+            session.note_file(&name, all, sent);
+        });
+        responder.respond(|out| put_chunk(out, Some(read.as_slice())));
+    }
+}
+
+impl Inner {
+    /// Keyspace and name of a table.
+    pub(crate) fn table_name(&self, table: stdx::TableId) -> String {
+        let snapshot = (self.snapshot)();
+        let table = snapshot.schema.table_by_id(table);
+        table.map(|t| format!("{}/{}", t.keyspace, t.name)).unwrap_or_default()
+    }
+}
+
+/// As it is shown: the Data file at the source.
+pub(crate) fn file_name(table: &str, generation: u64) -> String {
+    format!("{table}/nb-{generation}-big-Data.db")
+}
+
+/// Whole blocks of the disk, at least one.
+fn whole_blocks(bytes: usize) -> usize {
+    (bytes - bytes % 4096).max(4096)
+}

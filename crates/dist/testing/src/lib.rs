@@ -1,0 +1,20 @@
+//! What the tests of several crates of this layer need alike.
+//!
+//! Owns: numbered nodes in a simulated world ([`Ground`]), their identities, members, stores and
+//! messaging; a table with every kind of column and random writes to it ([`table`]).
+//! Never: in a product (it is a dev-dependency only), checks (a test says itself what must hold);
+//! never depends on the crates whose tests use it.
+//!
+//! Invariants:
+//! - INV-dist-testing-1: everything random follows from the seed that the caller gives.
+//!
+//! Reading order: [`Ground`], [`Replicas`], [`member`], [`snapshot`], [`table`].
+
+mod ground;
+mod parts;
+mod random;
+pub mod table;
+
+pub use ground::{Ground, ORACLE, Replicas, is_alive, run_on, spawn_on};
+pub use parts::{PORT, host, identity, member, messaging, name, ring, serve, snapshot, store};
+pub use random::Random;

@@ -1,0 +1,63 @@
+//! What Statistics.db says of repairs, changed in place: the only part of a file set that is ever
+//! written again.
+//!
+//! Order: 1. Checksums.db loses its entry of Statistics, if it has one (files of earlier builds and
+//! those that [`crate::offline`] gave theirs); 2. the new Statistics.db takes the place of the old
+//! one in one step. Both are renames of synced files, so whoever opens or links the file set at any
+//! time gets one that is whole: Statistics has checksums of its own over every byte.
+
+use rt::Fs;
+use sst_format::Component;
+use sst_format::checksums::Checksums;
+use sst_format::statistics::Statistics;
+use stdx::Uuid;
+
+use crate::meta::SstableMeta;
+use crate::{Result, SstableError};
+
+/// Largest Statistics.db or Checksums.db, bytes.
+const BYTES_MAX: usize = 2 << 30;
+
+/// How a file stands towards repairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairState {
+    /// Milliseconds since 1970 of the repair that its data took part in, 0 = none.
+    pub repaired_at: i64,
+    /// Session of the incremental repair under way that it takes part in.
+    pub pending: Option<Uuid>,
+}
+
+impl RepairState {
+    /// What a file says.
+    pub fn of(meta: &SstableMeta) -> RepairState {
+        let stats = &meta.statistics().stats;
+        RepairState { repaired_at: stats.repaired_at, pending: stats.pending_repair }
+    }
+}
+
+/// Writes the state of a complete file set. Readers that have it open keep what they know. Nobody
+/// else may change the same file set meanwhile.
+///
+/// # Errors
+/// `Corrupt`, `Io`: the old or the new state holds then, in full.
+pub async fn write_repair_state(fs: &Fs, meta: &SstableMeta, state: RepairState) -> Result<()> {
+    let path = meta.file(Component::Checksums);
+    if meta.components().contains(&Component::Checksums) {
+        let bytes = fs.read(&path, BYTES_MAX).await?;
+        let mut list =
+            Checksums::decode(&bytes).map_err(|e| SstableError::of_format(&path, 0, &e))?;
+        let before = list.components.len();
+        list.components.retain(|c| c.component != Component::Statistics);
+        if list.components.len() < before {
+            fs.write_atomic(&path, list.encode()).await?;
+        }
+    }
+    let path = meta.file(Component::Statistics);
+    let at = |error| SstableError::of_format(&path, 0, &error);
+    let bytes = fs.read(&path, BYTES_MAX).await?;
+    let mut statistics = Statistics::decode(&bytes).map_err(at)?;
+    statistics.stats.repaired_at = state.repaired_at;
+    statistics.stats.pending_repair = state.pending;
+    fs.write_atomic(&path, statistics.encode().map_err(at)?).await?;
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Files that go as they are: held at the source as of one moment, verified where they come, seen all
+//! together or not at all.
+
+use rt::sim::CrashKind;
+
+use super::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_after_restart};
+use super::ingest::{assert_equal, whole};
+use super::replica::{fill, mutation, open_at};
+use super::*;
+use crate::{Component, Held, HeldFile, Ingest};
+
+const FULL: (Token, Token) = (Token::MIN, Token::MAX);
+
+async fn hold(store: &Store) -> Held {
+    store.hold(TABLE, &[FULL], 0).await.unwrap().unwrap()
+}
+
+/// Gives a file piece by piece; `change` may change the bytes of a component.
+async fn give(
+    file: &HeldFile,
+    to: &mut Ingest,
+    change: impl Fn(Component, &mut Vec<u8>),
+) -> Result<(), StoreError> {
+    to.begin_whole(file.components().collect()).await?;
+    for (component, length) in file.components() {
+        let mut bytes = file.read(component, 0, usize::MAX).await.unwrap().to_vec();
+        assert_eq!(bytes.len() as u64, length);
+        change(component, &mut bytes);
+        for piece in bytes.chunks(4096) {
+            to.whole_bytes(component, piece).await?;
+        }
+    }
+    to.end_whole().await
+}
+
+async fn give_all(held: &Held, from: &Store, to: &Store) -> Result<crate::Ingested, StoreError> {
+    let mut ingest = to.ingest(TABLE).await?;
+    for file in held.files() {
+        give(file, &mut ingest, |_, _| ()).await?;
+    }
+    let page = from.read_held(held, whole(1 << 20)).await.unwrap().page;
+    ingest.page(&page).await?;
+    ingest.finish().await
+}
+
+#[test]
+fn files_come_as_they_are_and_rows_beside_them() {
+    for seed in 0..12 {
+        run(200 + seed, |rt| async move {
+            let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+            let mutations: Vec<Vec<u8>> = (0..70).map(|_| mutation(rt.random_u64())).collect();
+            fill(&from, &mutations, rt.random_u64()).await;
+            from.flush(None).await.unwrap();
+            let held = hold(&from).await;
+            assert_eq!(held.files().len() as u64, from.table_stats(TABLE).sstables);
+            let ingested = give_all(&held, &from, &to).await.unwrap();
+            assert_eq!(ingested.files, held.files().len() as u64);
+            assert_eq!(to.table_stats(TABLE).memtable_mutations, 0);
+            assert_equal(&from, &to).await;
+            to.stop().await;
+            let again = open_at(&rt, "b", schema()).await;
+            assert_equal(&from, &again).await;
+        });
+    }
+}
+
+/// A deletion and what it hides are purged together at the source, when a copy of the one has gone.
+#[test]
+fn what_is_held_stays_as_it_was_whatever_is_compacted_meanwhile() {
+    run(230, |rt| async move {
+        let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+        for pk in 0..40 {
+            write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
+            if pk == 20 {
+                from.flush(None).await.unwrap();
+            }
+        }
+        let held = hold(&from).await;
+        assert_eq!(held.files().len(), 2);
+        from.compact_major(TABLE).await.unwrap();
+        write(&from, &insert(99, 1, "later", 100)).await.unwrap();
+        give_all(&held, &from, &to).await.unwrap();
+        let mut expected = read_all(&from).await;
+        expected.retain(|row| row.0 != 99);
+        assert_eq!(read_all(&to).await, expected);
+    });
+}
+
+#[test]
+fn only_files_that_lie_in_the_ranges_go_whole() {
+    run(231, |rt| async move {
+        let from = open_at(&rt, "a", schema()).await;
+        let mut tokens: Vec<(Token, i32)> =
+            (0..60).map(|pk| (codec::token_of(&key(pk)), pk)).collect();
+        tokens.sort_unstable();
+        // One file of every third partition, one of the others.
+        for part in [0, 1] {
+            for (n, (_, pk)) in tokens.iter().enumerate() {
+                if usize::from(n % 3 != 0) == part {
+                    write(&from, &insert(*pk, 1, "a", 100)).await.unwrap();
+                }
+            }
+            from.flush(None).await.unwrap();
+        }
+        let own: Vec<(Token, Token)> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| n % 3 == 0)
+            .map(|(_, (t, _))| (Token(t.0 - 1), *t))
+            .collect();
+        let held = from.hold(TABLE, &own, 0).await.unwrap().unwrap();
+        assert_eq!(held.files().len(), 1, "the gaps hold no partition of it");
+        assert!(from.hold(TABLE, &own[1..], 0).await.unwrap().is_none());
+        assert!(from.hold(TABLE, &own[..19], 0).await.unwrap().is_none());
+        let mut less = own.clone();
+        less.remove(10);
+        assert!(from.hold(TABLE, &less, 0).await.unwrap().is_none(), "a partition is in a gap");
+        assert!(from.hold(TABLE, &[FULL], u64::MAX).await.unwrap().is_none(), "too small");
+    });
+}
+
+#[test]
+fn a_file_that_is_not_what_was_written_is_refused() {
+    run(232, |rt| async move {
+        let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+        for pk in 0..40 {
+            write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
+        }
+        from.flush(None).await.unwrap();
+        let held = hold(&from).await;
+        let file = &held.files()[0];
+        for (component, length) in file.components() {
+            for at in [0, length as usize / 2, length as usize - 1] {
+                let mut ingest = to.ingest(TABLE).await.unwrap();
+                let flip = |c, bytes: &mut Vec<u8>| {
+                    if c == component {
+                        bytes[at] ^= 0x10;
+                    }
+                };
+                let given = give(file, &mut ingest, flip).await;
+                assert!(
+                    matches!(given, Err(StoreError::Invalid(_))),
+                    "{component} {at}: {given:?}"
+                );
+                assert!(ingest.finish().await.is_err(), "{component} {at}");
+            }
+        }
+        let ranges = vec![(Token(5), Token(6))];
+        let mut other = to.ingest(TABLE).await.unwrap().within(ranges);
+        let given = give(file, &mut other, |_, _| ()).await.unwrap_err();
+        assert_eq!(given.to_string(), "a file that came: it is of another range");
+        drop(other);
+        let mut some = to.ingest(TABLE).await.unwrap();
+        some.begin_whole(file.components().collect()).await.unwrap();
+        assert!(some.end_whole().await.is_err(), "nothing has come");
+        drop(some);
+        rt.sleep(Duration::from_secs(3)).await;
+        let directory = to.directory_of(&to.table(TABLE).unwrap().version().table);
+        assert_eq!(rt.fs().read_dir(&directory).await.unwrap(), vec![], "what came is removed");
+        assert_eq!(read_all(&to).await, vec![]);
+    });
+}
+
+/// Two whole files and rows: after a crash anywhere all of them are there or nothing is.
+#[test]
+fn several_files_survive_a_crash_together_or_not_at_all() {
+    for kind in [CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutLosingAll] {
+        crash_everywhere(
+            Crash { name: "whole", kind, shards: 1, step: 1 },
+            |_, _| {},
+            |rt, confirmed: Arc<Mutex<bool>>, barrier: Barrier| async move {
+                let from = open_at(&rt, "a", schema()).await;
+                for pk in 0..6 {
+                    write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
+                    if pk % 2 == 1 {
+                        from.flush(None).await.unwrap();
+                    }
+                }
+                let held = hold(&from).await;
+                let to = open(&rt).await;
+                barrier.arm(&rt).await;
+                if give_all(&held, &from, &to).await.is_ok() {
+                    *confirmed.lock().unwrap() = true;
+                }
+            },
+            |world, confirmed, (_, place)| {
+                for _ in 0..2 {
+                    let rows: Rows = rows_after_restart(world, 1, &schema(), place);
+                    let is_confirmed = *confirmed.lock().unwrap();
+                    assert!(
+                        rows.len() == 6 || (rows.is_empty() && !is_confirmed),
+                        "{place}: {rows:?}"
+                    );
+                }
+            },
+        );
+    }
+}

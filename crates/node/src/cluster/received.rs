@@ -1,0 +1,194 @@
+//! What a node has received of a movement, so that it goes on after a restart where it stood.
+//!
+//! Owns: `metadata/received-<name>` of the work directory, a text file with a check line, written anew
+//! after each table: `helenus-received 1`, `key <what the movement is>`, then per range a line `<table>
+//! <start> <end> <source>[,<source>]*`. A file that cannot be read, or is of another movement, counts as
+//! not there. It goes when the movement is over.
+//!
+//! INV-received-1: a range is in it only when its files are durable.
+//! INV-received-2: a range of it is left out only where a source that will do now had given it. What
+//! came meanwhile came as writes: this node was a pending replica all the time.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+
+use cluster::{ClusterSnapshot, MemberState, TokenRange};
+use rt::{Fs, Rt};
+use stdx::{HostId, IoErrorKind, TableId, Token, Uuid};
+use streaming::FetchRange;
+
+use super::member::ClusterShard;
+
+/// Largest file that is read.
+const BYTES_MAX: usize = 256 << 20;
+
+/// What one movement has brought.
+pub(crate) struct Received {
+    fs: Fs,
+    path: String,
+    key: String,
+    done: RefCell<Vec<FetchRange>>,
+}
+
+impl Received {
+    /// What was received of the movement `key` before this run. `name` is of the file: one for each
+    /// kind of movement that may run at the same time.
+    pub(crate) async fn load(rt: &Rt, work_dir: &str, name: &str, key: String) -> Received {
+        let fs = rt.fs();
+        let path = path_of(work_dir, name);
+        let found = match fs.read(&path, BYTES_MAX).await {
+            Ok(bytes) => decode(&bytes, &key),
+            Err(error) => {
+                if error.kind != IoErrorKind::NotFound {
+                    tracing::warn!(%error, "what was received before cannot be read");
+                }
+                None
+            }
+        };
+        let done = found.unwrap_or_default();
+        if !done.is_empty() {
+            tracing::info!(
+                ranges = done.len(),
+                movement = key.as_str(),
+                "going on where the last run stopped"
+            );
+        }
+        Received { fs, path, key, done: RefCell::new(done) }
+    }
+
+    /// What of a plan is not here.
+    pub(crate) fn rest(&self, plan: Vec<FetchRange>) -> Vec<FetchRange> {
+        let done = self.done.borrow();
+        if done.is_empty() {
+            return plan;
+        }
+        let is_here = |wanted: &FetchRange| {
+            done.iter().any(|d| {
+                d.table == wanted.table
+                    && d.range == wanted.range
+                    && d.sources.iter().all(|s| wanted.sources.contains(s))
+            })
+        };
+        plan.into_iter().filter(|wanted| !is_here(wanted)).collect()
+    }
+
+    /// Remembers ranges. A disk that refuses costs no more than fetching them again.
+    pub(crate) async fn keep(&self, ranges: Vec<FetchRange>) {
+        self.done.borrow_mut().extend(ranges);
+        let text = encode(&self.key, &self.done.borrow());
+        if let Err(error) = self.fs.write_atomic(&self.path, text).await {
+            tracing::warn!(%error, "what was received cannot be remembered");
+        }
+    }
+
+    /// The movement is over.
+    pub(crate) async fn forget(&self) {
+        self.done.borrow_mut().clear();
+        forget(&self.fs, &self.path).await;
+    }
+}
+
+impl ClusterShard {
+    /// Removes what was remembered of copies for members that are through with their movement.
+    pub(super) fn forget_received(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
+        let is_over = |host: &HostId| {
+            after.members.get(host).is_none_or(|member| member.state == MemberState::Normal)
+        };
+        let moved = before.members.values().filter(|m| m.is_in_transition());
+        for host in moved.map(|m| m.host_id).filter(is_over) {
+            let (fs, work_dir) = (self.rt.fs(), self.options.workdir.clone());
+            let task = async move { forget(&fs, &path_of(&work_dir, &name_for(host))).await };
+            // A closed gate: the node stops. The file is of an epoch that does not come again.
+            let _ = self.gate.spawn(&self.rt, rt::Group::Gossip, "forget-received", task);
+        }
+    }
+}
+
+/// The name of what is received because another member moves.
+pub(super) fn name_for(mover: HostId) -> String {
+    format!("for-{mover}")
+}
+
+fn path_of(work_dir: &str, name: &str) -> String {
+    format!("{}/metadata/received-{name}", work_dir.trim_end_matches('/'))
+}
+
+async fn forget(fs: &Fs, path: &str) {
+    match fs.remove_file(path).await {
+        Err(error) if error.kind != IoErrorKind::NotFound => {
+            // It is of a movement that does not come again.
+            tracing::warn!(%error, "a file of what was received cannot be removed");
+        }
+        _ => {}
+    }
+}
+
+fn encode(key: &str, done: &[FetchRange]) -> Vec<u8> {
+    let mut text = format!("helenus-received 1\nkey {key}\n");
+    for FetchRange { table, range, sources } in done {
+        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        let (start, end) = (range.start.0, range.end.0);
+        let _ = writeln!(text, "{} {start} {end} {}", table.0, sources.join(","));
+    }
+    let crc = codec::crc32(text.as_bytes());
+    let _ = writeln!(text, "crc32 {crc:08x}");
+    text.into_bytes()
+}
+
+fn decode(bytes: &[u8], key: &str) -> Option<Vec<FetchRange>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
+    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+    if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
+        return None;
+    }
+    let mut lines = body.lines();
+    if lines.next()? != "helenus-received 1" || lines.next()?.strip_prefix("key ")? != key {
+        return None;
+    }
+    lines.map(range_of).collect()
+}
+
+fn range_of(line: &str) -> Option<FetchRange> {
+    let mut words = line.split(' ');
+    let table = TableId(Uuid::parse_str(words.next()?).ok()?);
+    let (start, end) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let sources = words.next()?.split(',').filter(|text| !text.is_empty());
+    let sources: Option<Vec<HostId>> =
+        sources.map(|text| Uuid::parse_str(text).ok().map(HostId)).collect();
+    let range = TokenRange { start: Token(start), end: Token(end) };
+    Some(FetchRange { table, range, sources: sources? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u8) -> HostId {
+        HostId(Uuid::from_bytes([n; 16]))
+    }
+
+    fn range(table: u128, start: i64, sources: &[u8]) -> FetchRange {
+        FetchRange {
+            table: TableId(Uuid::from_u128(table)),
+            range: TokenRange { start: Token(start), end: Token(i64::MAX) },
+            sources: sources.iter().map(|n| host(*n)).collect(),
+        }
+    }
+
+    #[test]
+    fn ranges_come_back_and_nothing_else_is_read() {
+        let all = vec![range(7, i64::MIN, &[1]), range(8, -5, &[2, 3])];
+        let bytes = encode("join", &all);
+        assert_eq!(decode(&bytes, "join"), Some(all));
+        assert_eq!(decode(&bytes, "leave"), None, "of another movement");
+        for cut in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..cut], "join"), None, "cut at {cut}");
+        }
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x04;
+            assert_eq!(decode(&bad, "join"), None, "flip at {at}");
+        }
+    }
+}

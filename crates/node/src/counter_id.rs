@@ -1,0 +1,57 @@
+//! As whom each shard of this node writes its parts of counters, over restarts.
+//!
+//! A writer's part of a counter is its whole count; a writer that counts on from less than what it
+//! had written takes increments away that others have already. So an id is used again only when the
+//! run before has ended well: everything that it wrote is in files. The file `counter-id-N` says so;
+//! it is made at the end of a run and taken back before the next one counts. Any other start counts
+//! as somebody new, which costs each counter 32 bytes. (Cassandra counts as its host id for ever.)
+
+use data::counter::CounterId;
+use rt::Rt;
+use stdx::ShardId;
+
+const PREFIX: &str = "counter-id-";
+const IN_USE: &[u8] = b"in use\n";
+
+fn path(work_dir: &str, shard: ShardId) -> String {
+    format!("{}/{PREFIX}{}", work_dir.trim_end_matches('/'), shard.0)
+}
+
+/// The id for this run, and whether it is that of an earlier one.
+pub(crate) async fn take(rt: &Rt, work_dir: &str) -> (CounterId, bool) {
+    let path = path(work_dir, rt.shard());
+    let kept = rt.fs().read(&path, 256).await.ok();
+    let kept = kept.and_then(|bytes| parse(&bytes, rt.shard_count()));
+    if let Some(id) = kept {
+        match rt.fs().write_atomic(&path, IN_USE.to_vec()).await {
+            Ok(()) => return (id, true),
+            Err(error) => tracing::warn!(%path, %error, "counts as somebody new"),
+        }
+    }
+    let mut id = [0; 16];
+    for half in id.chunks_mut(8) {
+        half.copy_from_slice(&rt.random_u64().to_be_bytes());
+    }
+    (CounterId(id), false)
+}
+
+/// Says that everything written as `id` is in files.
+pub(crate) async fn keep(rt: &Rt, work_dir: &str, id: CounterId) {
+    let path = path(work_dir, rt.shard());
+    let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!("{} {hex}\n", rt.shard_count());
+    if let Err(error) = rt.fs().write_atomic(&path, text.into_bytes()).await {
+        // The next run counts as somebody new.
+        tracing::warn!(%path, %error, "the id of counters could not be kept");
+    }
+}
+
+/// With another number of shards partitions have other owners: their counts are in files of others.
+fn parse(bytes: &[u8], shards: u16) -> Option<CounterId> {
+    let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (count, hex) = text.split_once(' ')?;
+    if count.parse() != Ok(shards) || hex.len() != 32 {
+        return None;
+    }
+    u128::from_str_radix(hex, 16).ok().map(|id| CounterId(id.to_be_bytes()))
+}

@@ -1,0 +1,210 @@
+//! Counters: what a read shows lies between what was acknowledged and that with everything whose
+//! outcome is not known; in the end all nodes show the same.
+
+use std::collections::BTreeMap;
+
+use cql_wire::Consistency;
+use rt::Rt;
+use stdx::Instant;
+
+use crate::checks::Verdict;
+use crate::client::{Answer, Client, Lost};
+use crate::history::Ending;
+
+/// The table.
+pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.counts (k int PRIMARY KEY, n counter)";
+
+/// One increment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Increment {
+    by: i64,
+    sent: Instant,
+    /// `None`: nobody knows.
+    acknowledged: Option<Instant>,
+    refused: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Read {
+    node: usize,
+    begin: Instant,
+    end: Instant,
+    value: i64,
+    /// Of everything, after healing.
+    is_last: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counter {
+    increments: Vec<Increment>,
+    reads: Vec<Read>,
+}
+
+/// All counters of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(BTreeMap<i32, Counter>);
+
+impl Counts {
+    /// The keys that were asked for.
+    pub fn keys(&self) -> Vec<i32> {
+        self.0.keys().copied().collect()
+    }
+}
+
+/// Every read within its bounds, the last ones all the same.
+pub fn within(counts: &Counts) -> Verdict {
+    for (key, counter) in &counts.0 {
+        for read in &counter.reads {
+            let of = |is: &dyn Fn(&&Increment) -> bool| -> i64 {
+                counter.increments.iter().filter(is).map(|i| i.by).sum()
+            };
+            let least = of(&|i| i.acknowledged.is_some_and(|at| at <= read.begin));
+            let most = of(&|i| !i.refused && i.sent <= read.end);
+            if read.value < least || read.value > most {
+                return Err(format!(
+                    "counter {key}, read through node {} at {} us: {} instead of {least} to {most}",
+                    read.node,
+                    read.begin.0 / 1_000,
+                    read.value
+                ));
+            }
+        }
+        let mut last = counter.reads.iter().filter(|read| read.is_last);
+        if let Some(first) = last.next()
+            && let Some(other) = last.find(|read| read.value != first.value)
+        {
+            return Err(format!(
+                "counter {key}: {} through node {}, {} through node {}",
+                first.value, first.node, other.value, other.node
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Adds to a counter.
+pub async fn add(
+    rt: &Rt,
+    client: &mut Client,
+    (key, by): (i32, i64),
+    counts: impl Fn(&mut dyn FnMut(&mut Counts)),
+) -> Result<Ending, Lost> {
+    let (sent, mut index) = (rt.now(), 0);
+    counts(&mut |all| {
+        let increments = &mut all.0.entry(key).or_default().increments;
+        increments.push(Increment { by, sent, acknowledged: None, refused: false });
+        index = increments.len() - 1;
+    });
+    let text = format!("UPDATE ks.counts SET n = n + {by} WHERE k = {key}");
+    let ending = match client.query(&text).await? {
+        Answer::Done => Ending::Done,
+        Answer::Error(0x1000, _) => Ending::Refused,
+        other => doubtful(other),
+    };
+    counts(&mut |all| {
+        let increments = &mut all.0.entry(key).or_default().increments;
+        if let Some(increment) = increments.get_mut(index) {
+            increment.refused = ending == Ending::Refused;
+            increment.acknowledged = (ending == Ending::Done).then(|| rt.now());
+        }
+    });
+    Ok(ending)
+}
+
+/// Reads a counter; with `is_last` at ALL, for the comparison of all nodes.
+pub async fn read(
+    rt: &Rt,
+    client: &mut Client,
+    (key, node): (i32, usize),
+    is_last: bool,
+    counts: impl Fn(&mut dyn FnMut(&mut Counts)),
+) -> Result<Ending, Lost> {
+    let begin = rt.now();
+    let level = client.consistency();
+    if is_last {
+        client.set_consistency(Consistency::All);
+    }
+    let answer = client.query(&format!("SELECT n FROM ks.counts WHERE k = {key}")).await;
+    client.set_consistency(level);
+    let value = match answer? {
+        Answer::Rows(rows, _) => match rows.as_slice() {
+            [] => Some(0),
+            [row] => {
+                let bytes = row.first().and_then(|v| v.as_deref());
+                bytes.and_then(|b| b.try_into().ok()).map(i64::from_be_bytes)
+            }
+            _ => None,
+        },
+        other => return Ok(doubtful(other)),
+    };
+    let Some(value) = value else { return Ok(Ending::Wrong(format!("counter {key}: no value"))) };
+    let end = rt.now();
+    counts(&mut |all| {
+        let reads = &mut all.0.entry(key).or_default().reads;
+        reads.push(Read { node, begin, end, value, is_last });
+    });
+    Ok(Ending::Done)
+}
+
+fn doubtful(answer: Answer) -> Ending {
+    match answer {
+        Answer::Error(0x1000, _) => Ending::Refused,
+        Answer::Error(code, message) => {
+            let text = format!("error 0x{code:04x}: {message}");
+            match code {
+                0x1001 | 0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500 => Ending::Unknown(text),
+                _ => Ending::Wrong(format!("counter: {text}")),
+            }
+        }
+        other => Ending::Wrong(format!("counter: {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(increments: &[(i64, u64, Option<u64>, bool)], value: i64, at: u64) -> Verdict {
+        let increments = increments.iter().map(|(by, sent, end, refused)| Increment {
+            by: *by,
+            sent: Instant(*sent),
+            acknowledged: end.map(Instant),
+            refused: *refused,
+        });
+        let (begin, end) = (Instant(at), Instant(at + 5));
+        let read = Read { node: 0, begin, end, value, is_last: false };
+        let counter = Counter { increments: increments.collect(), reads: vec![read] };
+        within(&Counts(BTreeMap::from([(1, counter)])))
+    }
+
+    #[test]
+    fn a_value_outside_what_can_be_is_noticed() {
+        let increments = [
+            (3, 0, Some(10), false),
+            (2, 20, None, false),
+            (4, 30, None, true),
+            (1, 90, None, false),
+        ];
+        for value in [3, 5] {
+            assert!(verdict(&increments, value, 50).is_ok(), "{value}");
+        }
+        for value in [0, 2, 6, 7, 9] {
+            assert!(verdict(&increments, value, 50).is_err(), "{value}");
+        }
+        // While the first is under way, and after the last was sent.
+        assert!(verdict(&increments, 0, 5).is_ok());
+        assert!(verdict(&increments, 6, 100).is_ok());
+    }
+
+    #[test]
+    fn nodes_that_do_not_agree_in_the_end_are_noticed() {
+        let read =
+            |node, value| Read { node, begin: Instant(9), end: Instant(9), value, is_last: true };
+        let unknown = Increment { by: 2, sent: Instant(1), acknowledged: None, refused: false };
+        let with =
+            |reads| Counts(BTreeMap::from([(1, Counter { increments: vec![unknown], reads })]));
+        assert!(within(&with(vec![read(0, 2), read(1, 2)])).is_ok());
+        let error = within(&with(vec![read(0, 2), read(1, 0)])).unwrap_err();
+        assert!(error.contains("2 through node 0, 0 through node 1"), "{error}");
+    }
+}

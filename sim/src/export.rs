@@ -1,0 +1,60 @@
+//! `sim export DIRECTORY`: histories of conditional writes as files, good and spoilt, with the
+//! verdicts of this program's checker, for another checker to judge.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cluster;
+use crate::lwt::{self, Transactions};
+use crate::scenario::Scenario;
+
+/// Seeds of the scenario `lwt` that are exported.
+const SEEDS: u64 = 3;
+/// Spoilt histories of each good one.
+const SPOILT: usize = 6;
+
+/// Writes the files.
+pub fn run(directory: &str) -> ExitCode {
+    match write_all(Path::new(directory)) {
+        Ok(count) => {
+            println!("{count} histories");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("sim export: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write_all(directory: &Path) -> Result<usize, String> {
+    fs::create_dir_all(directory).map_err(|e| e.to_string())?;
+    let scenario = Scenario::of_name("lwt").ok_or("no scenario lwt")?;
+    let scenario = scenario.map_err(|e| e.to_string())?;
+    let mut verdicts = String::new();
+    let mut count = 0;
+    let mut write = |name: String, calls: &[_]| -> Result<(), String> {
+        let verdict = lwt::linearizable(&Transactions::of(calls));
+        let word = if verdict.is_ok() { "ok" } else { "violation" };
+        fs::write(directory.join(&name), lwt::export(calls)).map_err(|e| e.to_string())?;
+        verdicts.push_str(&format!("{name} {word}\n"));
+        count += 1;
+        Ok(())
+    };
+    for seed in 0..SEEDS {
+        let transactions = cluster::transactions(&scenario, seed)?;
+        for (part, calls) in &transactions.parts {
+            write(format!("{seed}-{part}.jsonl"), calls)?;
+            for n in 0..SPOILT {
+                // Spread over the history.
+                let way = (2 * calls.len() * n / SPOILT).saturating_add(n % 2);
+                if let Some(spoilt) = lwt::corrupted(calls, way) {
+                    write(format!("{seed}-{part}-spoilt-{n}.jsonl"), &spoilt)?;
+                }
+            }
+        }
+    }
+    fs::write(directory.join("verdicts.txt"), verdicts).map_err(|e| e.to_string())?;
+    Ok(count)
+}

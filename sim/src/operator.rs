@@ -1,0 +1,317 @@
+//! What an administrator does to a running cluster: repair, decommission, removal, replacement of a
+//! dead node, restarts one after the other, two nodes that swap their addresses.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use admin::model::{ClusterCommand, RepairCommand, RepairOrder, RepairReport};
+use admin::{AdminReply, AdminRequest};
+use rt::ShardId;
+use stdx::Instant;
+
+use crate::checks::Trouble;
+use crate::cluster::Run;
+use crate::nemesis::name;
+use crate::survey;
+
+/// Longest time of one operation when everything is healed.
+const OPERATION_MAX: Duration = Duration::from_secs(600);
+/// Longest time of an orderly stop before the node is killed.
+const STOP_MAX: Duration = Duration::from_secs(30);
+/// How often an operation is ordered again when it failed although everything is healed.
+const TRIES: u32 = 12;
+
+/// Something ordered that may take until everything is healed.
+#[derive(Clone, Debug)]
+pub enum Pending {
+    /// That node leaves.
+    Decommission(usize),
+    /// That node is dead for good and is to be taken out.
+    Remove(usize, String),
+}
+
+impl Run {
+    /// Asks a shard of a node.
+    fn admin(
+        &mut self,
+        number: usize,
+        shard: ShardId,
+        request: AdminRequest,
+    ) -> Rc<RefCell<Option<AdminReply>>> {
+        let reply: Rc<RefCell<Option<AdminReply>>> = Rc::default();
+        let Some(member) = self.members.get(number) else { return reply };
+        let (out, admin) = (reply.clone(), member.admin.clone());
+        let caller = self.new_name();
+        self.world.client(&caller, |rt| async move {
+            if let Ok(answer) = admin.call(&rt, shard, request).await {
+                *out.borrow_mut() = Some(answer);
+            }
+        });
+        reply
+    }
+
+    /// As [`Run::admin`] at shard 0, waiting for the answer.
+    fn admin_now(&mut self, number: usize, request: AdminRequest) -> Result<AdminReply, String> {
+        self.admin_at(number, ShardId(0), request)
+    }
+
+    fn admin_at(
+        &mut self,
+        number: usize,
+        shard: ShardId,
+        request: AdminRequest,
+    ) -> Result<AdminReply, String> {
+        let reply = self.admin(number, shard, request.clone());
+        let done = self.world.run_until(|| reply.borrow().is_some(), OPERATION_MAX);
+        let answer = reply.borrow_mut().take();
+        match (done, answer) {
+            (Ok(()), Some(answer)) => Ok(answer),
+            _ => Err(format!("{request:?} at {} did not end", name(number))),
+        }
+    }
+
+    /// Orders a node to leave; it goes on while other things break.
+    pub fn begin_decommission(&mut self, number: usize) {
+        let command = ClusterCommand::Decommission { force: false };
+        let _ = self.admin(number, ShardId(0), AdminRequest::Command(command));
+        self.pending.push(Pending::Decommission(number));
+        if let Some(member) = self.members.get_mut(number) {
+            member.may_end = true;
+        }
+    }
+
+    /// A node is dead for good; it is taken out when everything else is healed.
+    pub fn begin_removal(&mut self, number: usize) -> bool {
+        let address = self.address(&name(number));
+        let known = self
+            .ask("the host id", OPERATION_MAX, move |rt| survey::host_id(rt, address))
+            .unwrap_or(None);
+        let Some(host_id) = known else { return false };
+        self.retire(number);
+        self.pending.push(Pending::Remove(number, host_id));
+        true
+    }
+
+    /// Ends a node for good.
+    fn retire(&mut self, number: usize) {
+        let Some(member) = self.members.get_mut(number) else { return };
+        member.has_left = true;
+        let life = member.life.clone();
+        if member.is_up {
+            self.world.kill(&life);
+            self.ended(number);
+        }
+    }
+
+    /// Carries out what was ordered and is not done.
+    ///
+    /// # Errors
+    /// What does not end although everything is healed.
+    pub fn finish_operations(&mut self) -> Result<(), String> {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Decommission(number) = pending
+                && self.is_out(number)
+            {
+                // It had left before it was killed; it does not start again.
+                self.retire(number);
+                continue;
+            }
+            let (at, command) = match &pending {
+                Pending::Decommission(number) => {
+                    (*number, ClusterCommand::Decommission { force: false })
+                }
+                Pending::Remove(_, host_id) => {
+                    (0, ClusterCommand::RemoveNode { host_id: host_id.clone() })
+                }
+            };
+            let mut last = String::new();
+            let mut is_done = false;
+            for _ in 0..TRIES {
+                match self.admin_now(at, AdminRequest::Command(command.clone()))? {
+                    AdminReply::Done => is_done = true,
+                    // An order before this one was carried out meanwhile.
+                    AdminReply::Failed(error) if is_over(&error.to_string()) => is_done = true,
+                    other => last = format!("{other:?}"),
+                }
+                if is_done {
+                    break;
+                }
+                self.world.run_for(Duration::from_secs(30));
+            }
+            if !is_done {
+                let mut modes = Vec::new();
+                for number in 0..self.members.len() {
+                    if self.members.get(number).is_some_and(|m| self.world.is_alive(&m.life))
+                        && let Ok(AdminReply::Cluster(report)) =
+                            self.admin_now(number, AdminRequest::Cluster)
+                    {
+                        modes.push(format!("{} is {}", name(number), report.operation_mode));
+                    }
+                }
+                return Err(format!(
+                    "{command:?} fails although everything is healed: {last} ({})",
+                    modes.join(", ")
+                ));
+            }
+            if let Pending::Decommission(number) = pending {
+                self.retire(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a node did not start because it is no member any more.
+    pub fn is_out(&self, number: usize) -> bool {
+        self.members.get(number).is_some_and(|member| {
+            !self.world.is_alive(&member.life)
+                && member.ending().contains("no member of the cluster")
+        })
+    }
+
+    /// Full repair of every node, one after the other; then a look whether any node would still
+    /// repair something.
+    ///
+    /// # Errors
+    /// Which one failed, or found something after the repair.
+    pub fn repair_all(&mut self) -> Result<(), String> {
+        for preview in [false, true] {
+            for number in 0..self.members.len() {
+                if self.members.get(number).is_none_or(|m| m.has_left) {
+                    continue;
+                }
+                let report = self.repair_one(number, preview)?;
+                if let Some(report) = report.filter(|r| preview && r.differing > 0) {
+                    return Err(format!(
+                        "replicas differ after a full repair, seen by {}: {report:?}",
+                        name(number)
+                    ));
+                }
+            }
+        }
+        self.bump("repair");
+        Ok(())
+    }
+
+    /// A full repair through one node; its report, if there was anything to repair.
+    fn repair_one(&mut self, number: usize, preview: bool) -> Result<Option<RepairReport>, String> {
+        let order = RepairOrder {
+            keyspace: "ks".to_owned(),
+            ignore_unreplicated: true,
+            job_threads: 1,
+            preview,
+            ..RepairOrder::default()
+        };
+        let order = AdminRequest::Repair(RepairCommand::Start(order));
+        let id = match self.admin_now(number, order)? {
+            AdminReply::Repairs(list) => list.first().map_or(0, |report| report.id),
+            other => return Err(format!("repair of {}: {other:?}", name(number))),
+        };
+        let limit = self.world.now() + OPERATION_MAX;
+        while id != 0 {
+            let status = AdminRequest::Repair(RepairCommand::Status { id, from: 0 });
+            let AdminReply::Repairs(list) = self.admin_now(number, status)? else {
+                return Err(format!("repair {id} of {} has no status", name(number)));
+            };
+            let Some(report) = list.into_iter().next() else { break };
+            match report.state.as_str() {
+                "SUCCESSFUL" => return Ok(Some(report)),
+                "RUNNING" if self.world.now() < limit => {}
+                _ => return Err(format!("repair of {}: {report:?}", name(number))),
+            }
+            self.world.run_for(Duration::from_millis(500));
+        }
+        Ok(None)
+    }
+
+    /// Flushes all tables of a node, then merges their files; without waiting.
+    pub fn begin_compaction(&mut self, number: usize) {
+        let shards = self.members.get(number).map_or(0, |m| m.shards());
+        let all = admin::Selection::default;
+        for shard in (0..shards).map(ShardId) {
+            let _ = self.admin(number, shard, AdminRequest::Flush(all()));
+            let _ = self.admin(number, shard, AdminRequest::Compact(all()));
+        }
+    }
+
+    /// Stops and starts the nodes one after the other.
+    pub fn rolling_restart(&mut self) {
+        for number in 0..self.members.len() {
+            let Some(member) = self.members.get(number) else { return };
+            if !member.is_up || member.has_left {
+                continue;
+            }
+            let life = member.life.clone();
+            let from = self.world.now();
+            life.request_stop();
+            if self.world.run_until(|| !self.world.is_alive(&life), STOP_MAX).is_err() {
+                self.bump("orderly stop took too long");
+            }
+            self.world.kill(&life);
+            self.ended(number);
+            self.restart(number);
+            self.world.run_for(Duration::from_millis(1_500));
+            self.note_trouble(number, from);
+        }
+    }
+
+    /// Two nodes end and start again, each at the other's address.
+    pub fn swap_addresses(&mut self, a: usize, b: usize) {
+        let from = self.world.now();
+        for number in [a, b] {
+            let Some(member) = self.members.get(number) else { return };
+            let life = member.life.clone();
+            if member.is_up {
+                self.world.kill(&life);
+                self.ended(number);
+            }
+        }
+        let (of_a, of_b) = (self.world.disk(&name(a)), self.world.disk(&name(b)));
+        let contents = |disk: &rt::sim::DiskControl| -> Vec<(String, Vec<u8>)> {
+            let files = disk.list();
+            files.into_iter().filter_map(|path| Some((path.clone(), disk.read(&path)?))).collect()
+        };
+        let (files_a, files_b) = (contents(&of_a), contents(&of_b));
+        for (disk, old, new) in [(&of_a, &files_a, &files_b), (&of_b, &files_b, &files_a)] {
+            for (path, _) in old {
+                disk.remove(path);
+            }
+            for (path, content) in new {
+                disk.write(path, content);
+            }
+        }
+        self.swap_options(a, b);
+        for number in [a, b] {
+            self.restart(number);
+            self.note_trouble(number, from);
+        }
+    }
+
+    /// The disk of a dead node is empty from now on.
+    pub fn wipe(&self, number: usize) {
+        let disk = self.world.disk(&name(number));
+        for path in disk.list() {
+            disk.remove(&path);
+        }
+    }
+
+    /// A node may have been late since then, and for a while after now.
+    pub fn note_trouble(&mut self, node: usize, from: Instant) {
+        let until = self.world.now() + Duration::from_secs(5);
+        self.troubles.push(Trouble { node, from, until });
+    }
+}
+
+/// Whether an order fails because it is carried out already.
+fn is_over(text: &str) -> bool {
+    [
+        "no member",
+        "not a member",
+        "already left",
+        "is not in the cluster",
+        "unknown host",
+        "has left",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
+}

@@ -1,0 +1,169 @@
+//! Three nodes as one target: start, pause, resume, their CPU together.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::cassandra::{self, Sync};
+use super::cql::{Client, Level};
+use super::process::{Server, Target, bound, helenus_binary};
+
+/// CQL port of every Helenus node; the addresses differ.
+const CQL_PORT: u16 = 19142;
+const STORAGE_PORT: u16 = 19144;
+const API_PORT: u16 = 19143;
+/// Longest wait until all nodes write to all nodes.
+const TOGETHER_MAX: Duration = Duration::from_secs(120);
+/// Keyspace of all workloads here.
+const KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS perf3 WITH replication = \
+                        {'class': 'SimpleStrategy', 'replication_factor': 3}";
+
+/// Which cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// What is compared.
+    Helenus,
+    /// The yardstick.
+    Cassandra,
+}
+
+impl Kind {
+    /// In tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Helenus => "helenus",
+            Kind::Cassandra => "cassandra",
+        }
+    }
+}
+
+/// Three running nodes.
+pub struct Nodes {
+    servers: Vec<Server>,
+    /// From nothing to the first CQL answer of the last one.
+    pub started_after: Duration,
+}
+
+fn helenus_address(number: u16) -> String {
+    format!("127.0.91.{number}")
+}
+
+fn cassandra_address(number: u16) -> String {
+    format!("127.0.92.{number}")
+}
+
+impl Nodes {
+    /// Three nodes of Helenus, of one shard each, on empty directories, all started at once.
+    pub fn helenus(root: &Path, home: &Path, memory: &str, sync: Sync) -> Result<Nodes> {
+        let begun = Instant::now();
+        let mut servers = Vec::new();
+        for number in 1..=3 {
+            let data = home.join(format!("helenus-data-{number}"));
+            if data.exists() {
+                std::fs::remove_dir_all(&data)?;
+            }
+            let address = helenus_address(number);
+            let mut command = bound(&helenus_binary(root));
+            command.arg("server").arg("--workdir").arg(&data);
+            command.args(["--memory", memory, "--smp", "1", "--cluster-name", "perf"]);
+            command.args(["--listen-address", &address, "--rpc-address", &address]);
+            command.args(["--api-address", &address, "--api-port", &API_PORT.to_string()]);
+            command.args(["--storage-port", &STORAGE_PORT.to_string()]);
+            command.args(["--native-transport-port", &CQL_PORT.to_string()]);
+            command.args(["--native-shard-aware-transport-port", "0"]);
+            command.args(["--seeds", &format!("{}:{STORAGE_PORT}", helenus_address(1))]);
+            if sync == Sync::Batch {
+                command.args(["--commitlog-sync", "batch"]);
+            }
+            let cql = format!("{address}:{CQL_PORT}");
+            servers.push(Server::begin(command, home, &format!("helenus-{number}"), &cql)?);
+        }
+        Nodes::wait(servers, begun)
+    }
+
+    /// Three nodes of Cassandra on empty directories; the second and third when the first answers.
+    pub fn cassandra(home: &Path, heap: &str, sync: Sync) -> Result<Nodes> {
+        cassandra::install(home)?;
+        let begun = Instant::now();
+        let seed = cassandra_address(1);
+        let mut servers = Vec::new();
+        for number in 1..=3 {
+            let address = cassandra_address(number);
+            let node = cassandra::Node { number, address: &address, seed: &seed, heap, sync };
+            let mut server = cassandra::begin(home, &node)?;
+            if number == 1 {
+                server.wait()?;
+            }
+            servers.push(server);
+        }
+        Nodes::wait(servers, begun)
+    }
+
+    fn wait(mut servers: Vec<Server>, begun: Instant) -> Result<Nodes> {
+        for server in &mut servers {
+            server.wait()?;
+        }
+        let nodes = Nodes { servers, started_after: begun.elapsed() };
+        nodes.await_each_other()?;
+        Ok(nodes)
+    }
+
+    /// Every node writes at ALL.
+    fn await_each_other(&self) -> Result<()> {
+        let begun = Instant::now();
+        let all = || -> Result<()> {
+            for server in &self.servers {
+                let mut client = Client::connect(server.address(), Duration::from_secs(30))?;
+                client.query(KEYSPACE)?;
+                client.query("CREATE TABLE IF NOT EXISTS perf3.together (key int PRIMARY KEY)")?;
+                client.query_at("INSERT INTO perf3.together (key) VALUES (1)", Level::All)?;
+            }
+            Ok(())
+        };
+        while let Err(error) = all() {
+            if begun.elapsed() > TOGETHER_MAX {
+                bail!("the nodes are no cluster after {} s: {error:#}", TOGETHER_MAX.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    /// Processes, in the order of the nodes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.servers.iter().map(Server::pid).collect()
+    }
+
+    /// Holds all of them.
+    pub fn pause(&mut self) -> Result<()> {
+        self.servers.iter_mut().try_for_each(Server::pause)
+    }
+
+    /// Lets them go on and waits until they take each other for alive.
+    pub fn resume(&mut self) -> Result<()> {
+        // All before one of them is asked: they may need each other for an answer.
+        self.servers.iter_mut().try_for_each(Server::go_on)?;
+        self.servers.iter_mut().try_for_each(Server::resume)?;
+        self.await_each_other()
+    }
+
+    /// Ends them.
+    pub fn stop(self) -> Result<()> {
+        self.servers.into_iter().try_for_each(|server| server.stop().map(drop))
+    }
+}
+
+impl Target for Nodes {
+    fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(|s| s.address().to_owned()).collect()
+    }
+
+    fn cpu_seconds(&self) -> Result<f64> {
+        self.servers.iter().map(Target::cpu_seconds).sum::<Result<f64>>().context("CPU")
+    }
+
+    fn rss_mib(&self) -> Result<f64> {
+        self.servers.iter().map(Target::rss_mib).sum()
+    }
+}
