@@ -78,6 +78,11 @@ impl Member {
         self.options.smp.unwrap_or(1)
     }
 
+    /// Its tokens, when it was started for the first time.
+    pub fn tokens(&self) -> u32 {
+        self.options.num_tokens
+    }
+
     /// Why it ended by itself; empty: it did not.
     pub fn ending(&self) -> String {
         self.outcome.failure().map_or(String::new(), ToString::to_string)
@@ -197,6 +202,7 @@ impl Run {
         if world.random_u64().is_multiple_of(3) {
             options.memory = Some(conf::MemorySize(4 << 20));
         }
+        options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
         options.hinted_handoff_enabled = self.scenario.hints;
         options.start_native_transport = true;
         options.native_shard_aware_transport_port = 0;

@@ -14,6 +14,9 @@ const SEEDS: u64 = 3;
 /// Spoilt histories of each good one.
 const SPOILT: usize = 6;
 
+/// Operations of a spoilt history.
+const SPOILT_CALLS: usize = 50;
+
 /// Writes the files.
 pub fn run(directory: &str) -> ExitCode {
     match write_all(Path::new(directory)) {
@@ -46,6 +49,8 @@ fn write_all(directory: &Path) -> Result<usize, String> {
         let transactions = cluster::transactions(&scenario, seed)?;
         for (part, calls) in &transactions.parts {
             write(format!("{seed}-{part}.jsonl"), calls)?;
+            // That there is no order is found by trying all: of few operations only.
+            let calls = calls.get(..SPOILT_CALLS).unwrap_or(calls);
             for n in 0..SPOILT {
                 // Spread over the history.
                 let way = (2 * calls.len() * n / SPOILT).saturating_add(n % 2);

@@ -246,10 +246,9 @@ impl Transactions {
     /// What the checker looks at: without reads that saw nothing and what was refused, whose
     /// effects must therefore never be seen.
     pub fn checkable(calls: &[Call<Operation>]) -> Vec<Call<Operation>> {
-        let is_told = |call: &&Call<Operation>| match (call.operation.seen, call.operation.request)
-        {
-            (Seen::Refused, _) | (Seen::Unknown, Request::Read) => false,
-            _ => true,
+        let is_told = |call: &&Call<Operation>| {
+            let seen = (call.operation.seen, call.operation.request);
+            !matches!(seen, (Seen::Refused, _) | (Seen::Unknown, Request::Read))
         };
         calls.iter().filter(is_told).cloned().collect()
     }

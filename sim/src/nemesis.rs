@@ -381,11 +381,15 @@ impl Nemesis {
                 }
                 run.begin_decommission(node);
             }
-            Fault::Compact => {
+            Fault::Compact | Fault::Rebuild | Fault::Move => {
                 if !is_well || !run.world.is_alive(&life) {
                     return false;
                 }
-                run.begin_compaction(node);
+                match fault {
+                    Fault::Rebuild => run.begin_rebuild(node),
+                    Fault::Move => return run.pending.is_empty() && run.begin_move(node),
+                    _ => run.begin_compaction(node),
+                }
             }
         }
         true

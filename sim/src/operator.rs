@@ -27,8 +27,10 @@ const TRIES: u32 = 12;
 pub enum Pending {
     /// That node leaves.
     Decommission(usize),
+    /// That node takes another token.
+    Move(usize),
     /// That node is dead for good and is to be taken out.
-    Remove(usize, String),
+    Remove(String),
 }
 
 impl Run {
@@ -89,8 +91,47 @@ impl Run {
             .unwrap_or(None);
         let Some(host_id) = known else { return false };
         self.retire(number);
-        self.pending.push(Pending::Remove(number, host_id));
+        self.pending.push(Pending::Remove(host_id));
         true
+    }
+
+    /// Orders a node to take another token; false: it has several.
+    pub fn begin_move(&mut self, number: usize) -> bool {
+        if self.members.get(number).is_none_or(|m| m.tokens() != 1) {
+            return false;
+        }
+        let token = (self.world.random_u64() as i64).to_string();
+        let command = ClusterCommand::Move { token };
+        let _ = self.admin(number, ShardId(0), AdminRequest::Command(command));
+        self.pending.push(Pending::Move(number));
+        true
+    }
+
+    /// Orders a node to copy what it owns from the others; without waiting.
+    pub fn begin_rebuild(&mut self, number: usize) {
+        let command = ClusterCommand::Rebuild {
+            datacenter: None,
+            keyspace: None,
+            tokens: None,
+            sources: None,
+            exclude_local_dc: false,
+        };
+        let _ = self.admin(number, ShardId(0), AdminRequest::Command(command));
+    }
+
+    /// Waits until a node does not move any more.
+    fn finish_move(&mut self, number: usize) -> Result<(), String> {
+        let limit = self.world.now() + OPERATION_MAX;
+        loop {
+            let answer = self.admin_now(number, AdminRequest::Cluster)?;
+            match answer {
+                AdminReply::Cluster(report) if report.operation_mode == "NORMAL" => return Ok(()),
+                other if self.world.now() > limit => {
+                    return Err(format!("{} does not end its move: {other:?}", name(number)));
+                }
+                _ => self.world.run_for(Duration::from_secs(2)),
+            }
+        }
     }
 
     /// Ends a node for good.
@@ -117,11 +158,16 @@ impl Run {
                 self.retire(number);
                 continue;
             }
+            if let Pending::Move(number) = pending {
+                self.finish_move(number)?;
+                continue;
+            }
             let (at, command) = match &pending {
+                Pending::Move(_) => continue,
                 Pending::Decommission(number) => {
                     (*number, ClusterCommand::Decommission { force: false })
                 }
-                Pending::Remove(_, host_id) => {
+                Pending::Remove(host_id) => {
                     (0, ClusterCommand::RemoveNode { host_id: host_id.clone() })
                 }
             };
@@ -208,12 +254,15 @@ impl Run {
             other => return Err(format!("repair of {}: {other:?}", name(number))),
         };
         let limit = self.world.now() + OPERATION_MAX;
-        while id != 0 {
+        if id == 0 {
+            return Ok(None);
+        }
+        loop {
             let status = AdminRequest::Repair(RepairCommand::Status { id, from: 0 });
             let AdminReply::Repairs(list) = self.admin_now(number, status)? else {
                 return Err(format!("repair {id} of {} has no status", name(number)));
             };
-            let Some(report) = list.into_iter().next() else { break };
+            let Some(report) = list.into_iter().next() else { return Ok(None) };
             match report.state.as_str() {
                 "SUCCESSFUL" => return Ok(Some(report)),
                 "RUNNING" if self.world.now() < limit => {}
@@ -221,7 +270,6 @@ impl Run {
             }
             self.world.run_for(Duration::from_millis(500));
         }
-        Ok(None)
     }
 
     /// Flushes all tables of a node, then merges their files; without waiting.

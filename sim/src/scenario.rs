@@ -78,11 +78,15 @@ pub enum Fault {
     Remove,
     /// Memtables are flushed and files merged on one node.
     Compact,
+    /// A node with one token takes another one.
+    Move,
+    /// A node copies what it owns from the others.
+    Rebuild,
 }
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 24] = [
+    pub const ALL: [(&str, Fault); 26] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -107,6 +111,8 @@ impl Fault {
         ("decommission", Fault::Decommission),
         ("remove", Fault::Remove),
         ("compact", Fault::Compact),
+        ("move", Fault::Move),
+        ("rebuild", Fault::Rebuild),
     ];
 
     /// Its name in files.

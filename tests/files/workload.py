@@ -213,7 +213,7 @@ def fill_counts(run, factor):
         for c in range(4):
             run("UPDATE {ks}.counts SET a = a + ?, b = b - ? WHERE k = ? AND c = ?", factor * (k + c), c, k, c)
         run("UPDATE {ks}.counts SET s = s + ? WHERE k = ?", factor * 1000, k)
-    run("UPDATE {ks}.counts SET a = a + ? WHERE k = ? AND c = ?", factor * ((1 << 62) - 1), 4, 4)
+    run("UPDATE {ks}.counts SET a = a + ? WHERE k = ? AND c = ?", factor * ((1 << 60) - 1), 4, 4)
 
 
 def fill_deletions(run):

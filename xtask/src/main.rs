@@ -30,8 +30,8 @@ cargo xtask COMMAND
                     a null server, Helenus and a real Cassandra in turn on this machine: their
                     ratios and the goals (docs/dev/performance.md)
   perf cluster [--only start,load,equal,contended,batch] [--rows 100000] [--seconds 10]
-               [--warm 20] [--repeat 3] [--rates 500,1000] [--start-repeat 3] [--memory 1G]
-               [--without-cassandra]
+               [--warm 10] [--cassandra-warm 60] [--repeat 3] [--rates 500,1000]
+               [--start-repeat 3] [--memory 1G] [--without-cassandra]
                     three nodes of Helenus and of Cassandra, RF 3: QUORUM, conditional writes, one
                     contended key, start
   perf replicated [--operations 50000] [--in-flight 64] [--memory 512M]

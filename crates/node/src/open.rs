@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use cluster::{Address, ClusterSnapshot, LocalNode, Role, Transformation, metalog};
+use cluster::{
+    ADDRESS_UNKNOWN, Address, ClusterSnapshot, LocalNode, Members, Role, Transformation, metalog,
+};
 use conf::snitch::Place;
 use conf::{Authenticator, Options, Snitch};
 use membership::log::LogFile;
@@ -263,7 +265,7 @@ impl Start<'_> {
             entries.push(Transformation::PutRole { name: "cassandra".to_owned(), role });
         }
         if options.wants_peers() {
-            entries.push(describe(options, host_id, rt.shard_count())?);
+            entries.push(describe(options, host_id, rt.shard_count(), &Members::default())?);
         }
         let mut framed = Vec::new();
         let mut snapshot: Option<ClusterSnapshot> = None;
@@ -312,7 +314,9 @@ fn new_host_id(rt: &Rt) -> HostId {
     HostId(uuid::Builder::from_random_bytes(random).into_uuid())
 }
 
-/// What a node tells the others of itself: addresses, shards, release.
+/// What a node tells the others of itself: addresses, shards, release. A member that stood where this
+/// node stands now has not told its new address yet (the two may have swapped theirs): it is not known
+/// until it does.
 ///
 /// # Errors
 /// `Address`.
@@ -320,12 +324,29 @@ pub(crate) fn describe(
     options: &Options,
     host: HostId,
     shards: u16,
+    members: &Members,
 ) -> Result<Transformation, StartError> {
     let storage = seeds::own_address(options)?;
     let rpc = parts::socket(options.announced_rpc_address(), options.native_transport_port)?;
     let release = cql_plan::system_rows::RELEASE_VERSION.to_owned();
+    let mut changes = vec![Address { host, storage, rpc }];
+    // An address that is only announced may be a mistake; on one that is listened on nobody else is.
+    let listens = options.broadcast_address.is_none();
+    let serves = options.broadcast_rpc_address.is_none();
+    for other in members.values().filter(|other| other.host_id != host) {
+        let has_left = |is_own: bool, held, own| is_own && held == own;
+        let of_nodes = has_left(listens, other.storage, storage);
+        let of_clients = has_left(serves, other.rpc, rpc);
+        if of_nodes || of_clients {
+            changes.push(Address {
+                host: other.host_id,
+                storage: if of_nodes { ADDRESS_UNKNOWN } else { other.storage },
+                rpc: if of_clients { ADDRESS_UNKNOWN } else { other.rpc },
+            });
+        }
+    }
     Ok(Transformation::Group(vec![
-        Transformation::Readdress { changes: vec![Address { host, storage, rpc }] },
+        Transformation::Readdress { changes },
         Transformation::Describe { host, shards, features: 0, release },
     ]))
 }

@@ -50,8 +50,10 @@ struct Settings {
     rows: u64,
     /// Of a counted run, seconds.
     seconds: u64,
-    /// Of the first warm-up, seconds; later ones take a quarter.
+    /// Of the first warm-up of Helenus, seconds; later ones take a quarter.
     warm: u64,
+    /// The same of Cassandra, whose compilers need longer: three share the machine's cores.
+    cassandra_warm: u64,
     repeat: u32,
     /// Offered conditional inserts per second.
     rates: Vec<u32>,
@@ -69,7 +71,8 @@ impl Settings {
         let mut s = Settings {
             rows: 100_000,
             seconds: 10,
-            warm: 20,
+            warm: 10,
+            cassandra_warm: 60,
             repeat: 3,
             rates: vec![500, 1000],
             memory: "1G".to_owned(),
@@ -92,6 +95,7 @@ impl Settings {
                 "--rows" => s.rows = number()?.into(),
                 "--seconds" => s.seconds = number()?.into(),
                 "--warm" => s.warm = number()?.into(),
+                "--cassandra-warm" => s.cassandra_warm = number()?.into(),
                 "--repeat" => s.repeat = number()?,
                 "--start-repeat" => s.start_repeat = number()?,
                 "--rates" => {
@@ -214,20 +218,26 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Seconds of a warm-up.
+    fn warm(&self, kind: Kind, is_first: bool) -> u64 {
+        let first = match kind {
+            Kind::Helenus => self.settings.warm,
+            Kind::Cassandra => self.settings.cassandra_warm,
+        };
+        if is_first { first } else { first.div_ceil(4) }
+    }
+
     /// One warm-up and one counted run.
-    fn once(&self, workload: &Workload, nodes: &Nodes, round: u32) -> Result<Figures> {
+    fn once(&self, workload: &Workload, kind: Kind, nodes: &Nodes, round: u32) -> Result<Figures> {
         let (latte, s) = (&self.latte, &self.settings);
-        // A compiler in the server needs the long warm-up once, caches a short one each time.
-        let warm = if round == 0 { s.warm } else { s.warm.div_ceil(4) };
+        let warm = self.warm(kind, round == 0);
         if workload.loads {
             latte.schema(workload, nodes)?;
         }
         latte.run(workload, nodes, s.rows, Length::Seconds(warm), None)?;
-        let length = match (workload.loads, workload.name == LWT.name) {
-            (true, false) => Length::Count(s.rows),
-            (true, true) => Length::Seconds(s.seconds),
-            (false, _) => Length::Seconds(s.seconds),
-        };
+        // The read that follows needs all rows of the insert.
+        let is_load = workload.loads && workload.name != LWT.name;
+        let length = if is_load { Length::Count(s.rows) } else { Length::Seconds(s.seconds) };
         if workload.loads {
             latte.schema(workload, nodes)?;
         }
@@ -247,7 +257,7 @@ impl Run<'_> {
                 for (kind, nodes) in &mut *all {
                     nodes.resume()?;
                     let figures = self
-                        .once(workload, nodes, round)
+                        .once(workload, *kind, nodes, round)
                         .with_context(|| format!("{}: {}", kind.name(), workload.name))?;
                     nodes.pause()?;
                     let (of, name) = (self.settings.repeat, kind.name());
@@ -317,7 +327,7 @@ impl Run<'_> {
                         let length = Length::Seconds(seconds);
                         self.latte.run(&LWT, nodes, s.rows, length, Some(*rate))
                     };
-                    run(s.warm.div_ceil(4))?;
+                    run(self.warm(*kind, false))?;
                     self.latte.schema(&LWT, nodes)?;
                     let figures = run(s.seconds)?;
                     nodes.pause()?;
@@ -373,7 +383,7 @@ impl Run<'_> {
         for (kind, nodes) in &mut *all {
             nodes.resume()?;
             contended::prepare(nodes)?;
-            let warm = Duration::from_secs(self.settings.warm.div_ceil(4));
+            let warm = Duration::from_secs(self.warm(*kind, false));
             contended::run(nodes, 32, warm)?;
             let mut of_clients: Vec<Contended> = Vec::new();
             for clients in CLIENTS {

@@ -522,13 +522,13 @@ impl ClusterShard {
             MemberState::JoinHandover => {
                 self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
             }
-            // It died on its way out, or somebody's removal did.
-            MemberState::Leaving | MemberState::LeaveHandover => {
+            // It died on its way out or to another token, or somebody's removal did.
+            MemberState::Leaving
+            | MemberState::LeaveHandover
+            | MemberState::Moving
+            | MemberState::MoveHandover => {
                 self.take_back(host).await?;
                 return self.move_out(host).await;
-            }
-            MemberState::Moving | MemberState::MoveHandover => {
-                return Err(format!("node {host} is {state}: start it, or assassinate it"));
             }
         }
         self.submit_leave(host).await

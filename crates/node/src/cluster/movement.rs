@@ -78,8 +78,11 @@ impl ClusterShard {
     /// An address of the configuration belongs to another member.
     pub(crate) async fn describe_itself(&self) -> Result<(), StartError> {
         let host = self.membership.snapshot().local.host_id;
-        let description = open::describe(&self.options, host, self.rt.shard_count())?;
+        let (options, shards) = (self.options.clone(), self.rt.shard_count());
+        // The addresses can be told, or the start fails here.
+        open::describe(&options, host, shards, &self.membership.snapshot().members)?;
         let wanted = move |snapshot: &ClusterSnapshot| {
+            let description = open::describe(&options, host, shards, &snapshot.members).ok()?;
             let after = snapshot.apply(&description).ok();
             let is_same = after.is_some_and(|after| after.members == snapshot.members);
             (!is_same).then(|| description.clone())

@@ -221,7 +221,7 @@ impl<V: Clone> Proposer<V> {
                 Reply::Rejected { ballot, .. } => {
                     self.conclusion_declined(from, ballot, out);
                 }
-                _ => {}
+                Reply::Promise(_) | Reply::Accepted { .. } | Reply::Refreshed { .. } => {}
             }
             return;
         }

@@ -322,7 +322,7 @@ impl Coordinator {
                 if movement.from.is_empty() {
                     continue;
                 }
-                let sources = match movement.sources(&is_alive, WholeCluster::Yes) {
+                let sources = match movement.sources(is_alive, WholeCluster::Yes) {
                     Some(sources) => sources.to_vec(),
                     None if as_many_as_live => {
                         movement.from.iter().copied().filter(|h| is_alive(*h)).collect()

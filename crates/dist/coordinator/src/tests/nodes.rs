@@ -389,6 +389,18 @@ impl Nodes {
         registry(|r| r.hint_times.clone())
     }
 
+    /// Gives what was kept for replicas to them; they run.
+    pub(super) fn deliver_hints(&self) {
+        for (_, target, mutation) in registry(|r| std::mem::take(&mut r.hints)) {
+            let shard = self.shard(target.0.as_bytes()[0], 0);
+            self.run_on(shard, |shard| async move {
+                let key = data::MutationRef::open(&mutation).expect("a mutation").key;
+                let token = codec::token_of(key);
+                shard.coordinator.apply(token, mutation, true).await.expect("it is applied");
+            });
+        }
+    }
+
     pub(super) fn fail_first_flush(&self) {
         registry(|r| r.failing_flushes = 1);
     }

@@ -1,7 +1,5 @@
-//! Tables with counters: on one node, over restarts, and on three.
+//! Tables with counters: on one node, over restarts.
 
-use super::cluster_of_shards::Remote;
-use super::several_nodes::Cluster;
 use super::*;
 use cql_wire::request::BatchList;
 use cql_wire::{Batch, BatchKind, BatchQuery};
