@@ -17,6 +17,7 @@ mod plan;
 mod routing;
 mod row;
 mod serve;
+mod silent;
 mod sweep;
 #[cfg(test)]
 mod testing;
@@ -81,6 +82,7 @@ pub(crate) struct Serial {
     /// Made at first use: it needs to know the host.
     clock: RefCell<Option<BallotClock>>,
     forwarded: routing::Forwarded,
+    silent: RefCell<silent::Silent>,
     sweeps: sweep::Sweeps,
     served: Counter,
     forwarded_in: Counter,
@@ -101,6 +103,7 @@ impl Serial {
             table: row::NewestTable::default(),
             clock: RefCell::default(),
             forwarded: routing::Forwarded::default(),
+            silent: RefCell::default(),
             sweeps: sweep::Sweeps::default(),
             served: counter("replica_paxos_total", "Paxos messages served for peers"),
             forwarded_in: counter(

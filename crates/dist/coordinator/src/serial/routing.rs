@@ -97,10 +97,12 @@ impl Coordinator {
         cluster.replicas(&topology, token, &mut replicas);
         replicas.retain(|r| scope != Scope::Local || r.is_local_dc);
         let natural = replicas.iter().filter(|r| !r.pending);
+        let now = self.inner.rt.now();
+        let mut silent = self.inner.serial.silent.borrow_mut();
         let hosts: SmallVec<[HostId; 3]> = natural
             .clone()
             .take_while(|r| !r.is_self)
-            .filter(|r| r.alive)
+            .filter(|r| r.alive && silent.may_try(r.host, now))
             .map(|r| r.host)
             .collect();
         if hosts.is_empty() {
@@ -138,8 +140,15 @@ impl Coordinator {
         };
         let slack = gives_up.since(deadline);
         self.inner.serial.forwarded_out.inc();
-        let sent = cluster.parts.messaging.request(&outgoing, |out| write(out, slack));
-        match sent.await {
+        let sent = cluster.parts.messaging.request(&outgoing, |out| write(out, slack)).await;
+        let silent = &self.inner.serial.silent;
+        match &sent {
+            Err(MessagingError::Timeout { .. } | MessagingError::Unreachable { .. }) => {
+                silent.borrow_mut().lost(host, self.inner.rt.now());
+            }
+            Ok(_) | Err(_) => silent.borrow_mut().answered(host),
+        }
+        match sent {
             Ok(response) => Ok(response.payload),
             Err(error) => Err(match error {
                 MessagingError::UnknownHost(_)

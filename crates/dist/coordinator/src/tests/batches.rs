@@ -157,16 +157,6 @@ fn coordinator_dies(seed: u64) -> (usize, u64) {
         assert_eq!(of_pair(n, other), Ok(expected), "seed {seed} n{n} and n{other}");
         assert_eq!(nodes.logged(n), 0, "seed {seed} n{n}");
     }
-    for n in 1..=3 {
-        for number in 0..=20 {
-            let has = |i| nodes.rows(n).contains_key(&(number * ROWS + i));
-            let done = number == 0 || matches!(&*waiting[number as usize - 1].borrow(), Some(Ok(())));
-            let rows = (0..ROWS).filter(|i| has(*i)).count();
-            if rows != 0 && rows != ROWS as usize {
-                eprintln!("DEBUG seed {seed} n{n} batch {number}: {rows} rows, acknowledged {done}");
-            }
-        }
-    }
     (partial, nodes.world.trace_hash())
 }
 
