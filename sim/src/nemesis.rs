@@ -39,6 +39,9 @@ enum Undo {
     Replace(usize),
 }
 
+/// Longer than it takes until all hold a dead node for dead.
+const KNOWN_AS_DOWN: Duration = Duration::from_secs(60);
+
 /// The faults of a run.
 pub struct Nemesis {
     /// What happened, by name of the fault.
@@ -164,9 +167,12 @@ impl Nemesis {
 
     /// Ends everything that is broken.
     pub fn heal(&mut self, run: &mut Run) {
+        let mut replacements = Vec::new();
         for (_, undo) in std::mem::take(&mut self.undo) {
-            if matches!(undo, Undo::GoodDisk(_) | Undo::Unrot(..) | Undo::Replace(_)) {
-                self.undo(run, undo);
+            match undo {
+                Undo::GoodDisk(_) | Undo::Unrot(..) => self.undo(run, undo),
+                Undo::Replace(_) => replacements.push(undo),
+                Undo::Heal(_) | Undo::Links(_) | Undo::Disk(_) | Undo::Restart(_) => {}
             }
         }
         run.world.heal_all();
@@ -178,6 +184,13 @@ impl Nemesis {
             if let Some(member) = run.members.get(number) {
                 run.world.resume(&member.life);
             }
+        }
+        if !replacements.is_empty() {
+            // Only who is known to be down is replaced.
+            run.world.run_for(KNOWN_AS_DOWN);
+        }
+        for undo in replacements {
+            self.undo(run, undo);
         }
         run.healed();
     }

@@ -69,7 +69,16 @@ impl Run {
         let answer = reply.borrow_mut().take();
         match (done, answer) {
             (Ok(()), Some(answer)) => Ok(answer),
-            _ => Err(format!("{request:?} at {} did not end", name(number))),
+            _ => {
+                let state = self.members.get(number).map_or_else(String::new, |member| match self
+                    .world
+                    .is_alive(&member.life)
+                {
+                    true => "it runs".to_owned(),
+                    false => format!("it has ended: {}", member.ending()),
+                });
+                Err(format!("{request:?} at {} did not end: {state}", name(number)))
+            }
         }
     }
 
@@ -174,7 +183,14 @@ impl Run {
             let mut last = String::new();
             let mut is_done = false;
             for _ in 0..TRIES {
-                match self.admin_now(at, AdminRequest::Command(command.clone()))? {
+                let answer = self.admin_now(at, AdminRequest::Command(command.clone()));
+                if answer.is_err() && matches!(pending, Pending::Decommission(_)) && self.is_out(at)
+                {
+                    // It had left before it was killed, and noticed while it was asked.
+                    is_done = true;
+                    break;
+                }
+                match answer? {
                     AdminReply::Done => is_done = true,
                     // An order before this one was carried out meanwhile.
                     AdminReply::Failed(error) if is_over(&error.to_string()) => is_done = true,

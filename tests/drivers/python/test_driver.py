@@ -856,7 +856,8 @@ def test_if_not_exists_tells_what_was_there(session):
     insert = "INSERT INTO lwt (k, c, v) VALUES (1, 1, 'a') IF NOT EXISTS"
     first = session.execute(insert)
     assert first.was_applied
-    assert tuple(first.one()) == (True,)
+    # The fork has Scylla's LWT mark, and gets what was there also when it was applied: nothing.
+    assert tuple(first.one()) in [(True,), (True, None, None, None)]
     second = session.execute(insert)
     assert not second.was_applied
     assert second.column_names == ["[applied]", "k", "c", "v"]

@@ -81,8 +81,12 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
             tell(api, &ClusterCommand::ForceRemoval {})
         }
         "decommission" => decommission(line),
-        // A node that joins goes on by itself, and serves no tools before it has joined.
-        "bootstrap" if first() == "resume" => Ok("Node is already bootstrapped.\n".to_owned()),
+        // A node that joins goes on by itself, and serves no tools before it has joined: who answers
+        // has.
+        "bootstrap" if first() == "resume" => {
+            report(api)?;
+            Ok("Node is already bootstrapped.\n".to_owned())
+        }
         "abortbootstrap" => match (line.value("--node"), line.value("--ip")) {
             (Some(node), None) | (None, Some(node)) => {
                 tell(api, &ClusterCommand::AbortBootstrap { node: node.to_owned() })

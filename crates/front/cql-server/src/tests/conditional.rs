@@ -396,11 +396,10 @@ fn a_lost_answer_is_unknown_and_an_unreachable_proposer_is_replaced() {
         let expect = "CAS operation result is unknown - proposal accepted by 0 but not a quorum.";
         assert_eq!((code, text.as_str()), (ErrorCode::CasWriteUnknown, expect));
         let read = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
-        let Body::Error(code, _) = at(&mut remote, Consistency::Serial, read).await else {
-            panic!("there is no time for another")
+        // The silent one is left out: somebody else is asked, and again once the connection has ended.
+        let Body::Rows(_) = at(&mut remote, Consistency::Serial, read).await else {
+            panic!("there are others")
         };
-        assert_eq!(code, ErrorCode::ReadTimeout);
-        // Once the connection has ended, somebody else is asked.
         rt.sleep(Duration::from_secs(10)).await;
         let Body::Rows(rows) = at(&mut remote, Consistency::Serial, read).await else { panic!() };
         let v = show(&rows)[0].clone();
