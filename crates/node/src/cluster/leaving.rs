@@ -262,7 +262,9 @@ impl ClusterShard {
                 }
             }
             // The rounds of lightweight transactions that the present owners know of.
-            match self.coordinator.take_over_registers(mover, goes_without, REGISTERS).await {
+            let dead = (!goes_itself).then_some(mover);
+            let taken = self.coordinator.take_over_registers(mover, dead, goes_without, REGISTERS);
+            match taken.await {
                 Ok(_) => return Ok(()),
                 Err(error) => failure = error.to_string(),
             }

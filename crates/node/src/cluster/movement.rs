@@ -295,7 +295,7 @@ impl ClusterShard {
         // The rounds of lightweight transactions that the present owners know of.
         loop {
             let without = goes_without || self.goes_without(&self.membership.snapshot(), refusals);
-            let taken = self.coordinator.take_over_registers(me, without, REGISTERS);
+            let taken = self.coordinator.take_over_registers(me, None, without, REGISTERS);
             let Err(error) = taken.await else { return Ok(()) };
             tracing::warn!(%error, "the rounds of lightweight transactions could not be taken over; \
                 trying again");

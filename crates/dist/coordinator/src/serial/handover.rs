@@ -291,21 +291,22 @@ impl Coordinator {
     /// own when the movement of `moving` (itself, or a node that leaves) is finished, durably. To be
     /// called when every live member has applied the epoch at which this node became pending, and
     /// before the step after which it counts as a natural replica. Can be called again. With
-    /// `as_many_as_live` what dead replicas knew is given up, as their data is. Gives the number of
-    /// partitions.
+    /// `as_many_as_live` what dead replicas knew is given up, as their data is. `dead` is one that is
+    /// known to be so, whatever this node has seen of it so far. Gives the number of partitions.
     ///
     /// # Errors
     /// See [`HandoverError`].
     pub async fn take_over_registers(
         &self,
         moving: HostId,
+        dead: Option<HostId>,
         as_many_as_live: bool,
         patience: std::time::Duration,
     ) -> Result<u64, HandoverError> {
         let Some(cluster) = self.cluster() else { return Ok(0) };
         let snapshot = (cluster.parts.snapshot)();
         let me = snapshot.local.host_id;
-        let is_alive = |host: HostId| (cluster.parts.is_alive)(host);
+        let is_alive = |host: HostId| Some(host) != dead && (cluster.parts.is_alive)(host);
         let (before, after) = (unmoved(&snapshot), finished(&snapshot, moving));
         let mut replications: Vec<Replication> = Vec::new();
         for keyspace in snapshot.schema.keyspaces.values() {

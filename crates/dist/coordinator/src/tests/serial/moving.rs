@@ -68,7 +68,11 @@ fn a_value_that_the_old_replicas_accepted_outlives_their_going() {
         if takes_over {
             for _ in 0..2 {
                 let taken = nodes.run_on(nodes.shard(2, 0), |shard| async move {
-                    shard.coordinator.take_over_registers(host(2), false, PATIENCE).await.unwrap()
+                    shard
+                        .coordinator
+                        .take_over_registers(host(2), None, false, PATIENCE)
+                        .await
+                        .unwrap()
                 });
                 assert_eq!(taken, moving.len() as u64, "again is harmless");
             }
@@ -91,17 +95,23 @@ fn a_value_that_the_old_replicas_accepted_outlives_their_going() {
 fn a_newcomer_cannot_take_over_from_silent_replicas_and_says_so() {
     let options = Options { replication: simple("1"), joining: Some(2), ..Options::new(8) };
     let nodes = Nodes::start(&options);
+    let take_over = |dead: Option<u8>, as_many_as_live| {
+        nodes.run_on(nodes.shard(2, 0), move |shard: Shard| async move {
+            let dead = dead.map(host);
+            shard.coordinator.take_over_registers(host(2), dead, as_many_as_live, PATIENCE).await
+        })
+    };
+    let refused = |dead| {
+        let error = take_over(dead, false).unwrap_err();
+        assert!(matches!(error, crate::HandoverError::TooFewReplicas { .. }), "{error}");
+    };
+    // One that others know to be dead is not asked, even when it looks alive from here.
+    refused(Some(3));
     for n in [1, 3] {
         nodes.set_down(n, true);
     }
-    let take_over = |as_many_as_live| {
-        nodes.run_on(nodes.shard(2, 0), move |shard: Shard| async move {
-            shard.coordinator.take_over_registers(host(2), as_many_as_live, PATIENCE).await
-        })
-    };
-    let error = take_over(false).unwrap_err();
-    assert!(matches!(error, crate::HandoverError::TooFewReplicas { .. }), "{error}");
-    assert_eq!(take_over(true).unwrap(), 0);
+    refused(None);
+    assert_eq!(take_over(None, true).unwrap(), 0);
 }
 
 #[test]
