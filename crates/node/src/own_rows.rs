@@ -16,7 +16,7 @@ use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
 use cql_server::{Content, RowWrite, encode_row};
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{BoundRef, ClusteringBuf, ColumnRef, DeletionTime, MutationBuilder};
-use data::{RangeTombstoneRef, RowRef, Slices};
+use data::{RangeTombstoneRef, RowRef};
 use membership::Membership;
 use rt::{Gate, Group, Rt};
 use schema::{Schema, Table};
@@ -264,16 +264,8 @@ pub(crate) async fn compaction_history(
     schema: &Arc<Schema>,
 ) -> Result<Vec<HistoryReport>, StoreError> {
     let Some(table) = schema.table("system", "compaction_history") else { return Ok(Vec::new()) };
-    let command = ReadCommand {
-        table: table.id,
-        partitions: Partitions::Range(KeyRange::all()),
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: rt.wall().seconds(),
-        wants_static: false,
-        resume: None,
-    };
+    let command =
+        ReadCommand::whole(table.id, Partitions::Range(KeyRange::all()), rt.wall().seconds());
     let mut history = History { table: table.clone(), id: Uuid::nil(), found: Vec::new() };
     coordinator.read(&command, usize::MAX, &mut history).await?;
     history.found.sort_by(|a, b| b.compacted_at.cmp(&a.compacted_at).then(a.id.cmp(&b.id)));

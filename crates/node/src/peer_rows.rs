@@ -11,7 +11,7 @@ use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot, Member, MemberState};
 use coordinator::Coordinator;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
 use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{BoundRef, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef, Slices};
+use data::{BoundRef, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef};
 use schema::{Schema, Table};
 use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::{Flow, RowSink, StoreError};
@@ -171,16 +171,7 @@ async fn present(
     table: &Table,
     now: DeletionSeconds,
 ) -> Result<BTreeSet<Place>, StoreError> {
-    let command = ReadCommand {
-        table: table.id,
-        partitions: Partitions::Range(KeyRange::all()),
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now,
-        wants_static: false,
-        resume: None,
-    };
+    let command = ReadCommand::whole(table.id, Partitions::Range(KeyRange::all()), now);
     let mut sink = Places::default();
     coordinator.read(&command, usize::MAX, &mut sink).await?;
     Ok(sink.found)

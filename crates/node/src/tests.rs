@@ -9,7 +9,7 @@ use std::time::Duration;
 use conf::{CommitFailurePolicy, DiskFailurePolicy, Options};
 use cql_server::CqlServer;
 use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{ColumnRef, RowRef, Slices};
+use data::{ColumnRef, RowRef};
 use rt::Rt;
 use rt::sim::{World, WorldOptions};
 use schema::Table;
@@ -85,16 +85,8 @@ async fn lines(
 ) -> Vec<String> {
     let schema = cql_plan::system::system_schema();
     let table = schema.table(keyspace, name).unwrap();
-    let command = ReadCommand {
-        table: table.id,
-        partitions: Partitions::Range(KeyRange::all()),
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: rt.wall().seconds(),
-        wants_static: false,
-        resume: None,
-    };
+    let command =
+        ReadCommand::whole(table.id, Partitions::Range(KeyRange::all()), rt.wall().seconds());
     let mut sink = Lines { table, names, key: String::new(), found: Vec::new() };
     store.read(&command, &mut sink).await.unwrap();
     sink.found

@@ -83,3 +83,19 @@ pub struct ReadCommand {
     /// Where a paged read goes on in the first partition.
     pub resume: Option<ResumePosition>,
 }
+
+impl ReadCommand {
+    /// All rows and columns of the partitions, in clustering order; a static row only where rows are.
+    pub fn whole(table: TableId, partitions: Partitions, now: DeletionSeconds) -> ReadCommand {
+        ReadCommand {
+            table,
+            partitions,
+            slices: Slices::all(),
+            reversed: false,
+            columns: None,
+            now,
+            wants_static: false,
+            resume: None,
+        }
+    }
+}

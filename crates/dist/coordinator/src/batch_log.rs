@@ -13,7 +13,6 @@ use cluster::ClusterSnapshot;
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
     CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, MutationRef, RowBuilder, RowRef,
-    Slices,
 };
 use schema::{Schema, Table};
 use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros, Token, WallMicros};
@@ -130,16 +129,7 @@ impl BatchTable {
     }
 
     fn command(&self, partitions: Partitions, now: DeletionSeconds) -> ReadCommand {
-        ReadCommand {
-            table: self.table,
-            partitions,
-            slices: Slices::all(),
-            reversed: false,
-            columns: None,
-            now,
-            wants_static: false,
-            resume: None,
-        }
+        ReadCommand::whole(self.table, partitions, now)
     }
 }
 

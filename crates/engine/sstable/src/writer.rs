@@ -10,12 +10,13 @@
 //! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
-use std::collections::BTreeMap;
+mod options;
+mod output;
 
 use codec::checksum::{Crc32, crc32};
-use codec::{Algorithm, Compressor, Writer, hash_key};
+use codec::{Compressor, Writer, hash_key};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Item, Marker, RowBuilder, RowRef};
-use rt::{Buf, File, Fs, OpenOptions};
+use rt::Fs;
 use schema::Table;
 use sst_format::checksums::{
     BlockChecksummer, CHECKSUM_BLOCK, Checksums, ComponentChecksum, DataCrc, StorageGroup,
@@ -25,171 +26,27 @@ use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::component::encode_toc;
 use sst_format::compression_info::CHUNK_CRC_BYTES;
 use sst_format::header::SerializationHeader;
-use sst_format::index::{COLUMN_INDEX_SIZE, IndexInfo, PromotedBuilder};
+use sst_format::index::{IndexInfo, PromotedBuilder};
 use sst_format::row_write::{
     EncodeScratch, RowKind, encode_marker, encode_partition_end, encode_partition_header,
     encode_row,
 };
-use sst_format::statistics::{CommitLogPosition, Statistics};
+use sst_format::statistics::Statistics;
 use sst_format::stats_collector::FileFacts;
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
     BloomFilter, Component, CompressionInfo, Descriptor, EncodingStats, FormatError,
     StatsCollector, WriteSchema,
 };
-use stdx::{Generation, Token, Uuid};
+use stdx::Token;
 
 use crate::{Result, SstableError};
 
+pub use options::{WriteCompression, WriterOptions};
+use output::Output;
+
 /// Bytes per write request.
 pub const WRITE_BYTES: usize = 256 * 1024;
-
-/// How Data is compressed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteCompression {
-    /// The compressor.
-    pub algorithm: Algorithm,
-    /// Uncompressed bytes per chunk, a power of two.
-    pub chunk_length: u32,
-    /// A chunk is stored plain when its compressed form has this many bytes or more.
-    pub max_compressed_length: i32,
-    /// Options of the compressor that go into CompressionInfo.db.
-    pub options: Vec<(String, String)>,
-}
-
-impl WriteCompression {
-    /// What a table's `compression` option asks for; inner `None`: no compression.
-    ///
-    /// # Errors
-    /// The text names an option that is not understood.
-    pub fn of_options(
-        map: &BTreeMap<String, String>,
-    ) -> std::result::Result<Option<WriteCompression>, String> {
-        let class = map.get("class").or_else(|| map.get("sstable_compression"));
-        let enabled = map.get("enabled").is_none_or(|v| v.eq_ignore_ascii_case("true"));
-        let Some(class) = class.filter(|c| enabled && !c.is_empty()) else { return Ok(None) };
-        let algorithm = match CompressionInfo::algorithm_of(class) {
-            Some(Some(algorithm)) => algorithm,
-            Some(None) => return Ok(None),
-            None => return Err(format!("compressor \"{class}\" is not supported")),
-        };
-        let number = |key: &str, default: u32| match map.get(key) {
-            None => Ok(default),
-            Some(text) => text
-                .parse()
-                .map_err(|_| format!("compression option {key} is not a number: {text}")),
-        };
-        let kib = match map.contains_key("chunk_length_kb") {
-            true => number("chunk_length_kb", 16)?,
-            false => number("chunk_length_in_kb", 16)?,
-        };
-        let chunk_length = kib.saturating_mul(1024);
-        if !chunk_length.is_power_of_two()
-            || chunk_length > sst_format::compression_info::CHUNK_LENGTH_MAX
-        {
-            return Err(format!("chunk length of {kib} KiB is not a power of two up to 64 MiB"));
-        }
-        let ratio: f64 = match map.get("min_compress_ratio") {
-            None => 0.0,
-            Some(text) => {
-                text.parse().map_err(|_| format!("min_compress_ratio is not a number: {text}"))?
-            }
-        };
-        let max_compressed_length =
-            if ratio > 0.0 { (f64::from(chunk_length) / ratio).ceil() as i32 } else { i32::MAX };
-        let known = [
-            "class",
-            "sstable_compression",
-            "enabled",
-            "chunk_length_in_kb",
-            "chunk_length_kb",
-            "min_compress_ratio",
-            "crc_check_chance",
-        ];
-        let options = map
-            .iter()
-            .filter(|(k, _)| !known.contains(&k.as_str()))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        Ok(Some(WriteCompression { algorithm, chunk_length, max_compressed_length, options }))
-    }
-}
-
-/// What a writer must know beforehand.
-#[derive(Clone, Debug)]
-pub struct WriterOptions {
-    /// Generation of the file set; no file of it may exist.
-    pub generation: Generation,
-    /// Compression; `None` = plain, with CRC.db.
-    pub compression: Option<WriteCompression>,
-    /// Partitions to come, for the size of the Bloom filter; an estimate too high costs memory,
-    /// one too low lookups.
-    pub expected_partitions: u64,
-    /// False-positive rate of the Bloom filter; 1.0 = no filter.
-    pub bloom_fp_chance: f64,
-    /// Partitions per sample of the summary.
-    pub min_index_interval: u32,
-    /// Bytes of rows after which a block of the promoted index ends.
-    pub column_index_size: u64,
-    /// Bases of times; minima of what is to come make small files, any values are correct.
-    pub encoding_stats: EncodingStats,
-    /// Commit-log stretches whose mutations are in the file.
-    pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
-    /// This node.
-    pub host: Option<Uuid>,
-    /// Level in leveled compaction.
-    pub level: i32,
-    /// Milliseconds since 1970 of the repair, 0 = not repaired.
-    pub repaired_at: i64,
-    /// Session of the incremental repair that the file takes part in.
-    pub pending_repair: Option<Uuid>,
-    /// Shard whose slice the file stays in (`None` = it may span slices), and the shard count.
-    pub shard: Option<u16>,
-    /// See `shard`.
-    pub shard_count: u16,
-    /// Bypass the page cache for Data where the file system allows it.
-    pub direct: bool,
-    /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
-    pub held: bool,
-}
-
-impl WriterOptions {
-    /// Options as the table's own say; the rest neutral.
-    ///
-    /// # Errors
-    /// The text names a compression option that is not understood.
-    pub fn for_table(
-        table: &Table,
-        generation: Generation,
-        expected_partitions: u64,
-        encoding_stats: EncodingStats,
-    ) -> std::result::Result<WriterOptions, String> {
-        let options = &table.options;
-        let leveled = options
-            .compaction
-            .get("class")
-            .is_some_and(|class| class.ends_with("LeveledCompactionStrategy"));
-        let fp_default = if leveled { 0.1 } else { 0.01 };
-        Ok(WriterOptions {
-            generation,
-            compression: WriteCompression::of_options(&options.compression)?,
-            expected_partitions,
-            bloom_fp_chance: options.bloom_filter_fp_chance.unwrap_or(fp_default),
-            min_index_interval: u32::try_from(options.min_index_interval).unwrap_or(128),
-            column_index_size: COLUMN_INDEX_SIZE,
-            encoding_stats,
-            commit_log: Vec::new(),
-            host: None,
-            level: 0,
-            repaired_at: 0,
-            pending_repair: None,
-            shard: None,
-            shard_count: 1,
-            direct: true,
-            held: false,
-        })
-    }
-}
 
 /// A finished file set.
 #[derive(Clone, Debug)]
@@ -212,64 +69,6 @@ impl Written {
     /// Bytes of all components.
     pub fn disk_bytes(&self) -> u64 {
         self.components.iter().map(|(_, n)| n).sum()
-    }
-}
-
-/// A file written from front to back.
-struct Output {
-    file: File,
-    pending: Vec<u8>,
-    written: u64,
-    checksums: BlockChecksummer,
-}
-
-impl Output {
-    async fn create(fs: &Fs, path: &str, direct: bool) -> Result<Output> {
-        let options = OpenOptions {
-            read: false,
-            write: true,
-            create_new: true,
-            direct,
-            ..OpenOptions::default()
-        };
-        let file = fs.open(path, options).await?;
-        let pending = Vec::with_capacity(WRITE_BYTES + CHECKSUM_BLOCK);
-        Ok(Output { file, pending, written: 0, checksums: BlockChecksummer::default() })
-    }
-
-    fn length(&self) -> u64 {
-        self.written + self.pending.len() as u64
-    }
-
-    fn is_full(&self) -> bool {
-        self.pending.len() >= WRITE_BYTES
-    }
-
-    async fn write_full(&mut self) -> Result<()> {
-        while self.is_full() {
-            self.write(WRITE_BYTES).await?;
-        }
-        Ok(())
-    }
-
-    async fn write(&mut self, length: usize) -> Result<()> {
-        let now = self.pending.get(..length).unwrap_or(&self.pending);
-        self.checksums.update(now);
-        let (_, result) = self.file.write_at(Buf::from_slice(now), self.written).await;
-        result?;
-        self.written += now.len() as u64;
-        let length = now.len();
-        self.pending.drain(..length);
-        Ok(())
-    }
-
-    async fn finish(mut self, component: Component) -> Result<ComponentChecksum> {
-        self.write_full().await?;
-        if !self.pending.is_empty() {
-            self.write(self.pending.len()).await?;
-        }
-        self.file.sync_data().await?;
-        Ok(self.checksums.finish(component))
     }
 }
 

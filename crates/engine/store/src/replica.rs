@@ -11,9 +11,7 @@ use std::rc::Rc;
 use compact_plan::{GcPolicy, NEVER};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter};
-use data::{
-    Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices, TableShape,
-};
+use data::{Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, TableShape};
 use sstable::{SequentialReader, TokenFilter};
 use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
@@ -229,14 +227,13 @@ impl Store {
             rows_in_partition: 0,
         });
         let mut command = ReadCommand {
-            table: stream.table,
-            partitions: Partitions::Range(KeyRange::all()),
-            slices: Slices::all(),
-            reversed: false,
-            columns: None,
-            now: self.inner.rt.wall().seconds(),
             wants_static: true,
             resume,
+            ..ReadCommand::whole(
+                stream.table,
+                Partitions::Range(KeyRange::all()),
+                self.inner.rt.wall().seconds(),
+            )
         };
         let limits = PageLimits { bytes: stream.bytes, ..PageLimits::default() };
         let shape = table.shape();

@@ -10,9 +10,7 @@ use crate::trace::{self, Trace};
 use cluster::ClusterSnapshot;
 use coordinator::ReplicatedWrite;
 use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{
-    CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef, Slices,
-};
+use data::{CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef};
 use schema::Table;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -287,16 +285,11 @@ pub(crate) async fn load_prepared(server: &Rc<Server>) -> Result<usize, StoreErr
         text: id_of("query_string"),
         found: Vec::new(),
     };
-    let command = ReadCommand {
-        table: table.id,
-        partitions: Partitions::Range(KeyRange::all()),
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: server.rt.wall().seconds(),
-        wants_static: false,
-        resume: None,
-    };
+    let command = ReadCommand::whole(
+        table.id,
+        Partitions::Range(KeyRange::all()),
+        server.rt.wall().seconds(),
+    );
     server.coordinator.read(&command, usize::MAX, &mut stored).await?;
     let mut count = 0;
     for (keyspace, text) in &stored.found {

@@ -250,7 +250,6 @@ fn in_slices(comparator: &ClusteringComparator, command: &ReadCommand, clusterin
 mod tests {
     use super::*;
     use cql_plan::virtual_row::VirtualRowBuilder;
-    use data::Slices;
     use stdx::DeletionSeconds;
 
     #[derive(Default)]
@@ -283,16 +282,8 @@ mod tests {
             })
             .collect();
         let read_range = |range: KeyRange| {
-            let command = ReadCommand {
-                table: table.id,
-                partitions: Partitions::Range(range),
-                slices: Slices::all(),
-                reversed: false,
-                columns: None,
-                now: DeletionSeconds(0),
-                wants_static: false,
-                resume: None,
-            };
+            let command =
+                ReadCommand::whole(table.id, Partitions::Range(range), DeletionSeconds(0));
             let mut keys = Keys::default();
             read(table, &rows, (&command, None), &mut keys);
             keys.0

@@ -9,6 +9,7 @@
 //! because an acceptor's turn looks at the epoch again. So what any old quorum promised or accepted is
 //! in them, and in every later round the newcomer takes part itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::ranges::WholeCluster;
@@ -16,7 +17,7 @@ use cluster::topology::{finished, unmoved};
 use cluster::{ClusterSnapshot, Placements, Replication, TokenRange, movements};
 use codec::{DecodeError, Reader, Writer};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
-use data::{ColumnRef, RowRef, Slices};
+use data::{ColumnRef, RowRef};
 use internode::{ErrorReply, Verb};
 use messaging::{Outgoing, Request as PeerRequest, Responder};
 use paxos::acceptor::cells::Column;
@@ -263,16 +264,11 @@ impl Coordinator {
             }
         }
         for range in ranges {
-            let command = ReadCommand {
-                table: table.id(),
-                partitions: Partitions::Range(range),
-                slices: Slices::all(),
-                reversed: false,
-                columns: None,
-                now: self.inner.rt.wall().seconds(),
-                wants_static: false,
-                resume: None,
-            };
+            let command = ReadCommand::whole(
+                table.id(),
+                Partitions::Range(range),
+                self.inner.rt.wall().seconds(),
+            );
             match reach {
                 Reach::Node => self.read(&command, usize::MAX, &mut sink).await?,
                 Reach::Shard => self.inner.store.read(&command, &mut sink).await?,
@@ -308,15 +304,17 @@ impl Coordinator {
         let me = snapshot.local.host_id;
         let is_alive = |host: HostId| Some(host) != dead && (cluster.parts.is_alive)(host);
         let (before, after) = (unmoved(&snapshot), finished(&snapshot, moving));
-        let mut replications: Vec<Replication> = Vec::new();
+        // Whether tables of users are replicated so: those of the system hold nobody up.
+        let mut replications: BTreeMap<Replication, bool> = BTreeMap::new();
         for keyspace in snapshot.schema.keyspaces.values() {
             let replication = snapshot.replication_of(keyspace);
-            if replication != Replication::Local && !replications.contains(&replication) {
-                replications.push(replication);
+            if replication != Replication::Local && !keyspace.tables.is_empty() {
+                let is_users = !keyspace.name.starts_with("system");
+                *replications.entry(replication).or_default() |= is_users;
             }
         }
         let mut taken = 0;
-        for replication in replications {
+        for (replication, is_users) in replications {
             let before = Placements::build(&before, &replication);
             let after = Placements::build(&after, &replication);
             for movement in movements(&before, &after).iter().filter(|m| m.to == me) {
@@ -325,7 +323,7 @@ impl Coordinator {
                 }
                 let sources = match movement.sources(is_alive, WholeCluster::Yes) {
                     Some(sources) => sources.to_vec(),
-                    None if as_many_as_live => {
+                    None if as_many_as_live || !is_users => {
                         movement.from.iter().copied().filter(|h| is_alive(*h)).collect()
                     }
                     None => return Err(HandoverError::TooFewReplicas { range: movement.range }),
@@ -465,16 +463,11 @@ impl Coordinator {
                 Flow::Stop
             }
         }
-        let command = ReadCommand {
-            table: partition.table,
-            partitions: Partitions::Key(partition.key.to_vec()),
-            slices: Slices::all(),
-            reversed: false,
-            columns: None,
-            now: self.inner.rt.wall().seconds(),
-            wants_static: false,
-            resume: None,
-        };
+        let command = ReadCommand::whole(
+            partition.table,
+            Partitions::Key(partition.key.to_vec()),
+            self.inner.rt.wall().seconds(),
+        );
         let order = ReplicatedRead {
             snapshot: snapshot.clone(),
             consistency: cluster::Consistency::Serial,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use data::command::{Partitions, ReadCommand};
 use data::{
     CellRef, ClusteringBuf, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef,
-    Slices,
 };
 use paxos::acceptor::cells::{Column, RowUpdate};
 use schema::Schema;
@@ -113,16 +112,7 @@ impl PaxosTable {
 
     /// Reads the rows of a key: one for each table that had conditional writes with that key.
     pub(crate) fn read(&self, partition: &Partition, now: DeletionSeconds) -> ReadCommand {
-        ReadCommand {
-            table: self.table,
-            partitions: Partitions::Key(partition.key.to_vec()),
-            slices: Slices::all(),
-            reversed: false,
-            columns: None,
-            now,
-            wants_static: false,
-            resume: None,
-        }
+        ReadCommand::whole(self.table, Partitions::Key(partition.key.to_vec()), now)
     }
 }
 

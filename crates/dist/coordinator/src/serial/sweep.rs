@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Consistency, TokenRange};
 use data::command::{Partitions, ReadCommand};
-use data::{MutationBuilder, MutationRef, RowRef, Slices};
+use data::{MutationBuilder, MutationRef, RowRef};
 use paxos::{AcceptorState, Ballot, Scope};
 use rt::sync::Notify;
 use stdx::{TimestampMicros, Token, WallMicros};
@@ -195,16 +195,11 @@ impl Coordinator {
             .finish();
         let order = CasOrder {
             snapshot: snapshot.clone(),
-            read: ReadCommand {
-                table: partition.table,
-                partitions: Partitions::Key(partition.key.to_vec()),
-                slices: Slices::all(),
-                reversed: false,
-                columns: None,
-                now: self.inner.rt.wall().seconds(),
-                wants_static: false,
-                resume: None,
-            },
+            read: ReadCommand::whole(
+                partition.table,
+                Partitions::Key(partition.key.to_vec()),
+                self.inner.rt.wall().seconds(),
+            ),
             rows_wanted: 1,
             scope: Scope::Global,
             commit: Consistency::Any,

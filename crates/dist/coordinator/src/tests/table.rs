@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{
-    CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef, Slices,
-};
+use data::{CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef};
 use schema::{
     Column, ColumnKind, Keyspace, KeyspaceParams, Schema, Table, TableKind, TableOptions,
 };
@@ -137,14 +135,12 @@ pub(super) fn insert(pk: i32, value: &str, at: i64) -> (Token, Vec<u8>, bool) {
 
 pub(super) fn read_all(table: TableId) -> ReadCommand {
     ReadCommand {
-        table,
-        partitions: Partitions::Range(KeyRange::all()),
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: DeletionSeconds(2_000_000_000),
         wants_static: true,
-        resume: None,
+        ..ReadCommand::whole(
+            table,
+            Partitions::Range(KeyRange::all()),
+            DeletionSeconds(2_000_000_000),
+        )
     }
 }
 

@@ -20,7 +20,7 @@ use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageLimits, ReplicaPage};
 use data::{
     Advance, BoundRef, CellRef, ClusteringBuf, Cursor, DeletionTime, Item, Liveness,
-    MutationBuilder, MutationRef, RangeTombstoneRef, RowBuilder, RowRef, Slices, TableShape,
+    MutationBuilder, MutationRef, RangeTombstoneRef, RowBuilder, RowRef, TableShape,
 };
 use dist_testing::{PORT, Random, host, identity, messaging, name, serve, snapshot};
 use messaging::{Handler, MessagingMesh, Peer, Request, Responder, Settings};
@@ -172,14 +172,8 @@ type Dump = BTreeMap<Vec<u8>, Vec<String>>;
 
 async fn dump(store: &Store, into: &mut Dump) {
     let command = ReadCommand {
-        table: TABLE,
-        partitions: Partitions::Range(KeyRange::all()),
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: DeletionSeconds(1),
         wants_static: true,
-        resume: None,
+        ..ReadCommand::whole(TABLE, Partitions::Range(KeyRange::all()), DeletionSeconds(1))
     };
     let limits = PageLimits { bytes: usize::MAX, ..PageLimits::default() };
     let keep = DeletionSeconds(i64::MIN);

@@ -191,16 +191,7 @@ pub(crate) async fn write(store: &Store, mutation: &[u8]) -> Result<(), StoreErr
 }
 
 pub(crate) fn read_of(partitions: Partitions) -> ReadCommand {
-    ReadCommand {
-        table: TABLE,
-        partitions,
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: NOW,
-        wants_static: true,
-        resume: None,
-    }
+    ReadCommand { wants_static: true, ..ReadCommand::whole(TABLE, partitions, NOW) }
 }
 
 pub(crate) fn slice(from: i32, to: i32) -> Slices {

@@ -13,8 +13,9 @@ use schema::Column;
 use stdx::{ColumnId, DeletionSeconds, TableId};
 use types::CqlType;
 
+use super::keys::COMBINATIONS_MAX;
 use super::operations::{ColumnOperation, ColumnOperations};
-use super::write::{COMBINATIONS_MAX, slice};
+use super::write::slice;
 use super::{ClusteringPlan, ModifyKind, ModifyPlan};
 use crate::error::PlanError;
 use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};

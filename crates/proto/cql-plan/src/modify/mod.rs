@@ -1,7 +1,8 @@
 //! INSERT, UPDATE and DELETE: from syntax to a plan that binds values into mutations.
 //!
 //! Owns: [`ModifyPlan`] and how it is made. `clause` has the WHERE clause of modifications,
-//! `operations` the assignments and deletions, `write` the binding. `lists` what must be
+//! `operations` the assignments and deletions, `write` the binding, of which `keys` is what names
+//! partitions and rows and `rows` what is written to them. `lists` what must be
 //! read first for elements of lists, `named` the one row a conditional statement names. Never:
 //! reads itself, decides conditions ([`crate::cas`]).
 //!
@@ -9,16 +10,18 @@
 //! INV-modify-2: a statement that reads nothing writes the same row content to every row it
 //! names, so it is packed once per execution.
 //!
-//! Reading order: this file, `clause`, `operations`, `write`, `complex`, `lists`, `named`.
+//! Reading order: this file, `clause`, `operations`, `write`, `keys`, `rows`, `complex`, `lists`, `named`.
 //! Source: `cql3.statements.ModificationStatement` and its children.
 
 mod attributes;
 mod clause;
 mod complex;
 pub(crate) mod fuzz;
+mod keys;
 mod lists;
 mod named;
 mod operations;
+mod rows;
 mod write;
 
 use std::sync::Arc;
@@ -44,9 +47,10 @@ pub(crate) use attributes::Stamp;
 pub(crate) use lists::index_receiver;
 pub use lists::{FoundLists, ListRead};
 pub(crate) use named::Named;
+pub(crate) use rows::age_row;
 pub use write::BoundMutation;
 pub(crate) use write::{
-    Update as PendingUpdate, age_row, encode_update, slice as scratch_slice, without_condition,
+    Update as PendingUpdate, encode_update, slice as scratch_slice, without_condition,
 };
 
 use clause::{ClusteringPlan, KeyPart, WhereClause};

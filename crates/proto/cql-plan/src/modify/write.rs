@@ -5,36 +5,22 @@
 //! the usual INSERT allocates nothing but what it appends to the output.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use codec::murmur::token_of;
-use data::clustering::push_component;
-use data::counter;
-use data::mutation::KEY_BYTES_MAX;
-use data::{
-    BoundRef, CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RangeTombstoneRef,
-    RowBuilder, RowRef,
-};
+use data::{BoundRef, CellRef, DeletionTime, Liveness, MutationBuilder, RangeTombstoneRef, RowRef};
 use schema::Table;
 use smallvec::SmallVec;
 use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds, WallMicros};
-use types::CqlType;
-use types::arithmetic::Operator;
 
 use super::attributes::Stamp;
-use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
-use super::complex::write_complex;
+use super::clause::ClusteringPlan;
+use super::keys::push_bound;
 use super::lists::{FoundLists, RowLists};
-use super::operations::{ColumnOperation, ColumnOperations};
+use super::rows::{before, write_row};
 use super::{ModifyKind, ModifyPlan};
 use crate::error::PlanError;
 use crate::functions::json::{JsonColumn, columns_of};
-use crate::functions::push_key_component;
-use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};
-use crate::term::{PlannedTerm, invalid_value};
-
-/// Partitions or rows that one statement may name by IN in all combinations.
-pub(super) const COMBINATIONS_MAX: usize = 65_535;
+use crate::plan::{BindEnv, BoundValue, ExecuteOptions};
 
 /// Where a mutation lies in the output, and where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +79,7 @@ type PartitionLists<'l> = (&'l FoundLists, &'l [u8]);
 /// Times of everything one execution writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    timestamp: TimestampMicros,
+    pub(super) timestamp: TimestampMicros,
     /// Of deleted ranges and partitions.
     ranges: TimestampMicros,
     /// Of the paths of list elements.
@@ -437,351 +423,12 @@ impl ModifyPlan {
         }
         Ok(())
     }
-
-    /// Serialised partition keys, each once.
-    pub(super) fn keys(
-        &self,
-        values: &[BoundValue<'_>],
-        env: &BindEnv<'_>,
-        scratch: &mut Vec<u8>,
-    ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
-        let composite = self.key.len() > 1;
-        let start = scratch.len();
-        let mut keys = SmallVec::new();
-        if self.key.iter().all(|part| matches!(part, KeyPart::Equal(..))) {
-            for part in &self.key {
-                let KeyPart::Equal(column, term) = part else { continue };
-                let bound = term.bind(values, env)?;
-                push_key_component(scratch, key_value(column, &bound)?, composite)?;
-            }
-            check_key(scratch.len().saturating_sub(start))?;
-            keys.push(start..scratch.len());
-            return Ok(keys);
-        }
-        let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
-        for part in &self.key {
-            let mut next = Vec::new();
-            for_each_value(part, values, env, &mut |bytes| {
-                for prefix in &combined {
-                    let mut key = prefix.clone();
-                    push_key_component(&mut key, bytes, composite)?;
-                    push_combination(&mut next, key)?;
-                }
-                Ok(())
-            })?;
-            combined = next;
-        }
-        combined.sort_unstable();
-        combined.dedup();
-        for key in combined {
-            check_key(key.len())?;
-            let at = scratch.len();
-            scratch.extend_from_slice(&key);
-            keys.push(at..scratch.len());
-        }
-        Ok(keys)
-    }
-
-    /// Serialised clusterings or prefixes, ascending, each once.
-    pub(super) fn prefixes(
-        &self,
-        values: &[BoundValue<'_>],
-        env: &BindEnv<'_>,
-        scratch: &mut Vec<u8>,
-    ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
-        let (ClusteringPlan::Prefix { parts, .. } | ClusteringPlan::Slice { parts, .. }) =
-            &self.clustering;
-        let start = scratch.len();
-        let mut prefixes = SmallVec::new();
-        if parts.iter().all(|p| matches!(p, RowPart::One(KeyPart::Equal(..)))) {
-            for part in parts {
-                let RowPart::One(KeyPart::Equal(column, term)) = part else { continue };
-                let bound = term.bind(values, env)?;
-                push_component(scratch, Some(key_value(column, &bound)?));
-            }
-            prefixes.push(start..scratch.len());
-            return Ok(prefixes);
-        }
-        let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
-        for part in parts {
-            let mut next = Vec::new();
-            for_each_row_value(part, values, env, &mut |components| {
-                for prefix in &combined {
-                    let mut clustering = prefix.clone();
-                    clustering.extend_from_slice(components);
-                    push_combination(&mut next, clustering)?;
-                }
-                Ok(())
-            })?;
-            combined = next;
-        }
-        let comparator = self.shape.clustering();
-        combined.sort_by(|a, b| comparator.compare(a, b));
-        combined.dedup_by(|a, b| comparator.compare(a, b).is_eq());
-        for prefix in combined {
-            let at = scratch.len();
-            scratch.extend_from_slice(&prefix);
-            prefixes.push(at..scratch.len());
-        }
-        Ok(prefixes)
-    }
-}
-
-fn push_combination(combined: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Result<(), PlanError> {
-    if combined.len() >= COMBINATIONS_MAX {
-        return Err(PlanError::invalid(format!(
-            "IN relations of one statement name more than {COMBINATIONS_MAX} keys"
-        )));
-    }
-    combined.push(one);
-    Ok(())
-}
-
-fn check_key(len: usize) -> Result<(), PlanError> {
-    if len == 0 {
-        return Err(PlanError::invalid("Key may not be empty"));
-    }
-    if len > KEY_BYTES_MAX {
-        return Err(PlanError::invalid(format!(
-            "Key length of {len} is longer than maximum of {KEY_BYTES_MAX}"
-        )));
-    }
-    Ok(())
-}
-
-/// A key component, which must be there.
-fn key_value<'b>(column: &Arc<str>, bound: &'b Bound<'_>) -> Result<&'b [u8], PlanError> {
-    match bound {
-        Bound::Value(bytes) => Ok(bytes),
-        Bound::Null => {
-            Err(PlanError::invalid(format!("Invalid null value in condition for column {column}")))
-        }
-        Bound::Unset => Err(PlanError::invalid(format!("Invalid unset value for column {column}"))),
-    }
-}
-
-type Visit<'f> = dyn FnMut(&[u8]) -> Result<(), PlanError> + 'f;
-
-fn for_each_value(
-    part: &KeyPart,
-    values: &[BoundValue<'_>],
-    env: &BindEnv<'_>,
-    visit: &mut Visit<'_>,
-) -> Result<(), PlanError> {
-    match part {
-        KeyPart::Equal(column, term) => visit(key_value(column, &term.bind(values, env)?)?),
-        KeyPart::In(column, planned) => {
-            for bound in planned.bind(column, values, env)? {
-                visit(key_value(column, &bound)?)?;
-            }
-            Ok(())
-        }
-    }
-}
-
-fn tuple_components(columns: &[Arc<str>], bound: &[Bound<'_>]) -> Result<Vec<u8>, PlanError> {
-    let mut components = Vec::new();
-    for (column, value) in columns.iter().zip(bound) {
-        let bytes = value
-            .value()
-            .ok_or_else(|| PlanError::invalid(format!("Invalid null value for column {column}")))?;
-        push_component(&mut components, Some(bytes));
-    }
-    Ok(components)
-}
-
-/// As [`for_each_value`] for clustering columns; gives serialised components.
-fn for_each_row_value(
-    part: &RowPart,
-    values: &[BoundValue<'_>],
-    env: &BindEnv<'_>,
-    visit: &mut Visit<'_>,
-) -> Result<(), PlanError> {
-    match part {
-        RowPart::One(part) => for_each_value(part, values, env, &mut |bytes| {
-            let mut component = Vec::new();
-            push_component(&mut component, Some(bytes));
-            visit(&component)
-        }),
-        RowPart::Tuple(columns, planned) => {
-            let bound = planned.bind(columns.len(), values, env)?;
-            visit(&tuple_components(columns, &bound)?)
-        }
-        RowPart::TupleIn(columns, planned) => {
-            for bound in planned.bind(columns.len(), values, env)? {
-                visit(&tuple_components(columns, &bound)?)?;
-            }
-            Ok(())
-        }
-    }
-}
-
-/// Appends one bound of a range below `prefix`: its serialised prefix, and whether it lies after.
-fn push_bound(
-    prefix: &Range<usize>,
-    bound: Option<&SliceBound>,
-    is_start: bool,
-    values: &[BoundValue<'_>],
-    env: &BindEnv<'_>,
-    scratch: &mut Vec<u8>,
-) -> Result<(Range<usize>, bool), PlanError> {
-    let at = scratch.len();
-    scratch.extend_from_within(prefix.clone());
-    let Some(bound) = bound else { return Ok((at..scratch.len(), !is_start)) };
-    match &bound.value {
-        SliceValue::One(term) => {
-            let value = term.bind(values, env)?;
-            let column = bound.columns.first().cloned().unwrap_or_else(|| Arc::from(""));
-            push_component(scratch, Some(key_value(&column, &value)?));
-        }
-        SliceValue::Tuple(planned) => {
-            for (column, value) in
-                bound.columns.iter().zip(planned.bind(bound.columns.len(), values, env)?)
-            {
-                push_component(scratch, Some(key_value(column, &value)?));
-            }
-        }
-    }
-    Ok((at..scratch.len(), bound.inclusive != is_start))
-}
-
-/// Appends a packed row to `scratch`. `None` when nothing is in it.
-fn write_row(
-    (liveness, deletion): (Liveness, DeletionTime),
-    columns: &[ColumnOperations],
-    times: &Times,
-    values: &[BoundValue<'_>],
-    env: &BindEnv<'_>,
-    lists: RowLists<'_>,
-    scratch: &mut Vec<u8>,
-) -> Result<Option<Range<usize>>, PlanError> {
-    let mut row = RowBuilder::new(scratch, liveness, deletion, times.timestamp);
-    for column in columns {
-        match &column.complex {
-            None => match column.operations.first() {
-                Some(ColumnOperation::Set(term)) => match term.bind(values, env)? {
-                    Bound::Value(bytes) => row.cell(column.id, &times.cell(&bytes)),
-                    Bound::Null => row.cell(column.id, &times.tombstone()),
-                    Bound::Unset => {}
-                },
-                Some(ColumnOperation::Delete) => row.cell(column.id, &times.tombstone()),
-                Some(ColumnOperation::AddValue(ty, term)) => {
-                    let found = lists.cells(column.id).first().map(|(_, value)| value.as_slice());
-                    if let Some(sum) = add_to(found, ty, term, values, env)? {
-                        row.cell(column.id, &times.cell(&sum));
-                    }
-                }
-                Some(ColumnOperation::Increment(_) | ColumnOperation::Decrement(_)) => {
-                    if let Some(sum) = increment(&column.operations, values, env)? {
-                        row.cell(column.id, &times.cell(&counter::update(sum)));
-                    }
-                }
-                _ => {}
-            },
-            Some(form) => write_complex(&mut row, column, form, times, values, env, lists)?,
-        }
-    }
-    Ok(if row.is_empty() { None } else { Some(row.finish()) })
-}
-
-/// Appends a row of a conditional write with its deletions a microsecond before `ballot`.
-pub(crate) fn age_row(
-    row: RowRef<'_>,
-    ballot: TimestampMicros,
-    scratch: &mut Vec<u8>,
-) -> Range<usize> {
-    let timestamp = before(ballot);
-    let aged = |deletion: DeletionTime| match deletion.is_live() {
-        true => deletion,
-        false => DeletionTime { timestamp, ..deletion },
-    };
-    let (liveness, deletion, columns) = row.parts();
-    let mut out = RowBuilder::new(scratch, liveness, aged(deletion), ballot);
-    for (id, column) in columns {
-        match column {
-            ColumnRef::Simple(cell) => out.cell(id, &aged_cell(cell, timestamp)),
-            ColumnRef::Complex(complex) => {
-                out.begin_complex(id, aged(complex.deletion));
-                for (path, cell) in complex.cells() {
-                    out.complex_cell(path, &aged_cell(cell, timestamp));
-                }
-                out.end_complex();
-            }
-        }
-    }
-    out.finish()
-}
-
-fn aged_cell(cell: CellRef<'_>, timestamp: TimestampMicros) -> CellRef<'_> {
-    match cell.is_tombstone() {
-        true => CellRef::tombstone(timestamp, cell.local),
-        false => cell,
-    }
-}
-
-fn before(ballot: TimestampMicros) -> TimestampMicros {
-    TimestampMicros(ballot.0.saturating_sub(1))
 }
 
 /// What a caller is told who would write without asking.
 #[cold]
 pub(crate) fn without_condition() -> PlanError {
     PlanError::invalid("a conditional statement cannot be carried out without its condition")
-}
-
-/// All that a statement adds to one counter; `None` when every value is unset. Sums wrap around, as
-/// those of Cassandra do. Source: `Constants.Adder`, `Constants.Substracter`.
-#[cold]
-fn increment(
-    operations: &[ColumnOperation],
-    values: &[BoundValue<'_>],
-    env: &BindEnv<'_>,
-) -> Result<Option<i64>, PlanError> {
-    let mut sum: Option<i64> = None;
-    for operation in operations {
-        let (ColumnOperation::Increment(term) | ColumnOperation::Decrement(term)) = operation
-        else {
-            continue;
-        };
-        let bytes = match term.bind(values, env)? {
-            Bound::Unset => continue,
-            Bound::Null => {
-                return Err(PlanError::invalid("Invalid null value for counter increment"));
-            }
-            Bound::Value(bytes) => bytes,
-        };
-        let Ok(bytes) = <[u8; 8]>::try_from(&*bytes) else {
-            return Err(PlanError::invalid("Invalid empty value for counter increment"));
-        };
-        let mut by = i64::from_be_bytes(bytes);
-        if matches!(operation, ColumnOperation::Decrement(_)) {
-            by = by.checked_neg().ok_or_else(|| {
-                PlanError::invalid(format!(
-                    "The negation of {by} overflows supported counter precision (signed 8 bytes \
-                     integer)"
-                ))
-            })?;
-        }
-        sum = Some(sum.unwrap_or(0).wrapping_add(by));
-    }
-    Ok(sum)
-}
-
-/// What is there and the term together; nothing where nothing is there. Source: `Constants.Adder`.
-fn add_to(
-    found: Option<&[u8]>,
-    ty: &CqlType,
-    term: &PlannedTerm,
-    values: &[BoundValue<'_>],
-    env: &BindEnv<'_>,
-) -> Result<Option<Vec<u8>>, PlanError> {
-    let Bound::Value(added) = term.bind(values, env)? else {
-        return Err(PlanError::invalid("Invalid null value for an addition"));
-    };
-    if found.is_none() {
-        return Ok(None);
-    }
-    Operator::Add.apply((ty, found), (ty, Some(&added))).map_err(invalid_value)
 }
 
 /// A piece of the scratch buffer.

@@ -13,7 +13,7 @@ use data::MutationRef;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageLimits, ReplicaPage};
-use data::{Advance, Cursor, Item, Slices, TableShape};
+use data::{Advance, Cursor, Item, TableShape};
 use dist_testing::table::{NOW, TABLE, key, schema};
 use dist_testing::{Ground, ORACLE, Replicas, host, identity, is_alive, messaging, serve};
 use internode::{ReadRequest, Verb};
@@ -211,16 +211,7 @@ pub(super) fn one(pk: i32) -> ReadCommand {
 }
 
 fn read_of(partitions: Partitions) -> ReadCommand {
-    ReadCommand {
-        table: TABLE,
-        partitions,
-        slices: Slices::all(),
-        reversed: false,
-        columns: None,
-        now: NOW,
-        wants_static: true,
-        resume: None,
-    }
+    ReadCommand { wants_static: true, ..ReadCommand::whole(TABLE, partitions, NOW) }
 }
 
 impl Nodes {

@@ -1,0 +1,226 @@
+//! Which partitions and rows a statement names: keys, clustering prefixes and bounds in the scratch
+//! buffer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use data::clustering::push_component;
+use data::mutation::KEY_BYTES_MAX;
+use smallvec::SmallVec;
+
+use super::ModifyPlan;
+use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
+use crate::error::PlanError;
+use crate::functions::push_key_component;
+use crate::plan::{BindEnv, Bound, BoundValue};
+
+/// Partitions or rows that one statement may name by IN in all combinations.
+pub(super) const COMBINATIONS_MAX: usize = 65_535;
+
+impl ModifyPlan {
+    /// Serialised partition keys, each once.
+    pub(super) fn keys(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
+        let composite = self.key.len() > 1;
+        let start = scratch.len();
+        let mut keys = SmallVec::new();
+        if self.key.iter().all(|part| matches!(part, KeyPart::Equal(..))) {
+            for part in &self.key {
+                let KeyPart::Equal(column, term) = part else { continue };
+                let bound = term.bind(values, env)?;
+                push_key_component(scratch, key_value(column, &bound)?, composite)?;
+            }
+            check_key(scratch.len().saturating_sub(start))?;
+            keys.push(start..scratch.len());
+            return Ok(keys);
+        }
+        let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
+        for part in &self.key {
+            let mut next = Vec::new();
+            for_each_value(part, values, env, &mut |bytes| {
+                for prefix in &combined {
+                    let mut key = prefix.clone();
+                    push_key_component(&mut key, bytes, composite)?;
+                    push_combination(&mut next, key)?;
+                }
+                Ok(())
+            })?;
+            combined = next;
+        }
+        combined.sort_unstable();
+        combined.dedup();
+        for key in combined {
+            check_key(key.len())?;
+            let at = scratch.len();
+            scratch.extend_from_slice(&key);
+            keys.push(at..scratch.len());
+        }
+        Ok(keys)
+    }
+
+    /// Serialised clusterings or prefixes, ascending, each once.
+    pub(super) fn prefixes(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
+        let (ClusteringPlan::Prefix { parts, .. } | ClusteringPlan::Slice { parts, .. }) =
+            &self.clustering;
+        let start = scratch.len();
+        let mut prefixes = SmallVec::new();
+        if parts.iter().all(|p| matches!(p, RowPart::One(KeyPart::Equal(..)))) {
+            for part in parts {
+                let RowPart::One(KeyPart::Equal(column, term)) = part else { continue };
+                let bound = term.bind(values, env)?;
+                push_component(scratch, Some(key_value(column, &bound)?));
+            }
+            prefixes.push(start..scratch.len());
+            return Ok(prefixes);
+        }
+        let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
+        for part in parts {
+            let mut next = Vec::new();
+            for_each_row_value(part, values, env, &mut |components| {
+                for prefix in &combined {
+                    let mut clustering = prefix.clone();
+                    clustering.extend_from_slice(components);
+                    push_combination(&mut next, clustering)?;
+                }
+                Ok(())
+            })?;
+            combined = next;
+        }
+        let comparator = self.shape.clustering();
+        combined.sort_by(|a, b| comparator.compare(a, b));
+        combined.dedup_by(|a, b| comparator.compare(a, b).is_eq());
+        for prefix in combined {
+            let at = scratch.len();
+            scratch.extend_from_slice(&prefix);
+            prefixes.push(at..scratch.len());
+        }
+        Ok(prefixes)
+    }
+}
+
+fn push_combination(combined: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Result<(), PlanError> {
+    if combined.len() >= COMBINATIONS_MAX {
+        return Err(PlanError::invalid(format!(
+            "IN relations of one statement name more than {COMBINATIONS_MAX} keys"
+        )));
+    }
+    combined.push(one);
+    Ok(())
+}
+
+fn check_key(len: usize) -> Result<(), PlanError> {
+    if len == 0 {
+        return Err(PlanError::invalid("Key may not be empty"));
+    }
+    if len > KEY_BYTES_MAX {
+        return Err(PlanError::invalid(format!(
+            "Key length of {len} is longer than maximum of {KEY_BYTES_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+/// A key component, which must be there.
+fn key_value<'b>(column: &Arc<str>, bound: &'b Bound<'_>) -> Result<&'b [u8], PlanError> {
+    match bound {
+        Bound::Value(bytes) => Ok(bytes),
+        Bound::Null => {
+            Err(PlanError::invalid(format!("Invalid null value in condition for column {column}")))
+        }
+        Bound::Unset => Err(PlanError::invalid(format!("Invalid unset value for column {column}"))),
+    }
+}
+
+type Visit<'f> = dyn FnMut(&[u8]) -> Result<(), PlanError> + 'f;
+
+fn for_each_value(
+    part: &KeyPart,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), PlanError> {
+    match part {
+        KeyPart::Equal(column, term) => visit(key_value(column, &term.bind(values, env)?)?),
+        KeyPart::In(column, planned) => {
+            for bound in planned.bind(column, values, env)? {
+                visit(key_value(column, &bound)?)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn tuple_components(columns: &[Arc<str>], bound: &[Bound<'_>]) -> Result<Vec<u8>, PlanError> {
+    let mut components = Vec::new();
+    for (column, value) in columns.iter().zip(bound) {
+        let bytes = value
+            .value()
+            .ok_or_else(|| PlanError::invalid(format!("Invalid null value for column {column}")))?;
+        push_component(&mut components, Some(bytes));
+    }
+    Ok(components)
+}
+
+/// As [`for_each_value`] for clustering columns; gives serialised components.
+fn for_each_row_value(
+    part: &RowPart,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), PlanError> {
+    match part {
+        RowPart::One(part) => for_each_value(part, values, env, &mut |bytes| {
+            let mut component = Vec::new();
+            push_component(&mut component, Some(bytes));
+            visit(&component)
+        }),
+        RowPart::Tuple(columns, planned) => {
+            let bound = planned.bind(columns.len(), values, env)?;
+            visit(&tuple_components(columns, &bound)?)
+        }
+        RowPart::TupleIn(columns, planned) => {
+            for bound in planned.bind(columns.len(), values, env)? {
+                visit(&tuple_components(columns, &bound)?)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Appends one bound of a range below `prefix`: its serialised prefix, and whether it lies after.
+pub(super) fn push_bound(
+    prefix: &Range<usize>,
+    bound: Option<&SliceBound>,
+    is_start: bool,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+    scratch: &mut Vec<u8>,
+) -> Result<(Range<usize>, bool), PlanError> {
+    let at = scratch.len();
+    scratch.extend_from_within(prefix.clone());
+    let Some(bound) = bound else { return Ok((at..scratch.len(), !is_start)) };
+    match &bound.value {
+        SliceValue::One(term) => {
+            let value = term.bind(values, env)?;
+            let column = bound.columns.first().cloned().unwrap_or_else(|| Arc::from(""));
+            push_component(scratch, Some(key_value(&column, &value)?));
+        }
+        SliceValue::Tuple(planned) => {
+            for (column, value) in
+                bound.columns.iter().zip(planned.bind(bound.columns.len(), values, env)?)
+            {
+                push_component(scratch, Some(key_value(column, &value)?));
+            }
+        }
+    }
+    Ok((at..scratch.len(), bound.inclusive != is_start))
+}
