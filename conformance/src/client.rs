@@ -160,6 +160,22 @@ impl Client {
     /// # Errors
     /// The stream fails, or the server wants something else than READY.
     pub fn start(stream: Box<dyn Stream>, version: u8) -> Result<Self> {
+        match Self::start_as(stream, version, None)? {
+            Ok(client) => Ok(client),
+            Err(error) => bail!("STARTUP was refused: {error:?}"),
+        }
+    }
+
+    /// The same, with a name and a password for a server that asks for them. The inner error is what
+    /// the server says to them.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_as(
+        stream: Box<dyn Stream>,
+        version: u8,
+        user: Option<(&str, &str)>,
+    ) -> Result<std::result::Result<Self, ServerError>> {
         let mut client = Self { stream, version, framed: false, input: Vec::new() };
         let mut body = Vec::new();
         put_u16(&mut body, 1);
@@ -168,12 +184,25 @@ impl Client {
         let (opcode, _, body) = client.exchange(1, &body)?;
         match opcode {
             2 => {}
-            3 => bail!("the server wants a password"),
-            0 => bail!("STARTUP was refused: {:?}", decode_error(&mut Cursor::new(&body))?),
+            3 => {
+                let Some((name, password)) = user else { bail!("the server wants a password") };
+                client.framed = version >= 5;
+                let token = format!("\0{name}\0{password}");
+                let mut body = Vec::new();
+                put_u32(&mut body, u32::try_from(token.len())?);
+                body.extend_from_slice(token.as_bytes());
+                let (opcode, _, body) = client.exchange(15, &body)?;
+                match opcode {
+                    16 => {}
+                    0 => return Ok(Err(decode_error(&mut Cursor::new(&body))?)),
+                    other => bail!("AUTH_RESPONSE was answered by opcode {other}"),
+                }
+            }
+            0 => return Ok(Err(decode_error(&mut Cursor::new(&body))?)),
             other => bail!("STARTUP was answered by opcode {other}"),
         }
         client.framed = version >= 5;
-        Ok(client)
+        Ok(Ok(client))
     }
 
     /// The protocol version in use.

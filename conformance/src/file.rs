@@ -10,6 +10,8 @@ use anyhow::{Result, bail};
 pub struct File {
     /// The protocol version that the file asks for with `@protocol N` before the first block.
     pub protocol: Option<u8>,
+    /// Whom the file logs in as with `@user NAME PASSWORD` before the first block.
+    pub user: Option<(String, String)>,
     /// Comments and statements in the order of the file.
     pub items: Vec<Item>,
 }
@@ -34,6 +36,8 @@ pub enum Action {
     Prepare(String, String),
     /// `execute NAME> literals`
     Execute(String, String),
+    /// `login> NAME PASSWORD`: a new connection for the blocks that follow.
+    Login(String, String),
 }
 
 /// Options of one block, written as `@name value` lines above it.
@@ -104,7 +108,7 @@ pub fn parse(text: &str) -> Result<File> {
                     text.push_str(more.trim_start());
                     Ok(())
                 }
-                Action::Batch(_) | Action::Execute(..) => {
+                Action::Batch(_) | Action::Execute(..) | Action::Login(..) => {
                     bail!("line {number}: nothing to continue")
                 }
             })?;
@@ -117,7 +121,7 @@ pub fn parse(text: &str) -> Result<File> {
                         *action = Action::Batch(vec![std::mem::take(text), more.trim().to_owned()]);
                     }
                     Action::Batch(list) => list.push(more.trim().to_owned()),
-                    Action::Prepare(..) | Action::Execute(..) => {
+                    Action::Prepare(..) | Action::Execute(..) | Action::Login(..) => {
                         bail!("line {number}: only a plain statement starts a batch")
                     }
                 }
@@ -129,7 +133,13 @@ pub fn parse(text: &str) -> Result<File> {
             file.items.push(Item::Block(Box::new(block)));
         }
         if let Some(option) = line.strip_prefix('@') {
-            if let Some(version) = option.strip_prefix("protocol ") {
+            if let Some(user) = option.strip_prefix("user ") {
+                let Some((name, password)) = user.trim().split_once(' ') else {
+                    bail!("line {number}: @user takes a name and a password");
+                };
+                file.user = Some((name.to_owned(), password.trim().to_owned()));
+                file.items.push(Item::Text(line.to_owned()));
+            } else if let Some(version) = option.strip_prefix("protocol ") {
                 file.protocol = Some(version.trim().parse()?);
                 file.items.push(Item::Text(line.to_owned()));
             } else {
@@ -188,6 +198,11 @@ fn parse_action(line: &str, number: usize) -> Result<Action> {
     if let Some((name, values)) = line.strip_prefix("execute ").and_then(|r| r.split_once('>')) {
         return Ok(Action::Execute(name.trim().to_owned(), values.trim().to_owned()));
     }
+    if let Some((name, password)) =
+        line.strip_prefix("login> ").and_then(|rest| rest.trim().split_once(' '))
+    {
+        return Ok(Action::Login(name.to_owned(), password.to_owned()));
+    }
     bail!("line {number}: not a comment, option, statement or expected line: {line}")
 }
 
@@ -244,15 +259,17 @@ pub fn print(file: &File) -> String {
 mod tests {
     use super::*;
 
-    const SAMPLE: &str = "# title\n@protocol 4\n\n> CREATE TABLE t (k int\n>> PRIMARY KEY)\n= void\n\
+    const SAMPLE: &str = "# title\n@protocol 4\n@user me secret\n\n> CREATE TABLE t (k int\n>> PRIMARY KEY)\n= void\n\
         @for i 1 3\n> INSERT INTO t (k) VALUES ($i)\n= void\n> a\n>& b\nprepare p> SELECT 1\n\
-        ? k int\nexecute p> 1, 'x'\n= rows $ks.t\n: k int\n| 1\n";
+        ? k int\nexecute p> 1, 'x'\n= rows $ks.t\n: k int\n| 1\n\
+        login> $ks_a pw\n= ready\n";
 
     #[test]
     fn printing_a_parsed_file_gives_the_same_text() {
         let file = parse(SAMPLE).expect("sample parses");
         assert_eq!(print(&file), SAMPLE);
         assert_eq!(file.protocol, Some(4));
+        assert_eq!(file.user, Some(("me".into(), "secret".into())));
     }
 
     #[test]
@@ -269,6 +286,7 @@ mod tests {
         assert_eq!(actions[0], Action::Query("CREATE TABLE t (k int\nPRIMARY KEY)".into()));
         assert_eq!(actions[2], Action::Batch(vec!["a".into(), "b".into()]));
         assert_eq!(actions[4], Action::Execute("p".into(), "1, 'x'".into()));
+        assert_eq!(actions[5], Action::Login("$ks_a".into(), "pw".into()));
     }
 
     #[test]
@@ -278,6 +296,8 @@ mod tests {
             ("= void\n", "line 1"),
             ("\n@what 1\n> x\n", "line 2"),
             ("@unordered\n\n> x\n", "line 2"),
+            ("@user me\n", "line 1"),
+            ("login> me\n", "line 1"),
         ] {
             let error = parse(text).expect_err("must be refused");
             assert!(format!("{error:#}").contains(place), "{error:#}");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use conformance::client::Client;
+use conformance::client::{Client, ServerError};
 use conformance::file;
 use conformance::known::KnownDifferences;
 use conformance::run::{Difference, Mode, Report, run};
@@ -191,15 +191,20 @@ fn run_file(path: &Path, options: &Options) -> Result<Report> {
     let mut parsed = file::parse(&text)?;
     let stem = path.file_stem().and_then(|stem| stem.to_str()).context("a file without a name")?;
     let keyspace = format!("{}_{}", options.prefix, stem.replace('-', "_"));
-    let mut client = connect(&options.target, parsed.protocol.unwrap_or(5))?;
-    let report = run(&mut parsed, &mut client, &keyspace, options.mode)?;
+    let version = parsed.protocol.unwrap_or(5);
+    let connect = |user: Option<(&str, &str)>| connect(&options.target, version, user);
+    let report = run(&mut parsed, &connect, &keyspace, options.mode)?;
     if options.mode == Mode::Record {
         std::fs::write(path, file::print(&parsed))?;
     }
     Ok(report)
 }
 
-fn connect(target: &str, version: u8) -> Result<Client> {
+fn connect(
+    target: &str,
+    version: u8,
+    user: Option<(&str, &str)>,
+) -> Result<std::result::Result<Client, ServerError>> {
     let address = target
         .to_socket_addrs()
         .with_context(|| format!("address {target}"))?
@@ -211,5 +216,5 @@ fn connect(target: &str, version: u8) -> Result<Client> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
-    Client::start(Box::new(stream), version)
+    Client::start_as(Box::new(stream), version, user)
 }

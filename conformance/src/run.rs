@@ -54,13 +54,16 @@ pub enum Mode {
 ///
 /// # Errors
 /// The connection fails, or a block is not well formed. A wrong answer is not an error.
-pub fn run(file: &mut File, client: &mut Client, keyspace: &str, mode: Mode) -> Result<Report> {
+pub fn run(file: &mut File, connect: &Connect<'_>, keyspace: &str, mode: Mode) -> Result<Report> {
+    let user = file.user.clone();
+    let user = user.as_ref().map(|(name, password)| (name.as_str(), password.as_str()));
+    let client = &mut connected(connect, user)?;
     for item in &file.items {
         let Item::Block(block) = item else { continue };
         let texts = match &block.action {
             Action::Query(text) | Action::Prepare(_, text) => std::slice::from_ref(text),
             Action::Batch(texts) => texts.as_slice(),
-            Action::Execute(..) => &[],
+            Action::Execute(..) | Action::Login(..) => &[],
         };
         for text in texts {
             guard(text).with_context(|| format!("line {}: {text}", block.line))?;
@@ -77,8 +80,9 @@ pub fn run(file: &mut File, client: &mut Client, keyspace: &str, mode: Mode) -> 
              {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
         ),
     )?;
-    must(client, &format!("USE {keyspace}"))?;
-    let mut state = State { client, keyspace, prepared: BTreeMap::new() };
+    let own = connected(connect, user)?;
+    let mut state = State { client: own, connect, keyspace, prepared: BTreeMap::new() };
+    must(&mut state.client, &format!("USE {keyspace}"))?;
     let mut report = Report::default();
     for item in &mut file.items {
         let Item::Block(block) = item else { continue };
@@ -149,8 +153,17 @@ fn must(client: &mut Client, cql: &str) -> Result<()> {
     }
 }
 
+/// Makes a connection, as a user when one is given; the inner error is the server's answer to it.
+pub type Connect<'a> =
+    dyn Fn(Option<(&str, &str)>) -> Result<std::result::Result<Client, ServerError>> + 'a;
+
+fn connected(connect: &Connect<'_>, user: Option<(&str, &str)>) -> Result<Client> {
+    connect(user)?.map_err(|error| anyhow::anyhow!("the server refuses the connection: {error:?}"))
+}
+
 struct State<'a> {
-    client: &'a mut Client,
+    client: Client,
+    connect: &'a Connect<'a>,
     keyspace: &'a str,
     prepared: BTreeMap<String, Prepared>,
 }
@@ -170,6 +183,7 @@ impl State<'_> {
                 Action::Batch(texts) => Action::Batch(texts.iter().map(replace).collect()),
                 Action::Prepare(name, text) => Action::Prepare(name.clone(), replace(text)),
                 Action::Execute(name, text) => Action::Execute(name.clone(), replace(text)),
+                Action::Login(name, password) => Action::Login(replace(name), password.clone()),
             };
             let mut options = options.clone();
             options.bind = options.bind.as_ref().map(replace);
@@ -234,6 +248,16 @@ impl State<'_> {
                     self.prepared.insert(name.clone(), prepared.clone());
                 } else {
                     lines.extend(self.lines(&response, options, None));
+                }
+            }
+            Action::Login(name, password) => {
+                match (self.connect)(Some((&self.name_in(name), password)))? {
+                    Ok(client) => {
+                        self.client = client;
+                        must(&mut self.client, &format!("USE {}", self.keyspace))?;
+                        lines.push("= ready".to_owned());
+                    }
+                    Err(error) => lines.push(self.name_out(&error_line(&error))),
                 }
             }
             Action::Execute(name, values) => {

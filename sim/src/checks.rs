@@ -21,8 +21,25 @@ struct Writes {
     sent: BTreeMap<i64, (Instant, bool)>,
     /// Those that were refused and must not be seen.
     refused: BTreeSet<i64>,
-    /// Ends and stamps of what is certain, for whom: acknowledged writes, read values.
-    certain: Vec<(Instant, i64, &'static str, Scope)>,
+    /// Acknowledged writes and read values.
+    certain: Vec<Certain>,
+}
+
+/// A value that is certain.
+#[derive(Clone, Copy)]
+struct Certain {
+    /// The request that made it so: when it was sent and answered.
+    begin: Instant,
+    end: Instant,
+    stamp: i64,
+    how: &'static str,
+    scope: Scope,
+}
+
+impl Certain {
+    fn of(event: &Event, stamp: i64, how: &'static str) -> Certain {
+        Certain { begin: event.begin, end: event.end, stamp, how, scope: event.scope }
+    }
 }
 
 /// Registers under QUORUM: no value that was never written, nothing acknowledged lost, nothing that
@@ -52,7 +69,7 @@ pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
         writes.sent.insert(stamp, (event.begin, is_deletion));
         match event.ending {
             Ending::Done => {
-                writes.certain.push((event.end, stamp, "acknowledged", event.scope));
+                writes.certain.push(Certain::of(event, stamp, "acknowledged"));
             }
             Ending::Refused => {
                 writes.refused.insert(stamp);
@@ -83,7 +100,7 @@ pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
         let stamp = read(writes, event, value, losses).map_err(|problem| {
             format!("key {key}, read through node {} at {}: {problem}", event.node, at(event.begin))
         })?;
-        writes.certain.push((event.end, stamp, READ, event.scope));
+        writes.certain.push(Certain::of(event, stamp, READ));
     }
     Ok(())
 }
@@ -95,15 +112,16 @@ fn read(
     value: Option<i64>,
     losses: &[Instant],
 ) -> Result<i64, String> {
-    let is_lost = |end: Instant, how: &str| {
-        how == READ && losses.iter().any(|loss| end <= *loss && *loss <= event.end)
+    // A read looks between its begin and its end: its answer may be under way when the power goes.
+    let is_lost = |known: &Certain| {
+        known.how == READ && losses.iter().any(|loss| known.begin <= *loss && *loss <= event.end)
     };
-    let before = writes.certain.iter().filter(|(end, _, how, scope)| {
-        *end <= event.begin && !is_lost(*end, how) && scope.binds(event.scope)
+    let before = writes.certain.iter().filter(|known| {
+        known.end <= event.begin && !is_lost(known) && known.scope.binds(event.scope)
     });
-    let newest = before.max_by_key(|(_, stamp, _, _)| *stamp).copied();
-    let nothing = (Instant::ZERO, 0, "nothing", Scope::Quorum);
-    let (since, least, how, _) = newest.unwrap_or(nothing);
+    let newest = before.max_by_key(|known| known.stamp);
+    let (since, least, how) =
+        newest.map_or((Instant::ZERO, 0, "nothing"), |known| (known.end, known.stamp, known.how));
     let least_is_deletion = writes.sent.get(&least).is_some_and(|(_, deleted)| *deleted);
     let Some(value) = value else {
         // No row: never written, or some deletion not older than what is certain.

@@ -108,6 +108,7 @@ fn a_power_cut_takes_back_what_was_only_read_and_nothing_else() {
     assert!(after(Some(1))(&[]).is_err());
     assert_eq!(after(Some(1))(&[30]), Ok(()));
     assert!(after(Some(1))(&[10]).is_err(), "before the read");
+    assert_eq!(after(Some(1))(&[22]), Ok(()), "while its answer was under way");
     assert!(after(Some(1))(&[60]).is_err(), "after the later read");
     assert_eq!(after(Some(2))(&[30]), Ok(()));
     assert!(after(None)(&[30]).is_err(), "the acknowledged one is not lost");

@@ -18,12 +18,14 @@ use crate::cells;
 use crate::checks::{self, Trouble};
 use crate::client::{Answer, Client};
 use crate::counts;
+use crate::datacenters;
 use crate::leaks::{self, Holdings};
 use crate::lwt;
 use crate::nemesis::{self, Nemesis};
 use crate::operator::Pending;
 use crate::report::{Probes, Report};
 use crate::scenario::{Fault, Scenario};
+use crate::schedule;
 use crate::survey;
 use crate::workload::{self, SCHEMA, Shared};
 
@@ -52,6 +54,14 @@ pub struct Sabotage {
     pub unrepaired: bool,
     /// Nothing is healed.
     pub unhealed: bool,
+    /// Increments in doubt are sent again.
+    pub repeated_increments: bool,
+    /// No table is repaired by itself.
+    pub unscheduled: bool,
+    /// One node of a new datacenter copies nothing.
+    pub unbuilt: bool,
+    /// What an operator gives up goes on.
+    pub no_aborts: bool,
 }
 
 /// One node over all its lives.
@@ -68,6 +78,13 @@ pub struct Member {
     pub may_end: bool,
     /// It is no member any more, or dead for good.
     pub has_left: bool,
+    /// It was started while the others served clients, and has not ended since then. Who starts it
+    /// again lets it join again.
+    pub is_newcomer: bool,
+    /// It has started with another number of shards.
+    pub is_resharded: bool,
+    /// Partitions and files that it got from others in earlier lives.
+    pub streamed: u64,
     /// The administrator's way in.
     pub admin: Arc<admin::AdminMesh>,
 }
@@ -111,7 +128,8 @@ pub struct Run {
     pub losses: Vec<stdx::Instant>,
     probes: Probes,
     askers: u64,
-    sabotage: Sabotage,
+    /// What goes wrong on purpose.
+    pub sabotage: Sabotage,
 }
 
 /// Runs a scenario from a seed.
@@ -157,6 +175,13 @@ fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run,
     run.found()?;
     let faults = run.safety()?;
     run.liveness()?;
+    if scenario.new_datacenter {
+        run.use_new_datacenter()?;
+    }
+    if scenario.auto_repair {
+        run.await_schedule()?;
+        run.repair_incrementally()?;
+    }
     run.verdict()?;
     Ok((run, faults))
 }
@@ -195,7 +220,7 @@ impl Run {
         options.smp = u16::try_from(1 + world.random_u64() % self.scenario.shards_max).ok();
         options.num_tokens = [1, 4, 16][(world.random_u64() % 3) as usize];
         // What was acknowledged in periodic mode does not survive a power cut.
-        let cuts = self.scenario.kinds.iter().any(|(f, n)| *f == Fault::PowerCut && *n > 0);
+        let cuts = self.scenario.has(Fault::PowerCut);
         let modes = [CommitLogSync::Batch, CommitLogSync::Group, CommitLogSync::Periodic];
         let count = if cuts { 2 } else { 3 };
         options.commitlog_sync = modes[(world.random_u64() % count) as usize];
@@ -204,11 +229,19 @@ impl Run {
         }
         options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
         options.hinted_handoff_enabled = self.scenario.hints;
+        options.hints_flush_period =
+            Duration::from_millis([10, 300, 10_000][(world.random_u64() % 3) as usize]);
+        if self.scenario.auto_repair {
+            options.auto_repair_enabled = !self.sabotage.unscheduled;
+            options.auto_repair_window = schedule::WINDOW;
+            options.auto_repair_turn = schedule::TURN;
+            options.auto_repair_initial_delay = schedule::TURN;
+        }
         options.start_native_transport = true;
         options.native_shard_aware_transport_port = 0;
         options.rpc_address = conf::Address::Ip([0, 0, 0, 0].into());
         options.broadcast_rpc_address = Some(conf::Address::Ip(world.ip(name)));
-        if self.scenario.datacenters > 1 || self.scenario.racks > 1 {
+        if self.scenario.has_datacenters() {
             let number = self.members.len() as u64;
             let (dc, rack) = (self.scenario.datacenter(number), self.scenario.rack(number));
             options.endpoint_snitch = conf::Snitch::GossipingPropertyFile;
@@ -267,7 +300,10 @@ impl Run {
             self.world.run_for(QUIET);
             last = self.staying().into_iter().try_for_each(|number| {
                 // A newcomer has nothing to be compared with.
-                let Some(before) = self.holdings.get(number) else { return Ok(()) };
+                let is_resharded = self.members.get(number).is_some_and(|m| m.is_resharded);
+                let Some(before) = self.holdings.get(number).filter(|_| !is_resharded) else {
+                    return Ok(());
+                };
                 let shards = |n: usize| self.members.get(n).map_or(0, |m| u64::from(m.shards()));
                 let others = self.staying().into_iter().filter(|n| *n != number);
                 let links = shards(number) * others.map(shards).sum::<u64>() * LINK_CLASSES;
@@ -297,6 +333,9 @@ impl Run {
             is_up: true,
             may_end: is_joining,
             has_left: false,
+            is_newcomer: is_joining,
+            is_resharded: false,
+            streamed: 0,
             admin,
         });
         name
@@ -318,8 +357,7 @@ impl Run {
                 self.ended(number);
             }
             self.restart(number);
-            let leaves = |p: &Pending| matches!(p, Pending::Decommission(n) if *n == number);
-            let may_end = self.pending.iter().any(leaves);
+            let may_end = self.pending.iter().any(|p| p.may_end(number));
             if let Some(member) = self.members.get_mut(number) {
                 member.may_end = may_end;
             }
@@ -393,6 +431,9 @@ impl Run {
     /// Looks at everything and asks the checkers.
     fn verdict(&mut self) -> Result<(), String> {
         let first = self.address("n1");
+        if self.scenario.repairs && self.scenario.has(Fault::BitRot) {
+            self.lose_files()?;
+        }
         if !self.sabotage.unrepaired {
             self.repair()?;
         }
@@ -415,7 +456,7 @@ impl Run {
     }
 
     /// What each node shows of its own.
-    fn look(&mut self) -> Result<survey::Looks, String> {
+    pub fn look(&mut self) -> Result<survey::Looks, String> {
         let name_and_address = |n| (nemesis::name(n), self.address(&nemesis::name(n)));
         let nodes: Vec<_> = self.staying().into_iter().map(name_and_address).collect();
         self.ask("looking at each node", SURVEY_MAX, move |rt| survey::look_at_each(rt, nodes))?
@@ -485,6 +526,7 @@ impl Run {
         let Some(member) = self.members.get_mut(number) else { return };
         member.is_up = false;
         let counted = member.life.telemetry();
+        member.streamed += datacenters::streamed(&counted);
         self.probes.add_node(&counted);
     }
 
@@ -494,9 +536,19 @@ impl Run {
         if member.is_up || member.has_left {
             return;
         }
+        if self.scenario.other_shards {
+            let random = self.world.random_u64();
+            let smp = u16::try_from(1 + random / 2 % self.scenario.shards_max).ok();
+            if random.is_multiple_of(2) && smp != member.options.smp {
+                member.options.smp = smp;
+                member.is_resharded = true;
+                self.probes.bump("started with another number of shards", 1);
+            }
+        }
         (member.life, member.outcome, member.admin) =
             start(&self.world, &member.name, &member.options);
         member.is_up = true;
+        member.is_newcomer = false;
     }
 
     /// A node starts with an empty disk in the place of the member that had its address.
@@ -587,13 +639,21 @@ async fn create(
         let mut text = format!("ALTER TABLE ks.cells WITH gc_grace_seconds = {seconds}");
         if sabotage.early_purge {
             text.push_str(" AND tombstone_gc = {'mode': 'timeout'}");
+        } else if let Some(delay) = scenario.propagation_delay_seconds {
+            text.push_str(&format!(
+                " AND tombstone_gc = {{'mode': 'repair', 'propagation_delay_in_seconds': {delay}}}"
+            ));
         }
         create_one(&mut client, &text).await?;
     }
     Ok(())
 }
 
-async fn create_one(client: &mut Client, text: &str) -> Result<(), String> {
+/// Runs a statement that must succeed.
+///
+/// # Errors
+/// What it was answered by.
+pub async fn create_one(client: &mut Client, text: &str) -> Result<(), String> {
     match client.query(text).await {
         Ok(Answer::Done) => Ok(()),
         other => Err(format!("{text}: {other:?}")),

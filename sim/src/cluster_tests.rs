@@ -77,6 +77,36 @@ fn writes_without_their_conditions_are_found_not_to_be_linearizable() {
 }
 
 #[test]
+fn increments_that_are_sent_again_are_found_to_count_twice() {
+    let sabotage = Sabotage { repeated_increments: true, ..Sabotage::default() };
+    found("counters", sabotage, &["instead of"]);
+}
+
+#[test]
+fn tables_that_are_not_repaired_by_themselves_are_found() {
+    let sabotage = Sabotage { unscheduled: true, ..Sabotage::default() };
+    found("repairing", sabotage, &["was not repaired by itself", "no table has a schedule"]);
+}
+
+#[test]
+fn a_new_datacenter_that_copied_nothing_is_found() {
+    let sabotage = Sabotage { unbuilt: true, ..Sabotage::default() };
+    found("new_datacenter", sabotage, &["after rebuild"]);
+}
+
+#[test]
+fn what_goes_on_although_it_was_given_up_is_found() {
+    let sabotage = Sabotage { no_aborts: true, ..Sabotage::default() };
+    found("aborting", sabotage, &["was given up"]);
+}
+
+#[test]
+fn files_that_rot_away_are_found_to_be_missing_without_a_repair() {
+    let sabotage = Sabotage { unrepaired: true, ..Sabotage::default() };
+    found("disks", sabotage, &["n1 has"]);
+}
+
+#[test]
 fn tombstones_that_go_before_a_repair_are_found_to_bring_data_back() {
     let sabotage = Sabotage { early_purge: true, ..Sabotage::default() };
     found("resurrection", sabotage, &["instead of"]);

@@ -82,33 +82,56 @@ pub fn within(counts: &Counts) -> Verdict {
     Ok(())
 }
 
-/// Adds to a counter.
+/// Adds to a counter, or to several in a counter batch. `again`: a request in doubt is sent once
+/// more, which is wrong.
 pub async fn add(
     rt: &Rt,
     client: &mut Client,
-    (key, by): (i32, i64),
+    to: &[(i32, i64)],
+    again: bool,
     counts: impl Fn(&mut dyn FnMut(&mut Counts)),
 ) -> Result<Ending, Lost> {
-    let (sent, mut index) = (rt.now(), 0);
+    let (sent, mut begun) = (rt.now(), Vec::new());
     counts(&mut |all| {
-        let increments = &mut all.0.entry(key).or_default().increments;
-        increments.push(Increment { by, sent, acknowledged: None, refused: false });
-        index = increments.len() - 1;
+        for (key, by) in to {
+            let increments = &mut all.0.entry(*key).or_default().increments;
+            increments.push(Increment { by: *by, sent, acknowledged: None, refused: false });
+            begun.push((*key, increments.len() - 1));
+        }
     });
-    let text = format!("UPDATE ks.counts SET n = n + {by} WHERE k = {key}");
-    let ending = match client.query(&text).await? {
+    let text = statement(to);
+    let mut answer = client.query(&text).await?;
+    if again && matches!(answer, Answer::Error(0x1100 | 0x1500, _)) {
+        answer = client.query(&text).await?;
+    }
+    let ending = match answer {
         Answer::Done => Ending::Done,
-        Answer::Error(0x1000, _) => Ending::Refused,
+        // Parts of a batch may have been carried out before another part was refused.
+        Answer::Error(0x1000, _) if to.len() == 1 => Ending::Refused,
         other => doubtful(other),
     };
+    let is_whole = to.len() == 1;
     counts(&mut |all| {
-        let increments = &mut all.0.entry(key).or_default().increments;
-        if let Some(increment) = increments.get_mut(index) {
-            increment.refused = ending == Ending::Refused;
-            increment.acknowledged = (ending == Ending::Done).then(|| rt.now());
+        for (key, index) in &begun {
+            let increments = &mut all.0.entry(*key).or_default().increments;
+            if let Some(increment) = increments.get_mut(*index) {
+                increment.refused = is_whole && ending == Ending::Refused;
+                increment.acknowledged = (ending == Ending::Done).then(|| rt.now());
+            }
         }
     });
     Ok(ending)
+}
+
+fn statement(to: &[(i32, i64)]) -> String {
+    let one = |(key, by): &(i32, i64)| format!("UPDATE ks.counts SET n = n + {by} WHERE k = {key}");
+    match to {
+        [single] => one(single),
+        several => {
+            let parts: Vec<String> = several.iter().map(one).collect();
+            format!("BEGIN COUNTER BATCH {}; APPLY BATCH", parts.join("; "))
+        }
+    }
 }
 
 /// Reads a counter; with `is_last` at ALL, for the comparison of all nodes.
@@ -175,6 +198,14 @@ mod tests {
         let read = Read { node: 0, begin, end, value, is_last: false };
         let counter = Counter { increments: increments.collect(), reads: vec![read] };
         within(&Counts(BTreeMap::from([(1, counter)])))
+    }
+
+    #[test]
+    fn several_increments_are_a_counter_batch() {
+        let one = "UPDATE ks.counts SET n = n + 2 WHERE k = 1";
+        assert_eq!(statement(&[(1, 2)]), one);
+        let batch = format!("BEGIN COUNTER BATCH {one}; {one}; APPLY BATCH");
+        assert_eq!(statement(&[(1, 2), (1, 2)]), batch);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs simulated worlds: `sim` (all scenarios, fixed seeds, each twice), `sim SCENARIO SEED`,
+//! Runs simulated worlds: `sim` (all scenarios, fixed seeds), `sim SCENARIO SEED`,
 //! `sim soak --minutes N`. See `docs/dev/simulator.md`.
 
 mod batches;
@@ -7,8 +7,10 @@ mod checks;
 mod client;
 mod cluster;
 mod counts;
+mod datacenters;
 mod durability;
 mod export;
+mod fixed;
 mod history;
 mod leaks;
 mod lwt;
@@ -18,6 +20,7 @@ mod nemesis;
 mod operator;
 mod report;
 mod scenario;
+mod schedule;
 mod soak;
 mod survey;
 mod workload;
@@ -26,7 +29,7 @@ use std::process::ExitCode;
 
 use conf::CommitLogSync;
 use durability::{Crash, Plan, Trouble};
-use report::Report;
+use fixed::Job;
 use scenario::Scenario;
 use soak::OneRun;
 
@@ -98,28 +101,53 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
     Ok(entries)
 }
 
-/// Runs a seed twice and demands the same trace.
-fn run_twice(run: &OneRun, seed: u64) -> Result<Report, String> {
-    let first = run(seed)?;
-    let second = run(seed)?;
-    if first.trace != second.trace {
-        let differs = first.checkpoints.iter().zip(&second.checkpoints).position(|(a, b)| a != b);
-        return Err(format!("two runs of one seed differ, first at checkpoint {differs:?}"));
-    }
-    Ok(first)
+/// The jobs of `sim SCENARIO [SEED | FROM TO]`, each twice; `None`: the arguments are wrong.
+fn chosen(entries: &[Entry], name: &str, words: &[String]) -> Option<Vec<Job>> {
+    let number = |text: &String| text.parse::<u64>().ok();
+    let (at, entry) = entries.iter().enumerate().find(|(_, entry)| entry.name == name)?;
+    let seeds = match words {
+        [] => 0..entry.seeds,
+        [seed] => number(seed).map(|seed| seed..seed.saturating_add(1))?,
+        [from, to] => number(from)?..number(to)?,
+        _ => return None,
+    };
+    Some(seeds.map(|seed| Job { entry: at, seed, kept: "", is_twice: true }).collect())
 }
 
-/// Which seeds of which scenario; `None`: the arguments are wrong.
-fn chosen(arguments: &[String], name: &str, seeds: u64) -> Option<std::ops::Range<u64>> {
-    let number = |text: &String| text.parse::<u64>().ok();
-    match arguments {
-        [] => Some(0..seeds),
-        [wanted, ..] if wanted != name => Some(0..0),
-        [_] => Some(0..seeds),
-        [_, seed] => number(seed).map(|seed| seed..seed.saturating_add(1)),
-        [_, from, to] => Some(number(from)?..number(to)?),
-        _ => None,
+/// The jobs of `sim` without arguments.
+fn fixed_jobs(entries: &[Entry]) -> Vec<Job> {
+    let of_entry = |(at, entry): (usize, &Entry)| {
+        let kept = kept_seeds().into_iter().filter(|(_, scenario, _)| *scenario == entry.name);
+        let kept: Vec<(&'static str, u64)> = kept.map(|(name, _, seed)| (name, seed)).collect();
+        fixed::of_scenario(at, entry.seeds, &kept)
+    };
+    entries.iter().enumerate().flat_map(of_entry).collect()
+}
+
+/// Carries jobs out one after the other; how many failed.
+fn carry_out(entries: &[Entry], jobs: &[Job], is_verbose: bool) -> usize {
+    let mut failed = 0;
+    for job in jobs {
+        let Some(entry) = entries.get(job.entry) else { continue };
+        let (name, seed, kept) = (&entry.name, job.seed, job.kept);
+        let plan = (entry.plan)(seed);
+        match fixed::run(&entry.run, seed, job.is_twice) {
+            Ok(report) => {
+                println!("ok   {name} {seed} {plan}: {} acknowledged {kept}", report.acknowledged);
+                // What one seed reached is of interest when it was asked for.
+                if is_verbose && !report.faults.is_empty() {
+                    println!("     faults: {:?}", report.faults);
+                    println!("     reached: {}", report.probes);
+                }
+            }
+            Err(error) => {
+                failed += 1;
+                println!("FAIL {name} {seed} {plan} {kept}: {error}");
+                println!("     again: cargo run -p sim -- {name} {seed}");
+            }
+        }
     }
+    failed
 }
 
 /// The seeds that are kept because they found something: name, scenario, seed. Those that are open
@@ -189,46 +217,20 @@ fn main() -> ExitCode {
     {
         return export::run(directory);
     }
-    let is_known = |name: &String| entries.iter().any(|entry| entry.name == *name);
-    if !arguments.first().is_none_or(is_known) {
-        return usage(&entries);
-    }
-    let (mut passed, mut failed) = (0, 0);
-    for entry in &entries {
-        let name = &entry.name;
-        let Some(seeds) = chosen(&arguments, name, entry.seeds) else { return usage(&entries) };
-        let kept: Vec<(&str, u64)> = match arguments.is_empty() {
-            true => {
-                let of_entry = kept_seeds().into_iter().filter(|(_, scenario, _)| scenario == name);
-                of_entry.map(|(kept, _, seed)| (kept, seed)).collect()
-            }
-            false => Vec::new(),
-        };
-        for (kept, seed) in seeds.map(|seed| ("", seed)).chain(kept) {
-            let plan = (entry.plan)(seed);
-            match run_twice(&entry.run, seed) {
-                Ok(report) => {
-                    passed += 1;
-                    println!(
-                        "ok   {name} {seed} {plan}: {} acknowledged {kept}",
-                        report.acknowledged
-                    );
-                    // What one seed reached is of interest when it was asked for.
-                    if arguments.len() == 2 && !report.faults.is_empty() {
-                        println!("     faults: {:?}", report.faults);
-                        println!("     reached: {}", report.probes);
-                    }
-                }
-                Err(error) => {
-                    failed += 1;
-                    println!("FAIL {name} {seed} {plan} {kept}: {error}");
-                    println!("     again: cargo run -p sim -- {name} {seed}");
-                }
-            }
+    match arguments.as_slice() {
+        [] => fixed::deal_out(fixed_jobs(&entries).len()),
+        [first, worker, of] if first == "fixed-part" => {
+            let (Ok(worker), Ok(of)) = (worker.parse(), of.parse()) else { return usage(&entries) };
+            let jobs = fixed::share(fixed_jobs(&entries), worker, of);
+            fixed::code(carry_out(&entries, &jobs, false))
+        }
+        [name, words @ ..] => {
+            let Some(jobs) = chosen(&entries, name, words) else { return usage(&entries) };
+            let failed = carry_out(&entries, &jobs, words.len() == 1);
+            println!("{} passed, {failed} failed", jobs.len() - failed);
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
-    println!("{passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

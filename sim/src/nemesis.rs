@@ -13,6 +13,9 @@ use crate::scenario::Fault;
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
 const AFTERMATH: Duration = Duration::from_secs(3);
 
+/// What is given up has gone on for less than so long.
+const GIVE_UP_MICROS: u64 = 4_000_000;
+
 /// How often another fault is drawn when one is not possible, and after how long.
 const STRIKES: u32 = 12;
 const STRIKE_AGAIN: Duration = Duration::from_millis(100);
@@ -37,6 +40,8 @@ enum Undo {
     Unrot(usize, Vec<(String, u64)>),
     /// A newcomer starts in its place.
     Replace(usize),
+    /// What it does is given up: leaving, moving, joining.
+    GiveUp(usize),
 }
 
 /// Longer than it takes until all hold a dead node for dead.
@@ -71,7 +76,7 @@ impl Nemesis {
                 break;
             }
             if n == 1 + scenario.faults / 3 {
-                run.join();
+                self.join(run);
             }
             for _ in 0..STRIKES {
                 if self.strike(run) {
@@ -82,6 +87,22 @@ impl Nemesis {
         }
         self.wait(run, scenario.operations);
         Ok(())
+    }
+
+    /// Starts the nodes that join; some of them are to be given up.
+    fn join(&mut self, run: &mut Run) {
+        let first = run.members.len();
+        run.join();
+        for number in first..run.members.len() {
+            if run.scenario.has(Fault::Abort) && run.world.random_u64().is_multiple_of(2) {
+                self.give_up_soon(run, number);
+            }
+        }
+    }
+
+    fn give_up_soon(&mut self, run: &Run, number: usize) {
+        let after = Duration::from_micros(run.world.random_u64() % GIVE_UP_MICROS);
+        self.undo.push((run.world.now() + after, Undo::GiveUp(number)));
     }
 
     /// Until that many requests have ended; meanwhile heals what is due.
@@ -146,6 +167,7 @@ impl Nemesis {
                 self.start_again(run, node);
             }
             Undo::Replace(node) => run.replace(node),
+            Undo::GiveUp(node) => run.give_up(node),
         }
     }
 
@@ -172,7 +194,11 @@ impl Nemesis {
             match undo {
                 Undo::GoodDisk(_) | Undo::Unrot(..) => self.undo(run, undo),
                 Undo::Replace(_) => replacements.push(undo),
-                Undo::Heal(_) | Undo::Links(_) | Undo::Disk(_) | Undo::Restart(_) => {}
+                Undo::Heal(_)
+                | Undo::Links(_)
+                | Undo::Disk(_)
+                | Undo::Restart(_)
+                | Undo::GiveUp(_) => {}
             }
         }
         run.world.heal_all();
@@ -228,7 +254,7 @@ impl Nemesis {
             Undo::GoodDisk(n) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
                 *n == node
             }
-            Undo::Heal(_) | Undo::Links(_) | Undo::Disk(_) => false,
+            Undo::Heal(_) | Undo::Links(_) | Undo::Disk(_) | Undo::GiveUp(_) => false,
         })
     }
 
@@ -394,12 +420,29 @@ impl Nemesis {
                 }
                 run.begin_decommission(node);
             }
-            Fault::Compact | Fault::Rebuild | Fault::Move => {
+            Fault::Abort => {
+                if node == 0 || !is_well || self.is_one_broken(run) {
+                    return false;
+                }
+                let there = run.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
+                let may_leave = there > run.scenario.replication * run.scenario.datacenters;
+                if run.world.random_u64().is_multiple_of(2) && run.begin_move(node) {
+                    self.give_up_soon(run, node);
+                } else if may_leave {
+                    self.trouble(run, node, self.end);
+                    run.begin_decommission(node);
+                    self.give_up_soon(run, node);
+                } else {
+                    return false;
+                }
+            }
+            Fault::Compact | Fault::Rebuild | Fault::Move | Fault::Repair => {
                 if !is_well || !run.world.is_alive(&life) {
                     return false;
                 }
                 match fault {
                     Fault::Rebuild => run.begin_rebuild(node),
+                    Fault::Repair => run.begin_repair(node),
                     Fault::Move => return run.pending.is_empty() && run.begin_move(node),
                     _ => run.begin_compaction(node),
                 }

@@ -13,12 +13,15 @@ use stdx::Instant;
 use crate::checks::Trouble;
 use crate::cluster::Run;
 use crate::nemesis::name;
+use crate::schedule;
 use crate::survey;
 
 /// Longest time of one operation when everything is healed.
 const OPERATION_MAX: Duration = Duration::from_secs(600);
 /// Longest time of an orderly stop before the node is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
+/// How long what was given up may take to end.
+const AFTER_GIVING_UP: Duration = Duration::from_secs(60);
 /// How often an operation is ordered again when it failed although everything is healed.
 const TRIES: u32 = 12;
 
@@ -31,17 +34,39 @@ pub enum Pending {
     Move(usize),
     /// That node is dead for good and is to be taken out.
     Remove(String),
+    /// What one of the above is given up by, of a node that leaves (true) or moves, or joins.
+    GivenUp(usize, Movement, Reply),
+}
+
+/// What can be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Movement {
+    /// A node leaves.
+    Leaving,
+    /// It takes another token.
+    Moving,
+    /// It joins.
+    Joining,
+}
+
+/// The answer to an order, when it is there.
+pub type Reply = Rc<RefCell<Option<AdminReply>>>;
+
+impl Pending {
+    /// Whether that node may end because of it.
+    pub fn may_end(&self, number: usize) -> bool {
+        match self {
+            Pending::Decommission(n) => *n == number,
+            Pending::GivenUp(n, what, _) => *n == number && *what != Movement::Moving,
+            Pending::Move(_) | Pending::Remove(_) => false,
+        }
+    }
 }
 
 impl Run {
     /// Asks a shard of a node.
-    fn admin(
-        &mut self,
-        number: usize,
-        shard: ShardId,
-        request: AdminRequest,
-    ) -> Rc<RefCell<Option<AdminReply>>> {
-        let reply: Rc<RefCell<Option<AdminReply>>> = Rc::default();
+    fn admin(&mut self, number: usize, shard: ShardId, request: AdminRequest) -> Reply {
+        let reply = Reply::default();
         let Some(member) = self.members.get(number) else { return reply };
         let (out, admin) = (reply.clone(), member.admin.clone());
         let caller = self.new_name();
@@ -54,7 +79,14 @@ impl Run {
     }
 
     /// As [`Run::admin`] at shard 0, waiting for the answer.
-    fn admin_now(&mut self, number: usize, request: AdminRequest) -> Result<AdminReply, String> {
+    ///
+    /// # Errors
+    /// That it does not come.
+    pub fn admin_now(
+        &mut self,
+        number: usize,
+        request: AdminRequest,
+    ) -> Result<AdminReply, String> {
         self.admin_at(number, ShardId(0), request)
     }
 
@@ -143,8 +175,88 @@ impl Run {
         }
     }
 
+    /// Gives up what a node does: leaving, taking another token, joining.
+    pub fn give_up(&mut self, number: usize) {
+        let of_node = |pending: &Pending| match pending {
+            Pending::Decommission(n) if *n == number => Some(Movement::Leaving),
+            Pending::Move(n) if *n == number => Some(Movement::Moving),
+            _ => None,
+        };
+        let found = self.pending.iter().enumerate().find_map(|(at, p)| Some((at, of_node(p)?)));
+        let is_newcomer = self.members.get(number).is_some_and(|m| m.is_newcomer && !m.has_left);
+        let (what, at, command) = match found {
+            Some((at, what)) => {
+                self.pending.remove(at);
+                (what, number, ClusterCommand::AbortMovement {})
+            }
+            None if is_newcomer => {
+                let node = self.world.ip(&name(number)).to_string();
+                (Movement::Joining, 0, ClusterCommand::AbortBootstrap { node })
+            }
+            None => return,
+        };
+        let reply = match self.sabotage.no_aborts {
+            true => Rc::new(RefCell::new(Some(AdminReply::Done))),
+            false => self.admin(at, ShardId(0), AdminRequest::Command(command)),
+        };
+        self.pending.push(Pending::GivenUp(number, what, reply));
+    }
+
+    /// What was given up is not done, if the node said so; else it is ended as if nothing had been
+    /// given up.
+    fn finish_given_up(
+        &mut self,
+        number: usize,
+        what: Movement,
+        reply: &Reply,
+    ) -> Result<(), String> {
+        self.world.run_for(AFTER_GIVING_UP);
+        let is_given_up = matches!(*reply.borrow(), Some(AdminReply::Done));
+        if is_given_up {
+            self.bump(match what {
+                Movement::Leaving => "decommission given up",
+                Movement::Moving => "move given up",
+                Movement::Joining => "joining given up",
+            });
+        }
+        let member = self.members.get(number);
+        let is_alive = member.is_some_and(|m| self.world.is_alive(&m.life));
+        let is_newcomer = member.is_some_and(|m| m.is_newcomer);
+        match what {
+            Movement::Joining if is_given_up && is_alive && is_newcomer => {
+                Err(format!("{} goes on although its joining was given up", name(number)))
+            }
+            Movement::Joining => {
+                if !is_alive {
+                    // As an administrator does it: the disk is emptied first.
+                    self.ended(number);
+                    self.wipe(number);
+                    self.restart(number);
+                }
+                if let Some(member) = self.members.get_mut(number) {
+                    member.may_end = false;
+                }
+                Ok(())
+            }
+            Movement::Leaving if is_given_up && self.is_out(number) => {
+                Err(format!("{} left although its decommission was given up", name(number)))
+            }
+            Movement::Leaving if is_given_up => {
+                if let Some(member) = self.members.get_mut(number) {
+                    member.may_end = false;
+                }
+                self.finish_move(number)
+            }
+            Movement::Leaving => {
+                self.pending.push(Pending::Decommission(number));
+                self.finish_operations()
+            }
+            Movement::Moving => self.finish_move(number),
+        }
+    }
+
     /// Ends a node for good.
-    fn retire(&mut self, number: usize) {
+    pub fn retire(&mut self, number: usize) {
         let Some(member) = self.members.get_mut(number) else { return };
         member.has_left = true;
         let life = member.life.clone();
@@ -171,8 +283,12 @@ impl Run {
                 self.finish_move(number)?;
                 continue;
             }
+            if let Pending::GivenUp(number, what, reply) = &pending {
+                self.finish_given_up(*number, *what, reply)?;
+                continue;
+            }
             let (at, command) = match &pending {
-                Pending::Move(_) => continue,
+                Pending::Move(_) | Pending::GivenUp(..) => continue,
                 Pending::Decommission(number) => {
                     (*number, ClusterCommand::Decommission { force: false })
                 }
@@ -242,7 +358,8 @@ impl Run {
                 if self.members.get(number).is_none_or(|m| m.has_left) {
                     continue;
                 }
-                let report = self.repair_one(number, preview)?;
+                let order = RepairOrder { preview, ..schedule::of_keyspace() };
+                let report = self.repair_one(number, order)?;
                 if let Some(report) = report.filter(|r| preview && r.differing > 0) {
                     return Err(format!(
                         "replicas differ after a full repair, seen by {}: {report:?}",
@@ -255,15 +372,21 @@ impl Run {
         Ok(())
     }
 
-    /// A full repair through one node; its report, if there was anything to repair.
-    fn repair_one(&mut self, number: usize, preview: bool) -> Result<Option<RepairReport>, String> {
-        let order = RepairOrder {
-            keyspace: "ks".to_owned(),
-            ignore_unreplicated: true,
-            job_threads: 1,
-            preview,
-            ..RepairOrder::default()
-        };
+    /// Orders a repair without waiting.
+    pub fn order_repair(&mut self, number: usize, order: RepairOrder) {
+        let order = AdminRequest::Repair(RepairCommand::Start(order));
+        let _ = self.admin(number, ShardId(0), order);
+    }
+
+    /// A repair through one node; its report, if there was anything to repair.
+    ///
+    /// # Errors
+    /// That it failed or does not end.
+    pub fn repair_one(
+        &mut self,
+        number: usize,
+        order: RepairOrder,
+    ) -> Result<Option<RepairReport>, String> {
         let order = AdminRequest::Repair(RepairCommand::Start(order));
         let id = match self.admin_now(number, order)? {
             AdminReply::Repairs(list) => list.first().map_or(0, |report| report.id),
@@ -296,6 +419,45 @@ impl Run {
             let _ = self.admin(number, shard, AdminRequest::Flush(all()));
             let _ = self.admin(number, shard, AdminRequest::Compact(all()));
         }
+    }
+
+    /// One node loses half of its files of the workload, as when they rot and are taken away.
+    ///
+    /// # Errors
+    /// That it does not flush, or serve afterwards.
+    pub fn lose_files(&mut self) -> Result<(), String> {
+        let staying: Vec<usize> = (0..self.members.len())
+            .filter(|n| self.members.get(*n).is_some_and(|m| !m.has_left))
+            .collect();
+        let Some(number) =
+            staying.get(self.world.random_u64() as usize % staying.len().max(1)).copied()
+        else {
+            return Ok(());
+        };
+        let shards = self.members.get(number).map_or(0, |m| m.shards());
+        for shard in (0..shards).map(ShardId) {
+            self.admin_at(number, shard, AdminRequest::Flush(admin::Selection::default()))?;
+        }
+        let Some(life) = self.members.get(number).map(|m| m.life.clone()) else { return Ok(()) };
+        self.world.kill(&life);
+        self.ended(number);
+        let disk = self.world.disk(&name(number));
+        let files = disk.list();
+        let is_data = |path: &&String| path.contains("/ks/") && path.ends_with("-Data.db");
+        for data in files.iter().filter(is_data) {
+            let Some(stem) = data.strip_suffix("Data.db") else { continue };
+            if self.world.random_u64().is_multiple_of(2) {
+                continue;
+            }
+            for path in files.iter().filter(|path| path.starts_with(stem)) {
+                disk.remove(path);
+            }
+            self.bump("rotten file taken away");
+        }
+        self.restart(number);
+        let (address, others) = (self.address(&name(number)), staying.len() - 1);
+        let what = format!("the start of {} without some files", name(number));
+        self.ask(&what, OPERATION_MAX, move |rt| survey::serves(rt, address, others))
     }
 
     /// Stops and starts the nodes one after the other.

@@ -30,9 +30,13 @@ const PROBES: &[Probe] = &[
     ("write timed out", "coordinator_write_timeouts_total", None),
     ("write failed", "coordinator_write_failures_total", None),
     ("write unavailable", "coordinator_write_unavailables_total", None),
-    ("write shed", "coordinator_writes_shed_total", None),
     ("mutation for another coordinator", "replica_mutations_total", None),
-    ("mutation came too late", "replica_mutations_late_total", None),
+    (
+        "message to a peer expired before it was sent",
+        "internode_dropped_messages_total",
+        Some("expired-before-sent"),
+    ),
+    ("answer of a peer came too late", "internode_dropped_messages_total", Some("late-answer")),
     ("hint given to the store", "coordinator_hints_total", None),
     ("hint refused", "hints_refused_total", None),
     ("hint stored", "hints_stored_total", None),
@@ -58,6 +62,10 @@ const PROBES: &[Probe] = &[
     ),
     ("message to a peer given up", "internode_dropped_messages_total", None),
     ("partition streamed", "stream_received_partitions_total", None),
+    ("file streamed", "stream_received_files_total", None),
+    ("scheduled repair", "auto_repair_done_total", None),
+    ("scheduled repair failed", "auto_repair_failed_total", None),
+    ("repair sent what was missing", "repair_mutations_total", None),
     ("statement planned again", "cql_statements_replanned_total", None),
 ];
 

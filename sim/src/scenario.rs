@@ -25,6 +25,10 @@ pub const FILES: &[(&str, &str)] = &[
     ("swapping", include_str!("../scenarios/swapping.toml")),
     ("disks", include_str!("../scenarios/disks.toml")),
     ("two_dcs", include_str!("../scenarios/two_dcs.toml")),
+    ("new_datacenter", include_str!("../scenarios/new_datacenter.toml")),
+    ("repairing", include_str!("../scenarios/repairing.toml")),
+    ("aborting", include_str!("../scenarios/aborting.toml")),
+    ("other_shards", include_str!("../scenarios/other_shards.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -82,11 +86,16 @@ pub enum Fault {
     Move,
     /// A node copies what it owns from the others.
     Rebuild,
+    /// A full or incremental repair begins on a node.
+    Repair,
+    /// A node begins to leave, or to take another token, and an operator gives that up. Of
+    /// scenarios with newcomers: the joining of half of them is given up too.
+    Abort,
 }
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 26] = [
+    pub const ALL: [(&str, Fault); 28] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -113,6 +122,8 @@ impl Fault {
         ("compact", Fault::Compact),
         ("move", Fault::Move),
         ("rebuild", Fault::Rebuild),
+        ("repair", Fault::Repair),
+        ("abort", Fault::Abort),
     ];
 
     /// Its name in files.
@@ -185,6 +196,15 @@ pub struct Scenario {
     pub repairs: bool,
     /// Hints are stored for replicas that are away.
     pub hints: bool,
+    /// Nodes repair their tables by themselves, every few seconds.
+    pub auto_repair: bool,
+    /// A node that starts again may have another number of shards.
+    pub other_shards: bool,
+    /// The nodes that join are a datacenter of their own, which the keyspace asks for when all is
+    /// healed, and with some seeds no more after that.
+    pub new_datacenter: bool,
+    /// `propagation_delay_in_seconds` of the table of cells; `None`: the usual.
+    pub propagation_delay_seconds: Option<u64>,
     /// `gc_grace_seconds` of the table of cells; `None`: the usual.
     pub gc_grace_seconds: Option<u64>,
     /// Clients at the same time.
@@ -233,6 +253,7 @@ impl Scenario {
         let mut values = Values::parse(name, text)?;
         let mut number = |key: &str, or: u64| values.take(key).unwrap_or(or);
         let millis = Duration::from_millis;
+        let some = |n: u64| (n < u64::MAX).then_some(n);
         let mut scenario = Scenario {
             name: name.to_owned(),
             seeds: number("seeds", 0),
@@ -244,10 +265,11 @@ impl Scenario {
             racks: number("racks", 1).max(1),
             repairs: number("repair", 0) > 0,
             hints: number("hints", 1) > 0,
-            gc_grace_seconds: match number("gc_grace_seconds", u64::MAX) {
-                u64::MAX => None,
-                seconds => Some(seconds),
-            },
+            auto_repair: number("auto_repair", 0) > 0,
+            other_shards: number("other_shards", 0) > 0,
+            new_datacenter: number("new_datacenter", 0) > 0,
+            propagation_delay_seconds: some(number("propagation_delay_seconds", u64::MAX)),
+            gc_grace_seconds: some(number("gc_grace_seconds", u64::MAX)),
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),
             keys: number("workload.keys", 60),
@@ -303,12 +325,25 @@ impl Scenario {
 
     /// Whether clocks jump in it.
     pub fn do_clocks_jump(&self) -> bool {
-        self.kinds.iter().any(|(fault, share)| *fault == Fault::ClockJump && *share > 0)
+        self.has(Fault::ClockJump)
     }
 
     /// The datacenter of a node, both from 0.
     pub fn datacenter(&self, node: u64) -> u64 {
-        node % self.datacenters
+        match self.new_datacenter {
+            true => u64::from(node >= self.nodes),
+            false => node % self.datacenters,
+        }
+    }
+
+    /// Whether nodes have to be told their datacenters.
+    pub fn has_datacenters(&self) -> bool {
+        self.datacenters > 1 || self.racks > 1 || self.new_datacenter
+    }
+
+    /// Whether that fault may happen.
+    pub fn has(&self, wanted: Fault) -> bool {
+        self.kinds.iter().any(|(fault, share)| *fault == wanted && *share > 0)
     }
 
     /// The rack of a node in its datacenter, from 0.
@@ -319,7 +354,7 @@ impl Scenario {
     /// The replication of the keyspace, as CREATE KEYSPACE wants it.
     pub fn replication_text(&self) -> String {
         let replication = self.replication;
-        if self.datacenters == 1 && self.racks == 1 {
+        if !self.has_datacenters() {
             return format!("{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}");
         }
         let of_each = (1..=self.datacenters).map(|dc| format!(", 'dc{dc}': {replication}"));

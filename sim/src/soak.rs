@@ -13,6 +13,8 @@ pub const NODES_MIN: u64 = 3;
 /// Requests and faults that it must have.
 const OPERATIONS_MIN: u64 = 2_000;
 const FAULTS_MIN: u64 = 10;
+/// How many seeds lie between two lines of progress.
+const PROGRESS_SEEDS: u64 = 20;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +176,9 @@ pub fn run(orders: &Orders, scenarios: u64) -> ExitCode {
             println!("     again: cargo run -p sim -- soak --runs {scenarios} --seed {seed}");
         }
         seed = seed.saturating_add(1);
+        if seed.is_multiple_of(PROGRESS_SEEDS) {
+            println!("up to seed {seed}: {} runs, {} violations", sum.runs, sum.failed);
+        }
     }
     sum.print(orders, begin.elapsed().as_secs_f64());
     if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

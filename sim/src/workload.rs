@@ -120,7 +120,7 @@ async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &Re
             Action::Cells { part } => work_on_cells(rt, client, node, part, plan, shared).await,
             Action::Count { key } => {
                 client.set_consistency(level);
-                count(rt, client, node, key, shared).await
+                count(rt, client, node, key, (plan, shared)).await
             }
             _ => {
                 client.set_consistency(level);
@@ -194,14 +194,22 @@ async fn count(
     client: &mut Client,
     node: usize,
     key: i32,
-    shared: &RefCell<Shared>,
+    (plan, shared): (&Plan, &RefCell<Shared>),
 ) -> (Ending, bool) {
     client.set_answer_timeout(Action::Count { key }.limit() + ANSWER_GRACE);
     let of_counts = |work: &mut dyn FnMut(&mut Counts)| work(&mut shared.borrow_mut().counts);
     let by = 1 + (rt.random_u64() % 4) as i64;
-    let answer = match rt.random_u64() % 4 {
-        0 => counts::read(rt, client, (key, node), false, of_counts).await,
-        _ => counts::add(rt, client, (key, by), of_counts).await,
+    let mut others = vec![(key, by)];
+    let answer = match rt.random_u64() % 8 {
+        0 | 1 => counts::read(rt, client, (key, node), false, of_counts).await,
+        n @ (2 | 3) => {
+            // A counter batch: of several partitions, and of one partition twice.
+            let more = (1..n as i32).map(|step| ((key + step) % COUNTERS as i32, by + 1));
+            others.extend(more);
+            others.push((key, 1));
+            counts::add(rt, client, &others, plan.sabotage.repeated_increments, of_counts).await
+        }
+        _ => counts::add(rt, client, &others, plan.sabotage.repeated_increments, of_counts).await,
     };
     match answer {
         Ok(ending) => (ending, false),

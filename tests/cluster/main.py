@@ -8,12 +8,14 @@ import cluster
 import datacenters
 import faults
 import namespaces
+import upkeep
 
 GROUPS = {
     "three": cluster.Test,
     "leaving": cluster.Leaving,
     "faults": faults.Drivers,
     "datacenters": datacenters.Datacenters,
+    "upkeep": upkeep.Upkeep,
     "namespaces": namespaces.Namespaces,
 }
 # Only when it is named: it needs rights that tests should not need.

@@ -106,6 +106,41 @@ def tools(report, work):
     report.check("tools: helenus stops with status 0", "" if status == 0 else f"status {status}")
     copied = copy(home, work / "helenus-tools")
     compare_tools(report, CassandraFiles(copied), copied)
+    compare_upgrades(report, work, copied)
+
+
+def compare_upgrades(report, work, directory):
+    """Cassandra's tools read what Helenus writes in the versions of Cassandra 5."""
+    upgraded = work / "upgraded"
+    shutil.rmtree(upgraded, ignore_errors=True)
+    cassandra = CassandraFiles(upgraded / "cassandra", compatibility="NONE")
+    seen = set()
+    for table, file in sstables(directory, workload.KEYSPACE):
+        # One file of each of a few tables: a start of the Java machine for each.
+        if table in seen or table not in workload.UPGRADED:
+            continue
+        seen.add(table)
+        for version, form in [("oa", "big"), ("da", "bti")]:
+            name = f"{table} as {version}"
+            to = upgraded / version / workload.KEYSPACE / file.parent.name
+            out, status, errors = sstable_tool(
+                "upgrade", "--format", version, "--output", str(to), str(file)
+            )
+            report.check(f"helenus sstable upgrade {name}", "" if status == 0 else out + errors)
+            number = file.name.split("-")[1]
+            data = str(to / f"{version}-{number}-{form}-Data.db")
+            out, status, errors = sstable_tool("verify", data)
+            report.check(f"helenus sstable verify {name}", "" if status == 0 else out + errors)
+            for tool, ours in [("SSTableExport", "dump"), ("SSTableMetadataViewer", "metadata")]:
+                out, status, errors = cassandra.tool(tool, data)
+                mine = sstable_tool(ours, data)
+                report.check(
+                    f"{tool} {name}",
+                    difference(out.strip(), mine[0].strip(), ("cassandra", "helenus"))
+                    or errors * (status != 0) or mine[2],
+                )
+    missing = set(workload.UPGRADED) - seen
+    report.check("upgrade: every table has a file", f"none of {missing}" if missing else "")
 
 
 def compare_tools(report, cassandra, directory):

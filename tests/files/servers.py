@@ -131,7 +131,7 @@ class CassandraFiles:
     STORAGE_PORT = 19621
     JMX_PORT = 19622
 
-    def __init__(self, directory):
+    def __init__(self, directory, compatibility="CASSANDRA_4"):
         self.directory = Path(directory).resolve()
         self.lib = Path(os.environ["CASSANDRA_LIB"]).resolve()
         self.java = Path(os.environ["JAVA17_HOME"]) / "bin/java"
@@ -160,7 +160,7 @@ commitlog_sync_period: 10000ms
 commitlog_segment_size: 16MiB
 auto_snapshot: false
 flush_compression: table
-storage_compatibility_mode: CASSANDRA_4
+storage_compatibility_mode: {compatibility}
 """)
         for name, stream in [("logback.xml", "System.out"), ("logback-tools.xml", "System.err")]:
             level = "INFO" if stream == "System.out" else "ERROR"

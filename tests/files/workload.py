@@ -8,6 +8,8 @@ import uuid
 from cassandra.util import Date, Duration, Time
 
 KEYSPACE = "files"
+# Tables whose files are written anew in the versions of Cassandra 5.
+UPGRADED = ("all_types", "clustered", "wide_static")
 
 SCHEMA = f"""
 CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}};

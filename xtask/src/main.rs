@@ -29,7 +29,7 @@ cargo xtask COMMAND
                [--restart-mb 1024] [--replay-mb 256] [--without-cassandra]
                     a null server, Helenus and a real Cassandra in turn on this machine: their
                     ratios and the goals (docs/dev/performance.md)
-  perf cluster [--only start,load,equal,contended,batch] [--rows 100000] [--seconds 10]
+  perf cluster [--only start,schema,load,equal,contended,batch] [--rows 100000] [--seconds 10]
                [--warm 10] [--cassandra-warm 60] [--repeat 3] [--rates 500,1000]
                [--start-repeat 3] [--memory 1G] [--without-cassandra]
                     three nodes of Helenus and of Cassandra, RF 3: QUORUM, conditional writes, one
@@ -37,6 +37,11 @@ cargo xtask COMMAND
   perf replicated [--operations 50000] [--in-flight 64] [--memory 512M]
                     instructions and system calls of each of three nodes per QUORUM write, QUORUM
                     read and conditional insert (needs perf and its hardware counters)
+  perf streaming [--mb 1000] [--rows-mb 250] [--memory 1G]
+                    one node copies a table from another: MB/s and CPU of whole files, rows and a
+                    plain socket
+  perf repair [--mb 1000] [--memory 1G]
+                    bytes read and sent by a repair of two nodes in sync
   perf engine [--mb 256] [--repeat 3] [--dev]
                     SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
@@ -80,6 +85,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "instructions", options @ ..] => perf::instructions::run(&root, options),
         ["perf", "engine", options @ ..] => perf::engine::run(&root, options),
         ["perf", "cluster", options @ ..] => perf::cluster::run(&root, options),
+        ["perf", "streaming", options @ ..] => perf::streaming::run(&root, options),
+        ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["soak", options @ ..] => steps::soak(&root, options),

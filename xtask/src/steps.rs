@@ -74,7 +74,7 @@ const CONFORMANCE: Step = Step {
     action: Action::RunWithServer(&["target/debug/conformance", "conformance/cases"]),
 };
 const SIMULATOR: Step =
-    step("simulator", "fixed seeds, each twice with the same trace", &["target/debug/sim"]);
+    step("simulator", "fixed seeds, some twice with the same trace", &["target/debug/sim"]);
 
 /// Before a commit.
 pub const CHECK: &[Step] = &[FORMAT, TIDY, LINTS, UNIT, BUILD, SIMULATOR, CONFORMANCE];
@@ -102,6 +102,11 @@ pub const TEST: &[Step] = &[
         name: "drivers",
         what: "real drivers and tools: every tests/drivers/<name>/run.sh",
         action: Action::Scripts("tests/drivers"),
+    },
+    Step {
+        name: "roles",
+        what: "logins and permissions: recorded cases, and a driver as limited roles",
+        action: Action::RunWithBinary(&["bash", "tests/roles/run.sh"]),
     },
     Step {
         name: "cluster",

@@ -252,9 +252,11 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
                 | "max_mutation_size"
                 | "partitioner"
                 | "endpoint_snitch"
-                | "authorizer"
+                | "permissions_validity"
+                | "roles_validity"
         );
-        // Those with one value only, or with an accessor in `conf`, need no reader of their own.
+        // Those with one value only, with an accessor in `conf`, or that allow what is never done,
+        // need no reader of their own.
         let read = scan::has_word(&code, &format!(".{name}"));
         if *status == conf::Status::Supported && !accessor && !read {
             wrong.push(format!(

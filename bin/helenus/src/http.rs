@@ -117,6 +117,9 @@ fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
 
 /// Status and body of a whole answer, chunks put together.
 fn split_answer(answer: &[u8]) -> Result<(u16, Vec<u8>), String> {
+    if answer.is_empty() {
+        return Err("the node ended before it answered; its log says why".to_owned());
+    }
     let end = answer
         .windows(4)
         .position(|w| w == b"\r\n\r\n")

@@ -1,17 +1,37 @@
-//! The log: text or JSON, one event per line, on standard error.
+//! The log: text or JSON, one event per line, on standard error. What it says can be changed while the
+//! node runs (`nodetool setlogginglevel`).
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 
+use admin::LogControl;
+use admin::model::LogLevelReport;
 use conf::{LogFormat, LogLevel};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
+/// What everything is called that has no level of its own.
+const ROOT: &str = "ROOT";
+
+/// Puts another filter in force.
+type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+/// The levels of the log.
+pub struct Levels {
+    /// Of the start: `info`, or what `RUST_LOG` said.
+    first: String,
+    /// Changed since, by module; `ROOT` is everything else.
+    changed: Mutex<BTreeMap<String, String>>,
+    reload: Reload,
+}
+
 /// Starts logging. `RUST_LOG` may name other levels by module (`info,store=debug`).
 ///
 /// # Errors
 /// `RUST_LOG` is not understood; in words.
-pub fn start(level: LogLevel, format: LogFormat) -> Result<(), String> {
+pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -19,22 +39,110 @@ pub fn start(level: LogLevel, format: LogFormat) -> Result<(), String> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let filter = EnvFilter::builder().with_default_directive(level.into()).try_from_env().or_else(
-        |error| match std::env::var("RUST_LOG") {
-            Ok(text) if !text.is_empty() => Err(format!("RUST_LOG=\"{text}\": {error}")),
-            _ => Ok(EnvFilter::default().add_directive(level.into())),
-        },
-    )?;
+    let first = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => text,
+        _ => level.to_string(),
+    };
+    let filter = filter(&first, level).map_err(|error| format!("RUST_LOG=\"{first}\": {error}"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_span_events(FmtSpan::NONE);
-    match format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
+    let reload: Reload = match format {
+        LogFormat::Text => {
+            let builder = builder.with_ansi(std::io::stderr().is_terminal());
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter).map_err(|e| e.to_string()))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter).map_err(|e| e.to_string()))
+        }
+    };
     log_panics();
+    Ok(Levels { first, changed: Mutex::default(), reload })
+}
+
+fn filter(text: &str, level: LevelFilter) -> Result<EnvFilter, String> {
+    let builder = EnvFilter::builder().with_default_directive(level.into());
+    builder.parse(text).map_err(|error| error.to_string())
+}
+
+impl LogControl for Levels {
+    fn levels(&self) -> Vec<LogLevelReport> {
+        levels(&self.first, &self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, wanted: &LogLevelReport) -> Result<(), String> {
+        let mut held = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = held.clone();
+        change(&mut changed, wanted)?;
+        let filter = filter(&directives(&self.first, &changed), LevelFilter::INFO)?;
+        (self.reload)(filter)?;
+        *held = changed;
+        tracing::info!(
+            logger = wanted.logger,
+            level = wanted.level,
+            "the log was told what to say"
+        );
+        Ok(())
+    }
+}
+
+fn change(changed: &mut BTreeMap<String, String>, wanted: &LogLevelReport) -> Result<(), String> {
+    let logger = if wanted.logger.is_empty() { ROOT } else { &wanted.logger };
+    if !logger.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':') {
+        return Err(format!(
+            "\"{logger}\" is no part of this program: name a component (bootstrap, compaction, \
+             repair, streaming, cql, ring), a module such as store, or ROOT"
+        ));
+    }
+    if wanted.level.is_empty() {
+        if wanted.logger.is_empty() {
+            changed.clear();
+        }
+        changed.remove(logger);
+        return Ok(());
+    }
+    let level = wanted.level.to_uppercase();
+    // Java's name for everything.
+    let level = if level == "ALL" { "TRACE".to_owned() } else { level };
+    if !["ERROR", "WARN", "INFO", "DEBUG", "TRACE", "OFF"].contains(&level.as_str()) {
+        return Err(format!(
+            "there is no level \"{}\": ERROR, WARN, INFO, DEBUG, TRACE, OFF",
+            wanted.level
+        ));
+    }
+    changed.insert(logger.to_owned(), level);
     Ok(())
+}
+
+/// What is in force, as `RUST_LOG` is written: later words go before earlier ones.
+fn directives(first: &str, changed: &BTreeMap<String, String>) -> String {
+    let mut text = first.to_owned();
+    if let Some(level) = changed.get(ROOT) {
+        text.push_str(&format!(",{level}"));
+    }
+    for (module, level) in changed.iter().filter(|(module, _)| *module != ROOT) {
+        text.push_str(&format!(",{module}={level}"));
+    }
+    text
+}
+
+fn levels(first: &str, changed: &BTreeMap<String, String>) -> Vec<LogLevelReport> {
+    let mut all: BTreeMap<String, String> = BTreeMap::new();
+    let text = directives(first, changed);
+    for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        let (module, level) = word.split_once('=').unwrap_or((ROOT, word));
+        all.insert(module.to_owned(), level.to_uppercase());
+    }
+    let root = all.remove(ROOT).unwrap_or_else(|| "INFO".to_owned());
+    let rest = all.into_iter().map(|(logger, level)| LogLevelReport { logger, level });
+    std::iter::once(LogLevelReport { logger: ROOT.to_owned(), level: root }).chain(rest).collect()
 }
 
 /// A panic is an event of the log before it ends the process, so that JSON logs have it too. It ends
@@ -50,4 +158,33 @@ fn log_panics() {
         tracing::error!(thread = name, place, message, %backtrace, "panic");
         std::process::abort();
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(logger: &str, level: &str) -> LogLevelReport {
+        LogLevelReport { logger: logger.to_owned(), level: level.to_owned() }
+    }
+
+    #[test]
+    fn levels_are_changed_and_go_back() {
+        let mut changed = BTreeMap::new();
+        change(&mut changed, &wanted("store", "debug")).unwrap();
+        change(&mut changed, &wanted("ROOT", "WARN")).unwrap();
+        assert_eq!(directives("info", &changed), "info,WARN,store=DEBUG");
+        let shown = levels("INFO,cql_server=trace", &changed);
+        let expected = [("ROOT", "WARN"), ("cql_server", "TRACE"), ("store", "DEBUG")];
+        assert_eq!(shown, expected.map(|(logger, level)| wanted(logger, level)));
+        change(&mut changed, &wanted("store", "")).unwrap();
+        assert_eq!(directives("info", &changed), "info,WARN");
+        change(&mut changed, &wanted("", "")).unwrap();
+        assert!(changed.is_empty());
+        for (logger, level) in [("org.apache.cassandra", "INFO"), ("a=b,c", "INFO"), ("store", "x")]
+        {
+            assert!(change(&mut changed, &wanted(logger, level)).is_err(), "{logger} {level}");
+        }
+        assert!(filter(&directives("info", &changed), LevelFilter::INFO).is_ok());
+    }
 }

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod repair;
+mod settings;
 mod verbs;
 
 use admin::model::{
@@ -15,7 +16,7 @@ use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions}
 
 use crate::exit;
 use crate::http::{Api, HttpError};
-use verbs::{GLOBAL, REFUSED_GLOBAL, VERBS, Verb, verb};
+use verbs::{GLOBAL, REFUSED_GLOBAL, VERBS, Verb, refused, verb};
 
 /// Wrong usage, or no connection.
 const BAD_USE: u8 = 1;
@@ -64,11 +65,16 @@ impl Line {
                 only_arguments = true;
                 continue;
             }
-            if !word.starts_with('-') || word.len() == 1 || only_arguments {
+            // Tokens below zero are arguments, with or without the `--` that Cassandra's tool needs.
+            let is_number = word.parse::<i64>().is_ok();
+            if !word.starts_with('-') || word.len() == 1 || only_arguments || is_number {
                 match command {
-                    None => match verb(&word) {
-                        Some(found) => command = Some(found),
-                        None => unexpected.push(word),
+                    None => match (verb(&word), refused(&word)) {
+                        (Some(found), _) => command = Some(found),
+                        (None, Some(why)) => {
+                            return Err(format!("{word} is not supported: {why}"));
+                        }
+                        (None, None) => unexpected.push(word),
                     },
                     Some(_) => line.arguments.push(word),
                 }
@@ -249,7 +255,10 @@ fn run(line: &Line) -> Result<String, Failure> {
         "repair_admin" => repair::admin(line),
         "autorepairstatus" => repair::auto_status(line),
         "setautorepairconfig" => repair::set_auto(line),
-        _ => cluster::run(line),
+        _ => match settings::run(line) {
+            Some(done) => done,
+            None => cluster::run(line),
+        },
     }
 }
 
@@ -285,20 +294,52 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
         None => millis_now().to_string(),
     };
     let skip_flush = line.has("--skip-flush");
+    let named = named_tables(line)?;
+    let of = match line.value("--kc.list") {
+        Some(list) => list.to_owned(),
+        None => all_or(&line.arguments),
+    };
     // Printed before the attempt, as Cassandra does: scripts read it also after a failure.
     println!(
         "Requested creating snapshot(s) for [{}] with snapshot name [{tag}] and options \
          {{skipFlush={skip_flush}}}",
-        all_or(&line.arguments)
+        of
     );
     let tables = line.value("--table").map(str::to_owned).into_iter().collect();
-    let keyspaces = line.arguments.clone();
-    let body = SnapshotRequest { tag: tag.clone(), keyspaces, tables, skip_flush };
-    match line.api.command("POST", "/api/v1/snapshots", &body) {
-        Ok(()) => Ok(format!("Snapshot directory: {tag}\n")),
-        Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),
-        Err(error) => Err(error.into()),
+    let whole = vec![(line.arguments.clone(), tables)];
+    for (keyspaces, tables) in named.unwrap_or(whole) {
+        let body = SnapshotRequest { tag: tag.clone(), keyspaces, tables, skip_flush };
+        match line.api.command("POST", "/api/v1/snapshots", &body) {
+            Ok(()) => {}
+            Err(HttpError::Refused(400, words)) => return Err(Failure::BadUse(words)),
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(format!("Snapshot directory: {tag}\n"))
+}
+
+/// Keyspaces with the tables to take of each.
+type Named = Vec<(Vec<String>, Vec<String>)>;
+
+/// The list of `-kt`, by keyspace.
+fn named_tables(line: &Line) -> Result<Option<Named>, Failure> {
+    let Some(list) = line.value("--kc.list") else { return Ok(None) };
+    if !line.arguments.is_empty() || line.value("--table").is_some() {
+        let text = "When specifying the Keyspace table list (using -kt,--kt-list,-kc,--kc.list), \
+                    you must not also specify keyspaces to snapshot";
+        return Err(Failure::Node(text.to_owned()));
+    }
+    let mut by_keyspace: std::collections::BTreeMap<&str, Vec<String>> = Default::default();
+    for name in list.split(',').map(str::trim) {
+        let Some((keyspace, table)) = name.split_once('.') else {
+            let text = format!("\"{name}\" is no name of a table: write keyspace.table");
+            return Err(Failure::BadUse(text));
+        };
+        by_keyspace.entry(keyspace).or_default().push(table.to_owned());
+    }
+    let named =
+        by_keyspace.into_iter().map(|(keyspace, tables)| (vec![keyspace.to_owned()], tables));
+    Ok(Some(named.collect()))
 }
 
 fn all_or(keyspaces: &[String]) -> String {
@@ -369,7 +410,12 @@ fn help(name: Option<&str>) -> String {
         );
         return out;
     };
-    let Some(verb) = verb(name) else { return format!("Unknown command {name}\n\n") };
+    let Some(verb) = verb(name) else {
+        return match refused(name) {
+            Some(why) => format!("{name} is not supported: {why}\n\n"),
+            None => format!("Unknown command {name}\n\n"),
+        };
+    };
     let mut out = format!("NAME\n        nodetool {} - {}\n\nSYNOPSIS\n", verb.name, verb.help);
     out.push_str("        nodetool [(-h <host> | --host <host>)] [(-p <port> | --port <port>)]\n");
     out.push_str(&format!("                [(-pp | --print-port)] {}", verb.name));
@@ -480,13 +526,17 @@ mod tests {
             match run(&Line { api: nobody.clone(), ..line }) {
                 Ok(_) => assert_eq!(verb.name, "help"),
                 Err(Failure::Connect(_)) => {}
-                // They want one of two options.
+                // They want one of two options, or a number that 7 is not.
                 Err(Failure::BadUse(_)) => {
-                    assert!(["abortbootstrap", "clearsnapshot"].contains(&verb.name));
+                    let of_their_own = ["abortbootstrap", "clearsnapshot", "settraceprobability"];
+                    assert!(of_their_own.contains(&verb.name));
                 }
                 Err(other) => panic!("{}: {other:?}", verb.name),
             }
         }
         assert_eq!(help(Some("foo")), "Unknown command foo\n\n");
+        let text = parse("scrub -ns ks").unwrap_err();
+        assert!(text.starts_with("scrub is not supported: ") && text.contains("helenus sstable"));
+        assert_eq!(parse("move -5").unwrap().arguments, ["-5"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 use conf::{Address, CommandLine, Loaded, MemorySize, Options, Setting, Sources, Status};
 use node::{Node, StartError};
@@ -30,15 +31,16 @@ pub fn main(arguments: Vec<String>) -> u8 {
     if let Err(message) = resolve_addresses(&mut options) {
         return usage(&message);
     }
-    if let Err(message) = logging::start(options.log_level, options.log_format) {
-        return usage(&message);
-    }
+    let levels = match logging::start(options.log_level, options.log_format) {
+        Ok(levels) => levels,
+        Err(message) => return usage(&message),
+    };
     fill_from_machine(&mut options);
     announce(&options);
     for line in conf::summarize(&warnings) {
         tracing::warn!("{line}");
     }
-    run(options)
+    run(options, levels)
 }
 
 fn usage(message: &str) -> u8 {
@@ -152,9 +154,9 @@ fn announce(options: &Options) {
     );
 }
 
-fn run(options: Options) -> u8 {
+fn run(options: Options, levels: logging::Levels) -> u8 {
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });
-    let node = Node::start(options, &machine);
+    let node = Node::start_with_log(options, &machine, Arc::new(levels));
     tracing::info!(io = node.io_description(), "files");
     if let Err(error) = watch_signals(node.stopper()) {
         tracing::error!(%error, "signals cannot be watched; stopping");

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use clap::Subcommand;
 use rt::{Machine, NativeOptions, NodeSpec, Rt};
-use sstable::{Descriptor, SstableError, SstableReader, offline};
+use sstable::{Descriptor, SstableError, SstableReader, Version, WriterOptions, offline};
+use stdx::Generation;
 
 use crate::exit;
 
@@ -33,6 +34,21 @@ pub enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
+    /// Write files anew in another version of the format, into another directory
+    Upgrade {
+        /// Version to write: nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
+        #[arg(long, default_value = "nb", value_name = "VERSION")]
+        format: String,
+        /// Directory for the new files; made if it is not there
+        #[arg(long, short, value_name = "DIR")]
+        output: String,
+        /// Number of the first new file; the others count up. By default each keeps its own
+        #[arg(long, value_name = "NUMBER")]
+        generation: Option<u64>,
+        /// Any component of an SSTable, such as nb-1-big-Data.db
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
 }
 
 impl Command {
@@ -40,7 +56,8 @@ impl Command {
         match self {
             Command::Dump { files }
             | Command::Metadata { files, .. }
-            | Command::Verify { files } => files,
+            | Command::Verify { files }
+            | Command::Upgrade { files, .. } => files,
         }
     }
 }
@@ -58,6 +75,12 @@ fn locate(path: &str) -> Option<(String, Descriptor)> {
 
 /// Runs the tool; the exit code: of several files the worst.
 pub fn main(command: Command) -> u8 {
+    if let Command::Upgrade { format, .. } = &command
+        && written_version(format).is_none()
+    {
+        eprintln!("helenus sstable: \"{format}\" is not a version that is written: nb, oa or da");
+        return exit::USAGE;
+    }
     let mut targets = Vec::new();
     for path in command.files() {
         match locate(path) {
@@ -81,8 +104,9 @@ pub fn main(command: Command) -> u8 {
             let (command, targets, code) = (command.clone(), targets.clone(), of_main.clone());
             Box::pin(async move {
                 let mut worst = exit::OK;
-                for (path, directory, descriptor) in targets {
-                    let result = run(&rt, &command, &path, &directory, descriptor).await;
+                for (number, (path, directory, descriptor)) in (0u64..).zip(targets) {
+                    let target = Target { path: &path, directory: &directory, descriptor, number };
+                    let result = run(&rt, &command, &target).await;
                     if let Err(error) = result {
                         worst = worst.max(report(&path, &error));
                     }
@@ -112,13 +136,22 @@ impl From<SstableError> for Failure {
     }
 }
 
-async fn run(
-    rt: &Rt,
-    command: &Command,
-    path: &str,
-    directory: &str,
+/// The version of that name, if it is one that can be written.
+fn written_version(name: &str) -> Option<Version> {
+    Version::from_letters(name).filter(|v| WriterOptions::VERSIONS.contains(v))
+}
+
+/// A file to be worked on.
+struct Target<'t> {
+    path: &'t str,
+    directory: &'t str,
     descriptor: Descriptor,
-) -> Result<(), Failure> {
+    /// How many were named before it.
+    number: u64,
+}
+
+async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Failure> {
+    let Target { path, directory, descriptor, number } = *target;
     let reader = SstableReader::open(&rt.fs(), directory, descriptor, None).await?;
     let now = rt.wall().seconds();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -139,6 +172,21 @@ async fn run(
                 "{path}: ok, {} partitions, {} rows, {} range tombstone markers, {} bytes\n",
                 seen.partitions, seen.rows, seen.markers, seen.bytes
             ));
+        }
+        Command::Upgrade { format, output, generation, .. } => {
+            let version = written_version(format).unwrap_or(Version::Nb);
+            let generation = generation.map(|first| Generation(first.saturating_add(number)));
+            rt.fs().create_dir_all(output).await.map_err(SstableError::from)?;
+            let written = offline::upgrade(&rt.fs(), &reader, version, output, generation).await?;
+            print(&match written {
+                Some(written) => format!(
+                    "{path}: {output}/{}, {} partitions, {} bytes\n",
+                    written.descriptor.prefix(),
+                    written.partitions,
+                    written.data_length
+                ),
+                None => format!("{path}: nothing to write\n"),
+            });
         }
     }
     written.and_then(|()| out.flush()).map_err(Failure::Output)
@@ -174,6 +222,8 @@ mod tests {
             ("/data/ks/t-1/nb-7-big-Data.db", "/data/ks/t-1"),
             ("nb-7-big-Index.db", "."),
             ("/nb-7-big-TOC.txt", "/"),
+            ("x/mc-1-big-Data.db", "x"),
+            ("x/da-3gxy_0c1a_2rdl12ns5v5xyzabcd-bti-Partitions.db", "x"),
         ] {
             let (found, _) = locate(path).unwrap_or_else(|| panic!("{path}"));
             assert_eq!(found, directory, "{path}");
@@ -188,5 +238,12 @@ mod tests {
         let verify = |path: &str| main(Command::Verify { files: vec![path.to_owned()] });
         assert_eq!(verify("manifest.json"), exit::USAGE);
         assert_eq!(verify("no-such-directory/nb-7-big-Data.db"), exit::DAMAGED);
+        let upgrade = Command::Upgrade {
+            format: "mc".to_owned(),
+            output: "no-such-directory".to_owned(),
+            generation: None,
+            files: vec!["nb-7-big-Data.db".to_owned()],
+        };
+        assert_eq!(main(upgrade), exit::USAGE);
     }
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    AutoRepairReport, ClusterReport, CompactionReport, EstimateReport, HistoryReport,
-    RepairCommand, RepairReport, RunningReport, SnapshotReport,
+    AutoRepairReport, ClientReport, ClusterReport, CompactionReport, EstimateReport, HistoryReport,
+    RepairCommand, RepairReport, RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, Work};
 use conf::Options;
@@ -22,6 +22,9 @@ use crate::cluster::repairing;
 use crate::own_rows;
 use crate::policy::{PolicyMesh, Serving};
 
+/// `column_index_size` when it is not set.
+const COLUMN_INDEX_BYTES: u64 = 8 << 10;
+
 /// The commands of one shard. Clones share.
 #[derive(Clone)]
 pub(crate) struct Actions {
@@ -35,8 +38,6 @@ pub(crate) struct Actions {
     pub(crate) coordinator: Coordinator,
     /// The schema.
     pub(crate) membership: Membership,
-    /// Most bytes per second of the node's compactions.
-    pub(crate) compaction_bytes_per_second: u64,
     /// The settings of the start.
     pub(crate) options: Arc<Options>,
     /// Clients are served.
@@ -69,6 +70,21 @@ fn failed(error: StoreError) -> ActionError {
         StoreError::Invalid(text) if text.contains("exists") => ActionError::Exists(text),
         StoreError::Invalid(text) => ActionError::Argument(text),
         other => ActionError::Failed(other.to_string()),
+    }
+}
+
+impl Actions {
+    fn settings(&self) -> SettingsReport {
+        let options = &self.options;
+        SettingsReport {
+            seeds: options.seeds.clone(),
+            data_directory: options.data_directory(),
+            batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
+            column_index_bytes: options.column_index_size.map_or(COLUMN_INDEX_BYTES, |size| size.0),
+            trace_probability: self.server.trace_probability(),
+            incremental_backups: options.incremental_backups,
+            phi_convict_threshold: options.phi_convict_threshold.0,
+        }
     }
 }
 
@@ -188,7 +204,7 @@ impl ShardActions for Actions {
             .map(|(i, c)| RunningReport {
                 id: task_id(c.table, self.rt.shard(), i).to_string(),
                 sstables: c.inputs as u64,
-                kind: if c.reason == "Cleanup" { "Cleanup" } else { "Compaction" }.to_owned(),
+                kind: if c.reason == "cleanup" { "Cleanup" } else { "Compaction" }.to_owned(),
                 keyspace: c.keyspace,
                 table: c.name,
                 completed: c.done_bytes,
@@ -200,10 +216,30 @@ impl ShardActions for Actions {
             concurrent: 1,
             bytes_compacted,
             compressed_bytes_compacted,
-            bytes_per_second_max: self.compaction_bytes_per_second,
+            // This shard's share: the sum over shards is the node's limit.
+            bytes_per_second_max: self.store.compaction_throughput(),
             running,
             ..CompactionReport::default()
         }
+    }
+
+    fn clients(&self) -> Vec<ClientReport> {
+        let anonymous = || "anonymous".to_owned();
+        let clients = self.server.clients().into_iter();
+        clients
+            .map(|c| ClientReport {
+                address: c.address.to_string(),
+                port: c.port,
+                stage: c.stage.to_owned(),
+                protocol_version: c.protocol_version,
+                user: c.user.unwrap_or_else(anonymous),
+                keyspace: c.keyspace.unwrap_or_default(),
+                requests: c.requests,
+                driver_name: c.driver_name,
+                driver_version: c.driver_version,
+                options: c.options.into_iter().collect(),
+            })
+            .collect()
     }
 
     fn native_transport_active(&self) -> bool {
@@ -214,6 +250,7 @@ impl ShardActions for Actions {
         let mut report = self.cluster.as_ref().map(ClusterShard::report).unwrap_or_default();
         if self.rt.shard() == ShardId(0) {
             report.timeouts.extend(self.timeouts());
+            report.settings = Some(self.settings());
         }
         if self.drained.get() && !report.operation_mode.is_empty() {
             report.operation_mode = "DRAINED".to_owned();
@@ -242,6 +279,26 @@ impl ShardActions for Actions {
                     this.set_native_transport(enabled).await
                 }
                 (_, ClusterAction::SetTimeout { kind, millis }) => this.set_timeout(&kind, millis),
+                (_, ClusterAction::SetCompactionThroughput { bytes_per_second }) => {
+                    let share = bytes_per_second / u64::from(this.rt.shard_count().max(1));
+                    // A small limit is not none.
+                    this.store.set_compaction_throughput(share.max(bytes_per_second.min(1)));
+                    Ok(())
+                }
+                (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {
+                    let bytes = kib_per_second.saturating_mul(1024);
+                    this.coordinator.set_batch_replay_throttle(bytes);
+                    Ok(())
+                }
+                (_, ClusterAction::SetTraceProbability { per_million }) => {
+                    this.server.set_trace_probability(f64::from(per_million) / 1e6);
+                    Ok(())
+                }
+                (_, ClusterAction::StopDaemon) => {
+                    tracing::info!("stopped by an administrator");
+                    this.rt.request_stop();
+                    Ok(())
+                }
                 (Some(cluster), action) => {
                     let leaves = matches!(action, ClusterAction::Decommission { .. });
                     cluster.command(action).await?;

@@ -13,9 +13,9 @@ pub fn fuzz_identity(data: &[u8]) {
 
 /// The payload of `TakeOver`.
 pub fn fuzz_take_over(data: &[u8]) {
-    if let Ok((mover, epoch)) = read_order(data) {
+    if let Ok(order) = read_order(data) {
         let mut again = Vec::new();
-        put_order(mover, epoch, &mut again);
+        put_order(&order, &mut again);
         assert_eq!(again, data);
     }
 }
@@ -32,6 +32,7 @@ pub fn fuzz_cassandra_commit_log(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::leaving::{Order, What};
     use stdx::{Epoch, HostId, Uuid};
 
     /// xorshift64: the mutations are the same on every run.
@@ -70,10 +71,13 @@ mod tests {
             let check = codec::crc32(body.as_bytes());
             fuzz_identity(format!("{body}check {check:08x}\n").as_bytes());
         });
-        let mut order = Vec::new();
-        put_order(host_id, Epoch(9), &mut order);
-        assert_eq!(read_order(&order), Ok((host_id, Epoch(9))));
-        assert!(read_order(&order[1..]).is_err());
-        mutations(&order, fuzz_take_over);
+        for what in [What::Member(host_id), What::Keyspace("ks".to_owned())] {
+            let order = Order { what, epoch: Epoch(9) };
+            let mut bytes = Vec::new();
+            put_order(&order, &mut bytes);
+            assert_eq!(read_order(&bytes), Ok(order));
+            assert!(read_order(&bytes[1..]).is_err());
+            mutations(&bytes, fuzz_take_over);
+        }
     }
 }

@@ -11,11 +11,12 @@
 
 pub(crate) mod commit_log;
 mod definitions;
+mod roles;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-use cluster::{LocalNode, Role};
+use cluster::{LocalNode, Transformation};
 use conf::Options;
 use cql_plan::system_rows::PARTITIONER;
 use rt::{Fs, Rt};
@@ -33,8 +34,8 @@ pub(crate) struct Imported {
     pub(crate) local: LocalNode,
     /// Keyspaces, types and tables, in an order in which they can be applied to the built-in schema.
     pub(crate) changes: Vec<SchemaChange>,
-    /// Roles with their password hashes.
-    pub(crate) roles: Vec<(String, Role)>,
+    /// Roles with their password hashes, memberships and permissions.
+    pub(crate) auth: Vec<Transformation>,
 }
 
 /// Why a directory cannot be taken over. Nothing was changed in it.
@@ -53,10 +54,9 @@ pub enum ImportError {
     },
     /// An SSTable of another format.
     #[error(
-        "{file} of table {table} has a format that Helenus does not read (it reads version nb of \
-         format BIG with numbers as generations); in cassandra.yaml set storage_compatibility_mode: \
-         CASSANDRA_4, sstable selected_format: big and uuid_sstable_identifiers_enabled: false, run \
-         `nodetool upgradesstables -a`, then `nodetool drain`"
+        "{file} of table {table} has a format that Helenus does not read (it reads versions ma to oa \
+         of format BIG and da of BTI, as Cassandra 3.0 to 5.0 write them); run `nodetool \
+         upgradesstables -a` with such a version of Cassandra, then `nodetool drain`"
     )]
     Format {
         /// Keyspace and table.
@@ -194,8 +194,11 @@ pub(crate) async fn import(
         let table = "system_schema.keyspaces".to_owned();
         return Err(ImportError::NoSystemTables { directory: data, table });
     }
-    let roles = system.rows("system_auth", "roles").await?;
-    let roles = roles.iter().map(role).collect::<Result<_, _>>()?;
+    let mut auth = roles::AuthRows::default();
+    for (name, place) in auth.tables_mut() {
+        *place = system.rows("system_auth", name).await?;
+    }
+    let auth = auth.entries()?;
     let changes = definitions::changes(base, &rows)?;
 
     for table in base.tables_by_id.values() {
@@ -203,11 +206,11 @@ pub(crate) async fn import(
     }
     for change in &changes {
         if let SchemaChange::CreateTable(table) = change {
-            rows::sstables(&fs, &data, table).await?;
+            rows::check_sstables(&fs, &data, table).await?;
         }
     }
     node.created_at = created_at(rt.wall(), newest);
-    Ok(Some(Imported { local: node, changes, roles }))
+    Ok(Some(Imported { local: node, changes, auth }))
 }
 
 /// The system tables of a directory.
@@ -255,15 +258,6 @@ fn local_node(row: &Row) -> Result<LocalNode, ImportError> {
         tokens,
         created_at: WallMicros(0),
     })
-}
-
-fn role(row: &Row) -> Result<(String, Role), ImportError> {
-    let role = Role {
-        is_superuser: row.boolean("is_superuser")?.unwrap_or(false),
-        can_login: row.boolean("can_login")?.unwrap_or(false),
-        salted_hash: row.text("salted_hash")?.unwrap_or_default(),
-    };
-    Ok((row.required_text("role")?, role))
 }
 
 /// Whether any table below the data directory has an SSTable.

@@ -17,6 +17,7 @@ mod actions;
 pub mod boot;
 mod cluster;
 mod counter_id;
+mod first_role;
 pub mod fuzz;
 mod import;
 mod open;
@@ -232,6 +233,19 @@ impl Node {
         Node::start_named("helenus", options, machine)
     }
 
+    /// As [`Node::start`], for a program whose log can be told through the API what to say.
+    pub fn start_with_log(
+        options: Options,
+        machine: &Machine,
+        log: Arc<dyn admin::LogControl>,
+    ) -> RunningNode {
+        let outcome = Arc::new(Outcome::default());
+        let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
+        let hooks = (None, Some(log));
+        let (spec, main) = Node::prepare_on("helenus", options, outcome.clone(), hooks, meshes);
+        RunningNode { running: machine.start(spec, main), outcome }
+    }
+
     /// As [`Node::start`], with a name for threads and, in the simulator, disk and network.
     pub fn start_named(name: &str, options: Options, machine: &Machine) -> RunningNode {
         let outcome = Arc::new(Outcome::default());
@@ -265,7 +279,7 @@ impl Node {
     ) -> (NodeSpec, rt::Main, Arc<admin::AdminMesh>) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
         let admin = meshes.admin.clone();
-        let (spec, main) = Node::prepare_on(name, options, outcome, None, meshes);
+        let (spec, main) = Node::prepare_on(name, options, outcome, (None, None), meshes);
         (spec, main, admin)
     }
 
@@ -276,14 +290,14 @@ impl Node {
         hook: Option<ReadyHook>,
     ) -> (NodeSpec, rt::Main) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
-        Node::prepare_on(name, options, outcome, hook, meshes)
+        Node::prepare_on(name, options, outcome, (hook, None), meshes)
     }
 
     fn prepare_on(
         name: &str,
         options: Options,
         outcome: Arc<Outcome>,
-        hook: Option<ReadyHook>,
+        (hook, log): (Option<ReadyHook>, Option<Arc<dyn admin::LogControl>>),
         meshes: Meshes,
     ) -> (NodeSpec, rt::Main) {
         let shards = options.smp.unwrap_or(1).max(1);
@@ -291,7 +305,8 @@ impl Node {
         let options = Arc::new(options);
         let main: rt::Main = Arc::new(move |rt| {
             let (options, meshes) = (options.clone(), meshes.clone());
-            Box::pin(shard::run(rt, options, meshes, outcome.clone(), hook.clone()))
+            let (hook, log) = (hook.clone(), log.clone());
+            Box::pin(shard::run(rt, options, meshes, outcome.clone(), hook, log))
         });
         (spec, main)
     }

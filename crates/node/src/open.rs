@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use cluster::{
-    ADDRESS_UNKNOWN, Address, ClusterSnapshot, LocalNode, Members, Role, Transformation, metalog,
+    ADDRESS_UNKNOWN, Address, ClusterSnapshot, LocalNode, Members, Transformation, metalog,
 };
 use conf::snitch::Place;
-use conf::{Authenticator, Options, Snitch};
+use conf::{Options, Snitch};
 use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt};
@@ -19,11 +19,7 @@ use stdx::{HostId, Token};
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
-use crate::{StartError, import, parts};
-
-/// bcrypt hash (cost 10) of the well-known default password `cassandra`, computed once, so that the
-/// first start does not pay for it.
-const DEFAULT_SUPERUSER_HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC";
+use crate::{StartError, first_role, import, parts};
 
 /// What shard 0 made of the work directory.
 pub(crate) struct Opened {
@@ -240,29 +236,23 @@ impl Start<'_> {
         host_id: HostId,
     ) -> Result<(LogFile, ClusterSnapshot), StartError> {
         let (rt, options) = (self.rt, self.options);
-        let (local, changes, roles) = match imported {
+        let (local, changes, auth) = match imported {
             Some(imported) => {
                 tracing::info!(
                     %host_id,
                     changes = imported.changes.len(),
                     "taking over a data directory of Cassandra's"
                 );
-                (imported.local, imported.changes, imported.roles)
+                (imported.local, imported.changes, imported.auth)
             }
             None => (self.new_node(host_id), Vec::new(), Vec::new()),
         };
-        let has_roles = !roles.is_empty();
+        let has_roles = auth.iter().any(|e| matches!(e, Transformation::PutRole { .. }));
         let mut entries = vec![Transformation::Bootstrap(local)];
         entries.extend(changes.into_iter().map(|c| Transformation::Schema(Box::new(c))));
-        let roles = roles.into_iter();
-        entries.extend(roles.map(|(name, role)| Transformation::PutRole { name, role }));
-        if options.authenticator == Authenticator::Password && !has_roles {
-            let role = Role {
-                is_superuser: true,
-                can_login: true,
-                salted_hash: DEFAULT_SUPERUSER_HASH.to_owned(),
-            };
-            entries.push(Transformation::PutRole { name: "cassandra".to_owned(), role });
+        entries.extend(auth);
+        if !has_roles {
+            entries.extend(first_role::entry(options));
         }
         if options.wants_peers() {
             entries.push(describe(options, host_id, rt.shard_count(), &Members::default())?);
@@ -336,7 +326,8 @@ pub(crate) fn describe(
     for other in members.values().filter(|other| other.host_id != host) {
         let has_left = |is_own: bool, held, own| is_own && held == own;
         let of_nodes = has_left(listens, other.storage, storage);
-        let of_clients = has_left(serves, other.rpc, rpc);
+        // Who is not where it listened is not where it announced to serve either.
+        let of_clients = has_left(serves || of_nodes, other.rpc, rpc);
         if of_nodes || of_clients {
             changes.push(Address {
                 host: other.host_id,

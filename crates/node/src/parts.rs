@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use admin::NodeFacts;
 use cluster::shard_of_token;
-use conf::{Address, Authenticator, CommitLogSync, Options, Snitch};
+use conf::{Address, Authenticator, Authorizer, CommitLogSync, NetworkAuthorizer, Options, Snitch};
+use cql_plan::auth::AccessRules;
 use cql_plan::plan::PlanLimits;
 use cql_server::{Authentication, ServerSettings, TimestampGuardrails};
 use stdx::HostId;
@@ -119,6 +120,11 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
         Authenticator::AllowAll => Authentication::AllowAll,
         Authenticator::Password => Authentication::Password,
     };
+    settings.access = AccessRules {
+        passwords: options.authenticator == Authenticator::Password,
+        permissions: options.authorizer == Authorizer::Cassandra,
+        datacenters: options.network_authorizer == NetworkAuthorizer::Cassandra,
+    };
     let idle = options.native_transport_idle_timeout;
     settings.idle_timeout = (!idle.is_zero()).then_some(idle);
     settings.allow_older_protocols = options.native_transport_allow_older_protocols;
@@ -196,7 +202,6 @@ pub fn node_facts(options: &Options, started_at_seconds: i64) -> Result<NodeFact
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
         generation: started_at_seconds,
         memory_bytes_max: memory(options),
-        compaction_bytes_per_second: options.compaction_throughput.0,
     })
 }
 

@@ -50,6 +50,14 @@ pub(crate) async fn listen(options: &Options, server: &CqlServer) -> Result<(), 
 }
 
 impl Actions {
+    /// The ports are open, if they should be; shard 0 only.
+    pub(crate) fn opened(&self) {
+        if !self.stopped.get() {
+            self.serving.set(self.options.start_native_transport);
+        }
+        self.is_switching.set(false);
+    }
+
     /// Serves no clients any more, for good; administration goes on.
     pub(crate) async fn stop_serving(&self) {
         self.serving.set(false);

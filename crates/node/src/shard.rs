@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use admin::{AdminHandle, AdminMesh, AdminServer, ShardParts};
+use admin::{AdminHandle, AdminMesh, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::Options;
 use coordinator::{BatchReplay, Coordinator, ShardMesh};
@@ -27,7 +27,9 @@ use crate::cluster::network;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
-use crate::{Outcome, ReadyHook, StartError, counter_id, open, parts, serving, system_tables};
+use crate::{
+    Outcome, ReadyHook, StartError, counter_id, first_role, open, parts, serving, system_tables,
+};
 
 /// Requests that may wait for one shard, per kind of request.
 const MESH_CAPACITY: usize = 4096;
@@ -74,6 +76,7 @@ pub(crate) async fn run(
     meshes: Meshes,
     outcome: Arc<Outcome>,
     hook: Option<ReadyHook>,
+    log_control: Option<Arc<dyn LogControl>>,
 ) {
     let opened = if rt.shard() == ShardId(0) {
         let opened = match open::open(&rt, &options, &meshes.messaging).await {
@@ -182,6 +185,7 @@ pub(crate) async fn run(
         membership,
         coordinator,
         run,
+        log_control,
     };
     let served = match parts.serve().await {
         Ok(served) => Some(served),
@@ -259,6 +263,8 @@ struct Parts {
     /// Number of this run.
     run: u64,
     outcome: Arc<Outcome>,
+    /// Who can change what is logged.
+    log_control: Option<Arc<dyn LogControl>>,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
 }
@@ -300,6 +306,7 @@ impl Parts {
         }
         if self.rt.shard() == ShardId(0) {
             served._admin = self.begin(&served.server, own_rows).await?;
+            served.actions.opened();
         }
         Ok(served)
     }
@@ -335,6 +342,8 @@ impl Parts {
         }
         let (membership, coordinator) = (&self.membership, &self.coordinator);
         system_tables::install(rt, options, membership, server, coordinator, self.run).await?;
+        // Before the node joins, which may take hours: who waits for it wants to look.
+        let handle = self.administer()?;
         if let Some(cluster) = &self.cluster {
             cluster.come_to_normal().await?;
         }
@@ -343,10 +352,12 @@ impl Parts {
         if let Some(cluster) = &self.cluster {
             let liveness = cluster.liveness.clone();
             server.set_applied_epochs(move |host| liveness.applied_epoch(host));
+            cluster.settle().await;
         }
-        let handle = self.listen(server).await?;
+        self.listen(server).await?;
         if let Some(cluster) = &self.cluster {
             cluster.tell_load(self.meshes.admin.clone());
+            cluster.hand_over_keyspaces();
             cluster.liveness.set_ready(options.start_native_transport);
         }
         Ok(handle)
@@ -374,11 +385,11 @@ impl Parts {
             server: server.clone(),
             coordinator: self.coordinator.clone(),
             membership: self.membership.clone(),
-            compaction_bytes_per_second: options.compaction_throughput.0,
             options: options.clone(),
-            serving: Rc::new(Cell::new(options.start_native_transport)),
+            serving: Rc::default(),
             stopped: Rc::default(),
-            is_switching: Rc::default(),
+            // Until the ports are opened.
+            is_switching: Rc::new(Cell::new(rt.shard() == ShardId(0))),
             drained: Rc::default(),
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
@@ -421,8 +432,8 @@ impl Parts {
         Ok((Served { server, actions, _admin: None }, own_rows))
     }
 
-    /// Opens the ports; shard 0 only.
-    async fn listen(&self, server: &CqlServer) -> Result<Option<AdminHandle>, StartError> {
+    /// Opens the ports for clients; shard 0 only.
+    async fn listen(&self, server: &CqlServer) -> Result<(), StartError> {
         let options = &self.options;
         let loaded = server.load_prepared().await;
         let loaded =
@@ -430,15 +441,24 @@ impl Parts {
         if loaded > 0 {
             tracing::info!(statements = loaded, "prepared statements of the last run");
         }
+        first_role::ensure(&self.rt, &self.own_rows, &self.membership, options);
         if options.start_native_transport {
             serving::listen(options, server).await?;
         }
+        Ok(())
+    }
+
+    /// Opens the port for administrators; shard 0 only.
+    fn administer(&self) -> Result<Option<AdminHandle>, StartError> {
+        let options = &self.options;
         if !self.rt.is_native() {
             return Ok(None);
         }
         let address = parts::ip(&options.api_address)?;
         let caller = self.meshes.admin.foreign();
-        let started = AdminServer::start(address, options.api_port, caller, self.rt.shard_count());
+        let shards = (caller, self.rt.shard_count());
+        let started =
+            AdminServer::start(address, options.api_port, shards, self.log_control.clone());
         let at = SocketAddr::new(address, options.api_port);
         started.map(Some).map_err(|e| StartError::Listen {
             address: at.to_string(),

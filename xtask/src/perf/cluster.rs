@@ -4,6 +4,7 @@
 //! Those that are not measured are stopped by SIGSTOP. Section "load": QUORUM insert, read, mixed,
 //! and INSERT IF NOT EXISTS, 128 in flight. "equal": INSERT IF NOT EXISTS at offered rates.
 //! "batch": both again where both sync the commit log before each answer. "contended": one key.
+//! "schema": CREATE TABLE on one node alone and on three.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +18,9 @@ use super::cassandra::Sync;
 use super::contended::{self, Contended};
 use super::load::{Figures, Latte, Length, Workload};
 use super::nodes::{Kind, Nodes};
-use super::process;
-use super::report::{Report, Verdict, lowest, median};
+use super::process::{self, Server};
+use super::report::{Report, Verdict, highest, lowest, median};
+use super::schema;
 
 const WORKLOADS: &[Workload] = &[
     workload("QUORUM insert", "insert", true),
@@ -64,7 +66,9 @@ struct Settings {
     sections: Vec<String>,
 }
 
-const SECTIONS: [&str; 5] = ["start", "load", "equal", "contended", "batch"];
+const SECTIONS: [&str; 6] = ["start", "schema", "load", "equal", "contended", "batch"];
+/// CREATE TABLE, milliseconds, on one node alone and on three.
+const SCHEMA_MAX_MS: [f64; 2] = [20.0, 150.0];
 
 impl Settings {
     fn parse(words: &[&str]) -> Result<Settings> {
@@ -141,6 +145,10 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
         run.start(&mut report)?;
         report.write(&home)?;
     }
+    if run.settings.has("schema") {
+        run.schema(&mut report)?;
+        report.write(&home)?;
+    }
     let of_periodic = ["load", "equal", "contended"].iter().any(|s| run.settings.has(s));
     if of_periodic {
         let mut all = run.started(Sync::Periodic)?;
@@ -215,6 +223,50 @@ impl Run<'_> {
         let row = vec![format!("{middle:.2} s"), format!("{START_MAX_S} s"), word];
         report.table("Start of three nodes at once", &["median", "goal", "verdict"], &[row]);
         report.keep("start", json!(times));
+        Ok(())
+    }
+
+    fn schema(&self, report: &mut Report) -> Result<()> {
+        let alone = Server::helenus(self.root, self.home, &self.settings.memory)?;
+        let of_one = schema::create_tables(&alone)?;
+        alone.stop()?;
+        let three = self.helenus(Sync::Periodic)?;
+        let of_three = schema::create_tables(&three)?;
+        three.stop()?;
+        let mut all = vec![
+            (Kind::Helenus, "one", of_one, SCHEMA_MAX_MS.first()),
+            (Kind::Helenus, "three", of_three, SCHEMA_MAX_MS.last()),
+        ];
+        if self.settings.cassandra {
+            let three = Nodes::cassandra(self.home, &self.settings.memory, Sync::Periodic)?;
+            all.push((Kind::Cassandra, "three", schema::create_tables(&three)?, None));
+            three.stop()?;
+        }
+        let mut rows = Vec::new();
+        for (kind, nodes, times, goal) in &all {
+            let (middle, most) = (median(times.clone()), highest(times.clone()));
+            let judged = goal.map(|goal| {
+                let what = format!("CREATE TABLE on {nodes}, median of {}", times.len());
+                report.judge(Verdict::at_most(what, middle, *goal, "ms"))
+            });
+            rows.push(vec![
+                (*nodes).to_owned(),
+                kind.name().to_owned(),
+                format!("{middle:.2}"),
+                format!("{most:.2}"),
+                goal.map(|goal| format!("{goal:.0}")).unwrap_or_default(),
+                judged.unwrap_or_default(),
+            ]);
+        }
+        let header = ["nodes", "server", "median ms", "longest ms", "goal", "verdict"];
+        report.table("CREATE TABLE, asked of each node in turn", &header, &rows);
+        let raw: Vec<_> = all
+            .iter()
+            .map(|(kind, nodes, times, _)| {
+                json!({ "server": kind.name(), "nodes": nodes, "ms": times })
+            })
+            .collect();
+        report.keep("schema", json!(raw));
         Ok(())
     }
 

@@ -1,11 +1,13 @@
 //! `perf compare`: the same workloads against a null server, Helenus and a real Cassandra on this
-//! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf engine`, `perf instructions`: inside the process.
+//! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf replicated`,
+//! `perf streaming`, `perf repair`: nodes of Helenus alone. `perf engine`, `perf instructions`: inside
+//! the process.
 //!
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
 //! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `report`;
-//! then `nodes`, `cluster`, `contended`, `replicated`.
+//! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`.
 
 mod cassandra;
 pub mod cluster;
@@ -16,11 +18,15 @@ mod equal;
 pub mod instructions;
 mod load;
 mod nodes;
+mod pair;
 pub mod process;
+pub mod repair;
 pub mod replicated;
 mod report;
+mod schema;
 mod settings;
 mod start;
+pub mod streaming;
 mod throughput;
 
 use std::path::Path;

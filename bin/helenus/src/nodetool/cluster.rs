@@ -81,12 +81,12 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
             tell(api, &ClusterCommand::ForceRemoval {})
         }
         "decommission" => decommission(line),
-        // A node that joins goes on by itself, and serves no tools before it has joined: who answers
-        // has.
-        "bootstrap" if first() == "resume" => {
-            report(api)?;
-            Ok("Node is already bootstrapped.\n".to_owned())
+        // A node that joins goes on by itself.
+        "bootstrap" if first() == "resume" => Ok(match report(api)?.operation_mode.as_str() {
+            "JOINING" => "The node is bootstrapping; after a stop it goes on when it is started.\n",
+            _ => "Node is already bootstrapped.\n",
         }
+        .to_owned()),
         "abortbootstrap" => match (line.value("--node"), line.value("--ip")) {
             (Some(node), None) | (None, Some(node)) => {
                 tell(api, &ClusterCommand::AbortBootstrap { node: node.to_owned() })
@@ -101,7 +101,7 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
 
 /// Gives a command and waits until it is done. Wrong arguments end with 1, as everything that
 /// Cassandra's tool takes for one.
-fn tell(api: &Api, command: &ClusterCommand) -> Result<String, Failure> {
+pub(super) fn tell(api: &Api, command: &ClusterCommand) -> Result<String, Failure> {
     match api.command("POST", "/api/v1/cluster", command) {
         Ok(()) => Ok(String::new()),
         Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),
@@ -177,12 +177,12 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
     })
 }
 
-fn bad(text: String) -> Failure {
+pub(super) fn bad(text: String) -> Failure {
     Failure::BadUse(text)
 }
 
 /// A whole number that is not negative: Cassandra's are 32 bits wide.
-fn number(text: &str, title: &str) -> Result<u64, Failure> {
+pub(super) fn number(text: &str, title: &str) -> Result<u64, Failure> {
     let number: i32 = text
         .parse()
         .map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a Integer")))?;
@@ -199,9 +199,6 @@ fn decommission(line: &Line) -> Result<String, Failure> {
 }
 
 fn cleanup(line: &Line) -> Result<String, Failure> {
-    if line.has("--jobs") {
-        return Err(bad("-j is not supported: each shard cleans one table at a time".to_owned()));
-    }
     let node = node(&line.api)?;
     let (keyspaces, tables) = match line.arguments.split_first() {
         Some((keyspace, _)) if node.keyspace(keyspace).is_none() => {

@@ -53,6 +53,7 @@ fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
         ("--force", "forceRepair"),
         ("--pull", "pullRepair"),
         ("--paxos-only", "paxosOnly"),
+        ("--skip-paxos", "skipPaxos"),
     ] {
         if line.has(flag) {
             query.push_str(&format!("&{name}=true"));
@@ -222,9 +223,9 @@ mod tests {
                 &ignoreUnreplicatedKeyspaces=true&dataCenters=dc1&columnFamilies=a%2Cb&jobThreads=2"
                 .to_owned())
         );
-        let made = ask("repair -dcpar -force -pl -vd -paxos-only").unwrap();
+        let made = ask("repair -dcpar -force -pl -vd -skip-paxos").unwrap();
         assert!(made.contains("parallelism=dc_parallel"));
-        assert!(made.ends_with("&validate=true&forceRepair=true&pullRepair=true&paxosOnly=true"));
+        assert!(made.ends_with("&validate=true&forceRepair=true&pullRepair=true&skipPaxos=true"));
         let made = ask("repair -st -5 -et 7 -hosts 127.0.0.1 -hosts 127.0.0.2").unwrap();
         assert!(
             made.ends_with("&hosts=127%2E0%2E0%2E1%2C127%2E0%2E0%2E2&startToken=%2D5&endToken=7")

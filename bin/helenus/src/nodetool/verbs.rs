@@ -132,7 +132,10 @@ const REPAIR: &[Flag] = &[
         "Use --pull to perform a one way repair where data is only sent to this node, from the other one of -hosts, for -st and -et",
     ),
     switch(&["-seq", "--sequential"], "Use -seq to read from one replica after the other"),
-    switch(&["-skip-paxos", "--skip-paxos"], "Accepted: no paxos operations are repaired"),
+    switch(
+        &["-skip-paxos", "--skip-paxos"],
+        "If the --skip-paxos flag is included, the paxos repair step is skipped",
+    ),
     valued(
         &["-st", "--start-token"],
         "start_token",
@@ -155,17 +158,22 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
     Verb::plain("autorepairstatus", "Print what is repaired by itself, and when it was"),
     Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).needs("resume", "resume", "Resume bootstrap streaming"),
-    Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Number of sstables to cleanup simultanously, set to 0 to use all available compaction threads")]).takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Accepted: each shard cleans one table at a time")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
             valued(&["-t"], "snapshot_name", "Remove the snapshot with a given name"),
             switch(&["--all"], "Removes all snapshots"),
         ]).takes("[<keyspaces>...]", "Remove snapshots from the given keyspaces", usize::MAX),
+    Verb::plain("clientstats", "Print information about connected clients").flags(&[
+            switch(&["--all"], "Lists all connections"),
+            switch(&["--client-options"], "Lists all connections and the client options"),
+        ]),
     Verb::plain("compact", "Force a (major) compaction on one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("compactionhistory", "Print history of compaction").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
     Verb::plain("compactionstats", "Print statistics on compactions").flags(&[switch(
             &["-H", "--human-readable"],
             "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
         )]),
+    Verb::plain("datapaths", "Print all directories where data of tables are stored").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]).takes("[<keyspace.table>...]", "List of table (or keyspace) names", usize::MAX),
     Verb::plain("decommission", "Decommission the *node I am connecting to*").flags(&[switch(&["-f", "--force"], "Force decommission of this node even when it reduces the number of replicas to below configured RF")]),
     Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
     Verb::plain("describering", "Shows the token ranges info of a given keyspace").needs("keyspace", "<keyspace>", "The keyspace name"),
@@ -180,13 +188,21 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("enablehintsfordc", "Enable hints for a data center that was previsouly disabled").takes("<datacenter>", "The data center to enable", 1),
     Verb::plain("failuredetector", "Shows the failure detector information for the cluster"),
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("getbatchlogreplaythrottle", "Print batchlog replay throttle in KB/s. This is reduced proportionally to the number of nodes in the cluster."),
+    Verb::plain("getcolumnindexsize", "Print the granularity of the collation index of rows within a partition in KiB"),
+    Verb::plain("getcompactionthroughput", "Print the MiB/s throughput cap for compaction in the system as a rounded number").flags(&[switch(&["-d", "--precise-mib"], "Print the MiB/s throughput cap for compaction in the system as a precise number (double)")]),
+    Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
     Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
+    Verb::plain("getlogginglevels", "Get the runtime logging levels"),
     Verb::plain("getmaxhintwindow", "Print the max hint window in ms"),
+    Verb::plain("getseeds", "Get the currently in use seed node IP list excluding the node IP"),
     Verb::plain("getstreamthroughput", "Print the throughput cap for streaming in rounded megabits. For precise number, please, use option -d").flags(&[switch(&["-m", "--mib"], "Print the throughput cap for streaming in MiB/s"), switch(&["-d", "--precise-mbit"], "Print the throughput cap for streaming in precise Mbits (double)")]),
     Verb::plain("gettimeout", "Print the timeout of the given type in ms").takes("<timeout_type>", TIMEOUT_HELP, usize::MAX),
+    Verb::plain("gettraceprobability", "Print the current trace probability value"),
     Verb::plain("gossipinfo", "Shows the gossip information for the cluster"),
     Verb::plain("help", "Display help information").takes("[<command>]", "The command", 1),
     Verb::plain("info", "Print node information (uptime, load, ...)").flags(&[switch(&["-T", "--tokens"], "Display all tokens")]),
+    Verb::plain("join", "Join the ring"),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
     Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size"),
     Verb::plain("move", "Move node on the token ring to a new token").needs("newToken", "<new token>", "The new token."),
@@ -205,15 +221,24 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("resumehandoff", "Resume hints delivery process"),
     Verb::plain("ring", "Print information about the token ring").takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
+    Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
+    Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
+    Verb::plain("setlogginglevel", "Set the log level threshold for a given component or class. Will reset to the initial configuration if called with no parameters.").takes("<component|module> <level>", "The component or module to change the level for and the log level threshold to set. Will reset to initial level if omitted. Available components: bootstrap, compaction, repair, streaming, cql, ring; ROOT is everything", 2),
     Verb::plain("setmaxhintwindow", "Set the specified max hint window in ms").needs("max_hint_window", "<value_in_ms>", "Value of maxhintwindow in ms"),
     Verb::plain("setstreamthroughput", "Set throughput cap for streaming in the system, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
     Verb { required: "args", ..Verb::plain("settimeout", "Set the specified timeout in ms, or 0 to disable timeout").takes("<timeout_type> <timeout_in_ms>", "Timeout type followed by value in ms (0 disables socket streaming timeout)", usize::MAX) },
+    Verb::plain("settraceprobability", "Sets the probability for tracing any given request to value. 0 disables, 1 enables for all requests, 0 is the default").needs("trace_probability", "<value>", "Trace probability between 0 and 1 (ex: 0.2)"),
     Verb::plain("snapshot", "Take a snapshot of specified keyspaces or a snapshot of the specified table").flags(&[
             valued(
                 &["-cf", "--column-family", "--table"],
                 "table",
                 "The table name (you must specify one and only one keyspace for using this option)",
+            ),
+            valued(
+                &["-kt", "--kt-list", "-kc", "--kc.list"],
+                "ktlist",
+                "The list of Keyspace.table to take snapshot.(you must not specify only keyspace)",
             ),
             valued(&["-t", "--tag"], "tag", "The name of the snapshot"),
             switch(
@@ -223,9 +248,11 @@ pub(super) const VERBS: &[Verb] = &[
             ),
         ]).takes("[<keyspaces...>]", "List of keyspaces. By default, all keyspaces", usize::MAX),
     Verb::plain("status", "Print cluster information (state, load, IDs, ...)").takes("[<keyspace>]", "The keyspace name", 1),
+    Verb::plain("statusbackup", "Status of incremental backup"),
     Verb::plain("statusbinary", "Status of native transport (binary protocol)"),
     Verb::plain("statusgossip", "Status of gossip"),
     Verb::plain("statushandoff", "Status of storing future hints on the current node"),
+    Verb::plain("stopdaemon", "Stop cassandra daemon"),
     Verb::plain("tablehistograms", "Print statistic histograms for a given table").takes("[<keyspace> <table> | <keyspace.table>]", "The keyspace and table name", usize::MAX),
     Verb::plain("tablestats", "Print statistics on tables").flags(&[
             valued(&["-F", "--format"], "format", "Output format (json)"),
@@ -243,6 +270,130 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("truncatehints", "Truncate all hints on the local node, or truncate hints for the endpoint(s) specified.").takes("[endpoint ... ]", "IP address(es) of the endpoint(s) to delete hints for", usize::MAX),
     Verb::plain("version", "Print cassandra version"),
 ];
+
+/// Commands of Cassandra 5.0 for what is not there, by reason.
+const REFUSED: [(&str, &[&str]); 13] = [
+    (
+        "there is no audit log and no log of all queries",
+        &[
+            "disableauditlog",
+            "disablefullquerylog",
+            "enableauditlog",
+            "enablefullquerylog",
+            "getauditlog",
+            "getfullquerylog",
+            "resetfullquerylog",
+        ],
+    ),
+    (
+        "there are no CIDR groups",
+        &[
+            "cidrfilteringstats",
+            "dropcidrgroup",
+            "getcidrgroupsofip",
+            "invalidatecidrpermissionscache",
+            "listcidrgroups",
+            "reloadcidrgroupscache",
+            "updatecidrgroup",
+        ],
+    ),
+    (
+        "there is no such cache here; nothing of it needs to be made invalid",
+        &[
+            "getauthcacheconfig",
+            "invalidatecountercache",
+            "invalidatecredentialscache",
+            "invalidatejmxpermissionscache",
+            "invalidatekeycache",
+            "invalidatenetworkpermissionscache",
+            "invalidatepermissionscache",
+            "invalidaterolescache",
+            "invalidaterowcache",
+            "setauthcacheconfig",
+            "setcachecapacity",
+            "setcachekeystosave",
+        ],
+    ),
+    (
+        "compactions go by themselves, one on each shard; see compact, cleanup and \
+         setcompactionthroughput, and ALTER TABLE … WITH compaction",
+        &[
+            "disableautocompaction",
+            "enableautocompaction",
+            "forcecompact",
+            "garbagecollect",
+            "getcompactionthreshold",
+            "relocatesstables",
+            "recompress_sstables",
+            "setcompactionthreshold",
+            "setconcurrentcompactors",
+            "statusautocompaction",
+            "stop",
+        ],
+    ),
+    (
+        "shards have no thread pools",
+        &[
+            "getconcurrency",
+            "getconcurrentviewbuilders",
+            "setconcurrency",
+            "setconcurrentviewbuilders",
+        ],
+    ),
+    ("there is no Java virtual machine", &["gcstats", "sjk"]),
+    (
+        "files are looked at by \"helenus sstable\" while no node has them open",
+        &["getsstables", "scrub", "upgradesstables", "verify"],
+    ),
+    (
+        "files are not taken in while the node runs: put them into the table's directory and start \
+         it",
+        &["import", "refresh"],
+    ),
+    (
+        "it is a setting: see docs/user/configuration.md",
+        &[
+            "disablebackup",
+            "disableoldprotocolversions",
+            "enablebackup",
+            "enableoldprotocolversions",
+            "getdefaultrf",
+            "getsnapshotthrottle",
+            "reloadseeds",
+            "reloadssl",
+            "setcolumnindexsize",
+            "setdefaultrf",
+            "setsnapshotthrottle",
+        ],
+    ),
+    (
+        "one limit holds for all streams: see setstreamthroughput",
+        &["getinterdcstreamthroughput", "setinterdcstreamthroughput"],
+    ),
+    (
+        "the schema comes from the metadata log, the same for all nodes",
+        &["reloadlocalschema", "resetlocalschema"],
+    ),
+    (
+        "there are no indexes, views and triggers yet",
+        &["rebuild_index", "reloadtriggers", "viewbuildstatus"],
+    ),
+    (
+        "it is not there yet",
+        &[
+            "profileload",
+            "rangekeysample",
+            "refreshsizeestimates",
+            "replaybatchlog",
+            "toppartitions",
+        ],
+    ),
+];
+
+/// Why a command of Cassandra's is not there.
+pub(super) fn refused(name: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(_, names)| names.contains(&name)).map(|(why, _)| *why)
+}
 
 pub(super) fn verb(name: &str) -> Option<&'static Verb> {
     let name = match name {

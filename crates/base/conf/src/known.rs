@@ -195,7 +195,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("permissions_cache_active_update", "false"),
     ("permissions_cache_max_entries", "1000"),
     ("permissions_update_interval", ""),
-    ("permissions_validity", "2s"),
     ("range_tombstone_list_growth_factor", "1.5"),
     ("read_before_write_list_operations_enabled", "true"),
     ("read_consistency_levels_disallowed", ""),
@@ -323,7 +322,6 @@ pub const PROTECTS: &[(&str, &str)] = &[
     ("dynamic_data_masking_enabled", "masking of columns"),
     ("internode_authenticator", "authentication between nodes"),
     ("native_transport_port_ssl", "encryption of client connections"),
-    ("network_authorizer", "access by data centre"),
     ("partition_denylist_enabled", "a list of denied partitions"),
     ("role_manager", "a role manager"),
     ("server_encryption_options", "encryption between nodes"),
@@ -337,7 +335,6 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
     let class_is = |allowed: &[&str]| class_name(node).is_some_and(|c| allowed.contains(&c));
     match name {
         "role_manager" => !class_is(&["CassandraRoleManager"]),
-        "network_authorizer" => !class_is(&["AllowAllNetworkAuthorizer"]),
         "cidr_authorizer" => !class_is(&["AllowAllCIDRAuthorizer"]),
         "internode_authenticator" => !class_is(&["AllowAllInternodeAuthenticator"]),
         "server_encryption_options" => {

@@ -35,6 +35,6 @@ pub use options::{Options, Setting, Status, settings};
 pub use reference::reference_markdown;
 pub use value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, Number, Partitioner,
-    Snitch,
+    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
+    Number, Partitioner, Snitch,
 };

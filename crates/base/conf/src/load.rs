@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::spelling;
-use crate::value::{CommitFailurePolicy, CommitLogSync, DiskFailurePolicy, Snitch, class_name};
+use crate::value::{
+    Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DiskFailurePolicy,
+    NetworkAuthorizer, Snitch, class_name,
+};
 use crate::yaml::{self, Node, NodeKind};
 
 /// Prefix of environment variables that set something: `HELENUS_NATIVE_TRANSPORT_PORT=9142`.
@@ -467,7 +470,7 @@ impl Loader {
             Some(Ok(())) | None => None,
         };
         if let Some(expected) = refused {
-            if name == "authenticator" || name == "authorizer" {
+            if matches!(name, "authenticator" | "authorizer" | "network_authorizer") {
                 self.errors.push(ConfError::Unprotected {
                     origin,
                     name: written.into(),
@@ -637,6 +640,19 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
             wrong(name, "cannot be a wildcard address".into());
         }
     }
+    if options.authenticator == Authenticator::AllowAll {
+        let message = "can't be used with AllowAllAuthenticator";
+        if options.authorizer != Authorizer::AllowAll {
+            wrong("authorizer", message.into());
+        }
+        if options.network_authorizer != NetworkAuthorizer::AllowAll {
+            wrong("network_authorizer", message.into());
+        }
+    }
+    let hash = options.auth_superuser_salted_password.as_deref();
+    if hash.is_some_and(|hash| hash.len() != 60 || !hash.starts_with("$2a$")) {
+        wrong("auth_superuser_salted_password", "is not a bcrypt hash of the form $2a$".into());
+    }
     if options.data_file_directories.len() > 1 {
         wrong(
             "data_file_directories",
@@ -656,6 +672,11 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
             "initial_token",
             format!("has {tokens} tokens, \"num_tokens\" is {}", options.num_tokens),
         );
+    }
+    let mut sorted = options.initial_token.clone();
+    sorted.sort_unstable();
+    if let Some([twice, ..]) = sorted.windows(2).find(|two| matches!(two, [a, b] if a == b)) {
+        wrong("initial_token", format!("has the token {} twice", twice.0));
     }
     if options.mutation_bytes_max() > options.commitlog_segment_size.0 / 2 {
         wrong("max_mutation_size", "must be at most half of \"commitlog_segment_size\"".into());

@@ -12,8 +12,8 @@ use stdx::Token;
 
 use crate::value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, Number, Partitioner,
-    Range, Refusal, Snitch, Value,
+    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
+    Number, Partitioner, Range, Refusal, Snitch, Value,
 };
 use crate::yaml::Node;
 
@@ -203,6 +203,10 @@ settings! {
         /// Whether a joining node takes over the data of its tokens. Without it reads may miss data
         /// until a repair.
         supported cold auto_bootstrap: bool = true;
+        /// Whether a node that joins is refused when only nodes that are down have a part of the data
+        /// that it takes over (Cassandra's system property `cassandra.consistent.rangemovement`).
+        /// Without it the node joins with what is left; what a quorum acknowledged may be missing.
+        supported cold consistent_rangemovement: bool = true;
         /// Address of a dead member whose tokens and data this node takes over when it first starts,
         /// instead of tokens of its own; later starts pass over it.
         supported cold replace_address_first_boot: Option<Address> = None;
@@ -295,10 +299,23 @@ settings! {
         supported cold authenticator: Authenticator = Authenticator::AllowAll;
         /// What a connected role may do.
         supported cold authorizer: Authorizer = Authorizer::AllowAll;
+        /// Which datacenters a connected role may use.
+        supported cold network_authorizer: NetworkAuthorizer = NetworkAuthorizer::AllowAll;
+        /// The superuser that is made when a cluster with `PasswordAuthenticator` has no roles.
+        supported cold auth_superuser_name: String = "cassandra".to_owned();
+        /// Its password as a bcrypt hash (`$2a$10$...`). Unset: the password is `cassandra`.
+        supported cold auth_superuser_salted_password: Option<String> = None;
+        /// Whether no superuser is made (Cassandra's system property
+        /// `cassandra.skip_default_role_setup`): roles come with a directory of Cassandra's that is
+        /// taken over, or nobody can log in.
+        supported cold skip_default_role_setup: bool = false;
         /// How long verified credentials are remembered.
         supported cold credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
-        /// How long roles are remembered.
-        not_yet hot roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        /// How long roles may be remembered. They never are: every node has them in its metadata, and
+        /// a change counts from the next statement on.
+        supported cold roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        /// How long permissions may be remembered; as `roles_validity`.
+        supported cold permissions_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
     }
     "Timeouts" {
         /// Time for a read of partitions.

@@ -462,6 +462,18 @@ words! {
     Authorizer {
         /// Everything.
         AllowAll = "AllowAllAuthorizer",
+        /// What it was granted.
+        Cassandra = "CassandraAuthorizer",
+    }
+}
+
+words! {
+    /// Which datacenters a role may use.
+    NetworkAuthorizer {
+        /// All.
+        AllowAll = "AllowAllNetworkAuthorizer",
+        /// Those of `ACCESS TO DATACENTERS`.
+        Cassandra = "CassandraNetworkAuthorizer",
     }
 }
 

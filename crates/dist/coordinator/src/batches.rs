@@ -389,6 +389,11 @@ impl Coordinator {
         self.inner.batches.throttle.set(bytes_per_second);
     }
 
+    /// What [`Coordinator::set_batch_replay_throttle`] was told last.
+    pub fn batch_replay_throttle(&self) -> u64 {
+        self.inner.batches.throttle.get()
+    }
+
     /// How long writes without a client may take: replayed batches, hints and mutations that are
     /// passed on to who has their range now. A batch is left behind after twice that time.
     pub fn set_write_timeout(&self, timeout: Duration) {

@@ -105,6 +105,19 @@ impl Cluster {
         topologies.of_table(snapshot, table)
     }
 
+    /// As [`Cluster::topology`], of those that vote on the table's conditional statements: others than
+    /// its replicas while these are handed over.
+    pub(crate) fn serial_topology(
+        &self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+    ) -> Option<Rc<Topology>> {
+        if snapshot.handovers.is_empty() {
+            return self.topology(snapshot, table);
+        }
+        self.topologies.borrow_mut().of_table_serial(snapshot, table)
+    }
+
     /// Since which epoch the members have their places in the ring: the requests of a coordinator
     /// that is not so far may go to others than those that have a range now.
     pub(crate) fn moved_at(&self, snapshot: &ClusterSnapshot) -> Epoch {

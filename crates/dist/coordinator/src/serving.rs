@@ -177,9 +177,10 @@ impl Coordinator {
             Verb::Mutation => {
                 let mutation = Mutation::decode(payload).map_err(malformed)?;
                 let (table, checked) = check(snapshot, mutation.bytes)?;
-                let is_new = mutation.flags == MutationFlags::NONE;
+                let is_new = mutation.flags == MutationFlags::NONE && !table.is_counter();
                 if !is_new && message.epoch < cluster.emptied_at(snapshot) {
-                    // What was read, or logged, before a truncation must not come back behind it.
+                    // What was read, or logged, before a truncation must not come back behind it;
+                    // counts were read by their leader.
                     let needed = snapshot.epoch;
                     return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
                 }
@@ -191,6 +192,10 @@ impl Coordinator {
             Verb::MutationForward => {
                 let forward = MutationForward::decode(payload).map_err(malformed)?;
                 let (table, checked) = check(snapshot, forward.mutation.bytes)?;
+                if table.is_counter() && message.epoch < cluster.emptied_at(snapshot) {
+                    let needed = snapshot.epoch;
+                    return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
+                }
                 if is_outdated(cluster, snapshot, message.epoch, table) {
                     let targets = u8::try_from(forward.targets.len()).ok();
                     return Ok(Work::SendOn(checked, Errand::Outdated { targets }));

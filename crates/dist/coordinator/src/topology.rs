@@ -43,6 +43,15 @@ pub(crate) struct Topology {
 impl Topology {
     /// `None`: more datacenters than can be numbered.
     fn new(snapshot: &ClusterSnapshot, replication: &Replication) -> Option<Topology> {
+        Topology::with(snapshot, replication, snapshot.placements(replication))
+    }
+
+    /// `replication` is that of the natural replicas.
+    fn with(
+        snapshot: &ClusterSnapshot,
+        replication: &Replication,
+        placements: Placements,
+    ) -> Option<Topology> {
         let local = &snapshot.local;
         let mut names: Vec<&str> =
             snapshot.members.values().map(|m| m.datacenter.as_str()).collect();
@@ -88,7 +97,7 @@ impl Topology {
                 names: names.iter().map(|name| Arc::from(*name)).collect(),
             },
         };
-        Some(Topology { placements: snapshot.placements(replication), factors, sites })
+        Some(Topology { placements, factors, sites })
     }
 
     /// Where a member stands.
@@ -133,6 +142,8 @@ pub(crate) struct TopologyCache {
     by_replication: BTreeMap<Replication, Rc<Topology>>,
     /// `None`: the table is not replicated, or there is no such table.
     by_table: FixedMap<TableId, Option<Rc<Topology>>>,
+    /// Of the tables whose lightweight transactions are handed over, for these.
+    by_table_serial: FixedMap<TableId, Option<Rc<Topology>>>,
 }
 
 impl TopologyCache {
@@ -158,6 +169,29 @@ impl TopologyCache {
         topology
     }
 
+    /// As [`TopologyCache::of_table`], of those that vote on the table's conditional statements.
+    pub(crate) fn of_table_serial(
+        &mut self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+    ) -> Option<Rc<Topology>> {
+        let Some(handover) = snapshot.handover_of_table(table) else {
+            return self.of_table(snapshot, table);
+        };
+        if !self.is_at(snapshot.epoch) {
+            self.turn_to(snapshot);
+        }
+        if let Some(known) = self.by_table_serial.get(&table) {
+            return known.clone();
+        }
+        let topology = snapshot.replication_of_table(table).and_then(|to| {
+            let (placements, natural) = snapshot.voting_placements(handover, &to);
+            Some(Rc::new(Topology::with(snapshot, natural, placements)?))
+        });
+        self.by_table_serial.insert(table, topology.clone());
+        topology
+    }
+
     fn of(&mut self, snapshot: &ClusterSnapshot, replication: Replication) -> Option<Rc<Topology>> {
         if let Some(known) = self.by_replication.get(&replication) {
             return Some(known.clone());
@@ -171,6 +205,7 @@ impl TopologyCache {
     fn turn_to(&mut self, snapshot: &ClusterSnapshot) {
         self.epoch = Some(snapshot.epoch);
         self.by_table.clear();
+        self.by_table_serial.clear();
         if self.members != snapshot.members {
             self.members = snapshot.members.clone();
             self.by_replication.clear();

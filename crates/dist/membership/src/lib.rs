@@ -22,6 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{ClusterSnapshot, MetaLogError, Transformation};
 use rt::sync::Notify;
@@ -32,6 +33,11 @@ use crate::log::LogFile;
 pub use crate::owner::Liveness;
 use crate::owner::Owner;
 pub use crate::peers::{JoinError, JoinRequest, ask_to_join, fetch_log};
+
+/// How long a change of a keyspace's replication waits for the handover of the one before, and how
+/// often it looks.
+const HANDOVER_WAIT: Duration = Duration::from_secs(8);
+const HANDOVER_LOOK: Duration = Duration::from_millis(50);
 
 /// What one shard asks another about metadata.
 #[derive(Debug)]
@@ -234,11 +240,19 @@ impl Membership {
         entries: Vec<Transformation>,
     ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
         let Some(owner) = &self.inner.owner else { return Err(SubmitError::Unavailable) };
+        // A keyspace is often altered twice: the second change is planned again when the first one is
+        // through.
+        let give_up = self.inner.rt.now() + HANDOVER_WAIT;
+        while self.snapshot().waits_for_handover(&entries) && self.inner.rt.now() < give_up {
+            self.inner.rt.sleep(HANDOVER_LOOK).await;
+        }
         let _turn = owner.turn.acquire(1).await;
         let before = self.snapshot();
         if before.epoch != expect {
             return Err(SubmitError::Conflict(before.epoch));
         }
+        // Conditional statements of a keyspace go by its old replicas until the new ones know all.
+        let entries = before.with_handovers(entries);
         let Some(change) = owner::joined(entries) else { return Ok(before) };
         // Refused before anybody is asked.
         before.apply(&change)?;

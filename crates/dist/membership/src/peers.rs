@@ -621,7 +621,7 @@ fn is_passing(error: &SubmitError) -> bool {
     matches!(
         error,
         SubmitError::Rejected(MetaLogError::Membership(
-            E::Overlap { .. } | E::TooManyMovements { .. } | E::Busy { .. }
+            E::Overlap { .. } | E::TooManyMovements { .. } | E::HandingOver { .. } | E::Busy { .. }
         ))
     )
 }

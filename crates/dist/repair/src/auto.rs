@@ -259,6 +259,8 @@ impl Inner {
             primary_range: true,
             job_threads: 1,
             ignore_unreplicated: true,
+            // Old rounds are settled by the sweep of `system.paxos`.
+            skip_paxos: true,
             bytes_per_second: self.settings.auto.bytes_per_second,
             ..RepairOptions::default()
         };

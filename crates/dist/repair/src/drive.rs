@@ -47,7 +47,7 @@ fn list_of(ranges: &[TokenRange]) -> String {
 }
 
 /// How replicas are asked, in the words of Cassandra's enum.
-fn parallelism(options: &RepairOptions) -> &'static str {
+pub(crate) fn parallelism(options: &RepairOptions) -> &'static str {
     match (options.sequential, options.datacenter_parallel) {
         (true, _) => "sequential",
         (false, true) => "dc_parallel",
@@ -83,7 +83,7 @@ fn describe(job: &Job, range_count: usize) -> String {
         o.pull,
         o.force,
         o.ignore_unreplicated,
-        o.paxos_only,
+        o.repairs_paxos(),
         o.paxos_only,
     )
 }
@@ -129,13 +129,29 @@ impl Inner {
     async fn repair(&self, job: &Job, say: &dyn Fn(String)) -> Result<(), RepairError> {
         let snapshot = (self.snapshot)();
         let planned = scope::plan(&snapshot, &job.options).map_err(RepairError::Scope);
-        let Scope { tables, mut sessions, range_count } = match planned {
+        let scope = match planned {
             Ok(scope) => scope,
             Err(error) => {
                 say(describe(job, 0));
                 return Err(error);
             }
         };
+        self.record_start(job, &scope);
+        let mut repaired = Vec::new();
+        let done = self.repair_scope(job, scope, say, &mut repaired).await;
+        let error = done.as_ref().err().map(ToString::to_string);
+        self.record_end(job, &repaired, error);
+        done
+    }
+
+    /// `repaired`: the sessions that were carried out.
+    async fn repair_scope(
+        &self,
+        job: &Job,
+        Scope { tables, mut sessions, range_count }: Scope,
+        say: &dyn Fn(String),
+        repaired: &mut Vec<Session>,
+    ) -> Result<(), RepairError> {
         say(describe(job, range_count));
         let kind = job.options.kind();
         if job.options.incremental && kind == Kind::Full {
@@ -153,8 +169,16 @@ impl Inner {
             sessions.retain(|session| !session.peers.is_empty());
         }
         self.check_alive(sessions.iter().flat_map(|s| s.peers.iter().copied()))?;
-        if job.options.paxos_only {
-            return self.finish_paxos(job, &sessions, say).await;
+        if job.options.repairs_paxos() {
+            let left = self.finish_paxos(job, &sessions, say).await?;
+            if job.options.paxos_only {
+                return match left {
+                    0 => Ok(()),
+                    n => Err(RepairError::Scope(format!(
+                        "{n} paxos rounds could not be finished: do it again when their replicas live"
+                    ))),
+                };
+            }
         }
         for (s, session) in sessions.iter().enumerate() {
             let width: u128 = session.ranges.iter().map(|r| r.width()).sum();
@@ -175,18 +199,20 @@ impl Inner {
                 job.percent()
             ));
             done?;
+            repaired.push(session.clone());
         }
         Ok(())
     }
 
     /// Brings the lightweight transactions to their ends that any replica of the ranges knows to be
-    /// unfinished.
+    /// unfinished; how many are left. They may be of other tables whose replicas are down: that does not
+    /// keep the rows from being repaired.
     async fn finish_paxos(
         &self,
         job: &Job,
         sessions: &[Session],
         say: &dyn Fn(String),
-    ) -> Result<(), RepairError> {
+    ) -> Result<u64, RepairError> {
         let me = (self.snapshot)().local.host_id;
         let (mut found, mut failed) = (0, 0);
         for session in sessions {
@@ -206,12 +232,7 @@ impl Inner {
             say(format!("Paxos repair session {} for range {ranges} finished", job.session));
         }
         say(format!("{found} unfinished paxos rounds found, {failed} of them left"));
-        match failed {
-            0 => Ok(()),
-            n => Err(RepairError::Scope(format!(
-                "{n} paxos rounds could not be finished: do it again when their replicas live"
-            ))),
-        }
+        Ok(failed)
     }
 
     /// How hard it works, for those who wait for it.
@@ -261,7 +282,22 @@ impl Inner {
         session: &Session,
         table: TableId,
     ) -> Result<(), RepairError> {
-        let mut part = Part::new(self, job, session, table)?;
+        let part = Part::new(self, job, session, table)?;
+        let name = part.table.name.clone();
+        let records = self.record_ranges(job, session, &name);
+        let done = self.table_part(job, number, part).await;
+        let error = done.as_ref().err().map(ToString::to_string);
+        self.record_ranges_end(job, &name, records, error.as_deref());
+        done
+    }
+
+    async fn table_part(
+        &self,
+        job: &Job,
+        number: (usize, usize),
+        mut part: Part<'_>,
+    ) -> Result<(), RepairError> {
+        let session = part.session;
         let kind = job.options.kind();
         match kind {
             Kind::Preview(scope) => {
@@ -270,7 +306,7 @@ impl Inner {
             }
             Kind::Full => self.compare(job, number, &mut part).await?,
             Kind::Incremental => {
-                let id = self.random_uuid();
+                let id = self.session_id();
                 part.scope = ReadScope::Pending(id);
                 let done = match part.open_session(id).await {
                     Ok(()) => self.compare(job, number, &mut part).await,

@@ -149,10 +149,8 @@ impl Job {
             return 100;
         }
         let progress = self.progress.borrow();
-        // Scaled down, so that the sums of many tables fit.
-        let sum = |of: &dyn Fn(&(u128, u128)) -> u128| -> u128 {
-            progress.values().map(|p| of(p) >> 16).sum()
-        };
+        // At most 2^64 tokens each: a hundred times the sum of all fits by far.
+        let sum = |of: &dyn Fn(&(u128, u128)) -> u128| -> u128 { progress.values().map(of).sum() };
         let (all, left) = (sum(&|p| p.0), sum(&|p| p.1));
         let percent = (all.saturating_sub(left) * 100).checked_div(all).unwrap_or(0);
         u8::try_from(percent).unwrap_or(100).min(100)
@@ -219,6 +217,11 @@ mod tests {
         job.note_left((0, 0), 0);
         job.note_left((1, 0), 0);
         assert_eq!(job.percent(), 100);
+        let few =
+            Job::new(1, Uuid::nil(), RepairOptions::default(), (Instant::ZERO, WallMicros(0)));
+        few.expect((0, 0), 1000);
+        few.note_left((0, 0), 500);
+        assert_eq!(few.percent(), 50);
     }
 
     #[test]

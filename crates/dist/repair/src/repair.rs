@@ -22,6 +22,7 @@ use crate::error::RepairError;
 use crate::history::{self, RepairHistory};
 use crate::job::{Job, RepairState, RepairStatus};
 use crate::mesh::RepairMesh;
+use crate::records::RepairRecords;
 use crate::scope::{self, RepairOptions};
 use crate::sessions::Sessions;
 
@@ -100,6 +101,8 @@ pub struct RepairParts {
     pub mesh: Arc<RepairMesh>,
     /// Where the file of the history lies.
     pub work_dir: String,
+    /// Who writes records of repairs, if anybody does.
+    pub records: Option<Rc<dyn RepairRecords>>,
     /// Limits and times.
     pub settings: RepairSettings,
 }
@@ -131,6 +134,7 @@ pub(crate) struct Inner {
     free_at: Cell<Instant>,
     pub(crate) mesh: Arc<RepairMesh>,
     pub(crate) work_dir: String,
+    pub(crate) records: Option<Rc<dyn RepairRecords>>,
     pub(crate) history: RefCell<RepairHistory>,
     /// One write of the file at a time.
     pub(crate) history_slot: Semaphore,
@@ -160,6 +164,7 @@ impl Repair {
             is_alive,
             mesh,
             work_dir,
+            records,
             settings,
         } = parts;
         let telemetry = rt.telemetry();
@@ -200,6 +205,7 @@ impl Repair {
             free_at: Cell::new(Instant::ZERO),
             mesh,
             work_dir,
+            records,
             history: RefCell::default(),
             history_slot: Semaphore::new(1),
             sessions: Sessions::default(),
@@ -267,7 +273,7 @@ impl Repair {
         }
         let id = inner.next_id.get() + 1;
         let job =
-            Rc::new(Job::new(id, inner.random_uuid(), options, (inner.rt.now(), inner.rt.wall())));
+            Rc::new(Job::new(id, inner.session_id(), options, (inner.rt.now(), inner.rt.wall())));
         let (this, of_task) = (self.clone(), job.clone());
         let task = async move { this.run(&of_task).await };
         if inner.gate.spawn(&inner.rt, Group::Stream, "repair", task).is_err() {
@@ -328,7 +334,15 @@ impl Inner {
         history::apply(&snapshot, &self.history.borrow(), self.coordinator.store());
     }
 
-    pub(crate) fn random_uuid(&self) -> Uuid {
+    /// A time UUID when there is who makes them, as Cassandra names sessions; else a random one.
+    pub(crate) fn session_id(&self) -> Uuid {
+        match &self.records {
+            Some(records) => records.time_uuid(),
+            None => self.random_uuid(),
+        }
+    }
+
+    fn random_uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.rt.random_fill(&mut bytes);
         // A random one by RFC 9562, section 5.4.

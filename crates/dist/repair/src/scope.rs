@@ -42,6 +42,9 @@ pub struct RepairOptions {
     pub pull: bool,
     /// Only unfinished lightweight transactions are brought to their ends (`--paxos-only`).
     pub paxos_only: bool,
+    /// They are left as they are (`--skip-paxos`); else every repair that changes something begins with
+    /// them.
+    pub skip_paxos: bool,
     /// Bytes per second of this node that are read to compare, at most; 0 = as the settings say.
     pub bytes_per_second: u64,
     /// Ranges without other replicas are left out instead of being an error (`-iuk`).
@@ -63,6 +66,11 @@ impl RepairOptions {
     /// Whether all replicas take part, and all get what they lack.
     pub fn is_global(&self) -> bool {
         self.datacenters.is_empty() && self.hosts.is_empty() && !self.force && !self.pull
+    }
+
+    /// Whether unfinished lightweight transactions are brought to their ends first.
+    pub fn repairs_paxos(&self) -> bool {
+        !self.skip_paxos && !matches!(self.kind(), Kind::Preview(_))
     }
 
     /// What is to be done.
@@ -142,6 +150,9 @@ pub fn check(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<(), 
                     least one token range which both hosts have in common."
                 .to_owned(),
         );
+    }
+    if options.skip_paxos && options.paxos_only {
+        return Err("paxos-only and skip-paxos cannot both be set".to_owned());
     }
     if options.ranges.iter().any(|(start, end)| start == end) {
         return Err("Start and end tokens must be different.".to_owned());

@@ -43,6 +43,9 @@ pub mod wire;
 
 pub use error::{FailedRange, StreamError};
 pub use fetch::{FetchProgress, FetchReport, Keep};
-pub use plan::{FetchRange, PlanError, Rebuild, plan, plan_movement, plan_rebuild};
+pub use plan::{
+    FetchRange, MayLack, Plan, PlanError, Rebuild, plan, plan_inheritance, plan_lacking,
+    plan_movement, plan_rebuild,
+};
 pub use stats::{FileStats, SessionStats, StreamStats};
 pub use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming, new_mesh};

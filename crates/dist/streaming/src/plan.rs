@@ -31,6 +31,24 @@ pub enum PlanError {
     /// The node is no member.
     #[error("the host {0} is no member")]
     NoMember(HostId),
+    /// Nobody who is alive has a range. In Cassandra's words.
+    #[error(
+        "Unable to find sufficient sources for streaming range ({},{}] in keyspace {keyspace} with \
+         RF={factor}: only nodes that are down have it ({})",
+        range.start.0,
+        range.end.0,
+        listed(down)
+    )]
+    NoReplica {
+        /// The keyspace.
+        keyspace: String,
+        /// The range.
+        range: TokenRange,
+        /// How many replicas it has.
+        factor: usize,
+        /// They, all of them down.
+        down: Vec<HostId>,
+    },
     /// Fewer replicas are alive than hold every acknowledged write together.
     #[error(
         "too few replicas of \"{keyspace}\" are alive for the tokens from {} to {}: start them, or \
@@ -46,7 +64,10 @@ pub enum PlanError {
     },
     /// No replica that may be copied from has a range. In Cassandra's words.
     #[error(
-        "Unable to find sufficient sources for streaming range ({},{}] in keyspace {keyspace}",
+        "Unable to find sufficient sources for streaming range ({},{}] in keyspace {keyspace}: no \
+         node that may be copied from is alive and has it; name another datacenter, ALTER KEYSPACE \
+         {keyspace} so that the one that is named has replicas, or rebuild the other keyspaces one \
+         by one with -ks",
         range.start.0,
         range.end.0
     )]
@@ -56,6 +77,41 @@ pub enum PlanError {
         /// The range.
         range: TokenRange,
     },
+}
+
+fn listed(hosts: &[HostId]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Keyspaces of which a copy may lack what no live replica has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayLack {
+    /// None.
+    Nothing,
+    /// The node's own (`system_auth`, `system_distributed`, `system_traces`): nothing in their tables
+    /// was promised to anybody.
+    System,
+    /// All of them.
+    Anything,
+}
+
+impl MayLack {
+    fn allows(self, keyspace: &str) -> bool {
+        match self {
+            MayLack::Nothing => false,
+            MayLack::System => keyspace.starts_with("system"),
+            MayLack::Anything => true,
+        }
+    }
+}
+
+/// What is copied, and what is given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The copies to make.
+    pub fetches: Vec<FetchRange>,
+    /// Why what is not in them, or only in part, is not: a range of each keyspace.
+    pub lacks: Vec<PlanError>,
 }
 
 /// What a rebuild is for.
@@ -73,9 +129,12 @@ pub struct Rebuild {
     pub exclude_local_datacenter: bool,
 }
 
+/// Keyspaces with records of the cluster's upkeep only.
+const OF_UPKEEP: [&str; 2] = ["system_distributed", "system_traces"];
+
 /// What `host` copies to have the ranges that it owns already: each from any one replica that
-/// `rebuild` allows, the nearest first. A range of a keyspace with one replica that no such node has is
-/// left out.
+/// `rebuild` allows, the nearest first. A range of a keyspace with one replica, or of one for
+/// upkeep that was not asked for, is left out when no such node has it.
 ///
 /// # Errors
 /// `NoMember`, `NoSource`.
@@ -103,16 +162,23 @@ pub fn plan_rebuild(
         let placements = snapshot.placements(&replication);
         let mut ranges: Vec<(TokenRange, Vec<HostId>)> = Vec::new();
         for (range, replicas) in placements.ranges().filter(|(_, r)| r.is_natural(host)) {
+            let parts = common(range, &rebuild.ranges);
+            if parts.is_empty() {
+                continue;
+            }
             let mut near: Vec<_> = replicas.natural().filter(|m| may_give(m)).collect();
             near.sort_by_key(|m| (m.datacenter != me.datacenter, m.rack != me.rack));
             let sources: Vec<HostId> = near.iter().map(|m| m.host_id).collect();
             if sources.is_empty() {
-                if replicas.natural().count() == 1 {
+                // These are replicated simply unless somebody has altered them, and nobody reads
+                // them: no reason to refuse all others.
+                let is_wanted = rebuild.keyspace.is_some() || !OF_UPKEEP.contains(&&*keyspace.name);
+                if replicas.natural().count() == 1 || !is_wanted {
                     continue;
                 }
                 return Err(PlanError::NoSource { keyspace: keyspace.name.to_string(), range });
             }
-            for part in common(range, &rebuild.ranges) {
+            for part in parts {
                 push(&mut ranges, part, sources.clone());
             }
         }
@@ -156,7 +222,7 @@ fn common(range: TokenRange, wanted: &[TokenRange]) -> Vec<TokenRange> {
 /// replicas as hold every such write together (`Movement::sources`); their copies merge.
 ///
 /// # Errors
-/// `NoMember`; `TooFewReplicas`: wait, nothing is safe now.
+/// `NoMember`; `TooFewReplicas`, `NoReplica`: wait, nothing is safe now.
 pub fn plan(
     snapshot: &ClusterSnapshot,
     host: HostId,
@@ -175,53 +241,136 @@ pub fn plan_movement(
     host: HostId,
     is_alive: impl Fn(HostId) -> bool,
 ) -> Result<Vec<FetchRange>, PlanError> {
+    plan_lacking(snapshot, moving, host, is_alive, MayLack::Nothing).map(|plan| plan.fetches)
+}
+
+/// As [`plan_movement`], but goes without what `may_lack` allows: of a range that too few replicas
+/// are alive for it takes what those have that are.
+///
+/// # Errors
+/// As [`plan`]; `NoReplica` goes before `TooFewReplicas`.
+pub fn plan_lacking(
+    snapshot: &ClusterSnapshot,
+    moving: HostId,
+    host: HostId,
+    is_alive: impl Fn(HostId) -> bool,
+    may_lack: MayLack,
+) -> Result<Plan, PlanError> {
     for member in [moving, host] {
         if !snapshot.members.contains_key(&member) {
             return Err(PlanError::NoMember(member));
         }
     }
     let (members_before, members_after) = (unmoved(snapshot), finished(snapshot, moving));
-    let mut fetches: Vec<FetchRange> = Vec::new();
-    let mut known: BTreeMap<Replication, Vec<(TokenRange, Vec<HostId>)>> = BTreeMap::new();
+    let mut plan = Plan::default();
+    let mut refused: Option<PlanError> = None;
+    let mut known: BTreeMap<Replication, Ranges> = BTreeMap::new();
     for keyspace in snapshot.schema.keyspaces.values() {
         let replication = snapshot.replication_of(keyspace);
-        if replication == Replication::Local {
+        // Without tables there is nothing to copy.
+        if replication == Replication::Local || keyspace.tables.is_empty() {
             continue;
         }
-        if !known.contains_key(&replication) {
-            let before = Placements::build(&members_before, &replication);
-            let after = Placements::build(&members_after, &replication);
-            let ranges = ranges_of(&before, &after, host, &is_alive).map_err(|range| {
-                PlanError::TooFewReplicas { keyspace: keyspace.name.to_string(), range }
-            })?;
-            known.insert(replication.clone(), ranges);
-        }
-        let Some(ranges) = known.get(&replication) else { continue };
-        for table in keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual) {
-            for (range, sources) in ranges {
-                let (range, sources) = (*range, sources.clone());
-                fetches.push(FetchRange { table: table.id, range, sources });
+        let ranges = known.entry(replication).or_insert_with_key(|replication| {
+            let before = Placements::build(&members_before, replication);
+            let after = Placements::build(&members_after, replication);
+            ranges_of(&before, &after, host, &is_alive)
+        });
+        if let Some(error) = ranges.error(&keyspace.name) {
+            let is_worse = matches!(error, PlanError::NoReplica { .. });
+            if may_lack.allows(&keyspace.name) {
+                plan.lacks.push(error);
+            } else if refused.is_none() || is_worse {
+                refused = Some(error);
             }
+        }
+        for table in keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual) {
+            for (range, sources) in &ranges.found {
+                let (range, sources) = (*range, sources.clone());
+                plan.fetches.push(FetchRange { table: table.id, range, sources });
+            }
+        }
+    }
+    match refused {
+        Some(error) => Err(error),
+        None => Ok(plan),
+    }
+}
+
+/// What `host` copies because a keyspace's tables have got other replicas.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_inheritance(
+    snapshot: &ClusterSnapshot,
+    keyspace: &str,
+    host: HostId,
+    is_alive: impl Fn(HostId) -> bool,
+) -> Result<Vec<FetchRange>, PlanError> {
+    let mut fetches = Vec::new();
+    let Some((handover, to)) = snapshot.handover(keyspace) else { return Ok(fetches) };
+    let (before, after) = (snapshot.placements(&handover.from), snapshot.placements(&to));
+    let ranges = ranges_of(&before, &after, host, &is_alive);
+    if let Some(error) = ranges.error(keyspace) {
+        return Err(error);
+    }
+    let tables = snapshot.schema.keyspace(keyspace).into_iter().flat_map(|k| k.tables.values());
+    for table in tables.filter(|t| t.kind != TableKind::Virtual) {
+        for (range, sources) in &ranges.found {
+            let (range, sources) = (*range, sources.clone());
+            fetches.push(FetchRange { table: table.id, range, sources });
         }
     }
     Ok(fetches)
 }
 
-/// The ranges with the sources of each copy; the range that too few replicas are alive for.
+/// The ranges of a replication that a node copies.
+#[derive(Default)]
+struct Ranges {
+    /// With the sources of each copy.
+    found: Vec<(TokenRange, Vec<HostId>)>,
+    /// One of those that nobody alive has, and who has it.
+    without: Option<(TokenRange, Vec<HostId>)>,
+    /// One of those that too few are alive for.
+    in_part: Option<TokenRange>,
+}
+
+impl Ranges {
+    fn error(&self, keyspace: &str) -> Option<PlanError> {
+        let keyspace = keyspace.to_owned();
+        if let Some((range, down)) = &self.without {
+            let (factor, down) = (down.len(), down.clone());
+            return Some(PlanError::NoReplica { keyspace, range: *range, factor, down });
+        }
+        let range = self.in_part?;
+        Some(PlanError::TooFewReplicas { keyspace, range })
+    }
+}
+
 fn ranges_of(
     before: &Placements,
     after: &Placements,
     host: HostId,
     is_alive: &impl Fn(HostId) -> bool,
-) -> Result<Vec<(TokenRange, Vec<HostId>)>, TokenRange> {
-    let mut ranges: Vec<(TokenRange, Vec<HostId>)> = Vec::new();
+) -> Ranges {
+    let mut ranges = Ranges::default();
     for movement in movements(before, after).into_iter().filter(|m| m.to == host) {
         if movement.from.is_empty() {
             // Nobody had it: there is nothing to copy.
             continue;
         }
         let Some(chosen) = movement.sources(is_alive, WholeCluster::Yes) else {
-            return Err(movement.range);
+            let left: Vec<HostId> =
+                movement.from.iter().copied().filter(|h| is_alive(*h)).collect();
+            if left.is_empty() {
+                ranges.without.get_or_insert((movement.range, movement.from));
+            } else {
+                ranges.in_part.get_or_insert(movement.range);
+            }
+            for source in left {
+                push(&mut ranges.found, movement.range, vec![source]);
+            }
+            continue;
         };
         let is_loser = |h: &HostId| Some(*h) == movement.loser;
         match chosen.as_slice() {
@@ -229,16 +378,16 @@ fn ranges_of(
             [one] if !is_loser(one) => {
                 let others = movement.from.iter().filter(|h| *h != one && is_alive(**h));
                 let sources = std::iter::once(one).chain(others).copied().collect();
-                push(&mut ranges, movement.range, sources);
+                push(&mut ranges.found, movement.range, sources);
             }
             all => {
                 for source in all {
-                    push(&mut ranges, movement.range, vec![*source]);
+                    push(&mut ranges.found, movement.range, vec![*source]);
                 }
             }
         }
     }
-    Ok(ranges)
+    ranges
 }
 
 /// Adds a range, as a part of its neighbour when that comes from the same sources.

@@ -10,6 +10,9 @@ use telemetry::{Counter, Shard};
 /// A sending session of which nothing was heard for so long is over.
 const SENDING_IDLE: Duration = Duration::from_secs(60);
 
+/// One of which something was heard since is under way: what sends rows knows not how many are left.
+const SENDING_ACTIVE: Duration = Duration::from_secs(10);
+
 /// One direction between this shard and a peer, for one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionStats {
@@ -37,6 +40,8 @@ pub struct SessionStats {
     pub file_bytes_done: u64,
     /// The files that are on their way, by name.
     pub current: Vec<FileStats>,
+    /// Whether it is under way.
+    pub is_active: bool,
 }
 
 /// A file on its way.
@@ -142,6 +147,7 @@ impl Counts {
                 file_bytes: 0,
                 file_bytes_done: 0,
                 current: Vec::new(),
+                is_active: true,
             },
             touched: now,
         });
@@ -180,6 +186,9 @@ impl Counts {
         let all = |sessions: &Sessions| {
             sessions.borrow().values().map(|s| s.stats.clone()).collect::<Vec<_>>()
         };
+        for session in self.sending.borrow_mut().values_mut() {
+            session.stats.is_active = now.since(session.touched) < SENDING_ACTIVE;
+        }
         (all(&self.receiving), all(&self.sending))
     }
 }

@@ -78,7 +78,8 @@ pub fn snapshot(epoch: u64, members: Vec<Member>, schema: Arc<Schema>) -> Cluste
         members: members.into_iter().map(|m| (m.host_id, Arc::new(m))).collect(),
         features: 0,
         schema,
-        roles: BTreeMap::new(),
+        auth: Arc::default(),
+        handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
     }
 }

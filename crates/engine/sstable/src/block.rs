@@ -1,12 +1,18 @@
 //! Blocks: the pieces of Data and Index in which files are read, cached and fed to cursors.
 //!
-//! A block number names a Data chunk (0, 1, …) or, with [`INDEX_BLOCK`] set, a page of the index.
+//! A block number names a Data chunk (0, 1, …) or, with [`INDEX_BLOCK`] set, a page of the index
+//! (Index or Partitions), or, with [`ROWS_BLOCK`] set, a page of Rows.
 //! Positions are uncompressed ones.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-/// Set in the number of a block of Index.db.
+use sst_format::trie::{Pages, Stop};
+
+/// Set in the number of a block of Index.db or Partitions.db.
 pub const INDEX_BLOCK: u64 = 1 << 63;
+/// Set in the number of a block of Rows.db.
+pub const ROWS_BLOCK: u64 = 1 << 62;
 /// Bytes of an index page: as much as one checksum of Checksums.db covers.
 pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 
@@ -171,6 +177,74 @@ impl Window {
         }
         self.chunk = Some(chunk);
         self.chunk_start = start;
+    }
+}
+
+/// Pages of tries kept for one walk: a way from the root passes through a few.
+const PAGES_MAX: usize = 64;
+/// Pages that one walk may ask for; more are damage.
+const ASKED_MAX: u32 = 1024;
+
+/// The pages of Partitions and Rows that a walk through a trie has asked for.
+#[derive(Debug, Default)]
+pub(crate) struct TriePages {
+    pages: Vec<(u64, Rc<Chunk>)>,
+    asked: Cell<u32>,
+}
+
+impl TriePages {
+    pub(crate) fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
+        if self.pages.iter().any(|(b, _)| *b == block) {
+            return;
+        }
+        if self.pages.len() >= PAGES_MAX {
+            self.pages.remove(0);
+        }
+        self.pages.push((block, chunk));
+    }
+
+    /// What a walk came to. `Need` becomes the block that is lacking: `Ok(Err(block))`.
+    pub(crate) fn walked<T>(
+        &self,
+        mark: u64,
+        result: Result<T, Stop>,
+    ) -> Result<Result<T, u64>, u64> {
+        match result {
+            Ok(found) => {
+                self.asked.set(0);
+                Ok(Ok(found))
+            }
+            Err(Stop::Need(at)) if self.asked.get() < ASKED_MAX => {
+                self.asked.set(self.asked.get() + 1);
+                Ok(Err((at / INDEX_PAGE_BYTES) | mark))
+            }
+            Err(Stop::Need(at) | Stop::Damaged(at)) => Err(at),
+        }
+    }
+
+    /// The pages of one of the two files.
+    pub(crate) fn of(&self, mark: u64, length: u64) -> FilePages<'_> {
+        FilePages { pages: &self.pages, mark, length }
+    }
+}
+
+/// See [`TriePages::of`].
+pub(crate) struct FilePages<'p> {
+    pages: &'p [(u64, Rc<Chunk>)],
+    mark: u64,
+    length: u64,
+}
+
+impl Pages for FilePages<'_> {
+    fn at(&self, position: u64) -> Result<&[u8], Stop> {
+        if position >= self.length {
+            return Err(Stop::Damaged(position));
+        }
+        let block = (position / INDEX_PAGE_BYTES) | self.mark;
+        let page = self.pages.iter().find(|(b, _)| *b == block);
+        let (_, chunk) = page.ok_or(Stop::Need(position))?;
+        let skip = usize::try_from(position % INDEX_PAGE_BYTES).unwrap_or(usize::MAX);
+        chunk.bytes().get(skip..).filter(|b| !b.is_empty()).ok_or(Stop::Damaged(position))
     }
 }
 

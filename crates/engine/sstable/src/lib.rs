@@ -26,11 +26,11 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use block::{Chunk, INDEX_BLOCK};
+pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
 pub use reader::{SequentialReader, SstableReader, list_sstables, remove_sstable};
-pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup};
+pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use writer::{SstableWriter, WriteCompression, WriterOptions, Written};
 
 use data::CursorError;

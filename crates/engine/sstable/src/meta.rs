@@ -4,18 +4,22 @@
 use std::cell::RefCell;
 
 use codec::checksum::crc32;
-use codec::{Compressor, KeyHash, token_of};
+use codec::{Compressor, KeyHash};
 use data::{ClusteringBuf, ClusteringComparator, Slices};
 use schema::Table;
 use sst_format::checksums::{CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, decode_digest};
 use sst_format::component::decode_toc;
 use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
 use sst_format::index::sample_entries;
-use sst_format::statistics::Statistics;
-use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary};
-use stdx::{FixedMap, Token};
+use sst_format::partitions::Footer;
+use sst_format::statistics::{Partitioner, Statistics};
+use sst_format::{
+    BloomFilter, Component, DELETION_SECONDS_MAX, Descriptor, FormatError, ReadSchema, Summary,
+    Version,
+};
+use stdx::{DeletionSeconds, FixedMap, Token};
 
-use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES};
+use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK};
 use crate::{Result, SstableError};
 
 /// Bytes per block of an uncompressed Data file without CRC.db.
@@ -28,8 +32,12 @@ pub struct Components {
     pub small: Vec<(Component, Vec<u8>)>,
     /// Length of Data.db on disk.
     pub data_length: u64,
-    /// Length of Index.db on disk.
+    /// Length of Index.db or Partitions.db on disk.
     pub index_length: u64,
+    /// Length of Rows.db on disk.
+    pub rows_length: u64,
+    /// The last bytes of Partitions.db: all or [`sst_format::partitions::FOOTER_BYTES_MAX`].
+    pub index_tail: Vec<u8>,
 }
 
 impl Components {
@@ -49,7 +57,7 @@ pub struct SstableMeta {
     statistics: Statistics,
     schema: ReadSchema,
     comparator: ClusteringComparator,
-    summary: Summary,
+    index: IndexKind,
     filter: Option<BloomFilter>,
     compression: Option<CompressionInfo>,
     checksums: Option<Checksums>,
@@ -59,14 +67,25 @@ pub struct SstableMeta {
     data_file_length: u64,
     data_length: u64,
     index_length: u64,
+    rows_length: u64,
     first: Token,
     last: Token,
     data_file: String,
     index_file: String,
+    rows_file: String,
     small_bytes: usize,
     decompressor: RefCell<Option<Compressor>>,
     /// By position of a sample of the summary: see [`SstableMeta::search_start`].
     marks: RefCell<FixedMap<u64, Marks>>,
+}
+
+/// How partitions are looked up.
+#[derive(Debug)]
+enum IndexKind {
+    /// By a sample of Index.db.
+    Summary(Summary),
+    /// By the trie in Partitions.db.
+    Trie(Footer),
 }
 
 /// Where the bytes of a block lie on disk.
@@ -83,7 +102,8 @@ pub struct BlockLocation {
 impl SstableMeta {
     /// Decodes and verifies the small components. `table` gives column ids by name; columns of the
     /// file that it neither has nor had are refused. `None`: the table is made up from the file's
-    /// own header, for offline tools.
+    /// own header, for offline tools. With a table the file is one to be served: its partitions must
+    /// be in the order of Murmur3 and its times ones that can be written anew.
     ///
     /// # Errors
     /// `Corrupt` with file and offset, `Missing`, `Unsupported`.
@@ -109,13 +129,26 @@ impl SstableMeta {
             verify_small(list, components, &file)?;
         }
         for c in &toc {
-            let large = matches!(c, Component::Data | Component::Index);
-            if !large && components.get(*c).is_none() {
+            if !c.is_large() && components.get(*c).is_none() {
                 return Err(SstableError::Missing { file: file(*c) });
             }
         }
-        let statistics = Statistics::decode(required(Component::Statistics)?)
+        let version = descriptor.version;
+        let statistics = Statistics::decode(required(Component::Statistics)?, version)
             .map_err(at(Component::Statistics))?;
+        if table.is_some() && statistics.partitioner != Partitioner::Murmur3 {
+            let value = statistics.partitioner.class_name().to_owned();
+            let error = FormatError::Unsupported { what: "partitioner", value };
+            return Err(at(Component::Statistics)(error));
+        }
+        if table.is_some() && holds_late_times(&statistics) {
+            let what = "it holds times of expiry or deletion after 2038-01-19, which version nb, in \
+                        which it would be written anew, cannot say";
+            return Err(SstableError::Unsupported {
+                file: file(Component::Statistics),
+                what: what.to_owned(),
+            });
+        }
         let made_up;
         let table = match table {
             Some(table) => table,
@@ -124,13 +157,22 @@ impl SstableMeta {
                 &made_up
             }
         };
-        let schema = statistics.header.read_schema(table).map_err(at(Component::Statistics))?;
-        let summary =
-            Summary::decode(required(Component::Summary)?).map_err(at(Component::Summary))?;
-        let filter = components.get(Component::Filter).map(BloomFilter::decode).transpose();
+        let schema =
+            statistics.header.read_schema(table, version).map_err(at(Component::Statistics))?;
+        let index = if version.is_bti() {
+            let footer = Footer::decode(&components.index_tail, components.index_length);
+            IndexKind::Trie(footer.map_err(at(Component::Partitions))?)
+        } else {
+            let summary = Summary::decode(required(Component::Summary)?, statistics.partitioner);
+            IndexKind::Summary(summary.map_err(at(Component::Summary))?)
+        };
+        let (first, last) = index.key_range();
+        let filter = components.get(Component::Filter);
+        let filter = filter.map(|bytes| BloomFilter::decode(bytes, version)).transpose();
         let filter = filter.map_err(at(Component::Filter))?;
+        let compression = components.get(Component::CompressionInfo);
         let compression =
-            components.get(Component::CompressionInfo).map(CompressionInfo::decode).transpose();
+            compression.map(|bytes| CompressionInfo::decode(bytes, version)).transpose();
         let compression = compression.map_err(at(Component::CompressionInfo))?;
         let data_crc = components.get(Component::Crc).map(DataCrc::decode).transpose();
         let data_crc = data_crc.map_err(at(Component::Crc))?;
@@ -142,11 +184,11 @@ impl SstableMeta {
             directory: directory.to_owned(),
             descriptor,
             comparator: ClusteringComparator::for_table(table),
-            first: token_of(&summary.first),
-            last: token_of(&summary.last),
+            first: statistics.partitioner.token_of(first),
+            last: statistics.partitioner.token_of(last),
             statistics,
             schema,
-            summary,
+            index,
             filter,
             compression,
             checksums,
@@ -156,8 +198,10 @@ impl SstableMeta {
             data_file_length: components.data_length,
             data_length,
             index_length: components.index_length,
+            rows_length: components.rows_length,
             data_file: file(Component::Data),
-            index_file: file(Component::Index),
+            index_file: file(index_component(version)),
+            rows_file: file(Component::Rows),
             small_bytes: components.small.iter().map(|(_, b)| b.len()).sum(),
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
@@ -178,19 +222,37 @@ impl SstableMeta {
                 return cut(&self.data_file, self.data_file_length, what);
             }
         }
-        let last_sample = self.summary.position(self.summary.len().saturating_sub(1));
-        if last_sample.is_none_or(|p| p >= self.index_length) {
-            return cut(
-                &self.index_file,
-                self.index_length,
-                "the file ends before its last sample",
-            );
-        }
+        let of_keys = match &self.index {
+            IndexKind::Summary(summary) => {
+                let last_sample = summary.position(summary.len().saturating_sub(1));
+                if last_sample.is_none_or(|p| p >= self.index_length) {
+                    let what = "the file ends before its last sample";
+                    return cut(&self.index_file, self.index_length, what);
+                }
+                self.file(Component::Summary)
+            }
+            IndexKind::Trie(_) => self.index_file.clone(),
+        };
         if self.first > self.last || self.data_length == 0 {
-            let file = self.file(Component::Summary);
-            return cut(&file, 0, "the first key is behind the last");
+            return cut(&of_keys, 0, "the first key is behind the last");
         }
         Ok(())
+    }
+
+    /// The token by which partitions are ordered, with their keys, in this file.
+    #[inline]
+    pub fn token_of(&self, key: &[u8]) -> Token {
+        self.statistics.partitioner.token_of(key)
+    }
+
+    /// Version of the format.
+    pub fn version(&self) -> Version {
+        self.descriptor.version
+    }
+
+    /// First and last partition key.
+    pub fn key_range(&self) -> (&[u8], &[u8]) {
+        self.index.key_range()
     }
 
     /// Path of a component.
@@ -218,9 +280,20 @@ impl SstableMeta {
         &self.statistics
     }
 
-    /// Summary.db.
-    pub fn summary(&self) -> &Summary {
-        &self.summary
+    /// Summary.db; `None` in format BTI.
+    pub fn summary(&self) -> Option<&Summary> {
+        match &self.index {
+            IndexKind::Summary(summary) => Some(summary),
+            IndexKind::Trie(_) => None,
+        }
+    }
+
+    /// The end of Partitions.db; `None` in format BIG.
+    pub(crate) fn footer(&self) -> Option<&Footer> {
+        match &self.index {
+            IndexKind::Summary(_) => None,
+            IndexKind::Trie(footer) => Some(footer),
+        }
     }
 
     /// CompressionInfo.db; `None` when Data is not compressed.
@@ -255,6 +328,15 @@ impl SstableMeta {
         &self.index_file
     }
 
+    pub(crate) fn rows_file(&self) -> &str {
+        &self.rows_file
+    }
+
+    /// Length of Rows.db.
+    pub(crate) fn rows_length(&self) -> u64 {
+        self.rows_length
+    }
+
     /// The order of rows.
     pub fn comparator(&self) -> &ClusteringComparator {
         &self.comparator
@@ -277,7 +359,7 @@ impl SstableMeta {
 
     /// Bytes of all components on disk.
     pub fn disk_bytes(&self) -> u64 {
-        self.data_file_length + self.index_length + self.small_bytes as u64
+        self.data_file_length + self.index_length + self.rows_length + self.small_bytes as u64
     }
 
     /// Length of Data.db on disk.
@@ -285,7 +367,7 @@ impl SstableMeta {
         self.data_file_length
     }
 
-    /// Length of Index.db.
+    /// Length of Index.db or Partitions.db.
     pub fn index_length(&self) -> u64 {
         self.index_length
     }
@@ -295,7 +377,11 @@ impl SstableMeta {
         let offsets = self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8);
         let filter = self.filter.as_ref().map_or(0, BloomFilter::memory_bytes);
         let marks: usize = self.marks.borrow().values().map(|m| 32 + size_of_val(&**m)).sum();
-        self.summary.memory_bytes() + offsets + filter + marks + size_of::<Self>()
+        let index = match &self.index {
+            IndexKind::Summary(summary) => summary.memory_bytes(),
+            IndexKind::Trie(footer) => footer.first.len() + footer.last.len(),
+        };
+        index + offsets + filter + marks + size_of::<Self>()
     }
 
     /// Estimated partitions, from the histogram of their sizes.
@@ -306,8 +392,8 @@ impl SstableMeta {
     /// Whether the partition may be in the file: token range and Bloom filter.
     #[inline]
     pub fn may_contain(&self, hash: &KeyHash) -> bool {
-        hash.token >= self.first
-            && hash.token <= self.last
+        let in_range = hash.token >= self.first && hash.token <= self.last;
+        (in_range || self.statistics.partitioner != Partitioner::Murmur3)
             && self.filter.as_ref().is_none_or(|f| f.may_contain(hash.bloom))
     }
 
@@ -330,11 +416,11 @@ impl SstableMeta {
     }
 
     /// Whether rows in the slices may be in the file, by the smallest and largest clustering. False
-    /// only when the file can also hold no deletion of whole partitions (which statistics of `nb`
+    /// only when the file can also hold no deletion of whole partitions (which statistics before `oa`
     /// do not tell apart from other tombstones) and no static row.
     pub fn may_intersect(&self, slices: &Slices) -> bool {
         let stats = &self.statistics.stats;
-        if stats.may_have_tombstones() || self.schema.has_static() || self.comparator.is_empty() {
+        if stats.has_partition_deletions || self.schema.has_static() || self.comparator.is_empty() {
             return true;
         }
         let prefix =
@@ -371,11 +457,18 @@ impl SstableMeta {
 
     /// Where a block lies. `None` when there is no such block.
     pub fn locate(&self, block: u64) -> Option<BlockLocation> {
-        if block & INDEX_BLOCK != 0 {
-            let offset = (block & !INDEX_BLOCK).checked_mul(INDEX_PAGE_BYTES)?;
-            let left = self.index_length.checked_sub(offset).filter(|l| *l > 0)?;
+        let marked = match () {
+            () if block & INDEX_BLOCK != 0 => {
+                Some((INDEX_BLOCK, index_component(self.version()), self.index_length))
+            }
+            () if block & ROWS_BLOCK != 0 => Some((ROWS_BLOCK, Component::Rows, self.rows_length)),
+            () => None,
+        };
+        if let Some((mark, component, file_length)) = marked {
+            let offset = (block & !mark).checked_mul(INDEX_PAGE_BYTES)?;
+            let left = file_length.checked_sub(offset).filter(|l| *l > 0)?;
             let length = usize::try_from(left.min(INDEX_PAGE_BYTES)).ok()?;
-            return Some(BlockLocation { component: Component::Index, offset, length });
+            return Some(BlockLocation { component, offset, length });
         }
         if let Some(info) = &self.compression {
             let (offset, length) =
@@ -397,12 +490,10 @@ impl SstableMeta {
     pub fn decode_block(&self, block: u64, raw: &[u8]) -> Result<Chunk> {
         let location = self.locate(block);
         let offset = location.map_or(0, |l| l.offset);
-        let (name, index) = if block & INDEX_BLOCK != 0 {
-            (&self.index_file, (block & !INDEX_BLOCK) as usize)
-        } else {
-            (&self.data_file, usize::try_from(block).unwrap_or(usize::MAX))
-        };
-        let corrupt = |what: String| SstableError::Corrupt { file: name.clone(), offset, what };
+        let name = self.file_of_block(block);
+        let number = block & !(INDEX_BLOCK | ROWS_BLOCK);
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        let corrupt = |what: String| SstableError::Corrupt { file: name.to_owned(), offset, what };
         let Some(location) = location.filter(|l| l.length == raw.len()) else {
             return Err(corrupt("the file is shorter than its metadata says".to_owned()));
         };
@@ -414,6 +505,15 @@ impl SstableMeta {
         let verified = self.verify_plain(location, index, raw);
         verified.map_err(|e| SstableError::of_format(name, 0, &e))?;
         Ok(Chunk::new(raw.to_vec()))
+    }
+
+    /// The file that a block lies in.
+    pub(crate) fn file_of_block(&self, block: u64) -> &str {
+        match () {
+            () if block & INDEX_BLOCK != 0 => &self.index_file,
+            () if block & ROWS_BLOCK != 0 => &self.rows_file,
+            () => &self.data_file,
+        }
     }
 
     fn verify_plain(
@@ -480,6 +580,31 @@ impl SstableMeta {
     }
 }
 
+/// Whether a file of `oa` or later has local deletion times that `nb` cannot hold.
+fn holds_late_times(statistics: &Statistics) -> bool {
+    let stats = &statistics.stats;
+    let last = stats.tombstones.points.last().map_or(0, |(point, _)| *point);
+    let largest = match stats.max_local_deletion {
+        DeletionSeconds::NONE => 0,
+        DeletionSeconds(seconds) => seconds,
+    };
+    statistics.version.has_uint_times() && last.max(largest) > DELETION_SECONDS_MAX
+}
+
+/// The component by which partitions are looked up.
+pub(crate) fn index_component(version: Version) -> Component {
+    if version.is_bti() { Component::Partitions } else { Component::Index }
+}
+
+impl IndexKind {
+    fn key_range(&self) -> (&[u8], &[u8]) {
+        match self {
+            IndexKind::Summary(summary) => (&summary.first, &summary.last),
+            IndexKind::Trie(footer) => (&footer.first, &footer.last),
+        }
+    }
+}
+
 fn verify_small(
     list: &Checksums,
     components: &Components,
@@ -489,7 +614,8 @@ fn verify_small(
         let c = entry.component;
         let large = match c {
             Component::Data => Some(components.data_length),
-            Component::Index => Some(components.index_length),
+            Component::Index | Component::Partitions => Some(components.index_length),
+            Component::Rows => Some(components.rows_length),
             _ => None,
         };
         match (large, components.get(c)) {

@@ -7,16 +7,20 @@ use data::Slices;
 use data::command::KeyRange;
 use rt::{Buf, File, Fs, OpenOptions};
 use schema::Table;
+use sst_format::component::unknown_in_toc;
+use sst_format::partitions::FOOTER_BYTES_MAX;
 use sst_format::{Component, Descriptor};
-use stdx::{IoErrorKind, Token};
+use stdx::{FixedMap, Generation, IoErrorKind, Token};
 
-use crate::block::{Chunk, INDEX_BLOCK};
+use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
-use crate::meta::{Components, SstableMeta};
+use crate::meta::{Components, SstableMeta, index_component};
 use crate::{Result, SstableError};
 
 /// Largest small component read at open, bytes.
 const SMALL_COMPONENT_BYTES_MAX: usize = 2 << 30;
+/// Largest TOC.txt read, bytes.
+pub(crate) const TOC_BYTES_MAX: usize = 1 << 20;
 /// Bytes per request of a sequential read.
 pub const SEQUENTIAL_BYTES: usize = 256 * 1024;
 
@@ -26,6 +30,7 @@ pub struct SstableReader {
     meta: Rc<SstableMeta>,
     data: File,
     index: File,
+    rows: Option<File>,
 }
 
 impl SstableReader {
@@ -43,7 +48,7 @@ impl SstableReader {
         let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
         let mut components = Components::default();
         for component in Component::ALL {
-            if matches!(component, Component::Data | Component::Index) {
+            if component.is_large() {
                 continue;
             }
             match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
@@ -53,11 +58,19 @@ impl SstableReader {
             }
         }
         let data = open_large(fs, &path(Component::Data), true).await?;
-        let index = open_large(fs, &path(Component::Index), true).await?;
+        let index_file = path(index_component(descriptor.version));
+        let index = open_large(fs, &index_file, true).await?;
         components.data_length = data.len().await?;
         components.index_length = index.len().await?;
+        let mut rows = None;
+        if descriptor.version.is_bti() {
+            let file = open_large(fs, &path(Component::Rows), true).await?;
+            components.rows_length = file.len().await?;
+            rows = Some(file);
+            components.index_tail = read_tail(&index, components.index_length).await?;
+        }
         let meta = SstableMeta::open(directory, descriptor, table, &components)?;
-        Ok(SstableReader { meta: Rc::new(meta), data, index })
+        Ok(SstableReader { meta: Rc::new(meta), data, index, rows })
     }
 
     /// The decoded components.
@@ -103,23 +116,27 @@ impl SstableReader {
     /// `Corrupt`, `Io`.
     pub async fn load_block(&self, block: u64) -> Result<Rc<Chunk>> {
         let location = self.meta.locate(block).ok_or_else(|| self.no_block(block))?;
-        let file = if location.component == Component::Index { &self.index } else { &self.data };
+        let file = self.file_of(location.component);
         let (buf, result) = file.read_at(Buf::new(), location.offset, location.length).await;
         let read = result?;
         let chunk = self.meta.decode_block(block, buf.as_slice().get(..read).unwrap_or(&[]))?;
         Ok(Rc::new(chunk))
     }
 
+    fn file_of(&self, component: Component) -> &File {
+        match (component, &self.rows) {
+            (Component::Index | Component::Partitions, _) => &self.index,
+            (Component::Rows, Some(rows)) => rows,
+            _ => &self.data,
+        }
+    }
+
     fn no_block(&self, block: u64) -> SstableError {
-        let file =
-            if block & INDEX_BLOCK != 0 { self.meta.index_file() } else { self.meta.data_file() };
+        let number = block & !(INDEX_BLOCK | ROWS_BLOCK);
         SstableError::Corrupt {
-            file: file.to_owned(),
+            file: self.meta.file_of_block(block).to_owned(),
             offset: 0,
-            what: format!(
-                "a position points to block {}, which is not there",
-                block & !INDEX_BLOCK
-            ),
+            what: format!("a position points to block {number}, which is not there"),
         }
     }
 
@@ -129,14 +146,14 @@ impl SstableReader {
         SequentialReader { reader: self.clone(), run: Buf::new(), start: 0, last: None }
     }
 
-    /// Raw bytes of Data or Index, for verification. Short at the end of the file.
+    /// Raw bytes of a large component, for verification. Short at the end of the file.
     pub(crate) async fn read_raw(
         &self,
         component: Component,
         offset: u64,
         len: usize,
     ) -> Result<Buf> {
-        let file = if component == Component::Index { &self.index } else { &self.data };
+        let file = self.file_of(component);
         let (mut buf, result) = file.read_at(Buf::new(), offset, len).await;
         let read = result?;
         buf.resize(read);
@@ -166,7 +183,7 @@ impl SequentialReader {
         }
         let meta = self.reader.meta.clone();
         let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
-        if location.component == Component::Index {
+        if location.component != Component::Data {
             return self.reader.load_block(block).await;
         }
         if self.in_run(location.offset, location.length).is_none() {
@@ -195,6 +212,17 @@ impl SequentialReader {
     }
 }
 
+/// The last bytes of Partitions.db, with the keys and numbers that it ends with.
+async fn read_tail(file: &File, length: u64) -> Result<Vec<u8>> {
+    // Aligned for direct IO.
+    let wanted = FOOTER_BYTES_MAX as u64;
+    let start = length.saturating_sub(wanted) / 4096 * 4096;
+    let count = usize::try_from(length - start).unwrap_or(usize::MAX);
+    let (buf, result) = file.read_at(Buf::new(), start, count).await;
+    let read = result?;
+    Ok(buf.as_slice().get(..read).unwrap_or(&[]).to_vec())
+}
+
 async fn open_large(fs: &Fs, path: &str, direct: bool) -> Result<File> {
     let options = OpenOptions { read: true, direct, ..OpenOptions::default() };
     match fs.open(path, options).await {
@@ -209,27 +237,43 @@ async fn open_large(fs: &Fs, path: &str, direct: bool) -> Result<File> {
 /// The SSTables of a directory by generation, with whether each is complete (has its TOC.txt).
 ///
 /// # Errors
-/// `Io`.
+/// `Unsupported` for two file sets of one generation (in different versions), `Io`.
 pub async fn list_sstables(fs: &Fs, directory: &str) -> Result<Vec<(Descriptor, bool)>> {
-    let mut found: Vec<(Descriptor, bool)> = Vec::new();
+    let mut found: FixedMap<Generation, (Descriptor, bool)> = FixedMap::default();
     for entry in fs.read_dir(directory).await? {
         let Some((descriptor, component)) = Descriptor::parse(&entry.name) else { continue };
         let complete = component == Component::Toc;
-        match found.iter_mut().find(|(d, _)| *d == descriptor) {
-            Some((_, c)) => *c |= complete,
-            None => found.push((descriptor, complete)),
+        let known = found.entry(descriptor.generation).or_insert((descriptor, false));
+        if known.0 != descriptor {
+            return Err(SstableError::Unsupported {
+                file: format!("{directory}/{}", entry.name),
+                what: format!("{} has the same generation", known.0.prefix()),
+            });
         }
+        known.1 |= complete;
     }
+    let mut found: Vec<(Descriptor, bool)> = found.into_values().collect();
     found.sort();
     Ok(found)
 }
 
 /// Removes the files of one SSTable, TOC.txt first, so that a crash in between leaves a leftover
-/// and never half a file set. The caller syncs the directory.
+/// and never half a file set. Components that only TOC.txt knows (of secondary indexes) go before
+/// it. The caller syncs the directory.
 ///
 /// # Errors
 /// `Io`.
 pub async fn remove_sstable(fs: &Fs, directory: &str, descriptor: Descriptor) -> Result<()> {
+    let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
+    match fs.read(&toc, TOC_BYTES_MAX).await {
+        Ok(bytes) => {
+            for name in unknown_in_toc(&bytes) {
+                remove_if_there(fs, &format!("{directory}/{}-{name}", descriptor.prefix())).await?;
+            }
+        }
+        Err(e) if e.kind == IoErrorKind::NotFound => {}
+        Err(e) => return Err(e.into()),
+    }
     for component in Component::ALL.into_iter().rev() {
         let path = format!("{directory}/{}", descriptor.file_name(component));
         let removed = remove_if_there(fs, &path).await?;

@@ -55,7 +55,7 @@ pub async fn write_repair_state(fs: &Fs, meta: &SstableMeta, state: RepairState)
     let path = meta.file(Component::Statistics);
     let at = |error| SstableError::of_format(&path, 0, &error);
     let bytes = fs.read(&path, BYTES_MAX).await?;
-    let mut statistics = Statistics::decode(&bytes).map_err(at)?;
+    let mut statistics = Statistics::decode(&bytes, meta.version()).map_err(at)?;
     statistics.stats.repaired_at = state.repaired_at;
     statistics.stats.pending_repair = state.pending;
     fs.write_atomic(&path, statistics.encode().map_err(at)?).await?;

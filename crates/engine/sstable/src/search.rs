@@ -3,6 +3,7 @@
 //! Every method may end with a block that is needed; called again after it was fed, it goes on.
 
 use codec::DecodeErrorKind;
+use sst_format::Version;
 use sst_format::index::{IndexInfo, PromotedHeader};
 
 use crate::block::Window;
@@ -28,6 +29,7 @@ type Result<T> = std::result::Result<T, IndexDamage>;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Promoted {
+    version: Version,
     at: u64,
     length: u64,
     header: Option<PromotedHeader>,
@@ -36,11 +38,14 @@ pub(crate) struct Promoted {
     low: usize,
     high: usize,
     searching: bool,
+    /// What the search came to, until it is ended.
+    found: Option<usize>,
 }
 
 impl Promoted {
-    pub(crate) fn new(at: u64, length: u64) -> Promoted {
+    pub(crate) fn new(at: u64, length: u64, version: Version) -> Promoted {
         Promoted {
+            version,
             at,
             length,
             header: None,
@@ -49,6 +54,7 @@ impl Promoted {
             low: 0,
             high: 0,
             searching: false,
+            found: None,
         }
     }
 
@@ -59,7 +65,7 @@ impl Promoted {
         }
         window.seek(self.at);
         let length = usize::try_from(self.length).unwrap_or(usize::MAX);
-        match PromotedHeader::decode(window.bytes(), length) {
+        match PromotedHeader::decode(window.bytes(), length, self.version) {
             Ok(header) => {
                 self.header = Some(header);
                 Ok(Found::Is(header.blocks))
@@ -108,7 +114,7 @@ impl Promoted {
         }
         window.seek(at);
         self.loaded = None;
-        match info.decode_into(window.bytes(), lengths) {
+        match info.decode_into(window.bytes(), lengths, self.version) {
             Ok(_) => {
                 self.loaded = Some(index);
                 Ok(Found::Is(()))
@@ -125,6 +131,11 @@ impl Promoted {
         info: &mut IndexInfo,
         is_at_or_behind: impl Fn(&IndexInfo) -> bool,
     ) -> Result<Found<usize>> {
+        // What was found may need a block of its own to be loaded: then we come by again, and a new
+        // search would take that block's place in the window, without end.
+        if let Some(found) = self.found {
+            return Ok(Found::Is(found));
+        }
         let blocks = match self.blocks(window)? {
             Found::Need(block) => return Ok(Found::Need(block)),
             Found::Is(blocks) => blocks,
@@ -144,7 +155,13 @@ impl Promoted {
             }
         }
         self.searching = false;
+        self.found = Some(self.low);
         Ok(Found::Is(self.low))
+    }
+
+    /// Ends a search: the next one begins anew.
+    pub(crate) fn end_search(&mut self) {
+        self.found = None;
     }
 }
 

@@ -4,14 +4,15 @@
 //! they are full and go to disk in sequential requests of 256 KiB. Order at the end (each step
 //! leaves either nothing that opens, or the whole file set):
 //!
-//! 1. rest of Data and Index, both synced;
-//! 2. CompressionInfo or CRC, Digest, Filter, Statistics, Summary, Checksums, each synced;
+//! 1. rest of Data and Index (format BTI: Partitions and Rows), synced;
+//! 2. CompressionInfo or CRC, Digest, Filter, Statistics, Summary (BIG), Checksums, each synced;
 //! 3. the directory synced, so that every name is durable;
 //! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
 mod options;
 mod output;
+mod tries;
 
 use codec::checksum::{Crc32, crc32};
 use codec::{Compressor, Writer, hash_key};
@@ -31,7 +32,7 @@ use sst_format::row_write::{
     EncodeScratch, RowKind, encode_marker, encode_partition_end, encode_partition_header,
     encode_row,
 };
-use sst_format::statistics::Statistics;
+use sst_format::statistics::{Partitioner, Statistics};
 use sst_format::stats_collector::FileFacts;
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
@@ -40,10 +41,12 @@ use sst_format::{
 };
 use stdx::Token;
 
+use crate::meta::index_component;
 use crate::{Result, SstableError};
 
 pub use options::{WriteCompression, WriterOptions};
 use output::Output;
+use tries::{PartitionFacts, TrieIndex};
 
 /// Bytes per write request.
 pub const WRITE_BYTES: usize = 256 * 1024;
@@ -107,6 +110,8 @@ pub struct SstableWriter {
     empty_row: Vec<u8>,
     data: Output,
     index: Output,
+    /// Format BTI: what is written instead of Index.
+    tries: Option<Box<TrieIndex>>,
     compressor: Option<Compressor>,
     chunk: Vec<u8>,
     chunk_length: usize,
@@ -122,18 +127,33 @@ impl SstableWriter {
     /// Creates Data and Index in `directory`, which must exist.
     ///
     /// # Errors
-    /// `Io`, `AlreadyExists` among them when the generation is taken.
+    /// `Unsupported` version; `Io`, `AlreadyExists` among them when the generation is taken.
     pub async fn create(
         fs: &Fs,
         directory: &str,
         table: &Table,
         options: WriterOptions,
     ) -> Result<SstableWriter> {
-        let descriptor = Descriptor { generation: options.generation };
+        let version = options.version;
+        let descriptor = Descriptor::new(version, options.generation);
+        if !WriterOptions::VERSIONS.contains(&version) {
+            return Err(SstableError::Unsupported {
+                file: format!("{directory}/{}", descriptor.file_name(Component::Data)),
+                what: format!("version {version} is read, not written"),
+            });
+        }
         let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
         let data = Output::create(fs, &path(Component::Data), options.direct).await?;
-        let index = Output::create(fs, &path(Component::Index), false).await?;
+        let index = Output::create(fs, &path(index_component(version)), false).await?;
         let header = SerializationHeader::for_table(table, options.encoding_stats);
+        let tries = match version.is_bti() {
+            false => None,
+            true => {
+                let rows = Output::create(fs, &path(Component::Rows), false).await?;
+                let types = header.clustering_types.clone();
+                Some(Box::new(TrieIndex::new(rows, version, types)))
+            }
+        };
         let compressor = match &options.compression {
             None => None,
             Some(c) => Some(Compressor::new(c.algorithm).map_err(|e| {
@@ -156,7 +176,7 @@ impl SstableWriter {
             fs: fs.clone(),
             directory: directory.to_owned(),
             descriptor,
-            schema: header.write_schema(table),
+            schema: header.write_schema(table, version),
             header,
             comparator: ClusteringComparator::for_table(table),
             stats: StatsCollector::default(),
@@ -170,6 +190,7 @@ impl SstableWriter {
             empty_row,
             data,
             index,
+            tries,
             compressor,
             chunk: Vec::with_capacity(2 * chunk_length),
             chunk_length,
@@ -203,7 +224,8 @@ impl SstableWriter {
 
     /// Bytes on disk so far (Data and Index), for size limits of compaction outputs.
     pub fn disk_length(&self) -> u64 {
-        self.data.length() + self.index.length()
+        let rows = self.tries.as_ref().map_or(0, |tries| tries.rows.length());
+        self.data.length() + self.index.length() + rows
     }
 
     /// Partitions so far.
@@ -213,7 +235,8 @@ impl SstableWriter {
 
     /// Whether [`SstableWriter::write_full`] has something to do.
     pub fn is_full(&self) -> bool {
-        self.data.is_full() || self.index.is_full()
+        let rows = self.tries.as_ref().is_some_and(|tries| tries.rows.is_full());
+        self.data.is_full() || self.index.is_full() || rows
     }
 
     /// Writes what is full: whole requests of 256 KiB.
@@ -222,6 +245,9 @@ impl SstableWriter {
     /// `Io`; the writer should then be aborted.
     pub async fn write_full(&mut self) -> Result<()> {
         self.data.write_full().await?;
+        if let Some(tries) = &mut self.tries {
+            tries.rows.write_full().await?;
+        }
         self.index.write_full().await
     }
 
@@ -266,7 +292,9 @@ impl SstableWriter {
         self.promoted.clear();
         self.filter.add(hash.bloom);
         self.stats.partition(key, &deletion);
-        encode_partition_header(key, &deletion, &mut self.chunk).map_err(|e| self.unwritable(e))?;
+        let version = self.options.version;
+        encode_partition_header(key, &deletion, version, &mut self.chunk)
+            .map_err(|e| self.unwritable(e))?;
         self.cut_chunks()
     }
 
@@ -381,8 +409,12 @@ impl SstableWriter {
         p.block.width = end - p.block.offset;
         p.block.open = p.open;
         p.in_block = false;
+        if let Some(tries) = &mut self.tries {
+            let done = tries.block(&p.block);
+            return done.map_err(|e| self.unwritable(e));
+        }
         self.promoted
-            .push(&self.partition.block, &self.schema.clustering)
+            .push(&self.partition.block, &self.schema.clustering, self.options.version)
             .map_err(|e| self.unwritable(e))
     }
 
@@ -393,21 +425,37 @@ impl SstableWriter {
     pub fn partition_end(&mut self) -> Result<()> {
         stdx::invariant!(self.in_partition, "sstable writer: no partition is open");
         self.end_header()?;
+        let rows_end = self.offset();
+        if self.tries.is_some() && self.partition.in_block {
+            self.end_block()?;
+        }
         encode_partition_end(&mut self.chunk);
-        // As in Cassandra, the last block takes in the end of the partition.
+        // As in Cassandra, the last block of format BIG takes in the end of the partition.
         if self.partition.in_block {
             self.end_block()?;
         }
         let bytes = self.offset();
         let p = &self.partition;
         let index_at = self.index.length();
-        let encoded = self.promoted.encode_entry(
-            &p.key,
-            p.start,
-            p.header_length.unwrap_or(0),
-            &p.deletion.unwrap_or(DeletionTime::LIVE),
-            &mut self.index.pending,
-        );
+        let encoded = match &mut self.tries {
+            Some(tries) => {
+                let facts = PartitionFacts {
+                    key: &p.key,
+                    start: p.start,
+                    deletion: p.deletion.unwrap_or(DeletionTime::LIVE),
+                    rows_end,
+                };
+                tries.partition(&facts, &mut self.index)
+            }
+            None => self.promoted.encode_entry(
+                &p.key,
+                p.start,
+                p.header_length.unwrap_or(0),
+                &p.deletion.unwrap_or(DeletionTime::LIVE),
+                self.options.version,
+                &mut self.index.pending,
+            ),
+        };
         self.summary.add(&p.key, index_at);
         self.stats.partition_end(bytes);
         if p.rows > 0 {
@@ -498,9 +546,21 @@ impl SstableWriter {
             self.chunk.clear();
         }
         let data_length = self.data_length;
+        let partitions = self.partitions();
+        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
+        if let Some(tries) = &mut self.tries {
+            let done = tries.finish(&summary.first, &summary.last, &mut self.index);
+            done.map_err(|e| self.unwritable(e))?;
+        }
         // 1. Data and Index.
         let (data, index) = (self.take_output(true).await?, self.take_output(false).await?);
-        let mut lengths = vec![(Component::Data, data.length), (Component::Index, index.length)];
+        let mut lengths = vec![(Component::Data, data.length), (index.component, index.length)];
+        let mut rows = None;
+        if let Some(tries) = self.tries.take() {
+            let done = tries.rows.finish(Component::Rows).await?;
+            lengths.push((Component::Rows, done.length));
+            rows = Some(done);
+        }
         let ratio = match self.compressor {
             // Cassandra's ratio leaves the chunks' checksums out.
             Some(_) => {
@@ -510,6 +570,7 @@ impl SstableWriter {
             None => -1.0,
         };
         let mut checksums = vec![data, index];
+        checksums.extend(rows);
         // 2. The small components.
         let mut small: Vec<(Component, Vec<u8>)> = Vec::new();
         match &self.options.compression {
@@ -542,19 +603,22 @@ impl SstableWriter {
             repaired_at: self.options.repaired_at,
             pending_repair: self.options.pending_repair,
             compression_ratio: ratio,
+            key_range: Some((summary.first.clone(), summary.last.clone())),
         };
         let (stats, cardinality) = std::mem::take(&mut self.stats).finish(facts);
         let statistics = Statistics {
+            version: self.options.version,
+            partitioner: Partitioner::Murmur3,
             bloom_fp_chance: self.options.bloom_fp_chance,
             cardinality,
             stats,
             header: self.header.clone(),
         };
         small.push((Component::Statistics, statistics.encode().map_err(|e| self.unwritable(e))?));
-        let partitions = self.partitions();
-        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
         let (first, last) = (codec::token_of(&summary.first), codec::token_of(&summary.last));
-        small.push((Component::Summary, summary.encode().map_err(|e| self.unwritable(e))?));
+        if !self.options.version.is_bti() {
+            small.push((Component::Summary, summary.encode().map_err(|e| self.unwritable(e))?));
+        }
         let mut toc: Vec<Component> = lengths.iter().map(|(c, _)| *c).collect();
         toc.extend(small.iter().map(|(c, _)| *c));
         toc.extend([Component::Checksums, Component::Toc]);
@@ -596,7 +660,7 @@ impl SstableWriter {
         let (slot, component) = if data {
             (&mut self.data, Component::Data)
         } else {
-            (&mut self.index, Component::Index)
+            (&mut self.index, index_component(self.options.version))
         };
         let output = Output {
             file: slot.file.clone(),

@@ -9,7 +9,7 @@
 //! After a crash the replay of the commit log may bring rows back that were younger than its oldest
 //! segment; the next cleanup takes them out again.
 
-use compact_plan::{Plan, Reason};
+use compact_plan::{Cut, Plan, Reason};
 use stdx::{Generation, TableId, Token};
 
 use crate::compaction::{Job, options_of};
@@ -110,7 +110,8 @@ impl Store {
         self.flush(Some(&[id])).await?;
         // Held to the end: what another compaction writes now may have newer partitions in it.
         let _permit = self.inner.compaction_slot.acquire(1).await;
-        let options = options_of(&table.version().table)?;
+        let version = table.version();
+        let options = options_of(&version)?;
         // No wait between these two.
         let Some(owned) = owned() else { return Ok(Cleaned::default()) };
         let files = table.view().files.clone();
@@ -126,8 +127,7 @@ impl Store {
                 Share::None => vec![file.generation],
             };
             let plan = plan(&file, expired);
-            self.compact(&table, Job { plan: &plan, options: &options, owned: Some(&owned) })
-                .await?;
+            self.compact(&table, Job { plan: &plan, options, owned: Some(&owned) }).await?;
             match share {
                 Share::None => cleaned.removed += 1,
                 _ => cleaned.rewritten += 1,
@@ -148,6 +148,7 @@ fn plan(file: &TableFile, expired: Vec<Generation>) -> Plan {
         inputs: vec![file.generation],
         expired,
         level: u32::try_from(level).unwrap_or(0),
+        cut: Cut::Never,
         reason: Reason::Cleanup,
     }
 }

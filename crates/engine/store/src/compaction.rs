@@ -5,23 +5,22 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use compact_plan::{
-    CompactionOptions, Plan, Reason, SstableInfo, TableState as PlanState, parse_options,
-};
+use compact_plan::{CompactionOptions, Plan, Reason, SstableInfo, TableState as PlanState};
 use data::command::KeyRange;
 use data::{Advance, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices};
 use schema::Table;
 use sst_format::header::EncodingStats;
-use sstable::{SequentialReader, SstableReader, SstableWriter, Written};
+use sstable::SequentialReader;
 use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, WallMicros};
 
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::files::{TableFile, Transaction, map_error};
-use crate::flush::{ITEMS_PER_LOOK, Sieve};
+use crate::flush::ITEMS_PER_LOOK;
+use crate::outputs::Outputs;
 use crate::read::{FileSource, Source};
 use crate::store::Store;
-use crate::table::{TableState, TableView, bump};
+use crate::table::{TableState, TableVersion, TableView, bump};
 
 /// A compaction under way, for `nodetool compactionstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,9 +116,8 @@ pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableIn
     }
 }
 
-pub(crate) fn options_of(table: &Table) -> Result<CompactionOptions, StoreError> {
-    let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-    parse_options(map).map_err(|e| StoreError::Invalid(e.to_string()))
+pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, StoreError> {
+    version.compaction.as_ref().map_err(|why| StoreError::Invalid(why.clone()))
 }
 
 /// What plans are made from.
@@ -128,6 +126,7 @@ struct Infos {
     memtable_min_timestamp: Option<TimestampMicros>,
     gc_before: DeletionSeconds,
     now: WallMicros,
+    flush_bytes: Option<u64>,
 }
 
 impl Infos {
@@ -138,6 +137,7 @@ impl Infos {
             memtable_min_timestamp: self.memtable_min_timestamp,
             gc_before: self.gc_before,
             now: self.now,
+            flush_bytes: self.flush_bytes,
         }
     }
 }
@@ -153,7 +153,6 @@ pub(crate) struct Job<'a> {
 
 /// A compaction that only has to be switched to.
 struct Prepared {
-    output: Option<Rc<TableFile>>,
     txn: Transaction,
     counts: MergeCounts,
 }
@@ -165,18 +164,22 @@ impl Store {
         let view = table.view();
         // Exact minima of memtables are not kept: any timestamp may be in one that is not empty.
         let unflushed = view.memtables().any(|m| !m.is_empty());
+        let counters = &table.counters;
         Infos {
             infos: view.files.iter().map(|f| info_of(f, gc_before)).collect(),
             memtable_min_timestamp: unflushed.then_some(TimestampMicros(i64::MIN)),
             gc_before,
             now,
+            flush_bytes: counters.flushed_bytes.get().checked_div(counters.flushes.get()),
         }
     }
 
     /// Compactions that the strategy would run now.
     pub(crate) fn pending_compactions(&self, table: &TableState) -> u64 {
-        let Ok(options) = options_of(&table.version().table) else { return 0 };
-        compact_plan::estimated_tasks(&self.infos(table).infos, &options.size_tiered)
+        let version = table.version();
+        let Ok(options) = options_of(&version) else { return 0 };
+        let infos = self.infos(table);
+        compact_plan::estimated_tasks(options, &infos.infos, infos.flush_bytes)
     }
 
     /// The running compaction of this shard, if there is one.
@@ -188,7 +191,8 @@ impl Store {
             .collect()
     }
 
-    /// Compacts all files of a table into one (repaired and other files apart), after a flush.
+    /// Compacts all files of a table (repaired and other files apart) into what its strategy wants of
+    /// them, one file or several, after a flush.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; the old files stay then.
@@ -196,10 +200,11 @@ impl Store {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         self.flush(Some(&[id])).await?;
         let _permit = self.inner.compaction_slot.acquire(1).await;
-        let options = options_of(&table.version().table)?;
+        let version = table.version();
+        let options = options_of(&version)?;
         let infos = self.infos(&table);
-        for plan in compact_plan::major(&options.tombstones, &infos.state()) {
-            self.compact(&table, Job { plan: &plan, options: &options, owned: None }).await?;
+        for plan in compact_plan::major(options, &infos.state()) {
+            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
         }
         Ok(())
     }
@@ -211,10 +216,11 @@ impl Store {
             if table.compaction_paused_until.get() > self.inner.rt.now() {
                 continue;
             }
-            let Ok(options) = options_of(&table.version().table) else { continue };
+            let version = table.version();
+            let Ok(options) = options_of(&version) else { continue };
             let infos = self.infos(&table);
-            let Some(plan) = compact_plan::next(&options, &infos.state()) else { continue };
-            let job = Job { plan: &plan, options: &options, owned: None };
+            let Some(plan) = compact_plan::next(options, &infos.state()) else { continue };
+            let job = Job { plan: &plan, options, owned: None };
             let result = self.compact(&table, job).await;
             if result.is_err() {
                 // Do not spin on a damaged file or a full disk.
@@ -256,7 +262,7 @@ impl Store {
                 done_bytes: 0,
                 total_bytes: inputs.iter().map(|f| f.reader.meta().data_length()).sum(),
                 inputs: inputs.len(),
-                reason: format!("{:?}", plan.reason),
+                reason: plan.reason.to_string(),
             },
             done: done.clone(),
         });
@@ -279,38 +285,33 @@ impl Store {
             let tag = format!("{}-compact-{}", self.inner.rt.wall().millis(), version.table.name);
             self.snapshot_files(table, &tag, &table.view().files.clone(), &[]).await?;
         }
-        let generation = self.next_generation(table);
-        let in_flight = table.in_flight(generation);
-        let still_there = |view: &TableView| {
-            inputs.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
-        };
-        // A truncation from now on names the output. One that came after the plan was made does
-        // not: a crash between output and removal would bring its rows back.
-        if !still_there(&table.view()) {
+        // A truncation from now on names the outputs. One that came after the plan was made does not: a
+        // crash between output and removal would bring its rows back.
+        let Some(mut outputs) = Outputs::begin(self, table, inputs, job.plan.cut.clone()) else {
             return Ok(());
-        }
-        // 1. and 2.
-        let prepared = self.prepare(table, inputs, job, generation, done).await;
-        let Prepared { output, txn, counts } = match prepared {
-            Ok(Some(prepared)) => prepared,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                self.discard(table, in_flight).await;
-                return Err(error);
-            }
         };
+        // 1. and 2.
+        let Prepared { txn, counts } =
+            match self.prepare(table, inputs, job, &mut outputs, done).await {
+                Ok(Some(prepared)) => prepared,
+                Ok(None) => return outputs.remove().await,
+                Err(error) => {
+                    outputs.discard().await;
+                    return Err(error);
+                }
+            };
         let fs = self.inner.rt.fs();
         // 3. The view. A truncation that came while the record was written wins.
-        let view = table.view();
-        let truncated = !still_there(&view);
+        let truncated = !table.has_all(inputs);
         if !truncated {
+            let view = table.view();
             let mut files: Vec<Rc<TableFile>> = view
                 .files
                 .iter()
                 .filter(|f| !inputs.iter().any(|i| i.generation == f.generation))
                 .cloned()
                 .collect();
-            files.extend(output.clone());
+            files.extend_from_slice(outputs.files());
             table.set_view(TableView {
                 active: view.active.clone(),
                 flushing: view.flushing.clone(),
@@ -321,14 +322,15 @@ impl Store {
         for input in inputs {
             self.inner.cache.forget(input.id);
         }
-        if truncated && let Some(output) = &output {
-            self.remove_file(&directory, output).await?;
+        if truncated {
+            for output in outputs.files() {
+                self.remove_file(&directory, output).await?;
+            }
         }
-        self.finish_txn(&fs, &directory, generation, &txn).await?;
+        self.finish_txn(&fs, &directory, outputs.first(), &txn).await?;
         bump(&table.counters.compactions, 1);
-        drop(in_flight);
         if !truncated {
-            self.report_compacted(&version.table, inputs, output.as_deref(), job.plan, &counts);
+            self.report_compacted(&version.table, inputs, outputs.files(), job.plan, &counts);
         }
         Ok(())
     }
@@ -339,46 +341,28 @@ impl Store {
         table: &Rc<TableState>,
         inputs: &[Rc<TableFile>],
         job: Job<'_>,
-        generation: Generation,
+        outputs: &mut Outputs<'_>,
         done: &Rc<Cell<u64>>,
     ) -> Result<Option<Prepared>, StoreError> {
-        let version = table.version();
-        let directory = self.directory_of(&version.table);
         let mut counts = MergeCounts::default();
-        // 1. The output.
-        let to = (directory.as_str(), generation);
-        let written = self.write_compacted(table, inputs, job, to, (done, &mut counts)).await?;
-        let fs = self.inner.rt.fs();
-        let output = match &written {
-            Some(written) => {
-                let reader =
-                    SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
-                        .await
-                        .map_err(map_error)?;
-                self.file_of(reader, Vec::new()).map(Rc::new)
-            }
-            None => None,
-        };
-        let view = table.view();
-        let still_there =
-            inputs.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation));
-        if !still_there {
+        // 1. The outputs.
+        self.write_compacted(table, inputs, job, outputs, (done, &mut counts)).await?;
+        outputs.finish().await?;
+        if !table.has_all(inputs) {
             // Truncated or dropped meanwhile.
-            if let Some(output) = output {
-                self.remove_file(&directory, &output).await?;
-            }
             return Ok(None);
         }
         // 2. The record.
-        let txn = self.write_txn(&directory, generation, inputs).await?;
-        Ok(Some(Prepared { output, txn, counts }))
+        let directory = self.directory_of(&table.version().table);
+        let txn = self.write_txn(&directory, outputs.first(), inputs).await?;
+        Ok(Some(Prepared { txn, counts }))
     }
 
     fn report_compacted(
         &self,
         table: &Table,
         inputs: &[Rc<TableFile>],
-        output: Option<&TableFile>,
+        outputs: &[Rc<TableFile>],
         plan: &Plan,
         counts: &MergeCounts,
     ) {
@@ -394,7 +378,7 @@ impl Store {
                 name: table.name.to_string(),
                 at: self.inner.rt.wall(),
                 bytes_in,
-                bytes_out: output.map_or(0, |o| o.reader.meta().data_file_length()),
+                bytes_out: outputs.iter().map(|o| o.reader.meta().data_file_length()).sum(),
                 merged: counts.filled(),
                 kind: kind_of(&plan.reason),
             });
@@ -411,16 +395,16 @@ impl Store {
         table: &Rc<TableState>,
         inputs: &[Rc<TableFile>],
         job: Job<'_>,
-        (directory, generation): (&str, Generation),
+        outputs: &mut Outputs<'_>,
         progress: (&Rc<Cell<u64>>, &mut MergeCounts),
-    ) -> Result<Option<Written>, StoreError> {
+    ) -> Result<(), StoreError> {
         let Job { plan, options, owned } = job;
         let version = table.version();
         let may_purge = table.orphans.borrow().is_empty();
         let is_read = |f: &&Rc<TableFile>| !may_purge || !plan.expired.contains(&f.generation);
         let read: Vec<&Rc<TableFile>> = inputs.iter().filter(is_read).collect();
         if read.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let partitions = read.iter().map(|f| f.reader.meta().estimated_partitions()).sum();
         let mut stats = EncodingStats::NONE;
@@ -434,14 +418,11 @@ impl Store {
             pending = of_file.stats.pending_repair;
         }
         let mut writer_options =
-            self.writer_options(&version.table, generation, partitions, stats)?;
+            self.writer_options(&version.table, outputs.first(), partitions, stats)?;
         writer_options.level = i32::try_from(plan.level).unwrap_or(0);
         writer_options.repaired_at = repaired_at;
         writer_options.pending_repair = pending;
-        let fs = self.inner.rt.fs();
-        let mut writer = SstableWriter::create(&fs, directory, &version.table, writer_options)
-            .await
-            .map_err(map_error)?;
+        outputs.open(writer_options).await?;
         let now = self.inner.rt.wall();
         let infos: Vec<SstableInfo> =
             inputs.iter().map(|f| info_of(f, DeletionSeconds(0))).collect();
@@ -455,21 +436,16 @@ impl Store {
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
         };
         let shown = (mode, owned);
-        match self.merge_into(&version.shape, &read, shown, &mut writer, progress).await {
-            Ok(()) => writer.finish().await.map_err(map_error),
-            Err(error) => {
-                writer.abort().await;
-                Err(error)
-            }
-        }
+        self.merge_into(&version.shape, &read, shown, outputs, progress).await
     }
 
+    /// Merges files into outputs. Ends before all is read when an input is gone.
     pub(crate) async fn merge_into(
         &self,
         shape: &data::TableShape,
         read: &[&Rc<TableFile>],
         (mode, owned): (MergeMode, Option<&OwnedRanges>),
-        writer: &mut SstableWriter,
+        outputs: &mut Outputs<'_>,
         (done, counts): (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<(), StoreError> {
         let slices = Rc::new(Slices::all());
@@ -484,7 +460,6 @@ impl Store {
             )))
         });
         let mut merge = MergeCursor::new(shape, mode, false, sources);
-        let mut sieve = Sieve::new();
         let mut throttle = Throttle::new(self.inner.rt.now());
         let mut items = 0;
         let mut is_foreign = false;
@@ -515,17 +490,19 @@ impl Store {
                         }
                         continue;
                     }
-                    if let Item::Partition { key, .. } = merge.item() {
+                    if let Item::Partition { token, key, .. } = merge.item() {
+                        if outputs.is_due(token) && !outputs.turn().await? {
+                            return Ok(());
+                        }
                         // The inputs stand on a partition until the merge goes into it.
                         let has = |s: &&Source| matches!(s.item(), Item::Partition { key: k, .. } if k == key);
                         counts.add(merge.sources().filter(has).count());
                     }
-                    sieve.put(merge.item(), writer).map_err(map_error)?;
-                    if writer.is_full() {
+                    if outputs.put(merge.item())? {
                         items = ITEMS_PER_LOOK;
-                        writer.write_full().await.map_err(map_error)?;
-                        let rate = self.inner.options.compaction_bytes_per_second;
-                        let due = throttle.due(writer.data_length(), rate);
+                        outputs.write_full().await?;
+                        let rate = self.inner.compaction_rate.get();
+                        let due = throttle.due(outputs.data_length(), rate);
                         if due > self.inner.rt.now() {
                             self.inner.rt.sleep_until(due).await;
                         }

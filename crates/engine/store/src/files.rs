@@ -63,6 +63,7 @@ impl TableFile {
     }
 }
 
+/// Notes have this name whatever the version of the file.
 fn note_prefix(generation: Generation) -> String {
     format!("nb-{}-big-Released.", generation.0)
 }
@@ -290,12 +291,15 @@ impl Store {
         let mut files = Vec::new();
         for (descriptor, complete) in list_sstables(fs, directory).await.map_err(map_error)? {
             let generation = descriptor.generation;
-            highest = highest.max(generation);
+            // Names with a UUID count for none of ours.
+            if generation.0 & Descriptor::UUID_GENERATION == 0 {
+                highest = highest.max(generation);
+            }
             if !complete {
                 // Another shard may be writing it right now; its own leftovers it finds itself.
                 if mine(generation) {
                     remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
-                    removed.push(format!("{directory}/nb-{}-big", generation.0));
+                    removed.push(format!("{directory}/{}", descriptor.prefix()));
                 }
                 continue;
             }
@@ -379,6 +383,13 @@ impl Store {
         }
     }
 
+    /// As [`Store::discard`] for all outputs of one compaction, of which the first names the record: the
+    /// others stay while the record may be there, or a start would remove the inputs and miss them.
+    pub(crate) async fn discard_all(&self, table: &TableState, outputs: Vec<InFlight>) {
+        table.orphans.borrow_mut().extend(outputs);
+        self.retry_orphans(table).await;
+    }
+
     async fn try_discard(
         &self,
         table: &TableState,
@@ -389,17 +400,19 @@ impl Store {
         // The record first: a start that finds it without the output would remove the inputs.
         remove_if_there(&fs, &format!("{directory}/{}", txn_name(generation))).await?;
         fs.sync_dir(&directory).await?;
-        remove_sstable(&fs, &directory, Descriptor { generation }).await.map_err(map_error)?;
+        remove_generation(&fs, &directory, generation).await?;
         Ok(fs.sync_dir(&directory).await?)
     }
 
-    /// Tries again what [`Store::discard`] could not do.
+    /// Tries again what could not be removed, in order, and stops at the first that cannot be now.
     pub(crate) async fn retry_orphans(&self, table: &TableState) {
-        let orphans = std::mem::take(&mut *table.orphans.borrow_mut());
-        for orphan in orphans {
-            if self.try_discard(table, orphan.generation()).await.is_err() {
-                table.orphans.borrow_mut().push(orphan);
+        loop {
+            let first = table.orphans.borrow().first().map(InFlight::generation);
+            let Some(generation) = first else { return };
+            if self.try_discard(table, generation).await.is_err() {
+                return;
             }
+            table.orphans.borrow_mut().retain(|orphan| orphan.generation() != generation);
         }
     }
 
@@ -416,8 +429,7 @@ impl Store {
                 let slice = (txn.shard, txn.shards);
                 self.release_spanning(fs, directory, *generation, slice).await?;
             } else {
-                let descriptor = Descriptor { generation: *generation };
-                remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
+                remove_generation(fs, directory, *generation).await?;
             }
         }
         fs.sync_dir(directory).await?;
@@ -435,7 +447,7 @@ impl Store {
         if file.spanning {
             return self.release_spanning(&fs, directory, file.generation, self.shard()).await;
         }
-        let descriptor = Descriptor { generation: file.generation };
+        let descriptor = file.reader.meta().descriptor();
         remove_sstable(&fs, directory, descriptor).await.map_err(map_error)
     }
 
@@ -446,9 +458,7 @@ impl Store {
         generation: Generation,
         (shard, shards): (u16, u16),
     ) -> Result<(), StoreError> {
-        let descriptor = Descriptor { generation };
-        let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
-        if fs.exists(&toc).await? {
+        if find_generation(fs, directory, generation).await?.is_some_and(|(_, complete)| complete) {
             let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
             fs.open(&format!("{directory}/{}", note_name(generation, shard, shards)), options)
                 .await?;
@@ -460,7 +470,7 @@ impl Store {
             names.iter().any(|e| e.name == name)
         };
         if (0..shards).all(has) {
-            remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
+            remove_generation(fs, directory, generation).await?;
             // The notes go last: without them the file would come back whole.
             fs.sync_dir(directory).await?;
             for entry in names.iter().filter(|e| parse_note(&e.name, generation).is_some()) {
@@ -485,6 +495,28 @@ impl Store {
     }
 }
 
+/// The file set of a generation in a directory, and whether it has its TOC.txt.
+async fn find_generation(
+    fs: &Fs,
+    directory: &str,
+    generation: Generation,
+) -> Result<Option<(Descriptor, bool)>, StoreError> {
+    let files = list_sstables(fs, directory).await.map_err(map_error)?;
+    Ok(files.into_iter().find(|(descriptor, _)| descriptor.generation == generation))
+}
+
+/// Removes the file set of a generation, of whatever version it is.
+async fn remove_generation(
+    fs: &Fs,
+    directory: &str,
+    generation: Generation,
+) -> Result<(), StoreError> {
+    let found = find_generation(fs, directory, generation).await?;
+    // What is left of one that is nearly gone has the name of our own.
+    let descriptor = found.map_or(Descriptor::nb(generation), |(descriptor, _)| descriptor);
+    remove_sstable(fs, directory, descriptor).await.map_err(map_error)
+}
+
 /// Names the files of an ingest that a crash left with its record, then removes that.
 async fn finish_ingest(fs: &Fs, directory: &str, name: &str) -> Result<(), StoreError> {
     let path = format!("{directory}/{name}");
@@ -492,7 +524,7 @@ async fn finish_ingest(fs: &Fs, directory: &str, name: &str) -> Result<(), Store
         return Err(StoreError::Corrupt { file: path, what: "not an ingest record".to_owned() });
     };
     for generation in generations {
-        let toc = toc_path(directory, Descriptor { generation });
+        let toc = toc_path(directory, Descriptor::nb(generation));
         match fs.rename(&format!("{toc}.tmp"), &toc).await {
             // Named before the crash.
             Err(error) if error.kind == IoErrorKind::NotFound => {}

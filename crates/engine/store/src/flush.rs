@@ -140,6 +140,8 @@ impl Store {
         let view = table.view();
         if view.is_flushing(memtable) {
             let mut files = view.files.clone();
+            let bytes = file.as_ref().map_or(0, |f| f.reader.meta().data_file_length());
+            bump(&table.counters.flushed_bytes, bytes);
             files.extend(file);
             table.set_view(TableView {
                 active: view.active.clone(),

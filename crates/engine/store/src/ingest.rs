@@ -77,8 +77,8 @@ pub struct Ingest {
 /// How far the data has come.
 #[derive(Default)]
 struct Place {
-    /// The last partition; it may go on in the next page.
-    key: Option<Vec<u8>>,
+    /// The last partition, with its token; it may go on in the next page.
+    key: Option<(Token, Vec<u8>)>,
     /// The writer is inside of it.
     in_partition: bool,
     deletion: Option<DeletionTime>,
@@ -249,7 +249,7 @@ impl Ingest {
 
     /// Steps 3 and 4.
     async fn name_files(&mut self, fs: &Fs) -> Result<(), StoreError> {
-        let descriptor = |done: &InFlight| Descriptor { generation: done.generation() };
+        let descriptor = |done: &InFlight| Descriptor::nb(done.generation());
         for done in &self.done {
             let toc = toc_path(&self.directory, descriptor(done));
             fs.rename(&format!("{toc}.tmp"), &toc).await?;
@@ -339,7 +339,7 @@ impl Ingest {
         }
         let order = match &self.place.key {
             None => Ordering::Greater,
-            Some(last) => (token, key).cmp(&(codec::token_of(last), last.as_slice())),
+            Some((last_token, last)) => (token, key).cmp(&(*last_token, last.as_slice())),
         };
         if order == Ordering::Equal && self.place.in_partition {
             if self.place.deletion == Some(deletion) && self.place.static_row == static_row {
@@ -348,7 +348,7 @@ impl Ingest {
             // It was written to between the two pages. A partition's beginning cannot be changed,
             // so the rest goes to a file of its own.
             self.end_partition()?;
-            self.end_file().await?;
+            Box::pin(self.end_file()).await?;
             // A range that was closed at the page's end may be opened again at that very place.
             self.place.last = None;
         } else if order != Ordering::Greater {
@@ -360,18 +360,28 @@ impl Ingest {
         let is_full = |(writer, _): &(SstableWriter, InFlight)| {
             writer.partitions() >= self.expected_partitions
         };
+        // What is rarely waited for is in a box: this future is made for every partition.
         if self.open.as_ref().is_some_and(is_full) {
-            self.end_file().await?;
+            Box::pin(self.end_file()).await?;
             self.expected_partitions =
                 self.expected_partitions.saturating_mul(GROWTH).min(PARTITIONS_MAX);
         }
-        self.begin_file().await?;
+        if self.open.is_none() {
+            Box::pin(self.begin_file()).await?;
+        }
         self.put(Item::Partition { token, key, deletion })?;
         if !static_row.is_empty() {
             self.put(Item::Static(data::RowRef::trusted(static_row)))?;
         }
         let place = &mut self.place;
-        place.key = Some(key.to_vec());
+        match &mut place.key {
+            Some((last_token, last)) => {
+                *last_token = token;
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            none => *none = Some((token, key.to_vec())),
+        }
         place.deletion = Some(deletion);
         place.static_row.clear();
         place.static_row.extend_from_slice(static_row);
@@ -416,7 +426,7 @@ impl Ingest {
         if let Some((writer, _)) = &mut self.open
             && writer.is_full()
         {
-            writer.write_full().await.map_err(map_error)?;
+            Box::pin(writer.write_full()).await.map_err(map_error)?;
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ pub mod fuzz;
 mod ingest;
 mod memtable;
 mod options;
+mod outputs;
 mod read;
 mod repairing;
 mod replay;

@@ -14,19 +14,21 @@
 
 use std::rc::Rc;
 
+use compact_plan::Cut;
 use data::{MergeMode, MutationRef};
 use sst_format::header::EncodingStats;
 use sstable::repair_state::{RepairState, write_repair_state};
 use sstable::{SstableReader, SstableWriter, Written};
-use stdx::{Generation, TableId, TimestampMicros, Token, Uuid};
+use stdx::{TableId, TimestampMicros, Token, Uuid};
 
 use crate::cleanup::OwnedRanges;
 use crate::compaction::MergeCounts;
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::memtable::Memtable;
+use crate::outputs::Outputs;
 use crate::store::Store;
-use crate::table::{InFlight, TableState, TableView, bump};
+use crate::table::{TableState, TableView, bump};
 use crate::whole::{has_partition, lies_in};
 
 /// Memory of what a session was sent, above which it is written.
@@ -377,53 +379,42 @@ impl Store {
                 detail: format!("an anticompaction needs up to {bytes} bytes, {free} are free"),
             });
         }
-        let still_there = || table.view().files.iter().any(|f| f.generation == file.generation);
         // A truncation from now on names the outputs.
-        if !still_there() {
-            return Ok(());
-        }
-        let (first, second) = (self.next_generation(table), self.next_generation(table));
-        let flights = [table.in_flight(first), table.in_flight(second)];
-        let result = self.split_into(table, file, (ranges, state), (first, second)).await;
+        let begin = || Outputs::begin(self, table, std::slice::from_ref(file), Cut::Never);
+        let (Some(mut inside), Some(mut outside)) = (begin(), begin()) else { return Ok(()) };
+        let parts = (&mut inside, &mut outside);
+        let result = self.split_into(table, file, (ranges, state), parts).await;
         self.note_write_result(&result);
-        let outputs = match result {
-            Ok(outputs) => outputs,
-            Err(error) => {
-                for flight in flights {
-                    self.discard(table, flight).await;
-                }
-                return Err(error);
-            }
-        };
-        self.switch_split(table, file, first, outputs, flights).await
+        if let Err(error) = result {
+            inside.discard().await;
+            outside.discard().await;
+            return Err(error);
+        }
+        self.switch_split(table, file, inside, outside).await
     }
 
     async fn switch_split(
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
-        first: Generation,
-        outputs: Vec<Rc<TableFile>>,
-        flights: [InFlight; 2],
+        inside: Outputs<'_>,
+        outside: Outputs<'_>,
     ) -> Result<(), StoreError> {
         let directory = self.directory_of(&table.version().table);
-        let still_there =
-            |view: &TableView| view.files.iter().any(|f| f.generation == file.generation);
-        if !still_there(&table.view()) {
-            for output in &outputs {
-                self.remove_file(&directory, output).await?;
-            }
-            return Ok(());
+        if !table.has_all(std::slice::from_ref(file)) {
+            inside.remove().await?;
+            return outside.remove().await;
         }
+        let first = inside.first();
         let txn = match self.write_txn(&directory, first, std::slice::from_ref(file)).await {
             Ok(txn) => txn,
             Err(error) => {
-                for flight in flights {
-                    self.discard(table, flight).await;
-                }
+                inside.discard().await;
+                outside.discard().await;
                 return Err(error);
             }
         };
+        let outputs: Vec<_> = inside.files().iter().chain(outside.files()).cloned().collect();
         let replaced = table.replace_file(file, &outputs);
         self.inner.cache.forget(file.id);
         if !replaced {
@@ -439,47 +430,35 @@ impl Store {
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
         (ranges, state): (&OwnedRanges, RepairState),
-        (first, second): (Generation, Generation),
-    ) -> Result<Vec<Rc<TableFile>>, StoreError> {
+        (inside, outside): (&mut Outputs<'_>, &mut Outputs<'_>),
+    ) -> Result<(), StoreError> {
         let rest = ranges.complement();
-        let was = state_of(file);
-        let mut outputs = Vec::new();
-        for (generation, part, state) in [(first, ranges, state), (second, &rest, was)] {
-            let written = self.write_part(table, file, generation, (part, state)).await?;
-            outputs.extend(self.open_written(table, written).await?);
-        }
-        Ok(outputs)
+        self.write_part(table, file, inside, (ranges, state)).await?;
+        self.write_part(table, file, outside, (&rest, state_of(file))).await
     }
 
     async fn write_part(
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
-        generation: Generation,
+        outputs: &mut Outputs<'_>,
         (part, state): (&OwnedRanges, RepairState),
-    ) -> Result<Option<Written>, StoreError> {
+    ) -> Result<(), StoreError> {
         let version = table.version();
         let meta = file.reader.meta();
         let stats = meta.statistics().header.stats;
+        let partitions = meta.estimated_partitions();
         let mut options =
-            self.writer_options(&version.table, generation, meta.estimated_partitions(), stats)?;
+            self.writer_options(&version.table, outputs.first(), partitions, stats)?;
         options.level = meta.statistics().stats.level;
         options.repaired_at = state.repaired_at;
         options.pending_repair = state.pending;
-        let (fs, directory) = (self.inner.rt.fs(), self.directory_of(&version.table));
-        let mut writer = SstableWriter::create(&fs, &directory, &version.table, options)
-            .await
-            .map_err(map_error)?;
+        outputs.open(options).await?;
         let shown = (MergeMode::All, Some(part));
         let (done, mut counts) = (Rc::default(), MergeCounts::default());
         let progress = (&done, &mut counts);
-        match self.merge_into(&version.shape, &[file], shown, &mut writer, progress).await {
-            Ok(()) => writer.finish().await.map_err(map_error),
-            Err(error) => {
-                writer.abort().await;
-                Err(error)
-            }
-        }
+        self.merge_into(&version.shape, &[file], shown, outputs, progress).await?;
+        outputs.finish().await
     }
 
     async fn open_written(

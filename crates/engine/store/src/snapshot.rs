@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rt::Fs;
-use schema::Table;
-use stdx::{IoErrorKind, ShardId, TableId, WallMicros};
+use stdx::{IoErrorKind, ShardId, TableId, Uuid, WallMicros};
 
 use crate::error::StoreError;
 use crate::files::TableFile;
@@ -123,17 +122,16 @@ impl Store {
         Ok(fs.sync_dir(target).await?)
     }
 
-    /// All snapshots of all tables in the schema, by table and tag. The same on every shard.
+    /// All snapshots, by table and tag, also of tables that were dropped. The same on every shard.
     ///
     /// # Errors
     /// `Io`.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotInfo>, StoreError> {
         let fs = self.inner.rt.fs();
         let mut found = Vec::new();
-        for state in self.all_tables() {
-            let version = state.version();
-            let table: &Table = &version.table;
-            let directory = self.directory_of(table);
+        for TableDirectory { table, keyspace, name, path: directory } in
+            self.table_directories().await?
+        {
             let mut live: BTreeMap<String, u64> = BTreeMap::new();
             for entry in entries(&fs, &directory).await? {
                 live.insert(entry.name, entry.len);
@@ -153,9 +151,9 @@ impl Store {
                 let manifest = fs.read(&format!("{path}/manifest.json"), 1 << 24).await;
                 found.push(SnapshotInfo {
                     tag: tag.name,
-                    table: table.id,
-                    keyspace: table.keyspace.to_string(),
-                    name: table.name.to_string(),
+                    table,
+                    keyspace: keyspace.clone(),
+                    name: name.clone(),
                     true_bytes,
                     disk_bytes,
                     created_at: manifest.ok().and_then(|m| created_at(&m)).unwrap_or_default(),
@@ -165,8 +163,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Removes the snapshot of that name (all when `None`) of the tables (all when `None`). To be
-    /// called on one shard: snapshots belong to the node.
+    /// Removes the snapshot of that name (all when `None`) of the tables (all when `None`), also of
+    /// tables that were dropped. To be called on one shard: snapshots belong to the node.
     ///
     /// # Errors
     /// `Io`.
@@ -179,11 +177,11 @@ impl Store {
             check_tag(tag)?;
         }
         let fs = self.inner.rt.fs();
-        for state in self.all_tables() {
-            if tables.is_some_and(|ids| !ids.contains(&state.id)) {
+        for directory in self.table_directories().await? {
+            if tables.is_some_and(|ids| !ids.contains(&directory.table)) {
                 continue;
             }
-            let snapshots = format!("{}/snapshots", self.directory_of(&state.version().table));
+            let snapshots = format!("{}/snapshots", directory.path);
             for entry in entries(&fs, &snapshots).await? {
                 if tag.is_none_or(|t| t == entry.name) {
                     fs.remove_dir_all(&format!("{snapshots}/{}", entry.name)).await?;
@@ -192,6 +190,37 @@ impl Store {
         }
         Ok(())
     }
+
+    /// What there is below the data directory, in order of table: a dropped table leaves its
+    /// directory with its snapshots.
+    async fn table_directories(&self) -> Result<Vec<TableDirectory>, StoreError> {
+        let fs = self.inner.rt.fs();
+        let data = &self.inner.options.data_directory;
+        let mut found = Vec::new();
+        for keyspace in entries(&fs, data).await?.into_iter().filter(|e| e.is_dir) {
+            let path = format!("{data}/{}", keyspace.name);
+            for entry in entries(&fs, &path).await?.into_iter().filter(|e| e.is_dir) {
+                let Some((name, id)) = entry.name.rsplit_once('-') else { continue };
+                let Ok(id) = Uuid::parse_str(id) else { continue };
+                found.push(TableDirectory {
+                    table: TableId(id),
+                    keyspace: keyspace.name.clone(),
+                    name: name.to_owned(),
+                    path: format!("{path}/{}", entry.name),
+                });
+            }
+        }
+        found.sort_by_key(|d| d.table);
+        Ok(found)
+    }
+}
+
+/// A directory of a table.
+struct TableDirectory {
+    table: TableId,
+    keyspace: String,
+    name: String,
+    path: String,
 }
 
 pub(crate) async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {

@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     /// One compaction at a time.
     pub(crate) compaction_slot: Semaphore,
     pub(crate) compacting: RefCell<Option<Running>>,
+    /// Bytes per second of compactions; 0 is no limit.
+    pub(crate) compaction_rate: Cell<u64>,
     /// Why writes are refused for lack of space.
     pub(crate) disk_full: RefCell<Option<String>>,
     /// Segments of earlier runs are gone.
@@ -100,6 +102,7 @@ impl Store {
         let log = CommitLog::open(&rt, options.log_options()).await?;
         let cache = ChunkCache::new(options.chunk_cache_bytes_max, &rt.telemetry());
         let inner = Inner {
+            compaction_rate: Cell::new(options.compaction_bytes_per_second),
             gate: rt.gate("store"),
             log,
             tables: RefCell::default(),
@@ -203,6 +206,17 @@ impl Store {
         let mut all: Vec<Rc<TableState>> = tables.values().cloned().collect();
         all.sort_unstable_by_key(|t| t.id);
         all
+    }
+
+    /// Changes what compactions of this shard may write from now on, also those that run: bytes per
+    /// second; 0 is no limit.
+    pub fn set_compaction_throughput(&self, bytes_per_second: u64) {
+        self.inner.compaction_rate.set(bytes_per_second);
+    }
+
+    /// Bytes per second that compactions of this shard may write; 0 is no limit.
+    pub fn compaction_throughput(&self) -> u64 {
+        self.inner.compaction_rate.get()
     }
 
     /// Directories that hold SSTables of tables which are not in the schema and were not dropped by

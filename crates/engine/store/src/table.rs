@@ -12,7 +12,7 @@ use schema::Table;
 use stdx::{DeletionSeconds, Generation, Instant, TableId, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
-use compact_plan::GcPolicy;
+use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 
 use crate::files::TableFile;
 use crate::memtable::Memtable;
@@ -96,6 +96,8 @@ pub(crate) struct TableCounters {
     pub(crate) reads: Cell<u64>,
     pub(crate) writes: Cell<u64>,
     pub(crate) flushes: Cell<u64>,
+    /// Bytes of the data of flushed files on disk.
+    pub(crate) flushed_bytes: Cell<u64>,
     pub(crate) compactions: Cell<u64>,
     pub(crate) tombstones: Cell<u64>,
     pub(crate) read_latency: EstimatedHistogram,
@@ -133,13 +135,17 @@ pub(crate) struct TableVersion {
     pub(crate) table: Arc<Table>,
     pub(crate) shape: Rc<TableShape>,
     pub(crate) ticket: TableTicket,
+    /// Its `compaction` map; a text why it is not understood.
+    pub(crate) compaction: Result<CompactionOptions, String>,
 }
 
 impl TableVersion {
     fn new(table: Arc<Table>) -> Rc<TableVersion> {
+        let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         Rc::new(TableVersion {
             shape: Rc::new(TableShape::for_table(&table)),
             ticket: TableTicket::new(&table),
+            compaction: parse_options(map).map_err(|e| e.to_string()),
             table,
         })
     }
@@ -218,6 +224,12 @@ impl TableState {
             repairs: RefCell::default(),
             gc: RefCell::default(),
         }
+    }
+
+    /// Whether all these files are in the view.
+    pub(crate) fn has_all(&self, files: &[Rc<TableFile>]) -> bool {
+        let view = self.view();
+        files.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
     }
 
     /// Tombstones of any partition that were made before it may go.

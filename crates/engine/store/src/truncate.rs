@@ -322,7 +322,7 @@ impl Store {
             fs.create_dir_durably(&target).await?;
             for (descriptor, _) in files.iter().filter(|(_, complete)| *complete) {
                 let of_it = |name: &str| {
-                    Descriptor::parse(name).is_some_and(|(found, _)| found == *descriptor)
+                    Descriptor::parse_any(name).is_some_and(|(found, _)| found == *descriptor)
                 };
                 for name in names.iter().map(|e| &e.name).filter(|n| of_it(n)) {
                     link(fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;

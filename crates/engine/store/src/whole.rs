@@ -19,7 +19,7 @@ use data::command::{KeyRange, RingBound};
 use data::{Advance, Cursor, Slices};
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
-use sstable::{Component, Components, Descriptor, SstableMeta};
+use sstable::{Component, Components, Descriptor, SstableMeta, Version};
 use stdx::{Generation, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
@@ -169,7 +169,9 @@ impl Store {
 fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
     let meta = file.reader.meta();
     let stats = &meta.statistics().stats;
-    !file.spanning
+    // The other node gives it a name of its own, of the version that both write.
+    meta.version() == Version::Nb
+        && !file.spanning
         && file.filter.is_none()
         && file.hidden.is_empty()
         && meta.checksums().is_some()
@@ -330,7 +332,7 @@ impl Ingest {
         let Some(coming) = &mut self.coming else {
             return Err(StoreError::Invalid("bytes of no file".to_owned()));
         };
-        let descriptor = Descriptor { generation: coming.in_flight.generation() };
+        let descriptor = Descriptor::nb(coming.in_flight.generation());
         let is_next = coming.components.get(coming.at).is_some_and(|(next, length)| {
             let left = length.saturating_sub(coming.written);
             *next == component && bytes.len() as u64 <= left
@@ -432,8 +434,9 @@ impl Ingest {
             small: coming.small.clone(),
             data_length: coming.length_of(Component::Data),
             index_length: coming.length_of(Component::Index),
+            ..Components::default()
         };
-        let descriptor = Descriptor { generation: coming.in_flight.generation() };
+        let descriptor = Descriptor::nb(coming.in_flight.generation());
         let table = Some(&*self.version.table);
         let meta = SstableMeta::open(&self.directory, descriptor, table, &components);
         let meta = meta.map_err(|error| invalid(error.to_string()))?;

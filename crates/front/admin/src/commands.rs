@@ -112,6 +112,23 @@ pub enum ClusterAction {
         /// Bytes per second of the node; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Most that compactions write; told to every shard.
+    SetCompactionThroughput {
+        /// Bytes per second of the node; 0 is no limit.
+        bytes_per_second: u64,
+    },
+    /// Most that replayed batches write; told to every shard.
+    SetBatchlogThrottle {
+        /// KiB per second, divided by the number of nodes; 0 is no limit.
+        kib_per_second: u64,
+    },
+    /// Trace requests that do not ask for it; told to every shard.
+    SetTraceProbability {
+        /// Of a million so many, a million at most.
+        per_million: u32,
+    },
+    /// Stop the node as SIGTERM does; told to shard 0.
+    StopDaemon,
     /// Cut the links to these addresses and heal all others; told to every shard.
     CutLinks {
         /// Of their storage ports.
@@ -166,6 +183,10 @@ impl ClusterAction {
             ClusterAction::SetHintThrottle { .. } => "sethintedhandoffthrottlekb",
             ClusterAction::SetHintWindow { .. } => "setmaxhintwindow",
             ClusterAction::SetStreamThroughput { .. } => "setstreamthroughput",
+            ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
+            ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
+            ClusterAction::SetTraceProbability { .. } => "settraceprobability",
+            ClusterAction::StopDaemon => "stopdaemon",
             ClusterAction::CutLinks { .. } => "cutting links",
             ClusterAction::SetTimeout { .. } => "settimeout",
         }
@@ -186,6 +207,24 @@ impl ClusterCommand {
                 | ClusterCommand::Rebuild { .. }
                 | ClusterCommand::Assassinate { .. }
                 | ClusterCommand::SetGossip { .. }
+                | ClusterCommand::StopDaemon {}
+        )
+    }
+
+    /// Whether it can wait until the node is a full member: before, it has no data to give or take
+    /// but what its own joining brings.
+    fn needs_a_member(&self) -> bool {
+        matches!(
+            self,
+            ClusterCommand::RemoveNode { .. }
+                | ClusterCommand::ForceRemoval {}
+                | ClusterCommand::AbortMovement {}
+                | ClusterCommand::AbortBootstrap { .. }
+                | ClusterCommand::Move { .. }
+                | ClusterCommand::Rebuild { .. }
+                | ClusterCommand::Assassinate { .. }
+                | ClusterCommand::Cleanup { .. }
+                | ClusterCommand::SetNativeTransport { enabled: true }
         )
     }
 }
@@ -207,6 +246,10 @@ pub(crate) fn resolve(
     snapshot: &ClusterSnapshot,
     gossip: Option<&GossipReport>,
 ) -> Result<ClusterAction, ActionError> {
+    let joins = |m: &Member| matches!(m.state, MemberState::Joining | MemberState::JoinHandover);
+    if command.needs_a_member() && snapshot.local_member().is_some_and(|m| joins(m)) {
+        return Err(failed("Node in JOINING state; wait for status to become normal or restart"));
+    }
     Ok(match command {
         ClusterCommand::Decommission { force } => {
             check_decommission(snapshot, force)?;
@@ -273,6 +316,19 @@ pub(crate) fn resolve(
         ClusterCommand::SetStreamThroughput { bytes_per_second } => {
             ClusterAction::SetStreamThroughput { bytes_per_second }
         }
+        ClusterCommand::SetCompactionThroughput { bytes_per_second } => {
+            ClusterAction::SetCompactionThroughput { bytes_per_second }
+        }
+        ClusterCommand::SetBatchlogThrottle { kib_per_second } => {
+            ClusterAction::SetBatchlogThrottle { kib_per_second }
+        }
+        ClusterCommand::SetTraceProbability { per_million } => {
+            if per_million > 1_000_000 {
+                return Err(argument("Trace probability must be between 0 and 1"));
+            }
+            ClusterAction::SetTraceProbability { per_million }
+        }
+        ClusterCommand::StopDaemon {} => ClusterAction::StopDaemon,
         ClusterCommand::CutLinks { addresses } => {
             let parsed = |text: &String| {
                 text.parse().map_err(|_| argument(format!("{text} is not an IP address")))

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{
-    ClusterCommand, ClusterReport, EndpointsReport, GossipPeerReport, GossipReport, HintsReport,
-    PendingHintsReport, ReadRepairReport, RemovalReport, StageReport, StreamFileReport,
-    StreamProgress, StreamReport, StreamingReport, TrafficReport,
+    ClientReport, ClusterCommand, ClusterReport, EndpointsReport, GossipPeerReport, GossipReport,
+    HintsReport, LogLevelReport, PendingHintsReport, ReadRepairReport, RemovalReport,
+    SettingsReport, StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport,
+    TrafficReport,
 };
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
@@ -51,8 +52,6 @@ pub struct NodeReport {
     pub shards: u16,
     /// Memory budget, bytes.
     pub memory_bytes_max: u64,
-    /// Bytes per second that compactions may write; 0 is no limit.
-    pub compaction_bytes_per_second: u64,
 }
 
 /// One member of the cluster.
@@ -449,7 +448,6 @@ pub(crate) mod tests {
             native_transport_active: true,
             shards: 2,
             memory_bytes_max: 1 << 30,
-            compaction_bytes_per_second: 64 << 20,
             ..NodeReport::default()
         }
     }

@@ -5,8 +5,11 @@
 //! is never given).
 
 mod cluster;
+mod log;
 mod repair;
 mod scylla;
+mod scylla_data;
+mod scylla_tasks;
 
 use std::future::Future;
 use std::io;
@@ -32,11 +35,13 @@ use tokio::time::{Instant, Sleep};
 
 use crate::histogram::HistogramReport;
 use crate::model::{
-    ClearRequest, ClusterReport, CompactionReport, CoordinatorReport, DrainRequest, ErrorReport,
-    HistoryReport, NodeReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
+    ClearRequest, ClientReport, ClusterReport, CompactionReport, CoordinatorReport, DrainRequest,
+    ErrorReport, HistoryReport, NodeReport, SnapshotReport, SnapshotRequest, TableReport,
+    TablesRequest,
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
+pub use log::LogControl;
 
 /// Connections at a time: more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 128;
@@ -68,15 +73,15 @@ pub struct AdminServer;
 
 impl AdminServer {
     /// Listens and serves on a thread of its own until the handle is dropped or stopped. Port 0
-    /// takes a free one.
+    /// takes a free one. `log`: who can change what is logged, if anybody can.
     ///
     /// # Errors
     /// `Listen`: the address is taken; `Runtime`: the system refused a thread.
     pub fn start(
         address: IpAddr,
         port: u16,
-        caller: AdminCaller,
-        shards: u16,
+        (caller, shards): (AdminCaller, u16),
+        log: Option<Arc<dyn LogControl>>,
     ) -> Result<AdminHandle, AdminError> {
         let address = SocketAddr::new(address, port);
         let listen = |error| AdminError::Listen { address, error };
@@ -99,7 +104,7 @@ impl AdminServer {
             };
             let busy = Arc::new(AtomicUsize::new(0));
             let snapshot_turn = Arc::new(Mutex::new(()));
-            let state = Api { caller, shards, busy: busy.clone(), snapshot_turn };
+            let state = Api { caller, shards, busy: busy.clone(), snapshot_turn, log };
             let listener =
                 Limited { listener, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)), busy };
             let serve = axum::serve(listener, routes(state));
@@ -163,6 +168,7 @@ struct Api {
     busy: Arc<AtomicUsize>,
     /// One snapshot is taken at a time: see [`Api::in_turn`].
     snapshot_turn: Arc<Mutex<()>>,
+    log: Option<Arc<dyn LogControl>>,
 }
 
 fn routes(state: Api) -> Router {
@@ -181,7 +187,11 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/drain", post(drain))
         .route("/api/v1/cluster", get(cluster::report).post(cluster::command))
         .route("/api/v1/endpoints", get(cluster::endpoints))
+        .route("/api/v1/clients", get(clients))
+        .route("/api/v1/log", get(log::levels).put(log::set))
         .merge(scylla::routes())
+        .merge(scylla_data::routes())
+        .merge(scylla_tasks::routes())
         .merge(repair::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)
@@ -393,11 +403,17 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_hints_for_datacenter (datacenter, enabled), pause_hints (paused),
                             truncate_hints (address), set_hint_throttle (kib_per_second),
                             set_hint_window (millis), set_stream_throughput (bytes_per_second),
-                            set_timeout (kind, millis)
+                            set_timeout (kind, millis), set_trace_probability (per_million),
+                            set_compaction_throughput (bytes_per_second),
+                            set_batchlog_throttle (kib_per_second), stop_daemon
+GET    /api/v1/clients      connections of clients
+GET    /api/v1/log          levels of the log
+PUT    /api/v1/log          {\"logger\":\"store\",\"level\":\"DEBUG\"}; level \"\": as it was
 GET    /api/v1/endpoints    ?keyspace=&table=&key=: who has a partition
 
 The paths of ScyllaDB's API for the same things work too: /storage_service/, /gossiper/,
-/failure_detector/, /hinted_handoff/, /storage_proxy/.
+/failure_detector/, /hinted_handoff/, /storage_proxy/, /column_family/, /compaction_manager/,
+/task_manager/, /snitch/, /system/.
 ";
 
 async fn index() -> &'static str {
@@ -431,6 +447,17 @@ async fn metrics(State(api): State<Api>) -> Answer<Response> {
     }
     let text = prometheus::text(&node, &shards, &tables, &compactions, &cluster);
     Ok(([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response())
+}
+
+async fn clients(State(api): State<Api>) -> Answer<Json<Vec<ClientReport>>> {
+    let mut all = Vec::new();
+    for reply in api.ask(&AdminRequest::Clients).await? {
+        if let AdminReply::Clients(clients) = reply {
+            all.extend(clients);
+        }
+    }
+    all.sort_by(|a, b| (&a.address, a.port).cmp(&(&b.address, b.port)));
+    Ok(Json(all))
 }
 
 async fn node(State(api): State<Api>) -> Answer<Json<NodeReport>> {

@@ -15,9 +15,9 @@ use crate::commands::{self, ClusterAction};
 use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
-    AutoRepairReport, ClusterCommand, ClusterReport, CompactionReport, EndpointsReport,
-    EstimateReport, HistoryReport, KeyspaceReport, NodeReport, PendingReport, RepairCommand,
-    RepairReport, SnapshotReport, TableReport,
+    AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
+    EndpointsReport, EstimateReport, HistoryReport, KeyspaceReport, NodeReport, PendingReport,
+    RepairCommand, RepairReport, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -89,6 +89,8 @@ pub enum AdminRequest {
         /// The key as text, components separated by `:`.
         key: String,
     },
+    /// Connections of this shard's clients.
+    Clients,
     /// What snapshots there are; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
@@ -123,6 +125,8 @@ pub enum AdminReply {
     AutoRepair(AutoRepairReport),
     /// To `Endpoints`.
     Endpoints(EndpointsReport),
+    /// To `Clients`.
+    Clients(Vec<ClientReport>),
     /// To `ListSnapshots`.
     Snapshots(Vec<SnapshotReport>),
     /// The command was carried out.
@@ -176,6 +180,10 @@ pub trait ShardActions {
     fn compactions(&self) -> CompactionReport;
     /// Whether CQL clients are served.
     fn native_transport_active(&self) -> bool;
+    /// Connections of this shard's clients.
+    fn clients(&self) -> Vec<ClientReport> {
+        Vec::new()
+    }
     /// This shard's part in the cluster; what is not there stays `None` or empty.
     fn cluster(&self) -> ClusterReport {
         ClusterReport::default()
@@ -220,8 +228,6 @@ pub struct NodeFacts {
     pub generation: i64,
     /// Memory budget of the node, bytes.
     pub memory_bytes_max: u64,
-    /// Bytes per second that all compactions may write; 0 is no limit.
-    pub compaction_bytes_per_second: u64,
 }
 
 /// The parts of a shard that administration looks at.
@@ -272,6 +278,7 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
         }
+        AdminRequest::Clients => reply.send(AdminReply::Clients(parts.actions.clients())),
         AdminRequest::AutoRepair(enabled) => reply.send(match parts.actions.auto_repair(enabled) {
             Ok(report) => AdminReply::AutoRepair(report),
             Err(error) => AdminReply::Failed(error),
@@ -343,7 +350,6 @@ impl Served {
             native_transport_active: self.actions.native_transport_active(),
             shards: self.rt.shard_count(),
             memory_bytes_max: self.facts.memory_bytes_max,
-            compaction_bytes_per_second: self.facts.compaction_bytes_per_second,
         }
     }
 
@@ -386,9 +392,6 @@ impl Served {
 
     fn compactions(&self) -> CompactionReport {
         let mut report = self.actions.compactions();
-        // This shard's share, so that the sum over shards is the node's limit.
-        let shards = u64::from(self.rt.shard_count().max(1));
-        report.bytes_per_second_max = self.facts.compaction_bytes_per_second / shards;
         for table in self.tables() {
             report.completed += table.compactions;
             if table.pending_compactions > 0 {
@@ -454,6 +457,7 @@ impl Served {
             | AdminRequest::Tables
             | AdminRequest::Compactions
             | AdminRequest::Cluster
+            | AdminRequest::Clients
             | AdminRequest::Repair(_)
             | AdminRequest::AutoRepair(_)
             | AdminRequest::Endpoints { .. }

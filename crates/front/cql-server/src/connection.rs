@@ -368,9 +368,10 @@ impl Core {
             | Request::Batch(_) => {
                 self.admit(bytes)?;
                 let traced = !matches!(request.request, Request::Prepare { .. });
-                if request.tracing && traced {
+                if traced && (request.tracing || self.server.is_traced_by_chance()) {
                     let id = self.server.next_time_uuid();
-                    ticket.trace = Some(Rc::new(Trace::new(&self.server.rt, id)));
+                    let trace = Trace::new(&self.server.rt, id, request.tracing);
+                    ticket.trace = Some(Rc::new(trace));
                 }
                 let mut cx = execute::Cx {
                     server: &self.server,
@@ -443,10 +444,8 @@ impl Core {
         let credentials = auth::decode_plain(token).map_err(bad)?;
         let stored = {
             let snapshot = self.server.snapshot();
-            snapshot
-                .roles
-                .get(&credentials.user)
-                .map(|role| (role.salted_hash.clone(), role.can_login))
+            let roles = &snapshot.auth.roles;
+            roles.get(&credentials.user).map(|role| (role.salted_hash.clone(), role.can_login))
         };
         let Some((hash, can_login)) = stored.filter(|(hash, _)| !hash.is_empty()) else {
             return Err(bad(auth::incorrect(&credentials.user)));
@@ -481,6 +480,7 @@ impl Core {
             match answer {
                 Ok(()) => {
                     *session.user.borrow_mut() = Some(credentials.user.as_str().into());
+                    *session.access.borrow_mut() = None;
                     session.stage.set(Stage::Ready);
                 }
                 Err(failure) => session.respond_failure(&mut out, &ticket, &failure),

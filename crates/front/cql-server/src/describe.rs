@@ -2,6 +2,7 @@
 
 use crate::execute::{Cx, Describe, Step};
 use crate::failure::Result;
+use crate::session::{Session, Ticket};
 use crate::wire_type::{Described, Description};
 use cluster::{ClusterSnapshot, Replicas};
 use cql_plan::describe::{
@@ -10,6 +11,7 @@ use cql_plan::describe::{
 use cql_syntax::ast;
 use cql_wire::{FrameExtras, MetadataMode, QueryParameters, RowsEncoder};
 use std::net::SocketAddr;
+use types::CqlType;
 
 /// Answers a DESCRIBE.
 ///
@@ -35,32 +37,64 @@ pub(crate) fn run(
         paging_state: parameters.paging_state,
     };
     let result = DescribePlan::new(statement).run(&context)?;
-    let columns = result.columns.iter().map(|(name, ty)| Described {
-        keyspace: DESCRIBE_KEYSPACE.into(),
-        table: DESCRIBE_TABLE.into(),
+    let page = MadeRows {
+        keyspace: DESCRIBE_KEYSPACE,
+        table: DESCRIBE_TABLE,
+        columns: &result.columns,
+        rows: &result.rows,
+        paging_state: result.paging_state.as_deref(),
+    };
+    respond_rows(&page, describe, (cx.session, cx.ticket), cx.out)?;
+    Ok(Step::Done)
+}
+
+/// A page of rows that were made, not read.
+pub(crate) struct MadeRows<'r> {
+    /// What the columns say they are of.
+    pub(crate) keyspace: &'r str,
+    pub(crate) table: &'r str,
+    pub(crate) columns: &'r [(&'static str, CqlType)],
+    /// Values in the order of the columns, none of them null.
+    pub(crate) rows: &'r [Vec<Vec<u8>>],
+    /// Where the next page begins.
+    pub(crate) paging_state: Option<&'r [u8]>,
+}
+
+/// Appends such a page as an answer.
+///
+/// # Errors
+/// A value that is too long.
+pub(crate) fn respond_rows(
+    page: &MadeRows<'_>,
+    describe: Describe,
+    (session, ticket): (&Session, &Ticket),
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let columns = page.columns.iter().map(|(name, ty)| Described {
+        keyspace: page.keyspace.into(),
+        table: page.table.into(),
         name: (*name).into(),
         ty: ty.clone(),
     });
     let columns = Description::new(columns.collect());
-    let description = columns.encoded(cx.session.version())?;
+    let description = columns.encoded(session.version())?;
     let mode = match describe {
         Describe::Full => MetadataMode::Full,
         Describe::Skip => MetadataMode::Skip,
         Describe::Changed => MetadataMode::Changed(columns.id()),
     };
     let extras =
-        FrameExtras { tracing_id: cx.ticket.tracing_id(), warnings: &[], custom_payload: &[] };
-    let (version, stream) = (cx.session.version(), cx.ticket.stream);
-    let mut rows = RowsEncoder::begin(cx.out, version, stream, &extras, &description.block, mode)?;
-    for row in &result.rows {
+        FrameExtras { tracing_id: ticket.tracing_id(), warnings: &[], custom_payload: &[] };
+    let (version, stream) = (session.version(), ticket.stream);
+    let mut encoder = RowsEncoder::begin(out, version, stream, &extras, &description.block, mode)?;
+    for row in page.rows {
         for value in row {
-            rows.value(value)?;
+            encoder.value(value)?;
         }
-        rows.end_row();
+        encoder.end_row();
     }
-    let frame = rows.into_frame(result.paging_state.as_deref())?;
-    cx.session.finish(frame)?;
-    Ok(Step::Done)
+    session.finish(encoder.into_frame(page.paging_state)?)?;
+    Ok(())
 }
 
 /// The replicas of each range of a keyspace, by the range's end. A node that is alone owns them all.

@@ -11,6 +11,7 @@ mod counting;
 mod prepare;
 mod write;
 
+use crate::access;
 use crate::conditional;
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
@@ -18,6 +19,7 @@ use crate::forwarded::Source;
 use crate::internal;
 use crate::pending::Waiting;
 use crate::prepared::{Compiled, Prepared, parse, source_of};
+use crate::role_change;
 use crate::schema_change;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
@@ -30,6 +32,7 @@ use cql_syntax::ast::StatementKind;
 use cql_wire::response;
 use cql_wire::{BoundValues, Consistency, Opcode, QueryParameters, Request};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::rc::Rc;
 use stdx::{TimestampMicros, WallMicros};
 use write::modify;
@@ -116,16 +119,17 @@ fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Resul
     check_page_size(parameters)?;
     if let Some(trace) = &cx.ticket.trace {
         let mut described = trace_parameters(parameters);
-        described.push(("query".to_owned(), text.to_owned()));
+        described.push(("query".to_owned(), without_password(text).into_owned()));
         trace.describe("Execute CQL3 query", described);
     }
-    cx.ticket.note(|| format!("Parsing {text}"));
+    cx.ticket.note(|| format!("Parsing {}", without_password(text)));
     let statement = parse(text)?;
     let used = cx.session.keyspace.borrow().clone();
     check_keyspace(cx.server, parameters.keyspace)?;
     let keyspace = parameters.keyspace.or(used.as_deref());
     cx.ticket.note(|| "Preparing statement".to_owned());
     if let StatementKind::Describe(describe) = &statement.kind {
+        access::check_login(cx.server, cx.session)?;
         let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
         return crate::describe::run(describe, keyspace, parameters, mode, cx);
     }
@@ -143,6 +147,10 @@ fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Resul
         return Err(Failure::invalid("Invalid amount of bind variables"));
     }
     let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
+    if matches!(compiled.plan.kind, PlanKind::Auth(_)) {
+        access::check_login(cx.server, cx.session)?;
+        return role_change::run(&Rc::new(compiled), mode, cx);
+    }
     run_plan(&Rc::new(compiled), &values, parameters, mode, cx)
 }
 
@@ -159,7 +167,7 @@ fn execute(
     check_page_size(parameters)?;
     if let Some(trace) = &cx.ticket.trace {
         let mut described = trace_parameters(parameters);
-        described.push(("query".to_owned(), prepared.text.to_string()));
+        described.push(("query".to_owned(), without_password(&prepared.text).into_owned()));
         for (i, value) in parameters.values.values().enumerate() {
             if let Some(marker) = compiled.markers.columns().get(i) {
                 let text = match value {
@@ -286,6 +294,7 @@ fn run_plan(
     mode: Describe,
     cx: &mut Cx<'_>,
 ) -> Result<Step> {
+    access::authorize(cx.server, cx.session, compiled)?;
     match &compiled.plan.kind {
         PlanKind::Modify(plan) => {
             cx.server.counters.writes.inc();
@@ -314,11 +323,10 @@ fn run_plan(
             Ok(Step::Waits(ddl(compiled.clone(), cx)))
         }
         PlanKind::Describe(describe, keyspace) => {
-            // As in Cassandra PREPARED does not describe the result, so every answer does.
-            let has_id = cx.session.negotiated.get().has_metadata_id();
-            let mode = if has_id { Describe::Changed } else { Describe::Full };
+            let mode = undescribed(cx.session);
             crate::describe::run(describe, keyspace.as_deref(), parameters, mode, cx)
         }
+        PlanKind::Auth(_) => role_change::run(compiled, undescribed(cx.session), cx),
         PlanKind::Truncate(_) => {
             check_drop_allowed(cx.server)?;
             Ok(Step::Waits(truncate_table(compiled.clone(), cx)))
@@ -339,6 +347,23 @@ fn run_plan(
             Ok(Step::Done)
         }
     }
+}
+
+/// A statement as a trace may show it: who reads traces is not to learn passwords.
+fn without_password(text: &str) -> Cow<'_, str> {
+    let lower = text.trim_start().to_ascii_lowercase();
+    let gives_one = ["create", "alter"].iter().any(|verb| lower.starts_with(verb));
+    let behind = |at: usize| at + (text.len() - lower.len()) + "password".len();
+    match lower.find("password").filter(|_| gives_one).and_then(|at| text.get(..behind(at))) {
+        Some(shown) => Cow::Owned(format!("{shown} *******")),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// As in Cassandra PREPARED does not describe the result of some statements, so every answer does.
+fn undescribed(session: &Session) -> Describe {
+    let has_id = session.negotiated.get().has_metadata_id();
+    if has_id { Describe::Changed } else { Describe::Full }
 }
 
 /// INSERT, UPDATE, DELETE, or a batch as text.
@@ -415,7 +440,7 @@ fn ddl(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
-        let (result, changed) = match schema_change::execute(&server, &compiled).await {
+        let (result, changed) = match schema_change::execute(&server, &compiled, &session).await {
             Ok(changed) => (Ok(()), Some(changed)),
             Err(failure) => (Err(failure), None),
         };

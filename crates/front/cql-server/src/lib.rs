@@ -11,9 +11,10 @@
 //! INV-prepared-1 and -2: see `prepared`.
 //!
 //! Reading order: `settings`, `server`, `accept`, `connection`, `driver`, `execute`, `select`,
-//! `conditional`, `forwarded`, `replicas`, `schema_change`, `truncate`, `topology_events`, `prepared`, `failure`.
+//! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod accept;
+mod access;
 mod auth;
 mod conditional;
 mod connection;
@@ -32,6 +33,7 @@ mod mesh;
 mod pending;
 mod prepared;
 mod replicas;
+mod role_change;
 mod schema_change;
 mod select;
 mod server;
@@ -46,7 +48,7 @@ mod wire_type;
 pub use connection::Connection;
 pub use guardrails::TimestampGuardrails;
 pub use internal::{Content, RowWrite, encode_row};
-pub use mesh::ServerMesh;
+pub use mesh::{ClientInfo, ServerMesh};
 pub use server::{CqlServer, ServerParts};
 pub use settings::{Authentication, ServerSettings, Timeout};
 pub use virtual_tables::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};

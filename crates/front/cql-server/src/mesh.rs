@@ -70,17 +70,27 @@ pub(crate) enum ServerReply {
 
 /// One connection, as `system_views.clients` shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientInfo {
-    pub(crate) address: IpAddr,
-    pub(crate) port: u16,
-    pub(crate) options: Vec<(String, String)>,
-    pub(crate) stage: &'static str,
-    pub(crate) driver_name: Option<String>,
-    pub(crate) driver_version: Option<String>,
-    pub(crate) keyspace: Option<String>,
-    pub(crate) protocol_version: u8,
-    pub(crate) requests: u64,
-    pub(crate) user: Option<String>,
+pub struct ClientInfo {
+    /// The client's.
+    pub address: IpAddr,
+    /// The client's.
+    pub port: u16,
+    /// What it said in STARTUP.
+    pub options: Vec<(String, String)>,
+    /// `established`, `authenticating`, `ready`.
+    pub stage: &'static str,
+    /// As the driver calls itself.
+    pub driver_name: Option<String>,
+    /// As the driver says.
+    pub driver_version: Option<String>,
+    /// Of its last USE.
+    pub keyspace: Option<String>,
+    /// Of the native protocol.
+    pub protocol_version: u8,
+    /// Since it connected.
+    pub requests: u64,
+    /// Role it has logged in as.
+    pub user: Option<String>,
 }
 
 /// The way between the CQL servers of one node, and their shared counts. Made before the shards

@@ -8,10 +8,11 @@ use crate::forwarded::Source;
 use crate::wire_type::{Described, Description};
 use cluster::ClusterSnapshot;
 use cql_plan::PlanError;
+use cql_plan::auth::Requirement;
 use cql_plan::plan::{Plan, PlanContext, PlanKind, PlanLimits};
 use cql_syntax::ast::{BatchEntry, QualifiedName, Statement, StatementKind};
 use md5::{Digest, Md5};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use stdx::{Epoch, FixedMap, WallMicros};
 
@@ -61,6 +62,10 @@ pub(crate) struct Compiled {
     pub(crate) valid_at: Cell<Epoch>,
     /// Consistency levels that were found achievable, one bit each, and for which epoch.
     pub(crate) achievable: Cell<(Epoch, u32)>,
+    /// What its user needs; found out when it is asked for.
+    pub(crate) needs: OnceCell<Vec<Requirement>>,
+    /// Who was found to have that last: the number of an access, 0 for nobody.
+    pub(crate) allowed_to: Cell<u64>,
     /// Where it comes from, if another node may be asked to carry it out.
     pub(crate) source: Option<Source>,
 }
@@ -97,6 +102,8 @@ impl Compiled {
             drops_table: matches!(statement.kind, StatementKind::DropTable(_)),
             valid_at: Cell::new(snapshot.epoch),
             achievable: Cell::new((snapshot.epoch, 0)),
+            needs: OnceCell::new(),
+            allowed_to: Cell::new(0),
             source: None,
             plan,
         })

@@ -100,7 +100,7 @@ pub(crate) async fn write(
         batch_id: Uuid::from_bytes(server.next_time_uuid()),
         deadline,
     };
-    let trace = ticket.tracing_id();
+    let trace = ticket.trace_session();
     server.coordinator.write_traced(request, trace).await.map_err(|error| {
         let log = |error: &store::StoreError| server.log_failure("write", error);
         Failure::replicated(error, (consistency, write_type), snapshot, log)

@@ -3,8 +3,10 @@
 use crate::failure::{Failure, Result};
 use crate::prepared::Compiled;
 use crate::server::Server;
+use crate::session::Session;
 use crate::settings::Timeout;
-use cluster::{ClusterSnapshot, MemberState, Transformation};
+use cluster::{AuthChange, ClusterSnapshot, MemberState, Transformation};
+use cql_plan::auth::{Resource, created};
 use cql_plan::ddl::DdlContext;
 use cql_plan::plan::PlanKind;
 use cql_plan::{DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
@@ -27,18 +29,23 @@ pub(crate) struct Changed {
 /// Plans a schema change on the current snapshot and submits it, again when another was faster.
 /// Runs in a task of its own: a client that goes away must not stop the metadata log in the middle
 /// of a write.
-pub(crate) async fn execute(server: &Rc<Server>, compiled: &Rc<Compiled>) -> Result<Changed> {
+pub(crate) async fn execute(
+    server: &Rc<Server>,
+    compiled: &Rc<Compiled>,
+    session: &Session,
+) -> Result<Changed> {
     let (this, compiled) = (server.clone(), compiled.clone());
+    let user = session.user.borrow().clone();
     let work = async move {
         let PlanKind::Ddl(plan) = &compiled.plan.kind else {
             return Err(this.internal_failure("a plan of another kind"));
         };
-        change(&this, plan).await
+        change(&this, plan, user.as_deref()).await
     };
     server.to_its_end("schema-change", work).await
 }
 
-async fn change(server: &Server, plan: &DdlPlan) -> Result<Changed> {
+async fn change(server: &Server, plan: &DdlPlan, user: Option<&str>) -> Result<Changed> {
     let deadline = server.rt.now() + server.timeouts.get(Timeout::Request);
     loop {
         let snapshot = server.membership.snapshot();
@@ -59,13 +66,30 @@ async fn change(server: &Server, plan: &DdlPlan) -> Result<Changed> {
         if outcome.changes.is_empty() {
             return Ok(Changed { event: outcome.event, warnings });
         }
-        let entries =
-            outcome.changes.into_iter().map(|c| Transformation::Schema(Box::new(c))).collect();
+        let changes = outcome.changes.into_iter();
+        let mut entries: Vec<Transformation> =
+            changes.map(|c| Transformation::Schema(Box::new(c))).collect();
+        entries.extend(grants(server, plan, user));
         match server.membership.submit(snapshot.epoch, entries).await {
             Ok(_) => return Ok(Changed { event: outcome.event, warnings }),
             Err(error) => await_next_attempt(server, error, "schema change", deadline).await?,
         }
     }
+}
+
+/// The creator of a thing gets all permissions on it, in the same entry.
+fn grants(server: &Server, plan: &DdlPlan, user: Option<&str>) -> Vec<Transformation> {
+    let Some(user) = user.filter(|_| server.settings.access.permissions) else {
+        return Vec::new();
+    };
+    let grant = |resource: Resource| {
+        Transformation::Auth(AuthChange::Grant {
+            role: user.to_owned(),
+            permissions: resource.applicable(),
+            resource: resource.name(),
+        })
+    };
+    created(plan).into_iter().map(grant).collect()
 }
 
 /// After a submission that another was faster than: waits until this shard has the other one.

@@ -18,6 +18,7 @@ use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;
 use coordinator::{ReplicatedRead, SelectLimits};
+use cql_plan::auth::is_computed;
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
 use cql_plan::select::{self, BoundSelect, SelectDone, SelectExec, SelectPlan};
 use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
@@ -137,7 +138,7 @@ fn serial_scope(
 ) -> Result<Option<paxos::Scope>> {
     let Some(scope) = conditional::scope_of(consistency) else { return Ok(None) };
     let table = plan.table();
-    let is_local = matches!(&*table.keyspace, "system" | "system_schema");
+    let is_local = matches!(&*table.keyspace, "system" | "system_schema") || is_computed(table);
     let is_range = |r: &ReadCommand| matches!(r.partitions, Partitions::Range(_));
     if is_local || table.kind == TableKind::Virtual || bound.reads().iter().any(is_range) {
         return Ok(None);
@@ -327,6 +328,9 @@ impl Read {
         let mut stats = ReadStats::default();
         let computed = match table.kind {
             TableKind::Virtual => Some(virtual_tables::rows(&self.server, table).await),
+            TableKind::Regular if is_computed(table) => {
+                Some(virtual_tables::auth_rows(&self.server, table))
+            }
             TableKind::Regular => None,
         };
         let order = match (&self.snapshot, deadline) {
@@ -353,7 +357,7 @@ impl Read {
                 (None, Some(order)) => {
                     let asked = (self.consistency, self.scope);
                     let server = &self.server;
-                    let to = (self.ticket.tracing_id(), &mut sink);
+                    let to = (self.ticket.trace_session(), &mut sink);
                     Box::pin(replicas::read(server, asked, command, order, to)).await?
                 }
                 (None, None) => self.read_stored(command, bound.rows_wanted(), &mut sink).await?,

@@ -4,6 +4,7 @@
 //! Never: how connections come in ([`crate::accept`]), bytes of the protocol
 //! ([`crate::connection`]), statements ([`crate::execute`]).
 
+use crate::access::Accesses;
 use crate::auth::CredentialsCache;
 use crate::counters::Counters;
 use crate::failure::Failure;
@@ -69,6 +70,7 @@ pub(crate) struct Server {
     pub(crate) gate: Gate,
     pub(crate) prepared: PreparedCache,
     pub(crate) credentials: CredentialsCache,
+    pub(crate) accesses: Accesses,
     pub(crate) uuids: UuidSource,
     pub(crate) counters: Counters,
     pub(crate) latencies: Rc<Latencies>,
@@ -87,6 +89,8 @@ pub(crate) struct Server {
     waiting_bytes: Cell<usize>,
     pub(crate) draining: Cell<bool>,
     pub(crate) drained: rt::sync::Notify,
+    /// Of 2^32 requests so many are traced although nobody asks.
+    traced_by_chance: Cell<u64>,
     /// Ports that are listened on.
     pub(crate) listening: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -122,6 +126,7 @@ impl CqlServer {
             gate: rt.gate("cql-connections"),
             prepared: PreparedCache::new(settings.prepared_bytes_max),
             credentials: CredentialsCache::new(salt, settings.credentials_validity),
+            accesses: Accesses::default(),
             uuids: UuidSource::new(rt.random_u64()),
             counters: Counters::new(&rt.telemetry(), &latencies),
             latencies,
@@ -136,6 +141,7 @@ impl CqlServer {
             waiting_bytes: Cell::new(0),
             draining: Cell::new(false),
             drained: rt::sync::Notify::new(),
+            traced_by_chance: Cell::new(0),
             listening: Cell::new(0),
             buffers: RefCell::default(),
             timeouts: Timeouts::new(&settings),
@@ -219,6 +225,22 @@ impl CqlServer {
     /// Changes how long requests of this shard may take that begin from now on.
     pub fn set_timeout(&self, kind: Timeout, timeout: Duration) {
         self.inner.timeouts.set(kind, timeout);
+    }
+
+    /// Traces a part of this shard's requests, 0 to 1, although their clients do not ask for it.
+    pub fn set_trace_probability(&self, probability: f64) {
+        let of_all = probability.clamp(0.0, 1.0) * (1_u64 << 32) as f64;
+        self.inner.traced_by_chance.set(of_all as u64);
+    }
+
+    /// What [`CqlServer::set_trace_probability`] was told.
+    pub fn trace_probability(&self) -> f64 {
+        self.inner.traced_by_chance.get() as f64 / (1_u64 << 32) as f64
+    }
+
+    /// Connections of this shard.
+    pub fn clients(&self) -> Vec<ClientInfo> {
+        self.inner.clients()
     }
 
     /// How long a request of this shard may take that begins now.
@@ -495,6 +517,14 @@ impl Server {
     }
 
     /// This shard's connections.
+    /// Whether this request is one of those that are traced without being asked.
+    pub(crate) fn is_traced_by_chance(&self) -> bool {
+        match self.traced_by_chance.get() {
+            0 => false,
+            of_all => self.rt.random_u64() >> 32 < of_all,
+        }
+    }
+
     pub(crate) fn clients(&self) -> Vec<ClientInfo> {
         let sessions = self.sessions.borrow();
         sessions

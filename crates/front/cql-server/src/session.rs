@@ -1,5 +1,6 @@
 //! What a connection and its running requests share.
 
+use crate::access::Numbered;
 use crate::failure::{Failure, Result};
 use crate::trace::Trace;
 use cql_wire::{
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) compression: Cell<Option<Compression>>,
     pub(crate) keyspace: RefCell<Option<Rc<str>>>,
     pub(crate) user: RefCell<Option<Rc<str>>>,
+    /// What the user may do, as it was found out last.
+    pub(crate) access: RefCell<Option<Rc<Numbered>>>,
     pub(crate) registered: Cell<EventKinds>,
     /// STARTUP's options as sent.
     pub(crate) options: RefCell<Vec<(String, String)>>,
@@ -63,7 +66,13 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// Id of the trace that the client asked for.
     pub(crate) fn tracing_id(&self) -> Option<Uuid> {
+        self.trace.as_ref().filter(|t| t.is_asked_for()).map(|t| t.id())
+    }
+
+    /// Id of the trace, whoever wanted it.
+    pub(crate) fn trace_session(&self) -> Option<Uuid> {
         self.trace.as_ref().map(|t| t.id())
     }
 
@@ -86,6 +95,7 @@ impl Session {
             compression: Cell::new(None),
             keyspace: RefCell::new(None),
             user: RefCell::new(None),
+            access: RefCell::new(None),
             registered: Cell::new(EventKinds::NONE),
             options: RefCell::default(),
             driver: RefCell::default(),

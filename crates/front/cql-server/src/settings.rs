@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::guardrails::TimestampGuardrails;
+use cql_plan::auth::AccessRules;
 
 /// How clients prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct ServerSettings {
     pub prepared_bytes_max: usize,
     /// Who may connect.
     pub authentication: Authentication,
+    /// Who decides what a user may do.
+    pub access: AccessRules,
     /// How long a verified password is taken without hashing it again.
     pub credentials_validity: Duration,
     /// Connections that are silent for longer are closed. `None`: never.
@@ -183,6 +186,7 @@ impl ServerSettings {
             connections_per_ip_max: None,
             prepared_bytes_max: 10 << 20,
             authentication: Authentication::AllowAll,
+            access: AccessRules::default(),
             credentials_validity: Duration::from_secs(2),
             idle_timeout: None,
             allow_older_protocols: true,

@@ -19,6 +19,7 @@ const TEXT_BYTES_MAX: usize = 1000;
 /// One running trace.
 pub(crate) struct Trace {
     id: [u8; 16],
+    is_asked_for: bool,
     started: Instant,
     started_at: WallMicros,
     clock: rt::Rt,
@@ -39,10 +40,12 @@ struct Event {
 }
 
 impl Trace {
-    /// Begins one. `id` is a time UUID.
-    pub(crate) fn new(rt: &rt::Rt, id: [u8; 16]) -> Trace {
+    /// Begins one. `id` is a time UUID; `is_asked_for` by the client, or it is one of those that
+    /// `settraceprobability` wants, of which the client is not told.
+    pub(crate) fn new(rt: &rt::Rt, id: [u8; 16], is_asked_for: bool) -> Trace {
         Trace {
             id,
+            is_asked_for,
             started: rt.now(),
             started_at: rt.wall(),
             clock: rt.clone(),
@@ -54,6 +57,11 @@ impl Trace {
     /// Its id, for the client.
     pub(crate) fn id(&self) -> Uuid {
         Uuid::from_bytes(self.id)
+    }
+
+    /// Whether the client wants it.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.is_asked_for
     }
 
     /// Says what is traced, in Cassandra's words.

@@ -11,7 +11,7 @@ use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
     CellRef, ClusteringBuf, ClusteringComparator, DeletionTime, Liveness, RowBuilder, RowRef,
 };
-use schema::Table;
+use schema::{Table, TableKind};
 use std::cmp::Ordering;
 use std::future::Future;
 use std::pin::Pin;
@@ -68,6 +68,17 @@ pub(crate) async fn rows(server: &Rc<Server>, table: &Table) -> Vec<VirtualRow> 
             clients.iter().map(|c| client_row(table, c)).collect()
         }
         _ => server.virtual_source.rows(table).await,
+    }
+}
+
+/// All rows of a table of `system_auth`, made of this shard's snapshot.
+pub(crate) fn auth_rows(server: &Server, table: &Table) -> Vec<VirtualRow> {
+    match cql_plan::auth::rows(&server.snapshot().auth, table) {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::error!(%error, table = &*table.name, "a table of roles has no rows");
+            Vec::new()
+        }
     }
 }
 
@@ -185,21 +196,35 @@ fn show<S: RowSink>(rows: &[(Token, &VirtualRow)], sink: &mut S) -> ReadStats {
     stats
 }
 
-/// The order of a table's partition keys: component by component, by their types.
-struct KeyOrder(Vec<Comparator>);
+/// The order of a table's partition keys: component by component, by their types, or by token.
+enum KeyOrder {
+    /// Of a virtual table.
+    Values(Vec<Comparator>),
+    /// Of any other.
+    Tokens,
+}
 
 impl KeyOrder {
     fn of(table: &Table) -> KeyOrder {
+        if table.kind == TableKind::Regular {
+            return KeyOrder::Tokens;
+        }
         let keys = table.columns.iter().take(table.partition_key_count);
-        KeyOrder(keys.map(|column| Comparator::for_type(&column.ty)).collect())
+        KeyOrder::Values(keys.map(|column| Comparator::for_type(&column.ty)).collect())
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        if let [only] = self.0.as_slice() {
+        let comparators = match self {
+            KeyOrder::Values(comparators) => comparators.as_slice(),
+            KeyOrder::Tokens => {
+                return codec::token_of(a).cmp(&codec::token_of(b)).then_with(|| a.cmp(b));
+            }
+        };
+        if let [only] = comparators {
             return only.compare(a, b).then_with(|| a.cmp(b));
         }
         let (mut rest_a, mut rest_b) = (a, b);
-        for comparator in &self.0 {
+        for comparator in comparators {
             let (Some((one, after_a)), Some((other, after_b))) =
                 (component(rest_a), component(rest_b))
             else {
@@ -298,7 +323,7 @@ mod tests {
 
     #[test]
     fn composite_keys_are_ordered_component_by_component() {
-        let order = KeyOrder(vec![
+        let order = KeyOrder::Values(vec![
             Comparator::for_type(&types::CqlType::Text),
             Comparator::for_type(&types::CqlType::Int),
         ]);

@@ -44,10 +44,12 @@ fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     Some(OwnedRanges::new(ranges))
 }
 
-/// Whether nobody moves and this node owns what the ring says.
+/// Whether nobody moves, no keyspace is handed over, and this node owns what the ring says.
 fn is_settled(snapshot: &ClusterSnapshot) -> bool {
     let is_member = snapshot.local_member().is_some_and(|me| me.state == MemberState::Normal);
-    is_member && !snapshot.members.values().any(|member| member.is_in_transition())
+    is_member
+        && snapshot.handovers.is_empty()
+        && !snapshot.members.values().any(|member| member.is_in_transition())
 }
 
 /// Whether this node may have data that it does not own any more because of what changed between two
@@ -65,7 +67,9 @@ fn took_ranges(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
         };
         member.state == MemberState::Normal && moved
     });
-    settled || is_replicated_otherwise(before, after)
+    // Until the handover is over the old replicas keep what they have.
+    let handed_over = before.handovers.len() > after.handovers.len();
+    settled || handed_over || is_replicated_otherwise(before, after)
 }
 
 /// Whether a keyspace has other replicas than before.

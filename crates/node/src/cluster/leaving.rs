@@ -3,14 +3,15 @@
 //! Who carries it out orders every node that will own more to copy it (verb `TakeOver`, asked again
 //! until the copy is done), between the two steps of the movement. The steps: `cluster::topology`.
 //!
-//! Order payload: the host that goes (16 bytes), the epoch at which it began to (u64). Answer: 0 the
+//! Order payload: the host that goes (16 bytes), the epoch at which it began to (u64); or, of a keyspace
+//! that gets other replicas (`inheriting`), a host of zeros, the epoch, and its name. Answer: 0 the
 //! copy runs, 1 it is done; an error: it failed and begins anew with the next order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster::ranges::{Movement, WholeCluster};
+use cluster::ranges::Movement;
 use cluster::{
     ClusterSnapshot, MemberState, Replication, Transformation, choose_voters, movements,
 };
@@ -19,9 +20,8 @@ use internode::{ErrorReply, Verb};
 use membership::SubmitError;
 use messaging::{MessagingError, Outgoing, Request, Responder};
 use rt::Group;
-use schema::TableKind;
 use stdx::{Epoch, HostId, ShardId, Uuid};
-use streaming::{FetchRange, PlanError, StreamError};
+use streaming::{MayLack, StreamError};
 
 use super::member::ClusterShard;
 use super::movement::REGISTERS;
@@ -41,47 +41,6 @@ const SUBMIT: Duration = Duration::from_secs(30);
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What is left of the ranges that `host` will own once the dead `mover` is gone: too few replicas
-/// are alive to hold every acknowledged write, but the node goes in any case.
-pub(super) fn what_is_left(
-    snapshot: &ClusterSnapshot,
-    mover: HostId,
-    host: HostId,
-    is_alive: impl Fn(HostId) -> bool,
-) -> Vec<FetchRange> {
-    let mut plan = Vec::new();
-    for keyspace in snapshot.schema.keyspaces.values() {
-        let replication = snapshot.replication_of(keyspace);
-        if replication == Replication::Local {
-            continue;
-        }
-        let mine = movements_of(snapshot, mover, &replication).into_iter();
-        for movement in mine.filter(|m| m.to == host && !m.from.is_empty()) {
-            let (start, end) = (movement.range.start.0, movement.range.end.0);
-            let safe = movement.sources(&is_alive, WholeCluster::Yes);
-            let sources = safe.unwrap_or_else(|| {
-                let from = movement.from.iter().copied();
-                from.filter(|from| is_alive(*from)).collect()
-            });
-            if sources.is_empty() {
-                tracing::warn!(
-                    keyspace = &*keyspace.name,
-                    start,
-                    end,
-                    "only the node that goes had a range"
-                );
-            }
-            let stored = keyspace.tables.values().filter(|t| t.kind != TableKind::Virtual);
-            for table in stored {
-                // Their copies merge.
-                let one = |source: &HostId| FetchRange::from((*source, table.id, movement.range));
-                plan.extend(sources.iter().map(one));
-            }
-        }
-    }
-    plan
-}
-
 /// What moves when `mover` goes.
 fn movements_of(
     snapshot: &ClusterSnapshot,
@@ -94,9 +53,36 @@ fn movements_of(
     movements(&before.placements(replication), &after.placements(replication))
 }
 
+/// Why a copy is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A member goes, or moves.
+    Member(HostId),
+    /// A keyspace gets other replicas.
+    Keyspace(String),
+}
+
+impl What {
+    fn key(&self) -> String {
+        match self {
+            What::Member(host) => host.to_string(),
+            What::Keyspace(name) => format!("keyspace {name}"),
+        }
+    }
+}
+
+/// An order to copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// Why.
+    pub(crate) what: What,
+    /// Since when that is so.
+    pub(crate) epoch: Epoch,
+}
+
 /// What a copy has come to.
 #[derive(Clone)]
-enum Job {
+pub(super) enum Job {
     Running,
     Done,
     Failed(String),
@@ -105,8 +91,8 @@ enum Job {
 /// Copies for others, and the removal that this node carries out.
 #[derive(Default)]
 pub(crate) struct Orders {
-    /// By who goes and since which epoch; the newest of each host.
-    jobs: RefCell<BTreeMap<HostId, (Epoch, Job)>>,
+    /// By who goes, or which keyspace, and since which epoch; the newest of each.
+    jobs: RefCell<BTreeMap<String, (Epoch, Job)>>,
     /// The node that goes and who has not copied yet.
     pub(super) removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
     /// The copies are not waited for.
@@ -149,24 +135,38 @@ impl Orders {
 }
 
 /// Payload of an order.
-pub(crate) fn put_order(mover: HostId, epoch: Epoch, out: &mut Vec<u8>) {
-    out.put_bytes(mover.0.as_bytes());
-    out.put_u64(epoch.0);
+pub(crate) fn put_order(order: &Order, out: &mut Vec<u8>) {
+    let host = match &order.what {
+        What::Member(host) => host.0,
+        What::Keyspace(_) => Uuid::nil(),
+    };
+    out.put_bytes(host.as_bytes());
+    out.put_u64(order.epoch.0);
+    if let What::Keyspace(name) = &order.what {
+        out.put_bytes_vint(name.as_bytes());
+    }
 }
 
-/// Reads what [`put_order`] wrote: who goes, and since when.
-pub(crate) fn read_order(payload: &[u8]) -> std::result::Result<(HostId, Epoch), DecodeError> {
+/// Reads what [`put_order`] wrote.
+pub(crate) fn read_order(payload: &[u8]) -> std::result::Result<Order, DecodeError> {
     let r = &mut Reader::new(payload, "order to take over");
-    let host = HostId(Uuid::from_bytes(r.array::<16>()?));
+    let host = Uuid::from_bytes(r.array::<16>()?);
     let epoch = Epoch(r.u64()?);
+    let what = if host.is_nil() {
+        let name = String::from_utf8(r.bytes_vint()?.to_vec());
+        let name = name.map_err(|_| r.error(codec::DecodeErrorKind::Utf8))?;
+        What::Keyspace(name)
+    } else {
+        What::Member(HostId(host))
+    };
     r.finish()?;
-    Ok((host, epoch))
+    Ok(Order { what, epoch })
 }
 
 impl ClusterShard {
     /// Serves an order of a peer; shard 0.
     pub(crate) fn serve_take_over(&self, request: &Request<'_>, responder: Responder) {
-        let (host, epoch) = match read_order(request.payload) {
+        let order = match read_order(request.payload) {
             Ok(order) => order,
             Err(error) => return responder.fail(&ErrorReply::Invalid(error.to_string())),
         };
@@ -175,39 +175,40 @@ impl ClusterShard {
             return responder.fail(&ErrorReply::Invalid(text));
         }
         // Who removes another node holds it for dead, whatever this one has seen of it so far.
-        let goes_itself = request.from == host;
-        match self.order(host, epoch, goes_itself) {
+        let goes_itself = order.what == What::Member(request.from);
+        match self.order(&order, goes_itself) {
             Job::Running => responder.respond(|out| out.put_u8(0)),
             Job::Done => responder.respond(|out| out.put_u8(1)),
             Job::Failed(text) => responder.fail(&ErrorReply::Internal(text)),
         }
     }
 
-    /// The state of the copy for `mover`, which is begun if there is none.
-    fn order(&self, mover: HostId, epoch: Epoch, goes_itself: bool) -> Job {
-        let known = self.orders.jobs.borrow().get(&mover).cloned();
+    /// The state of a copy, which is begun if there is none.
+    pub(super) fn order(&self, order: &Order, goes_itself: bool) -> Job {
+        let (key, epoch) = (order.what.key(), order.epoch);
+        let known = self.orders.jobs.borrow().get(&key).cloned();
         match known {
             Some((at, job)) if at == epoch => {
                 if matches!(job, Job::Failed(_)) {
-                    self.orders.jobs.borrow_mut().remove(&mover);
+                    self.orders.jobs.borrow_mut().remove(&key);
                 }
                 return job;
             }
             // An older one runs out by itself; its outcome is not looked at.
             Some(_) | None => {}
         }
-        self.orders.jobs.borrow_mut().insert(mover, (epoch, Job::Running));
-        let this = self.clone();
+        self.orders.jobs.borrow_mut().insert(key.clone(), (epoch, Job::Running));
+        let (this, what) = (self.clone(), order.what.clone());
         let task = async move {
-            let outcome = match this.copy_for(mover, epoch, goes_itself).await {
+            let outcome = match this.carry_out(&what, epoch, goes_itself).await {
                 Ok(()) => Job::Done,
-                Err(text) => {
-                    tracing::warn!(host = %mover, error = %text, "a node's ranges could not be taken over");
-                    Job::Failed(text)
+                Err(error) => {
+                    tracing::warn!(of = key.as_str(), error, "ranges could not be taken over");
+                    Job::Failed(error)
                 }
             };
             let mut jobs = this.orders.jobs.borrow_mut();
-            if let Some((at, job)) = jobs.get_mut(&mover)
+            if let Some((at, job)) = jobs.get_mut(&key)
                 && *at == epoch
             {
                 *job = outcome;
@@ -218,11 +219,18 @@ impl ClusterShard {
         Job::Running
     }
 
-    /// Copies what this node will own once `mover` is gone; from it too when it goes by itself.
-    async fn copy_for(&self, mover: HostId, epoch: Epoch, goes_itself: bool) -> Result<()> {
+    async fn carry_out(&self, what: &What, epoch: Epoch, goes_itself: bool) -> Result<()> {
         if !self.membership.wait_for(epoch, self.rt.now() + SUBMIT).await {
             return Err("this node has not heard of the change of the cluster yet".to_owned());
         }
+        match what {
+            What::Member(mover) => self.copy_for(*mover, epoch, goes_itself).await,
+            What::Keyspace(name) => self.inherit(name, epoch).await,
+        }
+    }
+
+    /// Copies what this node will own once `mover` is gone; from it too when it goes by itself.
+    async fn copy_for(&self, mover: HostId, epoch: Epoch, goes_itself: bool) -> Result<()> {
         let me = self.membership.snapshot().local.host_id;
         let mut failure = String::new();
         let (name, key) = (name_for(mover), format!("for {mover} since {}", epoch.0));
@@ -239,18 +247,18 @@ impl ClusterShard {
                     return Err("the node does not leave any more".to_owned());
                 }
             };
-            let mut goes_without = false;
             let liveness = self.liveness.clone();
             let is_alive = move |host| (goes_itself || host != mover) && liveness.is_alive(host);
-            let plan = match streaming::plan_movement(&snapshot, mover, me, &is_alive) {
-                Ok(plan) => plan,
-                Err(PlanError::TooFewReplicas { .. }) if !is_alive(mover) => {
-                    goes_without = true;
-                    what_is_left(&snapshot, mover, me, &is_alive)
-                }
-                Err(error) => return Err(error.to_string()),
-            };
-            let plan = received.rest(plan);
+            // A dead one goes in any case.
+            let may_lack = if is_alive(mover) { MayLack::System } else { MayLack::Anything };
+            let plan = streaming::plan_lacking(&snapshot, mover, me, &is_alive, may_lack);
+            let plan = plan.map_err(|error| error.to_string())?;
+            let goes_without = may_lack == MayLack::Anything && !plan.lacks.is_empty();
+            for lack in plan.lacks {
+                tracing::warn!(%lack, "taking over what is left: what only nodes that are down have \
+                    is not in it");
+            }
+            let plan = received.rest(plan.fetches);
             if !plan.is_empty() {
                 match self.fetch_keeping(operation, plan, &received).await {
                     Ok(_) => {}
@@ -290,6 +298,7 @@ impl ClusterShard {
         if let Some(host) = down {
             return Err(format!("node {host} would own some of its data and is down"));
         }
+        let order = Order { what: What::Member(mover), epoch };
         let mut heard: BTreeMap<HostId, stdx::Instant> = BTreeMap::new();
         while !waiting.is_empty() && !self.orders.forced.get() {
             if self.orders.aborted.get() {
@@ -300,13 +309,13 @@ impl ClusterShard {
                 let now = self.rt.now();
                 let since = *heard.entry(host).or_insert(now);
                 let done = if host == me {
-                    match self.order(mover, epoch, false) {
+                    match self.order(&order, false) {
                         Job::Running => false,
                         Job::Done => true,
                         Job::Failed(text) => return Err(text),
                     }
                 } else {
-                    match self.ask_to_take_over(host, mover, epoch).await {
+                    match self.ask_to_take_over(host, &order).await {
                         Ok(done) => {
                             heard.insert(host, self.rt.now());
                             done
@@ -331,15 +340,14 @@ impl ClusterShard {
         Ok(())
     }
 
-    async fn ask_to_take_over(
+    pub(super) async fn ask_to_take_over(
         &self,
         host: HostId,
-        mover: HostId,
-        epoch: Epoch,
+        order: &Order,
     ) -> std::result::Result<bool, MessagingError> {
         let deadline = self.rt.now() + ANSWER;
         let to = Outgoing { host, shard: ShardId(0), verb: Verb::TakeOver, deadline, trace: None };
-        let write = |out: &mut Vec<u8>| put_order(mover, epoch, out);
+        let write = |out: &mut Vec<u8>| put_order(order, out);
         let answer = self.messaging.request(&to, write).await?;
         Ok(answer.payload.first() == Some(&1))
     }
@@ -461,6 +469,7 @@ impl ClusterShard {
 
     /// The whole way out of a member that owns data.
     async fn move_out(&self, host: HostId) -> Result<()> {
+        self.wait_for_handovers().await;
         let epoch = self.step(host, MemberState::Normal, MemberState::Leaving).await?;
         *self.orders.removal.borrow_mut() = Some((host, BTreeSet::new()));
         let copied = async {

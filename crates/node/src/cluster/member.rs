@@ -9,6 +9,7 @@ use admin::{AdminMesh, AdminReply, AdminRequest};
 use cluster::{ClusterSnapshot, Consistency};
 use conf::{InternodeCompression, Options};
 use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
+use cql_plan::plan::UuidSource;
 use gossip::AppState;
 use hints::{Hints, HintsParts, HintsSettings};
 use internode::{ErrorReply, Verb};
@@ -23,6 +24,7 @@ use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 
 use crate::StartError;
 use crate::cluster::leaving::Orders;
+use crate::cluster::repair_rows::RepairRows;
 use crate::cluster::{network, seeds};
 
 /// Between two rounds of gossip, as in Cassandra.
@@ -149,6 +151,7 @@ impl ClusterShard {
         });
         let liveness = Liveness::new(rt.clone(), meshes.liveness.clone(), host);
         let alive = liveness.clone();
+        let gate = rt.gate("cluster");
         let repair = Repair::new(RepairParts {
             rt: rt.clone(),
             coordinator: coordinator.clone(),
@@ -157,6 +160,14 @@ impl ClusterShard {
             is_alive: Rc::new(move |host| alive.is_alive(host)),
             mesh: meshes.repair.clone(),
             work_dir: options.workdir.trim_end_matches('/').to_owned(),
+            records: Some(Rc::new(RepairRows {
+                rt: rt.clone(),
+                membership: membership.clone(),
+                coordinator: coordinator.clone(),
+                gate: gate.clone(),
+                uuids: UuidSource::new(rt.random_u64()),
+                last: Cell::new(0),
+            })),
             settings: RepairSettings {
                 // Cassandra's validation compactions keep to the same rate.
                 bytes_per_second: options.compaction_throughput.0,
@@ -177,10 +188,11 @@ impl ClusterShard {
             orders: Rc::default(),
             hints_mesh: meshes.hints.clone(),
             gossips_since: Rc::new(Cell::new(Instant(u64::MAX))),
-            gate: rt.gate("cluster"),
+            gate,
             cleaning: rt.gate("cleanup"),
         };
         this.repair.begin().await.map_err(StartError::from)?;
+        this.coordinator.keep_floor(&this.options.workdir).await?;
         this.follow_metadata();
         this.follow_liveness();
         this.attach_coordinator();

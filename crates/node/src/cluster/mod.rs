@@ -4,13 +4,14 @@
 //! Owns: `metadata/identity` ([`identity`]), the place of the node ([`place`]), founding and joining
 //! ([`joining`]), what every shard needs of the other nodes ([`member`]), the way to `Normal`
 //! ([`movement`]), members that go ([`leaving`]) or take another token ([`moving`]), what is left to copy
-//! after a restart ([`received`]), the removal of what is not owned any more
+//! after a restart ([`received`]), what keyspaces with other replicas hand over ([`inheriting`]), the removal of what is not owned any more
 //! ([`cleaning`]), reports and commands for administration. Never: decides who owns what (`cluster`),
 //! who is alive (`liveness`), or about data.
 
 pub(crate) mod cleaning;
 pub(crate) mod commands;
 pub(crate) mod identity;
+pub(crate) mod inheriting;
 pub(crate) mod joining;
 pub(crate) mod leaving;
 pub(crate) mod member;
@@ -19,6 +20,7 @@ pub(crate) mod moving;
 pub(crate) mod network;
 pub(crate) mod place;
 pub(crate) mod received;
+mod repair_rows;
 pub(crate) mod repairing;
 pub(crate) mod report;
 pub(crate) mod seeds;

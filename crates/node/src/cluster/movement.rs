@@ -6,17 +6,22 @@ use std::time::Duration;
 use cluster::{ClusterSnapshot, Member, MemberState, Transformation, choose_voters};
 use membership::SubmitError;
 use stdx::{Epoch, HostId, Instant};
-use streaming::{FetchRange, FetchReport, Keep, PlanError, StreamError};
+use streaming::{FetchRange, FetchReport, Keep, MayLack, PlanError, StreamError};
 
-use super::leaving::what_is_left;
 use super::member::ClusterShard;
 use super::received::Received;
+use super::seeds;
 use crate::{StartError, open};
 
 /// Pause before a change of the metadata that could not be made is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// So long after its beginning gossip has heard of every node that is there.
 const GOSSIP_SETTLES: Duration = Duration::from_secs(3);
+/// How long a start waits for the peers at most, how long before it asks who is there, and between two
+/// looks.
+const SETTLE: Duration = Duration::from_secs(3);
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How often it is said in the log that a movement waits.
 const REMIND: Duration = Duration::from_secs(10);
 /// Before data that could not be taken over is tried again.
@@ -178,6 +183,43 @@ impl ClusterShard {
         Ok(())
     }
 
+    /// Waits until every other full member counts as alive, or does not answer at its address; no longer
+    /// than [`SETTLE`]. Without it the first statements would be refused for want of replicas. Shard 0
+    /// only.
+    pub(crate) async fn settle(&self) {
+        let end = self.rt.now() + SETTLE;
+        let mut asked: Option<Vec<HostId>> = None;
+        loop {
+            let snapshot = self.membership.snapshot();
+            let me = snapshot.local.host_id;
+            let full = snapshot.members.values().filter(|m| m.state == MemberState::Normal);
+            let missing = full.filter(|m| m.host_id != me && !self.liveness.is_alive(m.host_id));
+            let missing: Vec<_> =
+                missing.filter(|m| m.storage != cluster::ADDRESS_UNKNOWN).collect();
+            let waits = match &asked {
+                None => !missing.is_empty(),
+                Some(answered) => missing.iter().any(|m| answered.contains(&m.host_id)),
+            };
+            let now = self.rt.now();
+            if !waits || now >= end {
+                return;
+            }
+            if asked.is_none() && now + SETTLE >= end + FIRST_LOOK {
+                let addresses: Vec<_> = missing.iter().map(|m| m.storage).collect();
+                let asking = seeds::ask_all(&self.rt, &self.messaging, &addresses);
+                // Who has not answered by then does not count.
+                let Ok(answers) = self.rt.timeout(end, asking).await else { return };
+                let here = answers.into_iter().filter_map(|(_, answer)| Some(answer.ok()?.host_id));
+                asked = Some(here.collect());
+                continue;
+            }
+            let next = now + LOOK_AGAIN;
+            if self.rt.timeout(next, self.rt.stop_requested()).await.is_ok() {
+                return;
+            }
+        }
+    }
+
     /// Waits until every live member says that it has applied an epoch. Who is down asks for it
     /// before it serves anybody again.
     pub(crate) async fn wait_until_applied(&self, epoch: Epoch) -> Result<(), StartError> {
@@ -247,40 +289,45 @@ impl ClusterShard {
         self.wait_until_applied(snapshot.epoch).await?;
         self.pause(self.options.write_request_timeout).await?;
         let mut refusals = 0;
-        let mut goes_without = false;
         let received = self.received_before(snapshot).await;
-        loop {
+        let goes_without = loop {
             let liveness = self.liveness.clone();
             let snapshot = self.membership.snapshot();
-            let plan = match streaming::plan(&snapshot, me, move |host| liveness.is_alive(host)) {
+            let without =
+                !self.options.consistent_rangemovement || self.goes_without(&snapshot, refusals);
+            // Tables of the system hold nobody up, once gossip had a moment to hear of everybody.
+            let may_lack = match refusals {
+                _ if without => MayLack::Anything,
+                0 => MayLack::Nothing,
+                _ => MayLack::System,
+            };
+            let is_alive = move |host| liveness.is_alive(host);
+            let plan = match streaming::plan_lacking(&snapshot, me, me, is_alive, may_lack) {
                 Ok(plan) => plan,
                 Err(PlanError::NoMember(host)) => return Err(StartError::Removed { host }),
-                Err(error @ PlanError::TooFewReplicas { .. })
-                    if self.goes_without(&snapshot, refusals) =>
-                {
-                    tracing::warn!(%error, "taking over what is left: writes that only the dead \
-                        node or nodes that are down have are not in it; repair this node");
-                    goes_without = true;
-                    let liveness = self.liveness.clone();
-                    what_is_left(&snapshot, me, me, move |host| liveness.is_alive(host))
-                }
                 Err(error) => {
                     refusals += 1;
+                    self.check_hope(&snapshot, &error, refusals)?;
                     tracing::warn!(%error, "waiting to take over data");
                     self.pause(FETCH_PAUSE).await?;
                     continue;
                 }
             };
-            let plan = received.rest(plan);
+            for lack in &plan.lacks {
+                tracing::warn!(%lack, "taking over what is left: writes that only nodes that are \
+                    down have are not in it; repair this node when they are back");
+            }
+            let goes_without = without && !plan.lacks.is_empty();
+            let plan = received.rest(plan.fetches);
             if plan.is_empty() {
-                break;
+                break goes_without;
             }
             tracing::info!(ranges = plan.len(), "taking over data");
             let operation = if replaces { "Replace" } else { "Bootstrap" };
             match self.fetch_keeping(operation, plan, &received).await {
                 Ok(report) => {
                     tracing::info!(?report, "took over data");
-                    break;
+                    break goes_without;
                 }
                 Err(error @ StreamError::Incomplete { .. }) => {
                     tracing::warn!(%error, "not all data could be taken over; trying again");
@@ -291,10 +338,12 @@ impl ClusterShard {
                     return Err(StartError::Streaming { detail: error.to_string() });
                 }
             }
-        }
+        };
         // The rounds of lightweight transactions that the present owners know of.
         loop {
-            let without = goes_without || self.goes_without(&self.membership.snapshot(), refusals);
+            let without = goes_without
+                || !self.options.consistent_rangemovement
+                || self.goes_without(&self.membership.snapshot(), refusals);
             let taken = self.coordinator.take_over_registers(me, None, without, REGISTERS);
             let Err(error) = taken.await else { return Ok(()) };
             tracing::warn!(%error, "the rounds of lightweight transactions could not be taken over; \
@@ -323,6 +372,35 @@ impl ClusterShard {
     ) -> Result<FetchReport, StreamError> {
         let keep: &Keep<'_> = &|ranges| Box::pin(received.keep(ranges));
         self.streaming.fetch_keeping(operation, plan, &|_| (), keep).await
+    }
+
+    /// That the dead replicas that a join waits for may come back by themselves: with nobody alive
+    /// who has a range it is given up after a while.
+    ///
+    /// # Errors
+    /// `Streaming`.
+    fn check_hope(
+        &self,
+        snapshot: &ClusterSnapshot,
+        error: &PlanError,
+        refusals: usize,
+    ) -> Result<(), StartError> {
+        let PlanError::NoReplica { down, .. } = error else { return Ok(()) };
+        let me = snapshot.local.host_id;
+        let mut others = snapshot.members.keys().filter(|host| **host != me);
+        // Who sees nobody at all is cut off itself.
+        if refusals <= PATIENCE_WITH_REPLICAS || !others.any(|host| self.liveness.is_alive(*host)) {
+            return Ok(());
+        }
+        let remove = |host: &HostId| format!("nodetool removenode {host}");
+        let removals: Vec<String> = std::iter::once(&me).chain(down).map(remove).collect();
+        let detail = format!(
+            "{error}. Start what is down, then this node again. Or take both out ({}) and let this \
+             node join with an empty data directory. Or set consistent_rangemovement to false to \
+             join without that data",
+            removals.join("; ")
+        );
+        Err(StartError::Streaming { detail })
     }
 
     /// Whether this node takes a dead one's place and no more replicas can be waited for.

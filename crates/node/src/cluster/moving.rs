@@ -42,6 +42,7 @@ impl ClusterShard {
     }
 
     async fn carry_out_move(&self, token: Token) -> Result<()> {
+        self.wait_for_handovers().await;
         let host = self.membership.snapshot().local.host_id;
         let submitted = self.submit_until_done(Some(self.rt.now() + SUBMIT), |snapshot| {
             let member = snapshot.members.get(&host)?;

@@ -70,6 +70,7 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         force,
         pull,
         paxos_only,
+        skip_paxos,
     } = order;
     RepairOptions {
         keyspace,
@@ -88,6 +89,7 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         force,
         pull,
         paxos_only,
+        skip_paxos,
         bytes_per_second: 0,
     }
 }

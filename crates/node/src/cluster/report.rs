@@ -129,6 +129,7 @@ impl ClusterShard {
             receiving: None,
             sending: None,
             current: current(session),
+            is_active: session.is_active,
         };
         let receiving = stats.receiving.iter();
         let receiving =

@@ -10,7 +10,7 @@ use data::command::KeyRange;
 use data::{Advance, ColumnRef, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
 use rt::{Fs, Rt};
 use schema::Table;
-use sstable::{Descriptor, SstableReader};
+use sstable::{Descriptor, SstableReader, Version};
 use stdx::{TimestampMicros, Uuid};
 use types::CqlType;
 use types::wire::{CollectionKind, Elements};
@@ -37,6 +37,13 @@ impl Row {
     pub(super) fn for_test(table: &Arc<Table>, values: &[(&str, Vec<u8>)]) -> Row {
         let values = values.iter().map(|(name, value)| ((*name).into(), value.clone())).collect();
         Row { table: table.clone(), values, paths: BTreeMap::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_paths(mut self, column: &str, paths: &[&str]) -> Row {
+        let paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        self.paths.insert(column.into(), paths);
+        self
     }
 
     /// An error about a column of this row.
@@ -204,6 +211,21 @@ pub(super) async fn sstables(
         complete.push(descriptor);
     }
     Ok(complete)
+}
+
+/// As [`sstables`], and opens those of versions that are not written here, so that what cannot be
+/// served is refused before anything is changed.
+///
+/// # Errors
+/// As [`sstables`]; `Sstable`.
+pub(super) async fn check_sstables(fs: &Fs, data: &str, table: &Table) -> Result<(), ImportError> {
+    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
+    for descriptor in sstables(fs, data, table).await? {
+        if descriptor.version != Version::Nb {
+            SstableReader::open(fs, &directory, descriptor, Some(table)).await?;
+        }
+    }
+    Ok(())
 }
 
 /// All live rows of a table, merged from its SSTables.

@@ -88,7 +88,7 @@ fn identity_is_taken_from_system_local() {
     assert_eq!(local.tokens.len(), 16);
     assert!(local.tokens.is_sorted());
     assert_ne!(local.host_id.0, Uuid::nil());
-    assert!(imported.roles.is_empty());
+    assert!(imported.auth.is_empty());
 }
 
 #[test]

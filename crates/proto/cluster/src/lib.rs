@@ -11,7 +11,8 @@
 //!
 //! Reading order: [`ring`], [`snapshot`], [`metalog`], [`member`], [`topology`] (what may follow
 //! what), [`placement`] (who has a token), [`levels`] (how many are needed), [`ranges`] (what moves),
-//! [`allocate`] (which tokens a new node gets).
+//! [`allocate`] (which tokens a new node gets),
+//! [`auth`] (roles and permissions).
 
 #![cfg_attr(
     not(test),
@@ -19,7 +20,9 @@
 )]
 
 pub mod allocate;
+pub mod auth;
 pub mod fuzz;
+pub mod handover;
 pub mod levels;
 pub mod member;
 pub mod metalog;
@@ -36,6 +39,8 @@ pub mod topology;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use auth::{Auth, AuthChange, Permission, PermissionSet, Role};
+pub use handover::{Handover, HandoverStep, Inheritance, Stage};
 pub use levels::{Levels, Shortage};
 pub use member::{ADDRESS_UNKNOWN, Member, MemberState};
 pub use metalog::{MetaLogError, Transformation};
@@ -43,7 +48,7 @@ pub use placement::{Placements, Replicas};
 pub use ranges::{Movement, TokenRange, movements};
 pub use replication::{Consistency, Replication, ReplicationError, Unavailable};
 pub use ring::{IGNORE_MSB, shard_of_token, tokens_for_single_node};
-pub use snapshot::{ClusterSnapshot, LocalNode, Role, Truncation};
+pub use snapshot::{ClusterSnapshot, LocalNode, Truncation};
 pub use topology::{Address, MembershipError, choose_voters};
 
 /// Who is in the cluster.

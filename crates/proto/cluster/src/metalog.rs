@@ -15,12 +15,14 @@ use codec::{DecodeError, DecodeErrorKind, Reader, Writer, crc32};
 use schema::{Schema, SchemaChange, SchemaError, encode};
 use stdx::{Epoch, Generation, HostId, TableId, Token, Uuid, WallMicros};
 
+use crate::auth::{Auth, AuthChange, Role};
+use crate::handover::HandoverStep;
 use crate::member::{
     ADDRESS_UNKNOWN, Member, MemberState, put_address, put_state, put_tokens, read_address,
     read_host, read_state, read_tokens,
 };
 use crate::replication::replication_of_params;
-use crate::snapshot::{ClusterSnapshot, LocalNode, Role, Truncation};
+use crate::snapshot::{ClusterSnapshot, LocalNode, Truncation};
 use crate::topology::{Address, MembershipError};
 
 /// First bytes of the log file; the last one is the format version.
@@ -47,7 +49,7 @@ pub enum Transformation {
         /// What is gone.
         truncation: Truncation,
     },
-    /// A role is created or replaced.
+    /// A role is created, or its own properties are replaced; what it may do stays.
     PutRole {
         /// Its name.
         name: String,
@@ -124,6 +126,10 @@ pub enum Transformation {
         /// Who.
         host: HostId,
     },
+    /// Any other change to roles and permissions.
+    Auth(AuthChange),
+    /// A step of the handover of lightweight transactions to other replicas.
+    HandOver(HandoverStep),
     /// Several changes that happen together or not at all; none of them is a group.
     Group(Vec<Transformation>),
 }
@@ -156,7 +162,7 @@ pub enum MetaLogError {
     Membership(#[from] MembershipError),
 }
 
-fn text(out: &mut Vec<u8>, s: &str) {
+pub(crate) fn text(out: &mut Vec<u8>, s: &str) {
     out.put_bytes_vint(s.as_bytes());
 }
 
@@ -164,12 +170,12 @@ fn put_host(out: &mut Vec<u8>, host: HostId) {
     out.put_bytes(host.0.as_bytes());
 }
 
-fn read_text(r: &mut Reader<'_>) -> Result<String, DecodeError> {
+pub(crate) fn read_text(r: &mut Reader<'_>) -> Result<String, DecodeError> {
     let bytes = r.bytes_vint()?;
     String::from_utf8(bytes.to_vec()).map_err(|_| r.error(DecodeErrorKind::Utf8))
 }
 
-fn read_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
+pub(crate) fn read_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
     let n = usize::try_from(r.vint_unsigned()?).unwrap_or(usize::MAX);
     r.check_count(n, 1)
 }
@@ -283,6 +289,14 @@ impl Transformation {
                     out.put_bytes_vint(&one);
                 }
             }
+            Transformation::Auth(change) => {
+                out.put_u8(17);
+                change.encode(out);
+            }
+            Transformation::HandOver(step) => {
+                out.put_u8(18);
+                step.encode(out);
+            }
         }
     }
 
@@ -377,6 +391,8 @@ impl Transformation {
                 }
                 Transformation::Group(changes)
             }
+            17 => Transformation::Auth(AuthChange::read(r)?),
+            18 => Transformation::HandOver(HandoverStep::read(r)?),
             other => return Err(r.invalid(i64::from(other))),
         };
         r.finish()?;
@@ -596,7 +612,8 @@ pub fn bootstrap(entry: &Transformation, base: &Schema) -> Result<ClusterSnapsho
         voters: vec![local.host_id],
         features: 0,
         schema: Arc::new(base.clone()),
-        roles: BTreeMap::new(),
+        auth: Arc::default(),
+        handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
     })
 }
@@ -639,6 +656,10 @@ impl ClusterSnapshot {
             Transformation::Schema(change) => {
                 self.check_replication_change(change)?;
                 self.schema = Arc::new(self.schema.apply(change)?);
+                self.settle_handovers();
+                if let Some(auth) = self.auth.after_schema_change(change) {
+                    self.auth = Arc::new(Auth { changed_at: self.epoch, ..auth });
+                }
                 let schema = &self.schema;
                 self.truncations.retain(|table, _| schema.table_by_id(*table).is_some());
             }
@@ -646,8 +667,10 @@ impl ClusterSnapshot {
                 self.truncations.insert(*table, truncation.clone());
             }
             Transformation::PutRole { name, role } => {
-                self.roles.insert(name.clone(), role.clone());
+                self.change_auth(|auth| auth.put_role(name, role));
             }
+            Transformation::HandOver(step) => self.hand_over(step)?,
+            Transformation::Auth(change) => self.change_auth(|auth| auth.apply(change)),
             Transformation::Locate { datacenter, rack } => self.locate(datacenter, rack)?,
             Transformation::Join { member } => self.join(member)?,
             Transformation::SetState { host, state } => self.set_state(*host, *state)?,
@@ -665,6 +688,12 @@ impl ClusterSnapshot {
         Ok(())
     }
 
+    fn change_auth(&mut self, change: impl FnOnce(&mut Auth)) {
+        let auth = Arc::make_mut(&mut self.auth);
+        auth.changed_at = self.epoch;
+        change(auth);
+    }
+
     fn check_replication_change(&self, change: &SchemaChange) -> Result<(), MetaLogError> {
         let (name, params) = match change {
             SchemaChange::CreateKeyspace { name, params }
@@ -672,6 +701,12 @@ impl ClusterSnapshot {
             _ => return Ok(()),
         };
         let old = self.schema.keyspace(name).map(|k| self.replication_of(k));
+        let (begun, new) = (self.handovers.get(&**name), replication_of_params(params));
+        // The entry that begins it stands before this change.
+        if begun.is_some_and(|h| h.since != self.epoch) && old.as_ref() != Some(&new) {
+            let keyspace = name.to_string();
+            return Err(MembershipError::HandingOver { keyspace }.into());
+        }
         Ok(self.check_keyspace_change(old.as_ref(), &replication_of_params(params))?)
     }
 }

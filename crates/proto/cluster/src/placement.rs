@@ -91,6 +91,40 @@ impl Placements {
         table
     }
 
+    /// The table in which the natural replicas are those of `first`, and all others of either are
+    /// written to too. Both are built from the same members.
+    pub fn joined(first: &Placements, second: &Placements) -> Placements {
+        let mut table = Placements {
+            replication: first.replication.clone(),
+            nodes: first.nodes.clone(),
+            ends: first.ends.iter().chain(&second.ends).copied().collect(),
+            rows: Vec::new(),
+            flat: Vec::new(),
+        };
+        table.ends.sort_unstable();
+        table.ends.dedup();
+        for end in &table.ends {
+            let (of_first, of_second) = (first.replicas(*end), second.replicas(*end));
+            let start = table.flat.len();
+            table.flat.extend_from_slice(of_first.all);
+            for node in of_second.all {
+                if !of_first.all.contains(node) {
+                    table.flat.push(*node);
+                }
+            }
+            let natural = of_first.natural_len();
+            let pending = table.flat.len() - start - natural;
+            let start = u32::try_from(start).unwrap_or(u32::MAX);
+            table.rows.push(Row { start, natural: natural as u16, pending: pending as u16 });
+        }
+        table
+    }
+
+    /// The tokens at which ranges end, ascending.
+    pub(crate) fn ends(&self) -> &[Token] {
+        &self.ends
+    }
+
     /// The table in which one member has everything: `LocalStrategy`, or a node that is alone.
     pub fn of_one(member: Arc<Member>) -> Placements {
         Placements {

@@ -209,18 +209,27 @@ pub enum WholeCluster {
 /// `after`. For a movement in progress, `before` is the table of the members as they were and
 /// `after` that of the members as they will be ([`crate::topology::finished`]).
 pub fn movements(before: &Placements, after: &Placements) -> Vec<Movement> {
-    let mut ends: Vec<Token> =
-        before.ranges().chain(after.ranges()).map(|(range, _)| range.end).collect();
-    ends.sort_unstable();
-    ends.dedup();
     let mut all = Vec::new();
-    let mut start = ends.last().copied().unwrap_or(Token::MIN);
-    for end in ends {
-        let range = TokenRange { start, end };
+    for (range, _, _) in aligned(before, after) {
         range_movements(range, before, after, &mut all);
-        start = end;
     }
     all
+}
+
+/// The ranges in which neither table changes, with the replicas of both.
+pub(crate) fn aligned<'a>(
+    before: &'a Placements,
+    after: &'a Placements,
+) -> impl Iterator<Item = (TokenRange, Replicas<'a>, Replicas<'a>)> {
+    let mut ends: Vec<Token> = before.ends().iter().chain(after.ends()).copied().collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let mut start = ends.last().copied().unwrap_or(Token::MIN);
+    ends.into_iter().map(move |end| {
+        let range = TokenRange { start, end };
+        start = end;
+        (range, before.replicas(end), after.replicas(end))
+    })
 }
 
 fn range_movements(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schema::Schema;
 use stdx::{Epoch, Generation, HostId, TableId, TimestampMicros, Token, Uuid, WallMicros};
 
-use crate::Members;
+use crate::{Auth, Handover, Members};
 
 /// Who this node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,17 +24,6 @@ pub struct LocalNode {
     /// Wall clock of the first start. Timestamps of what the node writes about itself count from
     /// here by epoch, so that they never go back when the clock does.
     pub created_at: WallMicros,
-}
-
-/// A role that can log in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Role {
-    /// May do everything.
-    pub is_superuser: bool,
-    /// May log in.
-    pub can_login: bool,
-    /// bcrypt hash of the password.
-    pub salted_hash: String,
 }
 
 /// The newest truncation of a table: what existed at it is gone.
@@ -67,8 +56,10 @@ pub struct ClusterSnapshot {
     pub features: u64,
     /// Everything that exists.
     pub schema: Arc<Schema>,
-    /// Roles by name.
-    pub roles: BTreeMap<String, Role>,
+    /// Roles and what they may do.
+    pub auth: Arc<Auth>,
+    /// Keyspaces whose lightweight transactions are being handed over to other replicas.
+    pub handovers: BTreeMap<Arc<str>, Handover>,
     /// Newest truncation of each table that had one.
     pub truncations: BTreeMap<TableId, Truncation>,
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use stdx::{HostId, Token, Uuid};
+use schema::Schema;
+use stdx::{HostId, Token, Uuid, WallMicros};
 
 use crate::member::{Member, MemberState};
+use crate::{ClusterSnapshot, LocalNode, Transformation};
 
 /// `SplitMix64`: enough for tests and the same in every run.
 pub(crate) struct Random(pub(crate) u64);
@@ -65,4 +67,17 @@ pub(crate) fn random_members(random: &mut Random, nodes: usize, vnodes: usize) -
         tokens.dedup();
         member(i as u128 + 1, &dc, &rack, &tokens)
     }))
+}
+
+/// A cluster of one after its first entry.
+pub(crate) fn founded() -> ClusterSnapshot {
+    let founder = LocalNode {
+        host_id: host(1),
+        cluster_name: "test".to_owned(),
+        datacenter: "d".to_owned(),
+        rack: "r".to_owned(),
+        tokens: vec![Token(0)],
+        created_at: WallMicros(1),
+    };
+    crate::metalog::bootstrap(&Transformation::Bootstrap(founder), &Schema::default()).unwrap()
 }

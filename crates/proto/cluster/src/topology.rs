@@ -76,6 +76,7 @@ impl ClusterSnapshot {
         if !is_clean {
             return Err(MembershipError::Malformed { host: member.host_id });
         }
+        self.check_no_handover()?;
         self.check_newcomer(member)?;
         self.check_tokens(member.host_id, &member.tokens)?;
         self.members.insert(member.host_id, member.clone());
@@ -89,6 +90,7 @@ impl ClusterSnapshot {
         if !is_clean {
             return Err(MembershipError::Malformed { host: member.host_id });
         }
+        self.check_no_handover()?;
         let dead = self.member(old)?.clone();
         if let Some(other) = self.replacement_of(old) {
             return Err(MembershipError::AlreadyReplaced { old, by: other });
@@ -144,6 +146,7 @@ impl ClusterSnapshot {
                 if let Some(by) = self.replacement_of(host) {
                     return Err(MembershipError::AlreadyReplaced { old: host, by });
                 }
+                self.check_no_handover()?;
                 self.check_not_last(host)?;
             }
             (S::JoinHandover, S::Normal) => {
@@ -161,6 +164,7 @@ impl ClusterSnapshot {
     }
 
     pub(crate) fn move_to(&mut self, host: HostId, tokens: &[Token]) -> Result<()> {
+        self.check_no_handover()?;
         let member = self.member(host)?.clone();
         if member.state != MemberState::Normal {
             return Err(MembershipError::Busy { host, state: member.state });

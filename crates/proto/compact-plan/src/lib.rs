@@ -1,16 +1,17 @@
 //! Compaction pickers: pure functions from table state to candidates.
 //!
 //! Owns: the options of the `compaction` map with Cassandra's checks and texts ([`options`]), the
-//! size-tiered picker ([`size_tiered`]), which files may be dropped whole and which tombstones may
-//! be purged ([`purge`], [`repaired`]), the inputs of major and user-defined compactions ([`manual`]). Never:
-//! reads files, asks the clock, remembers what runs: files that are being compacted are not passed
-//! in.
+//! pickers of the four strategies ([`size_tiered`], [`leveled`], [`time_window`], [`unified`]), which
+//! files may be dropped whole and which tombstones may be purged ([`purge`], [`repaired`]), the inputs
+//! of major and user-defined compactions ([`manual`]). Never: reads files, asks the clock, remembers
+//! what runs or what ran: files that are being compacted are not passed in.
 //!
 //! Invariants: INV-compact-plan-1: a [`Plan`] never names a file that was not passed in, nor one
 //! twice. INV-compact-plan-2: repaired files and others are never in one plan, and files that take part
 //! in an incremental repair are in none (but those of a cleanup, which takes files one by one).
 //!
-//! Reading order: this file, [`size_tiered`], [`purge`], [`options`].
+//! Reading order: this file, [`size_tiered`], [`purge`], [`time_window`], [`leveled`], [`unified`],
+//! [`options`].
 
 #![cfg_attr(
     not(test),
@@ -18,21 +19,29 @@
 )]
 
 pub mod fuzz;
+pub mod leveled;
 pub mod manual;
 mod number;
 pub mod options;
 pub mod purge;
 pub mod repaired;
 pub mod size_tiered;
+#[cfg(test)]
+mod testing;
+pub mod time_window;
+pub mod unified;
 mod validate;
 
+pub use leveled::LeveledOptions;
 pub use manual::{major, user_defined};
 pub use options::{
     CompactionOptions, OptionsError, Strategy, TombstoneOption, TombstoneOptions, parse_options,
 };
 pub use purge::{FullyExpired, PurgeRule, fully_expired, gc_before};
 pub use repaired::{GcPolicy, NEVER, RepairTimes};
-pub use size_tiered::{SizeTieredOptions, buckets, estimated_tasks, next_background};
+pub use size_tiered::{SizeTieredOptions, buckets};
+pub use time_window::TimeWindowOptions;
+pub use unified::UnifiedOptions;
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, Uuid, WallMicros};
 
@@ -85,15 +94,28 @@ impl SstableInfo {
     }
 }
 
+/// Where the output of a compaction ends and another begins; a partition is never cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// One output.
+    Never,
+    /// When it has so many bytes on disk.
+    AtBytes(u64),
+    /// Behind each of these tokens, which ascend.
+    AtTokens(Vec<Token>),
+}
+
 /// One compaction to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Files to merge into one; at least one.
+    /// Files to merge; at least one.
     pub inputs: Vec<Generation>,
     /// Those of `inputs` that need not be read: all they hold is gone.
     pub expired: Vec<Generation>,
     /// Level of the output.
     pub level: u32,
+    /// Where the output is cut into several files.
+    pub cut: Cut,
     /// Why, for the log and for `compactionstats`.
     pub reason: Reason,
 }
@@ -107,6 +129,31 @@ pub enum Reason {
         files: usize,
         /// Their mean size, bytes.
         mean_bytes: u64,
+    },
+    /// A level has too much, or level 0 files to move up.
+    Level {
+        /// From which level.
+        from: u32,
+        /// To which one.
+        to: u32,
+        /// How many files of both.
+        files: usize,
+    },
+    /// Files of one window of time.
+    Window {
+        /// Where it begins, seconds since 1970.
+        start: i64,
+        /// How many.
+        files: usize,
+    },
+    /// Files of one level of density that overlap.
+    Overlap {
+        /// The level.
+        level: u32,
+        /// Most that overlap at one token.
+        overlap: usize,
+        /// How many are connected by overlaps.
+        files: usize,
     },
     /// One file with many droppable tombstones.
     Tombstones {
@@ -134,6 +181,15 @@ impl core::fmt::Display for Reason {
             Reason::SimilarSize { files, mean_bytes } => {
                 write!(f, "{files} files of about {mean_bytes} bytes")
             }
+            Reason::Level { from, to, files } => {
+                write!(f, "{files} files from level {from} to {to}")
+            }
+            Reason::Window { start, files } => {
+                write!(f, "{files} files of the window that begins at {start} s")
+            }
+            Reason::Overlap { level, overlap, files } => {
+                write!(f, "{files} files of level {level}, {overlap} over one token")
+            }
             Reason::Tombstones { ratio_permille } => {
                 write!(f, "{}.{} % droppable tombstones", ratio_permille / 10, ratio_permille % 10)
             }
@@ -159,16 +215,54 @@ pub struct TableState<'a> {
     pub gc_before: DeletionSeconds,
     /// The time.
     pub now: WallMicros,
+    /// Mean size of flushed files, bytes; `None` when none was flushed yet.
+    pub flush_bytes: Option<u64>,
 }
 
 /// The next background compaction of a table by its options; `None` when nothing is due.
 ///
-/// Every strategy is run as size-tiered for now (see `docs/internals/compaction.md`): leveled,
-/// time-window and unified options are checked and stored, and their tables stay correct; what
-/// they lack is the shape that the strategy would give them.
+/// Repaired and other files are planned apart; the repaired ones first when both are due. Files
+/// that take part in an incremental repair wait for its end. Where the strategy has nothing to do, the
+/// largest file is compacted whose tombstones are worth it.
 pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan> {
     if !options.enabled {
         return None;
     }
-    next_background(&options.size_tiered, &options.tombstones, state)
+    let (tiered, tombstones) = (&options.size_tiered, &options.tombstones);
+    let side = |files: &[SstableInfo]| match options.strategy {
+        Strategy::SizeTiered => size_tiered::next_background(tiered, tombstones, files, state),
+        Strategy::Leveled => {
+            leveled::next_background(&options.leveled, tiered, tombstones, files, state)
+        }
+        Strategy::TimeWindow => {
+            time_window::next_background(&options.time_window, tiered, tombstones, files, state)
+        }
+        Strategy::Unified => unified::next_background(&options.unified, tombstones, files, state),
+    };
+    let (repaired, unrepaired) = sides(state.candidates);
+    side(&repaired)
+        .or_else(|| side(&unrepaired))
+        .or_else(|| size_tiered::single_tombstone_compaction(tombstones, state))
+}
+
+/// Repaired files, and those that no repair has covered; none of a repair under way.
+fn sides(files: &[SstableInfo]) -> (Vec<SstableInfo>, Vec<SstableInfo>) {
+    files.iter().filter(|f| !f.is_pending()).cloned().partition(SstableInfo::is_repaired)
+}
+
+/// Compactions that are due, for `compactionstats`; `flush_bytes` as in [`TableState`].
+pub fn estimated_tasks(
+    options: &CompactionOptions,
+    files: &[SstableInfo],
+    flush_bytes: Option<u64>,
+) -> u64 {
+    let tiered = &options.size_tiered;
+    let of_side = |files: &[SstableInfo]| match options.strategy {
+        Strategy::SizeTiered => size_tiered::estimated_tasks(files, tiered),
+        Strategy::Leveled => leveled::estimated_tasks(files, &options.leveled),
+        Strategy::TimeWindow => time_window::estimated_tasks(files, &options.time_window, tiered),
+        Strategy::Unified => unified::estimated_tasks(files, &options.unified, flush_bytes),
+    };
+    let (repaired, unrepaired) = sides(files);
+    of_side(&repaired) + of_side(&unrepaired)
 }

@@ -2,9 +2,9 @@
 
 use stdx::Generation;
 
-use crate::options::TombstoneOptions;
+use crate::options::{CompactionOptions, Strategy, TombstoneOptions};
 use crate::size_tiered::plan;
-use crate::{Plan, Reason, SstableInfo, TableState};
+use crate::{Plan, Reason, SstableInfo, TableState, leveled, unified};
 
 /// Why a user-defined compaction cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,16 +30,23 @@ fn files<'a>(state: &TableState<'a>) -> impl Iterator<Item = &'a SstableInfo> {
     state.candidates.iter().filter(|f| !f.is_pending())
 }
 
-/// A major compaction: all files into one, one plan for the repaired and one for the others. A
-/// single file is rewritten too, as it drops what may be purged. Files that take part in an
-/// incremental repair are left alone.
-pub fn major(tombstones: &TombstoneOptions, state: &TableState<'_>) -> Vec<Plan> {
+/// A major compaction: all files into one (into one level, or one file for each shard of the ring, where
+/// the strategy says so), one plan for the repaired and one for the others. A single file is rewritten
+/// too, as it drops what may be purged. Files that take part in an incremental repair are left alone.
+pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
+    let tombstones = &options.tombstones;
     [true, false]
         .into_iter()
         .filter_map(|repaired| {
             let side: Vec<&SstableInfo> =
                 files(state).filter(|f| f.is_repaired() == repaired).collect();
-            (!side.is_empty()).then(|| plan(&side, state, tombstones, Reason::Major))
+            (!side.is_empty()).then(|| match options.strategy {
+                Strategy::SizeTiered | Strategy::TimeWindow => {
+                    plan(&side, state, tombstones, Reason::Major)
+                }
+                Strategy::Leveled => leveled::major(&options.leveled, tombstones, &side, state),
+                Strategy::Unified => unified::major(&options.unified, tombstones, &side, state),
+            })
         })
         .collect()
 }
@@ -103,20 +110,21 @@ mod tests {
             memtable_min_timestamp: None,
             gc_before: DeletionSeconds(0),
             now: WallMicros(0),
+            flush_bytes: None,
         }
     }
 
     #[test]
     fn a_major_compaction_takes_every_file_and_keeps_the_repaired_apart() {
         let files = [file(1, 0), file(2, 5), file(3, 0)];
-        let plans = major(&TombstoneOptions::default(), &state(&files));
+        let plans = major(&CompactionOptions::default(), &state(&files));
         let inputs: Vec<Vec<u64>> =
             plans.iter().map(|p| p.inputs.iter().map(|g| g.0).collect()).collect();
         assert_eq!(inputs, [vec![2], vec![1, 3]]);
-        assert!(major(&TombstoneOptions::default(), &state(&[])).is_empty());
+        assert!(major(&CompactionOptions::default(), &state(&[])).is_empty());
         let mut files = files;
         files[0].pending_repair = Some(stdx::Uuid::from_u128(1));
-        let plans = major(&TombstoneOptions::default(), &state(&files));
+        let plans = major(&CompactionOptions::default(), &state(&files));
         let inputs: Vec<Vec<u64>> =
             plans.iter().map(|p| p.inputs.iter().map(|g| g.0).collect()).collect();
         assert_eq!(inputs, [vec![2], vec![3]]);

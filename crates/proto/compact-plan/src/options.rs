@@ -5,8 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::leveled::LeveledOptions;
 use crate::number;
 use crate::size_tiered::SizeTieredOptions;
+use crate::time_window::TimeWindowOptions;
+use crate::unified::{OverlapInclusion, UnifiedOptions};
 use crate::validate;
 
 /// A compaction map that Cassandra refuses; a ConfigurationException with this text.
@@ -125,8 +128,14 @@ pub struct CompactionOptions {
     pub strategy: Strategy,
     /// Whether background compaction runs.
     pub enabled: bool,
-    /// Options of the size-tiered picker, which runs for every strategy for now.
+    /// Options of the size-tiered picker, which others use for files that are not in their shape yet.
     pub size_tiered: SizeTieredOptions,
+    /// Options of the leveled picker.
+    pub leveled: LeveledOptions,
+    /// Options of the time-window picker.
+    pub time_window: TimeWindowOptions,
+    /// Options of the unified picker.
+    pub unified: UnifiedOptions,
     /// Options about tombstones.
     pub tombstones: TombstoneOptions,
     /// The map as the schema keeps it: `class` with its package, thresholds filled in.
@@ -144,6 +153,9 @@ impl Default for CompactionOptions {
             strategy: Strategy::SizeTiered,
             enabled: true,
             size_tiered: SizeTieredOptions::default(),
+            leveled: LeveledOptions::default(),
+            time_window: TimeWindowOptions::default(),
+            unified: UnifiedOptions::default(),
             tombstones: TombstoneOptions::default(),
             map: map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         }
@@ -174,7 +186,7 @@ pub fn parse_options<'a>(
     let is_true = |name: &str| options.get(name).is_some_and(|v| v.eq_ignore_ascii_case("true"));
     let number = |name: &str| options.get(name).and_then(|v| number::double(v));
     let default = SizeTieredOptions::default();
-    // The unified strategy writes sizes with units; its picker is the size-tiered one for now.
+    // The unified strategy writes sizes with units.
     let min_sstable_size = match strategy {
         Strategy::Unified => None,
         Strategy::SizeTiered | Strategy::Leveled | Strategy::TimeWindow => {
@@ -200,8 +212,103 @@ pub fn parse_options<'a>(
         provide_overlapping,
     };
     let enabled = !options.contains_key("enabled") || is_true("enabled");
+    let leveled = leveled(&options);
+    let time_window = time_window(&options);
+    let unified = unified(&options);
     options.insert("class".to_owned(), strategy.class_name());
-    Ok(CompactionOptions { strategy, enabled, size_tiered, tombstones, map: options })
+    Ok(CompactionOptions {
+        strategy,
+        enabled,
+        size_tiered,
+        leveled,
+        time_window,
+        unified,
+        tombstones,
+        map: options,
+    })
+}
+
+/// Pre: checked; what is not there is the default, as is what another strategy would not understand.
+fn leveled(options: &BTreeMap<String, String>) -> LeveledOptions {
+    let default = LeveledOptions::default();
+    let int = |name: &str| {
+        let value = options.get(name).and_then(|v| number::int(v));
+        value.and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0)
+    };
+    LeveledOptions {
+        sstable_size: int("sstable_size_in_mb").map_or(default.sstable_size, |mb| mb << 20),
+        fanout: int("fanout_size").unwrap_or(default.fanout),
+        single_uplevel: options
+            .get("single_sstable_uplevel")
+            .is_some_and(|v| v.eq_ignore_ascii_case("true")),
+    }
+}
+
+/// As [`leveled`].
+fn time_window(options: &BTreeMap<String, String>) -> TimeWindowOptions {
+    let text = |name: &str| options.get(name).map_or("", String::as_str);
+    let unit = match text("compaction_window_unit") {
+        "MINUTES" => 60,
+        "HOURS" => 3_600,
+        _ => 86_400,
+    };
+    let size = number::int(text("compaction_window_size")).filter(|size| *size > 0).unwrap_or(1);
+    let ticks_per_second = match text("timestamp_resolution") {
+        "SECONDS" => 1,
+        "MILLISECONDS" => 1_000,
+        "NANOSECONDS" => 1_000_000_000,
+        _ => 1_000_000,
+    };
+    TimeWindowOptions { window_seconds: unit * i64::from(size), ticks_per_second }
+}
+
+/// As [`leveled`].
+fn unified(options: &BTreeMap<String, String>) -> UnifiedOptions {
+    let default = UnifiedOptions::default();
+    let get = |name: &str| options.get(name).map(String::as_str);
+    let bytes = |name: &str, default: u64| {
+        let value = get(name).and_then(|v| number::bytes(v).ok());
+        value.and_then(|v| u64::try_from(v).ok()).unwrap_or(default)
+    };
+    let int = |name: &str| get(name).and_then(number::int);
+    let scaling: Vec<i32> = get("scaling_parameters").map_or_else(Vec::new, |text| {
+        text.split(',').filter_map(|value| scaling_parameter(value.trim())).collect()
+    });
+    let growth =
+        get("sstable_growth").map(str::trim).and_then(|text| match text.strip_suffix('%') {
+            Some(percent) => number::double(percent).map(|v| v / 100.0),
+            None => number::double(text),
+        });
+    UnifiedOptions {
+        scaling: if scaling.is_empty() { default.scaling } else { scaling },
+        base_shard_count: int("base_shard_count")
+            .and_then(|v| u32::try_from(v).ok())
+            .filter(|v| *v > 0)
+            .unwrap_or(default.base_shard_count),
+        target_sstable_size: bytes("target_sstable_size", default.target_sstable_size),
+        min_sstable_size: bytes("min_sstable_size", default.min_sstable_size),
+        growth: growth.filter(|v| (0.0..=1.0).contains(v)).unwrap_or(default.growth),
+        flush_size: bytes("flush_size_override", default.flush_size),
+        max_sstables: int("max_sstables_to_compact")
+            .and_then(|v| usize::try_from(v).ok())
+            .filter(|v| *v > 0)
+            .unwrap_or(default.max_sstables),
+        overlap: match get("overlap_inclusion_method").map(str::to_uppercase).as_deref() {
+            Some("NONE") => OverlapInclusion::None,
+            Some("SINGLE") => OverlapInclusion::Single,
+            _ => default.overlap,
+        },
+    }
+}
+
+/// `T4` is 2, `L10` is -8, `N` is 0; a number is itself.
+fn scaling_parameter(text: &str) -> Option<i32> {
+    match (text, text.strip_prefix('T'), text.strip_prefix('L')) {
+        ("N", ..) => Some(0),
+        (_, Some(fan), _) => number::int(fan).map(|fan| fan.saturating_sub(2)),
+        (_, _, Some(fan)) => number::int(fan).map(|fan| 2_i32.saturating_sub(fan)),
+        _ => number::int(text),
+    }
 }
 
 fn overlapping_tombstones(

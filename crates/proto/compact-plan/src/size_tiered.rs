@@ -14,7 +14,7 @@ use stdx::Generation;
 
 use crate::options::TombstoneOptions;
 use crate::purge::{FullyExpired, fully_expired};
-use crate::{Plan, Reason, SstableInfo, TableState};
+use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
 /// Options of the strategy.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,38 +83,25 @@ pub fn estimated_tasks(files: &[SstableInfo], options: &SizeTieredOptions) -> u6
         .sum()
 }
 
-/// The next background compaction; `None` when nothing is due.
-///
-/// Repaired and other files are planned apart; the repaired ones first when both are due. Files
-/// that take part in an incremental repair wait for its end.
-pub fn next_background(
+/// The next background compaction of files of one side (repaired or not); `None` when nothing is due.
+pub(crate) fn next_background(
     options: &SizeTieredOptions,
     tombstones: &TombstoneOptions,
+    files: &[SstableInfo],
     state: &TableState<'_>,
 ) -> Option<Plan> {
-    let (repaired, unrepaired): (Vec<SstableInfo>, Vec<SstableInfo>) = state
-        .candidates
-        .iter()
-        .filter(|f| !f.is_pending())
-        .cloned()
-        .partition(SstableInfo::is_repaired);
-    let side = |files: &[SstableInfo]| {
-        let bucket = most_interesting(buckets(files, options), options)?;
-        let bytes: u64 = bucket.iter().fold(0, |sum, f| sum.saturating_add(f.size_bytes));
-        let reason = Reason::SimilarSize {
-            files: bucket.len(),
-            mean_bytes: bytes / (bucket.len() as u64).max(1),
-        };
-        Some(plan(&bucket, state, tombstones, reason))
+    let bucket = most_interesting(buckets(files, options), options)?;
+    let bytes: u64 = bucket.iter().fold(0, |sum, f| sum.saturating_add(f.size_bytes));
+    let reason = Reason::SimilarSize {
+        files: bucket.len(),
+        mean_bytes: bytes / (bucket.len() as u64).max(1),
     };
-    side(&repaired)
-        .or_else(|| side(&unrepaired))
-        .or_else(|| single_tombstone_compaction(tombstones, state))
+    Some(plan(&bucket, state, tombstones, reason))
 }
 
 /// The hottest bucket that has enough files, its hottest files if it has too many; among equally
 /// hot ones the bucket of smallest files.
-fn most_interesting<'a>(
+pub(crate) fn most_interesting<'a>(
     buckets: Vec<Vec<&'a SstableInfo>>,
     options: &SizeTieredOptions,
 ) -> Option<Vec<&'a SstableInfo>> {
@@ -139,7 +126,7 @@ fn most_interesting<'a>(
 }
 
 /// The largest file whose tombstones are worth a compaction of their own.
-fn single_tombstone_compaction(
+pub(crate) fn single_tombstone_compaction(
     tombstones: &TombstoneOptions,
     state: &TableState<'_>,
 ) -> Option<Plan> {
@@ -222,7 +209,7 @@ pub(crate) fn plan(
     });
     let generations: Vec<Generation> = compacting.iter().map(|c| c.generation).collect();
     let level = compacting.iter().map(|c| c.level).min().unwrap_or(0);
-    Plan { inputs: generations, expired, level, reason }
+    Plan { inputs: generations, expired, level, cut: Cut::Never, reason }
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Owns: validation with Cassandra's words, DDL as schema changes ([`ddl`]), selects and
 //! modifications as plans that bind values into read commands and mutations ([`select`],
 //! [`modify`], [`batch`]), conditions ([`cas`]), native functions, result selection, paging state, the built-in
-//! keyspaces ([`system`]). Never: IO,
+//! keyspaces ([`system`]), roles and permissions ([`auth`]). Never: IO,
 //! clocks, execution; nothing here waits.
 //!
 //! Reading order: [`error`], [`plan`], [`term`], [`functions`], [`modify`], [`batch`], [`cas`], [`select`],
-//! [`raw_type`], [`ddl`].
+//! [`raw_type`], [`ddl`], [`auth`].
 
+pub mod auth;
 pub mod batch;
 pub mod cas;
 pub mod ddl;

@@ -14,6 +14,7 @@ use schema::{Schema, Table, TableKind};
 use stdx::{TableId, TimestampMicros, WallMicros};
 use types::{CqlType, timeuuid};
 
+use crate::auth::AuthPlan;
 use crate::batch::{self, BatchPlan};
 use crate::ddl::{DdlPlan, keyspace_of};
 use crate::error::PlanError;
@@ -222,6 +223,8 @@ pub enum PlanKind {
     Use(String),
     /// TRUNCATE.
     Truncate(TruncatePlan),
+    /// Roles and permissions.
+    Auth(AuthPlan),
     /// DESCRIBE, with the keyspace in use where it was planned.
     Describe(Box<Describe>, Option<String>),
 }
@@ -378,6 +381,9 @@ pub fn plan(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanErr
     if let Some(ddl) = DdlPlan::new(&statement.kind, cx.keyspace) {
         return Ok(Plan::simple(PlanKind::Ddl(ddl?)));
     }
+    if let Some(auth) = AuthPlan::new(&statement.kind, cx.keyspace) {
+        return Ok(Plan::simple(PlanKind::Auth(auth?)));
+    }
     match &statement.kind {
         StatementKind::Insert(s) => modify::plan_insert(s, &statement.bind_markers, cx),
         StatementKind::Update(s) => modify::plan_update(s, &statement.bind_markers, cx),
@@ -419,6 +425,12 @@ pub(crate) fn check_not_system(table: &Table) -> Result<(), PlanError> {
         return Err(PlanError::invalid(format!(
             "{} keyspace is not user-modifiable.",
             table.keyspace
+        )));
+    }
+    if crate::auth::is_computed(table) {
+        return Err(PlanError::invalid(format!(
+            "{} is made of the cluster's metadata: change it by CREATE ROLE, GRANT and the like",
+            full_name(table)
         )));
     }
     Ok(())

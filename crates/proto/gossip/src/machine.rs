@@ -1,7 +1,8 @@
 //! The gossiping node as a machine: time, randomness and messages in, messages and events out.
 //!
 //! Each round (1 s) a node raises its heartbeat and sends a SYN with digests of all it knows to one
-//! live peer, by chance to one that is down, and to a seed unless the first was one. The ACK carries
+//! live peer, by chance to one that is down, and to a seed unless the first was one; in its first round
+//! to all ([`GREETED_MAX`]), so that it knows at once who is there. The ACK carries
 //! what the sender lacks and asks for what it has newer, ACK2 answers that. A peer whose heartbeat
 //! advances while it is down is asked directly (ECHO) before it counts as up.
 //!
@@ -22,6 +23,9 @@ use crate::state::{AppState, Digest, Flags, PeerState};
 pub const GENERATION_MAX: u64 = 1 << 40;
 /// A generation further than this in the future of all that is known is a peer's fault: a year.
 pub const GENERATION_AHEAD_MAX: u64 = 365 * 86_400;
+
+/// Peers that a node that starts turns to at once. Those of larger clusters are met by and by.
+pub const GREETED_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Peer {
@@ -192,9 +196,14 @@ impl Gossip {
             // The silence was this node's own: give the peers time to be heard again.
             self.lenient_until = now + self.config.pause_max;
         }
-        self.last_round = Some(now);
+        let is_first = self.last_round.replace(now).is_none();
         self.version += 1;
-        self.gossip(out);
+        if is_first && self.peers.len() <= GREETED_MAX {
+            let hosts: Vec<HostId> = self.peers.keys().copied().collect();
+            self.greet(&hosts, out);
+        } else {
+            self.gossip(out);
+        }
         if now >= self.lenient_until {
             self.convict(now, out);
         }
@@ -221,9 +230,13 @@ impl Gossip {
         }
         targets.sort_unstable();
         targets.dedup();
-        for to in targets {
+        self.greet(&targets, out);
+    }
+
+    fn greet(&self, hosts: &[HostId], out: &mut Vec<Output>) {
+        for to in hosts {
             let digests = self.digests();
-            out.push(Output::Send { to, message: Message::Syn { digests } });
+            out.push(Output::Send { to: *to, message: Message::Syn { digests } });
         }
     }
 

@@ -8,6 +8,7 @@
 //! write that left a promise and no value the first read runs alone: it settles that for the others. An
 //! operation whose turn would come too late for its deadline, by the number of turns before it and
 //! the measured time of a turn, is refused when it arrives: contention makes a queue, not timeouts.
+//! When turns have become longer since, it is given up before it starts, while nothing has happened.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -90,8 +91,8 @@ pub enum Left {
 pub struct Turn {
     /// Start these.
     pub start: Vec<OperationId>,
-    /// The deadline of these has passed while they waited: answer with a timeout.
-    pub expired: Vec<OperationId>,
+    /// These would end after their deadline, or it has passed: they are not started.
+    pub late: Vec<OperationId>,
 }
 
 #[derive(Clone, Debug)]
@@ -219,8 +220,8 @@ impl<K: Clone + Eq + Hash> PartitionQueues<K> {
         let mut turn = Turn::default();
         let Some(queue) = self.queues.get_mut(key) else { return turn };
         while let Some(head) = queue.waiting.front() {
-            if head.deadline <= now {
-                turn.expired.push(head.id);
+            if head.deadline < now + queue.turn {
+                turn.late.push(head.id);
             } else if queue.may_run(head.kind, self.options.readers_max) {
                 turn.start.push(head.id);
                 queue.running.push((head.id, head.kind, now));
@@ -391,6 +392,24 @@ mod tests {
     }
 
     #[test]
+    fn who_cannot_end_in_time_any_more_is_not_started_and_the_nearest_that_can_is() {
+        let mut q = queues();
+        q.arrive(at(0), &"a", OperationId(1), Kind::Write, at(1_000));
+        q.arrive(at(0), &"a", OperationId(2), Kind::Write, at(49));
+        q.arrive(at(0), &"a", OperationId(3), Kind::Write, at(53));
+        // The turn took 40 ms: it counts as (7 * 10 + 40) / 8 from now on.
+        let turn = q.finished(at(40), &"a", OperationId(1), Left::Settled);
+        assert_eq!(q.turn(), Duration::from_micros(13_750));
+        assert_eq!(turn, Turn { start: ids(&[]), late: ids(&[2, 3]) });
+        q.arrive(at(100), &"a", OperationId(4), Kind::Write, at(1_000));
+        q.arrive(at(100), &"a", OperationId(5), Kind::Write, at(128));
+        q.arrive(at(100), &"a", OperationId(6), Kind::Write, at(142));
+        // (7 * 13.75 + 20) / 8 is 14.53.
+        let turn = q.finished(at(120), &"a", OperationId(4), Left::Settled);
+        assert_eq!(turn, Turn { start: ids(&[6]), late: ids(&[5]) });
+    }
+
+    #[test]
     fn both_bounds_hold() {
         let mut q = queues();
         let far = at(100_000);
@@ -407,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expired_and_the_cancelled_make_room() {
+    fn the_late_and_the_cancelled_make_room() {
         let mut q = queues();
         q.arrive(at(0), &"a", OperationId(1), Kind::Write, at(50));
         q.arrive(at(0), &"a", OperationId(2), Kind::Write, at(50));
@@ -415,7 +434,7 @@ mod tests {
         q.arrive(at(0), &"a", OperationId(4), Kind::Write, at(200));
         assert_eq!(q.cancel(at(5), &"a", OperationId(3)), Turn::default());
         let turn = q.finished(at(60), &"a", OperationId(1), Left::Settled);
-        assert_eq!(turn, Turn { start: ids(&[4]), expired: ids(&[2]) });
+        assert_eq!(turn, Turn { start: ids(&[4]), late: ids(&[2]) });
         assert_eq!(q.cancel(at(61), &"a", OperationId(4)), Turn::default());
         assert_eq!((q.waiting(), q.partitions()), (0, 0));
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use stdx::Generation;
 
+use crate::Version;
+
 /// One file of an SSTable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
@@ -13,6 +15,10 @@ pub enum Component {
     Index,
     /// Sample of the index, first and last key.
     Summary,
+    /// Format BTI: a trie of partition keys.
+    Partitions,
+    /// Format BTI: tries of the rows of wide partitions.
+    Rows,
     /// Bloom filter of partition keys.
     Filter,
     /// Statistics and serialization header.
@@ -31,9 +37,11 @@ pub enum Component {
 
 impl Component {
     /// All, in the order in which they are written.
-    pub const ALL: [Component; 10] = [
+    pub const ALL: [Component; 12] = [
         Component::Data,
         Component::Index,
+        Component::Partitions,
+        Component::Rows,
         Component::CompressionInfo,
         Component::Crc,
         Component::Digest,
@@ -50,6 +58,8 @@ impl Component {
             Component::Data => "Data.db",
             Component::Index => "Index.db",
             Component::Summary => "Summary.db",
+            Component::Partitions => "Partitions.db",
+            Component::Rows => "Rows.db",
             Component::Filter => "Filter.db",
             Component::Statistics => "Statistics.db",
             Component::CompressionInfo => "CompressionInfo.db",
@@ -64,6 +74,11 @@ impl Component {
     pub fn from_file_name(name: &str) -> Option<Component> {
         Component::ALL.into_iter().find(|c| c.file_name() == name)
     }
+
+    /// Whether it is read block by block; the others are read whole when a file set is opened.
+    pub fn is_large(self) -> bool {
+        matches!(self, Component::Data | Component::Index | Component::Partitions | Component::Rows)
+    }
 }
 
 impl fmt::Display for Component {
@@ -72,33 +87,104 @@ impl fmt::Display for Component {
     }
 }
 
+/// The text of an identifier that is a UUID: three groups of base-36 digits for its time (days,
+/// seconds, 100 ns), then the rest of it. Source: `io.sstable.UUIDBasedSSTableId`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UuidName([u8; UuidName::LENGTH]);
+
+impl UuidName {
+    const LENGTH: usize = 28;
+
+    fn parse(text: &str) -> Option<UuidName> {
+        let bytes = *text.as_bytes().first_chunk::<{ Self::LENGTH }>()?;
+        let is_digit = |b: &u8| b.is_ascii_digit() || b.is_ascii_lowercase();
+        let well_formed = bytes.iter().enumerate().all(|(i, b)| match i {
+            4 | 9 => *b == b'_',
+            _ => is_digit(b),
+        });
+        (well_formed && text.len() == Self::LENGTH).then_some(UuidName(bytes))
+    }
+
+    /// As in the file name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// A number that stands for it: the top bit set, and a hash of the text. Two of one table may
+    /// have the same, which the caller must refuse.
+    fn generation(&self) -> Generation {
+        let hash = crate::hyperloglog::murmur2_64(&self.0);
+        Generation(hash | Descriptor::UUID_GENERATION)
+    }
+}
+
 /// Version and generation of one SSTable, the start of its file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
     /// The generation; unique per table.
     pub generation: Generation,
+    /// Version of the format.
+    pub version: Version,
+    uuid: Option<UuidName>,
 }
 
 impl Descriptor {
-    /// The version this crate reads and writes.
-    pub const VERSION: &'static str = "nb";
+    /// Set in the generation that stands for a name with a UUID.
+    pub const UUID_GENERATION: u64 = 1 << 63;
 
-    /// `nb-<generation>-big-<component>`.
-    pub fn file_name(self, component: Component) -> String {
-        format!("{}-{}-big-{}", Self::VERSION, self.generation.0, component.file_name())
+    /// A file set with a number for a name.
+    pub fn new(version: Version, generation: Generation) -> Descriptor {
+        Descriptor { generation, version, uuid: None }
     }
 
-    /// Parses a file name. `None`: not a component of an SSTable of this version (another version,
-    /// a UUID generation, a temporary or foreign file).
+    /// A file set of version `nb`.
+    pub fn nb(generation: Generation) -> Descriptor {
+        Descriptor::new(Version::Nb, generation)
+    }
+
+    /// The identifier as it stands in file names: a number or a UUID.
+    pub fn id(&self) -> String {
+        match &self.uuid {
+            Some(uuid) => uuid.as_str().to_owned(),
+            None => self.generation.0.to_string(),
+        }
+    }
+
+    /// `<version>-<id>-<format>`, the start of all its file names.
+    pub fn prefix(&self) -> String {
+        format!("{}-{}-{}", self.version, self.id(), self.version.format())
+    }
+
+    /// `<version>-<id>-<format>-<component>`.
+    pub fn file_name(&self, component: Component) -> String {
+        format!("{}-{}", self.prefix(), component.file_name())
+    }
+
+    /// Parses a file name. `None`: not a component of an SSTable that can be read (another version,
+    /// a temporary or foreign file, a component that is not known: see [`Descriptor::parse_any`]).
     pub fn parse(file_name: &str) -> Option<(Descriptor, Component)> {
-        let rest = file_name.strip_prefix(Self::VERSION)?.strip_prefix('-')?;
-        let (generation, rest) = rest.split_once('-')?;
-        if generation.is_empty() || !generation.bytes().all(|b| b.is_ascii_digit()) {
+        let (descriptor, component) = Descriptor::parse_any(file_name)?;
+        Some((descriptor, Component::from_file_name(component)?))
+    }
+
+    /// As [`Descriptor::parse`], with whatever follows the format's name as component.
+    pub fn parse_any(file_name: &str) -> Option<(Descriptor, &str)> {
+        let (version, rest) = file_name.split_once('-')?;
+        let version = Version::from_letters(version)?;
+        let (id, rest) = rest.split_once('-')?;
+        let component = rest.strip_prefix(version.format())?.strip_prefix('-')?;
+        if let Some(uuid) = UuidName::parse(id) {
+            let generation = uuid.generation();
+            return Some((Descriptor { generation, version, uuid: Some(uuid) }, component));
+        }
+        if id.is_empty() || !id.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
-        let component = Component::from_file_name(rest.strip_prefix("big-")?)?;
-        let generation = Generation(generation.parse().ok()?);
-        Some((Descriptor { generation }, component))
+        let generation: u64 = id.parse().ok()?;
+        if generation >= Descriptor::UUID_GENERATION {
+            return None;
+        }
+        Some((Descriptor::new(version, Generation(generation)), component))
     }
 }
 
@@ -129,21 +215,60 @@ pub fn decode_toc(bytes: &[u8]) -> crate::Result<Vec<Component>> {
     Ok(components)
 }
 
+/// The names in a TOC.txt of components that are not known here (those of secondary indexes, say):
+/// kept and removed with the file set, otherwise passed over.
+pub fn unknown_in_toc(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let names = text.lines().map(str::trim).filter(|name| {
+        // Nothing but a name in the same directory.
+        let is_name = !name.is_empty() && !name.contains(['/', '\0']) && !name.contains("..");
+        is_name && Component::from_file_name(name).is_none()
+    });
+    names.map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn file_names_come_back_and_foreign_names_are_not_taken() {
-        let d = Descriptor { generation: Generation(17) };
-        for c in Component::ALL {
-            assert_eq!(Descriptor::parse(&d.file_name(c)), Some((d, c)));
+        for version in Version::ALL {
+            let d = Descriptor::new(version, Generation(17));
+            for c in Component::ALL {
+                assert_eq!(Descriptor::parse(&d.file_name(c)), Some((d, c)));
+            }
         }
+        let d = Descriptor::nb(Generation(17));
         assert_eq!(d.file_name(Component::Data), "nb-17-big-Data.db");
-        for name in
-            ["nb--big-Data.db", "da-1-bti-Data.db", "nb-1-big-Data.db.tmp", "nb-+1-big-Data.db"]
-        {
+        for name in [
+            "nb--big-Data.db",
+            "da-1-big-Data.db",
+            "nb-1-bti-Data.db",
+            "lb-1-big-Data.db",
+            "nc-1-big-Data.db",
+            "nb-1-big-Data.db.tmp",
+            "nb-+1-big-Data.db",
+            "nb-9223372036854775808-big-Data.db",
+            "Keyspace1-Standard1-ic-0-Data.db",
+        ] {
             assert_eq!(Descriptor::parse(name), None, "{name}");
+        }
+        assert_eq!(Descriptor::parse_any("nb-17-big-SAI+aa.db"), Some((d, "SAI+aa.db")));
+    }
+
+    #[test]
+    fn names_with_a_uuid_come_back_with_a_generation_of_their_own() {
+        let name = "da-3gxy_0c1a_2rdl12ns5v5xyzabcd-bti-Data.db";
+        let (d, component) = Descriptor::parse(name).unwrap();
+        assert_eq!((d.version, component), (Version::Da, Component::Data));
+        assert_eq!(d.file_name(component), name);
+        assert_eq!(d.id(), "3gxy_0c1a_2rdl12ns5v5xyzabcd");
+        assert!(d.generation.0 & Descriptor::UUID_GENERATION != 0);
+        let other = "da-3gxy_0c1a_2rdl12ns5v5xyzabce-bti-Data.db";
+        assert_ne!(Descriptor::parse(other).unwrap().0.generation, d.generation);
+        for id in ["3gxy_0c1a_2rdl12ns5v5xyzabc", "3gxy-0c1a_2rdl12ns5v5xyzabcd", "3GXY_0c1a_x"] {
+            assert_eq!(Descriptor::parse(&format!("da-{id}-bti-Data.db")), None, "{id}");
         }
     }
 
@@ -152,6 +277,7 @@ mod tests {
         let list = [Component::Data, Component::Index, Component::Toc];
         assert_eq!(decode_toc(&encode_toc(&list)).unwrap(), list);
         assert_eq!(decode_toc(b"Data.db\nSAI+aa.db\n").unwrap(), [Component::Data]);
+        assert_eq!(unknown_in_toc(b"Data.db\nSAI+aa.db\n../x\n\n"), ["SAI+aa.db"]);
         assert!(decode_toc(b"Index.db\n").is_err());
         assert!(decode_toc(&[0xff]).is_err());
     }

@@ -5,7 +5,7 @@
 
 use codec::{Algorithm, Reader, Writer};
 
-use crate::{FormatError, Result};
+use crate::{FormatError, Result, Version};
 
 /// Bytes of the CRC32 behind each chunk.
 pub const CHUNK_CRC_BYTES: u64 = 4;
@@ -91,7 +91,7 @@ impl CompressionInfo {
     ///
     /// # Errors
     /// `Decode`, `Unsupported` compressor, `Invalid`.
-    pub fn decode(bytes: &[u8]) -> Result<CompressionInfo> {
+    pub fn decode(bytes: &[u8], version: Version) -> Result<CompressionInfo> {
         let mut r = Reader::new(bytes, "compression info");
         let class = r.utf8_u16()?;
         let algorithm = Self::algorithm_of(class).ok_or_else(|| FormatError::Unsupported {
@@ -109,7 +109,9 @@ impl CompressionInfo {
         if chunk_length == 0 || chunk_length > CHUNK_LENGTH_MAX || !chunk_length.is_power_of_two() {
             return Err(FormatError::Invalid { what: "chunk length out of range", offset: at });
         }
-        let max_compressed_length = r.i32()?;
+        // Before, no chunk was stored plain.
+        let max_compressed_length =
+            if version.has_max_compressed_length() { r.i32()? } else { i32::MAX };
         let data_length = r.u64()?;
         let at = r.position() as u64;
         let count = r.len_i32()?;
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn info_comes_back_and_chunks_are_found() {
         let info = info();
-        assert_eq!(CompressionInfo::decode(&info.encode().unwrap()).unwrap(), info);
+        assert_eq!(CompressionInfo::decode(&info.encode().unwrap(), Version::Nb).unwrap(), info);
         assert_eq!(info.chunk(0, 500), Some((0, 96)));
         assert_eq!(info.chunk(2, 500), Some((300, 196)));
         assert_eq!(info.chunk(3, 500), None);
@@ -197,13 +199,13 @@ mod tests {
         let refused = |change: fn(&mut CompressionInfo)| {
             let mut i = info();
             change(&mut i);
-            assert!(CompressionInfo::decode(&i.encode().unwrap()).is_err());
+            assert!(CompressionInfo::decode(&i.encode().unwrap(), Version::Nb).is_err());
         };
         refused(|i| i.offsets[1] = 4);
         refused(|i| i.offsets[0] = 1);
         refused(|i| i.data_length = 50_000);
         refused(|i| i.data_length = 16_384);
         refused(|i| i.chunk_length = 16_383);
-        assert!(CompressionInfo::decode(b"\0\x0aXCompresso").is_err());
+        assert!(CompressionInfo::decode(b"\0\x0aXCompresso", Version::Nb).is_err());
     }
 }

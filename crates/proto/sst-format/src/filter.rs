@@ -1,11 +1,11 @@
-//! `Filter.db`: the Bloom filter over partition keys, in the byte order of `nb`.
+//! `Filter.db`: the Bloom filter over partition keys.
 //!
 //! Layout: hash count i32, count of 64-bit words i32, then the bits, bit `i` in byte `i / 8` at
-//! `1 << i % 8`. Source: `utils.BloomFilterSerializer`, `utils.obs.OffHeapBitSet`.
+//! `1 << i % 8`; before `na` each word was written as a big-endian number. Source: `utils.BloomFilterSerializer`, `utils.obs.OffHeapBitSet`.
 
 use codec::{BloomHash, Reader, Writer};
 
-use crate::{FormatError, Result};
+use crate::{FormatError, Result, Version};
 
 /// Bits that Cassandra adds beyond keys times bits per key.
 const EXCESS_BITS: u64 = 20;
@@ -106,7 +106,7 @@ impl BloomFilter {
     ///
     /// # Errors
     /// `Decode`; `Invalid` for a hash count outside 1..=64 or no bits.
-    pub fn decode(bytes: &[u8]) -> Result<BloomFilter> {
+    pub fn decode(bytes: &[u8], version: Version) -> Result<BloomFilter> {
         let mut r = Reader::new(bytes, "bloom filter");
         let hash_count = r.u32()?;
         if !(1..=64).contains(&hash_count) {
@@ -114,8 +114,13 @@ impl BloomFilter {
         }
         let words = r.len_i32()?;
         let length = words.saturating_mul(8);
-        let bits = r.bytes(length)?.to_vec();
+        let mut bits = r.bytes(length)?.to_vec();
         r.finish()?;
+        if version.has_old_filter() {
+            for word in bits.as_chunks_mut::<8>().0 {
+                word.reverse();
+            }
+        }
         if bits.is_empty() {
             return Err(FormatError::Invalid { what: "filter without bits", offset: 4 });
         }
@@ -134,7 +139,7 @@ mod tests {
         for i in 0..10_000u32 {
             filter.add(hash_key(&i.to_be_bytes()).bloom);
         }
-        let filter = BloomFilter::decode(&filter.encode()).unwrap();
+        let filter = BloomFilter::decode(&filter.encode(), Version::Nb).unwrap();
         assert!((0..10_000u32).all(|i| filter.may_contain(hash_key(&i.to_be_bytes()).bloom)));
         let wrong = (10_000..110_000u32)
             .filter(|i| filter.may_contain(hash_key(&i.to_be_bytes()).bloom))
@@ -161,5 +166,8 @@ mod tests {
         let mut filter = BloomFilter { hash_count: 1, bits: vec![0; 8] };
         filter.add(BloomHash { base: 11, increment: 0 });
         assert_eq!(filter.encode(), [0, 0, 0, 1, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0]);
+        // Before `na` the words were big endian.
+        let old = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 8, 0];
+        assert_eq!(BloomFilter::decode(&old, Version::Me).unwrap(), filter);
     }
 }

@@ -6,11 +6,13 @@ use crate::checksums::{Checksums, DataCrc, decode_digest};
 use crate::component::decode_toc;
 use crate::header::{EncodingStats, ReadColumn, ReadColumns, ReadSchema, SerializationHeader};
 use crate::index::{IndexEntry, IndexInfo, PromotedHeader, sample_entries, skip_other_keys};
+use crate::partitions::{Footer, RowsEntry, partition_payload, row_payload};
 use crate::row::{
     HeadKind, RowScratch, decode_any_head, decode_any_row, decode_head, decode_marker, decode_row,
     decode_usual,
 };
-use crate::{BloomFilter, CompressionInfo, Statistics, Summary};
+use crate::trie::{Node, Path, follow};
+use crate::{BloomFilter, CompressionInfo, Descriptor, Partitioner, Statistics, Summary, Version};
 
 fn schema(wide: bool, in_order: bool) -> ReadSchema {
     let column = |id: u16, complex: bool, fixed| ReadColumn {
@@ -26,6 +28,7 @@ fn schema(wide: bool, in_order: bool) -> ReadSchema {
     let count = if wide { 80 } else { 6 };
     let columns = (0..count).map(|i| column(i, i % 3 == 2, (i % 3 == 1).then_some(4))).collect();
     ReadSchema {
+        version: if wide { Version::Oa } else { Version::Nb },
         stats: EncodingStats::NONE,
         clustering: vec![Some(4), None],
         statics: ReadColumns { columns: vec![column(0, false, None)], in_id_order: true },
@@ -69,6 +72,11 @@ pub fn fuzz_rows(data: &[u8]) {
 
 /// Index entries with their promoted parts.
 pub fn fuzz_index(data: &[u8]) {
+    fuzz_index_of(data, Version::Nb);
+    fuzz_index_of(data, Version::Oa);
+}
+
+fn fuzz_index_of(data: &[u8], version: Version) {
     let lengths = [Some(4), None];
     let mut bytes = data;
     let mut info = IndexInfo::default();
@@ -84,10 +92,10 @@ pub fn fuzz_index(data: &[u8]) {
     invariant!(at == passed, "the lookup stands within an entry");
     while let Ok(entry) = IndexEntry::decode(bytes) {
         if let Some(promoted) = bytes.get(entry.promoted_at..entry.end())
-            && let Ok(header) = PromotedHeader::decode(promoted, entry.promoted_length)
+            && let Ok(header) = PromotedHeader::decode(promoted, entry.promoted_length, version)
         {
             let mut rest = promoted.get(header.length..).unwrap_or(&[]);
-            while let Ok(n) = info.decode_into(rest, &lengths) {
+            while let Ok(n) = info.decode_into(rest, &lengths, version) {
                 rest = rest.get(n..).unwrap_or(&[]);
             }
         }
@@ -97,7 +105,8 @@ pub fn fuzz_index(data: &[u8]) {
 
 /// Statistics.db and the header alone.
 pub fn fuzz_statistics(data: &[u8]) {
-    if let Ok(statistics) = Statistics::decode(data) {
+    for version in Version::ALL {
+        let Ok(statistics) = Statistics::decode(data, version) else { continue };
         drop(statistics.encode());
         drop(crate::hyperloglog::HyperLogLog::decode(&statistics.cardinality));
     }
@@ -113,14 +122,17 @@ pub fn fuzz_statistics(data: &[u8]) {
 
 /// Summary.db.
 pub fn fuzz_summary(data: &[u8]) {
-    if let Ok(summary) = Summary::decode(data) {
-        invariant!(summary.encode().is_ok_and(|b| Summary::decode(&b) == Ok(summary)), "summary");
+    for order in [Partitioner::Murmur3, Partitioner::ByteOrdered] {
+        let Ok(summary) = Summary::decode(data, order) else { continue };
+        let back = summary.encode().map(|bytes| Summary::decode(&bytes, order));
+        invariant!(back == Ok(Ok(summary)), "summary");
     }
 }
 
 /// Filter.db.
 pub fn fuzz_filter(data: &[u8]) {
-    if let Ok(filter) = BloomFilter::decode(data) {
+    drop(BloomFilter::decode(data, Version::Ma));
+    if let Ok(filter) = BloomFilter::decode(data, Version::Nb) {
         invariant!(filter.encode() == data, "a filter has one form");
         filter.may_contain(codec::hash_key(data).bloom);
     }
@@ -128,12 +140,47 @@ pub fn fuzz_filter(data: &[u8]) {
 
 /// CompressionInfo.db.
 pub fn fuzz_compression_info(data: &[u8]) {
-    if let Ok(info) = CompressionInfo::decode(data) {
+    for version in [Version::Me, Version::Nb] {
+        let Ok(info) = CompressionInfo::decode(data, version) else { continue };
         for i in 0..=info.offsets.len().min(100) {
             info.chunk(i, data.len() as u64);
             info.chunk_data_length(i);
         }
     }
+}
+
+/// Partitions.db and Rows.db: the first two bytes give the root, the rest is the file.
+pub fn fuzz_tries(data: &[u8]) {
+    let Some((root, file)) = data.split_first_chunk::<2>() else { return };
+    let root = u64::from(u16::from_be_bytes(*root));
+    let payload = |position: Option<u64>| {
+        if let Some(position) = position
+            && let Ok(node) = Node::read(file, position)
+        {
+            let _ = partition_payload(&node, position);
+            let _ = row_payload(&node, position, Version::Da);
+        }
+    };
+    let key = file.get(..20).unwrap_or(file);
+    let _ = follow(file, root, key);
+    for path in
+        [Path::first(file, root), Path::floor(file, root, key), Path::ceiling(file, root, key)]
+    {
+        let Ok(start) = path else { continue };
+        for forward in [true, false] {
+            let mut path = start.clone();
+            for _ in 0..200 {
+                payload(path.node());
+                let moved = if forward { path.next(file) } else { path.previous(file) };
+                if moved.is_err() || path.node().is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    drop(Footer::decode(file, file.len() as u64));
+    let _ = RowsEntry::decode(file, root, Version::Da);
+    let _ = std::str::from_utf8(file).ok().and_then(Descriptor::parse_any);
 }
 
 /// Checksums.db, CRC.db, Digest.crc32 and TOC.txt.
@@ -153,11 +200,13 @@ mod tests {
     use crate::clustering::{Prefix, PrefixKind};
     use crate::header::HeaderColumn;
     use crate::index::PromotedBuilder;
+    use crate::partitions::{RowBlock, encode_block};
     use crate::row_write::{
         EncodeScratch, RowKind, encode_marker, encode_partition_end, encode_row,
     };
     use crate::stats_collector::{FileFacts, StatsCollector};
     use crate::summary::SummaryBuilder;
+    use crate::trie_write::TrieWriter;
     use crate::{Component, SerializationHeader};
     use data::row::{CellRef, RowBuilder};
     use data::{BoundRef, ClusteringBuf, DeletionTime, Liveness, Marker, RowRef};
@@ -243,7 +292,7 @@ mod tests {
             next_column_id: 901,
             columns,
         };
-        (header.write_schema(&table), table)
+        (header.write_schema(&table, if wide { Version::Oa } else { Version::Nb }), table)
     }
 
     /// A row with cells of every kind, every `step`-th column of the table.
@@ -343,15 +392,18 @@ mod tests {
             width: 70_000,
             open,
         };
-        let mut builder = PromotedBuilder::default();
         let lengths = [Some(4), None];
-        let mut out = Vec::new();
-        builder.encode_entry(b"key", 0, 30, &DELETION, &mut out).unwrap();
-        for open in [None, Some(DELETION), None] {
-            builder.push(&info(open), &lengths).unwrap();
+        let mut corpus = Vec::new();
+        for version in [Version::Nb, Version::Oa] {
+            let (mut builder, mut out) = (PromotedBuilder::default(), Vec::new());
+            builder.encode_entry(b"key", 0, 30, &DELETION, version, &mut out).unwrap();
+            for open in [None, Some(DELETION), None] {
+                builder.push(&info(open), &lengths, version).unwrap();
+            }
+            builder.encode_entry(b"key2", 900, 30, &DELETION, version, &mut out).unwrap();
+            corpus.push(out);
         }
-        builder.encode_entry(b"key2", 900, 30, &DELETION, &mut out).unwrap();
-        mutate(&[out], fuzz_index);
+        mutate(&corpus, fuzz_index);
     }
 
     #[test]
@@ -373,14 +425,57 @@ mod tests {
             repaired_at: 0,
             pending_repair: None,
             compression_ratio: -1.0,
+            key_range: Some((b"a".to_vec(), b"b".to_vec())),
         };
         let (stats, cardinality) = StatsCollector::default().finish(facts);
         let mut raw = Vec::new();
         header.encode(&mut raw);
-        let whole = Statistics { bloom_fp_chance: 0.01, cardinality, stats, header };
-        let bytes = whole.encode().unwrap();
-        assert_eq!(Statistics::decode(&bytes).unwrap(), whole);
-        mutate(&[bytes, raw.clone(), raw], fuzz_statistics);
+        let version = Version::Oa;
+        let partitioner = crate::Partitioner::Murmur3;
+        let mut whole =
+            Statistics { version, partitioner, bloom_fp_chance: 0.01, cardinality, stats, header };
+        let mut corpus = vec![raw.clone(), raw];
+        for version in Version::ALL.into_iter().rev() {
+            whole.version = version;
+            if !version.has_covered_slice() {
+                (whole.stats.covered, whole.stats.key_range) = (None, None);
+            }
+            if version < Version::Nb && version != Version::Me {
+                whole.stats.originating_host = None;
+            }
+            let bytes = whole.encode().unwrap();
+            assert_eq!(Statistics::decode(&bytes, version).unwrap(), whole);
+            corpus.push(bytes);
+            if version == Version::Me {
+                whole.stats.pending_repair = Some(stdx::Uuid::nil());
+                assert!(whole.encode().is_err(), "it cannot be said");
+                whole.stats.pending_repair = None;
+            }
+            whole.stats.originating_host = Some(stdx::Uuid::nil());
+        }
+        mutate(&corpus, fuzz_statistics);
+    }
+
+    #[test]
+    fn tries_of_any_bytes_never_panic() {
+        let mut corpus = Vec::new();
+        for (keys, step) in [(400u32, 3u32), (40, 100_003)] {
+            let mut out = Vec::new();
+            let mut writer = TrieWriter::default();
+            for key in 0..keys {
+                let block = RowBlock {
+                    offset: u64::from(key) << 9,
+                    open: (key % 5 == 0).then_some(DELETION),
+                };
+                let payload = encode_block(&block, Version::Da);
+                writer.add(&(key * step).to_be_bytes(), payload, 0, &mut out);
+            }
+            let root = writer.finish(0, &mut out).unwrap();
+            let mut data = (root as u16).to_be_bytes().to_vec();
+            data.extend_from_slice(&out);
+            corpus.push(data);
+        }
+        mutate(&corpus, fuzz_tries);
     }
 
     #[test]

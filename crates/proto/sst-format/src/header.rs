@@ -8,7 +8,7 @@ use schema::{ColumnKind, Table};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 use types::CqlType;
 
-use crate::{FormatError, Result};
+use crate::{FormatError, Result, Version};
 
 const TIMESTAMP_EPOCH: i64 = 1_442_880_000_000_000;
 const DELETION_EPOCH: i64 = 1_442_880_000;
@@ -124,7 +124,7 @@ fn read_type_name<'a>(r: &mut Reader<'a>) -> Result<&'a str> {
     Ok(r.utf8(n)?)
 }
 
-fn read_type(r: &mut Reader<'_>) -> Result<(CqlType, bool)> {
+pub(crate) fn read_type(r: &mut Reader<'_>) -> Result<(CqlType, bool)> {
     let name = read_type_name(r)?;
     types::parse_marshal(name).map_err(|e| marshal_error(name, &e))
 }
@@ -223,7 +223,7 @@ impl SerializationHeader {
         Ok(SerializationHeader { stats, key_types, clustering_types, statics, regulars })
     }
 
-    fn clustering_lengths(&self) -> Vec<Option<usize>> {
+    pub(crate) fn clustering_lengths(&self) -> Vec<Option<usize>> {
         self.clustering_types.iter().map(|(ty, _)| ty.fixed_len()).collect()
     }
 
@@ -232,7 +232,7 @@ impl SerializationHeader {
     /// # Errors
     /// `UnknownColumn` for a column that the table neither has nor had; `Invalid` when the number
     /// of clustering columns differs.
-    pub fn read_schema(&self, table: &Table) -> Result<ReadSchema> {
+    pub fn read_schema(&self, table: &Table, version: Version) -> Result<ReadSchema> {
         if self.clustering_types.len() != table.clustering().len() {
             return Err(FormatError::Invalid {
                 what: "the file has another number of clustering columns than the table",
@@ -262,6 +262,7 @@ impl SerializationHeader {
             Ok(ReadColumns::new(out))
         };
         Ok(ReadSchema {
+            version,
             stats: self.stats,
             clustering: self.clustering_lengths(),
             statics: resolve(&self.statics, true)?,
@@ -271,7 +272,7 @@ impl SerializationHeader {
 
     /// What writing rows needs. Columns of the header that are not the table's are a broken
     /// invariant of the caller: headers for writing come from [`SerializationHeader::for_table`].
-    pub fn write_schema(&self, table: &Table) -> WriteSchema {
+    pub fn write_schema(&self, table: &Table, version: Version) -> WriteSchema {
         let resolve = |columns: &[HeaderColumn]| {
             let mut ids = Vec::with_capacity(columns.len());
             let mut by_id = Vec::new();
@@ -295,6 +296,7 @@ impl SerializationHeader {
             WriteColumns { columns: ids, by_id, in_id_order }
         };
         WriteSchema {
+            version,
             stats: self.stats,
             has_counters: table.is_counter(),
             clustering: self.clustering_lengths(),
@@ -349,6 +351,8 @@ impl ReadColumns {
 /// What reading rows needs.
 #[derive(Clone, Debug)]
 pub struct ReadSchema {
+    /// Version of the format.
+    pub version: Version,
     /// Bases of times.
     pub stats: EncodingStats,
     /// Widths of clustering values.
@@ -396,6 +400,8 @@ impl WriteColumns {
 /// What writing rows needs.
 #[derive(Clone, Debug)]
 pub struct WriteSchema {
+    /// Version of the format.
+    pub version: Version,
     /// Bases of times.
     pub stats: EncodingStats,
     /// Widths of clustering values.

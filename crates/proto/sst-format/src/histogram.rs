@@ -2,7 +2,7 @@
 
 use codec::{Reader, Writer};
 
-use crate::Result;
+use crate::{Result, Version};
 
 /// Counts in buckets that grow by 1.2. Source: `utils.EstimatedHistogram`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,14 +142,19 @@ pub struct TombstoneHistogram {
 }
 
 impl TombstoneHistogram {
-    /// Appends the histogram in the form of `nb`: doubles and longs.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the histogram: doubles and longs, since `oa` longs and ints.
+    pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         let count = u32::try_from(self.points.len()).unwrap_or(u32::MAX);
         out.put_u32(count);
         out.put_u32(count);
         for (point, value) in &self.points {
-            out.put_f64(*point as f64);
-            out.put_u64(*value);
+            if version.has_uint_times() {
+                out.put_i64(*point);
+                out.put_u32(u32::try_from((*value).min(i32::MAX as u64)).unwrap_or(0));
+            } else {
+                out.put_f64(*point as f64);
+                out.put_u64(*value);
+            }
         }
     }
 
@@ -157,12 +162,18 @@ impl TombstoneHistogram {
     ///
     /// # Errors
     /// `Decode`.
-    pub fn decode(r: &mut Reader<'_>) -> Result<TombstoneHistogram> {
+    pub fn decode(r: &mut Reader<'_>, version: Version) -> Result<TombstoneHistogram> {
+        let uint = version.has_uint_times();
         r.u32()?;
         let count = r.len_i32()?;
-        let count = r.check_count(count, 16)?;
+        let count = r.check_count(count, if uint { 12 } else { 16 })?;
         let mut points = Vec::with_capacity(count);
         for _ in 0..count {
+            if uint {
+                let point = r.i64()?.clamp(0, crate::DELETION_SECONDS_UINT_MAX);
+                points.push((point, u64::try_from(r.i32()?).unwrap_or(0)));
+                continue;
+            }
             let point = r.f64()?;
             #[expect(clippy::cast_possible_truncation, reason = "float casts saturate")]
             let point = (point as i64).clamp(0, crate::DELETION_SECONDS_MAX);
@@ -310,9 +321,13 @@ mod tests {
         let h = b.finish();
         assert!(h.points.len() <= 100 && h.points.is_sorted());
         assert_eq!(h.points.iter().map(|(_, n)| n).sum::<u64>(), 20_000);
-        let mut out = Vec::new();
-        h.encode(&mut out);
-        assert_eq!(TombstoneHistogram::decode(&mut Reader::new(&out, "h")).unwrap(), h);
+        for version in [Version::Nb, Version::Oa] {
+            let mut out = Vec::new();
+            h.encode(&mut out, version);
+            let mut r = Reader::new(&out, "h");
+            assert_eq!(TombstoneHistogram::decode(&mut r, version).unwrap(), h);
+            r.finish().unwrap();
+        }
         assert_eq!(h.sum(0), 0.0);
         assert_eq!(h.sum(i64::MAX), 20_000.0);
     }

@@ -10,7 +10,7 @@ use data::DeletionTime;
 use stdx::Token;
 
 use crate::clustering::{ClusteringLengths, Prefix};
-use crate::{FormatError, Result, put_deletion, read_deletion};
+use crate::{FormatError, Result, Version, put_deletion, read_deletion};
 
 /// Base of the width delta of a block.
 const WIDTH_BASE: i64 = 64 * 1024;
@@ -131,10 +131,11 @@ impl PromotedHeader {
     pub fn decode(
         bytes: &[u8],
         promoted_length: usize,
+        version: Version,
     ) -> std::result::Result<PromotedHeader, DecodeError> {
         let mut r = Reader::new(bytes, "promoted index");
         let header_length = r.vint_unsigned()?;
-        let deletion = read_deletion(&mut r)?;
+        let deletion = read_deletion(&mut r, version)?;
         let blocks = r.vint_len()?;
         let length = r.position();
         // Each block takes an offset of 4 bytes and at least 5 bytes itself.
@@ -170,6 +171,7 @@ impl IndexInfo {
         &mut self,
         bytes: &[u8],
         lengths: &ClusteringLengths,
+        version: Version,
     ) -> std::result::Result<usize, DecodeError> {
         let mut r = Reader::new(bytes, "promoted index block");
         Prefix::decode(&mut r, lengths, &mut self.first)?;
@@ -179,7 +181,7 @@ impl IndexInfo {
         self.width = u64::try_from(width).map_err(|_| r.invalid(width))?;
         self.open = match r.u8()? {
             0 => None,
-            _ => Some(read_deletion(&mut r)?),
+            _ => Some(read_deletion(&mut r, version)?),
         };
         Ok(r.position())
     }
@@ -188,14 +190,19 @@ impl IndexInfo {
     ///
     /// # Errors
     /// `ValueLength`.
-    pub fn encode(&self, lengths: &ClusteringLengths, out: &mut Vec<u8>) -> Result<()> {
+    pub fn encode(
+        &self,
+        lengths: &ClusteringLengths,
+        version: Version,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         self.first.encode(lengths, out)?;
         self.last.encode(lengths, out)?;
         out.put_vint_unsigned(self.offset);
         out.put_vint_signed(self.width.cast_signed().wrapping_sub(WIDTH_BASE));
         out.put_bool(self.open.is_some());
         if let Some(open) = &self.open {
-            put_deletion(out, open);
+            put_deletion(out, open, version);
         }
         Ok(())
     }
@@ -229,11 +236,16 @@ impl PromotedBuilder {
     ///
     /// # Errors
     /// `TooLarge` when the index of the partition passes 2 GiB; `ValueLength`.
-    pub fn push(&mut self, info: &IndexInfo, lengths: &ClusteringLengths) -> Result<()> {
+    pub fn push(
+        &mut self,
+        info: &IndexInfo,
+        lengths: &ClusteringLengths,
+        version: Version,
+    ) -> Result<()> {
         let offset = i32::try_from(self.blocks.len())
             .map_err(|_| FormatError::TooLarge { what: "promoted index" })?;
         self.offsets.push(offset.unsigned_abs());
-        info.encode(lengths, &mut self.blocks)
+        info.encode(lengths, version, &mut self.blocks)
     }
 
     /// Appends the index entry of the partition. A promoted index of one block is left out.
@@ -246,6 +258,7 @@ impl PromotedBuilder {
         position: u64,
         header_length: u64,
         deletion: &DeletionTime,
+        version: Version,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         out.put_bytes_u16(key, "partition key")
@@ -255,8 +268,10 @@ impl PromotedBuilder {
             out.put_u8(0);
             return Ok(());
         }
+        let mut stored = Vec::with_capacity(12);
+        put_deletion(&mut stored, deletion, version);
         let fields = codec::vint_unsigned_len(header_length)
-            .saturating_add(12)
+            .saturating_add(stored.len())
             .saturating_add(codec::vint_unsigned_len(self.offsets.len() as u64));
         let size = fields
             .saturating_add(self.blocks.len())
@@ -266,7 +281,7 @@ impl PromotedBuilder {
         }
         out.put_vint_unsigned(size as u64);
         out.put_vint_unsigned(header_length);
-        put_deletion(out, deletion);
+        out.put_bytes(&stored);
         out.put_vint_unsigned(self.offsets.len() as u64);
         out.put_bytes(&self.blocks);
         for offset in &self.offsets {
@@ -315,6 +330,12 @@ mod tests {
 
     #[test]
     fn an_entry_with_blocks_comes_back_and_one_block_is_left_out() {
+        for version in [Version::Ma, Version::Nb, Version::Oa] {
+            entry_comes_back(version);
+        }
+    }
+
+    fn entry_comes_back(version: Version) {
         let lengths = [Some(4)];
         let deletion =
             DeletionTime { timestamp: TimestampMicros(5), local: DeletionSeconds(1_600_000_000) };
@@ -329,28 +350,28 @@ mod tests {
             open,
         };
         let mut builder = PromotedBuilder::default();
-        builder.push(&info(0, None), &lengths).unwrap();
+        builder.push(&info(0, None), &lengths, version).unwrap();
         let mut out = Vec::new();
-        builder.encode_entry(b"key", 77, 20, &deletion, &mut out).unwrap();
+        builder.encode_entry(b"key", 77, 20, &deletion, version, &mut out).unwrap();
         let entry = IndexEntry::decode(&out).unwrap();
         assert_eq!((entry.key, entry.position, entry.end()), (&b"key"[..], 77, out.len()));
         assert_eq!(entry.promoted_length, 0);
 
-        builder.push(&info(1, Some(deletion)), &lengths).unwrap();
+        builder.push(&info(1, Some(deletion)), &lengths, version).unwrap();
         out.clear();
-        builder.encode_entry(b"key", 77, 20, &deletion, &mut out).unwrap();
+        builder.encode_entry(b"key", 77, 20, &deletion, version, &mut out).unwrap();
         let entry = IndexEntry::decode(&out).unwrap();
         assert_eq!(entry.end(), out.len());
         let promoted = &out[entry.promoted_at..];
-        let header = PromotedHeader::decode(promoted, entry.promoted_length).unwrap();
+        let header = PromotedHeader::decode(promoted, entry.promoted_length, version).unwrap();
         assert_eq!((header.header_length, header.deletion, header.blocks), (20, deletion, 2));
         let mut back = IndexInfo::default();
-        let n = back.decode_into(&promoted[header.length..], &lengths).unwrap();
+        let n = back.decode_into(&promoted[header.length..], &lengths, version).unwrap();
         assert_eq!(back, info(0, None));
-        back.decode_into(&promoted[header.length + n..], &lengths).unwrap();
+        back.decode_into(&promoted[header.length + n..], &lengths, version).unwrap();
         assert_eq!(back, info(1, Some(deletion)));
         let offsets = &out[out.len() - 8..];
         assert_eq!(offsets, [0, 0, 0, 0, 0, 0, 0, n as u8]);
-        assert!(PromotedHeader::decode(promoted, 20).is_err());
+        assert!(PromotedHeader::decode(promoted, 20, version).is_err());
     }
 }

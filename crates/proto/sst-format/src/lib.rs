@@ -1,5 +1,5 @@
-//! Cassandra's BIG SSTable format, version `nb` (Cassandra 4.0 and 5.0 in `CASSANDRA_4` mode), as
-//! pure encoders and decoders over byte slices, plus our own `Checksums.db`.
+//! Cassandra's SSTable formats, BIG (versions `ma` to `oa`) and BTI (`da`), as pure encoders and
+//! decoders over byte slices, plus our own `Checksums.db`.
 //!
 //! Owns: the bytes of every component. Never: IO, clocks, which file is read when (crate
 //! `sstable`), what a row means (crate `data`).
@@ -8,7 +8,8 @@
 //! length field. INV-format-2: what an encoder writes, its decoder reads back equal, except local
 //! deletion times beyond 2038, which are capped (never wrapped).
 //!
-//! Reading order: [`component`], [`header`], [`row`], [`index`], [`statistics`], the rest.
+//! Reading order: [`version`], [`component`], [`header`], [`row`], [`index`], [`statistics`],
+//! [`trie`], [`partitions`], the rest.
 //! See `docs/formats/sstable.md`.
 
 #![deny(
@@ -29,6 +30,7 @@
     )
 )]
 
+pub mod byte_order;
 pub mod checksums;
 pub mod clustering;
 pub mod component;
@@ -39,11 +41,15 @@ pub mod header;
 pub mod histogram;
 pub mod hyperloglog;
 pub mod index;
+pub mod partitions;
 pub mod row;
 pub mod row_write;
 pub mod statistics;
 pub mod stats_collector;
 pub mod summary;
+pub mod trie;
+pub mod trie_write;
+pub mod version;
 
 pub use checksums::{Checksums, ComponentChecksum, StorageGroup};
 pub use component::{Component, Descriptor};
@@ -52,9 +58,10 @@ pub use filter::BloomFilter;
 pub use header::{EncodingStats, HeaderColumn, ReadSchema, SerializationHeader, WriteSchema};
 pub use index::{IndexEntry, IndexInfo};
 pub use row::{Head, HeadKind, RowScratch};
-pub use statistics::{Statistics, StatsMetadata};
+pub use statistics::{Partitioner, Statistics, StatsMetadata};
 pub use stats_collector::StatsCollector;
 pub use summary::Summary;
+pub use version::Version;
 
 use codec::DecodeError;
 
@@ -149,21 +156,71 @@ pub(crate) fn deletion_from_i32(local: i32) -> stdx::DeletionSeconds {
     }
 }
 
-/// Appends a deletion time in the 12-byte form of partition headers and index entries.
-pub(crate) fn put_deletion(out: &mut Vec<u8>, deletion: &data::DeletionTime) {
-    use codec::Writer;
-    out.put_i32(deletion_i32(deletion.local));
-    out.put_i64(deletion.timestamp.0);
+/// One byte says that a partition is not deleted, since `oa`.
+const IS_LIVE: u8 = 0x80;
+
+/// Unsigned 32-bit form of a local deletion time (`Cell.deletionTimeLongToUnsignedInteger`):
+/// all ones mean "none", and the largest time is three less than that.
+pub(crate) fn deletion_u32(local: stdx::DeletionSeconds) -> u32 {
+    if local == stdx::DeletionSeconds::NONE {
+        return u32::MAX;
+    }
+    u32::try_from(local.0.clamp(0, DELETION_SECONDS_UINT_MAX)).unwrap_or(u32::MAX)
 }
 
-/// Reads the 12-byte form.
+/// Inverse of [`deletion_u32`].
+pub(crate) fn deletion_from_u32(local: u32) -> stdx::DeletionSeconds {
+    if local == u32::MAX {
+        stdx::DeletionSeconds::NONE
+    } else {
+        stdx::DeletionSeconds(i64::from(local))
+    }
+}
+
+/// Largest local deletion time since `oa`: 2106-02-07T06:28:13Z.
+pub const DELETION_SECONDS_UINT_MAX: i64 = u32::MAX as i64 - 2;
+
+/// Appends a deletion time in the form of partition headers and index entries: 12 bytes, or since
+/// `oa` one byte for a live one.
+pub(crate) fn put_deletion(out: &mut Vec<u8>, deletion: &data::DeletionTime, version: Version) {
+    use codec::Writer;
+    if !version.has_uint_times() {
+        out.put_i32(deletion_i32(deletion.local));
+        out.put_i64(deletion.timestamp.0);
+    } else if deletion.is_live() {
+        out.put_u8(IS_LIVE);
+    } else {
+        // The sign bit tells live ones; Cassandra has no negative timestamps here.
+        out.put_i64(deletion.timestamp.0.max(0));
+        out.put_u32(deletion_u32(deletion.local));
+    }
+}
+
+/// Reads that form.
 pub(crate) fn read_deletion(
     r: &mut codec::Reader<'_>,
+    version: Version,
 ) -> std::result::Result<data::DeletionTime, DecodeError> {
-    let local = r.i32()?;
+    if !version.has_uint_times() {
+        let local = r.i32()?;
+        let timestamp = r.i64()?;
+        return Ok(data::DeletionTime {
+            timestamp: stdx::TimestampMicros(timestamp),
+            local: deletion_from_i32(local),
+        });
+    }
+    match r.peek_u8() {
+        Some(IS_LIVE) => {
+            r.u8()?;
+            return Ok(data::DeletionTime::LIVE);
+        }
+        Some(flags) if flags & IS_LIVE != 0 => return Err(r.invalid(i64::from(flags))),
+        _ => {}
+    }
     let timestamp = r.i64()?;
+    let local = r.u32()?;
     Ok(data::DeletionTime {
         timestamp: stdx::TimestampMicros(timestamp),
-        local: deletion_from_i32(local),
+        local: deletion_from_u32(local),
     })
 }

@@ -12,6 +12,7 @@ use data::row::{CellRef, RowBuilder};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Liveness, RowRef};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
 
+use crate::Version;
 use crate::clustering::{PrefixKind, decode_bound_values, decode_values};
 use crate::header::{EncodingStats, ReadColumn, ReadColumns, ReadSchema};
 
@@ -275,10 +276,13 @@ pub(crate) fn decode_any_head(
 /// # Errors
 /// `Truncated`: more bytes are needed, unless these are the last of the file.
 #[inline]
-pub fn decode_partition_header(bytes: &[u8]) -> Decoded<(&[u8], DeletionTime, usize)> {
+pub fn decode_partition_header(
+    bytes: &[u8],
+    version: Version,
+) -> Decoded<(&[u8], DeletionTime, usize)> {
     let mut r = Reader::new(bytes, "partition header");
     let key = r.bytes_u16()?;
-    let deletion = crate::read_deletion(&mut r)?;
+    let deletion = crate::read_deletion(&mut r, version)?;
     Ok((key, deletion, r.position()))
 }
 
@@ -298,9 +302,8 @@ pub struct MarkerBody {
 pub fn decode_marker(schema: &ReadSchema, kind: PrefixKind, body: &[u8]) -> Decoded<MarkerBody> {
     let mut r = Reader::new(body, "range tombstone marker");
     r.vint_unsigned()?;
-    let first = read_deletion(&mut r, &schema.stats)?;
-    let second =
-        if kind.is_boundary() { Some(read_deletion(&mut r, &schema.stats)?) } else { None };
+    let first = read_deletion(&mut r, schema)?;
+    let second = if kind.is_boundary() { Some(read_deletion(&mut r, schema)?) } else { None };
     r.finish()?;
     Ok(match second {
         Some(second) => MarkerBody { close: Some(first), open: Some(second) },
@@ -315,14 +318,27 @@ fn read_timestamp(r: &mut Reader<'_>, stats: &EncodingStats) -> Decoded<Timestam
     Ok(TimestampMicros(stats.min_timestamp.0.wrapping_add(delta)))
 }
 
+/// A time beyond 2038 that some old version wrapped is kept as the largest one, as Cassandra's
+/// "invalid deletion time" never comes either; since `oa` times are unsigned.
 #[inline]
-fn read_local(r: &mut Reader<'_>, stats: &EncodingStats) -> Decoded<DeletionSeconds> {
-    let delta = i64::from(r.vint_unsigned_i32()?);
-    let local = stats.min_local_deletion.0.saturating_add(delta);
-    if local < 0 {
-        return Err(r.invalid(local));
+fn local_of(schema: &ReadSchema, delta: i32) -> DeletionSeconds {
+    let local = schema.stats.min_local_deletion.0.saturating_add(i64::from(delta));
+    if local >= 0 {
+        return DeletionSeconds(local);
     }
-    Ok(DeletionSeconds(local))
+    if !schema.version.has_uint_times() {
+        return DeletionSeconds(crate::DELETION_SECONDS_MAX);
+    }
+    // Differences were cut to 32 bits: two's complement gives the unsigned time back.
+    match u32::try_from(local.saturating_add(1i64 << 32)) {
+        Ok(local) => DeletionSeconds(i64::from(local).min(crate::DELETION_SECONDS_UINT_MAX)),
+        Err(_) => DeletionSeconds(crate::DELETION_SECONDS_UINT_MAX),
+    }
+}
+
+#[inline]
+fn read_local(r: &mut Reader<'_>, schema: &ReadSchema) -> Decoded<DeletionSeconds> {
+    Ok(local_of(schema, r.vint_unsigned_i32()?))
 }
 
 #[inline]
@@ -334,14 +350,9 @@ fn read_ttl(r: &mut Reader<'_>, stats: &EncodingStats) -> Decoded<TtlSeconds> {
     }
 }
 
-fn read_deletion(r: &mut Reader<'_>, stats: &EncodingStats) -> Decoded<DeletionTime> {
-    let timestamp = read_timestamp(r, stats)?;
-    let delta = i64::from(r.vint_unsigned_i32()?);
-    // A deletion beyond 2038 that some old version wrapped is kept as the largest time, as
-    // Cassandra's "invalid deletion time" never expires either.
-    let local = stats.min_local_deletion.0.saturating_add(delta);
-    let local = if local < 0 { crate::DELETION_SECONDS_MAX } else { local };
-    Ok(DeletionTime { timestamp, local: DeletionSeconds(local) })
+fn read_deletion(r: &mut Reader<'_>, schema: &ReadSchema) -> Decoded<DeletionTime> {
+    let timestamp = read_timestamp(r, &schema.stats)?;
+    Ok(DeletionTime { timestamp, local: read_local(r, schema)? })
 }
 
 /// Unpacks a row's body, `bytes[head.body..head.end]`, into `scratch.row`. The row may turn out
@@ -423,21 +434,21 @@ pub(crate) fn decode_any_row<'s>(
         liveness.timestamp = read_timestamp(&mut r, stats)?;
         if head.flags & HAS_TTL != 0 {
             liveness.ttl = read_ttl(&mut r, stats)?;
-            liveness.expires_at = read_local(&mut r, stats)?;
+            liveness.expires_at = read_local(&mut r, schema)?;
         }
     } else if head.flags & HAS_TTL != 0 {
         return Err(r.invalid(i64::from(head.flags)));
     }
     let mut deletion = DeletionTime::LIVE;
     if head.flags & HAS_DELETION != 0 {
-        deletion = read_deletion(&mut r, stats)?;
+        deletion = read_deletion(&mut r, schema)?;
     }
     let base = if liveness.is_empty() { stats.min_timestamp } else { liveness.timestamp };
     let subset = Subset::read(&mut r, head.flags & HAS_ALL_COLUMNS != 0, columns.columns.len())?;
     let RowScratch { row, slots, .. } = scratch;
     row.clear();
     let context = CellContext {
-        stats,
+        schema,
         liveness: &liveness,
         complex_deletion: head.flags & HAS_COMPLEX_DELETION != 0,
     };
@@ -557,7 +568,7 @@ impl Subset {
 }
 
 struct CellContext<'c> {
-    stats: &'c EncodingStats,
+    schema: &'c ReadSchema,
     liveness: &'c Liveness,
     complex_deletion: bool,
 }
@@ -590,7 +601,7 @@ fn read_complex(
 ) -> Decoded<()> {
     let mut deletion = DeletionTime::LIVE;
     if context.complex_deletion {
-        deletion = read_complex_deletion(r, context.stats)?;
+        deletion = read_complex_deletion(r, context.schema)?;
     }
     if deletion.timestamp <= column.dropped_at {
         deletion = DeletionTime::LIVE;
@@ -625,15 +636,13 @@ fn read_complex(
 
 /// A column without deletion in a row where another has one carries the live deletion time
 /// (timestamp minimum, local time maximum) as deltas.
-fn read_complex_deletion(r: &mut Reader<'_>, stats: &EncodingStats) -> Decoded<DeletionTime> {
-    let timestamp = read_timestamp(r, stats)?;
+fn read_complex_deletion(r: &mut Reader<'_>, schema: &ReadSchema) -> Decoded<DeletionTime> {
+    let timestamp = read_timestamp(r, &schema.stats)?;
     let delta = r.vint_unsigned_i32()?;
     if timestamp == TimestampMicros::NONE {
         return Ok(DeletionTime::LIVE);
     }
-    let local = stats.min_local_deletion.0.saturating_add(i64::from(delta));
-    let local = if local < 0 { crate::DELETION_SECONDS_MAX } else { local };
-    Ok(DeletionTime { timestamp, local: DeletionSeconds(local) })
+    Ok(DeletionTime { timestamp, local: local_of(schema, delta) })
 }
 
 #[inline]
@@ -650,15 +659,15 @@ fn read_cell<'a>(
     let timestamp = if flags & CELL_USE_ROW_TIMESTAMP != 0 {
         context.liveness.timestamp
     } else {
-        read_timestamp(r, context.stats)?
+        read_timestamp(r, &context.schema.stats)?
     };
     let (mut ttl, mut local) = (TtlSeconds::NONE, DeletionSeconds::NONE);
     if flags & CELL_USE_ROW_TTL != 0 {
         (ttl, local) = (context.liveness.ttl, context.liveness.expires_at);
     } else if deleted || expiring {
-        local = read_local(r, context.stats)?;
+        local = read_local(r, context.schema)?;
         if expiring {
-            ttl = read_ttl(r, context.stats)?;
+            ttl = read_ttl(r, &context.schema.stats)?;
         }
     }
     let path = if column.complex { r.bytes_vint()? } else { &[] };

@@ -12,7 +12,7 @@ use crate::row::{
     HAS_DELETION, HAS_TIMESTAMP, HAS_TTL, IS_MARKER, IS_STATIC,
 };
 use crate::stats_collector::StatsCollector;
-use crate::{FormatError, Result, deletion_i32, put_deletion};
+use crate::{FormatError, Result, Version, deletion_i32, deletion_u32, put_deletion};
 
 /// Working memory of the encoder; reused from row to row.
 #[derive(Debug, Default)]
@@ -24,15 +24,27 @@ pub struct EncodeScratch {
 /// Appends a partition's key and deletion.
 ///
 /// # Errors
-/// `TooLarge` for a key above 65,535 bytes.
+/// `TooLarge` for a key above 65,535 bytes; `Unsupported` for a deletion before 1970 since `oa`.
 pub fn encode_partition_header(
     key: &[u8],
     deletion: &DeletionTime,
+    version: Version,
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    check_deletion(deletion, version)?;
     out.put_bytes_u16(key, "partition key")
         .map_err(|_| FormatError::TooLarge { what: "partition key" })?;
-    put_deletion(out, deletion);
+    put_deletion(out, deletion, version);
+    Ok(())
+}
+
+/// Since `oa` the sign of a deletion's timestamp says that it is live.
+fn check_deletion(deletion: &DeletionTime, version: Version) -> Result<()> {
+    if version.has_uint_times() && !deletion.is_live() && deletion.timestamp.0 < 0 {
+        let value = deletion.timestamp.0.to_string();
+        let what = "timestamp of a deletion in this version";
+        return Err(FormatError::Unsupported { what, value });
+    }
     Ok(())
 }
 
@@ -95,12 +107,12 @@ pub fn encode_row(
         if liveness.is_expiring() {
             flags |= HAS_TTL;
             put_i32_delta(body, i64::from(liveness.ttl.0), i64::from(schema.stats.min_ttl));
-            put_local(body, &schema.stats, liveness.expires_at);
+            put_local(body, schema, liveness.expires_at);
         }
     }
     if !deletion.is_live() {
         flags |= HAS_DELETION;
-        put_deletion_delta(body, &schema.stats, &deletion);
+        put_deletion_delta(body, schema, &deletion);
     }
     if complex_deletion {
         flags |= HAS_COMPLEX_DELETION;
@@ -114,13 +126,8 @@ pub fn encode_row(
     } else {
         encode_subset(present, columns.columns.len(), body);
     }
-    let mut cells = CellWriter {
-        stats: &schema.stats,
-        liveness: &liveness,
-        complex_deletion,
-        collector: stats,
-        body,
-    };
+    let mut cells =
+        CellWriter { schema, liveness: &liveness, complex_deletion, collector: stats, body };
     if in_order {
         for (id, column) in row.columns() {
             if let Some(c) = columns.index_of(id).and_then(|i| columns.columns.get(i)) {
@@ -194,7 +201,7 @@ fn encode_subset(present: &[u16], count: usize, out: &mut Vec<u8>) {
 /// Appends a marker. See [`encode_row`] for `previous`.
 ///
 /// # Errors
-/// `Invalid` when nothing closes or opens; `ValueLength`.
+/// `Invalid` when nothing closes or opens; `ValueLength`; `Unsupported` as for partitions.
 pub fn encode_marker(
     schema: &WriteSchema,
     marker: &data::Marker<'_>,
@@ -212,7 +219,8 @@ pub fn encode_marker(
     let body = &mut scratch.body;
     body.clear();
     for deletion in [marker.close, marker.open].into_iter().flatten() {
-        put_deletion_delta(body, &schema.stats, &deletion);
+        check_deletion(&deletion, schema.version)?;
+        put_deletion_delta(body, schema, &deletion);
         stats.deletion(&deletion);
     }
     out.put_u8(IS_MARKER);
@@ -230,17 +238,22 @@ fn put_timestamp(out: &mut Vec<u8>, stats: &EncodingStats, timestamp: i64) {
 }
 
 #[inline]
-fn put_local(out: &mut Vec<u8>, stats: &EncodingStats, local: stdx::DeletionSeconds) {
-    put_i32_delta(out, i64::from(deletion_i32(local)), stats.min_local_deletion.0);
+fn put_local(out: &mut Vec<u8>, schema: &WriteSchema, local: stdx::DeletionSeconds) {
+    let local = if schema.version.has_uint_times() {
+        i64::from(deletion_u32(local))
+    } else {
+        i64::from(deletion_i32(local))
+    };
+    put_i32_delta(out, local, schema.stats.min_local_deletion.0);
 }
 
-fn put_deletion_delta(out: &mut Vec<u8>, stats: &EncodingStats, deletion: &DeletionTime) {
-    put_timestamp(out, stats, deletion.timestamp.0);
-    put_local(out, stats, deletion.local);
+fn put_deletion_delta(out: &mut Vec<u8>, schema: &WriteSchema, deletion: &DeletionTime) {
+    put_timestamp(out, &schema.stats, deletion.timestamp.0);
+    put_local(out, schema, deletion.local);
 }
 
 struct CellWriter<'w> {
-    stats: &'w EncodingStats,
+    schema: &'w WriteSchema,
     liveness: &'w Liveness,
     complex_deletion: bool,
     collector: &'w mut StatsCollector,
@@ -260,11 +273,11 @@ impl CellWriter<'_> {
                     if complex.deletion.is_live() {
                         // Beside a column that has one. Cassandra 5 subtracts from its 64-bit "none"
                         // and keeps 32 bits: readers go by the timestamp.
-                        put_timestamp(self.body, self.stats, complex.deletion.timestamp.0);
-                        let base = self.stats.min_local_deletion.0;
+                        put_timestamp(self.body, &self.schema.stats, complex.deletion.timestamp.0);
+                        let base = self.schema.stats.min_local_deletion.0;
                         put_i32_delta(self.body, complex.deletion.local.0, base);
                     } else {
-                        put_deletion_delta(self.body, self.stats, &complex.deletion);
+                        put_deletion_delta(self.body, self.schema, &complex.deletion);
                     }
                     self.collector.deletion(&complex.deletion);
                 }
@@ -313,12 +326,12 @@ impl CellWriter<'_> {
         }
         body.put_u8(flags);
         if !same_timestamp {
-            put_timestamp(body, self.stats, cell.timestamp.0);
+            put_timestamp(body, &self.schema.stats, cell.timestamp.0);
         }
         if (deleted || expiring) && !same_ttl {
-            put_local(body, self.stats, cell.local);
+            put_local(body, self.schema, cell.local);
             if expiring {
-                put_i32_delta(body, i64::from(cell.ttl.0), i64::from(self.stats.min_ttl));
+                put_i32_delta(body, i64::from(cell.ttl.0), i64::from(self.schema.stats.min_ttl));
             }
         }
         if let Some(path) = path {

@@ -1,19 +1,57 @@
-//! Statistics.db: four parts behind a table of contents, each with a CRC32 behind it.
+//! Statistics.db: four parts behind a table of contents, each with a CRC32 behind it since `na`.
 //!
 //! Layout: part count i32, CRC32 of that, (part number i32, offset i32) each, CRC32 of everything so
-//! far without the first CRC, then the parts: 0 validation, 1 compaction, 2 stats, 3 header.
+//! far without the first CRC, then the parts: 0 validation, 1 compaction, 2 stats, 3 header. Before
+//! `na` there are no checksums.
 //! Source: `io.sstable.metadata.MetadataSerializer` and its neighbours.
 
 use codec::checksum::Crc32;
 use codec::{Reader, Writer, crc32};
-use stdx::{DeletionSeconds, TimestampMicros, Uuid};
+use stdx::{DeletionSeconds, TimestampMicros, Token, Uuid};
 
-use crate::header::SerializationHeader;
+use crate::clustering::{Prefix, PrefixKind};
+use crate::header::{SerializationHeader, read_type};
 use crate::histogram::{EstimatedHistogram, TombstoneHistogram};
-use crate::{FormatError, Result, deletion_from_i32, deletion_i32};
+use crate::{
+    FormatError, Result, Version, deletion_from_i32, deletion_from_u32, deletion_i32, deletion_u32,
+};
 
-/// The only partitioner supported.
-pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
+/// How keys are placed on the ring, and so the order of partitions in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partitioner {
+    /// By the Murmur3 hash of the key: the only one with which data is served.
+    Murmur3,
+    /// By the bytes of the key: such files are read by offline tools.
+    ByteOrdered,
+}
+
+impl Partitioner {
+    /// Its class, as files name it.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            Partitioner::Murmur3 => "org.apache.cassandra.dht.Murmur3Partitioner",
+            Partitioner::ByteOrdered => "org.apache.cassandra.dht.ByteOrderedPartitioner",
+        }
+    }
+
+    fn from_class_name(name: &str) -> Option<Partitioner> {
+        [Partitioner::Murmur3, Partitioner::ByteOrdered]
+            .into_iter()
+            .find(|p| p.class_name() == name)
+    }
+
+    /// A token by which, and then by their bytes, keys have the file's order.
+    #[inline]
+    pub fn token_of(self, key: &[u8]) -> Token {
+        match self {
+            Partitioner::Murmur3 => codec::token_of(key),
+            Partitioner::ByteOrdered => Token(0),
+        }
+    }
+}
+
+/// Bytes left at the end of the stats part for each point of the tombstone histogram, since `oa`.
+const POINT_PADDING: usize = 4;
 
 /// A place in the commit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +121,32 @@ pub struct StatsMetadata {
     pub is_transient: bool,
     /// Node whose commit log `commit_log` refers to.
     pub originating_host: Option<Uuid>,
+    /// Whether some partition is deleted as a whole. Before `oa`: whether there is any tombstone.
+    pub has_partition_deletions: bool,
+    /// Since `oa`: all rows and range deletions lie in it.
+    pub covered: Option<CoveredSlice>,
+    /// Since `oa`: first and last partition key.
+    pub key_range: Option<(Vec<u8>, Vec<u8>)>,
+    /// Since `oa`: share of the ring that the file spans, where its writer knew.
+    pub token_coverage: Option<f64>,
+}
+
+/// The slice of clusterings that a file covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoveredSlice {
+    /// Where it begins.
+    pub start: Prefix,
+    /// Where it ends.
+    pub end: Prefix,
+}
+
+impl CoveredSlice {
+    /// Leading values of a bound, up to the first null.
+    fn values(prefix: &Prefix) -> Vec<Vec<u8>> {
+        data::clustering::components(&prefix.values)
+            .map_while(|value| value.map(<[u8]>::to_vec))
+            .collect()
+    }
 }
 
 impl StatsMetadata {
@@ -91,80 +155,177 @@ impl StatsMetadata {
         self.min_local_deletion != DeletionSeconds::NONE
     }
 
-    fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
+    fn encode(
+        &self,
+        version: Version,
+        header: &SerializationHeader,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let none = CommitLogPosition::NONE;
         self.partition_sizes.encode(out);
         self.cells_per_partition.encode(out);
         self.commit_log.last().map_or(none, |(_, end)| *end).encode(out);
         out.put_i64(self.min_timestamp.0);
         out.put_i64(self.max_timestamp.0);
-        out.put_i32(deletion_i32(self.min_local_deletion));
-        out.put_i32(deletion_i32(self.max_local_deletion));
+        for local in [self.min_local_deletion, self.max_local_deletion] {
+            if version.has_uint_times() {
+                out.put_u32(deletion_u32(local));
+            } else {
+                out.put_i32(deletion_i32(local));
+            }
+        }
         out.put_i32(self.min_ttl);
         out.put_i32(self.max_ttl);
         out.put_f64(self.compression_ratio);
-        self.tombstones.encode(out);
+        self.tombstones.encode(out, version);
         out.put_i32(self.level);
         out.put_i64(self.repaired_at);
-        for clustering in [&self.min_clustering, &self.max_clustering] {
-            let count = i32::try_from(clustering.len())
-                .map_err(|_| FormatError::TooLarge { what: "clustering" })?;
-            out.put_i32(count);
-            for value in clustering {
-                out.put_bytes_u16(value, "clustering value")
-                    .map_err(|_| FormatError::TooLarge { what: "clustering value" })?;
+        if version.has_covered_slice() {
+            self.encode_covered(header, out)?;
+        } else {
+            for clustering in [&self.min_clustering, &self.max_clustering] {
+                let count = i32::try_from(clustering.len())
+                    .map_err(|_| FormatError::TooLarge { what: "clustering" })?;
+                out.put_i32(count);
+                for value in clustering {
+                    out.put_bytes_u16(value, "clustering value")
+                        .map_err(|_| FormatError::TooLarge { what: "clustering value" })?;
+                }
             }
         }
         out.put_bool(self.has_legacy_counter_shards);
         out.put_i64(self.total_columns_set);
         out.put_i64(self.total_rows);
-        self.commit_log.first().map_or(none, |(start, _)| *start).encode(out);
-        out.put_i32(i32::try_from(self.commit_log.len()).unwrap_or(i32::MAX));
-        for (start, end) in &self.commit_log {
-            start.encode(out);
-            end.encode(out);
+        if version.has_commit_log_lower_bound() {
+            self.commit_log.first().map_or(none, |(start, _)| *start).encode(out);
         }
-        put_uuid(out, self.pending_repair);
-        out.put_bool(self.is_transient);
-        put_uuid(out, self.originating_host);
+        if version.has_commit_log_intervals() {
+            out.put_i32(i32::try_from(self.commit_log.len()).unwrap_or(i32::MAX));
+            for (start, end) in &self.commit_log {
+                start.encode(out);
+                end.encode(out);
+            }
+        }
+        if version.has_pending_repair() {
+            put_uuid(out, self.pending_repair);
+            out.put_bool(self.is_transient);
+        } else if self.pending_repair.is_some() || self.is_transient {
+            let value = version.to_string();
+            return Err(FormatError::Unsupported { what: "incremental repair of version", value });
+        }
+        if version.has_originating_host() {
+            put_uuid(out, self.originating_host);
+        }
+        if version.has_covered_slice() {
+            out.put_bool(self.has_partition_deletions);
+            let (first, last) = match &self.key_range {
+                Some((first, last)) => (first.as_slice(), last.as_slice()),
+                None => (&[][..], &[][..]),
+            };
+            out.put_bytes_vint(first);
+            out.put_bytes_vint(last);
+            out.put_f64(self.token_coverage.unwrap_or(f64::NAN));
+            // Cassandra takes 16 bytes for a point of the histogram, writes 12, and leaves the rest at
+            // the end.
+            let rest = self.tombstones.points.len().saturating_mul(POINT_PADDING);
+            out.resize(out.len().saturating_add(rest), 0);
+        }
         Ok(())
     }
 
-    fn decode(bytes: &[u8]) -> Result<StatsMetadata> {
+    fn encode_covered(&self, header: &SerializationHeader, out: &mut Vec<u8>) -> Result<()> {
+        out.put_vint_unsigned(header.clustering_types.len() as u64);
+        for (ty, reversed) in &header.clustering_types {
+            let name = if *reversed { ty.to_marshal_name_reversed() } else { ty.to_marshal_name() };
+            out.put_bytes_vint(name.as_bytes());
+        }
+        let lengths = header.clustering_lengths();
+        let all = CoveredSlice {
+            start: Prefix { kind: PrefixKind::InclusiveStart, values: Vec::new() },
+            end: Prefix { kind: PrefixKind::InclusiveEnd, values: Vec::new() },
+        };
+        let covered = self.covered.as_ref().unwrap_or(&all);
+        covered.start.encode(&lengths, out)?;
+        covered.end.encode(&lengths, out)
+    }
+
+    fn decode(bytes: &[u8], version: Version) -> Result<StatsMetadata> {
         let mut r = Reader::new(bytes, "stats metadata");
         let partition_sizes = EstimatedHistogram::decode(&mut r)?;
         let cells_per_partition = EstimatedHistogram::decode(&mut r)?;
-        CommitLogPosition::decode(&mut r)?;
+        let upper = CommitLogPosition::decode(&mut r)?;
         let min_timestamp = TimestampMicros(r.i64()?);
         let max_timestamp = TimestampMicros(r.i64()?);
-        let min_local_deletion = deletion_from_i32(r.i32()?);
-        let max_local_deletion = deletion_from_i32(r.i32()?);
+        let local = |r: &mut Reader<'_>| -> Result<DeletionSeconds> {
+            Ok(if version.has_uint_times() {
+                deletion_from_u32(r.u32()?)
+            } else {
+                deletion_from_i32(r.i32()?)
+            })
+        };
+        let (min_local_deletion, max_local_deletion) = (local(&mut r)?, local(&mut r)?);
         let (min_ttl, max_ttl) = (r.i32()?, r.i32()?);
         let compression_ratio = r.f64()?;
-        let tombstones = TombstoneHistogram::decode(&mut r)?;
+        let tombstones = TombstoneHistogram::decode(&mut r, version)?;
         let level = r.i32()?;
         let repaired_at = r.i64()?;
         let mut clusterings = [Vec::new(), Vec::new()];
-        for clustering in &mut clusterings {
-            let count = r.len_i32()?;
-            let count = r.check_count(count, 2)?;
-            for _ in 0..count {
-                clustering.push(r.bytes_u16()?.to_vec());
+        let mut covered = None;
+        if version.has_covered_slice() {
+            let slice = decode_covered(&mut r)?;
+            clusterings = [CoveredSlice::values(&slice.start), CoveredSlice::values(&slice.end)];
+            covered = Some(slice);
+        } else {
+            for clustering in &mut clusterings {
+                let count = r.len_i32()?;
+                let count = r.check_count(count, 2)?;
+                for _ in 0..count {
+                    clustering.push(r.bytes_u16()?.to_vec());
+                }
+            }
+            if !version.has_accurate_clusterings() {
+                clusterings = Default::default();
             }
         }
         let has_legacy_counter_shards = r.bool()?;
         let (total_columns_set, total_rows) = (r.i64()?, r.i64()?);
-        CommitLogPosition::decode(&mut r)?;
-        let count = r.len_i32()?;
-        let count = r.check_count(count, 24)?;
-        let mut commit_log = Vec::with_capacity(count);
-        for _ in 0..count {
-            commit_log
-                .push((CommitLogPosition::decode(&mut r)?, CommitLogPosition::decode(&mut r)?));
+        let mut lower = CommitLogPosition::NONE;
+        if version.has_commit_log_lower_bound() {
+            lower = CommitLogPosition::decode(&mut r)?;
         }
-        let pending_repair = read_uuid(&mut r)?;
-        let is_transient = r.bool()?;
-        let originating_host = read_uuid(&mut r)?;
+        let mut commit_log = Vec::new();
+        if version.has_commit_log_intervals() {
+            let count = r.len_i32()?;
+            let count = r.check_count(count, 24)?;
+            commit_log.reserve(count);
+            for _ in 0..count {
+                commit_log
+                    .push((CommitLogPosition::decode(&mut r)?, CommitLogPosition::decode(&mut r)?));
+            }
+        } else if upper != CommitLogPosition::NONE {
+            commit_log.push((lower, upper));
+        }
+        let (mut pending_repair, mut is_transient) = (None, false);
+        if version.has_pending_repair() {
+            pending_repair = read_uuid(&mut r)?;
+            // Versions of `na` from before the release end here.
+            is_transient = !(version == Version::Na && r.is_empty()) && r.bool()?;
+        }
+        let originating_host =
+            if version.has_originating_host() { read_uuid(&mut r)? } else { None };
+        let mut has_partition_deletions = min_local_deletion != DeletionSeconds::NONE;
+        let (mut key_range, mut token_coverage) = (None, None);
+        if version.has_covered_slice() {
+            has_partition_deletions = r.bool()?;
+            let (first, last) = (r.bytes_vint()?.to_vec(), r.bytes_vint()?.to_vec());
+            key_range = (!first.is_empty() || !last.is_empty()).then_some((first, last));
+            token_coverage = Some(r.f64()?).filter(|share| !share.is_nan());
+            let padding = r.peek_rest();
+            let padding_max = tombstones.points.len().saturating_mul(POINT_PADDING);
+            if padding.len() <= padding_max && padding.iter().all(|b| *b == 0) {
+                r.skip(padding.len())?;
+            }
+        }
         r.finish()?;
         let [min_clustering, max_clustering] = clusterings;
         Ok(StatsMetadata {
@@ -189,8 +350,29 @@ impl StatsMetadata {
             pending_repair,
             is_transient,
             originating_host,
+            has_partition_deletions,
+            covered,
+            key_range,
+            token_coverage,
         })
     }
+}
+
+fn decode_covered(r: &mut Reader<'_>) -> Result<CoveredSlice> {
+    let count = r.vint_len()?;
+    let count = r.check_count(count, 1)?;
+    let mut lengths = Vec::with_capacity(count);
+    for _ in 0..count {
+        lengths.push(read_type(r)?.0.fixed_len());
+    }
+    let mut slice = CoveredSlice { start: Prefix::default(), end: Prefix::default() };
+    for bound in [&mut slice.start, &mut slice.end] {
+        Prefix::decode(r, &lengths, bound)?;
+        if bound.kind == PrefixKind::Clustering {
+            return Err(r.invalid(i64::from(bound.kind as u8)).into());
+        }
+    }
+    Ok(slice)
 }
 
 fn put_uuid(out: &mut Vec<u8>, id: Option<Uuid>) {
@@ -207,6 +389,10 @@ fn read_uuid(r: &mut Reader<'_>) -> Result<Option<Uuid>> {
 /// The whole component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
+    /// Version of the format.
+    pub version: Version,
+    /// The order of partitions.
+    pub partitioner: Partitioner,
     /// Rate the Bloom filter was made for.
     pub bloom_fp_chance: f64,
     /// Serialised cardinality estimator of the partition keys.
@@ -230,46 +416,57 @@ impl Statistics {
         let mut parts: [Vec<u8>; PARTS] = Default::default();
         let [validation, compaction, stats, header] = &mut parts;
         validation
-            .put_bytes_u16(PARTITIONER.as_bytes(), "partitioner")
+            .put_bytes_u16(self.partitioner.class_name().as_bytes(), "partitioner")
             .map_err(|_| FormatError::TooLarge { what: "partitioner" })?;
         validation.put_f64(self.bloom_fp_chance);
         compaction.put_i32(i32::try_from(self.cardinality.len()).map_err(too_large)?);
         compaction.put_bytes(&self.cardinality);
-        self.stats.encode(stats)?;
+        self.stats.encode(self.version, &self.header, stats)?;
         self.header.encode(header);
 
         let mut out = Vec::new();
         let mut crc = Crc32::new();
         out.put_i32(PARTS_I32);
         crc.update_i32(PARTS_I32);
-        out.put_u32(crc.value());
-        let mut offset = 4usize + 8 * PARTS + 8;
+        let checksums = self.version.has_statistics_checksums();
+        let crc_bytes = if checksums { 4usize } else { 0 };
+        if checksums {
+            out.put_u32(crc.value());
+        }
+        let mut offset = (4usize + 8 * PARTS).saturating_add(crc_bytes).saturating_add(crc_bytes);
         for (number, part) in (0i32..).zip(&parts) {
             let at = i32::try_from(offset).map_err(too_large)?;
             out.put_i32(number);
             out.put_i32(at);
             crc.update_i32(number);
             crc.update_i32(at);
-            offset = offset.saturating_add(part.len()).saturating_add(4);
+            offset = offset.saturating_add(part.len()).saturating_add(crc_bytes);
         }
-        out.put_u32(crc.value());
+        if checksums {
+            out.put_u32(crc.value());
+        }
         for part in &parts {
             out.put_bytes(part);
-            out.put_u32(crc32(part));
+            if checksums {
+                out.put_u32(crc32(part));
+            }
         }
         Ok(out)
     }
 
-    /// Reads the file and checks its checksums; together they cover every byte.
+    /// Reads the file and checks its checksums; together they cover every byte, since `na`.
     ///
     /// # Errors
     /// `Checksum`, `Decode`, `Invalid`, `Unsupported` partitioner.
-    pub fn decode(bytes: &[u8]) -> Result<Statistics> {
+    pub fn decode(bytes: &[u8], version: Version) -> Result<Statistics> {
+        let checksums = version.has_statistics_checksums();
         let mut r = Reader::new(bytes, "statistics");
         let mut crc = Crc32::new();
         let count = r.i32()?;
         crc.update_i32(count);
-        check(&crc, r.u32()?, 0)?;
+        if checksums {
+            check(&crc, r.u32()?, 0)?;
+        }
         if count != PARTS_I32 {
             return Err(FormatError::Invalid { what: "not four parts of statistics", offset: 0 });
         }
@@ -286,7 +483,9 @@ impl Statistics {
             }
             *start = usize::try_from(offset).unwrap_or(usize::MAX);
         }
-        check(&crc, r.u32()?, 0)?;
+        if checksums {
+            check(&crc, r.u32()?, 0)?;
+        }
         let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
         let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
         let mut at = r.position();
@@ -297,37 +496,40 @@ impl Statistics {
                     offset: 8,
                 });
             }
-            let body = bytes.get(start..end).and_then(|b| b.split_last_chunk::<4>());
-            let Some((body, stored)) = body else {
-                return Err(FormatError::Invalid {
-                    what: "part of statistics cut short",
-                    offset: 8,
-                });
-            };
-            let (expected, found) = (u32::from_be_bytes(*stored), crc32(body));
-            if expected != found {
-                let offset = start as u64;
-                return Err(FormatError::Checksum { what: "part", offset, expected, found });
+            let cut = FormatError::Invalid { what: "part of statistics cut short", offset: 8 };
+            let Some(mut body) = bytes.get(start..end) else { return Err(cut) };
+            if checksums {
+                let Some((covered, stored)) = body.split_last_chunk::<4>() else {
+                    return Err(cut);
+                };
+                let (expected, found) = (u32::from_be_bytes(*stored), crc32(covered));
+                if expected != found {
+                    let offset = start as u64;
+                    return Err(FormatError::Checksum { what: "part", offset, expected, found });
+                }
+                body = covered;
             }
             *part = body;
             at = end;
         }
         let [validation, compaction, stats, header] = parts;
         let mut r = Reader::new(validation, "validation metadata");
-        let partitioner = r.utf8_u16()?;
-        if partitioner != PARTITIONER {
-            let value = partitioner.to_owned();
+        let name = r.utf8_u16()?;
+        let Some(partitioner) = Partitioner::from_class_name(name) else {
+            let value = name.to_owned();
             return Err(FormatError::Unsupported { what: "partitioner", value });
-        }
+        };
         let bloom_fp_chance = r.f64()?;
         r.finish()?;
         let mut r = Reader::new(compaction, "compaction metadata");
         let cardinality = r.bytes_i32()?.to_vec();
         r.finish()?;
         Ok(Statistics {
+            version,
+            partitioner,
             bloom_fp_chance,
             cardinality,
-            stats: StatsMetadata::decode(stats)?,
+            stats: StatsMetadata::decode(stats, version)?,
             header: SerializationHeader::decode(header)?,
         })
     }

@@ -7,10 +7,11 @@ use data::row::{CellRef, ColumnRef, RowRef};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Liveness};
 use stdx::{DeletionSeconds, TimestampMicros};
 
+use crate::clustering::{Prefix, PrefixKind};
 use crate::header::EncodingStats;
 use crate::histogram::{EstimatedHistogram, TombstoneHistogramBuilder};
 use crate::hyperloglog::HyperLogLog;
-use crate::statistics::{CommitLogPosition, StatsMetadata};
+use crate::statistics::{CommitLogPosition, CoveredSlice, StatsMetadata};
 
 /// An end of the covered clusterings.
 #[derive(Debug, Default)]
@@ -75,6 +76,8 @@ pub struct FileFacts {
     pub pending_repair: Option<stdx::Uuid>,
     /// Compressed by uncompressed size; -1 when not compressed.
     pub compression_ratio: f64,
+    /// First and last partition key.
+    pub key_range: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 fn widen<T: Ord + Copy>(range: &mut Option<(T, T)>, value: T) {
@@ -214,6 +217,25 @@ impl StatsCollector {
             pending_repair: facts.pending_repair,
             is_transient: false,
             originating_host: facts.originating_host,
+            has_partition_deletions: self.has_partition_deletion,
+            covered: Some(CoveredSlice {
+                start: Prefix {
+                    kind: match self.min {
+                        Edge { set: true, after: false, .. } => PrefixKind::InclusiveStart,
+                        _ => PrefixKind::ExclusiveStart,
+                    },
+                    values: self.min.prefix,
+                },
+                end: Prefix {
+                    kind: match self.max {
+                        Edge { set: true, after: true, .. } => PrefixKind::InclusiveEnd,
+                        _ => PrefixKind::ExclusiveEnd,
+                    },
+                    values: self.max.prefix,
+                },
+            }),
+            key_range: facts.key_range,
+            token_coverage: None,
         };
         (stats, self.cardinality.encode())
     }

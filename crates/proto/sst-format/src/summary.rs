@@ -8,7 +8,7 @@
 use codec::{Reader, Writer, token_of};
 use stdx::Token;
 
-use crate::{FormatError, Result};
+use crate::{FormatError, Partitioner, Result};
 
 /// Sampling level of a summary that was never thinned out.
 const BASE_SAMPLING_LEVEL: u32 = 128;
@@ -120,7 +120,7 @@ impl Summary {
     ///
     /// # Errors
     /// `Decode`; `Invalid` when samples do not ascend or do not fill the announced bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Summary> {
+    pub fn decode(bytes: &[u8], order: Partitioner) -> Result<Summary> {
         let mut r = Reader::new(bytes, "index summary");
         let min_index_interval = r.u32()?;
         let count = r.len_i32()?;
@@ -157,7 +157,7 @@ impl Summary {
             let Some((key, position)) = entry else {
                 return Err(wrong("summary entry out of place"));
             };
-            summary.push(key, u64::from_le_bytes(*position));
+            summary.push(key, order.token_of(key), u64::from_le_bytes(*position));
         }
         let ascending = |i: usize| {
             let j = i.saturating_add(1);
@@ -173,11 +173,11 @@ impl Summary {
         Ok(summary)
     }
 
-    fn push(&mut self, key: &[u8], position: u64) {
+    fn push(&mut self, key: &[u8], token: Token, position: u64) {
         self.keys.extend_from_slice(key);
         self.key_ends.push(u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
         self.positions.push(position);
-        self.tokens.push(token_of(key));
+        self.tokens.push(token);
     }
 }
 
@@ -213,7 +213,7 @@ impl SummaryBuilder {
         if self.keys.is_multiple_of(u64::from(self.summary.min_index_interval))
             && self.summary.keys.len() < room
         {
-            self.summary.push(key, position);
+            self.summary.push(key, token_of(key), position);
         }
         if self.keys == 0 {
             self.summary.first = key.to_vec();
@@ -254,7 +254,7 @@ mod tests {
             builder.add(key, i as u64 * 10);
         }
         let summary = builder.finish();
-        let back = Summary::decode(&summary.encode().unwrap()).unwrap();
+        let back = Summary::decode(&summary.encode().unwrap(), Partitioner::Murmur3).unwrap();
         assert_eq!(back, summary);
         assert_eq!(back.len(), 8);
         assert_eq!((&back.first, &back.last), (&keys[0], &keys[999]));

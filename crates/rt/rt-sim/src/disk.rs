@@ -4,7 +4,7 @@
 //! after
 //! its directory was synced. A kill keeps the cache; a power cut resolves it ([`Disk::power_cut`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -39,6 +39,8 @@ pub(crate) struct Inode {
     pending: Vec<Pending>,
     pending_bytes: usize,
     last: u64,
+    /// The last count of the disk's bytes that it was in.
+    counted: u64,
 }
 
 struct Pending {
@@ -186,6 +188,8 @@ pub(crate) struct Disk {
     pub(crate) slow_micros: Option<Range<u64>>,
     /// Locked path -> number of the process.
     pub(crate) locks: BTreeMap<String, usize>,
+    /// How often its bytes were counted.
+    rounds: Cell<u64>,
 }
 
 /// Whether a call puts something on the disk: those that a full or broken disk refuses.
@@ -257,21 +261,39 @@ impl Disk {
             .collect()
     }
 
+    /// What is in `dir` itself, by path.
+    pub(crate) fn children(&self, dir: &str) -> impl Iterator<Item = (&String, &Node)> {
+        let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
+        let mut from = prefix.clone();
+        std::iter::from_fn(move || {
+            loop {
+                let (path, node) = self.names.range(from.clone()..).next()?;
+                let name = path.strip_prefix(&prefix)?;
+                match name.split_once('/') {
+                    None => {
+                        from = format!("{path}\0");
+                        return Some((path, node));
+                    }
+                    // Below a directory: on to the first path behind all that is there.
+                    Some((below, _)) => from = format!("{prefix}{below}0"),
+                }
+            }
+        })
+    }
+
     /// Bytes that all files take.
     pub(crate) fn used(&self) -> u64 {
-        let mut seen: Vec<*const RefCell<Inode>> = Vec::new();
+        let round = self.rounds.get().wrapping_add(1);
+        self.rounds.set(round);
         let mut total = 0;
         for node in self.names.values() {
             if let Node::File(inode) = node {
-                // Only hard links share an inode; by identity, never by order.
-                if Rc::strong_count(inode) > 1 {
-                    let pointer = Rc::as_ptr(inode);
-                    if seen.contains(&pointer) {
-                        continue;
-                    }
-                    seen.push(pointer);
+                let mut inode = inode.borrow_mut();
+                // Hard links share an inode, which counts once.
+                if inode.counted != round {
+                    inode.counted = round;
+                    total += inode.cache.len() as u64;
                 }
-                total += inode.borrow().cache.len() as u64;
             }
         }
         total

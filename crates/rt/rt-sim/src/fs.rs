@@ -176,14 +176,12 @@ impl Env {
                 return Err(MISSING);
             }
             let mut entries = Vec::new();
-            for (child, node) in &disk.names {
-                if parent(child) == full {
-                    let name = child.rsplit('/').next().unwrap_or_default().to_string();
-                    entries.push(match node {
-                        Node::Dir => (name, true, 0),
-                        Node::File(inode) => (name, false, inode.borrow().cache.len() as u64),
-                    });
-                }
+            for (child, node) in disk.children(full) {
+                let name = child.rsplit('/').next().unwrap_or_default().to_string();
+                entries.push(match node {
+                    Node::Dir => (name, true, 0),
+                    Node::File(inode) => (name, false, inode.borrow().cache.len() as u64),
+                });
             }
             entries.sort();
             Ok(entries)

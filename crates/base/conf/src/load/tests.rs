@@ -109,7 +109,8 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "server_encryption_options:\n  internode_encryption: all\n",
         "authenticator: MutualTlsAuthenticator\n",
         "authenticator:\n  class_name: com.example.LdapAuthenticator\n",
-        "authorizer: CassandraAuthorizer\n",
+        "authorizer: LdapAuthorizer\n",
+        "network_authorizer: LdapNetworkAuthorizer\n",
         "audit_logging_options: {enabled: true}\n",
         "transparent_data_encryption_options: {enabled: true}\n",
         "alter_table_enabled: false\n",
@@ -150,6 +151,21 @@ fn a_policy_that_is_taken_for_another_is_named_in_a_warning() {
 fn password_authentication_is_supported() {
     let loaded = yaml("authenticator: PasswordAuthenticator\n").unwrap();
     assert_eq!(loaded.options.authenticator, Authenticator::Password);
+}
+
+#[test]
+fn permissions_need_roles_to_log_in() {
+    for name in ["authorizer: Cassandra", "network_authorizer: CassandraNetwork"] {
+        let text = format!("{name}Authorizer\n");
+        let errors = yaml(&text).unwrap_err().0;
+        assert!(matches!(errors[..], [ConfError::Inconsistent { .. }]), "{text}: {errors:?}");
+        assert!(yaml(&format!("authenticator: PasswordAuthenticator\n{text}")).is_ok());
+    }
+    let hash = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC";
+    for (hash, is_one) in [(hash, true), (&hash[1..], false), ("secret", false)] {
+        let text = format!("auth_superuser_salted_password: '{hash}'\n");
+        assert_eq!(yaml(&text).is_ok(), is_one, "{text}");
+    }
 }
 
 #[test]
@@ -281,6 +297,7 @@ fn settings_that_contradict_each_other_are_refused() {
         ("rpc_address: 0.0.0.0\n", "broadcast_rpc_address"),
         ("data_file_directories: [/a, /b]\n", "data_file_directories"),
         ("initial_token: 1,2,3\nnum_tokens: 2\n", "initial_token"),
+        ("initial_token: 7,1,7\nnum_tokens: 3\n", "initial_token"),
         ("api_port: 9042\n", "api_port"),
         ("max_mutation_size: 17MiB\n", "max_mutation_size"),
         ("tombstone_warn_threshold: 100001\n", "tombstone_warn_threshold"),

@@ -8,7 +8,7 @@ use data::{
     CellRef, ClusteringComparator, ColumnRef, MutationBuilder, MutationRef, RowBuilder, RowRef,
     Slice, Slices,
 };
-use stdx::{Token, WallMicros};
+use stdx::{TimestampMicros, Token, WallMicros};
 use store::{Flow, RowSink, Store, StoreError};
 
 /// The rows that increments are for, as this node has them.
@@ -37,6 +37,15 @@ impl RowSink for Current {
 
 fn has_increments(row: RowRef<'_>) -> bool {
     row.columns().any(|(_, column)| matches!(column, ColumnRef::Simple(c) if !c.is_tombstone()))
+}
+
+/// As whom a leader writes, when, and what it must not count on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leading {
+    pub(super) id: CounterId,
+    pub(super) now_micros: i64,
+    /// When the table was emptied last: cells that are not newer are gone, or will be in a moment.
+    pub(super) emptied_at: Option<WallMicros>,
 }
 
 /// Reads the rows that the increments are for; nothing when there are only deletions.
@@ -79,12 +88,11 @@ pub(super) fn result(
     increments: &MutationRef<'_>,
     current: &Current,
     comparator: &ClusteringComparator,
-    id: CounterId,
-    now_micros: i64,
+    leading: Leading,
 ) -> Vec<u8> {
     let lead = |row: RowRef<'_>, current: Option<&Vec<u8>>| {
         let mut out = Vec::new();
-        lead_row(row, current.map(|c| RowRef::trusted(c)), (id, now_micros), &mut out);
+        lead_row(row, current.map(|c| RowRef::trusted(c)), leading, &mut out);
         out
     };
     let static_row = increments.static_row.map(|row| lead(row, current.static_row.as_ref()));
@@ -113,12 +121,9 @@ pub(super) fn result(
     out
 }
 
-fn lead_row(
-    row: RowRef<'_>,
-    current: Option<RowRef<'_>>,
-    (id, now_micros): (CounterId, i64),
-    out: &mut Vec<u8>,
-) {
+fn lead_row(row: RowRef<'_>, current: Option<RowRef<'_>>, leading: Leading, out: &mut Vec<u8>) {
+    let Leading { id, now_micros, emptied_at } = leading;
+    let stays = |at: TimestampMicros| emptied_at.is_none_or(|emptied| at.0 > emptied.0);
     let (liveness, deletion, columns) = row.parts();
     let mut built = RowBuilder::new(out, liveness, deletion, row.base_timestamp());
     for (column, cell) in columns {
@@ -129,7 +134,9 @@ fn lead_row(
             continue;
         }
         let found = match current.and_then(|row| row.column(column)) {
-            Some(ColumnRef::Simple(found)) if !found.is_tombstone() => found.value,
+            Some(ColumnRef::Simple(found)) if !found.is_tombstone() && stays(found.timestamp) => {
+                found.value
+            }
             _ => &[],
         };
         let count = counter::led(found, id, cell.value, now_micros);

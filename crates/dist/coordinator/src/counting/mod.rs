@@ -27,7 +27,7 @@ use internode::{ErrorReply, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::{Need, ReplicaError, ReplicaInfo, RequestError, WritePlan, WriteType};
 use smallvec::SmallVec;
-use stdx::{Epoch, FixedMap, HostId, Instant, TableId, Token, Uuid};
+use stdx::{Epoch, FixedMap, HostId, Instant, TableId, Token, Uuid, WallMicros};
 use store::StoreError;
 use telemetry::Counter;
 
@@ -37,6 +37,7 @@ use crate::failing::replica_error;
 use crate::topology::{ReplicaList, Topology};
 use crate::writing::Purpose;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+use led::Leading;
 pub(crate) use queue::Queues;
 use wire::Outcome;
 
@@ -256,7 +257,7 @@ impl Coordinator {
     }
 
     pub(crate) async fn lead_here(&self, lead: Lead) -> Result<(), ReplicatedError> {
-        let Lead { write, is_replicated } = lead;
+        let Lead { mut write, is_replicated } = lead;
         let counting = &self.inner.counting;
         let Some(increments) = MutationRef::open(&write.mutation) else {
             stdx::invariant::broken(format_args!("mutation made by this node does not open"))
@@ -277,18 +278,25 @@ impl Coordinator {
         let rt = &self.inner.rt;
         let turn = rt.timeout(write.deadline, turn).await.map_err(|_| late())?;
         let turn = turn.map_err(|_| StoreError::Stopping)?;
-        let current =
-            led::read(&self.inner.store, &increments, facts.shape.clustering(), rt.wall());
-        let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
-        if let Err(StoreError::Overloaded { .. }) = self.inner.store.admit_write() {
-            let room = self.inner.store.wait_for_room();
-            rt.timeout(write.deadline, room).await.map_err(|_| late())??;
-        }
+        let comparator = facts.shape.clustering();
+        let (current, emptied_at) = loop {
+            let emptied_at = self.emptied_at(&mut write.snapshot, increments.table);
+            let current = led::read(&self.inner.store, &increments, comparator, rt.wall());
+            let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
+            if let Err(StoreError::Overloaded { .. }) = self.inner.store.admit_write() {
+                let room = self.inner.store.wait_for_room();
+                rt.timeout(write.deadline, room).await.map_err(|_| late())??;
+            }
+            // A count of before a TRUNCATE must not be written behind it.
+            if self.emptied_at(&mut write.snapshot, increments.table) == emptied_at {
+                break (current, emptied_at);
+            }
+        };
         // Nothing waits from here until the result is applied.
         self.inner.store.admit_write()?;
         let id = self.writer_of(&write.snapshot, increments.table);
-        let comparator = facts.shape.clustering();
-        let result = led::result(&increments, &current, comparator, id, rt.wall().0);
+        let leading = Leading { id, now_micros: rt.wall().0, emptied_at };
+        let result = led::result(&increments, &current, comparator, leading);
         counting.led.inc();
         if !is_replicated {
             self.apply_local(&result, write.durable)?;
@@ -307,6 +315,22 @@ impl Coordinator {
         let answer = self.begin_write_of(order, Purpose::Counted)?;
         drop(turn);
         Ok(answer.await?)
+    }
+
+    /// When the table was emptied last. The write goes on with the metadata that this is from, so that
+    /// replicas who know of a later TRUNCATE refuse it.
+    fn emptied_at(
+        &self,
+        snapshot: &mut Arc<ClusterSnapshot>,
+        table: TableId,
+    ) -> Option<WallMicros> {
+        if let Some(cluster) = self.inner.cluster.get() {
+            let known = (cluster.parts.snapshot)();
+            if known.epoch > snapshot.epoch {
+                *snapshot = known;
+            }
+        }
+        snapshot.truncations.get(&table).map(|t| t.truncated_at)
     }
 
     /// Whether this node may lead: it is one of the replicas that are read from.

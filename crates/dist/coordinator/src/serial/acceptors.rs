@@ -21,7 +21,6 @@ use store::{ReplicaRead, StoreError};
 
 use super::plan::electorate;
 use super::row::{Cells, Partition, PaxosTable, Payload};
-use super::sweep::floor;
 use super::{ACCEPTORS_MAX, SKEW_MAX};
 use crate::reading::ReplicaQuery;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
@@ -206,27 +205,25 @@ impl Coordinator {
         ask: Ask,
     ) -> impl Future<Output = Result<Answered, StoreError>> + use<> {
         let (sender, receiver) = oneshot::channel();
+        let this = self.clone();
+        self.spawn_or_drop("paxos", async move {
+            let _ = sender.send(this.ask_to_its_end(ask).await);
+        });
+        async move { receiver.await.unwrap_or(Err(StoreError::Stopping)) }
+    }
+
+    /// As [`Coordinator::ask`]; must not be dropped before it is done.
+    pub(super) async fn ask_to_its_end(&self, ask: Ask) -> Result<Answered, StoreError> {
         let token = ask.partition.token();
         if self.is_local(token) {
-            let this = self.clone();
-            self.spawn_or_drop("paxos", async move {
-                let _ = sender.send(this.ask_here(ask).await);
-            });
-        } else {
-            let request = ShardRequest::Paxos(Box::new(ask));
-            let call = self.inner.mesh.call(&self.inner.rt, self.owner(token), request);
-            self.spawn_or_drop("paxos", async move {
-                let answer = match call.await {
-                    Ok(ShardReply::Paxos(answer)) => answer,
-                    Ok(other) => {
-                        stdx::invariant::broken(format_args!("acceptor answered by {other:?}"))
-                    }
-                    Err(error) => Err(mesh_error(error)),
-                };
-                let _ = sender.send(answer);
-            });
+            return self.ask_here(ask).await;
         }
-        async move { receiver.await.unwrap_or(Err(StoreError::Stopping)) }
+        let request = ShardRequest::Paxos(Box::new(ask));
+        match self.inner.mesh.call(&self.inner.rt, self.owner(token), request).await {
+            Ok(ShardReply::Paxos(answer)) => answer,
+            Ok(other) => stdx::invariant::broken(format_args!("acceptor answered by {other:?}")),
+            Err(error) => Err(mesh_error(error)),
+        }
     }
 
     /// As [`Coordinator::ask`], on the shard that owns the partition. Must not be dropped before it
@@ -353,7 +350,7 @@ impl Coordinator {
     ) -> Result<Turn, StoreError> {
         let skew_max_micros = u64::try_from(SKEW_MAX.as_micros()).unwrap_or(u64::MAX);
         let now = self.inner.rt.wall();
-        let admission = Admission { now, skew_max_micros, floor: floor(now) };
+        let admission = Admission { now, skew_max_micros, floor: self.floor(now) };
         let acceptors = &self.inner.serial.acceptors;
         let mut out = Vec::new();
         let (generation, was_idle) = {
@@ -378,7 +375,7 @@ impl Coordinator {
         for output in out {
             match output {
                 Output::Persist { token, record, sync } => {
-                    if let Err(error) = self.append(ask, &record) {
+                    if let Err(error) = self.append(ask, &record, sync) {
                         self.fail(&ask.partition, generation);
                         return Err(error);
                     }
@@ -407,8 +404,14 @@ impl Coordinator {
         Ok(turn)
     }
 
-    /// Appends a record; of a commit its mutation first.
-    fn append(&self, ask: &Ask, record: &Record<Payload>) -> Result<(), StoreError> {
+    /// Appends a record; of a commit its mutation first. What no answer waits for is not logged: when a
+    /// prune is lost in a crash the row keeps a few bytes more.
+    fn append(
+        &self,
+        ask: &Ask,
+        record: &Record<Payload>,
+        is_logged: bool,
+    ) -> Result<(), StoreError> {
         if let Record::Commit(commit) = record
             && let Some(mutation) = &commit.value
         {
@@ -422,7 +425,7 @@ impl Coordinator {
         let Some(view) = MutationRef::open(&mutation) else {
             stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
         };
-        self.inner.store.apply(&view, true)
+        self.inner.store.apply(&view, is_logged)
     }
 
     fn prune_later(&self, partition: &Partition, token: Token) {

@@ -294,6 +294,7 @@ impl Driver {
             read: reads.then(|| (job.command.clone(), self.limits())),
             durable: job.durable,
             deadline: job.commit_deadline,
+            is_served: false,
         };
         // Sent now, in the order of the machine.
         let answer = self.coordinator.consider(&job.snapshot, incoming);

@@ -9,7 +9,7 @@
 //! because an acceptor's turn looks at the epoch again. So what any old quorum promised or accepted is
 //! in them, and in every later round the newcomer takes part itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cluster::ranges::WholeCluster;
@@ -30,6 +30,7 @@ use store::{Flow, RowSink, StoreError};
 use super::acceptors::Ask;
 use super::row::{Partition, PaxosTable, Payload};
 use super::serve::{is_sound, wait};
+use super::sweep::Nothing;
 use crate::Coordinator;
 use crate::cluster_parts::{ReplicatedRead, SelectLimits};
 
@@ -329,17 +330,48 @@ impl Coordinator {
                     None => return Err(HandoverError::TooFewReplicas { range: movement.range }),
                 };
                 for source in sources {
-                    taken += self.take_over_from(source, movement.range, patience).await?;
+                    taken += self.take_over_from(source, movement.range, None, patience).await?;
                 }
             }
         }
         Ok(taken)
     }
 
+    /// As [`Coordinator::take_over_registers`], for the present stage of the handover of a keyspace
+    /// that has got other replicas: from all old ones that are alive.
+    ///
+    /// # Errors
+    /// See [`HandoverError`].
+    pub async fn inherit_registers(
+        &self,
+        keyspace: &str,
+        patience: std::time::Duration,
+    ) -> Result<u64, HandoverError> {
+        let Some(cluster) = self.cluster() else { return Ok(0) };
+        let snapshot = (cluster.parts.snapshot)();
+        let me = snapshot.local.host_id;
+        let is_alive = |host: HostId| host == me || (cluster.parts.is_alive)(host);
+        let Some(found) = snapshot.schema.keyspace(keyspace) else { return Ok(0) };
+        let tables = found.tables.values().map(|t| t.id).collect();
+        let mut taken = 0;
+        for inherited in snapshot.inherits(keyspace, me) {
+            let range = inherited.range;
+            if !snapshot.knows_all(&inherited.from, is_alive) {
+                return Err(HandoverError::TooFewReplicas { range });
+            }
+            for source in inherited.from.into_iter().filter(|h| *h != me && is_alive(*h)) {
+                taken += self.take_over_from(source, range, Some(&tables), patience).await?;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// `only`: of these tables.
     async fn take_over_from(
         &self,
         host: HostId,
         range: TokenRange,
+        only: Option<&BTreeSet<TableId>>,
         patience: std::time::Duration,
     ) -> Result<u64, HandoverError> {
         let mut ask = Wanted { kind: REGISTERS, range, after: None };
@@ -348,8 +380,9 @@ impl Coordinator {
             let payload = self.ask_host(host, &ask, patience).await?;
             let unusable =
                 |error: DecodeError| HandoverError::Source { host, why: error.to_string() };
-            let (rows, is_last) = decode_page(&payload).map_err(unusable)?;
+            let (mut rows, is_last) = decode_page(&payload).map_err(unusable)?;
             ask.after = rows.last().map(|(partition, _)| partition.key.to_vec());
+            rows.retain(|(partition, _)| only.is_none_or(|only| only.contains(&partition.table)));
             taken += u64::try_from(rows.len()).unwrap_or(u64::MAX);
             self.adopt(rows).await?;
             if is_last || ask.after.is_none() {
@@ -450,19 +483,6 @@ impl Coordinator {
         partition: &Partition,
         deadline: Instant,
     ) -> bool {
-        /// A serial read finishes what it finds; its rows are of no use.
-        struct Nothing;
-        impl RowSink for Nothing {
-            fn partition(&mut self, _: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
-                Flow::Stop
-            }
-            fn row(&mut self, _: &[u8], _: RowRef<'_>) -> Flow {
-                Flow::Stop
-            }
-            fn partition_end(&mut self) -> Flow {
-                Flow::Stop
-            }
-        }
         let command = ReadCommand::whole(
             partition.table,
             Partitions::Key(partition.key.to_vec()),
@@ -475,7 +495,9 @@ impl Coordinator {
             rows_wanted: 1,
             limits: SelectLimits { rows_per_partition: 1 },
         };
-        self.read_serial(&command, &order, Scope::Global, &mut Nothing).await.is_ok()
+        // It finishes what it finds; its rows are of no use.
+        let mut nothing = Nothing::default();
+        self.read_serial(&command, &order, Scope::Global, &mut nothing).await.is_ok()
     }
 
     /// Has another node, or this one, finish the rounds that it knows of in a range

@@ -2,7 +2,7 @@
 //!
 //! Owns: acceptors of this node's partitions and their rows in `system.paxos` ([`acceptors`]), the
 //! queue of proposals of a shard ([`turns`]), which replica carries a partition's statements out
-//! ([`routing`]), registers on the move ([`handover`]) and out of use ([`sweep`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
+//! ([`routing`]), registers on the move ([`handover`]) and out of use ([`sweep`], [`floor`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
 //! outcomes are to clients (this file). Never: decides anything of a round (that
 //! is `paxos`), evaluates conditions (that is [`CasOperation`]).
 //!
@@ -12,6 +12,7 @@
 
 mod acceptors;
 mod drive;
+mod floor;
 mod handover;
 mod plan;
 mod routing;
@@ -84,6 +85,7 @@ pub(crate) struct Serial {
     forwarded: routing::Forwarded,
     silent: RefCell<silent::Silent>,
     sweeps: sweep::Sweeps,
+    floor: floor::Floor,
     served: Counter,
     forwarded_in: Counter,
     forwarded_out: Counter,
@@ -105,6 +107,7 @@ impl Serial {
             forwarded: routing::Forwarded::default(),
             silent: RefCell::default(),
             sweeps: sweep::Sweeps::default(),
+            floor: floor::Floor::default(),
             served: counter("replica_paxos_total", "Paxos messages served for peers"),
             forwarded_in: counter(
                 "replica_cas_forwarded_total",

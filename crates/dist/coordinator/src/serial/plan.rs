@@ -115,7 +115,7 @@ impl Coordinator {
                 Factors { total: 1, local: 1, datacenters: SmallVec::new(), names: Arc::default() };
             return Some((list, factors));
         };
-        let topology = cluster.topology(snapshot, partition.table)?;
+        let topology = cluster.serial_topology(snapshot, partition.table)?;
         cluster.replicas(&topology, partition.token(), &mut list);
         Some((list, topology.factors.clone()))
     }
@@ -155,7 +155,13 @@ impl Coordinator {
             return Err(unavailable(level_of(scope), quorum, alive));
         }
         let own = replicas.iter().find(|(_, r)| r.is_self).map(|(t, _)| *t);
-        let quorums = commit_quorums(commit, &factors, &replicas);
+        let mut quorums = commit_quorums(commit, &factors, &replicas);
+        if snapshot.handover_of_table(partition.table).is_some() {
+            // A datacenter that has had no replicas yet needs those that it will have.
+            for quorum in &mut quorums {
+                quorum.required = quorum.required.min(quorum.among.len());
+            }
+        }
         for CommitQuorum { among, required } in &quorums {
             let alive = targets.alive(*among);
             if alive < *required {

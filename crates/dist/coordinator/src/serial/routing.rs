@@ -92,7 +92,7 @@ impl Coordinator {
             return None;
         }
         let cluster = self.cluster()?;
-        let topology = cluster.topology(snapshot, table)?;
+        let topology = cluster.serial_topology(snapshot, table)?;
         let mut replicas = ReplicaList::new();
         cluster.replicas(&topology, token, &mut replicas);
         replicas.retain(|r| scope != Scope::Local || r.is_local_dc);

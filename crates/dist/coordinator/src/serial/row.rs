@@ -82,13 +82,7 @@ impl PaxosTable {
             }
         }
         builder.finish();
-        let mut out = Vec::with_capacity(row.len() + partition.key.len() + 64);
-        let (table, version) = (self.table, self.schema_version);
-        let mut mutation = MutationBuilder::new(&mut out, table, version, &partition.key);
-        let clustering = partition.clustering();
-        mutation.rows([(clustering.as_bytes(), RowRef::trusted(&row))].into_iter());
-        mutation.finish();
-        out
+        self.around(partition, &row)
     }
 
     /// Deletes the row, up to a timestamp.
@@ -101,11 +95,16 @@ impl PaxosTable {
         let mut row = Vec::new();
         let deletion = DeletionTime { timestamp, local: now };
         RowBuilder::new(&mut row, Liveness::NONE, deletion, timestamp).finish();
-        let mut out = Vec::with_capacity(row.len() + partition.key.len() + 64);
+        self.around(partition, &row)
+    }
+
+    /// The mutation of one encoded row.
+    fn around(&self, partition: &Partition, row: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(row.len() + partition.key.len() + 96);
         let (table, version) = (self.table, self.schema_version);
         let mut mutation = MutationBuilder::new(&mut out, table, version, &partition.key);
         let clustering = partition.clustering();
-        mutation.rows([(clustering.as_bytes(), RowRef::trusted(&row))].into_iter());
+        mutation.rows([(clustering.as_bytes(), RowRef::trusted(row))].into_iter());
         mutation.finish();
         out
     }

@@ -34,6 +34,8 @@ pub(super) struct Incoming {
     pub(super) read: Option<(ReadCommand, PageLimits)>,
     pub(super) durable: bool,
     pub(super) deadline: Instant,
+    /// The answer is waited for by a task that is not dropped before it has it.
+    pub(super) is_served: bool,
 }
 
 type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer<Payload>, ErrorReply>>>>;
@@ -143,6 +145,7 @@ impl Coordinator {
             read,
             durable: facts.durable,
             deadline,
+            is_served: true,
         };
         self.consider(&snapshot, incoming).await
     }
@@ -211,7 +214,7 @@ impl Coordinator {
         newer: Option<Epoch>,
     ) -> AnswerFuture {
         let checked = scope_of(&incoming.request).filter(|_| self.cluster().is_some());
-        let Incoming { partition, request, read, durable, electorate, .. } = incoming;
+        let Incoming { partition, request, read, durable, electorate, is_served, .. } = incoming;
         let checked = checked
             .map(|is_local| Box::new(Checked { epoch: snapshot.epoch, electorate, is_local }));
         let ballot = ballot_of(&request);
@@ -231,9 +234,17 @@ impl Coordinator {
         });
         let ask =
             Ask { partition, request, query, durable, truncated_at, table, adopted: None, checked };
-        let (answer, this) = (self.ask(ask), self.clone());
+        let asked = match is_served {
+            true => Err(ask),
+            false => Ok(self.ask(ask)),
+        };
+        let this = self.clone();
         Box::pin(async move {
-            let Answered { reply, page, moved } = answer.await.map_err(|error| {
+            let answered = match asked {
+                Ok(answer) => answer.await,
+                Err(ask) => this.ask_to_its_end(ask).await,
+            };
+            let Answered { reply, page, moved } = answered.map_err(|error| {
                 this.inner.store.note_failure(&error);
                 error_reply(&error)
             })?;

@@ -1,9 +1,11 @@
 //! Rows of `system.paxos` that say nothing any more are deleted, so that the table stays bounded.
 //!
-//! Owns: when a row goes, and how one that nothing settles is settled. The floor is a time behind the
-//! wall clock: an acceptor refuses older ballots ([`floor`]), and a row goes when all of it is older
+//! Owns: when a row goes, and how one that nothing settles is settled. An acceptor refuses ballots that
+//! are some time behind the wall clock ([`Coordinator::floor`]), and a row goes when all of it is older
 //! than twice that and [`AcceptorState::is_droppable`] says so. So what a dropped row would have
-//! refused is refused still, unless the wall clock goes back by more than the difference.
+//! refused is refused still; also when the wall clock goes back by more than the difference, because
+//! how far rows were dropped is kept ([`super::floor`]). While the clock jumps nothing is dropped: else
+//! one that is days ahead for a moment would close the node's partitions for days.
 //!
 //! A write whose condition was false leaves a promise, a read that buried one an empty value; both
 //! keep their row. When they are old, the replica that proposes for the partition commits a write of
@@ -18,9 +20,10 @@ use data::command::{Partitions, ReadCommand};
 use data::{MutationBuilder, MutationRef, RowRef};
 use paxos::{AcceptorState, Ballot, Scope};
 use rt::sync::Notify;
-use stdx::{TimestampMicros, Token, WallMicros};
+use stdx::{IoError, TimestampMicros, Token, WallMicros};
 use store::{Flow, RowSink, StoreError};
 
+use super::floor;
 use super::handover::Reach;
 use super::row::{Partition, PaxosTable, Payload};
 use super::{CasOperation, CasOrder, CasRefused};
@@ -30,6 +33,8 @@ use crate::Coordinator;
 const FLOOR_AGE: Duration = Duration::from_secs(12 * 3600);
 /// So old is all of a row that goes.
 const DROP_AGE: Duration = Duration::from_secs(24 * 3600);
+/// A wall clock that was set by more than this between two sweeps is not swept by.
+const JUMP: Duration = Duration::from_secs(60);
 /// Pause between two sweeps.
 const PAUSE: Duration = Duration::from_secs(3600);
 /// Time for one write of nothing.
@@ -53,19 +58,15 @@ pub(super) struct Sweeps {
     wake: Notify,
 }
 
-/// The newest ballot that is refused at a time.
-pub(super) fn floor(now: WallMicros) -> Ballot {
-    before(now, FLOOR_AGE)
-}
-
 fn before(now: WallMicros, age: Duration) -> Ballot {
     let now = u64::try_from(now.0).unwrap_or(0);
     let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
-    Ballot::new(now.saturating_sub(age), Scope::Global, u64::MAX)
+    floor::at(now.saturating_sub(age))
 }
 
-/// A write of nothing.
-struct Nothing(Vec<u8>);
+/// Looks at no rows, and writes a mutation whatever there is.
+#[derive(Default)]
+pub(super) struct Nothing(Vec<u8>);
 
 impl RowSink for Nothing {
     fn partition(&mut self, _: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
@@ -90,14 +91,44 @@ impl CasOperation for Nothing {
 }
 
 impl Coordinator {
+    /// The newest ballot that is refused at a time.
+    pub(super) fn floor(&self, now: WallMicros) -> Ballot {
+        let (by_clock, kept) = (before(now, FLOOR_AGE), self.inner.serial.floor.get());
+        if kept.is_newer_than(by_clock) { kept } else { by_clock }
+    }
+
+    /// Has this shard's acceptors refuse what rows of `system.paxos` that are deleted, in this run or an
+    /// earlier one, would have refused. To be called before [`Coordinator::attach`].
+    ///
+    /// # Errors
+    /// What was kept below `work_dir` cannot be read.
+    pub async fn keep_floor(&self, work_dir: &str) -> Result<(), IoError> {
+        self.inner.serial.floor.load(&self.inner.rt, work_dir).await
+    }
+
+    /// By how many microseconds the wall clock is ahead of the one that nobody sets.
+    fn clock_offset(&self) -> i128 {
+        let now = i128::from(self.inner.rt.now().0) / 1_000;
+        i128::from(self.inner.rt.wall().0) - now
+    }
+
     /// Sweeps this shard now and then until [`Coordinator::stop`].
     pub(crate) fn start_sweeps(&self) {
         let this = self.clone();
         self.spawn_or_drop("paxos-sweep", async move {
             let (rt, sweeps) = (&this.inner.rt, &this.inner.serial.sweeps);
+            let mut offset = this.clock_offset();
             while !sweeps.stopping.get() {
                 let next = rt.now() + PAUSE;
                 if rt.timeout(next, sweeps.wake.notified()).await.is_ok() {
+                    continue;
+                }
+                let was = std::mem::replace(&mut offset, this.clock_offset());
+                if offset.abs_diff(was) > JUMP.as_micros() {
+                    tracing::warn!(
+                        "the wall clock was set: system.paxos is swept when it has stood \
+                        for an hour"
+                    );
                     continue;
                 }
                 match this.sweep_registers(DROP_AGE).await {
@@ -126,13 +157,15 @@ impl Coordinator {
         let mut swept = Swept::default();
         let mut after: Option<Vec<u8>> = None;
         let mut old = Vec::new();
+        let floor = before(self.inner.rt.wall(), age);
+        let kept = self.inner.serial.floor.raise(&self.inner.rt, floor).await;
+        kept.map_err(StoreError::from)?;
         loop {
             let snapshot = (cluster.parts.snapshot)();
             let Some(table) = PaxosTable::of(&snapshot.schema) else { return Ok(swept) };
             let page = self.registers(&snapshot, TokenRange::FULL, after.as_deref(), Reach::Shard);
             let (rows, is_last) = page.await?;
             after = rows.last().map(|(partition, _)| partition.key.to_vec());
-            let floor = before(self.inner.rt.wall(), age);
             let long_ago = before(self.inner.rt.wall(), age.saturating_mul(2));
             for (partition, state) in rows {
                 let is_new = state.promised.is_newer_than(floor);

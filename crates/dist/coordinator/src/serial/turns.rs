@@ -3,8 +3,13 @@
 //! Every coordinating node has its own queue; two nodes that propose at once cost each other rounds,
 //! nothing else. A turn of another shard ends by a message; if that is lost (its mesh was full), by
 //! the turn's own end of time.
+//!
+//! A refusal is decided at arrival, but when many are refused they are not told at once: clients that
+//! ask again the moment they are refused would take the CPU that the queue needs to move, turns would
+//! become longer, and ever more be refused. So each of them waits for a part of the time it has left.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use paxos::PartitionQueues;
 use paxos::proposer::Kind;
@@ -15,6 +20,11 @@ use stdx::{FixedMap, Instant, ShardId};
 use super::TURN_FIRST;
 use super::row::Partition;
 use crate::{Coordinator, ShardReply, ShardRequest};
+
+/// Refusals that wait to be told; more are told at once.
+const HELD_MAX: usize = 4096;
+/// A refusal is told at once when the one before it was so long ago.
+const REFUSALS_APART: Duration = Duration::from_millis(100);
 
 /// A wish for a turn, for the shard that owns the partition.
 #[derive(Clone, Debug)]
@@ -44,6 +54,10 @@ pub(super) struct Turns {
     /// Running ones of other shards, and when they end by themselves.
     leases: RefCell<FixedMap<u64, (Partition, Instant)>>,
     last_id: Cell<u64>,
+    /// Refusals that wait to be told.
+    held: Cell<usize>,
+    /// The last refusal.
+    refused: Cell<Option<Instant>>,
 }
 
 impl Default for Turns {
@@ -58,7 +72,18 @@ impl Default for Turns {
             waiting: RefCell::default(),
             leases: RefCell::default(),
             last_id: Cell::new(0),
+            held: Cell::new(0),
+            refused: Cell::new(None),
         }
+    }
+}
+
+/// A refusal that waits to be told.
+struct Held<'a>(&'a Turns);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.held.set(self.0.held.get().saturating_sub(1));
     }
 }
 
@@ -114,7 +139,7 @@ impl Drop for Place<'_> {
 
 impl Turns {
     fn go_on(&self, next: &Next) {
-        for id in &next.expired {
+        for id in &next.late {
             // Its sender is dropped, which says so.
             drop(self.waiting.borrow_mut().remove(&id.0));
         }
@@ -144,6 +169,33 @@ impl Turns {
 impl Coordinator {
     /// Waits for a turn.
     pub(super) async fn turn(&self, wish: TurnWish) -> Result<Turn, NoTurn> {
+        let deadline = wish.deadline;
+        let turn = self.ask_turn(wish).await;
+        if matches!(turn, Err(NoTurn::Refused(_))) {
+            self.hold_refusal(deadline).await;
+        }
+        turn
+    }
+
+    /// Waits for a quarter to three quarters of the time that is left, so that those who were refused
+    /// together do not come again together.
+    async fn hold_refusal(&self, deadline: Instant) {
+        let (rt, turns) = (&self.inner.rt, &self.inner.serial.turns);
+        let now = rt.now();
+        let last = turns.refused.replace(Some(now));
+        let is_lone = last.is_none_or(|last| now.since(last) >= REFUSALS_APART);
+        if is_lone || turns.held.get() >= HELD_MAX {
+            return;
+        }
+        turns.held.set(turns.held.get() + 1);
+        let held = Held(turns);
+        let left = u64::try_from(deadline.since(now).as_nanos()).unwrap_or(u64::MAX);
+        let pause = left / 4 + rt.random_u64() % (left / 2).max(1);
+        rt.sleep(Duration::from_nanos(pause)).await;
+        drop(held);
+    }
+
+    async fn ask_turn(&self, wish: TurnWish) -> Result<Turn, NoTurn> {
         let owner = self.owner(wish.partition.token());
         let (coordinator, partition) = (self.clone(), wish.partition.clone());
         let turn = move |id| Turn { coordinator, partition, owner, id, left: Left::Unsettled };
@@ -200,6 +252,9 @@ impl Coordinator {
             Ok(Ok(())) => {
                 place.is_kept = true;
                 Ok(id)
+            }
+            Ok(Err(_)) if self.inner.rt.now() < wish.deadline => {
+                Err(NoTurn::Refused("operations before it took longer than usual".to_owned()))
             }
             Ok(Err(_)) | Err(_) => Err(NoTurn::Late),
         }

@@ -16,7 +16,7 @@ use messaging::{Handler, Messaging, MessagingMesh, Request, Responder, Settings}
 use request::WriteType;
 use rt::Rt;
 use rt::sim::{SimNode, WorldOptions};
-use stdx::{Epoch, HostId, Instant, ShardId, Token, Uuid, WallMicros};
+use stdx::{Epoch, HostId, Instant, ShardId, TableId, Token, Uuid, WallMicros};
 use store::SyncMode;
 
 use super::table::{self, Collect};
@@ -278,6 +278,7 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
         })),
         settings: setup.options.settings.clone(),
     };
+    coordinator.keep_floor("/paxos").await.unwrap();
     if !setup.options.is_alone {
         coordinator.attach(parts);
     }
@@ -548,12 +549,17 @@ impl Nodes {
 
     /// What a node knows is that the table was emptied then.
     pub(super) fn truncate(&self, n: u8, at: WallMicros) {
+        self.truncate_table(n, table::TABLE, at);
+    }
+
+    /// The node knows of a TRUNCATE that its stores have not carried out yet.
+    pub(super) fn truncate_table(&self, n: u8, table: TableId, at: WallMicros) {
         for shard in 0..self.shards(n) {
             let shard = self.shard(n, shard);
             let mut next = (*shard.snapshot()).clone();
             next.epoch = Epoch(next.epoch.0 + 1);
             let truncation = Truncation { truncated_at: at, ..Truncation::default() };
-            next.truncations.insert(table::TABLE, truncation);
+            next.truncations.insert(table, truncation);
             *shard.snapshot.borrow_mut() = Arc::new(next);
         }
     }

@@ -167,6 +167,7 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
             snapshot: known.clone(),
             is_alive: is_alive(),
             mesh: setup.repair.clone(),
+            records: None,
             work_dir: "data".to_owned(),
             settings: setup.settings,
         });

@@ -73,10 +73,29 @@ fn a_dead_loser_is_made_good_by_a_quorum_of_the_others() {
     assert!(replaced > 0);
     // Each copy is a fetch of its own: one of them is not enough.
     assert!(without.iter().all(|f| f.sources.len() == 1));
-    let two_dead = |h| h != dead && h != host(2) && h != host(3);
+    let other = if dead == host(2) { host(3) } else { host(2) };
+    let two_dead = |h| h != dead && h != other;
     let error = plan(&snapshot, host(5), two_dead).unwrap_err();
     assert!(matches!(error, PlanError::TooFewReplicas { .. }), "{error}");
     assert!(error.to_string().starts_with("too few replicas of \"a\" are alive"), "{error}");
+}
+
+#[test]
+fn what_nobody_alive_has_is_refused_by_name_and_left_out_when_it_may_lack() {
+    let schema = schema_of(&[("a", TABLE, RF1)]);
+    let snapshot = cluster_of(5, MemberState::Joining, schema);
+    let all = plan(&snapshot, host(5), |_| true).unwrap();
+    let dead = all[0].sources[0];
+    let lacking = |may_lack| plan_lacking(&snapshot, host(5), host(5), |h| h != dead, may_lack);
+    for may_lack in [MayLack::Nothing, MayLack::System] {
+        let error = lacking(may_lack).unwrap_err();
+        assert!(matches!(&error, PlanError::NoReplica { down, .. } if *down == [dead]), "{error}");
+        assert!(error.to_string().contains("in keyspace a with RF=1"), "{error}");
+    }
+    let left = lacking(MayLack::Anything).unwrap();
+    assert_eq!(left.lacks.len(), 1);
+    let rest: Vec<FetchRange> = all.into_iter().filter(|f| f.sources != [dead]).collect();
+    assert_eq!(left.fetches, rest);
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl SstableCursor {
                 }
                 Place::After if self.in_slice => {
                     let shown = self.leave_slice();
-                    if self.promoted.is_some() && self.slice < self.slices.0.len() {
+                    if self.has_row_index() && self.slice < self.slices.0.len() {
                         self.state = State::Seek;
                     }
                     if shown {

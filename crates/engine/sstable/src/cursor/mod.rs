@@ -11,12 +11,13 @@
 mod forward;
 mod reverse;
 mod seek;
+mod tries;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::rc::Rc;
 
-use codec::{DecodeError, DecodeErrorKind, token_of};
+use codec::{DecodeError, DecodeErrorKind};
 use data::command::{KeyRange, RingBound};
 use data::{
     Advance, BlockRequest, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, RowRef,
@@ -27,9 +28,11 @@ use sst_format::row::{decode_head, decode_marker, decode_partition_header, decod
 use sst_format::{Head, HeadKind, RowScratch};
 use stdx::{ShardId, Token};
 
-use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, Window};
+use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePages, Window};
 use crate::meta::SstableMeta;
 use crate::search::{Found, IndexDamage, Promoted};
+
+use tries::RowTrie;
 
 /// Shows only the partitions of one shard's slice of the ring, for files that span slices.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,10 @@ enum State {
     FindEntry { end: u64, fresh: Option<u64> },
     /// Looking for the first entry of the range.
     FindStart,
+    /// Format BTI: looking for the key, or the first place of the range, in the trie.
+    FindPlace,
+    /// Format BTI: at an entry of Rows, which says where the partition is.
+    RowsEntry,
     /// Data is at a partition's header.
     PartitionHeader,
     /// Behind the header; the static row, if any, is next.
@@ -181,6 +188,11 @@ pub struct SstableCursor {
     rows_start: u64,
     item_start: u64,
     promoted: Option<Promoted>,
+    /// Format BTI: where the trie of the partition's rows is, and a place in it.
+    row_trie: Option<RowTrie>,
+    pages: TriePages,
+    /// Bytes under which a trie is searched.
+    place_key: Vec<u8>,
     info: IndexInfo,
     head: Option<Head>,
     ended: bool,
@@ -234,7 +246,12 @@ impl SstableCursor {
         buffers: CursorBuffers,
     ) -> SstableCursor {
         let data = Window::new(0, meta.data_block_bytes(), meta.data_length(), buffers.data);
-        let index = Window::new(INDEX_BLOCK, INDEX_PAGE_BYTES, meta.index_length(), buffers.index);
+        let (mark, index_length) = match meta.footer() {
+            None => (INDEX_BLOCK, meta.index_length()),
+            // The trie is read by nodes; what is read as it lies are the entries of Rows.
+            Some(_) => (ROWS_BLOCK, meta.rows_length()),
+        };
+        let index = Window::new(mark, INDEX_PAGE_BYTES, index_length, buffers.index);
         SstableCursor {
             all: slices.is_all(),
             source,
@@ -253,6 +270,9 @@ impl SstableCursor {
             rows_start: 0,
             item_start: 0,
             promoted: None,
+            row_trie: None,
+            pages: TriePages::default(),
+            place_key: Vec::new(),
             info: buffers.info,
             head: None,
             ended: false,
@@ -269,7 +289,10 @@ impl SstableCursor {
 
     /// Takes a block that was asked for. Others are ignored.
     pub fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
-        if block & INDEX_BLOCK != 0 {
+        if block & (INDEX_BLOCK | ROWS_BLOCK) != 0 {
+            if self.meta.footer().is_some() {
+                self.pages.feed(block, chunk.clone());
+            }
             self.index.feed(block, chunk);
         } else {
             self.data.feed(block, chunk);
@@ -347,6 +370,8 @@ impl SstableCursor {
             State::Start => self.start(),
             State::FindEntry { end, fresh } => self.find_entry(end, fresh),
             State::FindStart => self.find_start(),
+            State::FindPlace => self.find_place(),
+            State::RowsEntry => self.rows_entry(),
             State::PartitionHeader => self.partition_header(),
             State::StaticRow => self.static_row(),
             State::Seek => self.seek(),
@@ -375,8 +400,13 @@ impl SstableCursor {
     }
 
     fn start(&mut self) -> Result<Step> {
+        let meta = self.meta.clone();
+        let Some(summary) = meta.summary() else {
+            self.start_in_trie();
+            return Ok(Step::Again);
+        };
         self.state = match &self.target {
-            Target::Partition => match self.meta.summary().find(self.token, &self.key) {
+            Target::Partition => match summary.find(self.token, &self.key) {
                 None => State::Done,
                 Some((from, to)) => {
                     let end = to.unwrap_or(self.meta.index_length());
@@ -394,7 +424,7 @@ impl SstableCursor {
                 } else if from < self.meta.first_token() {
                     State::PartitionHeader
                 } else {
-                    self.index.seek(self.meta.summary().find_token(from));
+                    self.index.seek(summary.find_token(from));
                     State::FindStart
                 }
             }
@@ -409,12 +439,13 @@ impl SstableCursor {
             return Ok(Step::Again);
         }
         let start = self.data.position();
-        let (key, deletion, length) = match decode_partition_header(self.data.bytes()) {
-            Ok(found) => found,
-            Err(e) => return self.data_error(0, &e),
-        };
+        let (key, deletion, length) =
+            match decode_partition_header(self.data.bytes(), self.meta.version()) {
+                Ok(found) => found,
+                Err(e) => return self.data_error(0, &e),
+            };
         if is_range {
-            let token = token_of(key);
+            let token = self.meta.token_of(key);
             if self.started && (token, key) <= (self.token, self.key.as_slice()) {
                 return Err(self.corrupt_data(start, "partition keys do not ascend"));
             }
@@ -422,6 +453,10 @@ impl SstableCursor {
             self.token = token;
             self.key.clear();
             self.key.extend_from_slice(key);
+        } else if key != self.key && self.meta.footer().is_some() {
+            // The trie knows prefixes of keys: it was another key with this one.
+            self.state = State::Done;
+            return Ok(Step::Again);
         } else if key != self.key {
             return Err(
                 self.corrupt_data(start, "another partition lies where the index points to")
@@ -556,16 +591,17 @@ impl SstableCursor {
         if self.slices.0.is_empty() {
             State::PartitionEnd
         } else if self.reversed {
-            if self.promoted.is_some() {
-                State::ReverseSeek
-            } else {
-                State::ReverseLoad { block: 0 }
-            }
-        } else if self.promoted.is_some() {
+            if self.has_row_index() { State::ReverseSeek } else { State::ReverseLoad { block: 0 } }
+        } else if self.has_row_index() {
             State::Seek
         } else {
             State::Rows
         }
+    }
+
+    /// Whether blocks of the partition's rows can be looked up.
+    fn has_row_index(&self) -> bool {
+        self.promoted.is_some() || self.row_trie.is_some()
     }
 
     /// Index of the current slice in the list: reversed reads go from the last to the first.
@@ -732,6 +768,8 @@ impl Cursor for SstableCursor {
             State::Start
             | State::FindEntry { .. }
             | State::FindStart
+            | State::FindPlace
+            | State::RowsEntry
             | State::PartitionHeader
             | State::Done => {}
             State::NextPartition | State::SkipRows => {}

@@ -11,6 +11,9 @@ use crate::search::Found;
 impl SstableCursor {
     /// Goes to the last promoted block that begins before the end of the last slice.
     pub(super) fn reverse_seek(&mut self) -> Result<Step> {
+        if self.row_trie.is_some() {
+            return self.reverse_seek_in_trie();
+        }
         let slices = self.slices.clone();
         let (Some(slice), Some(mut promoted)) = (slices.0.last(), self.promoted.take()) else {
             self.state = State::PartitionEnd;
@@ -23,6 +26,9 @@ impl SstableCursor {
         let found = promoted.search(lengths, &mut self.index, &mut self.info, |info| {
             compare_prefix(comparator, &info.first, end).is_gt()
         });
+        if matches!(found, Ok(Found::Is(_))) {
+            promoted.end_search();
+        }
         self.promoted = Some(promoted);
         match found {
             Ok(Found::Need(block)) => return Ok(Step::Need(block)),
@@ -38,6 +44,9 @@ impl SstableCursor {
     pub(super) fn reverse_load(&mut self, block: usize) -> Result<Step> {
         self.arena.clear();
         self.events.clear();
+        if self.row_trie.is_some() {
+            return self.reverse_load_by_trie();
+        }
         let Some(promoted) = &mut self.promoted else {
             self.data.seek(self.rows_start);
             self.head = None;
@@ -114,6 +123,11 @@ impl SstableCursor {
                 return Ok(Step::Again);
             }
             let Some(event) = self.events.last() else {
+                if let Some(trie) = &mut self.row_trie {
+                    trie.step_back = true;
+                    self.state = State::ReverseLoad { block };
+                    return Ok(Step::Again);
+                }
                 match block.checked_sub(1).filter(|_| self.promoted.is_some()) {
                     Some(before) => self.state = State::ReverseLoad { block: before },
                     None => self.state = State::PartitionEnd,

@@ -1,7 +1,6 @@
 //! The part of a cursor that looks things up: a partition in the index, and by the promoted index
 //! the place where a slice begins.
 
-use codec::token_of;
 use sst_format::index::{IndexEntry, skip_other_keys};
 
 use super::{Result, SstableCursor, State, Step, Target, compare_prefix, is_behind, needed};
@@ -29,7 +28,9 @@ impl SstableCursor {
                 let position = entry.position;
                 let at = self.index.position().saturating_add(entry.promoted_at as u64);
                 let wanted = entry.promoted_length > 0 && (self.reversed || !self.all);
-                self.promoted = wanted.then(|| Promoted::new(at, entry.promoted_length as u64));
+                let version = self.meta.version();
+                self.promoted =
+                    wanted.then(|| Promoted::new(at, entry.promoted_length as u64, version));
                 self.data.seek(position);
                 self.state = State::PartitionHeader;
                 return Ok(Step::Again);
@@ -48,7 +49,7 @@ impl SstableCursor {
                 Err(e) => return self.index_error::<()>(&e).map(needed),
             };
             let Target::Range(target) = &self.target else { break };
-            if is_behind(token_of(entry.key), entry.key, &target.0.start) {
+            if is_behind(self.meta.token_of(entry.key), entry.key, &target.0.start) {
                 let position = entry.position;
                 self.data.seek(position);
                 self.state = State::PartitionHeader;
@@ -63,6 +64,9 @@ impl SstableCursor {
 
     /// Goes to the promoted block where the current slice begins.
     pub(super) fn seek(&mut self) -> Result<Step> {
+        if self.row_trie.is_some() {
+            return self.seek_in_trie();
+        }
         let slices = self.slices.clone();
         let (Some(slice), Some(mut promoted)) = (slices.0.get(self.slice), self.promoted.take())
         else {
@@ -81,12 +85,14 @@ impl SstableCursor {
             Ok(Found::Is(block)) => match promoted.blocks(&mut self.index) {
                 Ok(Found::Is(blocks)) if block >= blocks => {
                     // Nothing at or behind the slice's start; so too for the slices behind it.
+                    promoted.end_search();
                     self.state = State::PartitionEnd;
                     Ok(Step::Again)
                 }
                 _ => match promoted.load(block, lengths, &mut self.index, &mut self.info) {
                     Ok(Found::Need(needed)) => Ok(Step::Need(needed)),
                     Ok(Found::Is(())) => {
+                        promoted.end_search();
                         self.state = State::SeekOpen { block, offset: self.info.offset };
                         Ok(Step::Again)
                     }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use sst_format::clustering::PrefixKind;
 use sst_format::header::HeaderColumn;
 use sst_format::histogram::EstimatedHistogram;
 use sst_format::hyperloglog::estimate_serialised;
-use sst_format::statistics::{PARTITIONER, StatsMetadata};
+use sst_format::statistics::{Partitioner, StatsMetadata};
 use stdx::DeletionSeconds;
 use types::CqlType;
 
@@ -29,7 +30,7 @@ pub fn metadata_text(
     let mut out = Text(String::new());
     let data_file = meta.file(sst_format::Component::Data);
     out.field("SSTable", data_file.strip_suffix("-Data.db").unwrap_or(&data_file));
-    out.field("Partitioner", PARTITIONER);
+    out.field("Partitioner", statistics.partitioner.class_name());
     out.field("Bloom Filter FP chance", &java_double(statistics.bloom_fp_chance));
     let micros = |t: i64| comment(date_text(t / 1_000_000, t), &t.to_string());
     out.field("Minimum timestamp", &micros(stats.min_timestamp.0));
@@ -66,11 +67,14 @@ pub fn metadata_text(
     }
     out.field("TTL min", &with_comment(stats.min_ttl, duration_text(stats.min_ttl)));
     out.field("TTL max", &with_comment(stats.max_ttl, duration_text(stats.max_ttl)));
-    let summary = meta.summary();
-    for (name, token, key) in [
-        ("First token", meta.first_token(), &summary.first),
-        ("Last token", meta.last_token(), &summary.last),
-    ] {
+    let (first, last) = meta.key_range();
+    for (name, token, key) in
+        [("First token", meta.first_token(), first), ("Last token", meta.last_token(), last)]
+    {
+        let token = match statistics.partitioner {
+            Partitioner::Murmur3 => token.to_string(),
+            Partitioner::ByteOrdered => CqlType::Blob.format_plain(key),
+        };
         out.field(name, &format!("{token} ({})", key_text(&header.key_types, key)));
     }
     out.field("Covered clusterings", &covered(stats, &header.clustering_types));
@@ -110,7 +114,8 @@ pub fn metadata_text(
     });
     out.field("Column Count", "");
     out.histogram("Columns", &filled(&stats.cells_per_partition), &|n| n.to_string());
-    out.field("Local token space coverage", "NaN");
+    let coverage = stats.token_coverage.map_or("NaN".to_owned(), java_double);
+    out.field("Local token space coverage", &coverage);
     let cardinality = estimate_serialised(&statistics.cardinality);
     out.field("Estimated cardinality", &cardinality.map_or("--".to_owned(), |n| n.to_string()));
     let bases = &header.stats;
@@ -293,7 +298,8 @@ fn key_text(key_types: &[CqlType], key: &[u8]) -> String {
 }
 
 fn covered(stats: &StatsMetadata, types: &[(CqlType, bool)]) -> String {
-    if stats.min_clustering.is_empty() && stats.max_clustering.is_empty() {
+    if stats.covered.is_none() && stats.min_clustering.is_empty() && stats.max_clustering.is_empty()
+    {
         return "ALL".to_owned();
     }
     let side = |values: &[Vec<u8>]| -> String {
@@ -301,7 +307,15 @@ fn covered(stats: &StatsMetadata, types: &[(CqlType, bool)]) -> String {
             values.iter().zip(types).map(|(v, (ty, _))| ty.format_plain(v)).collect();
         parts.join(":")
     };
-    format!("[{}, {}]", side(&stats.min_clustering), side(&stats.max_clustering))
+    // Since `oa` an end may be exclusive.
+    let (open, close) = match &stats.covered {
+        None => ('[', ']'),
+        Some(slice) => (
+            if slice.start.kind == PrefixKind::InclusiveStart { '[' } else { '(' },
+            if slice.end.kind == PrefixKind::InclusiveEnd { ']' } else { ')' },
+        ),
+    };
+    format!("{open}{}, {}{close}", side(&stats.min_clustering), side(&stats.max_clustering))
 }
 
 fn droppable_ratio(stats: &StatsMetadata, before: i64) -> f64 {

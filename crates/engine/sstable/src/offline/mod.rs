@@ -1,14 +1,16 @@
-//! Offline tools over one SSTable: dump as JSON, metadata as text, verification.
+//! Offline tools over one SSTable: dump as JSON, metadata as text, verification, another version.
 //!
 //! Layouts are those of Cassandra's `sstabledump` and `sstablemetadata`, byte for byte.
 
 mod dump;
 mod json;
 mod metadata;
+mod upgrade;
 mod verify;
 
 pub use dump::dump_json;
 pub use metadata::metadata_text;
+pub use upgrade::upgrade;
 pub use verify::{VerifyReport, add_checksums, verify};
 
 use schema::{Column, ColumnKind, Table, TableKind, TableOptions};

@@ -10,10 +10,14 @@ use data::{Advance, Cursor, Item, Slices};
 use rt::{Fs, OpenOptions};
 use sst_format::Component;
 use sst_format::checksums::{BlockChecksummer, Checksums, StorageGroup};
-use sst_format::component::encode_toc;
+use sst_format::component::{encode_toc, unknown_in_toc};
 use sst_format::index::IndexEntry;
+use sst_format::partitions::{Footer, RowsEntry, Target, partition_payload, row_payload};
+use sst_format::trie::{Node, Path, Stop, follow};
 
-use crate::reader::SEQUENTIAL_BYTES;
+use crate::block::{FilePages, INDEX_BLOCK, ROWS_BLOCK, TriePages};
+use crate::meta::index_component;
+use crate::reader::{SEQUENTIAL_BYTES, TOC_BYTES_MAX};
 use crate::{Result, SstableError, SstableReader};
 
 /// What a full check saw.
@@ -46,7 +50,13 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
     let mut report = VerifyReport { bytes: meta.data_length(), ..VerifyReport::default() };
     let mut blocks = reader.sequential();
     let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
-    let mut entries = IndexWalk::new(reader);
+    let index = index_component(meta.version());
+    let mut entries = match meta.footer() {
+        None => Entries::Index(IndexWalk::new(reader)),
+        Some(footer) => Entries::Tries(TrieWalk::new(reader, footer)),
+    };
+    // Format BTI: offsets of the partition's blocks of rows, the next one last.
+    let mut row_blocks: Vec<u64> = Vec::new();
     let mut last: Option<(Vec<u8>, bool, bool)> = None;
     loop {
         match cursor.advance()? {
@@ -64,15 +74,20 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
                 report.partitions += 1;
                 last = None;
                 let start = cursor.partition_start();
-                match entries.next().await? {
-                    Some((k, position)) if k == key && position == start => {}
-                    _ => {
-                        let what = "the index entry does not point to the partition in its place";
-                        return Err(corrupt(Component::Index, entries.position, what));
+                row_blocks.clear();
+                let pointed = match &mut entries {
+                    Entries::Index(entries) => entries.points_to(key, start).await?,
+                    Entries::Tries(entries) => {
+                        entries.points_to(key, start, &mut row_blocks).await?
                     }
+                };
+                if !pointed {
+                    let what = "the index entry does not point to the partition in its place";
+                    return Err(corrupt(index, entries.position(), what));
                 }
+                row_blocks.reverse();
                 let hash = codec::hash_key(key);
-                stdx::debug_invariant!(hash.token == token, "token of a key");
+                stdx::debug_invariant!(meta.token_of(key) == token, "token of a key");
                 if !meta.may_contain(&hash) {
                     let what = "a key of the file is not in the filter or the summary's range";
                     return Err(corrupt(Component::Filter, 0, what));
@@ -91,8 +106,20 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
                 report.markers += 1;
                 Some((marker.position.prefix, false, marker.position.after))
             }
-            Item::PartitionEnd => None,
+            Item::PartitionEnd => {
+                // The last place of a row index gives the end of the rows.
+                if row_blocks.len() > 1 {
+                    let what = "a block of the row index begins where no row does";
+                    return Err(corrupt(Component::Rows, 0, what));
+                }
+                None
+            }
         };
+        if position.is_some()
+            && row_blocks.last().is_some_and(|next| cursor.partition_start() + next == at)
+        {
+            row_blocks.pop();
+        }
         let Some((prefix, is_row, after)) = position else { continue };
         if check_clustering(prefix, comparator.len()).is_none() {
             return Err(corrupt(Component::Data, at, "a clustering with too many values"));
@@ -115,21 +142,22 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
         }
         last = Some((prefix.to_vec(), is_row, after));
     }
-    if entries.next().await?.is_some() {
+    let more = match &mut entries {
+        Entries::Index(entries) => entries.next().await?.is_some(),
+        Entries::Tries(entries) => entries.is_more(report.partitions).await?,
+    };
+    if more {
         let what = "the index has more entries than Data has partitions";
-        return Err(corrupt(Component::Index, entries.position, what));
-    }
-    let summary = meta.summary();
-    if token_of(&summary.first) > token_of(&summary.last) {
-        return Err(corrupt(Component::Summary, 0, "the first key is behind the last"));
+        return Err(corrupt(index, entries.position(), what));
     }
     Ok(report)
 }
 
-/// Checksums over the raw bytes of Data and Index: the digest and Checksums.db.
+/// Checksums over the raw bytes of the large components: the digest and Checksums.db.
 async fn verify_raw(reader: &SstableReader) -> Result<()> {
     let meta = reader.meta();
-    for component in [Component::Data, Component::Index] {
+    let large = meta.components().iter().filter(|c| c.is_large());
+    for component in large.copied() {
         let list = meta.checksums().and_then(|c| c.component(component));
         let file = meta.file(component);
         let mut digest = Crc32::new();
@@ -164,6 +192,21 @@ async fn verify_raw(reader: &SstableReader) -> Result<()> {
     Ok(())
 }
 
+/// How the index is walked beside Data.
+enum Entries<'r> {
+    Index(IndexWalk<'r>),
+    Tries(TrieWalk<'r>),
+}
+
+impl Entries<'_> {
+    fn position(&self) -> u64 {
+        match self {
+            Entries::Index(walk) => walk.position,
+            Entries::Tries(walk) => walk.path.node().unwrap_or(0),
+        }
+    }
+}
+
 /// Index entries in order.
 struct IndexWalk<'r> {
     reader: &'r SstableReader,
@@ -176,6 +219,11 @@ struct IndexWalk<'r> {
 impl<'r> IndexWalk<'r> {
     fn new(reader: &'r SstableReader) -> Self {
         IndexWalk { reader, bytes: Vec::new(), position: 0, next: 0, key: Vec::new() }
+    }
+
+    /// Whether the next entry is that partition's.
+    async fn points_to(&mut self, key: &[u8], start: u64) -> Result<bool> {
+        Ok(self.next().await?.is_some_and(|(k, position)| k == key && position == start))
     }
 
     async fn next(&mut self) -> Result<Option<(&[u8], u64)>> {
@@ -206,6 +254,143 @@ impl<'r> IndexWalk<'r> {
             self.bytes.extend_from_slice(buf.as_slice());
             self.position = self.next;
         }
+    }
+}
+
+/// Places of the partition index in order, with the tries of rows that they lead to.
+struct TrieWalk<'r> {
+    reader: &'r SstableReader,
+    root: u64,
+    count: u64,
+    path: Path,
+    started: bool,
+    pages: TriePages,
+}
+
+impl<'r> TrieWalk<'r> {
+    fn new(reader: &'r SstableReader, footer: &Footer) -> Self {
+        TrieWalk {
+            reader,
+            root: footer.root,
+            count: footer.count,
+            path: Path::default(),
+            started: false,
+            pages: TriePages::default(),
+        }
+    }
+
+    /// Repeats a walk in one of the files until all its pages are there.
+    async fn walk<T>(
+        &mut self,
+        mark: u64,
+        mut step: impl FnMut(&FilePages<'_>, &mut Path) -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        let meta = self.reader.meta();
+        let length = if mark == INDEX_BLOCK { meta.index_length() } else { meta.rows_length() };
+        loop {
+            let done = step(&self.pages.of(mark, length), &mut self.path);
+            match self.pages.walked(mark, done) {
+                Ok(Ok(found)) => return Ok(found),
+                Ok(Err(block)) => {
+                    let chunk = self.reader.load_block(block).await?;
+                    self.pages.feed(block, chunk);
+                }
+                Err(offset) => {
+                    return Err(SstableError::Corrupt {
+                        file: meta.file_of_block(mark).to_owned(),
+                        offset,
+                        what: "not a node of a trie".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The next place of the partition index.
+    async fn next(&mut self) -> Result<Option<(Option<u8>, Target)>> {
+        let (root, started) = (self.root, std::mem::replace(&mut self.started, true));
+        self.walk(INDEX_BLOCK, |pages, path| {
+            let mut to = path.clone();
+            match started {
+                true => to.next(pages)?,
+                false => to = Path::first(pages, root)?,
+            }
+            let found = match to.node() {
+                None => None,
+                Some(at) => partition_payload(&Node::read(pages, at)?, at)?,
+            };
+            *path = to;
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Whether the next place leads to that partition; the offsets of its blocks of rows, with the
+    /// end of the rows, are appended.
+    async fn points_to(&mut self, key: &[u8], start: u64, blocks: &mut Vec<u64>) -> Result<bool> {
+        let Some((hash, target)) = self.next().await? else { return Ok(false) };
+        let own = codec::hash_key(key).bloom.base.to_be_bytes()[7];
+        if hash.is_some_and(|hash| hash != own) {
+            return Ok(false);
+        }
+        // A look-up comes to the same place.
+        let mut form = Vec::new();
+        sst_format::byte_order::partition_key(token_of(key), key, &mut form);
+        let root = self.root;
+        let looked_up = self.walk(INDEX_BLOCK, |pages, _| match follow(pages, root, &form)? {
+            Some(node) => partition_payload(&node, root),
+            None => Ok(None),
+        });
+        if looked_up.await? != Some((hash, target)) {
+            return Ok(false);
+        }
+        let at = match target {
+            Target::Data(position) => return Ok(position == start),
+            Target::Rows(at) => at,
+        };
+        let version = self.reader.meta().version();
+        let wanted = key.len() + 64;
+        let buf = self.reader.read_raw(Component::Rows, at, wanted).await?;
+        let entry = RowsEntry::decode(buf.as_slice(), at, version).map_err(|e| {
+            let file = self.reader.meta().rows_file();
+            SstableError::of_format(file, at, &sst_format::FormatError::Decode(e))
+        })?;
+        if entry.key != key || entry.position != start {
+            return Ok(false);
+        }
+        let (rows_root, count) = (entry.root, entry.blocks);
+        let partition_path = std::mem::take(&mut self.path);
+        let mut first = true;
+        loop {
+            let block = self
+                .walk(ROWS_BLOCK, |pages, path| {
+                    let mut to = path.clone();
+                    match first {
+                        true => to = Path::first(pages, rows_root)?,
+                        false => to.next(pages)?,
+                    }
+                    let found = match to.node() {
+                        None => None,
+                        Some(at) => row_payload(&Node::read(pages, at)?, at, version)?,
+                    };
+                    *path = to;
+                    Ok(found)
+                })
+                .await?;
+            first = false;
+            let Some(block) = block else { break };
+            if blocks.last().is_some_and(|before| *before >= block.offset) {
+                return Ok(false);
+            }
+            blocks.push(block.offset);
+        }
+        self.path = partition_path;
+        Ok(blocks.len() as u64 == count.saturating_add(1))
+    }
+
+    /// Whether there is something behind the last partition.
+    async fn is_more(&mut self, partitions: u64) -> Result<bool> {
+        Ok(self.count != partitions || self.next().await?.is_some())
     }
 }
 
@@ -243,7 +428,13 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
     }
     let mut toc: Vec<Component> = components.iter().map(|c| c.component).collect();
     toc.extend([Component::Checksums, Component::Toc]);
-    let toc = encode_toc(&toc);
+    let mut toc = encode_toc(&toc);
+    // Components that are not known here stay listed.
+    let listed = fs.read(&meta.file(Component::Toc), TOC_BYTES_MAX).await?;
+    for name in unknown_in_toc(&listed) {
+        toc.extend_from_slice(name.as_bytes());
+        toc.push(b'\n');
+    }
     components.push(BlockChecksummer::of(Component::Toc, &toc));
     let group = StorageGroup {
         shard: None,

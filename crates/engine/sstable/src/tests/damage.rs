@@ -16,8 +16,9 @@ fn read_all(files: &[(Component, Vec<u8>)]) -> Result<(), SstableError> {
             .collect(),
         data_length: data.len() as u64,
         index_length: index.len() as u64,
+        ..Components::default()
     };
-    let descriptor = Descriptor { generation: Generation(1) };
+    let descriptor = Descriptor::nb(Generation(1));
     let meta = SstableMeta::open("dir", descriptor, None, &components)?;
     let blocks = (0..meta.data_blocks()).chain((0..meta.index_blocks()).map(|b| b | INDEX_BLOCK));
     for block in blocks {

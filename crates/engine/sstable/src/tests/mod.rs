@@ -3,7 +3,9 @@
 mod crash;
 mod damage;
 mod golden;
+mod legacy;
 mod slices;
+mod versions;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -52,7 +54,7 @@ pub(super) fn run<F: Future<Output = ()> + 'static>(
 /// Opens a golden file set as offline tools do.
 pub(super) async fn open_golden(fs: &Fs, table: &str) -> SstableReader {
     let generation = TABLES.iter().find(|(t, _)| *t == table).unwrap().1;
-    let descriptor = Descriptor { generation: Generation(generation) };
+    let descriptor = Descriptor::nb(Generation(generation));
     SstableReader::open(fs, &format!("{GOLDEN}/{table}"), descriptor, None).await.unwrap()
 }
 

@@ -6,7 +6,7 @@ use codec::Algorithm;
 use schema::Table;
 use sst_format::index::COLUMN_INDEX_SIZE;
 use sst_format::statistics::CommitLogPosition;
-use sst_format::{CompressionInfo, EncodingStats};
+use sst_format::{CompressionInfo, EncodingStats, Version};
 use stdx::{Generation, Uuid};
 
 /// How Data is compressed.
@@ -83,6 +83,8 @@ impl WriteCompression {
 /// What a writer must know beforehand.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
+    /// Version of the format, one of [`WriterOptions::VERSIONS`].
+    pub version: Version,
     /// Generation of the file set; no file of it may exist.
     pub generation: Generation,
     /// Compression; `None` = plain, with CRC.db.
@@ -119,6 +121,9 @@ pub struct WriterOptions {
 }
 
 impl WriterOptions {
+    /// Versions that can be written.
+    pub const VERSIONS: [Version; 3] = [Version::Nb, Version::Oa, Version::Da];
+
     /// Options as the table's own say; the rest neutral.
     ///
     /// # Errors
@@ -136,6 +141,7 @@ impl WriterOptions {
             .is_some_and(|class| class.ends_with("LeveledCompactionStrategy"));
         let fp_default = if leveled { 0.1 } else { 0.01 };
         Ok(WriterOptions {
+            version: Version::Nb,
             generation,
             compression: WriteCompression::of_options(&options.compression)?,
             expected_partitions,

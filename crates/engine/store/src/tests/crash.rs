@@ -128,8 +128,21 @@ pub(crate) fn purging_schema() -> Arc<Schema> {
 }
 
 pub(crate) async fn open_purging(rt: &Rt) -> Store {
+    open_purging_with(rt, purging_schema()).await
+}
+
+pub(crate) async fn open_purging_with(rt: &Rt, schema: Arc<Schema>) -> Store {
     let options = StoreOptions { sync: SyncMode::Batch, ..options(rt) };
-    Store::open(rt.clone(), options, purging_schema()).await.unwrap().0
+    Store::open(rt.clone(), options, schema).await.unwrap().0
+}
+
+/// Rows after a restart, which two more restarts must not change.
+pub(crate) fn rows_left(world: &World, schema: &Arc<Schema>, place: &str) -> usize {
+    let left = rows_after_restart(world, 1, schema, place);
+    for _ in 0..2 {
+        assert_eq!(rows_after_restart(world, 1, schema, place), left, "{place}");
+    }
+    left.len()
 }
 
 /// A deleted row whose tombstone a compaction purges must not come back, whatever remains of the

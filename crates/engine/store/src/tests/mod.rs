@@ -8,6 +8,7 @@ mod crash;
 mod everywhere;
 mod faults;
 mod ingest;
+mod outputs;
 mod repairing;
 mod replica;
 mod shards;

@@ -208,6 +208,15 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
         "{data:?}"
     );
     assert!(files.iter().any(|f| f.ends_with("/dropped-5-t/manifest.json")), "{files:?}");
+    // Its snapshot can be listed and removed, although the schema does not know the table.
+    run_in(&world, |rt| async move {
+        let (store, _) = Store::open(rt.clone(), options(&rt), schema_of(vec![])).await.unwrap();
+        let listed = store.snapshots().await.unwrap();
+        assert!(matches!(listed.as_slice(), [s] if s.tag == "dropped-5-t" && s.name == "t"));
+        store.clear_snapshot(None, Some(&[listed[0].table])).await.unwrap();
+        assert_eq!(store.snapshots().await.unwrap(), []);
+        store.stop().await;
+    });
 }
 
 #[test]

@@ -96,7 +96,8 @@ fn snapshot(nodes: u128) -> ClusterSnapshot {
         voters: vec![host(1)],
         features: 0,
         schema: Arc::new(schema),
-        roles: BTreeMap::new(),
+        auth: Arc::default(),
+        handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
     }
 }

@@ -47,6 +47,65 @@ pub struct ClusterReport {
     /// Messages that were given up, by Cassandra's name of the message.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+    /// From shard 0.
+    #[serde(default)]
+    pub settings: Option<SettingsReport>,
+}
+
+/// Settings as they are in force now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SettingsReport {
+    /// Of the configuration.
+    pub seeds: Vec<String>,
+    /// Where SSTables are.
+    pub data_directory: String,
+    /// Bytes per second that replayed batches write, before they are divided by the number of nodes;
+    /// 0 is no limit.
+    pub batchlog_bytes_per_second: u64,
+    /// Bytes of rows between two entries of a partition's index.
+    pub column_index_bytes: u64,
+    /// Part of the requests that are traced although nobody asks, 0 to 1.
+    pub trace_probability: f64,
+    /// Flushed SSTables are linked into `backups`.
+    pub incremental_backups: bool,
+    /// `phi_convict_threshold`.
+    pub phi_convict_threshold: f64,
+}
+
+/// Least severe events of a part of the program that are logged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogLevelReport {
+    /// A module; empty, or `ROOT`: all that have no level of their own.
+    pub logger: String,
+    /// `ERROR`, `WARN`, `INFO`, `DEBUG`, `TRACE`, `OFF`; empty: as the program was started.
+    #[serde(default)]
+    pub level: String,
+}
+
+/// A connection of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// The client's IP address.
+    pub address: String,
+    /// The client's port.
+    pub port: u16,
+    /// `established`, `authenticating`, `ready`.
+    pub stage: String,
+    /// Of the native protocol.
+    pub protocol_version: u8,
+    /// Role it has logged in as; `anonymous` where nobody needs to.
+    pub user: String,
+    /// Of its last USE; empty: none.
+    pub keyspace: String,
+    /// Since it connected.
+    pub requests: u64,
+    /// As the driver calls itself.
+    pub driver_name: Option<String>,
+    /// As the driver says.
+    pub driver_version: Option<String>,
+    /// What it said in STARTUP.
+    pub options: BTreeMap<String, String>,
 }
 
 impl ClusterReport {
@@ -58,6 +117,7 @@ impl ClusterReport {
         self.dynamic_snitch |= other.dynamic_snitch;
         self.gossip = self.gossip.take().or(other.gossip);
         self.removal = self.removal.take().or(other.removal);
+        self.settings = self.settings.take().or(other.settings);
         for (kind, millis) in other.timeouts {
             self.timeouts.entry(kind).or_insert(millis);
         }
@@ -266,6 +326,9 @@ pub struct StreamReport {
     /// Files on their way.
     #[serde(default)]
     pub current: Vec<StreamFileReport>,
+    /// Whether it is under way, also when nobody knows how much is left.
+    #[serde(default)]
+    pub is_active: bool,
 }
 
 /// A file on its way.
@@ -283,7 +346,11 @@ impl StreamReport {
     /// Whether everything is done, so that nothing is under way any more.
     pub fn is_finished(&self) -> bool {
         let both = [self.receiving, self.sending];
-        both.into_iter().flatten().all(|p| p.files_done >= p.files && p.bytes_done >= p.bytes)
+        !self.is_active
+            && both
+                .into_iter()
+                .flatten()
+                .all(|p| p.files_done >= p.files && p.bytes_done >= p.bytes)
     }
 }
 
@@ -458,6 +525,23 @@ pub enum ClusterCommand {
         /// Bytes per second; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Most that compactions write.
+    SetCompactionThroughput {
+        /// Bytes per second; 0 is no limit.
+        bytes_per_second: u64,
+    },
+    /// Most that replayed batches write.
+    SetBatchlogThrottle {
+        /// KiB per second, divided by the number of nodes; 0 is no limit.
+        kib_per_second: u64,
+    },
+    /// Traces requests although nobody asks.
+    SetTraceProbability {
+        /// Of a million requests so many.
+        per_million: u32,
+    },
+    /// Drains the node and ends its process.
+    StopDaemon {},
     /// Cuts the links to these nodes and heals all others; for tests, on nodes that allow it.
     CutLinks {
         /// IP addresses.

@@ -37,6 +37,9 @@ pub struct RepairOrder {
     pub pull: bool,
     /// Only lightweight transactions are brought to their ends.
     pub paxos_only: bool,
+    /// They are not, which is done first otherwise.
+    #[serde(default)]
+    pub skip_paxos: bool,
 }
 
 /// `GET /api/v1/auto_repair`: the repairs that begin by themselves.

@@ -9,6 +9,7 @@ mod format;
 mod histograms;
 mod history;
 mod repair;
+mod settings;
 mod tables;
 
 pub use cluster::{
@@ -20,6 +21,10 @@ pub use format::{file_size, pretty_memory};
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
 pub use repair::{auto_repair, repair_failure, repair_line, repair_list, repair_not_needed};
+pub use settings::{
+    client_stats, compaction_throughput, data_paths, data_paths_json, logging_levels,
+    trace_probability,
+};
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
 
 use std::fmt::Write;

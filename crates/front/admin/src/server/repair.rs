@@ -27,7 +27,7 @@ pub(super) fn routes() -> Router<Api> {
 
 impl Api {
     /// Repairs are shard 0's.
-    async fn repair(&self, command: RepairCommand) -> Answer<Vec<RepairReport>> {
+    pub(super) async fn repair(&self, command: RepairCommand) -> Answer<Vec<RepairReport>> {
         let asked = self.caller.call(ShardId(0), AdminRequest::Repair(command));
         let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
         match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
@@ -37,7 +37,7 @@ impl Api {
         }
     }
 
-    async fn repair_of(&self, id: u32, from: u64) -> Answer<RepairReport> {
+    pub(super) async fn repair_of(&self, id: u32, from: u64) -> Answer<RepairReport> {
         let found = self.repair(RepairCommand::Status { id, from }).await?.into_iter().next();
         found.ok_or_else(|| {
             ApiError(StatusCode::NOT_FOUND, format!("there is no repair of number {id}"))
@@ -70,6 +70,7 @@ struct StartQuery {
     pull_repair: bool,
     force_repair: bool,
     paxos_only: bool,
+    skip_paxos: bool,
 }
 
 fn list_of(text: &str) -> Vec<String> {
@@ -120,6 +121,7 @@ fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
         force: query.force_repair,
         pull: query.pull_repair,
         paxos_only: query.paxos_only,
+        skip_paxos: query.skip_paxos,
     })
 }
 

@@ -21,9 +21,9 @@ use crate::shard::ActionError;
 
 /// One entry of a map.
 #[derive(Debug, PartialEq, Serialize)]
-struct Entry<V> {
-    key: String,
-    value: V,
+pub(super) struct Entry<V> {
+    pub(super) key: String,
+    pub(super) value: V,
 }
 
 /// One range of `describe_ring`.
@@ -113,7 +113,7 @@ pub(super) async fn refuse_browsers(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-async fn told(api: Api, command: ClusterCommand) -> Answer<()> {
+pub(super) async fn told(api: Api, command: ClusterCommand) -> Answer<()> {
     api.cluster_command(command).await.map(|_| ())
 }
 

@@ -38,7 +38,7 @@ impl TestNode {
         let spec =
             NodeSpec { name: "admin-test".to_owned(), shards: SHARDS, work_dir: String::new() };
         let running = Machine::native(NativeOptions::default()).start(spec, main);
-        let handle = AdminServer::start([127, 0, 0, 1].into(), 0, caller, SHARDS).unwrap();
+        let handle = AdminServer::start([127, 0, 0, 1].into(), 0, (caller, SHARDS), None).unwrap();
         TestNode { running, handle }
     }
 
@@ -89,6 +89,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ..TableReport::default()
         }]),
         AdminRequest::Compactions => AdminReply::Compactions(Box::default()),
+        AdminRequest::Clients => AdminReply::Clients(Vec::new()),
         AdminRequest::Metrics => {
             let telemetry = telemetry::Shard::new();
             telemetry.counter("x_total", "x", &[]).add(u64::from(shard) + 7);
@@ -319,8 +320,8 @@ fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
     let taken = AdminServer::start(
         handle.local_addr().ip(),
         handle.local_addr().port(),
-        AdminMesh::new(1, 1).foreign(),
-        1,
+        (AdminMesh::new(1, 1).foreign(), 1),
+        None,
     );
     assert!(matches!(taken, Err(AdminError::Listen { .. })));
     let mut stream = TcpStream::connect(handle.local_addr()).unwrap();

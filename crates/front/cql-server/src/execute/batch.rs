@@ -67,6 +67,7 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
                  allowed.",
             ));
         }
+        crate::access::authorize(cx.server, cx.session, one)?;
         if has_conditions {
             continue;
         }

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result, level};
 use crate::prepared::Compiled;
 use crate::server::Server;
 use cluster::ClusterSnapshot;
+use cql_plan::auth::is_computed;
 use cql_plan::plan::Plan;
 use cql_wire::Consistency;
 use std::sync::Arc;
@@ -111,6 +112,13 @@ fn check_tables(
         let Some(keyspace) = keyspace else {
             return Err(Failure::invalid("the table was dropped"));
         };
+        if snapshot.schema.table_by_id(*id).is_some_and(|table| is_computed(table)) {
+            // Every node has all of it.
+            level(consistency)
+                .validate_for_read()
+                .map_err(|error| Failure::replication(error, consistency))?;
+            continue;
+        }
         if access == Access::Write
             && let Some(table) = snapshot.schema.table_by_id(*id).filter(|t| t.is_counter())
         {

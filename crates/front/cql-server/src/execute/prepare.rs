@@ -8,6 +8,7 @@ use crate::internal;
 use crate::prepared::{Compiled, Prepared, id_of, is_fully_qualified, parse};
 use crate::server::Server;
 use crate::session::{Session, Ticket};
+use cql_plan::plan::PlanKind;
 use cql_wire::Opcode;
 use cql_wire::response::{self, PreparedResponse};
 use std::rc::Rc;
@@ -110,7 +111,9 @@ pub(crate) async fn spread(
             return Err(Failure::overloaded("a shard takes no more requests"));
         }
     }
-    if is_new {
+    // Statements about roles may hold a password.
+    let is_kept = !matches!(prepared.compiled.borrow().plan.kind, PlanKind::Auth(_));
+    if is_new && is_kept {
         let id = &prepared.id;
         let kept = prepared.keyspace.as_deref();
         if let Err(error) = internal::store_prepared(server, id, kept, &prepared.text).await {

@@ -74,3 +74,28 @@ pub(super) async fn query_with(
     let deadline = rt.now() + Duration::from_secs(30);
     rt.timeout(deadline, work).await.unwrap_or(Err("no answer".to_owned()))
 }
+
+/// As [`query`] at ONE, by a user with its password.
+pub(super) async fn query_as(
+    rt: &Rt,
+    address: SocketAddr,
+    (user, password): (&str, &str),
+    text: &str,
+) -> Rows {
+    let options = RequestOptions::default;
+    let work = async {
+        let conn = rt.connect(address).await.map_err(|e| e.to_string())?;
+        let mut body = Vec::new();
+        cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")]).unwrap();
+        let mut reader = codec::Reader::new(&body, "startup");
+        let startup = cql_wire::StringMap::decode(&mut reader).unwrap();
+        exchange(&conn, &Request::Startup(startup), options()).await?;
+        let token = format!("\0{user}\0{password}");
+        let response = Request::AuthResponse(Some(token.as_bytes()));
+        exchange(&conn, &response, options()).await?;
+        let parameters = QueryParameters::new(Consistency::One);
+        exchange(&conn, &Request::Query { query: text, parameters }, options()).await
+    };
+    let deadline = rt.now() + Duration::from_secs(30);
+    rt.timeout(deadline, work).await.unwrap_or(Err("no answer".to_owned()))
+}

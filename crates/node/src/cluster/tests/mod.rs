@@ -6,8 +6,11 @@ mod client;
 mod conviction;
 mod cutting;
 mod identity;
+mod lacking;
 mod moving_data;
 mod replacing;
+mod replication;
+mod roles;
 mod serving;
 mod tracing;
 mod truncation;
@@ -91,7 +94,7 @@ impl Net {
         let (options, of_main) = (Arc::new(options), outcome.clone());
         let main: rt::Main = Arc::new(move |rt| {
             let (options, meshes) = (options.clone(), meshes.clone());
-            Box::pin(crate::shard::run(rt, options, meshes, of_main.clone(), None))
+            Box::pin(crate::shard::run(rt, options, meshes, of_main.clone(), None, None))
         });
         Started { node: self.world.start_node(spec, main), outcome, admin, shards }
     }

@@ -109,3 +109,22 @@ impl Net {
         ended
     }
 }
+
+#[test]
+fn a_quorum_is_there_as_soon_as_clients_are_served() {
+    for seed in 320..323 {
+        let net = Net::new(seed);
+        let nodes = net.cluster(&[1, 2, 3]);
+        net.fill(1, 3, 3);
+        // Two of three are dead, then one: the start is not held up.
+        for dead in [3, 2] {
+            net.world.kill(&nodes[dead - 1].node);
+        }
+        net.run(40);
+        let again = net.start(3);
+        net.until_ready(&[&again]);
+        let select = "SELECT v FROM ks.t WHERE k = 1";
+        let found = net.query_at(3, select, Consistency::Quorum);
+        assert_eq!(found, Ok(vec![vec![Some(b"v1".to_vec())]]), "seed {seed}");
+    }
+}

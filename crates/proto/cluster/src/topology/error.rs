@@ -27,7 +27,9 @@ pub enum MembershipError {
     TokenCount { host: HostId, count: usize },
     #[error(
         "address {address} belongs to node {by}: give the new node another address, or start node \
-         {by} so that it tells its new one"
+         {by} so that it tells its new one; if its data is lost, start this one with \
+         --replace-address-first-boot {}, or take it out with \"nodetool removenode {by}\" first",
+        address.ip()
     )]
     AddressTaken { address: SocketAddr, by: HostId },
     #[error("node {host} has no datacenter or no rack: set both in cassandra-rackdc.properties")]
@@ -82,6 +84,13 @@ pub enum MembershipError {
         "Cannot alter RF while some endpoints are not in normal state (no range movements): [{nodes}]"
     )]
     AlterDuringMovement { nodes: String },
+    #[error(
+        "keyspace {keyspace} has got other replicas, to which its lightweight transactions are being \
+         handed over: try again when that is done"
+    )]
+    HandingOver { keyspace: String },
+    #[error("keyspace {keyspace} is not handed over, or another step of it")]
+    NoHandover { keyspace: String },
     #[error(
         "node {host} cannot do features {missing:#x} that the cluster uses or is to use: upgrade it \
          to the release of the others first"

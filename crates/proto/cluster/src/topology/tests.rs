@@ -479,3 +479,51 @@ fn a_log_of_a_whole_life_reads_back_to_the_same_cluster() {
     assert_eq!(loaded.cluster_id, direct.cluster_id);
     assert_eq!(loaded.epoch, direct.epoch);
 }
+
+#[test]
+fn a_keyspace_that_is_handed_over_keeps_its_replication_and_the_ring() {
+    let table = schema::Table {
+        id: stdx::TableId(stdx::Uuid::from_u128(9)),
+        keyspace: "k".into(),
+        name: "t".into(),
+        kind: schema::TableKind::Regular,
+        columns: Vec::new(),
+        partition_key_count: 0,
+        clustering_count: 0,
+        static_count: 0,
+        options: schema::TableOptions::default(),
+        dropped: Default::default(),
+        version: 1,
+        next_column_id: 0,
+    };
+    let alter = |factor| {
+        let (name, params) = keyspace("k", factor);
+        T::Schema(Box::new(SchemaChange::AlterKeyspace { name, params }))
+    };
+    let changed = |s: &ClusterSnapshot, factor| {
+        s.apply(&T::Group(s.with_handovers(vec![alter(factor)]))).unwrap()
+    };
+    let stage = |s: &ClusterSnapshot| s.handovers.get("k").map(|h| (h.stage, h.since));
+    let step =
+        |done| T::HandOver(crate::HandoverStep { keyspace: "k".to_owned(), done: Some(done) });
+    let empty = cluster(3, 1);
+    assert_eq!(stage(&changed(&empty, 3)), None, "nothing was decided without a table");
+    let s = all(&empty, [T::Schema(Box::new(SchemaChange::CreateTable(table)))]);
+    assert_eq!(stage(&changed(&s, 1)), None, "nobody is new");
+    let gaining = changed(&s, 3);
+    assert_eq!(stage(&gaining), Some((crate::Stage::Gaining, gaining.epoch)));
+    assert_eq!(gaining.heirs("k").len(), 3);
+    for entry in [alter(2), join(4, &[40]), state(2, S::Leaving)] {
+        let error = refused(&gaining, &entry);
+        assert!(matches!(error, MembershipError::HandingOver { .. }), "{entry:?}: {error}");
+    }
+    assert!(gaining.waits_for_handover(&[alter(2)]) && !gaining.waits_for_handover(&[alter(3)]));
+    let error = refused(&gaining, &step(Epoch(gaining.epoch.0 - 1)));
+    assert!(matches!(error, MembershipError::NoHandover { .. }), "{error}");
+    let done = all(&gaining, [alter(3), step(gaining.epoch)]);
+    assert_eq!(stage(&done), None);
+    all(&done, joined(4, &[40]));
+    let losing = changed(&done, 1);
+    assert_eq!(stage(&losing), Some((crate::Stage::Losing, losing.epoch)));
+    assert_eq!(stage(&all(&losing, [step(losing.epoch)])), None);
+}

@@ -34,7 +34,22 @@ fn state(candidates: &[SstableInfo]) -> TableState<'_> {
         memtable_min_timestamp: None,
         gc_before: DeletionSeconds(1_000),
         now: WallMicros(1_000_000 * 1_000_000),
+        flush_bytes: None,
     }
+}
+
+/// With both sides and the compactions for tombstones.
+fn next_background(
+    options: &SizeTieredOptions,
+    tombstones: &TombstoneOptions,
+    state: &TableState<'_>,
+) -> Option<Plan> {
+    let options = crate::CompactionOptions {
+        size_tiered: options.clone(),
+        tombstones: tombstones.clone(),
+        ..crate::CompactionOptions::default()
+    };
+    crate::next(&options, state)
 }
 
 fn sizes(sizes: &[u64], options: &SizeTieredOptions) -> Vec<Vec<u64>> {

@@ -142,6 +142,11 @@ impl DdlPlan {
         &self.keyspace
     }
 
+    /// The statement.
+    pub(crate) fn statement(&self) -> &StatementKind {
+        &self.statement
+    }
+
     /// `keyspace.name` or `keyspace.name(types)`.
     fn signature(&self, name: &FunctionName, args: Option<&[RawType]>) -> String {
         let plain = format!("{}.{}", self.keyspace, name.name.text);

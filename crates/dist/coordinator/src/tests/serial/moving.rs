@@ -220,11 +220,24 @@ fn old_registers_that_say_nothing_are_deleted_and_all_get_there() {
     // The data stays, and a ballot from before the floor is refused.
     assert_eq!(cas(1, 5, 6), CasOutcome::Applied);
     let now = u64::try_from(nodes.shard(1, 0).rt.wall().0).unwrap();
-    let ballot = Ballot::new(now - 13 * 3_600_000_000, Global, 1 << 63);
-    let reply = nodes.run_on(nodes.any_shard(1), move |shard: Shard| async move {
-        let (snapshot, key) = (shard.snapshot(), 8_i32.to_be_bytes());
-        let prepare = Request::Prepare { ballot, write: true };
-        shard.coordinator.ask_acceptor(&snapshot, (TABLE, &key), prepare).await.unwrap()
-    });
-    assert!(matches!(reply, Some(Reply::Rejected { why: Rejection::Newer(_), .. })), "{reply:?}");
+    // No newer than the clock when it is set back below.
+    let ballot = Ballot::new(now - 21 * 3_600_000_000, Global, 1 << 63);
+    let is_refused = || {
+        let reply = nodes.run_on(nodes.any_shard(1), move |shard: Shard| async move {
+            let (snapshot, key) = (shard.snapshot(), 8_i32.to_be_bytes());
+            let prepare = Request::Prepare { ballot, write: true };
+            shard.coordinator.ask_acceptor(&snapshot, (TABLE, &key), prepare).await.unwrap()
+        });
+        assert!(
+            matches!(&reply, Some(Reply::Rejected { why: Rejection::Newer(_), .. })),
+            "{reply:?}"
+        );
+    };
+    is_refused();
+    // Also by a clock that was set back, and by the next run.
+    nodes.set_clock_skew(1, -20 * 3_600_000_000);
+    is_refused();
+    nodes.power_cut_losing_all(1);
+    nodes.restart(1);
+    is_refused();
 }

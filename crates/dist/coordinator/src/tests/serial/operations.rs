@@ -6,7 +6,7 @@ use paxos::acceptor::{Permit, Rejection, Reply, Request};
 use paxos::{Accepted, Ballot};
 use request::{RequestError, WriteType};
 
-use super::super::nodes::{Nodes, Options, Shard, millis};
+use super::super::nodes::{Nodes, Options, Shard, TIMEOUT, millis};
 use super::super::table::{TABLE, update};
 use super::world::Cas;
 use crate::{CasError, CasOutcome};
@@ -266,4 +266,44 @@ fn an_unfinished_write_is_finished_by_the_next_read_unless_the_table_was_emptied
             assert_eq!(nodes.rows(n)[&5], "56");
         }
     }
+}
+
+#[test]
+fn of_those_who_are_refused_together_one_is_told_at_once_and_the_others_later() {
+    let nodes = Nodes::start(&Options::new(9));
+    nodes.connect(1);
+    applied(&nodes, 1, 1, 0, 5);
+    for (a, b) in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)] {
+        nodes.set_latency(a, b, 5_000..5_001);
+    }
+    // Turns take 20 ms and more: that is measured.
+    for _ in 0..20 {
+        applied(&nodes, 1, 1, 5, 5);
+    }
+    let asked = nodes.world.now();
+    let waiting: Vec<_> = (0..80)
+        .map(|_| {
+            nodes.spawn(nodes.shard(1, 0), |shard| async move {
+                let result = shard.cas(&mut Cas::new(1, 5, 5), Global, Quorum).await;
+                (shard.rt.now(), result)
+            })
+        })
+        .collect();
+    nodes.run(6_000);
+    let (mut applied, mut at_once, mut later) = (0, 0, 0);
+    for answer in waiting {
+        let (at, result) = answer.take().unwrap();
+        let took = at.since(asked);
+        match result {
+            Ok(_) => applied += 1,
+            Err(CasError::Overloaded(_)) if took < millis(50) => at_once += 1,
+            Err(CasError::Overloaded(_)) => {
+                assert!(took >= TIMEOUT / 4 && took <= TIMEOUT, "{took:?}");
+                later += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(at_once, 1);
+    assert!(applied >= 10 && later >= 20, "{applied} applied, {later} refused later");
 }

@@ -160,12 +160,14 @@ fn netstats_shows_streams() {
         receiving: Some(receiving),
         sending: None,
         current: Vec::new(),
+        is_active: true,
     };
     let done = StreamProgress { files: 0, files_done: 0, bytes: 140, bytes_done: 140 };
     let finished = StreamReport {
         plan_id: "q".to_owned(),
         receiving: None,
         sending: Some(done),
+        is_active: false,
         ..session.clone()
     };
     let sessions = vec![finished, session];
@@ -183,6 +185,13 @@ Bootstrap p
 Read Repair";
     assert!(text.starts_with(expected), "{text}");
     assert!(net_stats(&node, &cluster, PLAIN, false).contains(" 2048 bytes total. "));
+    // Who sends rows does not know how many are left.
+    let mut cluster = cluster;
+    for session in cluster.streaming.iter_mut().flat_map(|s| &mut s.sessions) {
+        session.is_active = true;
+    }
+    let text = net_stats(&node, &cluster, PORTS, false);
+    assert!(text.contains("Already sent 0 files (NaN%), 140 bytes total (100.00%)"), "{text}");
 }
 
 #[test]

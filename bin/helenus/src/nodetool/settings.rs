@@ -1,0 +1,169 @@
+//! Commands that show one setting or change it, and who is connected.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use admin::model::{
+    ClientReport, ClusterCommand, CompactionReport, LogLevelReport, SettingsReport, TableReport,
+};
+use admin::nodetool as layout;
+
+use super::cluster::{bad, number, report, tell};
+use super::{Failure, Line, node, wants_json};
+use crate::http::Api;
+
+/// Components of Cassandra's `setlogginglevel` and the modules that do here what is meant.
+const COMPONENTS: [(&str, &[&str]); 6] = [
+    ("bootstrap", &["node::cluster", "membership", "hints"]),
+    ("compaction", &["store"]),
+    ("repair", &["repair"]),
+    ("streaming", &["streaming"]),
+    ("cql", &["cql_server", "coordinator"]),
+    ("ring", &["liveness", "messaging"]),
+];
+
+/// `None`: another one's command.
+pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
+    let api = &line.api;
+    let first = || line.arguments.first().cloned().unwrap_or_default();
+    Some(match line.verb {
+        "clientstats" => clients(line),
+        "datapaths" => data_paths(line),
+        "getbatchlogreplaythrottle" => settings(api).map(|s| {
+            format!("Batchlog replay throttle: {} KB/s\n", s.batchlog_bytes_per_second >> 10)
+        }),
+        "setbatchlogreplaythrottle" => {
+            number(&first(), "batchlog_replay_throttle").and_then(|kib| {
+                tell(api, &ClusterCommand::SetBatchlogThrottle { kib_per_second: kib })
+            })
+        }
+        "getcolumnindexsize" => settings(api).map(|s| {
+            format!("Current value for column_index_size: {} KiB\n", s.column_index_bytes >> 10)
+        }),
+        "getcompactionthroughput" => compactions(api).and_then(|report| {
+            let bytes = report.bytes_per_second_max;
+            layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
+        }),
+        "setcompactionthroughput" => number(&first(), "compaction_throughput").and_then(|mib| {
+            let bytes_per_second = mib << 20;
+            tell(api, &ClusterCommand::SetCompactionThroughput { bytes_per_second })
+        }),
+        "getconcurrentcompactors" => compactions(api).map(|report| {
+            format!("Current concurrent compactors in the system is: \n{}\n", report.concurrent)
+        }),
+        "getseeds" => seeds(api),
+        "gettraceprobability" => {
+            settings(api).map(|s| layout::trace_probability(s.trace_probability))
+        }
+        "settraceprobability" => set_trace_probability(api, &first()),
+        "statusbackup" => settings(api).map(|s| match s.incremental_backups {
+            true => "running\n".to_owned(),
+            false => "not running\n".to_owned(),
+        }),
+        "join" => report(api).and_then(|report| {
+            Err(bad(match report.operation_mode.as_str() {
+                "JOINING" => "Cannot join the ring until bootstrap completes".to_owned(),
+                _ => "This node has already joined the ring.".to_owned(),
+            }))
+        }),
+        // It may be gone before it has answered.
+        "stopdaemon" => match tell(api, &ClusterCommand::StopDaemon {}) {
+            Err(Failure::Connect(error)) if !is_cut_off(&error) => Err(Failure::Connect(error)),
+            _ => Ok(String::new()),
+        },
+        "getlogginglevels" => levels(api).map(|levels| layout::logging_levels(&levels)),
+        "setlogginglevel" => set_level(line),
+        _ => return None,
+    })
+}
+
+fn is_cut_off(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+}
+
+fn settings(api: &Api) -> Result<SettingsReport, Failure> {
+    let settings = report(api)?.settings;
+    settings.ok_or_else(|| Failure::Node("the node does not tell its settings".to_owned()))
+}
+
+fn compactions(api: &Api) -> Result<CompactionReport, Failure> {
+    Ok(api.get("/api/v1/compactions")?)
+}
+
+fn levels(api: &Api) -> Result<Vec<LogLevelReport>, Failure> {
+    Ok(api.get("/api/v1/log")?)
+}
+
+fn clients(line: &Line) -> Result<String, Failure> {
+    let clients: Vec<ClientReport> = line.api.get("/api/v1/clients")?;
+    Ok(layout::client_stats(&clients, line.has("--all"), line.has("--client-options")))
+}
+
+fn data_paths(line: &Line) -> Result<String, Failure> {
+    let json = wants_json(line)?;
+    let root = settings(&line.api)?.data_directory;
+    let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
+    let wanted = &line.arguments;
+    let mut paths: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    for table in tables {
+        let name = format!("{}.{}", table.keyspace, table.table);
+        if wanted.is_empty() || wanted.contains(&name) || wanted.contains(&table.keyspace) {
+            let path = format!("{root}/{}/{}-{}", table.keyspace, table.table, table.id);
+            paths.entry(table.keyspace).or_default().insert(table.table, vec![path]);
+        }
+    }
+    Ok(if json { layout::data_paths_json(&paths) } else { layout::data_paths(&paths) })
+}
+
+fn seeds(api: &Api) -> Result<String, Failure> {
+    let (seeds, node) = (settings(api)?.seeds, node(api)?);
+    let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
+    // As Cassandra writes them: with a slash and the port.
+    let port = me.map_or(0, |m| m.storage_port);
+    let slashed = |seed: &String| match seed.parse::<IpAddr>() {
+        Ok(ip) => format!("/{}", SocketAddr::new(ip, port)),
+        Err(_) => format!("/{seed}"),
+    };
+    let own = me.map(|m| slashed(&m.address)).unwrap_or_default();
+    let others: Vec<String> = seeds.iter().map(slashed).filter(|seed| *seed != own).collect();
+    Ok(match others.as_slice() {
+        [] => "Seed node list does not contain any remote node IPs\n".to_owned(),
+        others => format!(
+            "Current list of seed node IPs, excluding the current node's IP: {}\n",
+            others.join(" ")
+        ),
+    })
+}
+
+fn set_trace_probability(api: &Api, text: &str) -> Result<String, Failure> {
+    let probability: f64 = text
+        .parse()
+        .map_err(|_| bad(format!("trace_probability: can not convert \"{text}\" to a Double")))?;
+    if !(0.0..=1.0).contains(&probability) {
+        return Err(bad("Trace probability must be between 0 and 1".to_owned()));
+    }
+    let per_million = (probability * 1e6).round() as u32;
+    tell(api, &ClusterCommand::SetTraceProbability { per_million })
+}
+
+fn set_level(line: &Line) -> Result<String, Failure> {
+    let (target, level) = match line.arguments.as_slice() {
+        [] => ("", None),
+        [target] => (target.as_str(), None),
+        [target, level, ..] => (target.as_str(), Some(level.clone())),
+    };
+    let of_component = COMPONENTS.iter().find(|(name, _)| *name == target);
+    let modules = of_component.map_or(vec![target], |(_, modules)| modules.to_vec());
+    for module in modules {
+        let module = if module == "ROOT" { "" } else { module };
+        let body =
+            LogLevelReport { logger: module.to_owned(), level: level.clone().unwrap_or_default() };
+        match line.api.command("PUT", "/api/v1/log", &body) {
+            Ok(()) => {}
+            Err(crate::http::HttpError::Refused(400, words)) => return Err(bad(words)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(String::new())
+}

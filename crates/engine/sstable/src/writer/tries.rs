@@ -1,0 +1,177 @@
+//! The indexes of format BTI, written along with Data: Partitions and Rows.
+
+use codec::hash_key;
+use data::DeletionTime;
+use sst_format::byte_order::{self, Place};
+use sst_format::clustering::{Prefix, PrefixKind};
+use sst_format::partitions::{Footer, RowBlock, RowsEntry, Target, encode_block, encode_target};
+use sst_format::trie_write::{Payload, TrieWriter};
+use sst_format::{FormatError, IndexInfo, Version};
+use types::CqlType;
+
+use super::output::Output;
+
+/// What is known of the tries while partitions are written.
+pub(super) struct TrieIndex {
+    pub(super) rows: Output,
+    version: Version,
+    types: Vec<(CqlType, bool)>,
+    row_trie: TrieWriter,
+    blocks: u64,
+    /// Open where the block at hand begins.
+    open: Option<DeletionTime>,
+    /// Form of the last clustering of the block before, and its separator.
+    last: Vec<u8>,
+    separator: Vec<u8>,
+    partitions: TrieWriter,
+    /// The last key, which waits for the next one to know how much of it is needed.
+    waiting: Option<(Vec<u8>, Payload)>,
+    needed: usize,
+}
+
+/// A partition that was written to Data.
+pub(super) struct PartitionFacts<'p> {
+    pub(super) key: &'p [u8],
+    pub(super) start: u64,
+    pub(super) deletion: DeletionTime,
+    /// From its start to the end of its rows.
+    pub(super) rows_end: u64,
+}
+
+fn shared(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+impl TrieIndex {
+    pub(super) fn new(rows: Output, version: Version, types: Vec<(CqlType, bool)>) -> TrieIndex {
+        TrieIndex {
+            rows,
+            version,
+            types,
+            row_trie: TrieWriter::default(),
+            blocks: 0,
+            open: None,
+            last: Vec::new(),
+            separator: Vec::new(),
+            partitions: TrieWriter::default(),
+            waiting: None,
+            needed: 0,
+        }
+    }
+
+    fn form(&self, prefix: &Prefix, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let place = match prefix.kind {
+            PrefixKind::Clustering => Place::Row,
+            kind if kind.is_after() => Place::After,
+            _ => Place::Before,
+        };
+        out.clear();
+        byte_order::clustering(&prefix.values, &self.types, place, out).ok_or_else(|| {
+            let names: Vec<String> =
+                self.types.iter().map(|(ty, _)| ty.to_marshal_name()).collect();
+            FormatError::Unsupported {
+                what: "clustering in format BTI of",
+                value: names.join(", "),
+            }
+        })
+    }
+
+    /// A block of rows, with the deletion that is open at its end.
+    pub(super) fn block(&mut self, info: &IndexInfo) -> Result<(), FormatError> {
+        let mut separator = Vec::new();
+        if self.blocks > 0 {
+            // Behind all before, and not behind the first of this block.
+            self.form(&info.first, &mut separator)?;
+            separator.truncate(shared(&self.last, &separator));
+            let next = self.last.get(separator.len()).copied().unwrap_or(0);
+            separator.push(next.saturating_add(1));
+        }
+        let block = RowBlock { offset: info.offset, open: self.open };
+        let payload = encode_block(&block, self.version);
+        let at = self.rows.written;
+        self.row_trie.add(&separator, payload, at, &mut self.rows.pending);
+        self.separator = separator;
+        let mut last = std::mem::take(&mut self.last);
+        let formed = self.form(&info.last, &mut last);
+        self.last = last;
+        self.open = info.open;
+        self.blocks += 1;
+        formed
+    }
+
+    /// Ends a partition.
+    pub(super) fn partition(
+        &mut self,
+        facts: &PartitionFacts<'_>,
+        index: &mut Output,
+    ) -> Result<(), FormatError> {
+        let mut target = Target::Data(facts.start);
+        if self.blocks > 1 {
+            // What lies behind all rows is found to be there quickly.
+            let mut end = self.last.clone();
+            let mut at = shared(&self.last, &self.separator);
+            while self.last.get(at) == Some(&0xff) {
+                at += 1;
+            }
+            end.truncate(at + 1);
+            if let Some(byte) = end.last_mut() {
+                *byte = byte.saturating_add(1);
+            }
+            let block = RowBlock { offset: facts.rows_end, open: None };
+            let payload = encode_block(&block, self.version);
+            let written = self.rows.written;
+            self.row_trie.add(&end, payload, written, &mut self.rows.pending);
+            if let Some(root) = self.row_trie.finish(written, &mut self.rows.pending) {
+                let at = self.rows.length();
+                let entry = RowsEntry {
+                    key: facts.key,
+                    position: facts.start,
+                    root,
+                    blocks: self.blocks,
+                    deletion: facts.deletion,
+                };
+                entry.encode(at, self.version, &mut self.rows.pending)?;
+                target = Target::Rows(at);
+            }
+        }
+        self.row_trie.clear();
+        self.blocks = 0;
+        self.open = None;
+        let hash = hash_key(facts.key);
+        let [.., low] = hash.bloom.base.to_be_bytes();
+        let mut form = Vec::new();
+        byte_order::partition_key(hash.token, facts.key, &mut form);
+        // As much of the key before as tells it from its neighbours.
+        let differs = match &self.waiting {
+            Some((before, _)) => shared(before, &form) + 1,
+            None => 0,
+        };
+        self.add_waiting(differs, index);
+        self.needed = differs;
+        self.waiting = Some((form, encode_target(low, target)));
+        Ok(())
+    }
+
+    fn add_waiting(&mut self, differs: usize, index: &mut Output) {
+        if let Some((mut key, payload)) = self.waiting.take() {
+            key.truncate(differs.max(self.needed));
+            self.partitions.add(&key, payload, index.written, &mut index.pending);
+        }
+    }
+
+    /// Ends the partition index.
+    pub(super) fn finish(
+        &mut self,
+        first: &[u8],
+        last: &[u8],
+        index: &mut Output,
+    ) -> Result<(), FormatError> {
+        self.add_waiting(0, index);
+        let count = self.partitions.len();
+        if let Some(root) = self.partitions.finish(index.written, &mut index.pending) {
+            let footer = Footer { first: first.to_vec(), last: last.to_vec(), count, root };
+            footer.encode(index.length(), &mut index.pending)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! The outputs of one compaction: one file, or several where its plan cuts them.
+//!
+//! INV-outputs-1: a generation is taken only while all inputs are in the view, in the same turn. A
+//! truncation that comes later knows it; one that came before would not, and rows could come back.
+//! INV-outputs-2: the record of the compaction bears the first generation, and a file of a later one is
+//! not removed while the record may be there.
+
+use std::rc::Rc;
+
+use compact_plan::Cut;
+use data::Item;
+use sstable::{SstableReader, SstableWriter, WriterOptions};
+use stdx::{Generation, Token};
+
+use crate::error::StoreError;
+use crate::files::{TableFile, map_error};
+use crate::flush::Sieve;
+use crate::store::Store;
+use crate::table::{InFlight, TableState, TableVersion};
+
+/// Files that are being written from what a merge gives.
+pub(crate) struct Outputs<'s> {
+    store: &'s Store,
+    table: Rc<TableState>,
+    version: Rc<TableVersion>,
+    /// What the merge reads.
+    inputs: &'s [Rc<TableFile>],
+    cut: Cut,
+    /// Tokens of `cut` that were passed.
+    passed: usize,
+    options: Option<WriterOptions>,
+    writer: Option<SstableWriter>,
+    sieve: Sieve,
+    flights: Vec<InFlight>,
+    files: Vec<Rc<TableFile>>,
+    /// Uncompressed bytes of finished files.
+    finished: u64,
+}
+
+impl<'s> Outputs<'s> {
+    /// Takes the first generation. `None` when an input is not in the view any more.
+    pub(crate) fn begin(
+        store: &'s Store,
+        table: &Rc<TableState>,
+        inputs: &'s [Rc<TableFile>],
+        cut: Cut,
+    ) -> Option<Outputs<'s>> {
+        let mut outputs = Outputs {
+            store,
+            table: table.clone(),
+            version: table.version(),
+            inputs,
+            cut,
+            passed: 0,
+            options: None,
+            writer: None,
+            sieve: Sieve::new(),
+            flights: Vec::new(),
+            files: Vec::new(),
+            finished: 0,
+        };
+        outputs.take_generation().then_some(outputs)
+    }
+
+    fn take_generation(&mut self) -> bool {
+        if !self.table.has_all(self.inputs) {
+            return false;
+        }
+        let generation = self.store.next_generation(&self.table);
+        self.flights.push(self.table.in_flight(generation));
+        true
+    }
+
+    /// The generation that names the record.
+    pub(crate) fn first(&self) -> Generation {
+        self.flights.first().map_or(Generation(0), InFlight::generation)
+    }
+
+    /// Creates the first file. The generation in the options does not count.
+    ///
+    /// # Errors
+    /// As [`SstableWriter::create`].
+    pub(crate) async fn open(&mut self, mut options: WriterOptions) -> Result<(), StoreError> {
+        let bytes: u64 = self.inputs.iter().map(|f| f.reader.meta().data_file_length()).sum();
+        let files = match &self.cut {
+            Cut::Never => 1,
+            Cut::AtBytes(max) => bytes / (*max).max(1) + 1,
+            Cut::AtTokens(tokens) => tokens.len() as u64 + 1,
+        };
+        options.expected_partitions = (options.expected_partitions / files).max(1);
+        self.options = Some(options);
+        self.create().await
+    }
+
+    async fn create(&mut self) -> Result<(), StoreError> {
+        let (Some(options), Some(flight)) = (self.options.clone(), self.flights.last()) else {
+            return Ok(());
+        };
+        let options = WriterOptions { generation: flight.generation(), ..options };
+        let directory = self.store.directory_of(&self.version.table);
+        let fs = self.store.inner.rt.fs();
+        let writer = SstableWriter::create(&fs, &directory, &self.version.table, options);
+        self.writer = Some(writer.await.map_err(map_error)?);
+        Ok(())
+    }
+
+    /// Whether the partition that comes next belongs into another file: then [`Outputs::turn`].
+    pub(crate) fn is_due(&mut self, token: Token) -> bool {
+        let Some(writer) = &self.writer else { return false };
+        let is_due = match &self.cut {
+            Cut::Never => false,
+            Cut::AtBytes(max) => writer.disk_length() >= *max,
+            Cut::AtTokens(tokens) => {
+                let before = tokens.partition_point(|t| *t < token);
+                let crossed = before > self.passed;
+                self.passed = before;
+                crossed
+            }
+        };
+        is_due && writer.partitions() > 0
+    }
+
+    /// Ends the file and begins the next one. False: an input is gone, nothing more is wanted.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub(crate) async fn turn(&mut self) -> Result<bool, StoreError> {
+        self.end_file().await?;
+        if !self.take_generation() {
+            return Ok(false);
+        }
+        self.create().await?;
+        Ok(true)
+    }
+
+    async fn end_file(&mut self) -> Result<(), StoreError> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let Some(written) = writer.finish().await.map_err(map_error)? else { return Ok(()) };
+        self.finished += written.data_length;
+        let directory = self.store.directory_of(&self.version.table);
+        let (fs, table) = (self.store.inner.rt.fs(), &self.version.table);
+        let reader = SstableReader::open(&fs, &directory, written.descriptor, Some(table)).await;
+        let file = self.store.file_of(reader.map_err(map_error)?, Vec::new());
+        self.files.extend(file.map(Rc::new));
+        Ok(())
+    }
+
+    /// Takes one item of the merge; true when [`Outputs::write_full`] has something to do.
+    ///
+    /// # Errors
+    /// `Invalid`: what cannot be written.
+    pub(crate) fn put(&mut self, item: Item<'_>) -> Result<bool, StoreError> {
+        let Some(writer) = &mut self.writer else { return Ok(false) };
+        self.sieve.put(item, writer).map_err(map_error)?;
+        Ok(writer.is_full())
+    }
+
+    /// Writes what is full.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) async fn write_full(&mut self) -> Result<(), StoreError> {
+        match &mut self.writer {
+            Some(writer) => writer.write_full().await.map_err(map_error),
+            None => Ok(()),
+        }
+    }
+
+    /// Uncompressed bytes so far.
+    pub(crate) fn data_length(&self) -> u64 {
+        self.finished + self.writer.as_ref().map_or(0, SstableWriter::data_length)
+    }
+
+    /// Ends the last file; [`Outputs::files`] has all then, complete and in no view.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
+        self.end_file().await
+    }
+
+    /// Complete files.
+    pub(crate) fn files(&self) -> &[Rc<TableFile>] {
+        &self.files
+    }
+
+    /// Removes everything, as the compaction came to nothing: an input is gone.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) async fn remove(mut self) -> Result<(), StoreError> {
+        if let Some(writer) = self.writer.take() {
+            writer.abort().await;
+        }
+        let directory = self.store.directory_of(&self.version.table);
+        for file in &self.files {
+            self.store.remove_file(&directory, file).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes everything after a failure; what cannot be removed is tried again later.
+    pub(crate) async fn discard(mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.abort().await;
+        }
+        self.store.discard_all(&self.table, self.flights).await;
+    }
+}

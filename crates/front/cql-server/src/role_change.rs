@@ -1,0 +1,122 @@
+//! Statements about roles and permissions: planned on the newest metadata, submitted, again when
+//! another change was faster; LIST answers rows.
+
+use crate::describe::{MadeRows, respond_rows};
+use crate::execute::{Cx, Describe, Step, finish};
+use crate::failure::{Failure, Result};
+use crate::prepared::Compiled;
+use crate::schema_change::await_next_attempt;
+use crate::server::Server;
+use crate::settings::Timeout;
+use cql_plan::PlanError;
+use cql_plan::auth::{Access, AuthContext, AuthOutcome, AuthPlan};
+use cql_plan::plan::PlanKind;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Rounds of bcrypt as a power of two, Cassandra's default.
+const BCRYPT_COST: u32 = 10;
+
+/// Runs a statement about roles.
+///
+/// # Errors
+/// A plan of another kind.
+pub(crate) fn run(compiled: &Rc<Compiled>, mode: Describe, cx: &Cx<'_>) -> Result<Step> {
+    let PlanKind::Auth(_) = &compiled.plan.kind else {
+        return Err(cx.server.internal_failure("a plan of another kind"));
+    };
+    let (server, session) = (cx.server.clone(), cx.session.clone());
+    let (ticket, compiled) = (cx.ticket.clone(), compiled.clone());
+    Ok(Step::Waits(Box::pin(async move {
+        let user = session.user.borrow().clone();
+        let (result, outcome) = match execute(&server, &compiled, user).await {
+            Ok(outcome) => (Ok(()), outcome),
+            Err(failure) => (Err(failure), AuthOutcome::default()),
+        };
+        finish(&server, &session, &ticket, result, |out| match &outcome.rows {
+            None => {
+                let warnings: Vec<&str> = outcome.warnings.iter().map(String::as_str).collect();
+                session.respond_void(out, &ticket, &warnings);
+                Ok(())
+            }
+            Some(listed) => {
+                let page = MadeRows {
+                    keyspace: "system_auth",
+                    table: listed.table,
+                    columns: &listed.columns,
+                    rows: &listed.rows,
+                    paging_state: None,
+                };
+                respond_rows(&page, mode, (&session, &ticket), out)
+            }
+        })
+        .await
+    })))
+}
+
+/// In a task of its own: a client that goes away must not stop the metadata log in the middle of a
+/// write.
+async fn execute(
+    server: &Rc<Server>,
+    compiled: &Rc<Compiled>,
+    user: Option<Rc<str>>,
+) -> Result<AuthOutcome> {
+    let (this, compiled) = (server.clone(), compiled.clone());
+    let work = async move {
+        let PlanKind::Auth(plan) = &compiled.plan.kind else {
+            return Err(this.internal_failure("a plan of another kind"));
+        };
+        change(&this, plan, user.as_deref()).await
+    };
+    server.to_its_end("role-change", work).await
+}
+
+async fn change(server: &Server, plan: &AuthPlan, user: Option<&str>) -> Result<AuthOutcome> {
+    let deadline = server.rt.now() + server.timeouts.get(Timeout::Request);
+    let mut hash: Option<String> = None;
+    loop {
+        let snapshot = server.membership.snapshot();
+        let outcome = {
+            let members = snapshot.members.values().map(|member| member.datacenter.as_str());
+            let own = snapshot.local.datacenter.as_str();
+            let datacenters: BTreeSet<&str> = members.chain([own]).collect();
+            let datacenters: Vec<&str> = datacenters.into_iter().collect();
+            let rules = server.settings.access;
+            let context = AuthContext {
+                auth: &snapshot.auth,
+                schema: &snapshot.schema,
+                datacenters: &datacenters,
+                access: &Access::of(user, &snapshot.auth, rules, own),
+                rules,
+                hash: hash.as_deref(),
+            };
+            plan.outcome(&context)?
+        };
+        if outcome.changes.is_empty() {
+            return Ok(outcome);
+        }
+        if let (None, Some(password)) = (&hash, plan.password()) {
+            // Only for who may: it takes long. Then everything is looked at again.
+            hash = Some(hashed(server, password).await?);
+            continue;
+        }
+        match server.membership.submit(snapshot.epoch, outcome.changes.clone()).await {
+            Ok(_) => return Ok(outcome),
+            Err(error) => await_next_attempt(server, error, "role change", deadline).await?,
+        }
+    }
+}
+
+/// The form that Cassandra reads.
+async fn hashed(server: &Server, password: &str) -> Result<String> {
+    let mut salt = [0; 16];
+    server.rt.random_fill(&mut salt);
+    let password = password.to_owned();
+    let hash = move || bcrypt::hash_with_salt(password, BCRYPT_COST, salt);
+    match server.rt.offload("bcrypt", hash).await {
+        Ok(hash) => Ok(hash.format_for_version(bcrypt::Version::TwoA)),
+        Err(error) => Err(Failure::from(PlanError::invalid(format!(
+            "the password cannot be hashed: {error}"
+        )))),
+    }
+}

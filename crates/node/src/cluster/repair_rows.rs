@@ -1,0 +1,188 @@
+//! Rows of `system_distributed.parent_repair_history` and `repair_history`, as Cassandra writes them.
+//!
+//! Owns: their columns and values, and that they are written. Never: when (`repair::RepairRecords`).
+//! A row that cannot be written is missing, as in Cassandra: nothing depends on it. Differs: each range has
+//! a row of its own, where Cassandra shows the last range of a session; no Java stack traces.
+//!
+//! Source: `SystemDistributedKeyspace` of Cassandra 5.0.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use cluster::Consistency;
+use coordinator::{Coordinator, ReplicatedWrite};
+use cql_plan::plan::UuidSource;
+use cql_server::{Content, RowWrite, encode_row};
+use data::clustering::push_component;
+use membership::Membership;
+use repair::{RepairRecord, RepairRecords};
+use request::WriteType;
+use rt::{Gate, Group, Rt};
+use stdx::{TimestampMicros, TtlSeconds, Uuid, WallMicros};
+
+/// `default_time_to_live` of both tables.
+const TTL: TtlSeconds = TtlSeconds(2_592_000);
+/// For one row.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes the rows of one node's repairs.
+pub(super) struct RepairRows {
+    pub(super) rt: Rt,
+    pub(super) membership: Membership,
+    pub(super) coordinator: Coordinator,
+    /// Owner of the tasks that write.
+    pub(super) gate: Gate,
+    pub(super) uuids: UuidSource,
+    /// Timestamp of the last row: what ends goes over what began in the same microsecond.
+    pub(super) last: Cell<i64>,
+}
+
+impl RepairRecords for RepairRows {
+    fn time_uuid(&self) -> Uuid {
+        Uuid::from_bytes(self.uuids.time_uuid(self.rt.wall()))
+    }
+
+    fn record(&self, record: RepairRecord) {
+        let snapshot = self.membership.snapshot();
+        let coordinator = snapshot.local_member().map(|member| member.storage);
+        let (name, row) = row_of(&record, coordinator);
+        let Some(table) = snapshot.schema.table("system_distributed", name) else { return };
+        let at = self.rt.wall().0.max(self.last.get().saturating_add(1));
+        self.last.set(at);
+        let mutation = encode_row(table, &row, TimestampMicros(at), TTL);
+        let (token, id) = (codec::token_of(&row.key), table.id);
+        let (data, deadline) = (self.coordinator.clone(), self.rt.now() + PATIENCE);
+        let task = async move {
+            let written = if data.is_replicated(&snapshot, id) {
+                let write = ReplicatedWrite {
+                    snapshot,
+                    consistency: Consistency::Any,
+                    write_type: WriteType::Simple,
+                    mutations: vec![(token, mutation, true)],
+                    logged: false,
+                    batch_id: Uuid::nil(),
+                    deadline,
+                };
+                data.write_replicated(write).await.map_err(|error| error.to_string())
+            } else {
+                data.apply(token, mutation, true).await.map_err(|error| error.to_string())
+            };
+            if let Err(error) = written {
+                tracing::debug!(error, "a row of the history of repairs is missing");
+            }
+        };
+        // A closed gate: the node stops.
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "repair-history", task);
+    }
+}
+
+type Column = (&'static str, Content);
+
+fn text(name: &'static str, value: &str) -> Column {
+    (name, Content::Value(value.as_bytes().to_vec()))
+}
+
+fn time(name: &'static str, at: WallMicros) -> Column {
+    (name, Content::Value(at.millis().to_be_bytes().to_vec()))
+}
+
+/// A set of many cells.
+fn set(name: &'static str, values: impl IntoIterator<Item = Vec<u8>>) -> Column {
+    let mut values: Vec<Vec<u8>> = values.into_iter().collect();
+    values.sort_unstable();
+    values.dedup();
+    (name, Content::Entries(values.into_iter().map(|value| (value, Vec::new())).collect()))
+}
+
+fn texts(name: &'static str, values: &[String]) -> Column {
+    set(name, values.iter().map(|value| value.as_bytes().to_vec()))
+}
+
+fn bytes_of(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+/// The key of a row of `repair_history`.
+fn key_of(keyspace: &str, table: &str) -> Vec<u8> {
+    let mut key = Vec::new();
+    for part in [keyspace, table] {
+        let length = u16::try_from(part.len()).unwrap_or(u16::MAX);
+        key.extend_from_slice(&length.to_be_bytes());
+        key.extend_from_slice(part.as_bytes());
+        key.push(0);
+    }
+    key
+}
+
+fn clustering_of(id: Uuid) -> Vec<u8> {
+    let mut clustering = Vec::new();
+    push_component(&mut clustering, Some(id.as_bytes()));
+    clustering
+}
+
+fn status_of(error: Option<&String>) -> &'static str {
+    if error.is_some() { "FAILED" } else { "SUCCESS" }
+}
+
+/// The table and the row.
+fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> (&'static str, RowWrite) {
+    let parent_row = |id: &Uuid, columns| {
+        let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
+        ("parent_repair_history", RowWrite { key, clustering, columns })
+    };
+    let range_row = |keyspace: &str, table: &str, id: &Uuid, columns| {
+        let (key, clustering) = (key_of(keyspace, table), clustering_of(*id));
+        ("repair_history", RowWrite { key, clustering, columns })
+    };
+    match record {
+        RepairRecord::Started { parent, keyspace, tables, options, ranges, at } => {
+            let options: Vec<(String, String)> =
+                options.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+            let columns = vec![
+                text("keyspace_name", keyspace),
+                texts("columnfamily_names", tables),
+                texts("requested_ranges", ranges),
+                ("options", Content::Texts(options)),
+                time("started_at", *at),
+            ];
+            parent_row(parent, columns)
+        }
+        RepairRecord::Ended { parent, ranges, error, at } => {
+            let mut columns = vec![time("finished_at", *at)];
+            match error {
+                Some(error) => columns.push(text("exception_message", error)),
+                None => columns.push(texts("successful_ranges", ranges)),
+            }
+            parent_row(parent, columns)
+        }
+        RepairRecord::RangeStarted { id, parent, keyspace, table, range, participants, at } => {
+            let mut columns = vec![
+                ("parent_id", Content::Value(parent.as_bytes().to_vec())),
+                text("range_begin", &range.start.0.to_string()),
+                text("range_end", &range.end.0.to_string()),
+                set("participants", participants.iter().map(|a| bytes_of(a.ip()))),
+                set("participants_v2", participants.iter().map(|a| a.to_string().into_bytes())),
+                text("status", "STARTED"),
+                time("started_at", *at),
+            ];
+            if let Some(address) = coordinator {
+                let port = i32::from(address.port()).to_be_bytes().to_vec();
+                columns.push(("coordinator", Content::Value(bytes_of(address.ip()))));
+                columns.push(("coordinator_port", Content::Value(port)));
+            }
+            range_row(keyspace, table, id, columns)
+        }
+        RepairRecord::RangeEnded { id, keyspace, table, error, at } => {
+            let mut columns =
+                vec![text("status", status_of(error.as_ref())), time("finished_at", *at)];
+            if let Some(error) = error {
+                columns.push(text("exception_message", error));
+            }
+            range_row(keyspace, table, id, columns)
+        }
+    }
+}

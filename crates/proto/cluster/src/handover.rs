@@ -1,0 +1,314 @@
+//! Lightweight transactions while a keyspace gets other replicas (ALTER KEYSPACE).
+//!
+//! Owns: [`Handover`], what of it is in the snapshot, its steps, and the placements by which
+//! conditional statements go meanwhile. Never: plain reads and writes, which go by the new replication
+//! at once (as in Cassandra); who copies (a driver).
+//!
+//! | stage | votes and is read | also votes | ends when |
+//! | --- | --- | --- | --- |
+//! | `Gaining` | the old replicas | those that are new | those that are new have data and registers |
+//! | `Losing` | the new replicas | those that are none any more | the new ones have the registers |
+//!
+//! INV-handover-1: of two electorates that follow each other (old, `Gaining`, `Losing`, new; a stage
+//! that changes nobody is left out) any two quorums, each with all that also vote, share a node.
+//! INV-handover-2: while there is a handover no node joins, leaves or moves, and its keyspace does not
+//! change its replication again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use codec::{DecodeError, Reader, Writer};
+use schema::{Keyspace, SchemaChange};
+use stdx::{Epoch, HostId, TableId};
+
+use crate::member::Member;
+use crate::metalog::{Transformation, read_text, text};
+use crate::placement::{Placements, Replicas};
+use crate::ranges::{TokenRange, aligned};
+use crate::replication::{Replication, replication_of_params};
+use crate::snapshot::ClusterSnapshot;
+use crate::topology::MembershipError;
+
+/// How far a handover is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// New replicas take over.
+    Gaining,
+    /// What only those know that are none any more is taken over.
+    Losing,
+}
+
+/// A keyspace whose conditional statements do not go by its new replication alone yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Before the change.
+    pub from: Replication,
+    /// When this stage began.
+    pub since: Epoch,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// A step of a handover in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoverStep {
+    /// Of which keyspace.
+    pub keyspace: String,
+    /// `None`: it begins, with the change of replication behind it in the same entry. Else the stage
+    /// that began at that epoch is over.
+    pub done: Option<Epoch>,
+}
+
+impl HandoverStep {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        text(out, &self.keyspace);
+        out.put_bool(self.done.is_some());
+        if let Some(epoch) = self.done {
+            out.put_u64(epoch.0);
+        }
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<HandoverStep, DecodeError> {
+        let keyspace = read_text(r)?;
+        let done = if r.bool()? { Some(Epoch(r.u64()?)) } else { None };
+        Ok(HandoverStep { keyspace, done })
+    }
+}
+
+/// What one node takes over in a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inheritance {
+    /// What it takes over.
+    pub range: TokenRange,
+    /// All old replicas, with their datacenters.
+    pub from: Vec<HostId>,
+}
+
+/// Whether there are ranges with replicas in `after` that have not been any in `before`.
+fn gains(before: &Placements, after: &Placements) -> bool {
+    aligned(before, after).any(|(_, old, new)| new.natural().any(|m| !old.is_natural(m.host_id)))
+}
+
+impl ClusterSnapshot {
+    /// The handover of a table's keyspace.
+    pub fn handover_of_table(&self, table: TableId) -> Option<&Handover> {
+        if self.handovers.is_empty() {
+            return None;
+        }
+        self.handovers.get(&*self.schema.table_by_id(table)?.keyspace)
+    }
+
+    /// Who votes on conditional statements of a keyspace while it is handed over, and which of the
+    /// two replications the natural ones are of.
+    pub fn voting_placements<'a>(
+        &self,
+        handover: &'a Handover,
+        to: &'a Replication,
+    ) -> (Placements, &'a Replication) {
+        let (old, new) = (self.placements(&handover.from), self.placements(to));
+        match handover.stage {
+            Stage::Gaining => (Placements::joined(&old, &new), &handover.from),
+            Stage::Losing => (Placements::joined(&new, &old), to),
+        }
+    }
+
+    /// Puts before each change of a keyspace's replication the entry that has its lightweight
+    /// transactions handed over, where that is needed: tables of users, several nodes, other replicas.
+    pub fn with_handovers(&self, entries: Vec<Transformation>) -> Vec<Transformation> {
+        let mut all = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if let Transformation::Schema(change) = &entry
+                && let SchemaChange::AlterKeyspace { name, params } = &**change
+                && let Some(keyspace) = self.schema.keyspace(name)
+                && self.must_hand_over(keyspace, &replication_of_params(params))
+            {
+                let keyspace = keyspace.name.to_string();
+                all.push(Transformation::HandOver(HandoverStep { keyspace, done: None }));
+            }
+            all.push(entry);
+        }
+        all
+    }
+
+    /// Whether a change must wait because its keyspace is being handed over.
+    pub fn waits_for_handover(&self, entries: &[Transformation]) -> bool {
+        !self.handovers.is_empty()
+            && entries.iter().any(|entry| match entry {
+                Transformation::Schema(change) => match &**change {
+                    SchemaChange::AlterKeyspace { name, params } => {
+                        let known = self.schema.keyspace(name).map(|k| self.replication_of(k));
+                        self.handovers.contains_key(&**name)
+                            && known != Some(replication_of_params(params))
+                    }
+                    _ => false,
+                },
+                _ => false,
+            })
+    }
+
+    fn must_hand_over(&self, keyspace: &Keyspace, to: &Replication) -> bool {
+        let from = self.replication_of(keyspace);
+        if keyspace.name.starts_with("system")
+            || keyspace.tables.is_empty()
+            || self.members.len() < 2
+            || [&from, to].contains(&&Replication::Local)
+        {
+            return false;
+        }
+        let (old, new) = (self.placements(&from), self.placements(to));
+        // With no replica before there is nothing that was decided; with none behind, nobody to tell.
+        let exist = |p: &Placements| p.ranges().any(|(_, replicas)| !replicas.is_empty());
+        exist(&old) && exist(&new) && (gains(&old, &new) || gains(&new, &old))
+    }
+
+    pub(crate) fn hand_over(&mut self, step: &HandoverStep) -> Result<(), MembershipError> {
+        let refused = || MembershipError::NoHandover { keyspace: step.keyspace.clone() };
+        let keyspace = self.schema.keyspace(&step.keyspace).ok_or_else(refused)?;
+        let present = self.replication_of(keyspace);
+        let name: Arc<str> = Arc::from(step.keyspace.as_str());
+        let Some(done) = step.done else {
+            if self.handovers.contains_key(&name) {
+                let keyspace = step.keyspace.clone();
+                return Err(MembershipError::HandingOver { keyspace });
+            }
+            // The stage is set when the change is there.
+            let handover = Handover { from: present, since: self.epoch, stage: Stage::Gaining };
+            self.handovers.insert(name, handover);
+            return Ok(());
+        };
+        let known = self.handovers.get(&name).filter(|h| h.since == done).ok_or_else(refused)?;
+        let (old, new) = (self.placements(&known.from), self.placements(&present));
+        if known.stage == Stage::Gaining && gains(&new, &old) {
+            let next = Handover { since: self.epoch, stage: Stage::Losing, ..known.clone() };
+            self.handovers.insert(name, next);
+        } else {
+            self.handovers.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// After a change of the schema: what is there no more is not handed over, and who only loses
+    /// replicas has nothing to gain.
+    pub(crate) fn settle_handovers(&mut self) {
+        let mut handovers = std::mem::take(&mut self.handovers);
+        handovers.retain(|name, handover| {
+            let Some(keyspace) = self.schema.keyspace(name) else { return false };
+            if handover.since == self.epoch && handover.stage == Stage::Gaining {
+                let to = self.replication_of(keyspace);
+                if !gains(&self.placements(&handover.from), &self.placements(&to)) {
+                    handover.stage = Stage::Losing;
+                }
+            }
+            true
+        });
+        self.handovers = handovers;
+    }
+
+    /// That nothing is handed over: its quorums were counted for the ring as it is.
+    pub(crate) fn check_no_handover(&self) -> Result<(), MembershipError> {
+        match self.handovers.keys().next() {
+            Some(keyspace) => Err(MembershipError::HandingOver { keyspace: keyspace.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Who takes something over in the present stage of a keyspace's handover.
+    pub fn heirs(&self, keyspace: &str) -> BTreeSet<HostId> {
+        let mut heirs = BTreeSet::new();
+        self.each_inheritance(keyspace, |_, host, _| {
+            heirs.insert(host);
+        });
+        heirs
+    }
+
+    /// What a node takes over in the present stage of a keyspace's handover.
+    pub fn inherits(&self, keyspace: &str, host: HostId) -> Vec<Inheritance> {
+        let mut all = Vec::new();
+        self.each_inheritance(keyspace, |range, heir, before| {
+            if heir == host {
+                let from = before.natural().map(|m| m.host_id).collect();
+                all.push(Inheritance { range, from });
+            }
+        });
+        all
+    }
+
+    fn each_inheritance(
+        &self,
+        keyspace: &str,
+        mut each: impl FnMut(TokenRange, HostId, Replicas<'_>),
+    ) {
+        let Some((handover, to)) = self.handover(keyspace) else { return };
+        let (old, new) = (self.placements(&handover.from), self.placements(&to));
+        for (range, before, after) in aligned(&old, &new).filter(|(_, old, _)| !old.is_empty()) {
+            let loses = before.natural().any(|m| !after.is_natural(m.host_id));
+            for heir in after.natural().map(|m| m.host_id) {
+                let takes = match handover.stage {
+                    Stage::Gaining => !before.is_natural(heir),
+                    Stage::Losing => loses,
+                };
+                if takes {
+                    each(range, heir, before);
+                }
+            }
+        }
+    }
+
+    /// Whether a stage may end without these heirs having taken over: the others of each range, with a
+    /// quorum of the old replicas when these stay, still meet every quorum of the new ones, over all
+    /// datacenters and in each that had replicas before.
+    pub fn may_end_without(&self, keyspace: &str, lacking: &BTreeSet<HostId>) -> bool {
+        let Some((handover, to)) = self.handover(keyspace) else { return true };
+        let (old, new) = (self.placements(&handover.from), self.placements(&to));
+        let quorum = |n: usize| n / 2 + 1;
+        let suffices = |before: usize, after: usize, lack: usize| {
+            let unheard = match handover.stage {
+                Stage::Gaining => before - quorum(before).min(before),
+                Stage::Losing => 0,
+            };
+            before == 0 || unheard + lack < quorum(after)
+        };
+        aligned(&old, &new).all(|(_, before, after)| {
+            let lacks = |m: &Member| {
+                lacking.contains(&m.host_id)
+                    && (handover.stage == Stage::Losing || !before.is_natural(m.host_id))
+            };
+            let count = |dc: Option<&str>| {
+                let here = |m: &&Arc<Member>| dc.is_none_or(|dc| m.datacenter == dc);
+                let lack = after.natural().filter(here).filter(|m| lacks(m)).count();
+                (before.natural().filter(here).count(), after.natural().filter(here).count(), lack)
+            };
+            let of = |dc: Option<&str>| {
+                let (before, after, lack) = count(dc);
+                after == 0 || suffices(before, after, lack)
+            };
+            of(None) && after.natural().all(|m| of(Some(&m.datacenter)))
+        })
+    }
+
+    /// The handover of a keyspace, with the replication that it goes to.
+    pub fn handover(&self, keyspace: &str) -> Option<(&Handover, Replication)> {
+        let handover = self.handovers.get(keyspace)?;
+        Some((handover, self.replication_of(self.schema.keyspace(keyspace)?)))
+    }
+
+    /// Whether so many of the old replicas are alive that every quorum of them has one, over all
+    /// datacenters and in each.
+    pub fn knows_all(&self, from: &[HostId], is_alive: impl Fn(HostId) -> bool) -> bool {
+        let covers = |hosts: &[HostId]| {
+            let alive = hosts.iter().filter(|h| is_alive(**h)).count();
+            hosts.len() - alive < hosts.len() / 2 + 1
+        };
+        let datacenter = |h: &HostId| self.members.get(h).map(|m| m.datacenter.clone());
+        let datacenters: BTreeSet<Option<String>> = from.iter().map(datacenter).collect();
+        let each = |dc: &Option<String>| -> bool {
+            let hosts: Vec<HostId> =
+                from.iter().copied().filter(|h| datacenter(h) == *dc).collect();
+            covers(&hosts)
+        };
+        covers(from) && datacenters.iter().all(each)
+    }
+}
+
+#[cfg(test)]
+mod tests;

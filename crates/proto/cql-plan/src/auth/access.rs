@@ -1,0 +1,305 @@
+//! Who may do what: what a role has through all its roles, what a statement needs.
+//!
+//! Source: Cassandra 5.0's `ClientState`, `CassandraAuthorizer`, and `authorize` of its statements.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cluster::{Auth, Permission, PermissionSet};
+use cql_syntax::ast::StatementKind;
+use schema::Table;
+use stdx::{Epoch, FixedMap};
+
+use super::Resource;
+use crate::ddl::DdlPlan;
+use crate::error::PlanError;
+use crate::modify::ModifyPlan;
+use crate::plan::{Plan, PlanKind};
+
+/// Which of Cassandra's classes decide about access, as far as there is a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct AccessRules {
+    /// `PasswordAuthenticator`: clients log in and roles have passwords. Else all are anonymous.
+    pub passwords: bool,
+    /// `CassandraAuthorizer`: roles need permissions. Else everybody may do everything.
+    pub permissions: bool,
+    /// `CassandraNetworkAuthorizer`: roles may be kept out of datacenters.
+    pub datacenters: bool,
+}
+
+/// A permission that a statement needs on a resource or on something that it is part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// What is needed.
+    pub permission: Permission,
+    /// On what.
+    pub resource: Resource,
+}
+
+/// A user and all that it has, as of one state of the roles. Good until [`Auth::changed_at`] moves.
+#[derive(Debug)]
+pub struct Access {
+    /// `None`: anonymous.
+    pub user: Option<String>,
+    /// When the roles had this state.
+    pub as_of: Epoch,
+    /// It or a role of its may do everything.
+    pub is_superuser: bool,
+    rules: AccessRules,
+    /// The datacenter of this node, when the user may not use it.
+    kept_out: Option<String>,
+    /// By name of the resource: what any of its roles may do there.
+    granted: FixedMap<String, PermissionSet>,
+    /// Names of resources are made here.
+    scratch: RefCell<String>,
+}
+
+impl AccessRules {
+    /// Whether a statement may be refused because of who asks for it; statements about roles aside.
+    #[inline]
+    pub fn restricts(self) -> bool {
+        self.permissions || self.datacenters
+    }
+}
+
+impl Access {
+    /// What `user` may do in `datacenter`.
+    pub fn of(user: Option<&str>, auth: &Auth, rules: AccessRules, datacenter: &str) -> Access {
+        let roles = user.map_or_else(Vec::new, |user| auth.roles_of(user));
+        let is_superuser = roles.iter().any(|r| auth.roles.get(*r).is_some_and(|r| r.is_superuser));
+        let mut granted: FixedMap<String, PermissionSet> = FixedMap::default();
+        for of_role in roles.iter().filter_map(|role| auth.permissions.get(*role)) {
+            for (resource, permissions) in of_role {
+                let set = granted.entry(resource.clone()).or_default();
+                *set = set.union(*permissions);
+            }
+        }
+        let may_use = match user {
+            Some(user) if rules.datacenters => datacenters(auth, user).allows(datacenter),
+            _ => true,
+        };
+        Access {
+            user: user.map(str::to_owned),
+            as_of: auth.changed_at,
+            is_superuser,
+            rules,
+            kept_out: (!may_use).then(|| datacenter.to_owned()),
+            granted,
+            scratch: RefCell::default(),
+        }
+    }
+
+    /// What must hold for every statement.
+    ///
+    /// # Errors
+    /// `Unauthorized`: the user may not use this datacenter.
+    pub fn check_login(&self) -> Result<(), PlanError> {
+        match &self.kept_out {
+            None => Ok(()),
+            Some(datacenter) => Err(PlanError::unauthorized(format!(
+                "You do not have access to this datacenter ({datacenter})"
+            ))),
+        }
+    }
+
+    /// The user's name.
+    ///
+    /// # Errors
+    /// As [`Access::check_login`]; `Unauthorized`: nobody has logged in.
+    pub fn check_not_anonymous(&self) -> Result<&str, PlanError> {
+        self.check_login()?;
+        self.user.as_deref().ok_or_else(|| {
+            PlanError::unauthorized(
+                "You have to be logged in and not anonymous to perform this request",
+            )
+        })
+    }
+
+    /// What the user may do with exactly this resource.
+    pub fn on(&self, resource: &Resource) -> PermissionSet {
+        if self.is_superuser || !self.rules.permissions {
+            return resource.applicable();
+        }
+        self.granted.get(&resource.name()).copied().unwrap_or_default()
+    }
+
+    /// Whether the user has a permission on a resource or on what it is part of.
+    pub fn has(&self, permission: Permission, resource: &Resource) -> bool {
+        if !self.rules.permissions {
+            return true;
+        }
+        if self.is_superuser || self.granted.is_empty() {
+            return self.is_superuser
+                && resource.chain().iter().any(|r| r.applicable().contains(permission));
+        }
+        if let Resource::Table { keyspace, table } = resource {
+            return self.has_on_table(permission, keyspace, table);
+        }
+        resource.chain().iter().any(|r| self.on(r).contains(permission))
+    }
+
+    /// The same without making a name for each step.
+    fn has_on_table(&self, permission: Permission, keyspace: &str, table: &str) -> bool {
+        let mut name = self.scratch.borrow_mut();
+        name.clear();
+        name.push_str("data");
+        let is_granted = |name: &str| {
+            self.granted.get(name).is_some_and(|permissions| permissions.contains(permission))
+        };
+        for part in [None, Some(keyspace), Some("*")] {
+            if let Some(part) = part {
+                name.push('/');
+                name.push_str(part);
+            }
+            if is_granted(&name) {
+                return true;
+            }
+        }
+        name.pop();
+        name.push_str(table);
+        is_granted(&name)
+    }
+
+    /// # Errors
+    /// `Unauthorized`: the user has not got a permission.
+    pub fn ensure(&self, permission: Permission, resource: &Resource) -> Result<(), PlanError> {
+        if self.has(permission, resource) {
+            return Ok(());
+        }
+        Err(PlanError::unauthorized(format!(
+            "User {} has no {} permission on {resource} or any of its parents",
+            self.user.as_deref().unwrap_or("anonymous"),
+            permission.name()
+        )))
+    }
+
+    /// Checks all that a statement needs.
+    ///
+    /// # Errors
+    /// `Unauthorized`: the first thing that is missing.
+    pub fn ensure_all(&self, requirements: &[Requirement]) -> Result<(), PlanError> {
+        self.check_login()?;
+        for Requirement { permission, resource } in requirements {
+            self.ensure(*permission, resource)?;
+        }
+        Ok(())
+    }
+}
+
+/// Datacenters that a role may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Datacenters<'a> {
+    /// It may not even log in.
+    None,
+    All,
+    Some(Vec<&'a str>),
+}
+
+impl Datacenters<'_> {
+    fn allows(&self, datacenter: &str) -> bool {
+        match self {
+            Datacenters::None => false,
+            Datacenters::All => true,
+            Datacenters::Some(some) => some.contains(&datacenter),
+        }
+    }
+}
+
+/// Which datacenters a role may use when that is looked at. As in Cassandra those of the roles
+/// granted to it do not count, but that one of them is a superuser does.
+pub(super) fn datacenters<'a>(auth: &'a Auth, role: &str) -> Datacenters<'a> {
+    if !auth.roles.get(role).is_some_and(|r| r.can_login) {
+        return Datacenters::None;
+    }
+    match auth.datacenters.get(role) {
+        Some(some) if !auth.is_superuser(role) => {
+            Datacenters::Some(some.iter().map(String::as_str).collect())
+        }
+        _ => Datacenters::All,
+    }
+}
+
+/// What a plan needs; statements about roles have rules of their own.
+pub fn requirements(plan: &Plan) -> Vec<Requirement> {
+    match &plan.kind {
+        PlanKind::Select(select) => {
+            let table = select.table();
+            if is_readable_by_all(table) {
+                return Vec::new();
+            }
+            vec![on_table(Permission::Select, table)]
+        }
+        PlanKind::Modify(modify) => of_modification(modify),
+        PlanKind::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
+        PlanKind::Truncate(truncate) => vec![on_table(Permission::Modify, &truncate.table)],
+        PlanKind::Ddl(ddl) => of_schema_change(ddl).into_iter().collect(),
+        PlanKind::Use(_) | PlanKind::Describe(..) | PlanKind::Auth(_) => Vec::new(),
+    }
+}
+
+fn on_table(permission: Permission, table: &Arc<Table>) -> Requirement {
+    Requirement { permission, resource: Resource::table(&table.keyspace, &table.name) }
+}
+
+/// Conditions tell what is there: they need what a SELECT needs.
+fn of_modification(plan: &ModifyPlan) -> Vec<Requirement> {
+    let mut needed = vec![on_table(Permission::Modify, plan.table())];
+    if plan.has_conditions() {
+        needed.push(on_table(Permission::Select, plan.table()));
+    }
+    needed
+}
+
+/// What drivers and connectors read of themselves, as Cassandra 5.0.9 has it.
+fn is_readable_by_all(table: &Table) -> bool {
+    match &*table.keyspace {
+        "system" => matches!(
+            &*table.name,
+            "local" | "peers" | "peers_v2" | "size_estimates" | "table_estimates"
+        ),
+        "system_traces" => matches!(&*table.name, "events" | "sessions"),
+        "system_schema" | "system_virtual_schema" => true,
+        _ => false,
+    }
+}
+
+fn of_schema_change(plan: &DdlPlan) -> Option<Requirement> {
+    let keyspace = plan.keyspace();
+    let on_tables =
+        |permission| Requirement { permission, resource: Resource::AllTables(keyspace.to_owned()) };
+    let on_keyspace =
+        |permission| Requirement { permission, resource: Resource::Keyspace(keyspace.to_owned()) };
+    let on_table = |permission, table: &str| Requirement {
+        permission,
+        resource: Resource::table(keyspace, table),
+    };
+    Some(match plan.statement() {
+        StatementKind::CreateKeyspace(_) => {
+            Requirement { permission: Permission::Create, resource: Resource::AllKeyspaces }
+        }
+        StatementKind::AlterKeyspace(_) => on_keyspace(Permission::Alter),
+        StatementKind::DropKeyspace(_) => on_keyspace(Permission::Drop),
+        StatementKind::CreateTable(_) | StatementKind::CreateType(_) => {
+            on_tables(Permission::Create)
+        }
+        StatementKind::AlterTable(s) => on_table(Permission::Alter, &s.table.name.text),
+        StatementKind::DropTable(s) => on_table(Permission::Drop, &s.table.name.text),
+        StatementKind::AlterType(_) => on_tables(Permission::Alter),
+        StatementKind::DropType(_) => on_tables(Permission::Drop),
+        // There are none of the others: they need nothing and say that it does not exist.
+        _ => return None,
+    })
+}
+
+/// What its creator gets all permissions on.
+pub fn created(plan: &DdlPlan) -> Vec<Resource> {
+    let keyspace = plan.keyspace();
+    match plan.statement() {
+        StatementKind::CreateKeyspace(_) => vec![
+            Resource::Keyspace(keyspace.to_owned()),
+            Resource::KeyspaceFunctions(keyspace.to_owned()),
+        ],
+        StatementKind::CreateTable(s) => vec![Resource::table(keyspace, &s.table.name.text)],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,85 @@
+//! The tables of `system_auth`: rows made of the metadata, as tools for Cassandra read them.
+
+use cluster::{Auth, Permission};
+use schema::Table;
+
+use crate::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
+
+/// Whether the rows of a table are made of the roles in the metadata.
+pub fn is_computed(table: &Table) -> bool {
+    &*table.keyspace == "system_auth"
+}
+
+/// All rows of a table of `system_auth`; none for tables that say nothing here.
+///
+/// # Errors
+/// A table with other columns.
+pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    match &*table.name {
+        "roles" => auth.roles.keys().map(|role| role_row(auth, role, table)).collect(),
+        "role_members" => auth
+            .member_of
+            .iter()
+            .flat_map(|(member, granted)| granted.iter().map(move |role| (role, member)))
+            .map(|(role, member)| pair(table, ("role", role), ("member", member)))
+            .collect(),
+        "role_permissions" => {
+            let of_role = auth.permissions.iter();
+            of_role
+                .flat_map(|(role, on)| on.iter().map(move |(resource, set)| (role, resource, set)))
+                .map(|(role, resource, set)| {
+                    let names = set.iter().map(Permission::name);
+                    let mut row = VirtualRowBuilder::new(table);
+                    row.text("role", role).text("resource", resource);
+                    row.text_set("permissions", names).finish()
+                })
+                .collect()
+        }
+        "resource_role_permissons_index" => auth
+            .permissions
+            .iter()
+            .flat_map(|(role, on)| on.keys().map(move |resource| (resource, role)))
+            .map(|(resource, role)| pair(table, ("resource", resource), ("role", role)))
+            .collect(),
+        "network_permissions" => auth
+            .datacenters
+            .iter()
+            .map(|(role, datacenters)| {
+                let mut row = VirtualRowBuilder::new(table);
+                // Cassandra puts the name of the resource here.
+                row.text("role", &format!("roles/{role}"));
+                row.text_set("dcs", datacenters.iter().map(String::as_str)).finish()
+            })
+            .collect(),
+        "identity_to_role" => auth
+            .identities
+            .iter()
+            .map(|(identity, role)| pair(table, ("identity", identity), ("role", role)))
+            .collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn role_row(auth: &Auth, name: &str, table: &Table) -> Result<VirtualRow, VirtualRowError> {
+    let mut row = VirtualRowBuilder::new(table);
+    row.text("role", name);
+    if let Some(role) = auth.roles.get(name) {
+        row.boolean("can_login", role.can_login).boolean("is_superuser", role.is_superuser);
+        if !role.salted_hash.is_empty() {
+            row.text("salted_hash", &role.salted_hash);
+        }
+    }
+    if let Some(granted) = auth.member_of.get(name) {
+        row.text_set("member_of", granted.iter().map(String::as_str));
+    }
+    row.finish()
+}
+
+fn pair(
+    table: &Table,
+    first: (&str, &str),
+    second: (&str, &str),
+) -> Result<VirtualRow, VirtualRowError> {
+    let mut row = VirtualRowBuilder::new(table);
+    row.text(first.0, first.1).text(second.0, second.1).finish()
+}

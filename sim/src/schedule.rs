@@ -1,0 +1,154 @@
+//! Repairs of healed clusters that are not the last full one: those that begin by themselves, and
+//! incremental ones.
+
+use std::time::Duration;
+
+use admin::model::RepairOrder;
+use admin::{AdminReply, AdminRequest};
+
+use crate::checks::Verdict;
+use crate::cluster::Run;
+use crate::nemesis::name;
+
+/// Within which every table is to be repaired.
+pub const WINDOW: Duration = Duration::from_secs(20);
+/// Length of a node's turn to begin.
+pub const TURN: Duration = Duration::from_secs(1);
+/// How long it may take until every table was repaired after all was healed: it may rest for ten
+/// turns after a failure, wait until its window is used up, and for the other tables of the node.
+const LIMIT: Duration = Duration::from_secs(240);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often an incremental repair is ordered: others may have its files just then.
+const TRIES: u32 = 4;
+/// Before it is ordered again: longer than sessions wait that nobody closes.
+const TRY_AGAIN: Duration = Duration::from_secs(200);
+
+/// A table of the schedule: node, table, when the least recently repaired range was.
+type Scheduled = (String, String, Option<i64>);
+
+/// Every table was repaired since then, in seconds since 1970.
+fn all_since(tables: &[Scheduled], since: i64) -> Verdict {
+    match tables.iter().find(|(_, _, at)| at.is_none_or(|at| at < since)) {
+        Some((node, table, at)) => Err(format!(
+            "table {table} of {node} was not repaired by itself since {since}: last at {at:?}"
+        )),
+        None => Ok(()),
+    }
+}
+
+impl Run {
+    /// Waits until every table was repaired by itself.
+    ///
+    /// # Errors
+    /// Which one is not, long after its window.
+    pub fn await_schedule(&mut self) -> Result<(), String> {
+        let clock = |rt: rt::Rt| async move { rt.wall().seconds().0 };
+        let since = self.ask("the time", LOOK, clock)?;
+        let limit = self.world.now() + LIMIT;
+        loop {
+            let tables = self.scheduled()?;
+            let verdict = all_since(&tables, since);
+            if verdict.is_ok() && !tables.is_empty() {
+                self.bump("repaired by the schedule");
+                return Ok(());
+            }
+            if self.world.now() > limit {
+                return verdict.and(Err("no table has a schedule".to_owned()));
+            }
+            self.world.run_for(LOOK);
+        }
+    }
+
+    fn scheduled(&mut self) -> Result<Vec<Scheduled>, String> {
+        let mut all = Vec::new();
+        for number in 0..self.members.len() {
+            if self.members.get(number).is_none_or(|m| m.has_left) {
+                continue;
+            }
+            match self.admin_now(number, AdminRequest::AutoRepair(None))? {
+                AdminReply::AutoRepair(report) => {
+                    let of_ks = report.tables.into_iter().filter(|t| t.keyspace == "ks");
+                    all.extend(of_ks.map(|t| (name(number), t.table, t.repaired_at)));
+                }
+                other => return Err(format!("schedule of {}: {other:?}", name(number))),
+            }
+        }
+        Ok(all)
+    }
+
+    /// An incremental repair of every node; what counts as repaired is equal after that.
+    ///
+    /// # Errors
+    /// Which one fails, or what differs.
+    pub fn repair_incrementally(&mut self) -> Result<(), String> {
+        for number in 0..self.members.len() {
+            if self.members.get(number).is_some_and(|m| !m.has_left) {
+                self.repair_marking(number)?;
+            }
+        }
+        for number in 0..self.members.len() {
+            if self.members.get(number).is_none_or(|m| m.has_left) {
+                continue;
+            }
+            let order = RepairOrder { preview: true, validate: true, ..of_keyspace() };
+            let report = self.repair_one(number, order)?;
+            if let Some(report) = report.filter(|r| r.differing > 0) {
+                return Err(format!(
+                    "what is repaired differs, seen by {}: {report:?}",
+                    name(number)
+                ));
+            }
+        }
+        self.bump("incremental repair");
+        Ok(())
+    }
+
+    fn repair_marking(&mut self, number: usize) -> Result<(), String> {
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            match self.repair_one(number, RepairOrder { incremental: true, ..of_keyspace() }) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+            self.bump("incremental repair ordered again");
+            self.world.run_for(TRY_AGAIN);
+        }
+        Err(format!("incremental although everything is healed: {last}"))
+    }
+
+    /// Orders a repair without waiting, of a kind that the seed draws.
+    pub fn begin_repair(&mut self, number: usize) {
+        let random = self.world.random_u64();
+        let order = RepairOrder {
+            incremental: !random.is_multiple_of(3),
+            primary_range: (random / 3).is_multiple_of(2),
+            sequential: (random / 6).is_multiple_of(2),
+            ..of_keyspace()
+        };
+        self.order_repair(number, order);
+    }
+}
+
+/// A repair of the keyspace of the workload.
+pub fn of_keyspace() -> RepairOrder {
+    RepairOrder {
+        keyspace: "ks".to_owned(),
+        ignore_unreplicated: true,
+        job_threads: 1,
+        ..RepairOrder::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_was_not_repaired_in_time_is_noticed() {
+        let table = |at| ("n1".to_owned(), "t".to_owned(), at);
+        assert_eq!(all_since(&[table(Some(5)), table(Some(6))], 5), Ok(()));
+        assert!(all_since(&[table(Some(5)), table(Some(4))], 5).unwrap_err().contains("Some(4)"));
+        assert!(all_since(&[table(None)], 5).is_err());
+    }
+}

@@ -1,0 +1,298 @@
+"""What an operator does and sees: nodetool, the API, repair, another data center, and what is refused."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+from cassandra import ConsistencyLevel
+from cassandra.query import SimpleStatement
+
+from cluster import ADDRESSES, DATACENTER, Connection, Test, until
+
+OTHER = "datacenter2"
+FOURTH = "127.0.0.4"
+
+
+class Upkeep(Test):
+    def __init__(self, nodes):
+        super().__init__(nodes)
+        self.single = []
+
+    def close(self):
+        for process in self.single:
+            process.kill()
+            process.wait()
+
+    def node(self, number, *arguments):
+        """A node that `helenus cluster` does not know, as an operator starts it."""
+        address, directory = f"127.0.0.{number}", self.nodes.directory / f"single{number}"
+        log = open(self.nodes.directory / f"single{number}.log", "a")
+        options = {
+            "--workdir": directory,
+            "--cluster-name": "local",
+            "--smp": 1,
+            "--memory": "128M",
+            "--listen-address": address,
+            "--rpc-address": address,
+            "--api-address": address,
+            "--seeds": ADDRESSES[0],
+            "--endpoint-snitch": "GossipingPropertyFileSnitch",
+            "--datacenter": OTHER,
+            "--rack": "a",
+            "--phi-convict-threshold": 5,
+        }
+        given = dict(argument.split("=", 1) for argument in arguments)
+        words = [f"{name}={value}" for name, value in (options | given).items()]
+        process = subprocess.Popen([self.nodes.helenus, "server", *words], stdout=log, stderr=log)
+        self.single.append(process)
+        return process
+
+    def refused(self, number, words, *arguments):
+        """It does not start, and says why in the last line of its log."""
+        process = self.node(number, *arguments)
+        code = process.wait(timeout=60)
+        last = (self.nodes.directory / f"single{number}.log").read_text().splitlines()[-1]
+        assert code not in (0, 101, 134) and words in last, (code, last)
+
+    def api(self, path, method="GET", node=1):
+        request = urllib.request.Request(f"http://127.0.0.{node}:10000{path}", method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read().decode()
+        return json.loads(text) if text else None
+
+    def count(self, node, table, level=ConsistencyLevel.ONE):
+        return len(list(self.connection.on(node, f"SELECT k FROM ks.{table}", level=level)))
+
+    def files(self, node, table):
+        directory = self.nodes.directory / f"node{node}" / "data" / "ks"
+        return list(directory.glob(f"{table}-*/nb-*-big-Data.db"))
+
+    # ------------------------------------------------------------ phases
+
+    def start(self):
+        self.nodes.cluster("start", "--nodes", "3", "--racks", "a", "--smp", "1", "--memory", "128M",
+                           "--", "--phi-convict-threshold", "5", "--auto-repair-enabled", "false",
+                           "--hinted-handoff-enabled", "false")
+        self.connection = Connection()
+        session = self.connection.session
+        session.execute("CREATE KEYSPACE ks WITH replication = "
+                        f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': 3}}")
+        session.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v text)")
+
+    def settings(self):
+        tool = lambda *words: self.nodes.nodetool(1, *words)
+        tool("setcompactionthroughput", "7")
+        assert tool("getcompactionthroughput") == "Current compaction throughput: 7 MB/s\n"
+        assert re.search(r"^compaction throughput \(MiB/s\) +7\.0 *$", tool("compactionstats"), re.M)
+        tool("setstreamthroughput", "-m", "3")
+        assert tool("getstreamthroughput", "-m") == "Current stream throughput: 3.0 MiB/s\n"
+        assert self.api("/storage_service/stream_throughput") == 3
+        tool("setbatchlogreplaythrottle", "500")
+        assert tool("getbatchlogreplaythrottle") == "Batchlog replay throttle: 500 KB/s\n"
+        assert tool("getseeds") == "Seed node list does not contain any remote node IPs\n"
+        assert self.nodes.nodetool(2, "getseeds").endswith("node's IP: /127.0.0.1:7000\n")
+        tool("setlogginglevel", "compaction", "DEBUG")
+        assert re.search(r"^store +DEBUG$", tool("getlogginglevels"), re.M)
+        assert self.api("/system/logger/store") == "debug"
+        tool("setlogginglevel")
+        assert tool("getlogginglevels").split() == ["Logger", "Name", "Log", "Level", "ROOT", "INFO"]
+        traced = "SELECT session_id FROM system_traces.sessions"
+        tool("settraceprobability", "1")
+        assert tool("gettraceprobability") == "Current trace probability: 1.0\n"
+        answer = self.connection.session.execute_async(
+            SimpleStatement("SELECT k FROM ks.t"), execution_profile=1)
+        answer.result()
+        assert not answer._query_traces, "nobody asked for it"
+        tool("settraceprobability", "0")
+        until("a request was traced", lambda: list(self.connection.on(1, traced)))
+        clients = tool("clientstats", "--all")
+        assert re.search(r"^/127\.0\.0\.1:\d+ +false .* DataStax Python Driver ", clients, re.M), clients
+        assert re.search(r"^anonymous +\d+ *$", clients, re.M), clients
+        paths = tool("datapaths", "ks.t").split()
+        assert paths[:2] == ["Keyspace:", "ks"] and f"{self.nodes.directory}/node1/data/ks/t-" in paths[-1]
+        refused = self.nodes.run("nodetool", "scrub", "ks", check=False)
+        assert refused.returncode == 1 and "scrub is not supported: " in refused.stdout, refused
+        joined = self.nodes.run("nodetool", "join", check=False)
+        assert "This node has already joined the ring." in joined.stdout, joined
+
+    def scyllas_api(self):
+        hosts = {e["key"]: e["value"] for e in self.api("/storage_service/host_id")}
+        status = self.nodes.status(1)
+        assert hosts == {address: row["host"] for address, row in status.items()}
+        assert self.api("/storage_service/hostid/local") == hosts[ADDRESSES[0]]
+        tokens = self.api("/storage_service/tokens_endpoint")
+        assert len(tokens) == 48 and {t["value"] for t in tokens} == set(ADDRESSES)
+        own = self.api(f"/storage_service/tokens/{ADDRESSES[1]}")
+        assert [t["key"] for t in tokens if t["value"] == ADDRESSES[1]] == own
+        assert sorted(self.api("/gossiper/endpoint/live")) == ADDRESSES
+        assert self.api("/gossiper/endpoint/down") == []
+        assert self.api("/failure_detector/simple_states") == [
+            {"key": a, "value": "UP"} for a in ADDRESSES]
+        states = self.api("/failure_detector/endpoints/")
+        assert [(s["addrs"], s["is_alive"]) for s in states] == [(a, True) for a in ADDRESSES]
+        assert self.api("/storage_service/keyspaces?type=user") == ["ks"]
+        assert {"ks": "ks", "cf": "t", "type": "ColumnFamilies"} in self.api("/column_family/")
+        assert "ks:t" in self.api("/column_family/name")
+        ends = self.api("/storage_service/natural_endpoints/ks?cf=t&key=1")
+        assert ends == self.nodes.nodetool(1, "getendpoints", "ks", "t", "1").split()
+        assert self.api("/snitch/datacenter?host=127.0.0.2") == DATACENTER
+        assert self.api("/storage_service/operation_mode") == "NORMAL"
+        shares = [float(e["value"]) for e in self.api("/storage_service/ownership/")]
+        assert abs(sum(shares) - 1) < 1e-6, shares
+        repair = self.api("/storage_service/repair_async/ks?incremental=false", "POST")
+        assert self.api(f"/storage_service/repair_status?id={repair}") == "SUCCESSFUL"
+        assert self.api("/task_manager/list_modules") == ["repair"]
+        task = self.api("/task_manager/list_module_tasks/repair?keyspace=ks")[-1]
+        assert (task["state"], task["sequence_number"]) == ("done", repair), task
+        ended = self.api(f"/task_manager/wait_task/{task['task_id']}")
+        assert (ended["state"], ended["progress_completed"]) == ("done", 100.0), ended
+        self.api("/storage_service/snapshots?tag=rest&kn=ks", "POST")
+        taken = {e["key"]: e["value"] for e in self.api("/storage_service/snapshots")}
+        assert [t["cf"] for t in taken["rest"]] == ["t"], taken
+        self.api("/storage_service/snapshots?tag=rest", "DELETE")
+        assert self.api("/storage_service/snapshots") == []
+        try:
+            self.api("/storage_service/keyspaces?type=nonsense")
+        except urllib.error.HTTPError as error:
+            assert error.code == 400
+        else:
+            raise AssertionError("a type that is not there was taken")
+
+    def dropped(self):
+        """A dropped table's snapshot is on every node, listed, and goes with clearsnapshot."""
+        self.connection.session.execute("CREATE TABLE ks.gone (k int PRIMARY KEY)")
+        insert = SimpleStatement("INSERT INTO ks.gone (k) VALUES (1)",
+                                 consistency_level=ConsistencyLevel.ALL)
+        self.connection.session.execute(insert)
+        self.connection.session.execute("DROP TABLE ks.gone")
+        for node in (1, 2, 3):
+            listed = lambda: self.nodes.nodetool(node, "listsnapshots")
+            # The time is in its description, which is written last.
+            whole = r"^dropped-\d+-gone +ks +gone .* \d{4}-\d\d-\d\dT"
+            until(f"node {node} lists it", lambda: re.search(whole, listed(), re.M))
+            self.nodes.nodetool(node, "clearsnapshot", "--all")
+            assert "There are no snapshots" in listed()
+            left = (self.nodes.directory / f"node{node}" / "data" / "ks").glob("gone-*/snapshots/*")
+            assert list(left) == []
+
+    def repair(self):
+        """Node 3 misses writes and deletions for longer than gc_grace_seconds."""
+        execute = self.connection.session.execute
+        for mode in ("repair", "timeout"):
+            execute(f"CREATE TABLE ks.{mode} (k int PRIMARY KEY) WITH gc_grace_seconds = 1 AND "
+                    f"tombstone_gc = {{'mode': '{mode}', 'propagation_delay_in_seconds': '0'}} AND "
+                    "read_repair = 'NONE'")
+            for key in range(20):
+                execute(SimpleStatement(f"INSERT INTO ks.{mode} (k) VALUES ({key})",
+                                        consistency_level=ConsistencyLevel.ALL))
+            self.nodes.nodetool(3, "flush", "ks", mode)
+        self.nodes.cluster("kill", "3")
+        for key in range(20):
+            for text in (f"DELETE FROM ks.repair WHERE k = {key}",
+                         f"DELETE FROM ks.timeout WHERE k = {key}",
+                         f"INSERT INTO ks.t (k, v) VALUES ({key}, 'missed')"):
+                self.connection.on(1 + key % 2, text, level=ConsistencyLevel.QUORUM)
+
+        def purged(*nodes, table):
+            for node in nodes:
+                self.nodes.nodetool(node, "compact", "ks", table)
+            return all(self.files(node, table) == [] for node in nodes)
+
+        until("tombstones went by their age", lambda: purged(1, 2, table="timeout"))
+        assert not purged(1, 2, table="repair"), "nothing was repaired, and tombstones went"
+        self.nodes.cluster("start-node", "3")
+        for node in (1, 2, 3):
+            up = {a: "UN" for a in ADDRESSES}
+            until(f"node {node} says UN", lambda: self.nodes.letters(node) == up)
+        assert self.count(3, "repair") == 20
+        assert self.count(1, "repair", ConsistencyLevel.ALL) == 0
+        # That is what mode repair is for.
+        assert self.count(1, "timeout", ConsistencyLevel.ALL) == 20
+
+        tool = lambda *words: self.nodes.nodetool(1, *words)
+        assert self.count(3, "t") == 0
+        assert "Total estimated streaming: " in tool("repair", "-prv", "ks", "t")
+        assert self.count(3, "t") == 0
+        said = tool("repair", "ks", "t")
+        assert "incremental: true" in said and "Repair completed successfully" in said, said
+        assert self.count(3, "t") == 20
+        assert "Previewed data was in sync" in tool("repair", "-prv", "ks", "t")
+        again = tool("repair", "ks", "t")
+        number = re.search(r"Starting repair command #(\d+) ", again).group(1)
+        row = next(r for r in tool("repair_admin", "list").splitlines() if r.startswith(number + " "))
+        assert row.split("|")[-1].split()[0] == "0", row
+        for node in (1, 2, 3):
+            assert self.files(node, "t")
+            for file in self.files(node, "t"):
+                shown = self.nodes.run("sstable", "metadata", str(file)).stdout
+                assert int(re.search(r"^Repaired at: (\d+)", shown, re.M).group(1)) > 0, shown
+        tool("repair", "-full", "-st", "0", "-et", "4000000000000000000", "ks", "t")
+        tool("repair", "-pr", "ks", "t")
+        tool("repair", "ks", "repair")
+        assert self.count(3, "repair") == 0
+        until("tombstones go behind the repair", lambda: purged(1, 2, 3, table="repair"))
+        assert self.count(1, "repair", ConsistencyLevel.ALL) == 0
+
+    def what_is_refused(self):
+        """Strangers, and nodes that must not join: each is told why, and nothing happens to the others."""
+        for words in (b"GET / HTTP/1.1\r\n\r\n", b"\xca\x55\x2d\xfa" + b"\xff" * 60, bytes(100)):
+            with socket.create_connection((ADDRESSES[0], 7000), 10) as stranger:
+                stranger.settimeout(30)
+                stranger.sendall(words)
+                assert stranger.recv(1) == b""
+        self.refused(4, 'this node belongs to the cluster "local", you come from "other"',
+                     "--cluster-name=other")
+        taken = self.api("/storage_service/tokens_endpoint")[0]["key"]
+        self.refused(4, f"token {taken} belongs to node", f"--initial-token={taken}", "--num-tokens=1")
+        self.nodes.nodetool(2, "flush")
+        shutil.copytree(self.nodes.directory / "node2", self.nodes.directory / "single5")
+        self.refused(5, "the data directory was copied", f"--datacenter={DATACENTER}")
+        own = self.node(6, "--seeds=127.0.0.6")
+        until("it is a cluster by itself", lambda: self.nodes.letters(6) == {"127.0.0.6": "UN"})
+        own.terminate()
+        own.wait()
+        self.refused(6, "which only has the same name")
+        for node in (1, 2, 3):
+            assert self.nodes.letters(node) == {a: "UN" for a in ADDRESSES}
+        assert self.count(1, "t", ConsistencyLevel.ALL) == 20
+
+    def another_datacenter(self):
+        """It gets data when it is asked to, and the driver knows the members at every step."""
+        hosts = lambda: {h.address: h.datacenter for h in self.connection.cluster.metadata.all_hosts()}
+        before = {a: DATACENTER for a in ADDRESSES}
+        fourth = self.node(4, "--auto-bootstrap=false")
+        until("it has joined", lambda: self.nodes.letters(4) == {a: "UN" for a in [*ADDRESSES, FOURTH]})
+        until("the driver knows it", lambda: hosts() == before | {FOURTH: OTHER})
+        for node in (1, 2, 3):
+            rows = self.connection.on(node, "SELECT peer, data_center, tokens FROM system.peers_v2")
+            found = {r.peer: (r.data_center, len(r.tokens)) for r in rows}
+            assert found[FOURTH] == (OTHER, 16) and len(found) == 3, found
+        with Connection([FOURTH]) as there:
+            local = lambda: sum(there.on(1, f"SELECT v FROM ks.t WHERE k = {k}",
+                                         level=ConsistencyLevel.LOCAL_ONE).one() is not None
+                                for k in range(20))
+            self.connection.session.execute(
+                "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
+                f"'{DATACENTER}': 3, '{OTHER}': 1}}")
+            assert local() == 0, "data came before it was asked for"
+            self.nodes.nodetool(4, "rebuild", DATACENTER)
+            assert local() == 20
+        stays = self.nodes.run("nodetool", "-h", FOURTH, "decommission", check=False)
+        assert stays.returncode == 1 and "in keyspace ks (RF = 1, N = 1)" in stays.stdout, stays
+        self.connection.session.execute("ALTER KEYSPACE ks WITH replication = "
+                                        f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': 3}}")
+        self.nodes.nodetool(4, "decommission")
+        until("the driver forgets it", lambda: hosts() == before)
+        for node in (1, 2, 3):
+            rows = self.connection.on(node, "SELECT peer FROM system.peers_v2")
+            assert FOURTH not in {r.peer for r in rows}
+        assert self.nodes.nodetool(4, "netstats").startswith("Mode: DECOMMISSIONED\n")
+        self.nodes.nodetool(4, "stopdaemon")
+        assert fourth.wait(timeout=60) == 0
+        self.refused(4, "is no member of the cluster any more")
+
+    PHASES = [start, settings, scyllas_api, dropped, repair, what_is_refused, another_datacenter]

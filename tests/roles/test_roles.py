@@ -1,0 +1,188 @@
+"""Roles through the Python driver: who may log in, and what a limited role may do.
+
+The server asks for logins and permissions; `cassandra` is its superuser.
+"""
+
+import itertools
+import os
+
+import pytest
+from cassandra import AuthenticationFailed, InvalidRequest, Unauthorized
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import Cluster, NoHostAvailable
+from cassandra.query import BatchStatement, SimpleStatement
+
+PORT = int(os.environ.get("HELENUS_PORT", "9042"))
+RESOURCES = {
+    "all": "ALL KEYSPACES",
+    "keyspace": "KEYSPACE rt",
+    "tables": "ALL TABLES IN KEYSPACE rt",
+    "table": "rt.t",
+    "other": "rt.u",
+}
+STATEMENTS = {
+    "SELECT": ["SELECT * FROM rt.t WHERE k = 1"],
+    "MODIFY": [
+        "INSERT INTO rt.t (k, v) VALUES (1, 1)",
+        "UPDATE rt.t SET v = 2 WHERE k = 1",
+        "DELETE FROM rt.t WHERE k = 1",
+        "BEGIN BATCH INSERT INTO rt.t (k, v) VALUES (2, 2); APPLY BATCH",
+        "TRUNCATE rt.t",
+    ],
+    "ALTER": ["ALTER TABLE rt.t WITH comment = 'x'"],
+}
+
+
+def connect(user, password):
+    auth = PlainTextAuthProvider(user, password)
+    return Cluster(["127.0.0.1"], port=PORT, auth_provider=auth)
+
+
+@pytest.fixture(scope="module")
+def root():
+    with connect("cassandra", "cassandra") as cluster:
+        session = cluster.connect()
+        session.execute("DROP KEYSPACE IF EXISTS rt")
+        for role in ["limited", "readers", "nologin", "maker"]:
+            session.execute(f"DROP ROLE IF EXISTS {role}")
+        session.execute(
+            "CREATE KEYSPACE rt WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        for table in ["t", "u"]:
+            session.execute(f"CREATE TABLE rt.{table} (k int PRIMARY KEY, v int)")
+        session.execute("CREATE ROLE limited WITH PASSWORD = 'pw' AND LOGIN = true")
+        session.execute("CREATE ROLE nologin WITH PASSWORD = 'pw'")
+        session.execute("CREATE ROLE readers")
+        yield session
+
+
+@pytest.fixture(scope="module")
+def limited(root):
+    with connect("limited", "pw") as cluster:
+        yield cluster.connect()
+
+
+def is_allowed(session, statement):
+    try:
+        session.execute(statement)
+        return True
+    except Unauthorized as error:
+        assert "has no" in str(error), error
+        return False
+
+
+@pytest.mark.parametrize(
+    "user, password, message",
+    [
+        ("limited", "wrong", "Provided username limited and/or password are incorrect"),
+        ("nobody", "pw", "Provided username nobody and/or password are incorrect"),
+        ("nologin", "pw", "nologin is not permitted to log in"),
+    ],
+)
+def test_who_may_not_log_in_is_told_why(root, user, password, message):
+    with connect(user, password) as cluster:
+        with pytest.raises(NoHostAvailable) as caught:
+            cluster.connect()
+    errors = list(caught.value.errors.values())
+    assert all(isinstance(error, AuthenticationFailed) for error in errors)
+    assert message in str(errors[0])
+
+
+def test_without_a_password_nobody_connects(root):
+    with Cluster(["127.0.0.1"], port=PORT) as cluster:
+        with pytest.raises(NoHostAvailable) as caught:
+            cluster.connect()
+    assert all(isinstance(e, AuthenticationFailed) for e in caught.value.errors.values())
+
+
+def test_a_limited_role_sees_the_schema_and_nothing_else(limited):
+    assert "rt" in limited.cluster.metadata.keyspaces
+    assert is_allowed(limited, "SELECT * FROM system_schema.tables")
+    assert not is_allowed(limited, "SELECT * FROM system_auth.roles")
+    assert not is_allowed(limited, "SELECT * FROM system_views.settings")
+
+
+@pytest.mark.parametrize("permission, resource", itertools.product(STATEMENTS, RESOURCES))
+def test_each_permission_allows_its_statements_where_it_holds(root, limited, permission, resource):
+    root.execute(f"GRANT {permission} ON {RESOURCES[resource]} TO limited")
+    for other, statements in STATEMENTS.items():
+        for statement in statements:
+            expected = other == permission and resource != "other"
+            assert is_allowed(limited, statement) == expected, statement
+    root.execute(f"REVOKE {permission} ON {RESOURCES[resource]} FROM limited")
+    for statement in itertools.chain(*STATEMENTS.values()):
+        assert not is_allowed(limited, statement), statement
+
+
+def test_conditions_need_both_permissions(root, limited):
+    conditional = "INSERT INTO rt.t (k, v) VALUES (7, 7) IF NOT EXISTS"
+    root.execute("GRANT MODIFY ON rt.t TO limited")
+    assert not is_allowed(limited, conditional)
+    root.execute("GRANT SELECT ON rt.t TO limited")
+    assert is_allowed(limited, conditional)
+    root.execute("REVOKE ALL PERMISSIONS ON rt.t FROM limited")
+
+
+def test_batches_need_every_table(root, limited):
+    batch = BatchStatement()
+    batch.add(SimpleStatement("INSERT INTO rt.t (k, v) VALUES (1, 1)"))
+    batch.add(SimpleStatement("INSERT INTO rt.u (k, v) VALUES (1, 1)"))
+    root.execute("GRANT MODIFY ON rt.t TO limited")
+    assert not is_allowed(limited, batch)
+    root.execute("GRANT MODIFY ON rt.u TO limited")
+    assert is_allowed(limited, batch)
+    for table in ["t", "u"]:
+        root.execute(f"REVOKE MODIFY ON rt.{table} FROM limited")
+
+
+def test_prepared_statements_are_checked_at_each_execution(root, limited):
+    prepared = limited.prepare("SELECT v FROM rt.t WHERE k = ?").bind([1])
+    assert not is_allowed(limited, prepared)
+    root.execute("GRANT SELECT ON rt.t TO limited")
+    assert is_allowed(limited, prepared)
+    root.execute("REVOKE SELECT ON rt.t FROM limited")
+    assert not is_allowed(limited, prepared)
+
+
+def test_permissions_come_through_a_group(root, limited):
+    root.execute("GRANT SELECT ON rt.t TO readers")
+    assert not is_allowed(limited, STATEMENTS["SELECT"][0])
+    root.execute("GRANT readers TO limited")
+    assert is_allowed(limited, STATEMENTS["SELECT"][0])
+    listed = root.execute("LIST ALL PERMISSIONS OF limited")
+    assert ("readers", "readers", "<table rt.t>", "SELECT") in [tuple(row) for row in listed]
+    root.execute("REVOKE readers FROM limited")
+    assert not is_allowed(limited, STATEMENTS["SELECT"][0])
+
+
+def test_who_makes_a_keyspace_owns_it(root):
+    root.execute("DROP KEYSPACE IF EXISTS rt_made")
+    root.execute("CREATE ROLE maker WITH PASSWORD = 'pw' AND LOGIN = true")
+    root.execute("GRANT CREATE ON ALL KEYSPACES TO maker")
+    with connect("maker", "pw") as cluster:
+        session = cluster.connect()
+        session.execute(
+            "CREATE KEYSPACE rt_made WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        session.execute("CREATE TABLE rt_made.t (k int PRIMARY KEY, v int)")
+        session.execute("INSERT INTO rt_made.t (k, v) VALUES (1, 1)")
+        session.execute("GRANT SELECT ON KEYSPACE rt_made TO limited")
+        with pytest.raises(Unauthorized):
+            session.execute("CREATE ROLE other")
+        session.execute("DROP KEYSPACE rt_made")
+    assert list(root.execute("LIST ALL ON ALL KEYSPACES OF limited")) == []
+
+
+def test_a_user_changes_its_own_password_only(root, limited):
+    limited.execute("ALTER ROLE limited WITH PASSWORD = 'next'")
+    with connect("limited", "next") as cluster:
+        cluster.connect()
+    with pytest.raises(Unauthorized):
+        limited.execute("ALTER ROLE nologin WITH PASSWORD = 'next'")
+    with pytest.raises(Unauthorized):
+        limited.execute("ALTER ROLE limited WITH SUPERUSER = true")
+    with pytest.raises(InvalidRequest):
+        root.execute("DROP ROLE cassandra")
+    root.execute("ALTER ROLE limited WITH PASSWORD = 'pw'")
