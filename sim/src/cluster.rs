@@ -58,7 +58,7 @@ pub struct Sabotage {
     pub repeated_increments: bool,
     /// No table is repaired by itself.
     pub unscheduled: bool,
-    /// One node of a new datacenter copies nothing.
+    /// One node of a new datacenter loses files of what it copied.
     pub unbuilt: bool,
     /// What an operator gives up goes on.
     pub no_aborts: bool,

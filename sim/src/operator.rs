@@ -429,11 +429,16 @@ impl Run {
         let staying: Vec<usize> = (0..self.members.len())
             .filter(|n| self.members.get(*n).is_some_and(|m| !m.has_left))
             .collect();
-        let Some(number) =
-            staying.get(self.world.random_u64() as usize % staying.len().max(1)).copied()
-        else {
-            return Ok(());
-        };
+        let drawn = self.world.random_u64() as usize % staying.len().max(1);
+        let Some(number) = staying.get(drawn).copied() else { return Ok(()) };
+        self.lose_files_of(number, staying.len() - 1)
+    }
+
+    /// As [`Run::lose_files`] of a certain node, which then waits for so many others.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lose_files_of(&mut self, number: usize, others: usize) -> Result<(), String> {
         let shards = self.members.get(number).map_or(0, |m| m.shards());
         for shard in (0..shards).map(ShardId) {
             self.admin_at(number, shard, AdminRequest::Flush(admin::Selection::default()))?;
@@ -455,7 +460,7 @@ impl Run {
             self.bump("rotten file taken away");
         }
         self.restart(number);
-        let (address, others) = (self.address(&name(number)), staying.len() - 1);
+        let address = self.address(&name(number));
         let what = format!("the start of {} without some files", name(number));
         self.ask(&what, OPERATION_MAX, move |rt| survey::serves(rt, address, others))
     }

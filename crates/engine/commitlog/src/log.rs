@@ -3,10 +3,6 @@
 //! `append` is synchronous and gives positions; `commit` writes everything appended so far with one
 //! call per segment. The first poll of the write happens inside `commit`; a write that has to wait
 //! is finished by a task of the log's gate, so a dropped `commit` never leaves a write half done.
-//!
-//! One task syncs, as long as anybody waits for it: it writes what was appended until then, syncs, and
-//! answers those whose bytes were among it. Nobody else is woken, and those who come meanwhile share
-//! the next sync.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +12,6 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use rt::sync::oneshot;
 use rt::{Buf, File, Fs, Gate, Group, OpenOptions, Rt};
 use schema::Table;
 use stdx::{HostId, Instant, IoError, IoErrorKind, TableId, TimestampMicros};
@@ -117,10 +112,7 @@ struct State {
     written: u64,
     synced: u64,
     writing: bool,
-    /// The task that syncs is there.
     syncing: bool,
-    /// Who waits for it, and for how many bytes of what was appended.
-    waiting: Vec<(u64, oneshot::Sender<Result<(), LogError>>)>,
     next_sequence: u64,
     failed: Option<LogError>,
     disk_full: Option<IoError>,
@@ -175,7 +167,6 @@ impl CommitLog {
             synced: 0,
             writing: false,
             syncing: false,
-            waiting: Vec::new(),
             next_sequence: after_old.max(by_clock),
             failed: None,
             disk_full: None,
@@ -558,79 +549,47 @@ impl CommitLog {
     /// As [`CommitLog::commit`].
     pub async fn sync(&self) -> Result<(), LogError> {
         let target = self.inner.state.borrow().appended;
+        self.write_until(target).await?;
         self.sync_until(target).await
     }
 
     async fn sync_until(&self, target: u64) -> Result<(), LogError> {
-        let receiver = {
-            let mut state = self.inner.state.borrow_mut();
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            if state.synced >= target {
-                return Ok(());
-            }
-            let (sender, receiver) = oneshot::channel();
-            state.waiting.push((target, sender));
-            if !std::mem::replace(&mut state.syncing, true) {
-                drop(state);
-                let log = self.clone();
-                let task = async move { log.sync_for_all().await };
-                let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "sync", task);
-                if spawned.is_err() {
-                    let mut state = self.inner.state.borrow_mut();
-                    state.syncing = false;
-                    state.waiting.clear();
-                    return Err(LogError::Closed);
-                }
-            }
-            receiver
-        };
-        receiver.await.unwrap_or(Err(LogError::Closed))
-    }
-
-    /// Syncs until nobody waits for it.
-    async fn sync_for_all(&self) {
         loop {
-            let result = self.sync_once().await;
-            let is_done = {
+            {
                 let mut state = self.inner.state.borrow_mut();
-                let reached = match &result {
-                    Ok(()) => state.synced,
-                    Err((_, goal)) => *goal,
-                };
-                let failed = state.failed.clone();
-                let answer = match (&failed, result) {
-                    (Some(error), _) => Err(error.clone()),
-                    (None, result) => result.map_err(|(error, _)| error),
-                };
-                let served = |(target, _): &mut (u64, _)| failed.is_some() || *target <= reached;
-                for (_, sender) in state.waiting.extract_if(.., served) {
-                    // Who does not wait any more does not want to know.
-                    let _ = sender.send(answer.clone());
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
                 }
-                state.waiting.is_empty()
-            };
-            self.inner.signal.notify();
-            if !is_done {
-                continue;
+                if state.synced >= target {
+                    return Ok(());
+                }
+                if !state.syncing {
+                    state.syncing = true;
+                    drop(state);
+                    let log = self.clone();
+                    let task = async move { log.sync_once().await };
+                    let spawned =
+                        self.inner.gate.spawn(&self.inner.rt, Group::Statement, "sync", task);
+                    if spawned.is_err() {
+                        self.inner.state.borrow_mut().syncing = false;
+                        return Err(LogError::Closed);
+                    }
+                }
             }
-            let target = self.inner.state.borrow().appended;
-            // The marker itself waits for no one; a failure shows at the next commit.
-            let _ = self.write_until(target).await;
-            let mut state = self.inner.state.borrow_mut();
-            if state.waiting.is_empty() {
-                state.syncing = false;
-                return;
-            }
+            let inner = &self.inner;
+            inner
+                .signal
+                .wait(|| {
+                    let state = inner.state.borrow();
+                    (state.synced >= target || !state.syncing || state.failed.is_some())
+                        .then_some(())
+                })
+                .await;
         }
     }
 
-    /// Writes what was appended so far and syncs every segment that has unsynced bytes, oldest first;
-    /// then appends the marker. An error comes with how many of the bytes appended it is about.
-    async fn sync_once(&self) -> Result<(), (LogError, u64)> {
-        let target = self.inner.state.borrow().appended;
-        self.write_until(target).await.map_err(|error| (error, target))?;
+    /// Syncs every segment that has unsynced bytes, oldest first, then appends the marker.
+    async fn sync_once(&self) {
         let began = self.inner.rt.now();
         let (goal, files, needs_entry) = {
             let state = self.inner.state.borrow();
@@ -643,32 +602,40 @@ impl CommitLog {
             (state.written, files, state.files.values().any(|f| !f.entry_synced))
         };
         let result = self.sync_files(&files, needs_entry).await;
-        let mut state = self.inner.state.borrow_mut();
-        if let Err(error) = result {
-            // After a failed fsync nobody knows what is on the disk: no later one can be believed
-            // either.
-            let error = LogError::Failed(error);
-            state.failed.get_or_insert(error.clone());
-            return Err((error, goal));
-        }
-        state.last_sync = began;
-        state.synced = state.synced.max(goal);
-        for (id, _, written) in &files {
-            if let Some(file) = state.files.get_mut(id) {
-                file.synced = *written;
+        {
+            let mut state = self.inner.state.borrow_mut();
+            state.syncing = false;
+            match result {
+                Err(error) => {
+                    // After a failed fsync nobody knows what is on the disk: no later one can be
+                    // believed either.
+                    state.failed.get_or_insert(LogError::Failed(error));
+                }
+                Ok(()) => {
+                    state.last_sync = began;
+                    state.synced = state.synced.max(goal);
+                    for (id, _, written) in &files {
+                        if let Some(file) = state.files.get_mut(id) {
+                            file.synced = *written;
+                        }
+                    }
+                    for file in state.files.values_mut() {
+                        file.entry_synced |= file.synced > 0;
+                    }
+                    if let Some((segment, _, offset)) = files.last() {
+                        let synced = LogPosition { segment: *segment, offset: *offset };
+                        self.append_marker(&mut state, synced);
+                    }
+                    self.inner.syncs_total.inc();
+                    let took = self.inner.rt.now().since(began).as_micros();
+                    self.inner.sync_micros.record(u64::try_from(took).unwrap_or(u64::MAX));
+                }
             }
         }
-        for file in state.files.values_mut() {
-            file.entry_synced |= file.synced > 0;
-        }
-        if let Some((segment, _, offset)) = files.last() {
-            let synced = LogPosition { segment: *segment, offset: *offset };
-            self.append_marker(&mut state, synced);
-        }
-        self.inner.syncs_total.inc();
-        let took = self.inner.rt.now().since(began).as_micros();
-        self.inner.sync_micros.record(u64::try_from(took).unwrap_or(u64::MAX));
-        Ok(())
+        self.inner.signal.notify();
+        let target = self.inner.state.borrow().appended;
+        // The marker itself waits for no one; a failure shows at the next commit.
+        let _ = self.write_until(target).await;
     }
 
     async fn sync_files(

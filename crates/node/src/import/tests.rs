@@ -298,18 +298,23 @@ fn any_bytes_can_be_given_as_a_segment() {
 #[test]
 fn files_of_other_formats_are_refused_with_what_to_do() {
     let first = imported(|_| {}).unwrap().unwrap();
-    for name in [
-        "oa-3-big-Data.db",
-        "da-3-bti-Data.db",
-        "nb-3gus_0n3b_2yr1-big-Data.db",
-        "mc-1-big-Data.db",
-    ] {
+    for name in ["la-3-big-Data.db", "pa-3-big-Data.db", "db-3-bti-Data.db", "ks-t-ka-1-Data.db"] {
         let message = refused(|work| {
             std::fs::create_dir_all(all_t(work, &first)).unwrap();
             std::fs::write(all_t(work, &first).join(name), b"x").unwrap();
         });
         assert!(message.contains(name) && message.contains("of table imp.all_t"), "{message}");
         assert!(message.contains("upgradesstables"), "{message}");
+    }
+    // Versions that are read and not written are opened before anything is changed.
+    for stem in ["oa-3-big", "da-3-bti", "mc-1-big"] {
+        let message = refused(|work| {
+            let directory = all_t(work, &first);
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join(format!("{stem}-Data.db")), b"x").unwrap();
+            std::fs::write(directory.join(format!("{stem}-TOC.txt")), b"Data.db\n").unwrap();
+        });
+        assert!(message.contains(stem), "{message}");
     }
     let taken = imported(|work| {
         let directory = all_t(work, &first);

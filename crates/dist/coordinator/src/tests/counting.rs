@@ -252,7 +252,7 @@ fn counters_stay_between_what_was_acknowledged_and_what_may_have_been() {
             assert_eq!(trace, run(&batch(seed), false).2, "seed {seed}");
         }
     }
-    assert!(acknowledged > 1000 && uncertain > 2, "{acknowledged} {uncertain}");
+    assert!(acknowledged > 1000 && uncertain > 10, "{acknowledged} {uncertain}");
 }
 
 /// In periodic mode a power cut may cost a node what it counted last; others have it. As somebody

@@ -268,7 +268,9 @@ fn lines_are_cassandras() {
     let nodes = Nodes::start(&Options::new(99));
     let status = nodes.repair(1, RepairOptions { incremental: true, ..full() });
     let lines: Vec<&str> = status.lines.iter().map(|l| l.text.as_str()).collect();
-    let [start, intensity, _, _, session, success, end] = lines.as_slice() else { panic!("{lines:?}") };
+    let [start, intensity, _, _, session, success, end] = lines.as_slice() else {
+        panic!("{lines:?}")
+    };
     let of = status.session;
     assert!(start.starts_with(&format!(
         "Starting repair command #1 ({of}), repairing keyspace ks with repair options (parallelism: \
