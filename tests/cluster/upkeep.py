@@ -110,7 +110,7 @@ class Upkeep(Test):
         tool("settraceprobability", "0")
         until("a request was traced", lambda: list(self.connection.on(1, traced)))
         clients = tool("clientstats", "--all")
-        assert re.search(r"^/127\.0\.0\.1:\d+ +false .* DataStax Python Driver ", clients, re.M), clients
+        assert re.search(r"^/127\.0\.0\.1:\d+ +false .* (DataStax|Apache Cassandra) Python Driver ", clients, re.M), clients
         assert re.search(r"^anonymous +\d+ *$", clients, re.M), clients
         paths = tool("datapaths", "ks.t").split()
         assert paths[:2] == ["Keyspace:", "ks"] and f"{self.nodes.directory}/node1/data/ks/t-" in paths[-1]

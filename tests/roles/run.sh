@@ -26,6 +26,7 @@ fi
   --native-shard-aware-transport-port $((port + 1)) --api-port $((port + 2)) \
   --storage-port $((port + 3)) --memory 512MiB --smp 2 \
   --authenticator PasswordAuthenticator --authorizer CassandraAuthorizer \
+  --network-authorizer CassandraNetworkAuthorizer \
   > "$work/server.log" 2>&1 &
 server=$!
 trap 'kill "$server" 2> /dev/null || true; wait "$server" 2> /dev/null || true' EXIT

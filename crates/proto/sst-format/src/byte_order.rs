@@ -435,12 +435,18 @@ mod tests {
             of(&[Some(&[0x22]), one], &[blob.clone(), small], Place::Row),
             "402200408000".to_owned() + "38"
         );
-        assert_eq!(of(&[Some(&[0x22, 0])], &[blob.clone()], Place::Before), "402200FE20");
-        assert_eq!(of(&[Some(&[0x22, 0, 0])], &[blob.clone()], Place::After), "402200FEFE60");
+        assert_eq!(
+            of(&[Some(&[0x22, 0])], std::slice::from_ref(&blob), Place::Before),
+            "402200FE20"
+        );
+        assert_eq!(
+            of(&[Some(&[0x22, 0, 0])], std::slice::from_ref(&blob), Place::After),
+            "402200FEFE60"
+        );
         assert_eq!(of(&[Some(&[0x22, 0, 0, 0x33])], &[blob], Place::After), "402200FEFF330060");
         let reversed = (CqlType::Int, true);
-        assert_eq!(of(&[Some(b"")], &[reversed.clone()], Place::Row), "4138");
-        assert_eq!(of(&[None], &[reversed.clone()], Place::Row), "3E38");
+        assert_eq!(of(&[Some(b"")], std::slice::from_ref(&reversed), Place::Row), "4138");
+        assert_eq!(of(&[None], std::slice::from_ref(&reversed), Place::Row), "3E38");
         assert_eq!(of(&[Some(&[0, 0, 0, 1])], &[reversed], Place::Row), "407FFFFFFE38");
         let mut out = Vec::new();
         partition_key(Token(-1), b"a", &mut out);

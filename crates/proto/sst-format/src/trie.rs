@@ -171,7 +171,7 @@ impl<'a> Node<'a> {
         }
         let at = start.checked_add(index.checked_mul(3)? / 2)?;
         let word = number(self.bytes, at, 2)?;
-        Some(if index % 2 == 0 { word >> 4 } else { word & 0xfff })
+        Some(if index.is_multiple_of(2) { word >> 4 } else { word & 0xfff })
     }
 
     /// Where a transition leads; `None`: there is none of that number.

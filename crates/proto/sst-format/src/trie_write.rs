@@ -9,7 +9,8 @@ use codec::Writer;
 
 use crate::trie::PAGE_BYTES;
 
-const PAGE: usize = PAGE_BYTES as usize;
+const PAGE: usize = 4096;
+const _: () = assert!(PAGE as u64 == PAGE_BYTES);
 /// Bytes that the distance to a node of another page takes at most: 1 TiB of trie.
 const FAR_BYTES: usize = 5;
 

@@ -49,18 +49,14 @@ pub async fn upgrade(
     let stats = &statistics.stats;
     options.version = version;
     options.bloom_fp_chance = statistics.bloom_fp_chance;
-    options.compression = match meta.compression() {
-        None => None,
-        Some(info) => match info.algorithm {
-            None => None,
-            Some(algorithm) => Some(WriteCompression {
-                algorithm,
-                chunk_length: info.chunk_length,
-                max_compressed_length: info.max_compressed_length,
-                options: info.options.clone(),
-            }),
-        },
-    };
+    options.compression = meta.compression().and_then(|info| {
+        Some(WriteCompression {
+            algorithm: info.algorithm?,
+            chunk_length: info.chunk_length,
+            max_compressed_length: info.max_compressed_length,
+            options: info.options.clone(),
+        })
+    });
     options.commit_log.clone_from(&stats.commit_log);
     options.host = stats.originating_host;
     options.level = stats.level;
