@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::bytes::{Cursor, put_long_string, put_short_bytes, put_string, put_u16, put_u32};
 use crate::value::{Column, Kind, parse_marshal_class};
 
 /// Largest message that is accepted from the server.
@@ -657,106 +658,6 @@ fn decode_kind(cursor: &mut Cursor<'_>, depth: usize) -> Result<Kind> {
         }
         other => bail!("unknown type option {other:#06x}"),
     })
-}
-
-/// Reads big-endian fields; every read checks what is left.
-pub struct Cursor<'a> {
-    /// What was not read yet.
-    pub rest: &'a [u8],
-}
-
-impl<'a> Cursor<'a> {
-    /// Starts at the front of the bytes.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
-    }
-
-    /// The next `count` bytes.
-    ///
-    /// # Errors
-    /// Fewer bytes are left.
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (head, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or_else(|| anyhow!("{count} bytes wanted, {} left", self.rest.len()))?;
-        self.rest = rest;
-        Ok(head)
-    }
-
-    /// A `[short]`.
-    ///
-    /// # Errors
-    /// As `take`.
-    pub fn u16(&mut self) -> Result<u16> {
-        let bytes = self.take(2)?;
-        Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    /// An `[int]`.
-    ///
-    /// # Errors
-    /// As `take`.
-    pub fn i32(&mut self) -> Result<i32> {
-        let bytes = self.take(4)?;
-        Ok(i32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    }
-
-    /// A `[string]`.
-    ///
-    /// # Errors
-    /// As `take`, or not UTF-8.
-    pub fn string(&mut self) -> Result<String> {
-        let length = self.u16()?;
-        Ok(String::from_utf8(self.take(usize::from(length))?.to_vec())?)
-    }
-
-    /// `[short bytes]`.
-    ///
-    /// # Errors
-    /// As `take`.
-    pub fn short_bytes(&mut self) -> Result<&'a [u8]> {
-        let length = self.u16()?;
-        self.take(usize::from(length))
-    }
-
-    /// `[bytes]`; a negative length is null.
-    ///
-    /// # Errors
-    /// As `take`.
-    pub fn bytes(&mut self) -> Result<Option<&'a [u8]>> {
-        match usize::try_from(self.i32()?) {
-            Ok(length) => self.take(length).map(Some),
-            Err(_) => Ok(None),
-        }
-    }
-}
-
-fn put_u16(out: &mut Vec<u8>, value: u16) {
-    out.extend_from_slice(&value.to_be_bytes());
-}
-
-fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_be_bytes());
-}
-
-fn put_string(out: &mut Vec<u8>, text: &str) {
-    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
-    put_u16(out, length);
-    out.extend_from_slice(&text.as_bytes()[..usize::from(length)]);
-}
-
-fn put_long_string(out: &mut Vec<u8>, text: &str) -> Result<()> {
-    put_u32(out, u32::try_from(text.len())?);
-    out.extend_from_slice(text.as_bytes());
-    Ok(())
-}
-
-fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
-    put_u16(out, u16::try_from(bytes.len())?);
-    out.extend_from_slice(bytes);
-    Ok(())
 }
 
 /// CRC24 of a v5 segment header.

@@ -11,6 +11,7 @@
 //!
 //! Reading order: `file`, `run`, `client`, `value`. The format is described in `README.md`.
 
+pub mod bytes;
 pub mod client;
 pub mod file;
 pub mod known;

@@ -9,7 +9,8 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::client::{Bound, Cursor};
+use crate::bytes::Cursor;
+use crate::client::Bound;
 
 /// A column of a result or of the bound values.
 #[derive(Clone, Debug)]
