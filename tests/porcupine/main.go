@@ -4,7 +4,9 @@
 //	go run . DIRECTORY
 //
 // The directory is written by "sim export DIRECTORY": verdicts.txt has a line "FILE ok" or
-// "FILE violation" for each history. It ends with 1 when a verdict differs or none was compared.
+// "FILE violation" for each history. It ends with 1 when a verdict differs, when none was compared,
+// or when porcupine left more than one in twenty undecided: its search is exponential in the
+// operations without a known outcome, and a spoilt history can take it hours.
 package main
 
 import (
@@ -21,6 +23,9 @@ import (
 )
 
 const rows = 3
+
+// patience is how long porcupine may think about one history.
+const patience = 15 * time.Second
 
 // operation is one line of a history, see sim/src/lwt.rs.
 type operation struct {
@@ -141,18 +146,22 @@ func run(directory string) error {
 	}
 	model := porcupine.Model{Init: func() interface{} { return part{} }, Step: step}
 	count := map[string]int{}
+	all, undecided := 0, 0
 	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
 		name, ours, _ := strings.Cut(line, " ")
 		history, err := read(filepath.Join(directory, name))
 		if err != nil {
 			return err
 		}
+		all++
 		theirs := "violation"
-		switch porcupine.CheckOperationsTimeout(model, history, 60*time.Second) {
+		switch porcupine.CheckOperationsTimeout(model, history, patience) {
 		case porcupine.Ok:
 			theirs = "ok"
 		case porcupine.Unknown:
-			return fmt.Errorf("%s: not decided within a minute", name)
+			fmt.Printf("%s: not decided within %s, the simulator says %s\n", name, patience, ours)
+			undecided++
+			continue
 		}
 		if ours != theirs {
 			return fmt.Errorf("%s: the simulator says %s, porcupine %s", name, ours, theirs)
@@ -160,6 +169,9 @@ func run(directory string) error {
 		count[ours]++
 	}
 	fmt.Printf("%d linearizable and %d other histories, same verdicts\n", count["ok"], count["violation"])
+	if undecided*20 > all {
+		return fmt.Errorf("%d of %d histories not decided", undecided, all)
+	}
 	if count["ok"] == 0 || count["violation"] == 0 {
 		return fmt.Errorf("verdicts of both kinds are expected")
 	}
