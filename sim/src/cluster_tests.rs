@@ -101,6 +101,26 @@ fn what_goes_on_although_it_was_given_up_is_found() {
 }
 
 #[test]
+fn a_commit_log_that_is_lost_with_another_number_of_shards_is_found() {
+    let sabotage = Sabotage { unsharded_log: true, ..Sabotage::default() };
+    let words =
+        ["is older than", "no row, but value", "instead of", "is not linearizable", "is gone"];
+    found("other_shards", sabotage, &words);
+}
+
+#[test]
+fn a_run_that_is_not_freed_is_found() {
+    let one = |sabotage: Sabotage| -> crate::soak::OneRun {
+        Box::new(move |seed| run_with(&scenario("one"), seed, sabotage))
+    };
+    let right = crate::fixed::run(&one(Sabotage::default()), 3, true).map(|_| ());
+    assert_eq!(right, Ok(()));
+    let sabotage = Sabotage { kept_world: true, ..Sabotage::default() };
+    let error = crate::fixed::run(&one(sabotage), 3, true).unwrap_err();
+    assert!(error.contains("bytes of memory are left"), "{error}");
+}
+
+#[test]
 fn files_that_rot_away_are_found_to_be_missing_without_a_repair() {
     let sabotage = Sabotage { unrepaired: true, ..Sabotage::default() };
     found("disks", sabotage, &["n1 has"]);

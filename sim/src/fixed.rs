@@ -2,6 +2,8 @@
 
 use std::process::{Child, Command, ExitCode};
 
+use rt::held_bytes;
+
 use crate::report::Report;
 use crate::soak::OneRun;
 
@@ -71,19 +73,28 @@ fn start(worker: usize, of: usize) -> Result<Child, String> {
     Command::new(own).args(words).spawn().map_err(|e| e.to_string())
 }
 
-/// Runs a seed, twice if its traces are to be compared.
+/// Bytes that a second run of a seed may leave: its report.
+const LEFT_BYTES_MAX: i64 = 64 << 10;
+
+/// Runs a seed, twice if its traces are to be compared. Nothing of the second run may be left in
+/// memory: the first one makes what stays for the life of the process.
 ///
 /// # Errors
-/// As the run, or that the traces differ.
+/// As the run, or that the traces differ, or what is left.
 pub fn run(one: &OneRun, seed: u64, is_twice: bool) -> Result<Report, String> {
     let first = one(seed)?;
     if !is_twice {
         return Ok(first);
     }
+    let before = held_bytes();
     let second = one(seed)?;
+    let left = held_bytes() - before;
     if first.trace != second.trace {
         let differs = first.checkpoints.iter().zip(&second.checkpoints).position(|(a, b)| a != b);
         return Err(format!("two runs of one seed differ, first at checkpoint {differs:?}"));
+    }
+    if left > LEFT_BYTES_MAX {
+        return Err(format!("{left} bytes of memory are left of a run that is over"));
     }
     Ok(first)
 }
@@ -111,5 +122,22 @@ mod tests {
         });
         assert!(run(&one, 1, true).unwrap_err().contains("differ"));
         assert!(run(&one, 1, false).is_ok());
+    }
+
+    #[test]
+    fn memory_that_is_left_of_a_run_is_noticed() {
+        let kept = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let of_run = kept.clone();
+        let one: OneRun = Box::new(move |_| {
+            of_run.borrow_mut().push(vec![1_u8; 100_000]);
+            Ok(Report::default())
+        });
+        let error = run(&one, 1, true).unwrap_err();
+        assert!(error.contains("100000 bytes of memory are left"), "{error}");
+        let one: OneRun = Box::new(|_| {
+            drop(vec![1_u8; 100_000]);
+            Ok(Report::default())
+        });
+        assert!(run(&one, 1, true).is_ok());
     }
 }

@@ -12,6 +12,7 @@ mod durability;
 mod export;
 mod fixed;
 mod history;
+mod large;
 mod leaks;
 mod lwt;
 #[cfg(test)]
@@ -26,6 +27,11 @@ mod survey;
 mod workload;
 
 use std::process::ExitCode;
+
+/// Runs are mostly allocation. Counted, so that a run can be asked whether it left anything.
+#[global_allocator]
+static ALLOCATOR: rt::Counting<tikv_jemallocator::Jemalloc> =
+    rt::Counting(tikv_jemallocator::Jemalloc);
 
 use conf::CommitLogSync;
 use durability::{Crash, Plan, Trouble};
@@ -138,6 +144,11 @@ fn carry_out(entries: &[Entry], jobs: &[Job], is_verbose: bool) -> usize {
                 if is_verbose && !report.faults.is_empty() {
                     println!("     faults: {:?}", report.faults);
                     println!("     reached: {}", report.probes);
+                    println!(
+                        "     trace: {:016x}, {}000 steps",
+                        report.trace,
+                        report.checkpoints.len()
+                    );
                 }
             }
             Err(error) => {

@@ -7,7 +7,7 @@ use rt::sim::{CrashKind, LinkOptions, SimNode};
 use stdx::{Instant, IoErrorKind};
 
 use crate::checks::Trouble;
-use crate::cluster::Run;
+use crate::cluster::{Member, Run};
 use crate::scenario::Fault;
 
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
@@ -26,6 +26,10 @@ const REPLACE_AFTER: Duration = Duration::from_secs(25);
 
 /// How long a node may take to come to the file call in which it ends.
 const CRASH_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a node may take to write hints, in one of how many changes of their files it ends.
+const HINT_WAIT: Duration = Duration::from_secs(11);
+const HINT_CHANGES: u64 = 2;
 
 /// What ends a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,6 +240,8 @@ impl Nemesis {
         let node = (run.world.random_u64() % count as u64) as usize;
         let step = 1 + (run.world.random_u64() % (count as u64 - 1).max(1)) as usize;
         let other = (node + step) % count;
+        let is_hint_cut = fault == Fault::PowerCut && run.scenario.hint_cuts;
+        let node = if is_hint_cut { with_hints(run).unwrap_or(node) } else { node };
         let most = run.scenario.fault_length_max.as_micros() as u64;
         let length = Duration::from_micros(100_000 + run.world.random_u64() % most.max(1));
         if run.members.get(node).is_none_or(|m| m.has_left) {
@@ -436,6 +442,9 @@ impl Nemesis {
                     return false;
                 }
             }
+            Fault::Unschedule => {
+                return is_well && run.world.is_alive(&life) && run.interrupt_schedule(node);
+            }
             Fault::Compact | Fault::Rebuild | Fault::Move | Fault::Repair => {
                 if !is_well || !run.world.is_alive(&life) {
                     return false;
@@ -464,6 +473,22 @@ impl Nemesis {
         let from = run.world.now();
         run.troubles.push(Trouble { node, from, until: until + AFTERMATH });
     }
+}
+
+/// A node that has files of hints, and therefore soon writes more.
+fn with_hints(run: &Run) -> Option<usize> {
+    let on_disk = |member: &Member| -> i64 {
+        let snapshot = member.life.telemetry();
+        let of_hints = snapshot.metrics.iter().filter(|m| m.name == "hints_bytes");
+        let bytes = of_hints.map(|m| match m.value {
+            telemetry::Value::Gauge(bytes) => bytes,
+            telemetry::Value::Counter(_)
+            | telemetry::Value::Histogram(_)
+            | telemetry::Value::Latency(_) => 0,
+        });
+        bytes.sum()
+    };
+    run.members.iter().position(|m| m.is_up && !m.has_left && on_disk(m) > 0)
 }
 
 fn set_links(run: &Run, node: usize, link: &LinkOptions) {
@@ -514,7 +539,11 @@ fn rot(run: &Run, node: usize) -> Vec<(String, u64)> {
 fn end_process(run: &Run, fault: Fault, name: &str, life: &SimNode) {
     let world = &run.world;
     let kind = if fault == Fault::Kill { CrashKind::Kill } else { CrashKind::PowerCut };
-    if world.random_u64().is_multiple_of(2) {
+    if fault == Fault::PowerCut && run.scenario.hint_cuts && with_hints(run).is_some() {
+        let n = 1 + world.random_u64() % HINT_CHANGES;
+        world.disk(name).crash_at_nth_change_below("/hints/", n, kind);
+        let _ = world.run_until(|| !world.is_alive(life), HINT_WAIT);
+    } else if world.random_u64().is_multiple_of(2) {
         world.disk(name).crash_at_nth_io(1 + world.random_u64() % 40, kind);
         // Stuck: it has nothing to do with its files; then it ends like the others.
         let _ = world.run_until(|| !world.is_alive(life), CRASH_WAIT);

@@ -411,6 +411,18 @@ impl Run {
         }
     }
 
+    /// Flushes all tables of a node.
+    ///
+    /// # Errors
+    /// That it does not.
+    pub fn flush(&mut self, number: usize) -> Result<(), String> {
+        let shards = self.members.get(number).map_or(0, |m| m.shards());
+        for shard in (0..shards).map(ShardId) {
+            self.admin_at(number, shard, AdminRequest::Flush(admin::Selection::default()))?;
+        }
+        Ok(())
+    }
+
     /// Flushes all tables of a node, then merges their files; without waiting.
     pub fn begin_compaction(&mut self, number: usize) {
         let shards = self.members.get(number).map_or(0, |m| m.shards());
@@ -439,10 +451,7 @@ impl Run {
     /// # Errors
     /// As there.
     pub fn lose_files_of(&mut self, number: usize, others: usize) -> Result<(), String> {
-        let shards = self.members.get(number).map_or(0, |m| m.shards());
-        for shard in (0..shards).map(ShardId) {
-            self.admin_at(number, shard, AdminRequest::Flush(admin::Selection::default()))?;
-        }
+        self.flush(number)?;
         let Some(life) = self.members.get(number).map(|m| m.life.clone()) else { return Ok(()) };
         self.world.kill(&life);
         self.ended(number);

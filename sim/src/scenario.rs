@@ -88,6 +88,8 @@ pub enum Fault {
     Rebuild,
     /// A full or incremental repair begins on a node.
     Repair,
+    /// An operator turns the schedule of repairs of a node off while one runs, and on again.
+    Unschedule,
     /// A node begins to leave, or to take another token, and an operator gives that up. Of
     /// scenarios with newcomers: the joining of half of them is given up too.
     Abort,
@@ -95,7 +97,7 @@ pub enum Fault {
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 28] = [
+    pub const ALL: [(&str, Fault); 29] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -123,6 +125,7 @@ impl Fault {
         ("move", Fault::Move),
         ("rebuild", Fault::Rebuild),
         ("repair", Fault::Repair),
+        ("unschedule", Fault::Unschedule),
         ("abort", Fault::Abort),
     ];
 
@@ -203,6 +206,10 @@ pub struct Scenario {
     /// The nodes that join are a datacenter of their own, which the keyspace asks for when all is
     /// healed, and with some seeds no more after that.
     pub new_datacenter: bool,
+    /// There is a table whose partitions are large enough to be sent as files.
+    pub large: bool,
+    /// Power cuts come while a file of hints is being written, if a node has any to write.
+    pub hint_cuts: bool,
     /// `propagation_delay_in_seconds` of the table of cells; `None`: the usual.
     pub propagation_delay_seconds: Option<u64>,
     /// `gc_grace_seconds` of the table of cells; `None`: the usual.
@@ -268,6 +275,8 @@ impl Scenario {
             auto_repair: number("auto_repair", 0) > 0,
             other_shards: number("other_shards", 0) > 0,
             new_datacenter: number("new_datacenter", 0) > 0,
+            large: number("large", 0) > 0,
+            hint_cuts: number("hint_cuts", 0) > 0,
             propagation_delay_seconds: some(number("propagation_delay_seconds", u64::MAX)),
             gc_grace_seconds: some(number("gc_grace_seconds", u64::MAX)),
             clients: number("workload.clients", 6),

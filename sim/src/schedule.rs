@@ -24,6 +24,10 @@ const TRIES: u32 = 4;
 /// Before it is ordered again: longer than sessions wait that nobody closes.
 const TRY_AGAIN: Duration = Duration::from_secs(200);
 
+/// How often, and how many times, it is looked whether a node repairs something just now.
+const INTERRUPT_LOOK: Duration = Duration::from_millis(5);
+const INTERRUPT_TRIES: u32 = 600;
+
 /// A table of the schedule: node, table, when the least recently repaired range was.
 type Scheduled = (String, String, Option<i64>);
 
@@ -115,6 +119,24 @@ impl Run {
             self.world.run_for(TRY_AGAIN);
         }
         Err(format!("incremental although everything is healed: {last}"))
+    }
+
+    /// Turns the schedule of a node off as soon as it repairs something, and on again after a while:
+    /// the repair fails. False: it repairs nothing for some time.
+    pub fn interrupt_schedule(&mut self, number: usize) -> bool {
+        for _ in 0..INTERRUPT_TRIES {
+            match self.admin_now(number, AdminRequest::AutoRepair(None)) {
+                Ok(AdminReply::AutoRepair(r)) if r.tables.iter().any(|t| t.state == "RUNNING") => {
+                    let off = self.admin_now(number, AdminRequest::AutoRepair(Some(false)));
+                    self.world.run_for(TURN);
+                    let on = self.admin_now(number, AdminRequest::AutoRepair(Some(true)));
+                    return off.is_ok() && on.is_ok();
+                }
+                Ok(AdminReply::AutoRepair(_)) => self.world.run_for(INTERRUPT_LOOK),
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Orders a repair without waiting, of a kind that the seed draws.

@@ -23,8 +23,10 @@ use crate::workload::{self, Shared};
 const PAGE_ROWS: i32 = 23;
 /// How often a read after healing is tried before it counts as failed.
 const TRIES: u32 = 5;
-/// The tables that replicas are compared by: name, statement, and how many columns are the key.
-const TABLES: [(&str, &str, usize); 6] = [
+/// A table that replicas are compared by: name, statement, and how many columns are the key.
+type Compared = (&'static str, &'static str, usize);
+
+const TABLES: [Compared; 6] = [
     ("registers", "SELECT k, v, writetime(v) FROM ks.registers", 1),
     ("rows", "SELECT k, c, v, writetime(v) FROM ks.rows", 2),
     ("left", "SELECT k, b, writetime(b) FROM ks.left", 1),
@@ -32,6 +34,12 @@ const TABLES: [(&str, &str, usize); 6] = [
     ("lwt", "SELECT k, c, s, v, writetime(s), writetime(v) FROM ks.lwt", 2),
     ("cells", "SELECT k, c, s, v, m, writetime(s), writetime(v) FROM ks.cells", 2),
 ];
+const LARGE: Compared = ("large", "SELECT k, c, v, writetime(v) FROM ks.large", 2);
+
+/// The tables of a scenario.
+fn tables(scenario: &Scenario) -> impl Iterator<Item = Compared> {
+    TABLES.into_iter().chain(scenario.large.then_some(LARGE))
+}
 
 /// Connects as soon as the node answers.
 pub async fn connect(rt: &Rt, address: SocketAddr) -> Client {
@@ -68,11 +76,11 @@ pub async fn host_id(rt: Rt, address: SocketAddr) -> Option<String> {
 }
 
 /// Returns when the node has the tables of the workload.
-pub async fn has_tables(rt: &Rt, address: SocketAddr) {
+pub async fn has_tables(rt: &Rt, address: SocketAddr, scenario: &Scenario) {
     loop {
         let mut client = connect(rt, address).await;
         let mut missing = 0;
-        for (name, _, _) in TABLES {
+        for (name, _, _) in tables(scenario) {
             let text = format!("SELECT * FROM ks.{name} LIMIT 1");
             missing += usize::from(!matches!(client.query(&text).await, Ok(Answer::Rows(..))));
         }
@@ -150,7 +158,12 @@ async fn scan(client: &mut Client, text: &str, width: usize) -> Result<Rows, Str
 ///
 /// # Errors
 /// Which read fails although everything is healed.
-pub async fn read_at_all(rt: Rt, address: SocketAddr, keys: Vec<i32>) -> Result<(), String> {
+pub async fn read_at_all(
+    rt: Rt,
+    address: SocketAddr,
+    keys: Vec<i32>,
+    scenario: Rc<Scenario>,
+) -> Result<(), String> {
     let mut client = connect(&rt, address).await;
     client.set_consistency(Consistency::All);
     for key in keys {
@@ -170,7 +183,7 @@ pub async fn read_at_all(rt: Rt, address: SocketAddr, keys: Vec<i32>) -> Result<
             return Err(problem);
         }
     }
-    for (_, text, width) in TABLES {
+    for (_, text, width) in tables(&scenario) {
         scan(&mut client, text, width).await.map_err(|e| format!("at ALL: {e}"))?;
     }
     Ok(())
@@ -292,16 +305,20 @@ pub type Looks = (Vec<(String, BTreeMap<String, Rows>)>, Vec<SchemaView>);
 ///
 /// # Errors
 /// Which read fails.
-pub async fn look_at_each(rt: Rt, nodes: Vec<(String, SocketAddr)>) -> Result<Looks, String> {
+pub async fn look_at_each(
+    rt: Rt,
+    nodes: Vec<(String, SocketAddr)>,
+    scenario: Rc<Scenario>,
+) -> Result<Looks, String> {
     let mut looks = (Vec::new(), Vec::new());
     for (node, address) in nodes {
         let mut client = connect(&rt, address).await;
-        let mut tables = BTreeMap::new();
-        for (name, text, width) in TABLES {
+        let mut seen = BTreeMap::new();
+        for (name, text, width) in tables(&scenario) {
             let rows = scan(&mut client, text, width).await.map_err(|e| format!("{node}: {e}"))?;
-            tables.insert(name.to_owned(), rows);
+            seen.insert(name.to_owned(), rows);
         }
-        looks.0.push((node.clone(), tables));
+        looks.0.push((node.clone(), seen));
         let local = scan(&mut client, "SELECT key, schema_version FROM system.local", 1).await?;
         let version = local.into_values().next().and_then(|mut row| row.pop().flatten());
         let ids = "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = 'ks'";

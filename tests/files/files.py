@@ -108,6 +108,8 @@ def tools(report, work):
     copied = copy(home, work / "helenus-tools")
     compare_tools(report, CassandraFiles(copied), copied)
     compare_upgrades(report, work, copied)
+    compare_partitions(report, CassandraFiles(copied), copied)
+    compare_changes(report, copy(home, work / "changed"))
 
 
 def compare_upgrades(report, work, directory):
@@ -142,6 +144,64 @@ def compare_upgrades(report, work, directory):
             compare_metadata(report, cassandra, f"SSTableMetadataViewer {name}", data)
     missing = set(workload.UPGRADED) - seen
     report.check("upgrade: every table has a file", f"none of {missing}" if missing else "")
+
+
+def compare_partitions(report, cassandra, directory):
+    """Both tools count the same in all partitions of all files. One start of the Java machine for
+    all files of each form."""
+    files = [str(file) for _, file in sstables(directory, workload.KEYSPACE)]
+    for options in [["-t", "0", "-u", "1700000000"], ["-t", "1KiB", "-y"], ["-m", "-w", "1", "-c", "2"]]:
+        # Where no time is given, cells die by the clock of each run.
+        options = options if "-u" in options else [*options, "-u", "1900000000"]
+        name = f"SSTablePartitions {' '.join(options)}"
+        out, status, errors = cassandra.tool("SSTablePartitions", *options, *files)
+        mine = sstable_tool("partitions", *options, *files)
+        report.check(
+            name,
+            difference(out.strip(), mine[0].strip(), ("cassandra", "helenus"))
+            or errors * (status != 0) or mine[2],
+        )
+
+
+def compare_changes(report, directory):
+    """Cassandra's tools read files that ours marked, cut and mended."""
+    cassandra = CassandraFiles(directory)
+    by_table = {}
+    for table, file in sstables(directory, workload.KEYSPACE):
+        by_table.setdefault(table, []).append(file)
+    table, files = max(by_table.items(), key=lambda item: len(item[1]))
+    home = files[0].parent
+    names = ("cassandra", "helenus")
+    out, status, errors = cassandra.tool("SSTableOfflineRelevel", "--dry-run", workload.KEYSPACE, table)
+    mine = sstable_tool("levels", "relevel", "--dry-run", str(home))
+    report.check(f"SSTableOfflineRelevel {table}",
+                 difference(out.strip(), mine[0].strip(), names) or errors * (status != 0) or mine[2])
+    done("levels relevel", report, "levels", "relevel", str(home))
+    out, status, errors = cassandra.tool("SSTableLevelResetter", "--really-reset", workload.KEYSPACE, table)
+    ours = sstable_tool("levels", "reset", "--really-reset", str(home))
+    # It comes after: what was put on level 0 is there already.
+    changed = re.sub(r"Changing level from \d+ to 0 on (.*)", r"Skipped \1 since it is already on level 0", out)
+    lines = ["\n".join(sorted(text.splitlines())) for text in (changed, ours[0])]
+    report.check(f"SSTableLevelResetter {table}", difference(*lines, names) or errors * (status != 0) or ours[2])
+    done("repairedset", report, "repairedset", "--really-set", "--is-repaired", str(files[0]))
+    compare_metadata(report, cassandra, f"SSTableMetadataViewer {table}, repaired", str(files[0]))
+    before = dumped(home)
+    done("scrub", report, "scrub", "--no-snapshot", str(home))
+    report.check(f"scrub {table}: the same rows", difference(before, dumped(home), ("before", "after")))
+    out, status, errors = cassandra.tool("StandaloneVerifier", "-f", "-e", workload.KEYSPACE, table)
+    bad = status != 0 or "rror" in out + errors
+    report.check(f"sstableverify {table}, scrubbed", out + errors if bad else "")
+
+
+def done(name, report, *arguments):
+    out, status, errors = sstable_tool(*arguments)
+    report.check(f"helenus sstable {name}", "" if status == 0 else out + errors)
+
+
+def dumped(directory):
+    """All rows of a table's files, in the order of their numbers."""
+    files = sorted(directory.glob("nb-*-big-Data.db"), key=lambda f: int(f.name.split("-")[1]))
+    return "\n".join(sstable_tool("dump", str(file))[0] for file in files)
 
 
 DROPPABLE = re.compile(r"^Estimated droppable tombstones: (.*)$", re.MULTILINE)

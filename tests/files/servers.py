@@ -178,7 +178,6 @@ storage_compatibility_mode: {compatibility}
         flags += [
             "-Djdk.attach.allowAttachSelf=true",
             f"-Xmx{heap}",
-            f"-javaagent:{jamm}",
             f"-Dcassandra.config=file://{self.conf}/cassandra.yaml",
             f"-Dcassandra.storagedir={self.directory}",
             f"-Dcassandra.logdir={self.directory}",
@@ -189,8 +188,12 @@ storage_compatibility_mode: {compatibility}
         if tool:
             flags += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                       f"-Dlogback.configurationFile={self.conf}/logback-tools.xml"]
+            jars = sorted(str(jar) for jar in self.lib.glob("*.jar"))
+            flags += self.archive()
+            return [str(self.java), *flags, "-cp", ":".join(jars), main, *arguments]
         else:
             flags += [
+                f"-javaagent:{jamm}",
                 f"-Xms{heap}", "-Xss512k", "-XX:+UseG1GC",
                 f"-Dlogback.configurationFile={self.conf}/logback.xml",
                 "-Dcassandra.ring_delay_ms=100",
@@ -199,6 +202,13 @@ storage_compatibility_mode: {compatibility}
                 "-Dcassandra-foreground=yes",
             ]
         return [str(self.java), *flags, "-cp", f"{self.conf}:{self.lib}/*", main, *arguments]
+
+    def archive(self):
+        """Options that let a tool load its classes from an archive, which the first one writes: a
+        third of its time. Machines for which it does not fit pass it over."""
+        file = Path(__file__).resolve().parents[2] / "target/tests/files/tools.jsa"
+        return [f"-XX:SharedArchiveFile={file}" if file.exists() else f"-XX:ArchiveClassesAtExit={file}",
+                "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
     def tool(self, name, *arguments):
         """Output, exit status and errors of a class of org.apache.cassandra.tools."""

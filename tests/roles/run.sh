@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Roles and permissions from outside: a server that asks for logins, the recorded cases of
+# Roles, permissions and masks from outside: a server that asks for logins, the recorded cases of
 # conformance/roles and the Python driver as limited roles.
 #   HELENUS_BIN  the program, default target/debug/helenus
 # Needs python3 with venv, target/debug/conformance, ports 19560 to 19563 of 127.0.0.1. Ends with
@@ -26,7 +26,7 @@ fi
   --native-shard-aware-transport-port $((port + 1)) --api-port $((port + 2)) \
   --storage-port $((port + 3)) --memory 512MiB --smp 2 \
   --authenticator PasswordAuthenticator --authorizer CassandraAuthorizer \
-  --network-authorizer CassandraNetworkAuthorizer \
+  --network-authorizer CassandraNetworkAuthorizer --dynamic-data-masking-enabled true \
   > "$work/server.log" 2>&1 &
 server=$!
 trap 'kill "$server" 2> /dev/null || true; wait "$server" 2> /dev/null || true' EXIT

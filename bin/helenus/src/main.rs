@@ -1,4 +1,4 @@
-//! The one binary: server, nodetool, offline SSTable tools, load generator.
+//! The one binary: server, nodetool, CQL shell, offline SSTable tools, load generator.
 //!
 //! Owns: the command line, the log's form, what this machine offers (cores, memory, host names),
 //! signals, exit codes. Never: decisions about data; a node is started through crate `node`.
@@ -47,6 +47,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
         arguments: Vec<String>,
     },
+    /// Type CQL at a server, as with Cassandra's cqlsh
+    #[command(disable_help_flag = true)]
+    Cqlsh {
+        /// [OPTION …] [HOST [PORT]]; --help lists the options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<String>,
+    },
     /// Look into SSTable files while no node has them open
     Sstable {
         #[command(subcommand)]
@@ -81,6 +88,7 @@ fn main() -> ExitCode {
     let code = match cli.command {
         Command::Server { options } => server::main(options),
         Command::Nodetool { arguments } => nodetool::main(arguments),
+        Command::Cqlsh { arguments } => cqlsh::main(&arguments),
         Command::Sstable { command } => sstable_tools::main(command),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
@@ -117,6 +125,13 @@ mod tests {
         let cli = parse("helenus nodetool -h 127.0.0.2 -p 10001 status -r ks").unwrap();
         let Command::Nodetool { arguments } = cli.command else { panic!("{cli:?}") };
         assert_eq!(arguments, ["-h", "127.0.0.2", "-p", "10001", "status", "-r", "ks"]);
+    }
+
+    #[test]
+    fn cqlsh_takes_every_flag_to_the_shell() {
+        let cli = parse("helenus cqlsh -e SELECT --help -h 127.0.0.2 9043").unwrap();
+        let Command::Cqlsh { arguments } = cli.command else { panic!("{cli:?}") };
+        assert_eq!(arguments, ["-e", "SELECT", "--help", "-h", "127.0.0.2", "9043"]);
     }
 
     #[test]

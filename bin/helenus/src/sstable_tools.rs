@@ -1,4 +1,15 @@
 //! `helenus sstable`: offline tools over the files of an SSTable, layouts as Cassandra's tools.
+//!
+//! Owns: the command line, which files are meant, what is printed. Never: the bytes of files (crate
+//! `sstable`). Tools that change a directory refuse one that a node has open.
+//!
+//! Reading order: [`targets`], [`out`], [`partitions`], [`analyses`], [`change`].
+
+mod analyses;
+mod change;
+mod out;
+mod partitions;
+mod targets;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -15,6 +26,21 @@ use crate::exit;
 pub enum Command {
     /// Print all partitions and rows as JSON, as Cassandra's sstabledump does
     Dump {
+        /// Partition key to print; may be given several times
+        #[arg(short, value_name = "KEY")]
+        key: Vec<String>,
+        /// Partition key to leave out; may be given several times
+        #[arg(short = 'x', value_name = "KEY")]
+        exclude_key: Vec<String>,
+        /// Print partition keys only
+        #[arg(short, conflicts_with = "lines")]
+        enumerate_keys: bool,
+        /// Print times as they are in the file: microseconds, seconds
+        #[arg(short = 't')]
+        raw_timestamps: bool,
+        /// Print a line of JSON for each partition
+        #[arg(short)]
+        lines: bool,
         /// Any component of an SSTable, such as nb-1-big-Data.db
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
@@ -49,16 +75,79 @@ pub enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
+    /// Name large partitions and print how sizes, rows and tombstones are spread, as Cassandra's
+    /// sstablepartitions does
+    Partitions(partitions::Options),
+    /// Name files that keep expired ones from being dropped, as Cassandra's sstableexpiredblockers
+    /// does
+    #[command(name = "expiredblockers")]
+    ExpiredBlockers(analyses::ExpiredBlockers),
+    /// Tables and their files by the latest write: sizes, times, levels, state of repair
+    Summary(analyses::Summary),
+    /// Partitions over all files of a table: rows, deletions, tombstones, histograms, leaders
+    Cfstats(analyses::Analysis),
+    /// Sizes of partitions over all files of a table, from indexes where they tell
+    Pstats(analyses::Analysis),
+    /// What a compaction of all files of a table would free
+    Purge(analyses::Analysis),
+    /// Mark files as repaired or not, as Cassandra's sstablerepairedset does
+    #[command(name = "repairedset")]
+    RepairedSet(change::RepairedSet),
+    /// Give files other levels of leveled compaction
+    #[command(subcommand)]
+    Levels(change::Levels),
+    /// Cut files into smaller ones, as Cassandra's sstablesplit does
+    Split(change::Split),
+    /// Write files anew with all that can be read of them; what is lost is named
+    Scrub(change::Scrub),
 }
 
 impl Command {
+    /// Files that are worked on one by one.
     fn files(&self) -> &[String] {
         match self {
-            Command::Dump { files }
+            Command::Dump { files, .. }
             | Command::Metadata { files, .. }
             | Command::Verify { files }
             | Command::Upgrade { files, .. } => files,
+            _ => &[],
         }
+    }
+
+    /// Runs a tool that finds its files by itself. `None`: it is not one of these.
+    async fn run(&self, rt: &Rt) -> Option<u8> {
+        Some(match self {
+            Command::Partitions(options) => partitions::run(rt, options).await,
+            Command::ExpiredBlockers(options) => analyses::expired_blockers(rt, options).await,
+            Command::Summary(options) => analyses::summary(rt, options).await,
+            Command::Cfstats(options) => analyses::stats(rt, options, offline::Detail::Rows).await,
+            Command::Pstats(options) => analyses::stats(rt, options, offline::Detail::Sizes).await,
+            Command::Purge(options) => analyses::purge(rt, options).await,
+            Command::RepairedSet(options) => change::repaired_set(rt, options).await,
+            Command::Levels(options) => change::levels(rt, options).await,
+            Command::Split(options) => change::split(rt, options).await,
+            Command::Scrub(options) => change::scrub(rt, options).await,
+            Command::Dump { .. }
+            | Command::Metadata { .. }
+            | Command::Verify { .. }
+            | Command::Upgrade { .. } => return None,
+        })
+    }
+}
+
+/// Prints which paths are wrong.
+fn wrong_paths(lines: &[String]) -> u8 {
+    for line in lines {
+        eprintln!("helenus sstable: {line}");
+    }
+    exit::USAGE
+}
+
+/// Ends the printing; the exit code of it.
+fn finish(out: out::Out) -> u8 {
+    match out.finish() {
+        Ok(()) => exit::OK,
+        Err(error) => report("", &Failure::Output(error)),
     }
 }
 
@@ -103,7 +192,7 @@ pub fn main(command: Command) -> u8 {
         Arc::new(move |rt| {
             let (command, targets, code) = (command.clone(), targets.clone(), of_main.clone());
             Box::pin(async move {
-                let mut worst = exit::OK;
+                let mut worst = command.run(&rt).await.unwrap_or(exit::OK);
                 for (number, (path, directory, descriptor)) in (0u64..).zip(targets) {
                     let target = Target { path: &path, directory: &directory, descriptor, number };
                     let result = run(&rt, &command, &target).await;
@@ -127,6 +216,8 @@ pub fn main(command: Command) -> u8 {
 /// Why a file was not done.
 enum Failure {
     File(SstableError),
+    /// A partition key that is not of the table's type.
+    Key(String),
     Output(std::io::Error),
 }
 
@@ -162,7 +253,28 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
         }
     };
     match command {
-        Command::Dump { .. } => offline::dump_json(&reader, now, &mut print).await?,
+        Command::Dump { key, exclude_key, enumerate_keys, raw_timestamps, lines, .. } => {
+            let header = &reader.meta().statistics().header;
+            let mut options = offline::DumpOptions {
+                excluded: exclude_key.clone(),
+                raw_times: *raw_timestamps,
+                ..offline::DumpOptions::default()
+            };
+            for text in key.iter().filter(|key| !exclude_key.contains(key)) {
+                let key = offline::key_of_text(header, text);
+                options.keys.push(key.map_err(|error| Failure::Key(error.to_string()))?);
+            }
+            // All that are wanted are left out.
+            if options.keys.is_empty() && !key.is_empty() {
+                options.keys.push(Vec::new());
+            }
+            options.form = match (enumerate_keys, lines) {
+                (true, _) => offline::DumpForm::Keys,
+                (_, true) => offline::DumpForm::Lines,
+                _ => offline::DumpForm::Pretty,
+            };
+            offline::dump_with(&reader, now, &options, &mut print).await?;
+        }
         Command::Metadata { gc_grace_seconds, .. } => {
             print(&offline::metadata_text(&reader, now, i64::from(*gc_grace_seconds)));
         }
@@ -188,6 +300,7 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
                 None => format!("{path}: nothing to write\n"),
             });
         }
+        _ => {}
     }
     written.and_then(|()| out.flush()).map_err(Failure::Output)
 }
@@ -199,6 +312,10 @@ fn report(path: &str, failure: &Failure) -> u8 {
         Failure::Output(error) => {
             eprintln!("helenus sstable: cannot write: {error}");
             exit::FAILED
+        }
+        Failure::Key(error) => {
+            eprintln!("helenus sstable: {path}: {error}");
+            exit::USAGE
         }
         Failure::File(error) => {
             eprintln!("helenus sstable: {path}: {error}");

@@ -283,6 +283,10 @@ impl ShardActions for Actions {
                     let share = bytes_per_second / u64::from(this.rt.shard_count().max(1));
                     // A small limit is not none.
                     this.store.set_compaction_throughput(share.max(bytes_per_second.min(1)));
+                    if let Some(cluster) = &this.cluster {
+                        // What repairs read keeps to it too, as Cassandra's validation does.
+                        cluster.repair.set_throughput(bytes_per_second);
+                    }
                     Ok(())
                 }
                 (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {

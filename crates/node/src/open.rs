@@ -259,10 +259,15 @@ impl Start<'_> {
         }
         let mut framed = Vec::new();
         let mut snapshot: Option<ClusterSnapshot> = None;
-        for entry in &entries {
+        for entry in entries {
+            let entry =
+                match snapshot.as_ref().map(|before| before.with_features(vec![entry.clone()])) {
+                    Some(with) if with.len() > 1 => Transformation::Group(with),
+                    _ => entry,
+                };
             let next = match &snapshot {
-                None => metalog::bootstrap(entry, base),
-                Some(before) => before.apply(entry),
+                None => metalog::bootstrap(&entry, base),
+                Some(before) => before.apply(&entry),
             };
             let next = next.map_err(membership::SubmitError::from)?;
             entry.encode_entry(next.epoch, &mut framed);
@@ -338,7 +343,7 @@ pub(crate) fn describe(
     }
     Ok(Transformation::Group(vec![
         Transformation::Readdress { changes },
-        Transformation::Describe { host, shards, features: 0, release },
+        Transformation::Describe { host, shards, features: cluster::features::SUPPORTED, release },
     ]))
 }
 

@@ -142,6 +142,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.credentials_validity = options.credentials_validity;
     settings.prepared_bytes_max = prepared_bytes(options);
     settings.drop_truncate_table_enabled = options.drop_truncate_table_enabled;
+    settings.dynamic_data_masking_enabled = options.dynamic_data_masking_enabled;
     settings.use_statements_enabled = options.use_statements_enabled;
     settings.timestamps = TimestampGuardrails {
         user_timestamps_enabled: options.user_timestamps_enabled,
@@ -223,6 +224,7 @@ mod tests {
             credentials_validity: Duration::from_secs(9),
             prepared_statements_cache_size: Some(DataSize(3 << 20)),
             drop_truncate_table_enabled: false,
+            dynamic_data_masking_enabled: true,
             use_statements_enabled: false,
             storage_port: 7007,
             ..Options::default()
@@ -239,6 +241,7 @@ mod tests {
         assert_eq!(server.credentials_validity, Duration::from_secs(9));
         assert_eq!(server.prepared_bytes_max, 3 << 20);
         assert!(!server.drop_truncate_table_enabled && !server.use_statements_enabled);
+        assert!(server.dynamic_data_masking_enabled);
     }
 
     #[test]
@@ -251,5 +254,6 @@ mod tests {
         let server = server_settings(&options).unwrap();
         assert_eq!(server.prepared_bytes_max, 10 << 20);
         assert!(server.drop_truncate_table_enabled && server.use_statements_enabled);
+        assert!(!server.dynamic_data_masking_enabled);
     }
 }

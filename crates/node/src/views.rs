@@ -1,5 +1,12 @@
 //! Rows of the virtual tables that describe this node, all shards together: settings, caches,
-//! compactions.
+//! compactions, statements; of its tables (`tables`) and of other nodes (`peers`).
+//!
+//! What nobody counts is null, and a table without anything that is counted is not there.
+
+mod peers;
+mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -19,6 +26,51 @@ pub(crate) struct NodeViews {
     pub(crate) options: Arc<Options>,
     /// The way to the numbers of all shards.
     pub(crate) admin: Arc<AdminMesh>,
+}
+
+/// The metrics of all shards together.
+fn merged(shards: &[telemetry::Snapshot]) -> telemetry::Snapshot {
+    let mut all = telemetry::Snapshot::default();
+    for shard in shards {
+        all.merge(shard.clone());
+    }
+    all
+}
+
+/// A counter or gauge; 0 when there is none of that name.
+fn number(metrics: &telemetry::Snapshot, name: &str) -> i64 {
+    match metrics.find(name).map(|m| &m.value) {
+        Some(telemetry::Value::Counter(n)) => whole(*n),
+        Some(telemetry::Value::Gauge(n)) => *n,
+        _ => 0,
+    }
+}
+
+/// A count as CQL has it.
+fn whole(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Every shard keeps the prepared statements; each execution is counted on one of them.
+fn statements(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
+    let kept = shards.iter().map(|m| number(m, "cql_prepared_statements")).max();
+    let all = merged(shards);
+    let prepared = number(&all, "cql_prepared_executions_total");
+    let regular = number(&all, "cql_regular_executions_total");
+    let executed = prepared.saturating_add(regular);
+    let ratio = if executed == 0 { 0.0 } else { prepared as f64 / executed as f64 };
+    [
+        ("prepared_statements_count", kept.unwrap_or(0) as f64),
+        ("prepared_statements_evicted", number(&all, "cql_prepared_evicted_total") as f64),
+        ("prepared_statements_executed", prepared as f64),
+        ("prepared_statements_ratio", ratio),
+        ("regular_statements_executed", regular as f64),
+    ]
+    .into_iter()
+    .map(|(name, value)| {
+        VirtualRowBuilder::new(table).text("name", name).double("value", value).finish()
+    })
+    .collect()
 }
 
 type Rows = Result<Vec<cql_plan::virtual_row::VirtualRow>, VirtualRowError>;
@@ -43,18 +95,23 @@ impl NodeViews {
             .collect()
     }
 
+    /// The metrics of each shard.
+    async fn metrics(&self) -> Vec<telemetry::Snapshot> {
+        let replies = self.ask(AdminRequest::Metrics).await;
+        let metrics = replies.into_iter().filter_map(|reply| match reply {
+            AdminReply::Metrics(snapshot) => Some(snapshot),
+            _ => None,
+        });
+        metrics.collect()
+    }
+
+    async fn cql_metrics(&self, table: &Table) -> Rows {
+        statements(table, &self.metrics().await)
+    }
+
     async fn caches(&self, table: &Table) -> Rows {
-        let mut metrics = telemetry::Snapshot::default();
-        for reply in self.ask(AdminRequest::Metrics).await {
-            if let AdminReply::Metrics(snapshot) = reply {
-                metrics.merge(snapshot);
-            }
-        }
-        let count = |name: &str| match metrics.find(name).map(|m| &m.value) {
-            Some(telemetry::Value::Counter(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
-            Some(telemetry::Value::Gauge(n)) => *n,
-            _ => 0,
-        };
+        let metrics = merged(&self.metrics().await);
+        let count = |name: &str| number(&metrics, name);
         let hits = count("chunk_cache_hits_total");
         let misses = count("chunk_cache_misses_total");
         let requests = hits.saturating_add(misses);
@@ -101,6 +158,14 @@ impl NodeViews {
             ("system_views", "settings") => self.settings(table),
             ("system_views", "caches") => self.caches(table).await,
             ("system_views", "sstable_tasks") => self.sstable_tasks(table).await,
+            ("system_views", "cql_metrics") => self.cql_metrics(table).await,
+            ("system_views", "snapshots") => self.snapshots(table).await,
+            ("system_views", "thread_pools") => self.thread_pools(table).await,
+            (
+                "system_views",
+                "gossip_info" | "pending_hints" | "internode_inbound" | "internode_outbound",
+            ) => self.of_peers(table).await,
+            ("system_views", _) => self.of_tables(table).await,
             _ => Ok(Vec::new()),
         };
         match rows {

@@ -66,7 +66,7 @@ struct Settings {
     sections: Vec<String>,
 }
 
-const SECTIONS: [&str; 6] = ["start", "schema", "load", "equal", "contended", "batch"];
+const SECTIONS: [&str; 7] = ["start", "schema", "load", "lwt", "equal", "contended", "batch"];
 /// CREATE TABLE, milliseconds, on one node alone and on three.
 const SCHEMA_MAX_MS: [f64; 2] = [20.0, 150.0];
 
@@ -149,11 +149,16 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
         run.schema(&mut report)?;
         report.write(&home)?;
     }
-    let of_periodic = ["load", "equal", "contended"].iter().any(|s| run.settings.has(s));
+    let of_periodic = ["load", "lwt", "equal", "contended"].iter().any(|s| run.settings.has(s));
     if of_periodic {
         let mut all = run.started(Sync::Periodic)?;
         if run.settings.has("load") {
             run.load(&mut all, WORKLOADS, "128 in flight, three nodes, RF 3", &mut report)?;
+            report.write(&home)?;
+        }
+        // A part of `load`, for who changes only that.
+        if run.settings.has("lwt") && !run.settings.has("load") {
+            run.load(&mut all, &[LWT], "128 in flight, three nodes, RF 3", &mut report)?;
             report.write(&home)?;
         }
         if run.settings.has("equal") {

@@ -103,10 +103,17 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     report.table("Streaming between two nodes of one shard", &header, &table);
     let speed = whole.mb / whole.seconds;
     let per_mb = |took: &Took, side: fn(&Took) -> f64| side(took) / took.mb;
-    for (side, cpu) in [("source", (|t| t.source) as fn(&Took) -> f64), ("target", |t| t.target)] {
-        let goal = per_mb(&in_files, cpu) * COPY_SHARE * 1000.0;
-        let what = format!("whole files, CPU of the {side} against file to file");
-        report.judge(Verdict::at_most(what, per_mb(&whole, cpu) * 1000.0, goal, "CPU-s per GB"));
+    // The issue names a copy over a socket. A stream reads and writes files, so that the copy from
+    // file to file is what can be compared; the socket alone is told too.
+    for (kind, copy) in [("file to file", &in_files), ("the socket alone", &in_memory)] {
+        for (side, cpu) in
+            [("source", (|t| t.source) as fn(&Took) -> f64), ("target", |t| t.target)]
+        {
+            let goal = per_mb(copy, cpu) * COPY_SHARE * 1000.0;
+            let what = format!("whole files, CPU of the {side} against {kind}");
+            let spent = per_mb(&whole, cpu) * 1000.0;
+            report.judge(Verdict::at_most(what, spent, goal, "CPU-s per GB"));
+        }
     }
     report.judge(Verdict::at_least("whole files", speed, WHOLE_MB_PER_S, "MB/s"));
     let by_cpu = rows.mb / rows.source.max(rows.target);

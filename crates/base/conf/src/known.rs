@@ -319,7 +319,6 @@ pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
     ("cidr_authorizer", "access by address"),
     ("client_encryption_options", "encryption of client connections"),
-    ("dynamic_data_masking_enabled", "masking of columns"),
     ("internode_authenticator", "authentication between nodes"),
     ("native_transport_port_ssl", "encryption of client connections"),
     ("partition_denylist_enabled", "a list of denied partitions"),
@@ -347,7 +346,7 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
         | "audit_logging_options" => {
             !(matches!(node.kind, NodeKind::Map(_)) && node.get("enabled").is_none_or(off))
         }
-        "dynamic_data_masking_enabled" | "partition_denylist_enabled" => !off(node),
+        "partition_denylist_enabled" => !off(node),
         _ => true,
     }
 }
@@ -412,8 +411,8 @@ mod tests {
             ("role_manager", "org.apache.cassandra.auth.CassandraRoleManager", false),
             ("role_manager", "LdapRoleManager", true),
             ("native_transport_port_ssl", "9142", true),
-            ("dynamic_data_masking_enabled", "false", false),
-            ("dynamic_data_masking_enabled", "true", true),
+            ("partition_denylist_enabled", "false", false),
+            ("partition_denylist_enabled", "true", true),
         ] {
             assert_eq!(asks_for_protection(name, &parse(yaml).unwrap()), asks, "{name}: {yaml}");
         }

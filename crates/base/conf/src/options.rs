@@ -485,6 +485,8 @@ settings! {
         supported cold drop_truncate_table_enabled: bool = true;
         /// Whether keyspaces may be dropped.
         protects hot drop_keyspace_enabled: bool = true;
+        /// Whether columns may get masks, and masks have an effect.
+        supported cold dynamic_data_masking_enabled: bool = false;
         /// Whether USE may be used.
         supported cold use_statements_enabled: bool = true;
     }

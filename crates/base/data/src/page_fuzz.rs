@@ -32,6 +32,7 @@ fn shape() -> TableShape {
         static_count: 0,
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 5,
     })

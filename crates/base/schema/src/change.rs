@@ -218,6 +218,9 @@ fn replace_type(keyspace: &mut Keyspace, udt: &UdtType) {
         for column in &mut table.columns {
             column.ty = column.ty.with_updated_udt(udt);
         }
+        for (ty, _) in table.masks.values_mut().flat_map(|mask| &mut mask.args) {
+            *ty = ty.with_updated_udt(udt);
+        }
     }
 }
 

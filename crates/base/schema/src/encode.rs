@@ -10,7 +10,8 @@ use types::{CqlType, UdtType};
 
 use crate::change::SchemaChange;
 use crate::model::{
-    Column, ColumnKind, DroppedColumn, Keyspace, KeyspaceParams, Table, TableKind, TableOptions,
+    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, KeyspaceParams, Table, TableKind,
+    TableOptions,
 };
 
 /// Deepest nesting of a type that is decoded; CQL itself allows less.
@@ -206,37 +207,65 @@ fn read_params(r: &mut Reader<'_>) -> Result<KeyspaceParams, DecodeError> {
     Ok(KeyspaceParams { durable_writes, replication: read_map(r)? })
 }
 
-fn column(out: &mut Vec<u8>, c: &Column) {
+/// Bit of a column's kind: a mask follows. Columns without one are as they were before there were
+/// masks.
+const MASKED: u8 = 0x80;
+
+fn column(out: &mut Vec<u8>, c: &Column, mask: Option<&ColumnMask>) {
     out.put_u16(c.id.0);
     text(out, &c.name);
     cql_type(out, &c.ty);
+    let masked = if mask.is_some() { MASKED } else { 0 };
     match c.kind {
         ColumnKind::PartitionKey(position) => {
-            out.put_u8(0);
+            out.put_u8(masked);
             out.put_u16(position);
         }
         ColumnKind::Clustering { position, reversed } => {
-            out.put_u8(if reversed { 2 } else { 1 });
+            out.put_u8(masked | if reversed { 2 } else { 1 });
             out.put_u16(position);
         }
-        ColumnKind::Static => out.put_u8(3),
-        ColumnKind::Regular => out.put_u8(4),
+        ColumnKind::Static => out.put_u8(masked | 3),
+        ColumnKind::Regular => out.put_u8(masked | 4),
+    }
+    let Some(ColumnMask { function, args }) = mask else { return };
+    text(out, function);
+    out.put_vint_unsigned(args.len() as u64);
+    for (ty, value) in args {
+        cql_type(out, ty);
+        out.put_bool(value.is_some());
+        if let Some(value) = value {
+            out.put_bytes_vint(value);
+        }
     }
 }
 
-fn read_column(r: &mut Reader<'_>) -> Result<Column, DecodeError> {
+fn read_mask(r: &mut Reader<'_>) -> Result<ColumnMask, DecodeError> {
+    let function = read_text(r)?.into();
+    let mut args = Vec::new();
+    for _ in 0..read_count(r)? {
+        let ty = read_cql_type(r)?;
+        let value = if r.bool()? { Some(r.bytes_vint()?.to_vec()) } else { None };
+        args.push((ty, value));
+    }
+    Ok(ColumnMask { function, args })
+}
+
+fn read_column(r: &mut Reader<'_>) -> Result<(Column, Option<ColumnMask>), DecodeError> {
     let id = ColumnId(r.u16()?);
     let name = read_text(r)?.into();
     let ty = read_cql_type(r)?;
-    let kind = match r.u8()? {
+    let tag = r.u8()?;
+    let kind = match tag & !MASKED {
         0 => ColumnKind::PartitionKey(r.u16()?),
         1 => ColumnKind::Clustering { position: r.u16()?, reversed: false },
         2 => ColumnKind::Clustering { position: r.u16()?, reversed: true },
         3 => ColumnKind::Static,
         4 => ColumnKind::Regular,
-        other => return Err(r.invalid(i64::from(other))),
+        _ => return Err(r.invalid(i64::from(tag))),
     };
-    Ok(Column { id, name, ty, kind })
+    let mask = if tag & MASKED != 0 { Some(read_mask(r)?) } else { None };
+    Ok((Column { id, name, ty, kind }, mask))
 }
 
 fn options(out: &mut Vec<u8>, o: &TableOptions) {
@@ -323,12 +352,12 @@ pub fn table(out: &mut Vec<u8>, t: &Table) {
     });
     out.put_vint_unsigned(t.columns.len() as u64);
     for c in &t.columns {
-        column(out, c);
+        column(out, c, t.mask_of(c));
     }
     options(out, &t.options);
     out.put_vint_unsigned(t.dropped.len() as u64);
     for d in t.dropped.values() {
-        column(out, &d.column);
+        column(out, &d.column, None);
         out.put_i64(d.dropped_at.0);
     }
     out.put_u64(t.version);
@@ -349,13 +378,18 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
         other => return Err(r.invalid(i64::from(other))),
     };
     let mut columns = Vec::new();
+    let mut masks = BTreeMap::new();
     for _ in 0..read_count(r)? {
-        columns.push(read_column(r)?);
+        let (column, mask) = read_column(r)?;
+        if let Some(mask) = mask {
+            masks.insert(column.id, mask);
+        }
+        columns.push(column);
     }
     let options = read_options(r)?;
     let mut dropped = BTreeMap::new();
     for _ in 0..read_count(r)? {
-        let column = read_column(r)?;
+        let (column, _) = read_column(r)?;
         let dropped_at = TimestampMicros(r.i64()?);
         dropped.insert(column.name.clone(), DroppedColumn { column, dropped_at });
     }
@@ -379,6 +413,7 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
         static_count,
         options,
         dropped,
+        masks,
         version,
         next_column_id,
     })

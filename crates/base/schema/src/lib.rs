@@ -7,6 +7,8 @@
 //! Invariants: INV-schema-1: a column id is unique in its table for ever, dropped columns included.
 //! INV-schema-2: `Table::columns` is ordered: partition key by position, clustering by position,
 //! statics by name, regulars by name (names compared as bytes, as Cassandra orders them).
+//! INV-schema-4: `Table::masks` has entries of columns of the table only, each a masking function
+//! whose result has the column's type. A table without masks is encoded as before there were any.
 
 pub mod change;
 pub mod encode;
@@ -17,7 +19,7 @@ pub mod tombstone_gc;
 
 pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
 pub use model::{
-    Column, ColumnKind, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table, TableKind,
-    TableOptions,
+    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table,
+    TableKind, TableOptions,
 };
 pub use tombstone_gc::{TOMBSTONE_GC, TombstoneGc, TombstoneGcMode};

@@ -91,6 +91,8 @@ pub struct Table {
     pub options: TableOptions,
     /// Columns that were dropped, by name, newest drop of each name.
     pub dropped: BTreeMap<Arc<str>, DroppedColumn>,
+    /// Masks of columns that have one (INV-schema-4).
+    pub masks: BTreeMap<ColumnId, ColumnMask>,
     /// Grows by one at every ALTER of this table; written into mutations, 1 at CREATE.
     pub version: u64,
     /// The next column id to give: above every id ever used in this table.
@@ -139,6 +141,11 @@ impl Table {
         self.columns.iter().find(|c| c.id == id)
     }
 
+    /// The mask of a column.
+    pub fn mask_of(&self, column: &Column) -> Option<&ColumnMask> {
+        self.masks.get(&column.id)
+    }
+
     /// `name-<id without dashes>`: the table's directory below its keyspace's.
     pub fn directory_name(&self) -> String {
         format!("{}-{}", self.name, self.id.to_hex())
@@ -181,6 +188,16 @@ impl Column {
     pub fn is_complex(&self) -> bool {
         matches!(self.kind, ColumnKind::Static | ColumnKind::Regular) && self.ty.is_multi_cell()
     }
+}
+
+/// What is shown of a column to those who may not see its values: a native masking function over the
+/// value and fixed further arguments (`MASKED WITH name(arguments)`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnMask {
+    /// Name of the function in keyspace `system`.
+    pub function: Arc<str>,
+    /// Types and values of its arguments behind the first one, which is the column; `None` is null.
+    pub args: Vec<(CqlType, Option<Vec<u8>>)>,
 }
 
 /// A column that was dropped: its cells older than the drop are invisible.

@@ -9,8 +9,8 @@ use types::{CqlType, UdtType};
 
 use crate::encode;
 use crate::{
-    Column, ColumnKind, DroppedColumn, KeyspaceParams, Schema, SchemaChange, SchemaError, Table,
-    TableKind, TableOptions,
+    Column, ColumnKind, ColumnMask, DroppedColumn, KeyspaceParams, Schema, SchemaChange,
+    SchemaError, Table, TableKind, TableOptions,
 };
 
 fn udt(fields: &[(&str, CqlType)]) -> UdtType {
@@ -49,9 +49,38 @@ fn table(version: u64) -> Table {
         static_count: 1,
         options: TableOptions { comment: "it's".to_owned(), ..TableOptions::default() },
         dropped: BTreeMap::from([("gone".into(), dropped)]),
+        masks: BTreeMap::new(),
         version,
         next_column_id: 6,
     }
+}
+
+/// One of each kind of column, and an argument of the user type.
+fn masked(version: u64) -> Table {
+    let address = CqlType::Udt(Arc::new(udt(&[("street", CqlType::Text)])));
+    let mask = |function: &str, args: &[(CqlType, Option<Vec<u8>>)]| ColumnMask {
+        function: function.into(),
+        args: args.to_vec(),
+    };
+    let masks = [
+        (0, mask("mask_default", &[])),
+        (1, mask("mask_null", &[])),
+        (2, mask("mask_inner", &[(CqlType::Int, Some(vec![0, 0, 0, 1])), (CqlType::Int, None)])),
+        (4, mask("mask_replace", &[(address, Some(vec![0, 0, 0, 0]))])),
+    ];
+    let masks = masks.into_iter().map(|(id, mask)| (ColumnId(id), mask)).collect();
+    Table { masks, ..table(version) }
+}
+
+#[test]
+fn a_table_without_masks_is_written_as_before_there_were_masks() {
+    let mut bytes = Vec::new();
+    encode::table(&mut bytes, &table(1));
+    // What the encoder gave before it knew masks.
+    assert_eq!((bytes.len(), codec::xxh3_64(&bytes)), (396, 0x9071_c627_9516_80af));
+    let mut with = Vec::new();
+    encode::table(&mut with, &masked(1));
+    assert!(with.len() > bytes.len());
 }
 
 fn params() -> KeyspaceParams {
@@ -74,6 +103,7 @@ fn every_change_survives_its_encoding_and_no_cut_of_it_is_accepted() {
         SchemaChange::DropKeyspace { name: "ks".into() },
         SchemaChange::CreateTable(table(1)),
         SchemaChange::AlterTable(table(7)),
+        SchemaChange::AlterTable(masked(8)),
         SchemaChange::DropTable { keyspace: "ks".into(), table: "t".into() },
         SchemaChange::CreateType(udt(&[("f", CqlType::list(CqlType::Inet, true))])),
         SchemaChange::AlterType(udt(&[("f", CqlType::set(CqlType::Varint, true))])),
@@ -112,6 +142,11 @@ fn altering_a_type_reaches_the_tables_that_use_it() {
         other => panic!("{other:?}"),
     }
     assert_eq!(table.version, 2);
+    let altered = schema.apply(&SchemaChange::AlterTable(masked(2))).unwrap();
+    let wider = udt(&[("street", CqlType::Text), ("zip", CqlType::Int)]);
+    let masks = &altered.apply(&SchemaChange::AlterType(wider)).unwrap();
+    let mask = &masks.table("ks", "t").unwrap().masks[&ColumnId(4)];
+    assert!(matches!(&mask.args[0].0, CqlType::Udt(udt) if udt.fields.len() == 2));
     assert!(Arc::ptr_eq(next.table_by_id(table.id).unwrap(), table));
 }
 

@@ -172,6 +172,12 @@ impl Coordinator {
         let this = Coordinator { inner };
         let server = this.clone();
         mesh.serve(&rt, move |request, reply| server.serve(request, reply));
+        let ending = this.clone();
+        rt.at_end(move || {
+            // They hold what holds this.
+            drop(ending.inner.peer_traces.take());
+            ending.inner.serial.let_go();
+        });
         this
     }
 

@@ -64,6 +64,10 @@ fn name_of(verb: Verb) -> &'static str {
         Verb::BatchRemove => "BATCH_REMOVE_REQ",
         Verb::Read => "READ_REQ",
         Verb::RangeRead => "RANGE_REQ",
+        Verb::CounterMutation => "COUNTER_MUTATION_REQ",
+        Verb::PaxosPrepare => "PAXOS_PREPARE_REQ",
+        Verb::PaxosPropose => "PAXOS_PROPOSE_REQ",
+        Verb::PaxosCommit => "PAXOS_COMMIT_REQ",
         other => other.name(),
     }
 }

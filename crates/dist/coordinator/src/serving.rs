@@ -133,7 +133,8 @@ impl Coordinator {
         let has_waited = false;
         let message = Message { verb, epoch, has_waited, trace: request.trace, payload };
         self.serve_message(cluster, message, responder);
-        if let Some(trace) = trace {
+        // A leader's part of an increment is a write of its own.
+        if let Some(trace) = trace.filter(|_| verb != Verb::CounterMutation) {
             trace.note("Appending to commitlog and adding to memtable".to_owned());
             trace.note("Enqueuing response".to_owned());
         }
@@ -141,7 +142,7 @@ impl Coordinator {
     }
 
     fn serve_message(&self, cluster: &Rc<Cluster>, message: Message<'_>, responder: Responder) {
-        let snapshot = (cluster.parts.snapshot)();
+        let (snapshot, trace) = ((cluster.parts.snapshot)(), message.trace);
         match self.work_of(cluster, &snapshot, message) {
             Ok(Work::Apply(Checked { token, bytes, durable })) => {
                 cluster.counters.replica_mutations.inc();
@@ -153,7 +154,7 @@ impl Coordinator {
                 self.apply_and_tell(token, &bytes, durable, Acknowledge::Forward(who));
             }
             Ok(Work::Count(checked, consistency)) => {
-                self.count_for_peer(snapshot, checked, consistency, responder);
+                self.count_for_peer(snapshot, checked, consistency, (trace, responder));
             }
             Ok(Work::SendOn(checked, errand)) => {
                 self.send_on(cluster, snapshot, checked, errand, responder);
@@ -285,7 +286,7 @@ impl Coordinator {
         snapshot: Arc<ClusterSnapshot>,
         checked: Checked<'_>,
         consistency: Consistency,
-        responder: Responder,
+        (trace, responder): (Option<Uuid>, Responder),
     ) {
         let this = self.clone();
         let write = CounterWrite {
@@ -295,6 +296,7 @@ impl Coordinator {
             mutation: checked.bytes.into_owned(),
             durable: checked.durable,
             deadline: responder.deadline(),
+            trace,
         };
         let task = async move {
             match this.lead_for_peer(write).await {

@@ -117,6 +117,8 @@ impl Hints {
         };
         let hints = Hints { inner: Rc::new(inner) };
         hints.inner.show();
+        let ending = hints.clone();
+        rt.at_end(move || drop(ending.inner.redistribute.take()));
         let main = hints.clone();
         let task = async move { main.run().await };
         // A closed gate is impossible here, an ending shard keeps no hints.

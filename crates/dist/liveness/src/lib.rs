@@ -117,6 +117,13 @@ impl Liveness {
             served.adopt(&picture);
             reply.send(());
         });
+        let ending = this.clone();
+        rt.at_end(move || {
+            // They hold what holds this.
+            drop(ending.inner.on_change.take());
+            drop(ending.inner.on_ready.take());
+            drop(ending.inner.driver.take());
+        });
         this
     }
 

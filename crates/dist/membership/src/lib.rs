@@ -179,7 +179,20 @@ impl Membership {
         let this = Membership { inner: Rc::new(inner) };
         let server = this.clone();
         mesh.serve(&rt, move |request, reply| server.serve(request, reply));
+        let ending = this.clone();
+        rt.at_end(move || ending.let_go());
         this
+    }
+
+    /// Forgets who holds what holds this.
+    fn let_go(&self) {
+        drop(self.inner.on_change.take());
+        drop(self.inner.on_applied.take());
+        if let Some(owner) = &self.inner.owner {
+            drop(owner.on_apply.take());
+            drop(owner.messaging.take());
+            drop(owner.is_alive.replace(Rc::new(|_| true)));
+        }
     }
 
     /// The snapshot this shard uses. A request keeps the one it began with.
@@ -252,7 +265,8 @@ impl Membership {
             return Err(SubmitError::Conflict(before.epoch));
         }
         // Conditional statements of a keyspace go by its old replicas until the new ones know all.
-        let entries = before.with_handovers(entries);
+        // What an older build cannot read waits until every member can.
+        let entries = before.with_features(before.with_handovers(entries));
         let Some(change) = owner::joined(entries) else { return Ok(before) };
         // Refused before anybody is asked.
         before.apply(&change)?;

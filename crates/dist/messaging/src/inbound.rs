@@ -351,7 +351,7 @@ impl Inner {
             let max = self.settings.response_bytes_max;
             poll_fn(|cx| inbound.outbox.poll_room(cx, max)).await;
             compact(&mut input, &mut used);
-            let wanted = wanted(&decoder, &input, used);
+            let wanted = wanted(&decoder, &mut input, used);
             let read = inbound.conn.read(&mut input, wanted).await?;
             if read == 0 {
                 return Ok(());

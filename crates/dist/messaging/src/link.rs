@@ -26,6 +26,9 @@ use stdx::{HostId, Instant, IoError, IoErrorKind};
 
 /// Most bytes of one read.
 pub(crate) const READ_BYTES_MAX: usize = 64 << 10;
+/// A buffer above this is given back when it is empty. The largest usual frames, a chunk of a file and
+/// a page, fit.
+const KEEP_BYTES_MAX: usize = 1536 << 10;
 /// Frames that are handled between two looks at the clock.
 pub(crate) const FRAMES_PER_LOOK: usize = 16;
 /// A connection that lived for less counts as a failed attempt.
@@ -284,7 +287,7 @@ impl Inner {
                 return Ok(());
             }
             compact(&mut input, &mut used);
-            let max = wanted(&decoder, &input, used);
+            let max = wanted(&decoder, &mut input, used);
             let read = conn.read(&mut input, max).await?;
             if link.is_cut.get() {
                 link.whole().await;
@@ -431,7 +434,7 @@ pub(crate) fn group_of(lane: Lane) -> Group {
 pub(crate) fn compact(input: &mut Vec<u8>, used: &mut usize) {
     if *used >= input.len() {
         input.clear();
-        if input.capacity() > (1 << 20) {
+        if input.capacity() > KEEP_BYTES_MAX {
             *input = Vec::new();
         }
         *used = 0;
@@ -441,12 +444,18 @@ pub(crate) fn compact(input: &mut Vec<u8>, used: &mut usize) {
     }
 }
 
-/// How much to read at once: the rest of a large frame that has begun, within reason.
-pub(crate) fn wanted(decoder: &FrameDecoder, input: &[u8], used: usize) -> usize {
+/// How much to read at once: the rest of a large frame that has begun, within reason, for which room
+/// is made.
+pub(crate) fn wanted(decoder: &FrameDecoder, input: &mut Vec<u8>, used: usize) -> usize {
     let rest = input.get(used..).unwrap_or_default();
     let missing = match decoder.needed(rest) {
         Ok(Some(whole)) => whole.saturating_sub(rest.len()),
         _ => 0,
     };
-    missing.clamp(READ_BYTES_MAX, 1 << 20)
+    let wanted = missing.clamp(READ_BYTES_MAX, 1 << 20);
+    if missing > READ_BYTES_MAX {
+        // All at once: growing bit by bit would copy what is there again and again.
+        input.reserve(wanted);
+    }
+    wanted
 }

@@ -156,6 +156,8 @@ impl Messaging {
             adopting.adopt_moved(*adopt);
             reply.send(());
         });
+        let ending = inner.clone();
+        rt.at_end(move || ending.let_go());
         Messaging { inner }
     }
 
@@ -331,15 +333,20 @@ impl Messaging {
         inner.changed.notify_waiters();
         inner.timer.notify_one();
         inner.gate.close().await;
-        // They hold what holds this.
-        *inner.handler.borrow_mut() = None;
-        *inner.admission.borrow_mut() = None;
-        let clients = std::mem::take(&mut *inner.clients.borrow_mut());
-        drop(clients);
+        inner.let_go();
     }
 }
 
 impl Inner {
+    /// Forgets who holds what holds this.
+    fn let_go(&self) {
+        drop(self.handler.take());
+        drop(self.admission.take());
+        drop(self.newer.take());
+        drop(self.compressed.take());
+        drop(self.clients.take());
+    }
+
     pub(crate) fn identity(&self) -> Rc<Identity> {
         self.identity.borrow().clone()
     }

@@ -130,6 +130,8 @@ pub(crate) struct Inner {
     pub(crate) serving: Cell<usize>,
     pub(crate) stopping: Cell<bool>,
     pub(crate) stop: Notify,
+    /// Bytes per second that all repairs may read here; 0 = no limit.
+    rate: Cell<u64>,
     /// When everything read so far has been read at the rate allowed.
     free_at: Cell<Instant>,
     pub(crate) mesh: Arc<RepairMesh>,
@@ -202,6 +204,7 @@ impl Repair {
             serving: Cell::new(0),
             stopping: Cell::new(false),
             stop: Notify::new(),
+            rate: Cell::new(settings.bytes_per_second),
             free_at: Cell::new(Instant::ZERO),
             mesh,
             work_dir,
@@ -218,6 +221,12 @@ impl Repair {
         repair.serve_mesh();
         repair.inner.apply_policies();
         repair
+    }
+
+    /// Changes the bytes per second that repairs of this node read to compare, all together, those that
+    /// run now too; 0 = no limit.
+    pub fn set_throughput(&self, bytes_per_second: u64) {
+        self.inner.rate.set(bytes_per_second);
     }
 
     /// Reads what is known of earlier repairs, gives up what the last run left open, and begins to
@@ -382,8 +391,7 @@ impl Inner {
         let now = self.rt.now();
         let mut start = now;
         // One that is slow by its own wish does not hold others up.
-        let rates =
-            [(self.settings.bytes_per_second, &self.free_at), (self.rate_of(job), &job.free_at)];
+        let rates = [(self.rate.get(), &self.free_at), (self.rate_of(job), &job.free_at)];
         for (rate, free_at) in rates {
             let begin = free_at.get().max(now);
             let micros = (bytes as u64).saturating_mul(1_000_000).checked_div(rate).unwrap_or(0);
@@ -398,7 +406,7 @@ impl Inner {
 
     /// Bytes per second that a repair may read here; 0 = no limit.
     pub(crate) fn rate_of(&self, job: &Job) -> u64 {
-        match (job.options.bytes_per_second, self.settings.bytes_per_second) {
+        match (job.options.bytes_per_second, self.rate.get()) {
             (0, rate) | (rate, 0) => rate,
             (own, all) => own.min(all),
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use cluster::TokenRange;
 use data::replica_page::ReplicaPage;
 use internode::{ErrorReply, Verb};
-use messaging::{MessagingError, Outgoing};
+use messaging::{MessagingError, Outgoing, RequestFuture};
 use stdx::{HostId, ShardId, TableId, Token};
 use store::{Ingest, StoreError};
 
@@ -37,12 +37,23 @@ pub(crate) struct Pull<'a> {
     passes: Vec<u16>,
     /// Ranges of the present pass that are whole here.
     ranges_done: usize,
-    /// Where the last page ended.
+    /// Where the last page that was taken ended.
     position: Option<Position>,
     pub(crate) ingest: Option<Ingest>,
+    /// The page behind that, on its way.
+    asked: Option<AskedPage>,
     /// What the source holds for this pass; `None`: it was not asked to yet.
     pub(crate) offer: Option<Offer>,
     pub(crate) report: FetchReport,
+}
+
+/// A page on its way.
+struct AskedPage {
+    /// How many ranges were asked for.
+    ranges: usize,
+    /// Of what is held.
+    hold: bool,
+    answer: RequestFuture,
 }
 
 /// Why a page did not come.
@@ -157,7 +168,7 @@ impl Streaming {
         Ok(())
     }
 
-    /// Asks for the next page and stores it.
+    /// Takes the next page, asks for the one behind it, and stores it.
     async fn pull_page(
         &self,
         source: HostId,
@@ -166,16 +177,11 @@ impl Streaming {
     ) -> Result<(), Trouble> {
         let inner = &self.inner;
         let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
-        let request = pull.request(inner.settings.page_bytes, (own, shards));
-        let to = Outgoing {
-            host: source,
-            shard: ShardId(shard),
-            verb: Verb::StreamFetch,
-            deadline: inner.rt.now() + inner.settings.page_timeout,
-            trace: None,
+        let AskedPage { ranges, hold, answer } = match pull.asked.take() {
+            Some(asked) => asked,
+            None => self.ask_page(source, shard, pull),
         };
-        let response = inner.messaging.request(&to, |out| request.encode(out));
-        let response = inner.unless_stopped(response).await.map_err(Trouble::Fatal)?;
+        let response = inner.unless_stopped(answer).await.map_err(Trouble::Fatal)?;
         let response = response.map_err(trouble_of)?;
         let answer = FetchAnswer::decode(&response.payload)
             .map_err(|error| Trouble::Source(error.to_string()))?;
@@ -183,10 +189,18 @@ impl Streaming {
             pull.set_shards(answer.shards, (own, shards));
             return Err(Trouble::Again("the source has another number of shards".to_owned()));
         }
-        if answer.page.is_empty() && request.hold.is_some() {
+        if answer.page.is_empty() && hold {
             return Err(Trouble::Anew("the source does not hold the data any more".to_owned()));
         }
         self.begin_ingest(pull).await?;
+        let page = ReplicaPage::open(answer.page).map_err(|e| Trouble::Anew(e.to_string()))?;
+        // A page that cannot be stored ends the pass: nobody goes on at this place without it.
+        pull.move_to(Position::of(page.end()), ranges)?;
+        let is_last = pull.ranges_done >= pull.ranges.len();
+        if !is_last {
+            // It comes while this one is stored.
+            pull.asked = Some(self.ask_page(source, shard, pull));
+        }
         let Some(ingest) = &mut pull.ingest else { return Ok(()) };
         let partitions = ingest.page(answer.page).await.map_err(stored)?;
         let bytes = answer.page.len() as u64;
@@ -199,9 +213,7 @@ impl Streaming {
             session.bytes += bytes;
             session.partitions += partitions;
         });
-        let page = ReplicaPage::open(answer.page).map_err(|e| Trouble::Anew(e.to_string()))?;
-        pull.move_to(Position::of(page.end()), request.ranges.len())?;
-        if pull.ranges_done < pull.ranges.len() {
+        if !is_last {
             return Ok(());
         }
         // The pass is over.
@@ -216,9 +228,26 @@ impl Streaming {
         Ok(())
     }
 
+    /// Asks for the page behind what was taken.
+    fn ask_page(&self, source: HostId, shard: u16, pull: &Pull<'_>) -> AskedPage {
+        let inner = &self.inner;
+        let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
+        let request = pull.request(inner.settings.page_bytes, (own, shards));
+        let to = Outgoing {
+            host: source,
+            shard: ShardId(shard),
+            verb: Verb::StreamFetch,
+            deadline: inner.rt.now() + inner.settings.page_timeout,
+            trace: None,
+        };
+        let answer = inner.messaging.request(&to, |out| request.encode(out));
+        AskedPage { ranges: request.ranges.len(), hold: request.hold.is_some(), answer }
+    }
+
     /// Gives a source up: the next one goes on at the same place, but for what was held, which is
     /// of that source and one moment as a whole.
     fn leave(&self, source: HostId, shard: u16, pull: &mut Pull<'_>) {
+        pull.asked = None;
         match pull.offer.as_ref().and_then(Offer::hold) {
             Some(_) => {
                 self.end_hold(source, shard, pull);
@@ -248,6 +277,7 @@ impl<'a> Pull<'a> {
             ranges_done: 0,
             position: None,
             ingest: None,
+            asked: None,
             offer: None,
             report: FetchReport::default(),
         }
@@ -277,6 +307,7 @@ impl<'a> Pull<'a> {
         self.ranges_done = 0;
         self.position = None;
         self.ingest = None;
+        self.asked = None;
         self.offer = None;
     }
 
@@ -315,10 +346,11 @@ impl<'a> Pull<'a> {
             return Err(Trouble::Source("a page ends where the one before ended".to_owned()));
         }
         let left = self.ranges.get(self.ranges_done..).unwrap_or_default();
-        self.ranges_done += left.iter().take_while(|(_, end)| *end < token).count();
-        if self.ranges_done >= self.ranges.len() {
+        let done = self.ranges_done + left.iter().take_while(|(_, end)| *end < token).count();
+        if done >= self.ranges.len() {
             return Err(Trouble::Source("a page ends behind what was asked for".to_owned()));
         }
+        self.ranges_done = done;
         self.position = Some(end);
         Ok(())
     }

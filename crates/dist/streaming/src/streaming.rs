@@ -53,7 +53,7 @@ pub struct StreamSettings {
     pub whole_bytes_min: u64,
     /// Bytes of a file that are asked for at a time. Default 1 MiB.
     pub chunk_bytes: usize,
-    /// Chunks of a file that are asked for at the same time. Default 4.
+    /// Chunks of a file that are asked for at the same time. Default 8.
     pub chunks_in_flight: usize,
     /// How long a source holds what nobody asks for any more. Default 5 min.
     pub hold_idle: Duration,
@@ -72,7 +72,7 @@ impl Default for StreamSettings {
             whole_files: true,
             whole_bytes_min: 1 << 20,
             chunk_bytes: 1 << 20,
-            chunks_in_flight: 4,
+            chunks_in_flight: 8,
             hold_idle: Duration::from_secs(300),
         }
     }

@@ -47,6 +47,7 @@ fn table(options: TableOptions) -> Table {
         static_count: 1,
         options,
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 5,
     }

@@ -28,6 +28,7 @@ fn table() -> Table {
         static_count: 0,
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 3,
         next_column_id: 0,
     }

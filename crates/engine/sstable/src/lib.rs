@@ -29,7 +29,7 @@ mod tests;
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
-pub use reader::{SequentialReader, SstableReader, list_sstables, remove_sstable};
+pub use reader::{ReadAhead, SequentialReader, SstableReader, list_sstables, remove_sstable};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use writer::{SstableWriter, WriteCompression, WriterOptions, Written};
 

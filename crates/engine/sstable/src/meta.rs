@@ -79,6 +79,17 @@ pub struct SstableMeta {
     marks: RefCell<FixedMap<u64, Marks>>,
 }
 
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To answer queries and be compacted.
+    Serve,
+    /// To be looked at by offline tools.
+    Look,
+    /// To save what can be read: lengths need not fit, and not every component is there.
+    Salvage,
+}
+
 /// How partitions are looked up.
 #[derive(Debug)]
 enum IndexKind {
@@ -113,6 +124,18 @@ impl SstableMeta {
         table: Option<&Table>,
         components: &Components,
     ) -> Result<SstableMeta> {
+        let purpose = if table.is_some() { Purpose::Serve } else { Purpose::Look };
+        SstableMeta::open_for(purpose, directory, descriptor, table, components)
+    }
+
+    /// As [`SstableMeta::open`]; what is only looked at may be what is not served.
+    pub(crate) fn open_for(
+        purpose: Purpose,
+        directory: &str,
+        descriptor: Descriptor,
+        table: Option<&Table>,
+        components: &Components,
+    ) -> Result<SstableMeta> {
         let file = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
         let at = |c: Component| move |e: FormatError| SstableError::of_format(&file(c), 0, &e);
         let required =
@@ -120,7 +143,7 @@ impl SstableMeta {
         let toc = decode_toc(required(Component::Toc)?).map_err(at(Component::Toc))?;
         let checksums = match components.get(Component::Checksums) {
             Some(bytes) => Some(Checksums::decode(bytes).map_err(at(Component::Checksums))?),
-            None if toc.contains(&Component::Checksums) => {
+            None if toc.contains(&Component::Checksums) && purpose != Purpose::Salvage => {
                 return Err(SstableError::Missing { file: file(Component::Checksums) });
             }
             None => None,
@@ -129,19 +152,21 @@ impl SstableMeta {
             verify_small(list, components, &file)?;
         }
         for c in &toc {
-            if !c.is_large() && components.get(*c).is_none() {
+            let is_wanted = !c.is_large() && purpose != Purpose::Salvage;
+            if is_wanted && components.get(*c).is_none() {
                 return Err(SstableError::Missing { file: file(*c) });
             }
         }
         let version = descriptor.version;
         let statistics = Statistics::decode(required(Component::Statistics)?, version)
             .map_err(at(Component::Statistics))?;
-        if table.is_some() && statistics.partitioner != Partitioner::Murmur3 {
+        let is_served = purpose == Purpose::Serve;
+        if is_served && statistics.partitioner != Partitioner::Murmur3 {
             let value = statistics.partitioner.class_name().to_owned();
             let error = FormatError::Unsupported { what: "partitioner", value };
             return Err(at(Component::Statistics)(error));
         }
-        if table.is_some() && holds_late_times(&statistics) {
+        if is_served && holds_late_times(&statistics) {
             let what = "it holds times of expiry or deletion after 2038-01-19, which version nb, in \
                         which it would be written anew, cannot say";
             return Err(SstableError::Unsupported {
@@ -206,7 +231,9 @@ impl SstableMeta {
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
         };
-        meta.verify_lengths()?;
+        if purpose != Purpose::Salvage {
+            meta.verify_lengths()?;
+        }
         Ok(meta)
     }
 

@@ -14,11 +14,11 @@ use stdx::{FixedMap, Generation, IoErrorKind, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
-use crate::meta::{Components, SstableMeta, index_component};
+use crate::meta::{Components, Purpose, SstableMeta, index_component};
 use crate::{Result, SstableError};
 
 /// Largest small component read at open, bytes.
-const SMALL_COMPONENT_BYTES_MAX: usize = 2 << 30;
+pub(crate) const SMALL_COMPONENT_BYTES_MAX: usize = 2 << 30;
 /// Largest TOC.txt read, bytes.
 pub(crate) const TOC_BYTES_MAX: usize = 1 << 20;
 /// Bytes per request of a sequential read.
@@ -40,6 +40,18 @@ impl SstableReader {
     /// `Missing` when TOC.txt is not there (an unfinished write) or a component that it lists;
     /// `Corrupt`, `Unsupported`, `Io`.
     pub async fn open(
+        fs: &Fs,
+        directory: &str,
+        descriptor: Descriptor,
+        table: Option<&Table>,
+    ) -> Result<SstableReader> {
+        let purpose = if table.is_some() { Purpose::Serve } else { Purpose::Look };
+        SstableReader::open_for(purpose, fs, directory, descriptor, table).await
+    }
+
+    /// As [`SstableReader::open`]; what is only looked at may be what is not served.
+    pub(crate) async fn open_for(
+        purpose: Purpose,
         fs: &Fs,
         directory: &str,
         descriptor: Descriptor,
@@ -69,8 +81,18 @@ impl SstableReader {
             rows = Some(file);
             components.index_tail = read_tail(&index, components.index_length).await?;
         }
-        let meta = SstableMeta::open(directory, descriptor, table, &components)?;
+        let meta = SstableMeta::open_for(purpose, directory, descriptor, table, &components)?;
         Ok(SstableReader { meta: Rc::new(meta), data, index, rows })
+    }
+
+    /// A reader of what an offline tool has opened by itself.
+    pub(crate) fn of_parts(
+        meta: SstableMeta,
+        data: File,
+        index: File,
+        rows: Option<File>,
+    ) -> SstableReader {
+        SstableReader { meta: Rc::new(meta), data, index, rows }
     }
 
     /// The decoded components.
@@ -143,7 +165,12 @@ impl SstableReader {
     /// A reader that fetches Data in runs of 256 KiB, for compaction and other scans that should
     /// not pass through the cache.
     pub fn sequential(&self) -> SequentialReader {
-        SequentialReader { reader: self.clone(), run: Buf::new(), start: 0, last: None }
+        self.sequential_from(ReadAhead::default())
+    }
+
+    /// The same, going on with what another one of the same file has read.
+    pub fn sequential_from(&self, ahead: ReadAhead) -> SequentialReader {
+        SequentialReader { reader: self.clone(), ahead, last: None }
     }
 
     /// Raw bytes of a large component, for verification. Short at the end of the file.
@@ -161,11 +188,21 @@ impl SstableReader {
     }
 }
 
+/// What a [`SequentialReader`] has in memory of its file: whoever reads on behind the place where it
+/// ended need not read that again.
+#[derive(Default)]
+pub struct ReadAhead {
+    /// The last run of Data, and where it begins.
+    run: Buf,
+    start: u64,
+    /// The last block of the index: that of one range is most often that of the next one too.
+    index: Option<(u64, Rc<Chunk>)>,
+}
+
 /// Loads blocks for one pass over the file. See [`SstableReader::sequential`].
 pub struct SequentialReader {
     reader: SstableReader,
-    run: Buf,
-    start: u64,
+    ahead: ReadAhead,
     /// The last block of Data: a cursor asks again for one of which it needs more.
     last: Option<(u64, Rc<Chunk>)>,
 }
@@ -184,7 +221,14 @@ impl SequentialReader {
         let meta = self.reader.meta.clone();
         let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
         if location.component != Component::Data {
-            return self.reader.load_block(block).await;
+            if let Some((last, chunk)) = &self.ahead.index
+                && *last == block
+            {
+                return Ok(chunk.clone());
+            }
+            let chunk = self.reader.load_block(block).await?;
+            self.ahead.index = Some((block, chunk.clone()));
+            return Ok(chunk);
         }
         if self.in_run(location.offset, location.length).is_none() {
             // Aligned for direct IO; a block may begin in the middle of a run.
@@ -193,12 +237,12 @@ impl SequentialReader {
             let want = SEQUENTIAL_BYTES.max((skip + location.length).next_multiple_of(4096));
             let left = usize::try_from(meta.data_file_length().saturating_sub(start));
             let want = want.min(left.unwrap_or(usize::MAX));
-            let buf = std::mem::replace(&mut self.run, Buf::new());
+            let buf = std::mem::take(&mut self.ahead.run);
             let (buf, result) = self.reader.data.read_at(buf, start, want).await;
             let read = result?;
-            self.run = buf;
-            self.run.resize(read);
-            self.start = start;
+            self.ahead.run = buf;
+            self.ahead.run.resize(read);
+            self.ahead.start = start;
         }
         let raw = self.in_run(location.offset, location.length).unwrap_or(&[]);
         let chunk = Rc::new(meta.decode_block(block, raw)?);
@@ -207,13 +251,18 @@ impl SequentialReader {
     }
 
     fn in_run(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let skip = usize::try_from(offset.checked_sub(self.start)?).ok()?;
-        self.run.as_slice().get(skip..skip.checked_add(length)?)
+        let skip = usize::try_from(offset.checked_sub(self.ahead.start)?).ok()?;
+        self.ahead.run.as_slice().get(skip..skip.checked_add(length)?)
+    }
+
+    /// What is in memory of the file.
+    pub fn into_ahead(self) -> ReadAhead {
+        self.ahead
     }
 }
 
 /// The last bytes of Partitions.db, with the keys and numbers that it ends with.
-async fn read_tail(file: &File, length: u64) -> Result<Vec<u8>> {
+pub(crate) async fn read_tail(file: &File, length: u64) -> Result<Vec<u8>> {
     // Aligned for direct IO.
     let wanted = FOOTER_BYTES_MAX as u64;
     let start = length.saturating_sub(wanted) / 4096 * 4096;

@@ -1,5 +1,5 @@
-//! What Statistics.db says of repairs, changed in place: the only part of a file set that is ever
-//! written again.
+//! What Statistics.db says of repairs and of the level, changed in place: the only part of a file
+//! set that is ever written again.
 //!
 //! Order: 1. Checksums.db loses its entry of Statistics, if it has one (files of earlier builds and
 //! those that [`crate::offline`] gave theirs); 2. the new Statistics.db takes the place of the old
@@ -9,7 +9,7 @@
 use rt::Fs;
 use sst_format::Component;
 use sst_format::checksums::Checksums;
-use sst_format::statistics::Statistics;
+use sst_format::statistics::{Statistics, StatsMetadata};
 use stdx::Uuid;
 
 use crate::meta::SstableMeta;
@@ -41,6 +41,22 @@ impl RepairState {
 /// # Errors
 /// `Corrupt`, `Io`: the old or the new state holds then, in full.
 pub async fn write_repair_state(fs: &Fs, meta: &SstableMeta, state: RepairState) -> Result<()> {
+    change(fs, meta, |stats| {
+        stats.repaired_at = state.repaired_at;
+        stats.pending_repair = state.pending;
+    })
+    .await
+}
+
+/// Writes the level of a complete file set, as [`write_repair_state`] does its state.
+///
+/// # Errors
+/// `Corrupt`, `Io`: the old or the new level holds then.
+pub async fn write_level(fs: &Fs, meta: &SstableMeta, level: i32) -> Result<()> {
+    change(fs, meta, |stats| stats.level = level).await
+}
+
+async fn change(fs: &Fs, meta: &SstableMeta, of: impl FnOnce(&mut StatsMetadata)) -> Result<()> {
     let path = meta.file(Component::Checksums);
     if meta.components().contains(&Component::Checksums) {
         let bytes = fs.read(&path, BYTES_MAX).await?;
@@ -56,8 +72,7 @@ pub async fn write_repair_state(fs: &Fs, meta: &SstableMeta, state: RepairState)
     let at = |error| SstableError::of_format(&path, 0, &error);
     let bytes = fs.read(&path, BYTES_MAX).await?;
     let mut statistics = Statistics::decode(&bytes, meta.version()).map_err(at)?;
-    statistics.stats.repaired_at = state.repaired_at;
-    statistics.stats.pending_repair = state.pending;
+    of(&mut statistics.stats);
     fs.write_atomic(&path, statistics.encode().map_err(at)?).await?;
     Ok(())
 }

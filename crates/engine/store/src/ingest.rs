@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageEnd, ReplicaPage};
-use data::{Advance, BoundRef, Cursor, DeletionTime, Item, Marker, TableShape};
+use data::{Advance, BoundRef, Cursor, DeletionTime, Item, Marker, RowRef, TableShape};
 use rt::Fs;
 use sst_format::header::EncodingStats;
 use sstable::{Descriptor, SstableReader, SstableWriter, WriterOptions};
@@ -29,7 +29,7 @@ use crate::error::StoreError;
 use crate::files::{TableFile, encode_record, map_error, record_path, remove_if_there, toc_path};
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableVersion, TableView};
-use crate::whole::Coming;
+use crate::whole::{Coming, Syncing};
 
 /// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will
 /// come: a file that has as many is ended, and the next one is made for [`GROWTH`] times more.
@@ -64,7 +64,9 @@ pub struct Ingest {
     open: Option<(SstableWriter, InFlight)>,
     /// The file that comes as it is.
     pub(crate) coming: Option<Coming>,
-    /// Written and synced, their TOC.txt not named yet.
+    /// Components of the last file that came so, which become durable.
+    pub(crate) syncing: Vec<Syncing>,
+    /// Written and, but for `syncing`, synced; their TOC.txt not named yet.
     pub(crate) done: Vec<InFlight>,
     pub(crate) report: Ingested,
     expected_partitions: u64,
@@ -87,6 +89,16 @@ struct Place {
     last: Option<Last>,
     /// A range closed at the end of the last page: the next one may open it again.
     pending: Option<DeletionTime>,
+}
+
+/// What has to be done before a partition can begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    GoOn,
+    /// Another file has to begin.
+    NextFile,
+    /// The same, and the one before was as full as was expected.
+    LargerFile,
 }
 
 struct Last {
@@ -118,6 +130,7 @@ impl Store {
             emptied,
             open: None,
             coming: None,
+            syncing: Vec::new(),
             done: Vec::new(),
             report: Ingested::default(),
             expected_partitions: FIRST_PARTITIONS,
@@ -167,32 +180,47 @@ impl Ingest {
         self.note_timestamps(PageCursor::new(shape, false, &chain, &stops))?;
         let mut cursor = PageCursor::new(shape, false, &chain, &stops);
         let (mut partitions, mut items) = (0, 0);
-        // One item behind, to know the last ones of the page.
-        let mut held: Option<Item<'_>> = None;
+        // A partition begins with its static row, and its end is none when the page ends inside.
+        let mut begins: Option<(Token, &[u8], DeletionTime)> = None;
+        let mut ends = false;
         while cursor.advance()? == Advance::Item {
             let item = cursor.current();
-            partitions += u64::from(matches!(item, Item::Partition { .. }));
-            // A static row belongs to its partition's beginning.
-            if let (Some(Item::Partition { token, key, deletion }), Item::Static(row)) =
-                (held, item)
-            {
-                self.partition(token, key, deletion, row.bytes()).await?;
-                held = None;
-                continue;
+            if std::mem::take(&mut ends) {
+                self.end_partition()?;
             }
-            if let Some(item) = held.replace(item) {
-                self.item(shape, item).await?;
+            if let Some(begun) = begins.take() {
+                let static_row = match item {
+                    Item::Static(row) => row.bytes(),
+                    _ => &[],
+                };
+                let step = self.place_partition(begun, static_row)?;
+                if step != Step::GoOn {
+                    // What is seldom waited for is in a box: this loop runs for every row.
+                    Box::pin(self.turn(step)).await?;
+                }
+                self.begin_partition(begun, static_row)?;
+            }
+            match item {
+                Item::Partition { token, key, deletion } => {
+                    partitions += 1;
+                    begins = Some((token, key, deletion));
+                }
+                Item::Static(_) => {}
+                Item::Row { clustering, row } => self.row(shape, clustering, row)?,
+                Item::Marker(marker) => self.marker(shape, marker)?,
+                Item::PartitionEnd => ends = true,
+            }
+            if self.open.as_ref().is_some_and(|(writer, _)| writer.is_full()) {
+                Box::pin(self.write_full()).await?;
             }
             items += 1;
             if items % ITEMS_PER_LOOK == 0 && self.store.inner.rt.is_yield_due() {
                 self.store.inner.rt.yield_if_due().await;
             }
         }
-        match held {
-            // The next page may go on with this partition.
-            Some(Item::PartitionEnd) if ends_inside => {}
-            Some(item) => self.item(shape, item).await?,
-            None => {}
+        // The next page may go on with this partition.
+        if ends && !ends_inside {
+            self.end_partition()?;
         }
         Ok(partitions)
     }
@@ -222,10 +250,14 @@ impl Ingest {
             return Err(StoreError::Invalid("a file did not come to its end".to_owned()));
         }
         self.end().await?;
+        let syncing = std::mem::take(&mut self.syncing);
+        self.synced(syncing).await?;
         // A TRUNCATE since then does not name the files in time.
         self.check_alive()?;
         let Some(first) = self.done.first().map(InFlight::generation) else { return Ok(()) };
         let fs = self.store.inner.rt.fs();
+        // Every name is durable before one of a TOC.txt is.
+        fs.sync_dir(&self.directory).await?;
         let record = (self.done.len() > 1).then(|| record_path(&self.directory, first));
         if let Some(path) = &record {
             let generations: Vec<Generation> = self.done.iter().map(InFlight::generation).collect();
@@ -322,14 +354,12 @@ impl Ingest {
         ranges.get(at).is_some_and(inside)
     }
 
-    /// Begins a partition, or goes on with it.
-    async fn partition(
+    /// Looks where a partition goes: behind the last one, or on with it.
+    fn place_partition(
         &mut self,
-        token: Token,
-        key: &[u8],
-        deletion: DeletionTime,
+        (token, key, deletion): (Token, &[u8], DeletionTime),
         static_row: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Step, StoreError> {
         let (shard, shards) = self.store.shard();
         if (self.store.inner.options.shard_of)(token, shards).0 != shard {
             return Err(StoreError::Invalid("a partition of another shard".to_owned()));
@@ -343,35 +373,58 @@ impl Ingest {
         };
         if order == Ordering::Equal && self.place.in_partition {
             if self.place.deletion == Some(deletion) && self.place.static_row == static_row {
-                return Ok(());
+                return Ok(Step::GoOn);
             }
             // It was written to between the two pages. A partition's beginning cannot be changed,
             // so the rest goes to a file of its own.
             self.end_partition()?;
-            Box::pin(self.end_file()).await?;
             // A range that was closed at the page's end may be opened again at that very place.
             self.place.last = None;
-        } else if order != Ordering::Greater {
-            return Err(StoreError::Invalid("partitions are out of order".to_owned()));
-        } else {
-            self.end_partition()?;
-            self.place.last = None;
+            return Ok(Step::NextFile);
         }
-        let is_full = |(writer, _): &(SstableWriter, InFlight)| {
-            writer.partitions() >= self.expected_partitions
-        };
-        // What is rarely waited for is in a box: this future is made for every partition.
-        if self.open.as_ref().is_some_and(is_full) {
-            Box::pin(self.end_file()).await?;
+        if order != Ordering::Greater {
+            return Err(StoreError::Invalid("partitions are out of order".to_owned()));
+        }
+        self.end_partition()?;
+        self.place.last = None;
+        Ok(match &self.open {
+            None => Step::NextFile,
+            Some((writer, _)) if writer.partitions() >= self.expected_partitions => {
+                Step::LargerFile
+            }
+            Some(_) => Step::GoOn,
+        })
+    }
+
+    /// Ends the file and begins the next one.
+    async fn turn(&mut self, step: Step) -> Result<(), StoreError> {
+        self.end_file().await?;
+        if step == Step::LargerFile {
             self.expected_partitions =
                 self.expected_partitions.saturating_mul(GROWTH).min(PARTITIONS_MAX);
         }
-        if self.open.is_none() {
-            Box::pin(self.begin_file()).await?;
+        self.begin_file().await
+    }
+
+    async fn write_full(&mut self) -> Result<(), StoreError> {
+        match &mut self.open {
+            Some((writer, _)) => writer.write_full().await.map_err(map_error),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a partition whose place is known, unless it goes on.
+    fn begin_partition(
+        &mut self,
+        (token, key, deletion): (Token, &[u8], DeletionTime),
+        static_row: &[u8],
+    ) -> Result<(), StoreError> {
+        if self.place.in_partition {
+            return Ok(());
         }
         self.put(Item::Partition { token, key, deletion })?;
         if !static_row.is_empty() {
-            self.put(Item::Static(data::RowRef::trusted(static_row)))?;
+            self.put(Item::Static(RowRef::trusted(static_row)))?;
         }
         let place = &mut self.place;
         match &mut place.key {
@@ -389,46 +442,32 @@ impl Ingest {
         Ok(())
     }
 
-    async fn item(&mut self, shape: &TableShape, item: Item<'_>) -> Result<(), StoreError> {
-        match item {
-            Item::Partition { token, key, deletion } => {
-                return self.partition(token, key, deletion, &[]).await;
+    fn row(
+        &mut self,
+        shape: &TableShape,
+        clustering: &[u8],
+        row: RowRef<'_>,
+    ) -> Result<(), StoreError> {
+        self.advance_to(shape, clustering, None)?;
+        self.put(Item::Row { clustering, row })
+    }
+
+    fn marker(&mut self, shape: &TableShape, marker: Marker<'_>) -> Result<(), StoreError> {
+        let (prefix, after) = (marker.position.prefix, marker.position.after);
+        let joins = self.place.pending.is_some()
+            && self.place.last.as_ref().is_some_and(|last| {
+                let at = BoundRef { prefix: &last.prefix, after: last.after == Some(true) };
+                shape.clustering().compare_bounds(at, marker.position) == Ordering::Equal
+            });
+        if joins && let Some(close) = self.place.pending.take() {
+            // Closed at the end of a page and opened again at the beginning of the next.
+            if marker.open == Some(close) {
+                return Ok(());
             }
-            Item::PartitionEnd => return self.end_partition(),
-            // Taken together with its partition.
-            Item::Static(_) => return Ok(()),
-            Item::Row { clustering, row } => {
-                self.advance_to(shape, clustering, None)?;
-                self.close_pending()?;
-                self.put(Item::Row { clustering, row })?;
-            }
-            Item::Marker(marker) => {
-                let (prefix, after) = (marker.position.prefix, marker.position.after);
-                let joins = self.place.pending.is_some()
-                    && self.place.last.as_ref().is_some_and(|last| {
-                        let at = BoundRef { prefix: &last.prefix, after: last.after == Some(true) };
-                        shape.clustering().compare_bounds(at, marker.position) == Ordering::Equal
-                    });
-                if joins && let Some(close) = self.place.pending.take() {
-                    // Closed at the end of a page and opened again at the beginning of the next.
-                    if marker.open == Some(close) {
-                        return Ok(());
-                    }
-                    let close = Some(close);
-                    self.hold_or_put(Marker { close, ..marker })?;
-                } else {
-                    self.advance_to(shape, prefix, Some(after))?;
-                    self.close_pending()?;
-                    self.hold_or_put(marker)?;
-                }
-            }
+            return self.hold_or_put(Marker { close: Some(close), ..marker });
         }
-        if let Some((writer, _)) = &mut self.open
-            && writer.is_full()
-        {
-            Box::pin(writer.write_full()).await.map_err(map_error)?;
-        }
-        Ok(())
+        self.advance_to(shape, prefix, Some(after))?;
+        self.hold_or_put(marker)
     }
 
     /// A marker that only closes is written when it is known that nothing is opened there.

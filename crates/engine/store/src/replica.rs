@@ -5,14 +5,14 @@
 //! where a page ends is up to `data::PageWriter` alone, so that replicas with equal content give
 //! equal bytes whatever their files and memtables look like.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use compact_plan::{GcPolicy, NEVER};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter};
 use data::{Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, TableShape};
-use sstable::{SequentialReader, TokenFilter};
+use sstable::{ReadAhead, SequentialReader, TokenFilter};
 use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
 use crate::error::StoreError;
@@ -338,7 +338,7 @@ impl Store {
             },
         };
         let mut merge = Box::new(MergeCursor::new(shape, mode, job.command.reversed, sources));
-        let mut sequential: BTreeMap<u32, SequentialReader> = BTreeMap::new();
+        let mut sequential: BTreeMap<u32, (u64, SequentialReader)> = BTreeMap::new();
         let is_key = matches!(job.command.partitions, Partitions::Key(_));
         let result = loop {
             match self.advance(&mut merge, job, filling) {
@@ -351,7 +351,7 @@ impl Store {
                         _ if self.inner.stopping.get() => Err(StoreError::Stopping),
                         Kind::Repair if is_key => load_one(&mut merge, request).await,
                         Kind::Stream | Kind::Repair => {
-                            load_passing(&mut merge, request, &mut sequential).await
+                            self.load_passing(&mut merge, request, &mut sequential).await
                         }
                     };
                     if let Err(error) = loaded {
@@ -363,7 +363,32 @@ impl Store {
         };
         let (_, sources) = merge.into_parts();
         self.keep_buffers(sources);
+        if result.is_ok() {
+            let mut aheads = self.inner.read_aheads.borrow_mut();
+            for (file, reader) in sequential.into_values() {
+                aheads.keep(file, reader.into_ahead());
+            }
+        }
         result
+    }
+
+    /// Loads a block without the cache: what is streamed is read once.
+    async fn load_passing(
+        &self,
+        merge: &mut MergeCursor<'_, Source>,
+        request: BlockRequest,
+        readers: &mut BTreeMap<u32, (u64, SequentialReader)>,
+    ) -> Result<(), StoreError> {
+        let Some(Source::File(source)) = merge.source_mut(request.source) else {
+            stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))
+        };
+        let (_, reader) = readers.entry(request.source).or_insert_with(|| {
+            let ahead = self.inner.read_aheads.borrow_mut().take(source.file.id);
+            (source.file.id, source.file.reader.sequential_from(ahead))
+        });
+        let chunk = reader.load_block(request.block).await.map_err(map_error)?;
+        source.feed(request.block, chunk);
+        Ok(())
     }
 
     /// Fills the page as far as memory has what it takes.
@@ -467,6 +492,32 @@ impl<'s> Filling<'s> {
     }
 }
 
+/// Files of which what was read ahead is kept: 256 KiB each.
+const READ_AHEADS_MAX: usize = 16;
+
+/// What pages that pass by the cache have read of files behind their ends. The next page begins
+/// there; without this every page of 2 MiB would read a sixth more than it has.
+#[derive(Default)]
+pub(crate) struct ReadAheads {
+    /// By the number of the file; the last ones that were kept at the end.
+    of_files: VecDeque<(u64, ReadAhead)>,
+}
+
+impl ReadAheads {
+    fn take(&mut self, file: u64) -> ReadAhead {
+        let found = self.of_files.iter().position(|(of, _)| *of == file);
+        let taken = found.and_then(|at| self.of_files.remove(at));
+        taken.map(|(_, ahead)| ahead).unwrap_or_default()
+    }
+
+    fn keep(&mut self, file: u64, ahead: ReadAhead) {
+        if self.of_files.len() >= READ_AHEADS_MAX {
+            self.of_files.pop_front();
+        }
+        self.of_files.push_back((file, ahead));
+    }
+}
+
 /// Loads a block of a partition without the cache, and nothing behind it.
 async fn load_one(
     merge: &mut MergeCursor<'_, Source>,
@@ -477,22 +528,5 @@ async fn load_one(
     };
     let chunk = source.file.reader.load_block(request.block).await.map_err(map_error)?;
     source.feed(request.block, chunk);
-    Ok(())
-}
-
-/// Loads a block without the cache: what is streamed is read once.
-async fn load_passing(
-    merge: &mut MergeCursor<'_, Source>,
-    request: BlockRequest,
-    readers: &mut BTreeMap<u32, SequentialReader>,
-) -> Result<(), StoreError> {
-    let Some(Source::File(source)) = merge.source_mut(request.source) else {
-        stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))
-    };
-    let reader = readers.entry(request.source).or_insert_with(|| source.file.reader.sequential());
-    let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-    if let Some(source) = merge.source_mut(request.source) {
-        source.feed(request.block, chunk);
-    }
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::options::StoreOptions;
 use crate::replay::ReplayReport;
+use crate::replica::ReadAheads;
 use crate::table::{TableState, TableStats, TableView, bump};
 
 /// What is called with what happened, if somebody wants to know.
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) read_scratch: Cell<Vec<u8>>,
     /// Memory of finished SSTable cursors.
     pub(crate) cursor_buffers: RefCell<Vec<CursorBuffers>>,
+    /// What pages for streams and repairs have read of files behind their ends.
+    pub(crate) read_aheads: RefCell<ReadAheads>,
     pub(crate) cache: ChunkCache,
     pub(crate) stopping: Cell<bool>,
     /// Drained: no more writes.
@@ -112,6 +115,7 @@ impl Store {
             stopping: Cell::new(false),
             drained: Cell::new(false),
             cursor_buffers: RefCell::default(),
+            read_aheads: RefCell::default(),
             cache,
             room: Notify::new(),
             work: Notify::new(),
@@ -136,6 +140,18 @@ impl Store {
         let mut report = store.replay().await?;
         report.removed_files = removed_files;
         store.start_background();
+        let ending = store.clone();
+        store.inner.rt.at_end(move || {
+            // They hold what holds this.
+            drop(ending.inner.on_failure.take());
+            drop(ending.inner.on_compacted.take());
+        });
+        if store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max {
+            // The log held more than memtables may: the node's own first writes need room. A disk
+            // that is full says so again at the next write.
+            let flushed = store.flush(None).await;
+            store.note_write_result(&flushed);
+        }
         Ok((store, report))
     }
 

@@ -13,14 +13,18 @@
 //! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
 //! it lies in the ranges and the slice that were asked for.
 
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use data::command::{KeyRange, RingBound};
 use data::{Advance, Cursor, Slices};
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
 use sstable::{Component, Components, Descriptor, SstableMeta, Version};
-use stdx::{Generation, IoErrorKind, TableId, Token};
+use stdx::{Generation, IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error, toc_path};
@@ -35,6 +39,10 @@ const GAPS_MAX: usize = 128;
 const FILES_MAX: usize = 128;
 /// Largest component that a receiver keeps in memory to verify it: all but Data and Index.
 const SMALL_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a file that comes which may wait for the disk before more is taken.
+const WRITING_BYTES_MAX: usize = 8 << 20;
+/// Buffers that are kept for the next pieces.
+const SPARE_MAX: usize = 8;
 
 /// What a shard has of ranges of a table, as of one moment.
 pub struct Held {
@@ -236,14 +244,98 @@ pub(crate) struct Coming {
     in_flight: InFlight,
     /// Components and their bytes, TOC last.
     components: Vec<(Component, u64)>,
-    /// The one that comes, and what of it is there.
+    /// The one that comes, and what of it was given to the disk.
     at: usize,
     file: Option<File>,
     written: u64,
+    writes: Writes,
+    /// Components whose bytes are all on their way to be durable.
+    syncs: Vec<Syncing>,
     checksummer: BlockChecksummer,
     sums: Vec<ComponentChecksum>,
     /// All but Data and Index.
     small: Vec<(Component, Vec<u8>)>,
+}
+
+/// Work that goes on while its task does something else.
+enum Begun<T> {
+    Done(T),
+    UnderWay(Pin<Box<dyn Future<Output = T>>>),
+}
+
+impl<T> Begun<T> {
+    /// Begins a work: what it asks of the disk is asked now.
+    async fn of(work: impl Future<Output = T> + 'static) -> Begun<T> {
+        let mut work: Pin<Box<dyn Future<Output = T>>> = Box::pin(work);
+        let done = poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        match done.await {
+            Some(done) => Begun::Done(done),
+            None => Begun::UnderWay(work),
+        }
+    }
+
+    async fn end(self) -> T {
+        match self {
+            Begun::Done(done) => done,
+            Begun::UnderWay(work) => work.await,
+        }
+    }
+}
+
+/// A file that is becoming durable.
+pub(crate) struct Syncing(Begun<Result<(), IoError>>);
+
+impl Syncing {
+    pub(crate) async fn end(self) -> Result<(), StoreError> {
+        Ok(self.0.end().await?)
+    }
+}
+
+/// Writes of a file under way: the next bytes come while these go to the disk, which would wait for
+/// the network otherwise and the network for it.
+#[derive(Default)]
+struct Writes {
+    under_way: VecDeque<Begun<(Buf, Result<(), IoError>)>>,
+    bytes: usize,
+    spare: Vec<Buf>,
+}
+
+impl Writes {
+    /// Begins to write; waits while too much is under way. An error may be that of an earlier write.
+    async fn write(&mut self, file: &File, bytes: &[u8], at: u64) -> Result<(), StoreError> {
+        while self.bytes > 0 && self.bytes.saturating_add(bytes.len()) > WRITING_BYTES_MAX {
+            self.end_one().await?;
+        }
+        let mut buf = self.spare.pop().unwrap_or_default();
+        buf.clear();
+        buf.extend_from_slice(bytes);
+        self.bytes += buf.len();
+        let file = file.clone();
+        let write = async move { file.write_at(buf, at).await };
+        self.under_way.push_back(Begun::of(write).await);
+        Ok(())
+    }
+
+    async fn end_one(&mut self) -> Result<(), StoreError> {
+        let Some(write) = self.under_way.pop_front() else { return Ok(()) };
+        let (buf, written) = write.end().await;
+        self.bytes = self.bytes.saturating_sub(buf.len());
+        written?;
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(buf);
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<(), StoreError> {
+        while !self.under_way.is_empty() {
+            self.end_one().await?;
+        }
+        Ok(())
+    }
 }
 
 impl Coming {
@@ -302,6 +394,8 @@ impl Ingest {
             at: 0,
             file: None,
             written: 0,
+            writes: Writes::default(),
+            syncs: Vec::new(),
             checksummer: BlockChecksummer::default(),
             sums: Vec::new(),
             small: Vec::new(),
@@ -348,13 +442,16 @@ impl Ingest {
                     other => format!("{directory}/{}", descriptor.file_name(other)),
                 };
                 let file = create(&fs, &path, component == Component::Data).await?;
+                if component == Component::Data {
+                    // Writes that make a file longer go to the disk one after the other.
+                    file.set_len(coming.length_of(component)).await?;
+                }
                 coming.file = Some(file.clone());
                 file
             }
         };
         coming.checksummer.update(bytes);
-        let (_, written) = file.write_at(Buf::from_slice(bytes), coming.written).await;
-        written?;
+        coming.writes.write(&file, bytes, coming.written).await?;
         coming.written += bytes.len() as u64;
         if !matches!(component, Component::Data | Component::Index) {
             match coming.small.last_mut().filter(|(c, _)| *c == component) {
@@ -365,7 +462,9 @@ impl Ingest {
         if coming.written < coming.length_of(component) {
             return Ok(());
         }
-        file.sync_data().await?;
+        coming.writes.end().await?;
+        let sync = async move { file.sync_data().await };
+        coming.syncs.push(Syncing(Begun::of(sync).await));
         coming.sums.push(std::mem::take(&mut coming.checksummer).finish(component));
         coming.file = None;
         coming.written = 0;
@@ -373,11 +472,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Ends the file that came: verified, durable, and shown with the rest of the ingest.
+    /// Ends the file that came: verified, and shown with the rest of the ingest when it is durable.
     ///
     /// # Errors
-    /// `Invalid`: it is not whole, or not what its writer wrote, or of another shard or range. Drop
-    /// the ingest then.
+    /// `Invalid`: it is not whole, or not what its writer wrote, or of another shard or range; `Io`.
+    /// Drop the ingest then.
     pub async fn end_whole(&mut self) -> Result<(), StoreError> {
         self.check_alive()?;
         let Some(coming) = self.coming.take() else {
@@ -388,15 +487,27 @@ impl Ingest {
                 self.report.files += 1;
                 self.report.partitions += partitions;
                 self.report.disk_bytes += coming.components.iter().map(|(_, n)| n).sum::<u64>();
-                self.done.push(coming.give_up());
+                let Coming { in_flight, syncs, .. } = coming;
+                self.done.push(in_flight);
+                // The next file comes while this one becomes durable.
+                let before = std::mem::replace(&mut self.syncing, syncs);
+                let synced = self.synced(before).await;
+                self.store.note_write_result(&synced);
+                synced
             }
             Err(error) => {
                 self.coming = Some(coming);
-                return Err(error);
+                Err(error)
             }
         }
-        let synced = self.store.inner.rt.fs().sync_dir(&self.directory).await;
-        synced.map_err(StoreError::from)
+    }
+
+    /// Waits until files that came as they are are durable.
+    pub(crate) async fn synced(&self, files: Vec<Syncing>) -> Result<(), StoreError> {
+        for file in files {
+            file.end().await?;
+        }
+        Ok(())
     }
 
     fn verify(&self, coming: &Coming) -> Result<u64, StoreError> {

@@ -21,7 +21,7 @@ pub mod server;
 pub mod shard;
 
 pub use commands::ClusterAction;
-pub use server::{AdminError, AdminHandle, AdminServer, LogControl};
+pub use server::{AdminError, AdminHandle, AdminServer, LogControl, stages};
 pub use shard::{
     ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,
     ShardActions, ShardParts, Work, serve_shard,

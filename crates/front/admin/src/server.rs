@@ -41,6 +41,7 @@ use crate::model::{
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
+pub use cluster::stages;
 pub use log::LogControl;
 
 /// Connections at a time: more wait in the kernel's queue.

@@ -10,7 +10,9 @@ use crate::failure::Result;
 use crate::prepared::Compiled;
 use crate::server::Server;
 use crate::session::Session;
-use cql_plan::auth::{Access, requirements};
+use cluster::Permission;
+use cql_plan::auth::{Access, Resource, requirements};
+use schema::Table;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -67,6 +69,22 @@ fn authorize_plan(server: &Server, session: &Session, compiled: &Compiled) -> Re
     user.access.ensure_all(needed)?;
     compiled.allowed_to.set(user.number);
     Ok(())
+}
+
+/// Whether whoever asks is shown the values that the masks of a table hide. Found out at each
+/// execution: a prepared statement is everybody's.
+pub(crate) fn unmasks(server: &Server, session: &Session, table: &Table) -> bool {
+    let settings = &server.settings;
+    if table.masks.is_empty() || !settings.dynamic_data_masking_enabled {
+        return true;
+    }
+    if session.forwarded.is_some() {
+        // The node that the client is connected to has found out.
+        return session.unmasks.get();
+    }
+    let resource = || Resource::table(&table.keyspace, &table.name);
+    !settings.access.permissions
+        || numbered(server, session).access.has(Permission::Unmask, &resource())
 }
 
 /// The access of a connection's user, as the roles are now.

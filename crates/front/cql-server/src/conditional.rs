@@ -112,6 +112,7 @@ pub(crate) fn run(
             Some(BatchKind::Unlogged) => forwarded::Kind::UnloggedBatch,
             Some(_) => forwarded::Kind::LoggedBatch,
         },
+        unmasks: false,
         consistency: request.consistency,
         serial,
         now: Some(request.options.now),
@@ -259,6 +260,7 @@ impl Conditional {
             commit: level(self.commit),
             durable: self.durable,
             deadline: self.deadline,
+            trace: self.ticket.trace_session(),
         };
         let outcome = server.coordinator.cas(order, &mut operation).await;
         let Operation { exec, refused, contentions, .. } = operation;

@@ -18,6 +18,9 @@ pub(crate) struct Counters {
     pub(crate) schema_changes: telemetry::Counter,
     pub(crate) prepared: telemetry::Counter,
     pub(crate) replanned: telemetry::Counter,
+    pub(crate) prepared_executions: telemetry::Counter,
+    pub(crate) regular_executions: telemetry::Counter,
+    pub(crate) prepared_evicted: telemetry::Counter,
     pub(crate) refused_connections: telemetry::Counter,
     pub(crate) connections: telemetry::Gauge,
     pub(crate) waiting: telemetry::Gauge,
@@ -73,6 +76,18 @@ impl Counters {
             replanned: counter(
                 "cql_statements_replanned_total",
                 "prepared statements planned again because the schema changed",
+            ),
+            prepared_executions: counter(
+                "cql_prepared_executions_total",
+                "prepared statements executed",
+            ),
+            regular_executions: counter(
+                "cql_regular_executions_total",
+                "statements executed that were sent as text",
+            ),
+            prepared_evicted: counter(
+                "cql_prepared_evicted_total",
+                "prepared statements that went for others",
             ),
             refused_connections: counter(
                 "cql_connections_refused_total",

@@ -27,6 +27,7 @@ use crate::truncate;
 use crate::wire_type::Described;
 pub(crate) use check::Allowed;
 use check::{Access, check};
+use cql_plan::ddl::MASKING_DISABLED;
 use cql_plan::plan::{BoundValue, ExecuteOptions, Plan, PlanKind};
 use cql_syntax::ast::StatementKind;
 use cql_wire::response;
@@ -146,6 +147,7 @@ fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Resul
     if values.len() != compiled.plan.binds.len() {
         return Err(Failure::invalid("Invalid amount of bind variables"));
     }
+    cx.server.counters.regular_executions.inc();
     let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
     if matches!(compiled.plan.kind, PlanKind::Auth(_)) {
         access::check_login(cx.server, cx.session)?;
@@ -182,6 +184,7 @@ fn execute(
     }
     let values = values_of(&compiled, &parameters.values);
     compiled.plan.check_value_count(values.len())?;
+    cx.server.counters.prepared_executions.inc();
     let mode = match &compiled.result {
         None => Describe::Full,
         Some(result) => {
@@ -315,8 +318,11 @@ fn run_plan(
             let allowed = check(cx.server, compiled, parameters.consistency, Access::Read)?;
             crate::select::run(compiled, values, parameters, (mode, allowed), cx)
         }
-        PlanKind::Ddl(_) => {
+        PlanKind::Ddl(plan) => {
             cx.server.counters.schema_changes.inc();
+            if plan.needs_masking() && !cx.server.settings.dynamic_data_masking_enabled {
+                return Err(Failure::invalid(MASKING_DISABLED));
+            }
             if compiled.drops_table {
                 check_drop_allowed(cx.server)?;
             }

@@ -21,6 +21,7 @@ use crate::prepared::{Compiled, parse};
 use crate::select;
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Ticket};
+use crate::trace::Trace;
 use coordinator::{ForwardRefused, ForwardedStatement, NotForwarded, SerialRoute};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_syntax::ast::BatchKind;
@@ -40,6 +41,8 @@ pub(crate) struct Outbound {
 /// What the execution of a statement depends on beside the statements themselves.
 pub(crate) struct Terms<'t> {
     pub(crate) kind: Kind,
+    /// Whoever asks may see what masks hide.
+    pub(crate) unmasks: bool,
     pub(crate) consistency: Consistency,
     pub(crate) serial: Consistency,
     /// `None`: the executing node's clock.
@@ -83,6 +86,7 @@ impl Outbound {
             .collect::<Option<Vec<_>>>()?;
         let message = Message {
             kind: terms.kind,
+            unmasks: terms.unmasks,
             negotiated: session.negotiated.get(),
             consistency: terms.consistency,
             serial: terms.serial,
@@ -112,12 +116,13 @@ impl Outbound {
         ticket: &Ticket,
         deadline: Instant,
     ) -> Result<Sent> {
+        let when = (deadline, ticket.trace_session());
         for host in &self.route.hosts {
             ticket.note(|| {
                 format!("Sending the statement to {host}, which proposes for its partition")
             });
             let write = |out: &mut Vec<u8>, slack| self.message.encode(slack, out);
-            let sent = server.coordinator.forward_serial(*host, self.token, deadline, write).await;
+            let sent = server.coordinator.forward_serial(*host, self.token, when, write).await;
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
                 Err(NotForwarded::Elsewhere) => {}
@@ -178,7 +183,13 @@ async fn serve(
         statement.deadline.0.saturating_sub(u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX)),
     );
     let session = Rc::new(server.forwarded_session(message.negotiated, deadline));
-    let ticket = Ticket { stream: 0, trace: None };
+    session.unmasks.set(message.unmasks);
+    let trace = statement.trace.map(|id| {
+        let trace = Trace::of_peer(&server.rt, id);
+        trace.note("PAXOS_FORWARD message received".to_owned());
+        Rc::new(trace)
+    });
+    let ticket = Ticket { stream: 0, trace };
     let mut out = Vec::new();
     match begin(server, &session, &ticket, &message, &mut out) {
         Ok(Step::Waits(answer)) => Ok(answer.await),

@@ -120,6 +120,9 @@ pub(crate) async fn write_trace(server: &Rc<Server>, trace: &Trace, client: std:
     let node = server.settings.broadcast_address;
     let thread = format!("shard-{}", server.rt.shard().0);
     let events = trace.event_rows(node, &thread, |at| server.uuids.time_uuid(at));
+    if trace.is_of_peer() {
+        return write_trace_rows(server, &[("events", events.as_slice())]).await;
+    }
     let session = [trace.session_row(client, node)];
     write_trace_rows(server, &[("events", events.as_slice()), ("sessions", &session)]).await;
 }

@@ -43,7 +43,7 @@ pub(crate) async fn read<S: RowSink>(
     (trace, sink): (Option<Uuid>, &mut S),
 ) -> Result<ReadStats> {
     if let Some(scope) = scope {
-        let read = server.coordinator.read_serial(command, order, scope, sink).await;
+        let read = server.coordinator.read_serial(command, order, (scope, trace), sink).await;
         return read.map_err(|error| match error {
             CasError::Request(error) => Failure::request(error, asked, &order.snapshot),
             CasError::Overloaded(message) => Failure::overloaded(message),

@@ -4,6 +4,7 @@
 //! the choice between stored and computed rows. What a row becomes is the planner's business
 //! ([`cql_plan::SelectExec`]); it writes straight into the answer.
 
+use crate::access;
 use crate::conditional;
 use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
 use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
@@ -68,7 +69,10 @@ pub(crate) fn run(
         return Err(cx.server.internal_failure("a plan of another kind"));
     };
     let options = options_of(cx.server, cx.session, parameters);
-    let bound = plan.bind(values, &options)?;
+    let mut bound = plan.bind(values, &options)?;
+    if access::unmasks(cx.server, cx.session, plan.table()) {
+        bound.unmask();
+    }
     let scope = serial_scope(plan, &bound, parameters.consistency)?;
     if scope.is_some() {
         cx.server.latencies.note_kind(Kind::CasRead);
@@ -116,8 +120,11 @@ fn outbound(
     let (token, snapshot) = (codec::token_of(key), cx.server.snapshot());
     let route = cx.server.coordinator.serial_route(&snapshot, command.table, token, scope);
     let now = |seconds| WallMicros(i64::from(seconds).saturating_mul(1_000_000));
+    let PlanKind::Select(plan) = &compiled.plan.kind else { return None };
+    let table = plan.table();
     let terms = Terms {
         kind: forwarded::Kind::Select,
+        unmasks: !table.masks.is_empty() && access::unmasks(cx.server, cx.session, table),
         consistency: parameters.consistency,
         serial: parameters.consistency,
         now: parameters.now_in_seconds.map(now),

@@ -156,6 +156,8 @@ impl CqlServer {
         membership.on_applied(move |before, after| hook.announce_changes(before, after));
         let serving = server.clone();
         mesh.calls.serve(&rt, move |request, reply| serving.serve_request(request, reply));
+        let ending = server.clone();
+        rt.at_end(move || ending.inner.truncations.let_go());
         server
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct Session {
     pub(crate) waker: RefCell<Option<Waker>>,
     /// Of no connection: another node sent a statement to be carried out here, by this deadline.
     pub(crate) forwarded: Option<Instant>,
+    /// Of a forwarded read: its client may see what masks hide.
+    pub(crate) unmasks: Cell<bool>,
     /// Working memory of frame compression.
     scratch: RefCell<Vec<u8>>,
 }
@@ -105,6 +107,7 @@ impl Session {
             overrun: Cell::new(false),
             waker: RefCell::new(None),
             forwarded: None,
+            unmasks: Cell::new(false),
             scratch: RefCell::default(),
         }
     }

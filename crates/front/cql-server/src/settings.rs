@@ -77,6 +77,8 @@ pub struct ServerSettings {
     pub tombstone_failure_threshold: u32,
     /// Whether tables may be dropped and truncated.
     pub drop_truncate_table_enabled: bool,
+    /// Whether columns may get masks, and masks have an effect.
+    pub dynamic_data_masking_enabled: bool,
     /// Whether USE may be used.
     pub use_statements_enabled: bool,
     /// Which timestamps clients may give.
@@ -200,6 +202,7 @@ impl ServerSettings {
             tombstone_warn_threshold: 1_000,
             tombstone_failure_threshold: 100_000,
             drop_truncate_table_enabled: true,
+            dynamic_data_masking_enabled: false,
             use_statements_enabled: true,
             timestamps: TimestampGuardrails::default(),
             native_transport_timeout: Duration::from_secs(12),

@@ -20,6 +20,8 @@ const TEXT_BYTES_MAX: usize = 1000;
 pub(crate) struct Trace {
     id: [u8; 16],
     is_asked_for: bool,
+    /// Another node's: its session is written there.
+    is_of_peer: bool,
     started: Instant,
     started_at: WallMicros,
     clock: rt::Rt,
@@ -46,12 +48,23 @@ impl Trace {
         Trace {
             id,
             is_asked_for,
+            is_of_peer: false,
             started: rt.now(),
             started_at: rt.wall(),
             clock: rt.clone(),
             session: RefCell::default(),
             events: RefCell::default(),
         }
+    }
+
+    /// What this node does for a request that another one traces.
+    pub(crate) fn of_peer(rt: &rt::Rt, id: Uuid) -> Trace {
+        Trace { is_of_peer: true, ..Trace::new(rt, id.into_bytes(), false) }
+    }
+
+    /// Whether its session is another node's.
+    pub(crate) fn is_of_peer(&self) -> bool {
+        self.is_of_peer
     }
 
     /// Its id, for the client.

@@ -56,6 +56,11 @@ impl Truncations {
         *self.applied_epochs.borrow_mut() = Some(applied);
     }
 
+    /// Forgets who holds what holds this.
+    pub(crate) fn let_go(&self) {
+        drop(self.applied_epochs.take());
+    }
+
     /// Whether the table was emptied at that time, or later.
     pub(crate) fn is_done(&self, table: TableId, at: WallMicros) -> bool {
         self.emptied.borrow().get(&table).is_some_and(|done| *done >= at)

@@ -235,7 +235,7 @@ impl Newcomer<'_> {
             state: MemberState::Joining,
             replaces: None,
             shards: self.rt.shard_count(),
-            features: 0,
+            features: cluster::features::SUPPORTED,
             release: cql_plan::system_rows::RELEASE_VERSION.to_owned(),
         })
     }

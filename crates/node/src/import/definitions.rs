@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cql_plan::functions::{can_mask, check_mask};
 use cql_plan::raw_type;
 use schema::{
-    Column, ColumnKind, DroppedColumn, KeyspaceParams, Schema, SchemaChange, Table, TableKind,
-    TableOptions,
+    Column, ColumnKind, ColumnMask, DroppedColumn, KeyspaceParams, Schema, SchemaChange, Table,
+    TableKind, TableOptions,
 };
 use stdx::{ColumnId, TableId, TimestampMicros};
-use types::{CqlType, UdtType};
+use types::{CqlType, TypeError, UdtType};
 
 use super::ImportError;
 use super::rows::Row;
@@ -115,6 +116,9 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
             if base.keyspace(&name).is_some() {
                 continue;
             }
+            if column == "column_name" && is_known_mask(row)? {
+                continue;
+            }
             if !matches!(column, "view_name" | "function_name" | "aggregate_name") {
                 name = format!("{name}.{}", row.shown("table_name"));
             }
@@ -160,6 +164,12 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
         }
     }
     Ok(found)
+}
+
+/// Whether a row of `column_masks` is about a function that is there.
+fn is_known_mask(row: &Row) -> Result<bool, ImportError> {
+    let native = row.text("function_keyspace")?.is_some_and(|keyspace| keyspace == "system");
+    Ok(native && row.text("function_name")?.is_some_and(|name| can_mask(&name)))
 }
 
 const COMPACTIONS: [&str; 4] = [
@@ -254,6 +264,13 @@ fn table(
         next = next.checked_add(1).ok_or_else(|| row.wrong("columns", "too many"))?;
         dropped.insert(column.column.name.clone(), column);
     }
+    let mut masks = BTreeMap::new();
+    for row in in_keyspace(&rows.column_masks, keyspace).filter(of_table) {
+        let name = row.required_text("column_name")?;
+        let column = columns.iter().find(|c| *c.name == *name);
+        let column = column.ok_or_else(|| row.wrong("column_name", "no such column"))?;
+        masks.insert(column.id, mask(row, column, keyspace, types)?);
+    }
     let count = |class: u8| columns.iter().filter(|c| sort_key(c).0 == class).count();
     let (partition_key_count, clustering_count, static_count) = (count(0), count(1), count(2));
     let in_order = |class: u8| {
@@ -273,9 +290,35 @@ fn table(
         static_count,
         options: options(row)?,
         dropped,
+        masks,
         version: 1,
         next_column_id: next,
     })
+}
+
+/// Arguments that are null have an empty text, as that of an empty text has.
+fn mask(
+    row: &Row,
+    column: &Column,
+    keyspace: &str,
+    types: &Types,
+) -> Result<ColumnMask, ImportError> {
+    let arg_types = row.text_list("function_argument_types")?;
+    let values = row.text_list("function_argument_values")?;
+    let nulls = row.boolean_list("function_argument_nulls")?;
+    if arg_types.len() != values.len() || nulls.len() != values.len() {
+        return Err(row.wrong("function_argument_values", "not as many as types"));
+    }
+    let mut args = Vec::with_capacity(values.len());
+    for ((text, value), is_null) in arg_types.iter().zip(&values).zip(nulls) {
+        let ty = parse_type(row, "function_argument_types", text, keyspace, types)?;
+        let wrong = |e: TypeError| row.wrong("function_argument_values", &e.to_string());
+        let value = if is_null { None } else { Some(ty.from_string(value).map_err(wrong)?) };
+        args.push((ty, value));
+    }
+    let mask = ColumnMask { function: row.required_text("function_name")?.into(), args };
+    check_mask(column, &mask).map_err(|e| row.wrong("function_name", &e.to_string()))?;
+    Ok(mask)
 }
 
 /// Order of columns in a table: INV-schema-2.

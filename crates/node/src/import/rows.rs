@@ -145,6 +145,12 @@ impl Row {
         elements.into_iter().map(|e| self.as_text(column, e)).collect()
     }
 
+    /// A frozen list of booleans; empty for null.
+    pub(super) fn boolean_list(&self, column: &str) -> Result<Vec<bool>, ImportError> {
+        let elements = self.elements(column, CollectionKind::List)?.unwrap_or_default();
+        Ok(elements.into_iter().map(|e| e != [0]).collect())
+    }
+
     /// A frozen map from text to bytes.
     pub(super) fn bytes_map(
         &self,

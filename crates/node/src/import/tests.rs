@@ -409,3 +409,60 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
         ]
     );
 }
+
+#[test]
+fn masks_of_native_functions_are_taken_over() {
+    let base = cql_plan::system::system_schema();
+    let nulls = types::wire::encode_collection([[0_u8], [1], [0]]).unwrap();
+    let (ks, t) = (("keyspace_name", text("ks")), ("table_name", text("t")));
+    let mut rows = SchemaRows::default();
+    for (name, place) in rows.tables_mut() {
+        let row = |values: &[(&str, Vec<u8>)]| row(name, values);
+        match name {
+            "keyspaces" => {
+                let class = "org.apache.cassandra.locator.SimpleStrategy";
+                let replication = [("class", class), ("replication_factor", "1")];
+                let replication = types::wire::encode_map(replication).unwrap();
+                place.push(row(&[ks.clone(), ("replication", replication)]));
+            }
+            "tables" => {
+                let id = ("id", vec![7; 16]);
+                place.push(row(&[ks.clone(), t.clone(), ("flags", list_of(&["compound"])), id]));
+            }
+            "columns" => {
+                for (column, kind, position) in
+                    [("k", "partition_key", 0_i32), ("v", "regular", -1)]
+                {
+                    place.push(row(&[
+                        ks.clone(),
+                        t.clone(),
+                        ("column_name", text(column)),
+                        ("kind", text(kind)),
+                        ("position", position.to_be_bytes().to_vec()),
+                        ("type", text("text")),
+                    ]));
+                }
+            }
+            "column_masks" => place.push(row(&[
+                ks.clone(),
+                t.clone(),
+                ("column_name", text("v")),
+                ("function_keyspace", text("system")),
+                ("function_name", text("mask_outer")),
+                ("function_argument_types", list_of(&["int", "int", "text"])),
+                ("function_argument_values", list_of(&["2", "", "#"])),
+                ("function_argument_nulls", nulls.clone()),
+            ])),
+            _ => {}
+        }
+    }
+    let changes = definitions::changes(&base, &rows).unwrap();
+    let Some(schema::SchemaChange::CreateTable(table)) = changes.last() else {
+        panic!("{changes:?}")
+    };
+    let mask = table.mask_of(table.column("v").unwrap()).unwrap();
+    assert_eq!(&*mask.function, "mask_outer");
+    let values: Vec<Option<Vec<u8>>> = mask.args.iter().map(|(_, value)| value.clone()).collect();
+    assert_eq!(values, [Some(vec![0, 0, 0, 2]), None, Some(b"#".to_vec())]);
+    assert_eq!(mask.args[2].0, types::CqlType::Text);
+}

@@ -69,6 +69,25 @@ pub(crate) fn random_members(random: &mut Random, nodes: usize, vnodes: usize) -
     }))
 }
 
+/// A table without columns, `k.t`.
+pub(crate) fn table() -> schema::Table {
+    schema::Table {
+        id: stdx::TableId(Uuid::from_u128(9)),
+        keyspace: "k".into(),
+        name: "t".into(),
+        kind: schema::TableKind::Regular,
+        columns: Vec::new(),
+        partition_key_count: 0,
+        clustering_count: 0,
+        static_count: 0,
+        options: schema::TableOptions::default(),
+        dropped: Default::default(),
+        masks: Default::default(),
+        version: 1,
+        next_column_id: 0,
+    }
+}
+
 /// A cluster of one after its first entry.
 pub(crate) fn founded() -> ClusterSnapshot {
     let founder = LocalNode {

@@ -207,9 +207,10 @@ fn rows(
             })
             .collect()
         }
+        "column_masks" => mask_rows(table, keyspace, at),
         "dropped_columns" => dropped_rows(table, keyspace, at),
         "types" => type_rows(table, keyspace, at),
-        // Views, indexes, functions, aggregates, triggers and masks cannot be made here.
+        // Views, indexes, functions, aggregates and triggers cannot be made here.
         _ => Ok(Vec::new()),
     }
 }
@@ -317,6 +318,35 @@ pub(crate) fn column_values(row: &mut VirtualRowBuilder<'_>, table: &Table, colu
         .text("kind", kind)
         .int("position", position)
         .text("type", &column.ty.to_cql_name());
+}
+
+/// A null argument is an empty text that `function_argument_nulls` marks.
+fn mask_rows(
+    schema_table: &Table,
+    keyspace: &Keyspace,
+    at: TimestampMicros,
+) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    let masked = |table| by_name(table).filter_map(move |c| Some((table, c, table.mask_of(c)?)));
+    let each = keyspace.tables.values().flat_map(|t| masked(&**t));
+    each.map(|(table, column, mask)| {
+        let types: Vec<String> = mask.args.iter().map(|(ty, _)| ty.to_cql_name()).collect();
+        let shown = |(ty, value): &(CqlType, Option<Vec<u8>>)| {
+            value.as_ref().map_or_else(String::new, |value| ty.format_plain(value))
+        };
+        let values: Vec<String> = mask.args.iter().map(shown).collect();
+        let nulls = mask.args.iter().map(|(_, value)| [u8::from(value.is_none())]);
+        VirtualRowBuilder::at(schema_table, at)
+            .text("keyspace_name", &table.keyspace)
+            .text("table_name", &table.name)
+            .text("column_name", &column.name)
+            .bytes("function_argument_nulls", wire::encode_collection(nulls)?)
+            .text_list("function_argument_types", types.iter().map(String::as_str))
+            .text_list("function_argument_values", values.iter().map(String::as_str))
+            .text("function_keyspace", "system")
+            .text("function_name", &mask.function)
+            .finish()
+    })
+    .collect()
 }
 
 fn dropped_rows(

@@ -288,6 +288,7 @@ mod tests {
             static_count: 1,
             options: schema::TableOptions::default(),
             dropped: Default::default(),
+            masks: Default::default(),
             version: 1,
             next_column_id: 901,
             columns,

@@ -12,6 +12,7 @@
 //! Reading order: [`shard`], [`file`], [`uring`], [`pool`], [`net`], [`fs`], [`buf`], [`cross`].
 
 pub mod buf;
+pub mod counting;
 pub mod cross;
 pub mod error;
 pub mod file;

@@ -185,6 +185,8 @@ pub(crate) struct Disk {
     /// One in so many reads fails like this.
     pub(crate) failing_reads: Option<(u64, IoErrorKind)>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,
+    /// As `crash_at`, in that change of a path that has this part; how many are left.
+    pub(crate) crash_below: Option<(String, u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
     /// Locked path -> number of the process.
     pub(crate) locks: BTreeMap<String, usize>,
@@ -192,12 +194,52 @@ pub(crate) struct Disk {
     rounds: Cell<u64>,
 }
 
+/// The disks of all machines. Numbers are for who asks at every file call.
+#[derive(Default)]
+pub(crate) struct Disks {
+    numbers: BTreeMap<String, usize>,
+    all: Vec<Disk>,
+}
+
+impl Disks {
+    /// The number of the disk of that machine, made when there is none yet.
+    pub(crate) fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        self.all.push(Disk::default());
+        self.numbers.insert(name.to_string(), self.all.len() - 1);
+        self.all.len() - 1
+    }
+
+    pub(crate) fn get(&self, number: usize) -> Option<&Disk> {
+        self.all.get(number)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Disk> {
+        self.all.get_mut(number)
+    }
+
+    /// That disk, made anew when the world has ended.
+    pub(crate) fn at(&mut self, number: usize) -> &mut Disk {
+        if self.all.len() <= number {
+            self.all.resize_with(number + 1, Disk::default);
+        }
+        &mut self.all[number]
+    }
+
+    pub(crate) fn find_mut(&mut self, name: &str) -> Option<&mut Disk> {
+        let number = *self.numbers.get(name)?;
+        self.all.get_mut(number)
+    }
+}
+
 /// Whether a call puts something on the disk: those that a full or broken disk refuses.
 pub(crate) fn is_change(operation: &str) -> bool {
     matches!(operation, "write" | "truncate" | "mkdir" | "rename" | "link" | "fsync")
 }
 
-/// Bytes of a disk without a set limit.
+/// Bytes that a disk without a set limit has left, whatever is on it.
 pub(crate) const LARGE_DISK_BYTES: u64 = 1 << 40;
 
 impl Disk {
@@ -300,7 +342,11 @@ impl Disk {
     }
 
     pub(crate) fn free(&self) -> u64 {
-        self.capacity.unwrap_or(LARGE_DISK_BYTES).saturating_sub(self.used())
+        match self.capacity {
+            Some(capacity) => capacity.saturating_sub(self.used()),
+            // Not worth a look at every file.
+            None => LARGE_DISK_BYTES,
+        }
     }
 
     /// What is left after a power cut: a prefix of the unsynced name changes (file systems log them

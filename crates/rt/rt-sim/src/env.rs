@@ -17,6 +17,8 @@ pub struct Env {
     pub(crate) process: ProcessId,
     pub(crate) name: Rc<str>,
     pub(crate) work_dir: Rc<str>,
+    /// Its disk, by [`crate::disk::Disks::number`].
+    pub(crate) disk: usize,
     shard: u16,
 }
 
@@ -26,13 +28,14 @@ impl Env {
         process: ProcessId,
         name: &Rc<str>,
         work_dir: &str,
-        shard: u16,
+        (disk, shard): (usize, u16),
     ) -> Env {
         Env {
             core: Rc::clone(core),
             process,
             name: Rc::clone(name),
             work_dir: Rc::from(work_dir),
+            disk,
             shard,
         }
     }

@@ -74,11 +74,17 @@ impl Env {
     fn begin(&self, operation: &'static str, path: &str, argument: u64) -> Begun {
         let Some(mut guard) = self.alive() else { return Begun::Dead(false) };
         let state = &mut *guard;
-        let Some(disk) = state.disks.get_mut(&*self.name) else { return Begun::Dead(false) };
+        let Some(disk) = state.disks.get_mut(self.disk) else { return Begun::Dead(false) };
         disk.calls += 1;
         let call = disk.calls;
         let slow = disk.slow_micros.clone();
-        let crash = disk.crash_at.take_if(|(at, _)| *at <= call);
+        let crash = disk.crash_at.take_if(|(at, _)| *at <= call).map(|(_, kind)| kind);
+        let below = disk.crash_below.take_if(|(part, left, _)| {
+            let is_counted = is_change(operation) && path.contains(part.as_str());
+            *left = left.saturating_sub(u64::from(is_counted));
+            *left == 0
+        });
+        let crash = crash.or(below.map(|(_, _, kind)| kind));
         let failure = disk.failures.iter().position(|(at, _)| *at == call);
         let mut failure = failure.map(|i| disk.failures.swap_remove(i).1);
         if is_change(operation) {
@@ -95,9 +101,10 @@ impl Env {
             failure = failure.or(Some(kind));
         }
         state.note(operation, hash_bytes(path.as_bytes()), argument);
-        if let Some((_, kind)) = crash {
+        if let Some(kind) = crash {
             if let Some(process) = state.processes.get_mut(self.process.0) {
                 process.alive = false;
+                state.has_new_shards = true;
             }
             state.crashes.push((self.process, kind));
             return Begun::Dead(true);
@@ -123,7 +130,7 @@ impl Env {
 
     fn with_disk<T>(&self, f: impl FnOnce(&mut Disk) -> T) -> Option<T> {
         let mut state = self.alive()?;
-        state.disks.get_mut(&*self.name).map(f)
+        state.disks.get_mut(self.disk).map(f)
     }
 
     async fn change<T>(
@@ -387,7 +394,7 @@ impl File {
         let is_slow = {
             let Some(mut state) = file.env.alive() else { return pending().await };
             state.trace.add_bytes(bytes);
-            let disk = state.disks.get(&*file.env.name);
+            let disk = state.disks.get(file.env.disk);
             if disk.is_some_and(|d| d.capacity.is_some() && grows > d.free()) {
                 return Err(self.error(IoErrorKind::NoSpace, "write", "no space left on device"));
             }
@@ -480,9 +487,10 @@ impl Drop for FileLock {
 /// What a death means for the disk of `name`.
 pub(crate) fn process_died(state: &mut State, name: &str, process: ProcessId, kind: CrashKind) {
     let State { disks, rng, .. } = state;
-    let Some(disk) = disks.get_mut(name) else { return };
+    let Some(disk) = disks.find_mut(name) else { return };
     disk.locks.retain(|_, holder| *holder != process.0);
     disk.crash_at = None;
+    disk.crash_below = None;
     let mut random = || rand_core::Rng::next_u64(rng);
     match kind {
         CrashKind::Kill => {}
@@ -495,20 +503,20 @@ pub(crate) fn process_died(state: &mut State, name: &str, process: ProcessId, ki
 #[derive(Clone)]
 pub struct DiskControl {
     core: Rc<Core>,
-    name: String,
+    disk: usize,
 }
 
 impl World {
     /// The disk of the node (or client) of that name, made when there is none yet.
     pub fn disk(&self, name: &str) -> DiskControl {
-        self.core.state.borrow_mut().disks.entry(name.to_string()).or_default();
-        DiskControl { core: Rc::clone(&self.core), name: name.to_string() }
+        let disk = self.core.state.borrow_mut().disks.number(name);
+        DiskControl { core: Rc::clone(&self.core), disk }
     }
 }
 
 impl DiskControl {
     fn with<T>(&self, f: impl FnOnce(&mut Disk) -> T) -> T {
-        f(self.core.state.borrow_mut().disks.entry(self.name.clone()).or_default())
+        f(self.core.state.borrow_mut().disks.at(self.disk))
     }
 
     /// File calls so far.
@@ -547,6 +555,12 @@ impl DiskControl {
         self.with(|disk| disk.crash_at = Some((disk.calls + n, kind)));
     }
 
+    /// Crashes the node in its `n`-th call from now (1 = the next) that puts something on the disk at
+    /// a path that has this part, as it was given to the call.
+    pub fn crash_at_nth_change_below(&self, part: &str, n: u64, kind: CrashKind) {
+        self.with(|disk| disk.crash_below = Some((part.to_owned(), n.max(1), kind)));
+    }
+
     /// Takes back all failures and crashes that have not happened, and slowness.
     pub fn clear_faults(&self) {
         self.with(|disk| {
@@ -555,6 +569,7 @@ impl DiskControl {
             disk.failing = None;
             disk.failing_reads = None;
             disk.crash_at = None;
+            disk.crash_below = None;
             disk.slow_micros = None;
         });
     }

@@ -38,6 +38,13 @@ struct Link {
     busy_until: Instant,
 }
 
+/// One direction between two machines as it is now.
+#[derive(Default)]
+pub(crate) struct Path {
+    pub(crate) is_cut: bool,
+    pub(crate) options: LinkOptions,
+}
+
 #[derive(Default)]
 pub(crate) struct Links {
     /// By sender, then receiver.
@@ -55,6 +62,14 @@ impl Links {
 
     fn entry(&mut self, from: &str, to: &str) -> &mut Link {
         self.links.entry(from.to_string()).or_default().entry(to.to_string()).or_default()
+    }
+
+    /// What a segment that is sent now meets.
+    pub(crate) fn path(&self, from: &str, to: &str) -> Path {
+        match self.find(from, to) {
+            Some(link) => Path { is_cut: from != to && link.is_cut, options: link.options.clone() },
+            None => Path::default(),
+        }
     }
 
     pub(crate) fn is_cut(&self, from: &str, to: &str) -> bool {
@@ -76,20 +91,26 @@ impl Links {
             false => self.powered.remove(name),
         };
     }
-
-    pub(crate) fn resets_per_million(&self, from: &str, to: &str) -> Option<u64> {
-        self.find(from, to)?.options.resets_per_million
-    }
 }
 
 /// How long a segment of that many bytes that is sent now takes.
 pub(crate) fn travel(state: &mut State, from: &str, to: &str, bytes: usize) -> Duration {
+    let options = state.net.links.path(from, to).options;
+    travel_on(state, from, to, bytes, options)
+}
+
+/// As [`travel`], on a path that is known.
+pub(crate) fn travel_on(
+    state: &mut State,
+    from: &str,
+    to: &str,
+    bytes: usize,
+    options: LinkOptions,
+) -> Duration {
     if from == to {
         let range = state.options.loopback_micros.clone();
         return state.random_micros(&range);
     }
-    let options = state.net.links.find(from, to).map(|link| link.options.clone());
-    let options = options.unwrap_or_default();
     let range = options.latency_micros.unwrap_or_else(|| state.options.latency_micros.clone());
     let mut delay = state.random_micros(&range);
     let mut again = RETRANSMIT_MIN;

@@ -6,7 +6,7 @@
 
 use crate::disk::CrashKind;
 use crate::env::Env;
-use crate::link::{Links, travel};
+use crate::link::{Links, travel, travel_on};
 use crate::trace::hash_bytes;
 use crate::world::{Event, ProcessId, State, World};
 use std::cell::Cell;
@@ -119,7 +119,8 @@ impl Network {
 fn send(state: &mut State, from: u64, segment: Segment) {
     let Some(end) = state.net.ends.get(&from) else { return };
     let (name, peer_name, to) = (Rc::clone(&end.name), Rc::clone(&end.peer_name), end.peer);
-    if state.net.links.is_cut(&name, &peer_name) {
+    let path = state.net.links.path(&name, &peer_name);
+    if path.is_cut {
         // A reset is not sent again.
         if !matches!(segment, Segment::Reset)
             && let Some(end) = state.net.ends.get_mut(&from)
@@ -130,8 +131,7 @@ fn send(state: &mut State, from: u64, segment: Segment) {
         return;
     }
     let mut segment = segment;
-    let of_link = state.net.links.resets_per_million(&name, &peer_name);
-    let chance = of_link.unwrap_or(state.options.resets_per_million);
+    let chance = path.options.resets_per_million.unwrap_or(state.options.resets_per_million);
     if chance > 0 && state.random() % 1_000_000 < chance {
         segment = Segment::Reset;
         state.note("reset", from, to);
@@ -141,7 +141,7 @@ fn send(state: &mut State, from: u64, segment: Segment) {
         Segment::Data(bytes) => bytes.len(),
         Segment::Fin | Segment::Reset => 0,
     };
-    let delay = travel(state, &name, &peer_name, bytes);
+    let delay = travel_on(state, &name, &peer_name, bytes, path.options);
     let now = state.now;
     let mut at = now + delay;
     if let Some(end) = state.net.ends.get_mut(&from) {
@@ -149,7 +149,7 @@ fn send(state: &mut State, from: u64, segment: Segment) {
         end.last_arrival = at;
     }
     let event = NetEvent::Arrive { from, to, segment, sender: name, receiver: peer_name };
-    state.schedule(at, Event::Net(event));
+    state.schedule(at, Event::Net(Box::new(event)));
 }
 
 /// Nothing that this end sent can be acknowledged for now; if that stays so, it gives up.
@@ -159,7 +159,7 @@ fn fell_silent(state: &mut State, id: u64) {
     if end.silent_since.is_none() {
         end.silent_since = Some(now);
         let at = now + state.options.silent_peer_timeout;
-        state.schedule(at, Event::Net(NetEvent::GiveUp { id, since: now }));
+        state.schedule(at, Event::Net(Box::new(NetEvent::GiveUp { id, since: now })));
     }
 }
 
@@ -249,7 +249,7 @@ fn arrive_nowhere(
         let (sender, receiver) = (Rc::clone(receiver), Rc::clone(sender));
         let segment = Segment::Reset;
         let event = NetEvent::Arrive { from: to, to: from, segment, sender, receiver };
-        state.schedule(at, Event::Net(event));
+        state.schedule(at, Event::Net(Box::new(event)));
     } else {
         fell_silent(state, from);
     }

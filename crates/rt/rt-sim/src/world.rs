@@ -1,6 +1,6 @@
 //! [`World`]: virtual time, the processes, and the loop that picks what happens next.
 
-use crate::disk::{CrashKind, Disk};
+use crate::disk::{CrashKind, Disks};
 use crate::env::Env;
 use crate::net::{NetEvent, Network};
 use crate::trace::Trace;
@@ -61,16 +61,15 @@ impl Default for WorldOptions {
 
 /// One executor of a simulated shard, as the world sees it.
 pub trait Shard {
-    /// Whether tasks are ready or woken, rings wait, or a timer is due.
-    fn is_busy(&self, now: Instant) -> bool;
+    /// When it has something to do: [`Instant::ZERO`] when tasks are ready or woken or rings wait,
+    /// else when its next timer is due. Asked of every shard at every step; does not call the world.
+    fn next_due(&self) -> Option<Instant>;
     /// Fires due timers, serves rings, queues woken tasks.
     fn attend(&self, now: Instant);
     /// Number of tasks that could run, as of the last `attend`.
     fn ready(&self) -> usize;
     /// Polls the `n`-th of them.
     fn run(&self, n: usize);
-    /// When the next timer is due.
-    fn next_timer(&self) -> Option<Instant>;
     /// Whether the shard's main task is done.
     fn is_finished(&self) -> bool;
     /// Drops all tasks; nothing is polled any more.
@@ -120,6 +119,7 @@ impl Drop for LastHandle {
             process.alive = false;
             shards.append(&mut process.shards);
         }
+        self.0.schedule.borrow_mut().live.clear();
         let events = std::mem::take(&mut state.events);
         let net = std::mem::take(&mut state.net);
         let disks = std::mem::take(&mut state.disks);
@@ -134,6 +134,44 @@ impl Drop for LastHandle {
 
 pub(crate) struct Core {
     pub(crate) state: RefCell<State>,
+    schedule: RefCell<Schedule>,
+}
+
+/// The shards that may run, kept from step to step: most processes of a world are clients that have
+/// long ended.
+#[derive(Default)]
+struct Schedule {
+    /// In the order of processes and shards, unless [`State::has_new_shards`].
+    live: Vec<Live>,
+    /// Places in `live` of those with something to do, of one step.
+    busy: Vec<usize>,
+}
+
+struct Live {
+    process: ProcessId,
+    shard: u16,
+    executor: Rc<dyn Shard>,
+}
+
+impl Schedule {
+    fn renew(&mut self, processes: &[Process]) {
+        self.live.clear();
+        for (i, process) in processes.iter().enumerate().filter(|(_, process)| process.alive) {
+            for (shard, executor) in (0u16..).zip(&process.shards) {
+                if let Some(executor) = executor {
+                    let executor = Rc::clone(executor);
+                    self.live.push(Live { process: ProcessId(i), shard, executor });
+                }
+            }
+        }
+    }
+}
+
+/// What a step may do.
+enum Next {
+    Run(ProcessId, u16, Rc<dyn Shard>),
+    /// No task runs before that.
+    Wait(Option<Instant>),
 }
 
 pub(crate) struct State {
@@ -144,7 +182,11 @@ pub(crate) struct State {
     events: BTreeMap<(Instant, u64), Event>,
     last_event: u64,
     pub(crate) processes: Vec<Process>,
-    pub(crate) disks: BTreeMap<String, Disk>,
+    /// Shards came or went since the schedule was made.
+    pub(crate) has_new_shards: bool,
+    /// The last of all pauses ends then.
+    paused_until: Instant,
+    pub(crate) disks: Disks,
     pub(crate) net: Network,
     addresses: BTreeMap<String, IpAddr>,
     names: BTreeMap<IpAddr, Rc<str>>,
@@ -165,7 +207,8 @@ pub(crate) struct Process {
 
 pub(crate) enum Event {
     Wake(Waker),
-    Net(NetEvent),
+    /// Boxed, since events are moved about in their order.
+    Net(Box<NetEvent>),
 }
 
 impl State {
@@ -196,6 +239,10 @@ impl State {
 
     pub(crate) fn has_event(&mut self, key: (Instant, u64)) -> Option<&mut Event> {
         self.events.get_mut(&key)
+    }
+
+    fn paused_until(&self, process: ProcessId) -> Instant {
+        self.processes.get(process.0).map_or(Instant::ZERO, |p| p.paused_until)
     }
 
     pub(crate) fn is_alive(&self, process: ProcessId) -> bool {
@@ -247,14 +294,16 @@ impl World {
             events: BTreeMap::new(),
             last_event: 0,
             processes: Vec::new(),
-            disks: BTreeMap::new(),
+            has_new_shards: false,
+            paused_until: Instant::ZERO,
+            disks: Disks::default(),
             net: Network::default(),
             addresses: BTreeMap::new(),
             names: BTreeMap::new(),
             skews: BTreeMap::new(),
             crashes: Vec::new(),
         };
-        let core = Rc::new(Core { state: RefCell::new(state) });
+        let core = Rc::new(Core { state: RefCell::new(state), schedule: RefCell::default() });
         World { _last: Rc::new(LastHandle(Rc::clone(&core))), core }
     }
 
@@ -272,7 +321,10 @@ impl World {
         let process =
             Process { name: name_of, ip, alive: true, paused_until, open_files: 0, shards: empty };
         state.processes.push(process);
-        state.disks.entry(name.to_string()).or_default().make_work_dir(work_dir);
+        let disk = state.disks.number(name);
+        if let Some(disk) = state.disks.get_mut(disk) {
+            disk.make_work_dir(work_dir);
+        }
         state.note("start", id.0 as u64, u64::from(shards));
         let mut wakers = Vec::new();
         if !state.net.links.is_powered(name) {
@@ -284,7 +336,7 @@ impl World {
         for waker in wakers {
             waker.wake();
         }
-        let env = |shard| Env::new(&self.core, id, &shared_name, work_dir, shard);
+        let env = |shard| Env::new(&self.core, id, &shared_name, work_dir, (disk, shard));
         (id, (0..shards).map(env).collect())
     }
 
@@ -295,6 +347,7 @@ impl World {
             state.processes.get_mut(process.0).and_then(|p| p.shards.get_mut(usize::from(shard)));
         if let Some(slot) = slot {
             *slot = Some(executor);
+            state.has_new_shards = true;
         }
     }
 
@@ -354,6 +407,7 @@ impl World {
         let until = state.now + duration;
         let Some(p) = state.processes.get_mut(process.0) else { return };
         p.paused_until = until;
+        state.paused_until = state.paused_until.max(until);
         state.note("pause", process.0 as u64, until.0);
     }
 
@@ -392,6 +446,7 @@ impl World {
                 return;
             }
             let name = Rc::clone(&p.name);
+            state.has_new_shards = true;
             state.note("crash", process.0 as u64, kind as u64);
             if kind != CrashKind::Kill {
                 state.net.links.set_powered(&name, false);
@@ -400,6 +455,7 @@ impl World {
             crate::fs::process_died(&mut state, &name, process, kind);
             shards
         };
+        self.core.schedule.borrow_mut().live.clear();
         for shard in shards.into_iter().flatten() {
             shard.end();
         }
@@ -411,42 +467,16 @@ impl World {
         self.carry_out_crashes();
         crate::net::close_abandoned(&mut self.core.state.borrow_mut());
         self.fire_events();
-        let now = self.now();
-        let (mut live, mut resumes) = (self.live_shards(), None);
-        live.retain(|(process, _, _)| {
-            let until = self.paused_until(*process);
-            if until <= now {
+        let wait = match self.next() {
+            Next::Run(process, shard, executor) => {
+                self.run(process, shard, &*executor);
                 return true;
             }
-            resumes = Some(resumes.map_or(until, |first: Instant| first.min(until)));
-            false
-        });
-        let busy: Vec<_> = live.iter().filter(|(_, _, executor)| executor.is_busy(now)).collect();
-        if let Some((process, shard, executor)) = self.pick(&busy) {
-            // Only the chosen shard looks at its inbox, so the seed orders what crosses shards.
-            executor.attend(now);
-            let ready = executor.ready() as u64;
-            let n = {
-                let mut state = self.core.state.borrow_mut();
-                let n = if ready > 0 { (state.random() % ready) as usize } else { 0 };
-                state.note("run", process.0 as u64, (u64::from(*shard) << 32) | n as u64);
-                state.trace.step();
-                n
-            };
-            executor.run(n);
-            let mut state = self.core.state.borrow_mut();
-            state.now = state.now + POLL_COST;
-            drop(state);
-            if executor.is_finished() {
-                self.finish(*process, *shard);
-            }
-            self.carry_out_crashes();
-            return true;
-        }
-        let timer = live.iter().filter_map(|(_, _, executor)| executor.next_timer()).min();
+            Next::Wait(until) => until,
+        };
         let mut state = self.core.state.borrow_mut();
         let event = state.events.first_key_value().map(|((at, _), _)| *at);
-        match timer.into_iter().chain(event).chain(resumes).min() {
+        match wait.into_iter().chain(event).min() {
             Some(at) if at <= limit => {
                 state.now = state.now.max(at);
                 true
@@ -459,14 +489,75 @@ impl World {
         }
     }
 
+    /// Picks one of the shards that have something to do and are not paused.
+    fn next(&self) -> Next {
+        let mut schedule = self.core.schedule.borrow_mut();
+        let mut state = self.core.state.borrow_mut();
+        let Schedule { live, busy } = &mut *self.renewed(&mut schedule, &mut state);
+        let now = state.now;
+        let is_one_paused = state.paused_until > now;
+        let mut wait: Option<Instant> = None;
+        busy.clear();
+        for (place, shard) in live.iter().enumerate() {
+            let resumes = match is_one_paused {
+                true => state.paused_until(shard.process),
+                false => Instant::ZERO,
+            };
+            let due = if resumes > now { Some(resumes) } else { shard.executor.next_due() };
+            match due {
+                Some(due) if due <= now => busy.push(place),
+                Some(due) => wait = Some(wait.map_or(due, |first| first.min(due))),
+                None => {}
+            }
+        }
+        if busy.is_empty() {
+            return Next::Wait(wait);
+        }
+        let drawn = (state.random() % busy.len() as u64) as usize;
+        match busy.get(drawn).and_then(|place| live.get(*place)) {
+            Some(Live { process, shard, executor }) => {
+                Next::Run(*process, *shard, Rc::clone(executor))
+            }
+            None => Next::Wait(wait),
+        }
+    }
+
+    fn renewed<'a>(&self, schedule: &'a mut Schedule, state: &mut State) -> &'a mut Schedule {
+        if std::mem::take(&mut state.has_new_shards) {
+            schedule.renew(&state.processes);
+        }
+        schedule
+    }
+
+    /// Lets a shard run one of its tasks.
+    fn run(&self, process: ProcessId, shard: u16, executor: &dyn Shard) {
+        let now = self.now();
+        // Only the chosen shard looks at its inbox, so the seed orders what crosses shards.
+        executor.attend(now);
+        let ready = executor.ready() as u64;
+        let n = {
+            let mut state = self.core.state.borrow_mut();
+            let n = if ready > 0 { (state.random() % ready) as usize } else { 0 };
+            state.note("run", process.0 as u64, (u64::from(shard) << 32) | n as u64);
+            state.trace.step();
+            n
+        };
+        executor.run(n);
+        let mut state = self.core.state.borrow_mut();
+        state.now = state.now + POLL_COST;
+        drop(state);
+        if executor.is_finished() {
+            self.finish(process, shard);
+        }
+        self.carry_out_crashes();
+    }
+
     /// Whether nothing will ever happen by itself again.
     pub fn is_idle(&self) -> bool {
-        let live = self.live_shards();
-        let now = self.now();
-        let busy = live
-            .iter()
-            .any(|(_, _, executor)| executor.is_busy(now) || executor.next_timer().is_some());
-        let state = self.core.state.borrow();
+        let mut schedule = self.core.schedule.borrow_mut();
+        let mut state = self.core.state.borrow_mut();
+        let live = &self.renewed(&mut schedule, &mut state).live;
+        let busy = live.iter().any(|shard| shard.executor.next_due().is_some());
         !busy && state.events.is_empty() && state.crashes.is_empty()
     }
 
@@ -474,34 +565,6 @@ impl World {
     pub fn advance_to(&self, at: Instant) {
         let mut state = self.core.state.borrow_mut();
         state.now = state.now.max(at);
-    }
-
-    fn pick<'a, T>(&self, busy: &[&'a T]) -> Option<&'a T> {
-        if busy.is_empty() {
-            return None;
-        }
-        let i = (self.core.state.borrow_mut().random() % busy.len() as u64) as usize;
-        busy.get(i).copied()
-    }
-
-    fn paused_until(&self, process: ProcessId) -> Instant {
-        let state = self.core.state.borrow();
-        state.processes.get(process.0).map_or(Instant::ZERO, |p| p.paused_until)
-    }
-
-    fn live_shards(&self) -> Vec<(ProcessId, u16, Rc<dyn Shard>)> {
-        let state = self.core.state.borrow();
-        let mut live = Vec::new();
-        for (i, process) in state.processes.iter().enumerate() {
-            for (shard, executor) in (0u16..).zip(&process.shards) {
-                if let Some(executor) = executor
-                    && process.alive
-                {
-                    live.push((ProcessId(i), shard, Rc::clone(executor)));
-                }
-            }
-        }
-        live
     }
 
     fn carry_out_crashes(&self) {
@@ -516,20 +579,24 @@ impl World {
 
     fn fire_events(&self) {
         loop {
-            let waker = {
-                let mut state = self.core.state.borrow_mut();
-                let now = state.now;
-                let Some(first) = state.events.first_entry() else { return };
-                if first.key().0 > now {
-                    return;
+            let mut state = self.core.state.borrow_mut();
+            let now = state.now;
+            let Some(first) = state.events.first_entry() else { return };
+            if first.key().0 > now {
+                return;
+            }
+            match first.remove() {
+                Event::Wake(waker) => {
+                    drop(state);
+                    waker.wake();
                 }
-                match first.remove() {
-                    Event::Wake(waker) => vec![waker],
-                    Event::Net(event) => crate::net::happen(&mut state, event),
+                Event::Net(event) => {
+                    let wakers = crate::net::happen(&mut state, *event);
+                    drop(state);
+                    for waker in wakers {
+                        waker.wake();
+                    }
                 }
-            };
-            for waker in waker {
-                waker.wake();
             }
         }
     }
@@ -540,8 +607,11 @@ impl World {
             let mut state = self.core.state.borrow_mut();
             let Some(p) = state.processes.get_mut(process.0) else { return };
             let executor = p.shards.get_mut(usize::from(shard)).and_then(Option::take);
-            (executor, p.shards.iter().all(Option::is_none))
+            let is_last = p.shards.iter().all(Option::is_none);
+            state.has_new_shards = true;
+            (executor, is_last)
         };
+        self.core.schedule.borrow_mut().live.clear();
         if let Some(executor) = executor {
             executor.end();
         }

@@ -322,6 +322,9 @@ impl Inner {
             port.close();
         }
         drop(ports);
+        for last in self.at_end.take() {
+            last();
+        }
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     /// No more tasks: the shard ends.
     pub(crate) ending: Cell<bool>,
     pub(crate) main_done: Cell<bool>,
+    /// What is done behind the last task.
+    pub(crate) at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
     pub(crate) telemetry: telemetry::Shard,
     pub(crate) polls: telemetry::Counter,
 }
@@ -79,10 +81,18 @@ impl Rt {
             turn: Cell::new(TURN),
             ending: Cell::new(false),
             main_done: Cell::new(false),
+            at_end: RefCell::default(),
             telemetry,
             polls,
         };
         Some(Rt { inner: Rc::new(inner) })
+    }
+
+    /// Runs `last` when the shard has ended and its tasks are gone: parts that hold each other let go
+    /// of each other then, or nothing of an ended shard would ever be freed. It must not await, spawn
+    /// or call other shards.
+    pub fn at_end(&self, last: impl FnOnce() + 'static) {
+        self.inner.at_end.borrow_mut().push(Box::new(last));
     }
 
     /// This shard's number, `0..shard_count`.

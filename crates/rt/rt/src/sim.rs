@@ -68,6 +68,11 @@ impl SimNode {
         tasks
     }
 
+    /// Whether nothing of its shards is in memory any more.
+    pub fn is_freed(&self) -> bool {
+        self.shards.iter().all(|shard| shard.strong_count() == 0)
+    }
+
     /// The metrics of all its shards, also after its end.
     pub fn telemetry(&self) -> telemetry::Snapshot {
         let mut all = telemetry::Snapshot::default();
@@ -81,10 +86,11 @@ impl SimNode {
 struct SimShard(Rc<Inner>);
 
 impl Shard for SimShard {
-    fn is_busy(&self, now: Instant) -> bool {
-        self.0.ready_len() > 0
-            || !self.0.shared.is_quiet()
-            || self.0.timers.borrow().next().is_some_and(|at| at <= now)
+    fn next_due(&self) -> Option<Instant> {
+        if self.0.ready_len() > 0 || !self.0.shared.is_still_quiet() {
+            return Some(Instant::ZERO);
+        }
+        self.0.timers.borrow().next()
     }
 
     fn attend(&self, now: Instant) {
@@ -97,10 +103,6 @@ impl Shard for SimShard {
 
     fn run(&self, n: usize) {
         self.0.run_nth(n);
-    }
-
-    fn next_timer(&self) -> Option<Instant> {
-        self.0.timers.borrow().next()
     }
 
     fn is_finished(&self) -> bool {

@@ -15,17 +15,27 @@ pub struct Elapsed;
 #[derive(Default)]
 pub(crate) struct Timers {
     waiting: BTreeMap<(Instant, u64), Waker>,
+    /// When the first of them is due: asked far more often than it changes.
+    next: Option<Instant>,
     last: u64,
 }
 
 impl Timers {
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.waiting.first_key_value().map(|((at, _), _)| *at)
+        self.next
     }
 
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Waker> {
-        let entry = self.waiting.first_entry()?;
-        (entry.key().0 <= now).then(|| entry.remove())
+        if self.next? > now {
+            return None;
+        }
+        let (_, waker) = self.waiting.pop_first()?;
+        self.look();
+        Some(waker)
+    }
+
+    fn look(&mut self) {
+        self.next = self.waiting.first_key_value().map(|((at, _), _)| *at);
     }
 
     fn set(&mut self, at: Instant, number: Option<u64>, waker: &Waker) -> u64 {
@@ -37,14 +47,19 @@ impl Timers {
         }
         self.last += 1;
         self.waiting.insert((at, self.last), waker.clone());
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
         self.last
     }
 
     fn cancel(&mut self, at: Instant, number: u64) {
-        self.waiting.remove(&(at, number));
+        let removed = self.waiting.remove(&(at, number));
+        if removed.is_some() && self.next == Some(at) {
+            self.look();
+        }
     }
 
     pub(crate) fn clear(&mut self) -> BTreeMap<(Instant, u64), Waker> {
+        self.next = None;
         std::mem::take(&mut self.waiting)
     }
 }

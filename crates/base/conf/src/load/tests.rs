@@ -115,7 +115,7 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "transparent_data_encryption_options: {enabled: true}\n",
         "alter_table_enabled: false\n",
         "drop_keyspace_enabled: false\n",
-        "dynamic_data_masking_enabled: true\n",
+        "partition_denylist_enabled: true\n",
     ] {
         let errors = yaml(text).unwrap_err().0;
         assert!(matches!(errors[..], [ConfError::Unprotected { .. }]), "{text}: {errors:?}");
@@ -128,6 +128,7 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "audit_logging_options: {enabled: false, logger: {class_name: BinAuditLogger}}\n",
         "incremental_backups: true\nsnapshot_before_compaction: true\n",
         "drop_truncate_table_enabled: false\n",
+        "dynamic_data_masking_enabled: true\n",
         "cidr_authorizer:\n  class_name: AllowAllCIDRAuthorizer\n  parameters:\n    a: b\n",
     ] {
         assert!(yaml(text).is_ok(), "{text}");

@@ -40,6 +40,7 @@ pub(crate) fn table() -> Table {
         static_count: 0,
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 5,
     }

@@ -100,6 +100,8 @@ pub struct CounterWrite {
     pub durable: bool,
     /// When the client is answered at the latest.
     pub deadline: Instant,
+    /// Id of the request's trace: the other nodes write down what they do for it.
+    pub trace: Option<Uuid>,
 }
 
 /// Increments for this node to lead.
@@ -222,7 +224,7 @@ impl Coordinator {
             shard: cluster.shard_of(leader, write.token),
             verb: Verb::CounterMutation,
             deadline: write.deadline,
-            trace: None,
+            trace: write.trace,
         };
         let message = wire::Message { consistency: write.consistency, mutation: &write.mutation };
         let response =
@@ -312,7 +314,7 @@ impl Coordinator {
             batch_id: Uuid::nil(),
             deadline: write.deadline,
         };
-        let answer = self.begin_write_of(order, Purpose::Counted)?;
+        let answer = self.begin_write_of(order, Purpose::Counted, write.trace)?;
         drop(turn);
         Ok(answer.await?)
     }

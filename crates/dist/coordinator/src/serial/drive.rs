@@ -22,7 +22,7 @@ use paxos::wire::{Answer, Electorate, MessageRef};
 use paxos::{Ballot, Commit, Proposer, Scope};
 use request::types::Failures;
 use request::{ReconcileCommand, ReplicaError, ReplicaInfo, reconcile};
-use stdx::{Epoch, HostId, Instant};
+use stdx::{Epoch, HostId, Instant, Uuid};
 
 use super::plan::{Targets, Voters};
 use super::row::{Partition, Payload};
@@ -47,6 +47,7 @@ pub(super) struct Job {
     pub(super) durable: bool,
     pub(super) deadline: Instant,
     pub(super) commit_deadline: Instant,
+    pub(super) trace: Option<Uuid>,
 }
 
 type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer<Payload>, ReplicaError>>>>;
@@ -325,7 +326,7 @@ impl Driver {
             Request::Prune { .. } => (Verb::PaxosPrune, job.commit_deadline),
         };
         let shard = cluster.shard_of(replica.host, job.partition.token());
-        let outgoing = Outgoing { host: replica.host, shard, verb, deadline, trace: None };
+        let outgoing = Outgoing { host: replica.host, shard, verb, deadline, trace: job.trace };
         let message = MessageRef {
             table: job.partition.table,
             key: &job.partition.key,

@@ -497,7 +497,7 @@ impl Coordinator {
         };
         // It finishes what it finds; its rows are of no use.
         let mut nothing = Nothing::default();
-        self.read_serial(&command, &order, Scope::Global, &mut nothing).await.is_ok()
+        self.read_serial(&command, &order, (Scope::Global, None), &mut nothing).await.is_ok()
     }
 
     /// Has another node, or this one, finish the rounds that it knows of in a range

@@ -36,7 +36,7 @@ use paxos::proposer::{Decision, Effect, Failure, FailureKind, Kind, Outcome};
 use paxos::{BallotClock, Scope};
 use request::{ReplicaError, RequestError, WriteType};
 use rt::Rt;
-use stdx::{HostId, Instant, TimestampMicros};
+use stdx::{HostId, Instant, TimestampMicros, Uuid};
 use store::{ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
@@ -131,6 +131,11 @@ impl Serial {
         }
     }
 
+    /// Forgets who holds what holds this.
+    pub(crate) fn let_go(&self) {
+        self.forwarded.let_go();
+    }
+
     fn clock(&self, rt: &Rt, host: HostId) -> RefMut<'_, BallotClock> {
         RefMut::map(self.clock.borrow_mut(), |clock| {
             clock.get_or_insert_with(|| {
@@ -184,6 +189,8 @@ pub struct CasOrder {
     pub durable: bool,
     /// When the client is answered at the latest while nothing is decided.
     pub deadline: Instant,
+    /// Id of the request's trace: the other nodes write down what they do for it.
+    pub trace: Option<Uuid>,
 }
 
 /// How a conditional write ended.
@@ -313,13 +320,14 @@ impl Coordinator {
         order: CasOrder,
         operation: &mut O,
     ) -> Result<CasOutcome, CasError> {
-        let CasOrder { snapshot, read, rows_wanted, scope, commit, durable, deadline } = order;
+        let CasOrder { snapshot, read, rows_wanted, scope, commit, durable, deadline, trace } =
+            order;
         let failing = Failing { scope, commit, is_write: true };
         self.inner.serial.writes.inc();
         let rows = u32::try_from(rows_wanted).unwrap_or(u32::MAX).max(1);
         let limits = PageLimits { rows, bytes: PAGE_BYTES_MAX, ..PageLimits::default() };
         let command = read.clone();
-        let parts = Parts { snapshot, command, limits, scope, commit, durable, deadline };
+        let parts = Parts { snapshot, command, limits, scope, commit, durable, deadline, trace };
         let mut driver = self.driver(parts, Kind::Write, &failing).await?;
         let (facts, rows, partition) = driver.facts();
         let mut refused = None;
@@ -379,7 +387,7 @@ impl Coordinator {
         &self,
         command: &ReadCommand,
         order: &ReplicatedRead,
-        scope: Scope,
+        (scope, trace): (Scope, Option<Uuid>),
         sink: &mut S,
     ) -> Result<ReadStats, CasError> {
         if !matches!(command.partitions, Partitions::Key(_)) {
@@ -407,6 +415,7 @@ impl Coordinator {
                 commit,
                 durable: true,
                 deadline: order.deadline,
+                trace,
             };
             let mut driver = self.driver(parts, Kind::Read, &failing).await?;
             let (facts, ..) = driver.facts();
@@ -455,7 +464,7 @@ impl Coordinator {
         kind: Kind,
         failing: &Failing,
     ) -> Result<Driver, CasError> {
-        let Parts { snapshot, command, limits, scope, commit, durable, deadline } = parts;
+        let Parts { snapshot, command, limits, scope, commit, durable, deadline, trace } = parts;
         let Partitions::Key(key) = &command.partitions else {
             let text = "a conditional write is of one partition".to_owned();
             return Err(CasError::Refused(CasRefused(text)));
@@ -494,6 +503,7 @@ impl Coordinator {
             durable,
             deadline,
             commit_deadline,
+            trace,
         };
         Ok(Driver::new(self, job, voters, targets, turn))
     }
@@ -508,6 +518,7 @@ struct Parts {
     commit: Consistency,
     durable: bool,
     deadline: Instant,
+    trace: Option<Uuid>,
 }
 
 /// Shows all of a merged page; false when the operation wants more than is in it.

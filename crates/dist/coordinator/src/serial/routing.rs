@@ -19,7 +19,7 @@ use internode::{ErrorReply, Verb};
 use messaging::{MessagingError, Outgoing, Request as PeerRequest, Responder};
 use paxos::Scope;
 use smallvec::SmallVec;
-use stdx::{HostId, Instant, TableId, Token};
+use stdx::{HostId, Instant, TableId, Token, Uuid};
 
 use super::serve::wait;
 use crate::Coordinator;
@@ -57,6 +57,8 @@ pub struct ForwardedStatement {
     pub payload: Vec<u8>,
     /// When the other node gives up; nothing decides by it when the client gets an answer.
     pub deadline: Instant,
+    /// Id of the trace that the other node keeps.
+    pub trace: Option<Uuid>,
 }
 
 /// Why the front end does not carry a forwarded statement out; nothing was done.
@@ -78,6 +80,12 @@ pub type ForwardedHandler = Rc<
 /// The front end's handler, once there is one.
 #[derive(Default)]
 pub(super) struct Forwarded(RefCell<Option<ForwardedHandler>>);
+
+impl Forwarded {
+    pub(super) fn let_go(&self) {
+        drop(self.0.take());
+    }
+}
 
 impl Coordinator {
     /// Who carries out the conditional statements of a partition. `None`: this node.
@@ -114,7 +122,7 @@ impl Coordinator {
     }
 
     /// Sends a statement to another node to be carried out, and waits for its answer. `deadline` is
-    /// the client's; `write` appends the payload and is given the time from that deadline until this
+    /// the client's, the other part the id of the request's trace; `write` appends the payload and is given the time from that deadline until this
     /// node gives up.
     ///
     /// # Errors
@@ -123,7 +131,7 @@ impl Coordinator {
         &self,
         host: HostId,
         token: Token,
-        deadline: Instant,
+        (deadline, trace): (Instant, Option<Uuid>),
         write: impl FnOnce(&mut Vec<u8>, Duration),
     ) -> Result<Vec<u8>, NotForwarded> {
         let Some(cluster) = self.cluster() else { return Err(NotForwarded::Elsewhere) };
@@ -136,7 +144,7 @@ impl Coordinator {
             shard: cluster.shard_of(host, token),
             verb: Verb::PaxosForward,
             deadline: gives_up,
-            trace: None,
+            trace,
         };
         let slack = gives_up.since(deadline);
         self.inner.serial.forwarded_out.inc();
@@ -188,7 +196,8 @@ impl Coordinator {
         };
         let (epoch, deadline) = (request.epoch, request.deadline);
         self.inner.serial.forwarded_in.inc();
-        let statement = ForwardedStatement { payload: request.payload.to_vec(), deadline };
+        let (payload, trace) = (request.payload.to_vec(), request.trace);
+        let statement = ForwardedStatement { payload, deadline, trace };
         let snapshot = cluster.parts.snapshot.clone();
         let known = move || -> Arc<ClusterSnapshot> { snapshot() };
         self.spawn_or_drop("paxos-forwarded", async move {

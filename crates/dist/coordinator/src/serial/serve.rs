@@ -67,6 +67,22 @@ fn verb_of(request: &Request<Payload>) -> Verb {
     }
 }
 
+/// For a trace, as Cassandra puts it.
+fn describe(request: &Request<Payload>) -> String {
+    match request {
+        Request::Prepare { ballot, .. } => format!("Promising ballot {}", ballot.to_uuid()),
+        Request::Propose(value) => format!("Accepting proposal {}", value.ballot.to_uuid()),
+        Request::Conclude(value) => {
+            format!("Accepting and committing proposal {}", value.ballot.to_uuid())
+        }
+        Request::Commit(commit) => format!("Committing proposal {}", commit.ballot.to_uuid()),
+        Request::Refresh { commit, .. } => {
+            format!("Committing what another replica lacks, proposal {}", commit.ballot.to_uuid())
+        }
+        Request::Prune { ballot } => format!("Forgetting the rounds up to {}", ballot.to_uuid()),
+    }
+}
+
 /// The round of a request for a promise or a vote.
 fn ballot_of(request: &Request<Payload>) -> Option<Ballot> {
     match request {
@@ -101,9 +117,17 @@ impl Coordinator {
             return responder.fail(&ErrorReply::Timeout);
         }
         self.inner.serial.served.inc();
+        let trace = request.trace.and_then(|_| self.peer_trace(request));
+        if let Some(trace) = &trace {
+            trace.note(describe(&message.request));
+        }
         let this = self.clone();
         self.spawn_or_drop("paxos-served", async move {
-            match this.answer_peer(message, epoch, deadline).await {
+            let answer = this.answer_peer(message, epoch, deadline).await;
+            if let Some(trace) = trace {
+                trace.note("Enqueuing response".to_owned());
+            }
+            match answer {
                 Ok(answer) => responder.respond(|out| answer.encode(out)),
                 Err(error) => responder.fail(&error),
             }

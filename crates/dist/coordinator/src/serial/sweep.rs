@@ -238,6 +238,7 @@ impl Coordinator {
             commit: Consistency::Any,
             durable: facts.durable,
             deadline: self.inner.rt.now() + SETTLE_TIME,
+            trace: None,
         };
         // Boxed: it is large, and rare.
         Box::pin(self.cas(order, &mut Nothing(nothing))).await.is_ok()

@@ -43,6 +43,7 @@ fn order(shard: &Shard, level: Consistency, pk: i32, by: i64) -> CounterWrite {
         mutation,
         durable: true,
         deadline: shard.rt.now() + TIMEOUT,
+        trace: None,
     }
 }
 

@@ -38,6 +38,7 @@ fn table(
         static_count: 0,
         options,
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id,
     }

@@ -239,8 +239,9 @@ impl Coordinator {
         &self,
         order: ReplicatedWrite,
         purpose: Purpose,
+        trace: Option<Uuid>,
     ) -> Result<impl Future<Output = Result<(), RequestError>> + use<>, ReplicatedError> {
-        let write = self.begin_write(order, purpose, None)?;
+        let write = self.begin_write(order, purpose, trace)?;
         Ok(Answer { coordinator: self.clone(), write })
     }
 

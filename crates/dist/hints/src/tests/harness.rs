@@ -40,6 +40,7 @@ fn table(id: TableId, gc_grace_seconds: i32) -> Table {
         static_count: 0,
         options: TableOptions { gc_grace_seconds, ..TableOptions::default() },
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 0,
     }

@@ -261,6 +261,13 @@ fn reading_keeps_to_the_rate() {
     let took = nodes.world.now().since(began);
     // 40 KB, of which the last page is not waited for.
     assert!((Duration::from_secs(3)..Duration::from_secs(6)).contains(&took), "{took:?}");
+    // A change reaches the repair that runs.
+    let id = nodes.begin(1, full());
+    let began = nodes.world.now();
+    nodes.node(1, 0).repair.unwrap().set_throughput(1_000_000);
+    nodes.finish(1, id);
+    let took = nodes.world.now().since(began);
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[test]

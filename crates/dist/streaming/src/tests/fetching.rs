@@ -335,3 +335,27 @@ fn the_check_sees_what_is_missing_changed_or_too_much() {
         assert!(compare(&source, &range, &wrong).is_err());
     }
 }
+
+/// What a source says of places that nobody asked for does not end the fetch from the next one.
+#[test]
+fn a_page_that_ends_behind_all_ranges_is_no_end_of_them() {
+    let behind: fn(&mut Vec<u8>) = |out| {
+        let shape = TableShape::for_table(&table(TABLE, "ks"));
+        let limits = PageLimits::default();
+        let writer =
+            data::replica_page::PageWriter::new(&shape, false, DeletionSeconds(1), true, limits);
+        let beyond = |pk: &i32| codec::token_of(&key(*pk)).0 > 3_000_000_000_000_000_000;
+        let key = key((0..).find(beyond).unwrap());
+        let end = data::replica_page::PageEnd::After { token: codec::token_of(&key), key: &key };
+        FetchAnswer { shards: 1, page: &writer.finish_at(end) }.encode(out);
+    };
+    let plan = from(&[1, 2]).split_off(2);
+    let ranges = ranges_of(&plan);
+    let mut source = Spec::new(1, 1, vec![]);
+    source.tamper = Some(behind);
+    let mut own = Spec::new(3, 1, vec![]).fetching(plan);
+    own.settings.whole_files = false;
+    let cluster = Cluster::start(510, vec![source, Spec::new(2, 1, data(510)), own]);
+    cluster.finish().unwrap();
+    compare(&cluster.dump(2), &ranges, &cluster.dump(3)).unwrap();
+}

@@ -63,6 +63,7 @@ fn table(id: TableId, keyspace: &str) -> Table {
         // Nothing is ever purged: what is compared is everything.
         options: TableOptions { gc_grace_seconds: i32::MAX, ..TableOptions::default() },
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 4,
     }

@@ -238,6 +238,16 @@ impl SstableCursor {
         SstableCursor::new(meta, source, target, slices, CursorBuffers::default())
     }
 
+    /// A cursor over all that follows a position of Data where a partition begins. No index is
+    /// asked.
+    pub(crate) fn from_data(meta: Rc<SstableMeta>, position: u64) -> SstableCursor {
+        let all = Rc::new(Slices::all());
+        let mut cursor = SstableCursor::range(meta, 0, KeyRange::all(), all, None);
+        cursor.data.seek(position);
+        cursor.state = State::PartitionHeader;
+        cursor
+    }
+
     fn new(
         meta: Rc<SstableMeta>,
         source: u32,
@@ -315,6 +325,11 @@ impl SstableCursor {
     /// Uncompressed position in Data: how far a scan has come.
     pub fn position(&self) -> u64 {
         self.data.position()
+    }
+
+    /// Token of the current partition.
+    pub(crate) fn token(&self) -> Token {
+        self.token
     }
 
     /// Where the current partition begins in Data.

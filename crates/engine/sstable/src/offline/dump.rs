@@ -12,6 +12,31 @@ use types::CqlType;
 use crate::offline::json::Json;
 use crate::{Result, SstableReader};
 
+/// What of a file is dumped, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DumpOptions {
+    /// Keys of the partitions wanted, serialised; empty: all.
+    pub keys: Vec<Vec<u8>>,
+    /// Texts of keys that are left out.
+    pub excluded: Vec<String>,
+    /// The form.
+    pub form: DumpForm,
+    /// Times are numbers as in the file (microseconds, seconds), in quotes.
+    pub raw_times: bool,
+}
+
+/// The form of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DumpForm {
+    /// An array of partitions, indented.
+    #[default]
+    Pretty,
+    /// A line for each partition.
+    Lines,
+    /// An array of partition keys.
+    Keys,
+}
+
 /// Hands the whole file to `out` as JSON, piece by piece, as `sstabledump` prints it. `now` decides
 /// what is shown as expired. The reader must have been opened without a table: columns are named as
 /// in the file, dropped ones too.
@@ -23,26 +48,74 @@ pub async fn dump_json(
     now: DeletionSeconds,
     out: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let table = super::table_of_header(&reader.meta().statistics().header);
+    dump_with(reader, now, &DumpOptions::default(), out).await
+}
+
+/// As [`dump_json`], as the options say.
+///
+/// # Errors
+/// `Corrupt` or `Io` of reading.
+pub async fn dump_with(
+    reader: &SstableReader,
+    now: DeletionSeconds,
+    options: &DumpOptions,
+    out: &mut dyn FnMut(&str),
+) -> Result<()> {
+    let meta = reader.meta();
+    let table = super::table_of_header(&meta.statistics().header);
+    let mut keys: Vec<_> = options.keys.iter().map(|key| (meta.token_of(key), key)).collect();
+    keys.sort();
+    keys.dedup();
+    let mut ranges: Vec<KeyRange> =
+        keys.into_iter().map(|(token, key)| super::range_of_key(token, key)).collect();
+    if ranges.is_empty() {
+        ranges.push(KeyRange::all());
+    }
+    let lines = options.form == DumpForm::Lines;
+    let json = Json::new(lines);
+    let raw_times = options.raw_times;
+    let mut dump = Dump { table, now, json, raw_times, pending: None };
+    if !lines {
+        dump.json.start_array();
+    }
     let mut blocks = reader.sequential();
-    let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
-    let mut dump = Dump { table, now, json: Json::default(), pending: None };
-    dump.json.start_array();
-    loop {
-        match cursor.advance()? {
-            Advance::NeedBlock(request) => {
-                let chunk = blocks.load_block(request.block).await?;
-                cursor.feed(request.block, chunk);
+    let mut is_first = true;
+    for range in ranges {
+        let mut cursor = reader.range_cursor(0, range, Rc::new(Slices::all()), None);
+        loop {
+            match cursor.advance()? {
+                Advance::NeedBlock(request) => {
+                    let chunk = blocks.load_block(request.block).await?;
+                    cursor.feed(request.block, chunk);
+                }
+                Advance::Item => {
+                    if let Item::Partition { key, .. } = cursor.item() {
+                        let text = || super::key_text(&meta.statistics().header.key_types, key);
+                        if !options.excluded.is_empty() && options.excluded.contains(&text()) {
+                            cursor.skip_partition();
+                            continue;
+                        }
+                        if options.form == DumpForm::Keys {
+                            dump.key(key);
+                            out(&dump.json.take());
+                            cursor.skip_partition();
+                            continue;
+                        }
+                        if lines && !std::mem::take(&mut is_first) {
+                            out("\n");
+                        }
+                    }
+                    dump.item(cursor.item(), cursor.rows_start(), cursor.item_start());
+                    out(&dump.json.take());
+                }
+                Advance::End => break,
             }
-            Advance::Item => {
-                dump.item(cursor.item(), cursor.rows_start(), cursor.item_start());
-                out(&dump.json.take());
-            }
-            Advance::End => break,
         }
     }
-    dump.json.end_array();
-    out(&dump.json.take());
+    if !lines {
+        dump.json.end_array();
+        out(&dump.json.take());
+    }
     Ok(())
 }
 
@@ -50,11 +123,22 @@ struct Dump {
     table: Table,
     now: DeletionSeconds,
     json: Json,
+    raw_times: bool,
     /// A partition whose rows have not begun: they follow its position.
     pending: Option<(Vec<u8>, DeletionTime)>,
 }
 
 impl Dump {
+    fn micros(&mut self, micros: i64) {
+        let text = if self.raw_times { micros.to_string() } else { micros_text(micros) };
+        self.json.string(&text);
+    }
+
+    fn seconds(&mut self, seconds: i64) {
+        let text = if self.raw_times { seconds.to_string() } else { seconds_text(seconds) };
+        self.json.string(&text);
+    }
+
     fn item(&mut self, item: Item<'_>, rows_start: u64, start: u64) {
         if let Item::Partition { key, deletion, .. } = item {
             self.pending = Some((key.to_vec(), deletion));
@@ -128,7 +212,7 @@ impl Dump {
             self.json.compact_objects = true;
             self.json.start_object();
             self.json.name("tstamp");
-            self.json.string(&micros_text(liveness.timestamp.0));
+            self.micros(liveness.timestamp.0);
             if liveness.is_expiring() {
                 self.expiry(liveness.ttl.0, liveness.expires_at, liveness.expires_at < self.now);
             }
@@ -151,7 +235,7 @@ impl Dump {
     fn expiry(&mut self, ttl: i32, expires: DeletionSeconds, expired: bool) {
         self.json.field("ttl", &ttl.to_string());
         self.json.name("expires_at");
-        self.json.string(&seconds_text(expires.0));
+        self.seconds(expires.0);
         self.json.field("expired", if expired { "true" } else { "false" });
     }
 
@@ -183,9 +267,9 @@ impl Dump {
         self.json.compact_objects = true;
         self.json.start_object();
         self.json.name("marked_deleted");
-        self.json.string(&micros_text(deletion.timestamp.0));
+        self.micros(deletion.timestamp.0);
         self.json.name("local_delete_time");
-        self.json.string(&seconds_text(deletion.local.0));
+        self.seconds(deletion.local.0);
         self.json.end_object();
         self.json.compact_objects = false;
     }
@@ -244,7 +328,7 @@ impl Dump {
             self.json.compact_objects = true;
             self.json.start_object();
             self.json.name("local_delete_time");
-            self.json.string(&seconds_text(cell.local.0));
+            self.seconds(cell.local.0);
             self.json.end_object();
             self.json.compact_objects = false;
         } else {
@@ -257,7 +341,7 @@ impl Dump {
         }
         if liveness.is_empty() || cell.timestamp != liveness.timestamp {
             self.json.name("tstamp");
-            self.json.string(&micros_text(cell.timestamp.0));
+            self.micros(cell.timestamp.0);
         }
         if cell.is_expiring() && (liveness.is_empty() || cell.ttl != liveness.ttl) {
             self.expiry(cell.ttl.0, cell.local, !cell.is_live(self.now));
@@ -313,7 +397,7 @@ fn path_and_type(ty: &CqlType, path: &[u8]) -> (String, CqlType) {
 }
 
 /// Microseconds since 1970 as `Instant.toString` shows them.
-pub(crate) fn micros_text(micros: i64) -> String {
+pub fn micros_text(micros: i64) -> String {
     let nanos = micros.saturating_mul(1000).rem_euclid(1_000_000_000);
     // Cassandra rounds whole seconds towards zero here.
     instant_text(micros / 1_000_000, nanos)

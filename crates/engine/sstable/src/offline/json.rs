@@ -11,15 +11,25 @@ pub(crate) struct Json {
     after_name: bool,
     pub(crate) compact_objects: bool,
     pub(crate) compact_arrays: bool,
+    /// Nothing but what JSON needs.
+    pub(crate) minimal: bool,
 }
 
 impl Json {
+    /// One that writes nothing but what JSON needs, or one that lays it out.
+    pub(crate) fn new(minimal: bool) -> Json {
+        Json { minimal, ..Json::default() }
+    }
+
     /// Text written since the last call.
     pub(crate) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
 
     fn indent(&mut self, compact: bool) {
+        if self.minimal {
+            return;
+        }
         if compact {
             self.out.push(' ');
         } else {
@@ -53,7 +63,7 @@ impl Json {
         let count = self.open.pop().unwrap_or(0);
         if count > 0 {
             self.indent(self.compact_arrays)
-        } else {
+        } else if !self.minimal {
             self.out.push(' ')
         }
         self.out.push(']');
@@ -69,7 +79,7 @@ impl Json {
         let count = self.open.pop().unwrap_or(0);
         if count > 0 {
             self.indent(self.compact_objects)
-        } else {
+        } else if !self.minimal {
             self.out.push(' ')
         }
         self.out.push('}');
@@ -84,7 +94,7 @@ impl Json {
         }
         self.indent(self.compact_objects);
         types::format::push_json_string(&mut self.out, name);
-        self.out.push_str(" : ");
+        self.out.push_str(if self.minimal { ":" } else { " : " });
         self.after_name = true;
     }
 

@@ -11,6 +11,7 @@ use stdx::DeletionSeconds;
 use types::CqlType;
 
 use crate::SstableReader;
+use crate::offline::key_text;
 
 /// Buckets of the histogram from which percentiles are taken.
 const PERCENTILE_BUCKETS: usize = 165;
@@ -281,22 +282,6 @@ fn java_double(value: f64) -> String {
     types::number::java_f64(value)
 }
 
-fn key_text(key_types: &[CqlType], key: &[u8]) -> String {
-    if let [one] = key_types {
-        return one.format_plain(key);
-    }
-    let mut r = codec::Reader::new(key, "composite key");
-    let mut parts = Vec::new();
-    for ty in key_types {
-        let Ok(value) = r.bytes_u16() else { break };
-        parts.push(ty.format_plain(value));
-        if r.u8().is_err() {
-            break;
-        }
-    }
-    parts.join(":")
-}
-
 fn covered(stats: &StatsMetadata, types: &[(CqlType, bool)]) -> String {
     if stats.covered.is_none() && stats.min_clustering.is_empty() && stats.max_clustering.is_empty()
     {
@@ -318,7 +303,7 @@ fn covered(stats: &StatsMetadata, types: &[(CqlType, bool)]) -> String {
     format!("{open}{}, {}{close}", side(&stats.min_clustering), side(&stats.max_clustering))
 }
 
-fn droppable_ratio(stats: &StatsMetadata, before: i64) -> f64 {
+pub(super) fn droppable_ratio(stats: &StatsMetadata, before: i64) -> f64 {
     let cells = &stats.cells_per_partition;
     let estimated = cells.mean().saturating_mul(cells.count());
     if estimated == 0 {

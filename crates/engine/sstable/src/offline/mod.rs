@@ -1,18 +1,41 @@
-//! Offline tools over one SSTable: dump as JSON, metadata as text, verification, another version.
+//! Offline tools over SSTables: dump as JSON, metadata as text, verification, another version,
+//! pieces, what can be saved of a damaged file, what partitions hold, levels.
 //!
 //! Layouts are those of Cassandra's `sstabledump` and `sstablemetadata`, byte for byte.
 
+mod analysis;
+mod directory;
 mod dump;
+mod expired;
 mod json;
+mod keys;
+mod levels;
 mod metadata;
+mod purge;
+mod salvage;
+mod scan;
+mod scrub;
+mod starts;
 mod upgrade;
 mod verify;
 
-pub use dump::dump_json;
+pub use analysis::{
+    Distribution, FileTotals, PartitionTotals, TableAnalysis, TableSummary, analyse, gc_before,
+    summarise,
+};
+pub use directory::{Unfit, check_fit, lock_files, next_generation, snapshot, take_lock};
+pub use dump::{DumpForm, DumpOptions, dump_json, dump_with, micros_text};
+pub use expired::{Expiry, expired_blockers};
+pub use keys::{key_of_text, key_text};
+pub use levels::relevel;
 pub use metadata::metadata_text;
-pub use upgrade::upgrade;
+pub use purge::{PurgeReport, Reclaimable, purge_preview};
+pub use scan::{Detail, PartitionScan, PartitionStats, ScanClock, range_of_key};
+pub use scrub::{Loss, ScrubReport, scrub};
+pub use upgrade::{split, upgrade};
 pub use verify::{VerifyReport, add_checksums, verify};
 
+pub use data::command::KeyRange;
 use schema::{Column, ColumnKind, Table, TableKind, TableOptions};
 use sst_format::header::SerializationHeader;
 use stdx::{ColumnId, TableId, Uuid};
@@ -52,6 +75,7 @@ pub fn table_of_header(header: &SerializationHeader) -> Table {
         static_count: header.statics.len(),
         options: TableOptions::default(),
         dropped: Default::default(),
+        masks: Default::default(),
         version: 1,
     }
 }

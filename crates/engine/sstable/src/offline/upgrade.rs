@@ -1,11 +1,13 @@
-//! A file set written anew in another version of the format.
+//! A file set written anew: in another version, or in pieces.
 
 use std::rc::Rc;
 
 use data::command::KeyRange;
-use data::{Advance, Cursor, Slices};
+use data::{Advance, Cursor, Item, Slices};
 use rt::Fs;
+use schema::Table;
 use sst_format::Version;
+use stdx::Generation;
 
 use crate::writer::{SstableWriter, WriteCompression, WriterOptions, Written};
 use crate::{Result, SstableError, SstableReader};
@@ -23,31 +25,81 @@ pub async fn upgrade(
     reader: &SstableReader,
     version: Version,
     directory: &str,
-    generation: Option<stdx::Generation>,
+    generation: Option<Generation>,
 ) -> Result<Option<Written>> {
-    let meta = reader.meta();
-    let unsupported = |what: String| SstableError::Unsupported {
-        file: meta.file(sst_format::Component::Data),
-        what,
-    };
-    let own = meta.descriptor();
+    let own = reader.meta().descriptor();
     let named_by_number = own.generation.0 & sst_format::Descriptor::UUID_GENERATION == 0;
     let generation = generation.or(named_by_number.then_some(own.generation));
     let Some(generation) = generation else {
-        return Err(unsupported("its name is a UUID: say a number for the new one".to_owned()));
+        let what = "its name is a UUID: say a number for the new one".to_owned();
+        return Err(unsupported(reader, what));
     };
+    let table = super::table_of_header(&reader.meta().statistics().header);
+    let mut options = options_like(reader, &table, generation)?;
+    options.version = version;
+    let mut pieces = Pieces { fs, directory, table, options, limit: u64::MAX };
+    let mut written = Vec::new();
+    match pieces.write_all(reader, &mut written).await {
+        Ok(()) => Ok(written.pop()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Cuts a file set into pieces of about `limit` bytes (Data and indexes) in the same directory,
+/// with the numbers from `first` on. All partitions are in exactly one piece; a partition is never
+/// cut. The original stays.
+///
+/// # Errors
+/// `Unsupported`, `Corrupt`, `Io`. What was written is removed then.
+pub async fn split(
+    fs: &Fs,
+    reader: &SstableReader,
+    limit: u64,
+    first: Generation,
+) -> Result<Vec<Written>> {
+    let table = super::table_of_header(&reader.meta().statistics().header);
+    let mut options = options_like(reader, &table, first)?;
+    options.version = written_version(reader.meta().version());
+    let directory = reader.meta().directory().to_owned();
+    let mut pieces = Pieces { fs, directory: &directory, table, options, limit };
+    let mut written = Vec::new();
+    match pieces.write_all(reader, &mut written).await {
+        Ok(()) => Ok(written),
+        Err(error) => {
+            for piece in written {
+                drop(crate::remove_sstable(fs, &directory, piece.descriptor).await);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The version in which a file of that version is written anew: its own, or `nb` for older ones.
+pub(crate) fn written_version(version: Version) -> Version {
+    if WriterOptions::VERSIONS.contains(&version) { version } else { Version::Nb }
+}
+
+fn unsupported(reader: &SstableReader, what: String) -> SstableError {
+    SstableError::Unsupported { file: reader.meta().file(sst_format::Component::Data), what }
+}
+
+/// Options for writing what is in a file as it is there.
+pub(crate) fn options_like(
+    reader: &SstableReader,
+    table: &Table,
+    generation: Generation,
+) -> Result<WriterOptions> {
+    let meta = reader.meta();
     let statistics = meta.statistics();
     if statistics.partitioner != sst_format::Partitioner::Murmur3 {
         let class = statistics.partitioner.class_name();
-        return Err(unsupported(format!("its partitions are in the order of {class}")));
+        return Err(unsupported(reader, format!("its partitions are in the order of {class}")));
     }
-    let table = super::table_of_header(&statistics.header);
     let bases = statistics.header.stats;
     let partitions = meta.estimated_partitions();
-    let mut options =
-        WriterOptions::for_table(&table, generation, partitions, bases).map_err(unsupported)?;
+    let mut options = WriterOptions::for_table(table, generation, partitions, bases)
+        .map_err(|what| unsupported(reader, what))?;
     let stats = &statistics.stats;
-    options.version = version;
     options.bloom_fp_chance = statistics.bloom_fp_chance;
     options.compression = meta.compression().and_then(|info| {
         Some(WriteCompression {
@@ -62,32 +114,75 @@ pub async fn upgrade(
     options.level = stats.level;
     options.repaired_at = stats.repaired_at;
     options.pending_repair = stats.pending_repair;
-    let mut writer = SstableWriter::create(fs, directory, &table, options).await?;
-    match copy(reader, &mut writer).await {
-        Ok(()) => writer.finish().await,
-        Err(error) => {
-            writer.abort().await;
-            Err(error)
-        }
-    }
+    Ok(options)
 }
 
-async fn copy(reader: &SstableReader, writer: &mut SstableWriter) -> Result<()> {
-    let mut blocks = reader.sequential();
-    let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
-    loop {
-        match cursor.advance()? {
-            Advance::NeedBlock(request) => {
-                let chunk = blocks.load_block(request.block).await?;
-                cursor.feed(request.block, chunk);
-            }
-            Advance::Item => {
-                writer.put(cursor.item())?;
-                if writer.is_full() {
-                    writer.write_full().await?;
+/// File sets with consecutive numbers.
+struct Pieces<'p> {
+    fs: &'p Fs,
+    directory: &'p str,
+    table: Table,
+    /// Those of the next one.
+    options: WriterOptions,
+    /// Bytes behind which the next partition begins another one.
+    limit: u64,
+}
+
+impl Pieces<'_> {
+    async fn next_writer(&mut self) -> Result<SstableWriter> {
+        let options = self.options.clone();
+        self.options.generation = Generation(options.generation.0.saturating_add(1));
+        SstableWriter::create(self.fs, self.directory, &self.table, options).await
+    }
+
+    async fn write_all(
+        &mut self,
+        reader: &SstableReader,
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
+        let mut writer = Some(self.next_writer().await?);
+        let result = self.copy(reader, &mut writer, written).await;
+        if let (Err(_), Some(writer)) = (&result, writer) {
+            writer.abort().await;
+        }
+        result
+    }
+
+    async fn copy(
+        &mut self,
+        reader: &SstableReader,
+        slot: &mut Option<SstableWriter>,
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
+        let mut blocks = reader.sequential();
+        let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
+        loop {
+            match cursor.advance()? {
+                Advance::NeedBlock(request) => {
+                    let chunk = blocks.load_block(request.block).await?;
+                    cursor.feed(request.block, chunk);
+                }
+                Advance::Item => {
+                    let begins = matches!(cursor.item(), Item::Partition { .. });
+                    let is_full =
+                        |w: &mut SstableWriter| w.partitions() > 0 && w.disk_length() >= self.limit;
+                    if begins && let Some(full) = slot.take_if(is_full) {
+                        written.extend(full.finish().await?);
+                        *slot = Some(self.next_writer().await?);
+                    }
+                    let Some(writer) = slot else { return Ok(()) };
+                    writer.put(cursor.item())?;
+                    if writer.is_full() {
+                        writer.write_full().await?;
+                    }
+                }
+                Advance::End => {
+                    if let Some(last) = slot.take() {
+                        written.extend(last.finish().await?);
+                    }
+                    return Ok(());
                 }
             }
-            Advance::End => return Ok(()),
         }
     }
 }

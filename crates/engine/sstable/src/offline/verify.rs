@@ -1,12 +1,13 @@
 //! Full check of one SSTable, and Checksums.db for files that came without.
 
+use std::cmp::Ordering;
 use std::rc::Rc;
 
 use codec::checksum::Crc32;
 use codec::token_of;
 use data::clustering::check as check_clustering;
 use data::command::KeyRange;
-use data::{Advance, Cursor, Item, Slices};
+use data::{Advance, ClusteringComparator, Cursor, Item, Slices};
 use rt::{Fs, OpenOptions};
 use sst_format::Component;
 use sst_format::checksums::{BlockChecksummer, Checksums, StorageGroup};
@@ -57,7 +58,7 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
     };
     // Format BTI: offsets of the partition's blocks of rows, the next one last.
     let mut row_blocks: Vec<u64> = Vec::new();
-    let mut last: Option<(Vec<u8>, bool, bool)> = None;
+    let mut last: Option<Place> = None;
     loop {
         match cursor.advance()? {
             Advance::NeedBlock(request) => {
@@ -124,23 +125,14 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
         if check_clustering(prefix, comparator.len()).is_none() {
             return Err(corrupt(Component::Data, at, "a clustering with too many values"));
         }
-        if let Some((before, before_is_row, before_after)) = &last {
-            let bound = |prefix, after| data::BoundRef { prefix, after };
-            let order = match (*before_is_row, is_row) {
-                (true, true) => comparator.compare(before, prefix),
-                (true, false) => comparator.compare_to_bound(before, bound(prefix, after)),
-                (false, true) => {
-                    comparator.compare_to_bound(prefix, bound(before, *before_after)).reverse()
-                }
-                (false, false) => {
-                    comparator.compare_bounds(bound(before, *before_after), bound(prefix, after))
-                }
-            };
+        let place = Place { prefix: prefix.to_vec(), is_row, after };
+        if let Some(before) = &last {
+            let order = before.compare(&place, comparator);
             if order.is_ge() {
                 return Err(corrupt(Component::Data, at, "rows do not ascend"));
             }
         }
-        last = Some((prefix.to_vec(), is_row, after));
+        last = Some(place);
     }
     let more = match &mut entries {
         Entries::Index(entries) => entries.next().await?.is_some(),
@@ -151,6 +143,30 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
         return Err(corrupt(index, entries.position(), what));
     }
     Ok(report)
+}
+
+/// Where a row or marker stands in its partition.
+pub(super) struct Place {
+    pub(super) prefix: Vec<u8>,
+    pub(super) is_row: bool,
+    /// Of a marker: behind what begins with the prefix.
+    pub(super) after: bool,
+}
+
+impl Place {
+    pub(super) fn bound(&self) -> data::BoundRef<'_> {
+        data::BoundRef { prefix: &self.prefix, after: self.after }
+    }
+
+    /// The order of two rows or markers.
+    pub(super) fn compare(&self, other: &Place, comparator: &ClusteringComparator) -> Ordering {
+        match (self.is_row, other.is_row) {
+            (true, true) => comparator.compare(&self.prefix, &other.prefix),
+            (true, false) => comparator.compare_to_bound(&self.prefix, other.bound()),
+            (false, true) => comparator.compare_to_bound(&other.prefix, self.bound()).reverse(),
+            (false, false) => comparator.compare_bounds(self.bound(), other.bound()),
+        }
+    }
 }
 
 /// Checksums over the raw bytes of the large components: the digest and Checksums.db.
@@ -194,7 +210,7 @@ async fn verify_raw(reader: &SstableReader) -> Result<()> {
 
 /// How the index is walked beside Data.
 enum Entries<'r> {
-    Index(IndexWalk<'r>),
+    Index(IndexWalk),
     Tries(TrieWalk<'r>),
 }
 
@@ -208,17 +224,23 @@ impl Entries<'_> {
 }
 
 /// Index entries in order.
-struct IndexWalk<'r> {
-    reader: &'r SstableReader,
+pub(super) struct IndexWalk {
+    reader: SstableReader,
     bytes: Vec<u8>,
     position: u64,
     next: u64,
     key: Vec<u8>,
 }
 
-impl<'r> IndexWalk<'r> {
-    fn new(reader: &'r SstableReader) -> Self {
-        IndexWalk { reader, bytes: Vec::new(), position: 0, next: 0, key: Vec::new() }
+impl IndexWalk {
+    pub(super) fn new(reader: &SstableReader) -> Self {
+        IndexWalk {
+            reader: reader.clone(),
+            bytes: Vec::new(),
+            position: 0,
+            next: 0,
+            key: Vec::new(),
+        }
     }
 
     /// Whether the next entry is that partition's.
@@ -226,7 +248,8 @@ impl<'r> IndexWalk<'r> {
         Ok(self.next().await?.is_some_and(|(k, position)| k == key && position == start))
     }
 
-    async fn next(&mut self) -> Result<Option<(&[u8], u64)>> {
+    /// The next entry's key and its place in Data.
+    pub(super) async fn next(&mut self) -> Result<Option<(&[u8], u64)>> {
         loop {
             if self.next >= self.reader.meta().index_length() {
                 return Ok(None);
@@ -258,7 +281,7 @@ impl<'r> IndexWalk<'r> {
 }
 
 /// Places of the partition index in order, with the tries of rows that they lead to.
-struct TrieWalk<'r> {
+pub(super) struct TrieWalk<'r> {
     reader: &'r SstableReader,
     root: u64,
     count: u64,
@@ -268,7 +291,7 @@ struct TrieWalk<'r> {
 }
 
 impl<'r> TrieWalk<'r> {
-    fn new(reader: &'r SstableReader, footer: &Footer) -> Self {
+    pub(super) fn new(reader: &'r SstableReader, footer: &Footer) -> Self {
         TrieWalk {
             reader,
             root: footer.root,
@@ -325,6 +348,26 @@ impl<'r> TrieWalk<'r> {
         .await
     }
 
+    fn rows_entry<'b>(&self, buf: &'b rt::Buf, at: u64) -> Result<RowsEntry<'b>> {
+        let version = self.reader.meta().version();
+        RowsEntry::decode(buf.as_slice(), at, version).map_err(|e| {
+            let file = self.reader.meta().rows_file();
+            SstableError::of_format(file, at, &sst_format::FormatError::Decode(e))
+        })
+    }
+
+    /// The next partition's place in Data, with its key where the index has it whole.
+    pub(super) async fn next_start(&mut self) -> Result<Option<(u64, Option<Vec<u8>>)>> {
+        let at = match self.next().await? {
+            None => return Ok(None),
+            Some((_, Target::Data(position))) => return Ok(Some((position, None))),
+            Some((_, Target::Rows(at))) => at,
+        };
+        let buf = self.reader.read_raw(Component::Rows, at, usize::from(u16::MAX) + 64).await?;
+        let entry = self.rows_entry(&buf, at)?;
+        Ok(Some((entry.position, Some(entry.key.to_vec()))))
+    }
+
     /// Whether the next place leads to that partition; the offsets of its blocks of rows, with the
     /// end of the rows, are appended.
     async fn points_to(&mut self, key: &[u8], start: u64, blocks: &mut Vec<u64>) -> Result<bool> {
@@ -349,12 +392,8 @@ impl<'r> TrieWalk<'r> {
             Target::Rows(at) => at,
         };
         let version = self.reader.meta().version();
-        let wanted = key.len() + 64;
-        let buf = self.reader.read_raw(Component::Rows, at, wanted).await?;
-        let entry = RowsEntry::decode(buf.as_slice(), at, version).map_err(|e| {
-            let file = self.reader.meta().rows_file();
-            SstableError::of_format(file, at, &sst_format::FormatError::Decode(e))
-        })?;
+        let buf = self.reader.read_raw(Component::Rows, at, key.len() + 64).await?;
+        let entry = self.rows_entry(&buf, at)?;
         if entry.key != key || entry.position != start {
             return Ok(false);
         }

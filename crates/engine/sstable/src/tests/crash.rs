@@ -42,6 +42,7 @@ fn table() -> Table {
         static_count: 0,
         options: TableOptions::default(),
         dropped: Default::default(),
+        masks: Default::default(),
         version: 1,
         next_column_id: 4,
     }

@@ -5,6 +5,7 @@ mod damage;
 mod golden;
 mod legacy;
 mod slices;
+mod tools;
 mod versions;
 
 use std::future::Future;

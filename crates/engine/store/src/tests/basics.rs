@@ -237,6 +237,27 @@ fn memory_over_the_budget_is_flushed_and_writes_wait_for_it() {
 }
 
 #[test]
+fn a_log_of_more_than_memtables_may_hold_leaves_room_for_writes() {
+    let world = world(97);
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        for i in 0..100 {
+            write(&store, &insert(i % 7, i, &"z".repeat(1000), 100)).await.unwrap();
+        }
+        assert_eq!(store.table_stats(TABLE).flushes, 0);
+    });
+    run_in(&world, |rt| async move {
+        let mut options = options(&rt);
+        options.memtable_bytes_max = 60_000;
+        let (store, report) = Store::open(rt.clone(), options, schema()).await.unwrap();
+        assert!(report.mutations >= 100, "{report:?}");
+        store.admit_write().unwrap();
+        assert_eq!(read_all(&store).await.len(), 100);
+        store.stop().await;
+    });
+}
+
+#[test]
 fn a_truncated_table_is_empty_at_once_and_after_a_restart() {
     let world = world(34);
     run_in(&world, |rt| async move {

@@ -4,6 +4,7 @@
 use data::command::{Partitions, RingBound};
 use data::replica_page::{PageEnd, ReplicaPage};
 use rt::sim::CrashKind;
+use stdx::IoErrorKind;
 
 use super::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_after_restart};
 use super::replica::{KEEP, commands, fill, mutation, open_at, page_of};
@@ -315,4 +316,43 @@ fn an_ingest_survives_a_crash_whole_or_not_at_all() {
             },
         );
     }
+}
+
+/// What a page has read of a file behind its own end is there for the next page.
+#[test]
+fn pages_of_a_stream_do_not_read_a_run_of_a_file_again() {
+    let world = world(260);
+    let (at, seen) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (of_node, of_pages) = (at.clone(), seen.clone());
+    start(&world, 1, move |rt| {
+        let (at, seen) = (of_node.clone(), of_pages.clone());
+        async move {
+            let store = open(&rt).await;
+            for pk in 0..60 {
+                write(&store, &insert(pk, 1, &"x".repeat(100), 100)).await.unwrap();
+            }
+            store.flush(None).await.unwrap();
+            let mut stream = Some(whole(500));
+            while let Some(wanted) = stream {
+                let page = store.read_stream(wanted.clone()).await.map(|read| read.page);
+                seen.lock().unwrap().push(page.as_ref().err().map(ToString::to_string));
+                let Ok(page) = page else { break };
+                // By then it has read the index too.
+                if seen.lock().unwrap().len() == 5 && *at.lock().unwrap() == 0 {
+                    *at.lock().unwrap() = 1;
+                    while *at.lock().unwrap() == 1 {
+                        rt.sleep(Duration::from_millis(10)).await;
+                    }
+                }
+                stream = behind(&wanted, &page);
+            }
+            *at.lock().unwrap() = 3;
+        }
+    });
+    world.run_until(|| *at.lock().unwrap() == 1, Duration::from_secs(60)).unwrap();
+    world.disk("n1").set_failing_reads(Some((1, IoErrorKind::Device)));
+    *at.lock().unwrap() = 2;
+    world.run_until(|| *at.lock().unwrap() == 3, Duration::from_secs(60)).unwrap();
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() > 10 && seen.iter().all(Option::is_none), "{seen:?}");
 }

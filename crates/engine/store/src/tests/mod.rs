@@ -67,6 +67,7 @@ pub(crate) fn table(options: TableOptions) -> Table {
         static_count: 1,
         options,
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 5,
     }

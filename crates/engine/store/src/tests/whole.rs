@@ -2,6 +2,7 @@
 //! together or not at all.
 
 use rt::sim::CrashKind;
+use stdx::IoErrorKind;
 
 use super::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_after_restart};
 use super::ingest::{assert_equal, whole};
@@ -195,4 +196,55 @@ fn several_files_survive_a_crash_together_or_not_at_all() {
             },
         );
     }
+}
+
+/// A write or sync that fails while more comes: nothing of the file is ever seen.
+#[test]
+fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
+    let (mut n, mut failed) = (1, 0);
+    loop {
+        let world = world(70_000 + n);
+        run_in(&world, |rt| async move {
+            let from = open_at(&rt, "a", schema()).await;
+            for pk in 0..6 {
+                write(&from, &insert(pk, 1, &format!("{pk}").repeat(9000), 100)).await.unwrap();
+            }
+            from.flush(None).await.unwrap();
+            from.stop().await;
+        });
+        let disk = world.disk("n1");
+        disk.fail_nth_change(n, IoErrorKind::Device);
+        let ended: Arc<Mutex<Option<bool>>> = Arc::default();
+        let said = ended.clone();
+        run_in(&world, move |rt| {
+            let said = said.clone();
+            async move {
+                let mut of_from = options(&rt);
+                of_from.data_directory = "a/data".to_owned();
+                of_from.commitlog_directory = "a/commitlog".to_owned();
+                let from = Store::open(rt.clone(), of_from, schema()).await;
+                let to = Store::open(rt.clone(), options(&rt), schema()).await;
+                let (Ok((from, _)), Ok((to, _))) = (from, to) else { return };
+                let Ok(Some(held)) = from.hold(TABLE, &[FULL], 0).await else { return };
+                let given = give_all(&held, &from, &to).await;
+                *said.lock().unwrap() = Some(given.is_ok());
+                rt.sleep(Duration::from_secs(3)).await;
+                let expected = if given.is_ok() { 6 } else { 0 };
+                assert_eq!(read_all(&to).await.len(), expected, "call {n}: {given:?}");
+                assert!(to.table(TABLE).unwrap().orphans.borrow().is_empty(), "call {n}");
+                to.stop().await;
+            }
+        });
+        let came_through = disk.pending_failures() > 0;
+        disk.clear_faults();
+        let ended = *ended.lock().unwrap();
+        let rows = rows_after_restart(&world, 1, &schema(), "after a failure");
+        assert_eq!(rows.len(), if ended == Some(true) { 6 } else { 0 }, "call {n}, restarted");
+        failed += u64::from(ended == Some(false));
+        if came_through {
+            break;
+        }
+        n += 1;
+    }
+    assert!(failed > 10, "{failed} of {n}");
 }

@@ -48,6 +48,7 @@ fn table(keyspace: &str, name: &str, key: &[CqlType]) -> Arc<Table> {
         static_count: 0,
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: key.len() as u16,
     })

@@ -104,7 +104,7 @@ pub(super) async fn endpoints(
 
 /// Cassandra's thread pools for work that is counted here. There are no pools: what runs on a shard
 /// is not counted while it runs, so that most of these numbers are not there.
-fn stages(
+pub fn stages(
     metrics: &Snapshot,
     tables: &[TableReport],
     compactions: &CompactionReport,

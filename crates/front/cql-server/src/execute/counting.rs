@@ -78,6 +78,7 @@ async fn carry_out(
             mutation,
             durable,
             deadline,
+            trace: ticket.trace_session(),
         })
     });
     let all = join_all(leading.collect());

@@ -45,6 +45,7 @@ pub(crate) fn prepare_here(
     let kept = keyspace.filter(|_| !is_qualified);
     let prepared = Rc::new(Prepared::new(id, text, kept, is_qualified, compiled));
     let evicted = server.prepared.insert(prepared.clone());
+    server.counters.prepared_evicted.add(evicted.len() as u64);
     internal::forget_prepared(server, evicted);
     let count = i64::try_from(server.prepared.len()).unwrap_or(i64::MAX);
     server.counters.prepared_statements.set(count);

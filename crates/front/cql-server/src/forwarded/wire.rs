@@ -20,6 +20,7 @@ const HAS_NOW: u8 = 4;
 const HAS_PAGE_SIZE: u8 = 8;
 const HAS_PAGING_STATE: u8 = 16;
 const DESCRIBED: u8 = 32;
+const UNMASKS: u8 = 64;
 
 /// What is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,8 @@ pub(super) struct Statement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
+    /// Of a read: the client may see what masks hide. Not set for tables without masks.
+    pub(super) unmasks: bool,
     /// Of the client's connection.
     pub(super) negotiated: Negotiated,
     pub(super) consistency: Consistency,
@@ -114,6 +117,7 @@ impl Message {
             (self.page_size.is_some(), HAS_PAGE_SIZE),
             (self.paging_state.is_some(), HAS_PAGING_STATE),
             (self.described_as.is_some(), DESCRIBED),
+            (self.unmasks, UNMASKS),
         ];
         out.put_u8(flags.iter().fold(0, |bits, (set, flag)| bits | if *set { *flag } else { 0 }));
         out.put_u8(self.negotiated.version.number());
@@ -175,7 +179,7 @@ impl Message {
             other => return Err(r.invalid(i64::from(other))),
         };
         let flags = r.u8()?;
-        if flags >= 64 {
+        if flags >= 128 {
             return Err(r.invalid(i64::from(flags)));
         }
         let has = |flag: u8| flags & flag != 0;
@@ -206,6 +210,7 @@ impl Message {
         r.finish()?;
         let message = Message {
             kind,
+            unmasks: has(UNMASKS),
             negotiated,
             consistency,
             serial,
@@ -275,6 +280,7 @@ mod tests {
         let values = vec![Value::Null, Value::Unset, Value::Bytes(vec![0, 0, 0, 7])];
         Message {
             kind: Kind::LoggedBatch,
+            unmasks: false,
             negotiated: Negotiated {
                 version: ProtocolVersion::V4,
                 metadata_id: true,
@@ -299,6 +305,7 @@ mod tests {
     fn what_is_encoded_comes_back_and_nothing_shorter_does() {
         let plain = Message {
             kind: Kind::Select,
+            unmasks: true,
             negotiated: Negotiated::plain(ProtocolVersion::V3),
             now: None,
             page_size: None,
@@ -332,6 +339,7 @@ mod tests {
         let (kind, now) = (Kind::Statement, Some(WallMicros(3)));
         let only = Message {
             kind,
+            unmasks: false,
             negotiated,
             now,
             page_size: None,
@@ -366,7 +374,7 @@ mod tests {
                 let _ = Message::decode(&damaged);
             }
         }
-        for (at, bad) in [(0, 2), (1, 4), (2, 64), (3, 9), (4, 3)] {
+        for (at, bad) in [(0, 2), (1, 4), (2, 128), (3, 9), (4, 3)] {
             let mut damaged = bytes.clone();
             damaged[at] = bad;
             assert!(Message::decode(&damaged).is_err(), "byte {at}");

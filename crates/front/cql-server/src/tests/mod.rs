@@ -7,6 +7,7 @@ mod counters;
 mod guardrails;
 mod handshake;
 mod hostile;
+mod masks;
 mod roles;
 mod several_nodes;
 mod statements;

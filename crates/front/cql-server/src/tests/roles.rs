@@ -4,14 +4,18 @@ use super::*;
 use cql_plan::auth::AccessRules;
 
 /// Permissions are checked.
-fn guarded() -> ServerSettings {
+pub(super) fn guarded() -> ServerSettings {
     let access = AccessRules { passwords: true, permissions: true, datacenters: false };
     ServerSettings { access, ..with_password() }
 }
 
 /// A server whose only superuser is `root` with the password `secret`.
 async fn guarded_server(rt: &Rt) -> CqlServer {
-    let server = node(rt, guarded(), &Meshes::new(1)).await;
+    server_with(rt, guarded()).await
+}
+
+pub(super) async fn server_with(rt: &Rt, settings: ServerSettings) -> CqlServer {
+    let server = node(rt, settings, &Meshes::new(1)).await;
     let membership = &server.inner().membership;
     let salted_hash = bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap();
     let salted_hash = salted_hash.format_for_version(bcrypt::Version::TwoA);
@@ -21,7 +25,7 @@ async fn guarded_server(rt: &Rt) -> CqlServer {
     server
 }
 
-async fn login(server: &CqlServer, user: &str, password: &str) -> Client {
+pub(super) async fn login(server: &CqlServer, user: &str, password: &str) -> Client {
     let mut client = Client::new(server, V5);
     client.startup(&[]).await;
     let token = format!("\0{user}\0{password}");

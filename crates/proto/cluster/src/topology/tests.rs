@@ -482,20 +482,7 @@ fn a_log_of_a_whole_life_reads_back_to_the_same_cluster() {
 
 #[test]
 fn a_keyspace_that_is_handed_over_keeps_its_replication_and_the_ring() {
-    let table = schema::Table {
-        id: stdx::TableId(stdx::Uuid::from_u128(9)),
-        keyspace: "k".into(),
-        name: "t".into(),
-        kind: schema::TableKind::Regular,
-        columns: Vec::new(),
-        partition_key_count: 0,
-        clustering_count: 0,
-        static_count: 0,
-        options: schema::TableOptions::default(),
-        dropped: Default::default(),
-        version: 1,
-        next_column_id: 0,
-    };
+    let table = crate::testing::table();
     let alter = |factor| {
         let (name, params) = keyspace("k", factor);
         T::Schema(Box::new(SchemaChange::AlterKeyspace { name, params }))

@@ -27,13 +27,20 @@ pub struct AccessRules {
     pub datacenters: bool,
 }
 
-/// A permission that a statement needs on a resource or on something that it is part of.
+/// What a statement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
-    /// What is needed.
-    pub permission: Permission,
-    /// On what.
-    pub resource: Resource,
+pub enum Requirement {
+    /// A permission on a resource or on something that it is part of.
+    Permission(Permission, Resource),
+    /// UNMASK or SELECT_MASKED on a table, to ask by the values of masked columns.
+    Masked {
+        /// The table.
+        resource: Resource,
+        /// `keyspace.table`.
+        table: String,
+        /// Names of the columns.
+        columns: Vec<String>,
+    },
 }
 
 /// A user and all that it has, as of one state of the roles. Good until [`Auth::changed_at`] moves.
@@ -179,8 +186,24 @@ impl Access {
     /// `Unauthorized`: the first thing that is missing.
     pub fn ensure_all(&self, requirements: &[Requirement]) -> Result<(), PlanError> {
         self.check_login()?;
-        for Requirement { permission, resource } in requirements {
-            self.ensure(*permission, resource)?;
+        for requirement in requirements {
+            match requirement {
+                Requirement::Permission(permission, resource) => {
+                    self.ensure(*permission, resource)?;
+                }
+                Requirement::Masked { resource, table, columns } => {
+                    let has = |permission| self.has(permission, resource);
+                    if has(Permission::Unmask) || has(Permission::SelectMasked) {
+                        continue;
+                    }
+                    return Err(PlanError::unauthorized(format!(
+                        "User {} has no UNMASK nor SELECT_MASKED permission on table {table}, \
+                         cannot query masked columns [{}]",
+                        self.user.as_deref().unwrap_or("anonymous"),
+                        columns.join(", ")
+                    )));
+                }
+            }
         }
         Ok(())
     }
@@ -227,7 +250,16 @@ pub fn requirements(plan: &Plan) -> Vec<Requirement> {
             if is_readable_by_all(table) {
                 return Vec::new();
             }
-            vec![on_table(Permission::Select, table)]
+            let mut needed = vec![on_table(Permission::Select, table)];
+            let columns = select.restricted_masked_columns();
+            if !columns.is_empty() {
+                needed.push(Requirement::Masked {
+                    resource: Resource::table(&table.keyspace, &table.name),
+                    table: format!("{}.{}", table.keyspace, table.name),
+                    columns: columns.into_iter().map(str::to_owned).collect(),
+                });
+            }
+            needed
         }
         PlanKind::Modify(modify) => of_modification(modify),
         PlanKind::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
@@ -238,7 +270,7 @@ pub fn requirements(plan: &Plan) -> Vec<Requirement> {
 }
 
 fn on_table(permission: Permission, table: &Arc<Table>) -> Requirement {
-    Requirement { permission, resource: Resource::table(&table.keyspace, &table.name) }
+    Requirement::Permission(permission, Resource::table(&table.keyspace, &table.name))
 }
 
 /// Conditions tell what is there: they need what a SELECT needs.
@@ -265,18 +297,12 @@ fn is_readable_by_all(table: &Table) -> bool {
 
 fn of_schema_change(plan: &DdlPlan) -> Option<Requirement> {
     let keyspace = plan.keyspace();
-    let on_tables =
-        |permission| Requirement { permission, resource: Resource::AllTables(keyspace.to_owned()) };
-    let on_keyspace =
-        |permission| Requirement { permission, resource: Resource::Keyspace(keyspace.to_owned()) };
-    let on_table = |permission, table: &str| Requirement {
-        permission,
-        resource: Resource::table(keyspace, table),
-    };
+    let on = Requirement::Permission;
+    let on_tables = |permission| on(permission, Resource::AllTables(keyspace.to_owned()));
+    let on_keyspace = |permission| on(permission, Resource::Keyspace(keyspace.to_owned()));
+    let on_table = |permission, table: &str| on(permission, Resource::table(keyspace, table));
     Some(match plan.statement() {
-        StatementKind::CreateKeyspace(_) => {
-            Requirement { permission: Permission::Create, resource: Resource::AllKeyspaces }
-        }
+        StatementKind::CreateKeyspace(_) => on(Permission::Create, Resource::AllKeyspaces),
         StatementKind::AlterKeyspace(_) => on_keyspace(Permission::Alter),
         StatementKind::DropKeyspace(_) => on_keyspace(Permission::Drop),
         StatementKind::CreateTable(_) | StatementKind::CreateType(_) => {

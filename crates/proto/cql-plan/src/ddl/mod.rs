@@ -2,9 +2,10 @@
 //!
 //! A plan is made from the statement alone; [`DdlPlan::outcome`] validates it against the schema it
 //! will be applied to, so a retry on a newer schema is just another call. Counters, indexes, views,
-//! masks, COMPACT STORAGE and user functions are refused by name here.
+//! COMPACT STORAGE and user functions are refused by name here.
 
 mod keyspace;
+mod mask;
 mod table;
 mod udt;
 
@@ -12,11 +13,18 @@ pub use table::definition as table_definition;
 
 use std::sync::Arc;
 
-use cql_syntax::ast::{FunctionName, Ident, QualifiedName, RawType, StatementKind};
+use cql_syntax::ast::{
+    AlterTableChange, FunctionName, Ident, QualifiedName, RawType, StatementKind,
+};
 use schema::{Keyspace, Schema, SchemaChange};
 use stdx::{TableId, Uuid, WallMicros};
 
 use crate::error::PlanError;
+
+/// What a statement is told that makes a mask while `dynamic_data_masking_enabled` is false.
+pub const MASKING_DISABLED: &str = "Cannot mask columns because dynamic data masking is not enabled. \
+                                    You can enable it with the dynamic_data_masking_enabled \
+                                    property on cassandra.yaml";
 
 /// Longest keyspace name, as in Cassandra (`SchemaConstants.NAME_LENGTH`).
 const KEYSPACE_CHARS_MAX: usize = 48;
@@ -140,6 +148,19 @@ impl DdlPlan {
     /// The keyspace it works on.
     pub fn keyspace(&self) -> &str {
         &self.keyspace
+    }
+
+    /// Whether it must be refused while masking is switched off ([`MASKING_DISABLED`]), before anything
+    /// else is looked at. As in Cassandra ALTER TABLE ADD is not one of these, nor is what takes a
+    /// mask away.
+    pub fn needs_masking(&self) -> bool {
+        match &self.statement {
+            StatementKind::CreateTable(s) => s.columns.iter().any(|c| c.mask.is_some()),
+            StatementKind::AlterTable(s) => {
+                matches!(s.change, AlterTableChange::ColumnMask { mask: Some(_), .. })
+            }
+            _ => false,
+        }
     }
 
     /// The statement.

@@ -8,10 +8,13 @@ use cql_syntax::ast::{
     PrimaryKey,
 };
 use schema::encode::sort_key;
-use schema::{Column, ColumnKind, DroppedColumn, Keyspace, SchemaChange, Table, TableKind};
-use stdx::{ColumnId, TableId, TimestampMicros};
+use schema::{
+    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, SchemaChange, Table, TableKind,
+};
+use stdx::{ColumnId, TableId, TimestampMicros, WallMicros};
 use types::CqlType;
 
+use super::mask::Masked;
 use super::{
     DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
     check_not_replicated_system, find_keyspace, is_valid_name, parse_table_id,
@@ -45,7 +48,7 @@ pub(super) fn create(
         }
         return Err(PlanError::table_exists(&keyspace.name, name));
     }
-    let mut table = definition(statement, keyspace)?;
+    let mut table = definition_at(statement, keyspace, cx.now)?;
     table.id = match Properties::new(&statement.options.properties)?.string("id")? {
         Some(text) => parse_table_id(&text)?,
         None => TableId((cx.new_table_id)()),
@@ -67,6 +70,14 @@ pub(super) fn create(
 /// # Errors
 /// Everything Cassandra refuses, in its words; what Helenus does not have, by name.
 pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table, PlanError> {
+    definition_at(statement, keyspace, WallMicros(0))
+}
+
+fn definition_at(
+    statement: &CreateTable,
+    keyspace: &Keyspace,
+    now: WallMicros,
+) -> Result<Table, PlanError> {
     let name = statement.table.name.text.as_str();
     if !is_valid_name(name) {
         return Err(PlanError::config(format!(
@@ -91,7 +102,7 @@ pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table,
         return Err(PlanError::unsupported("COMPACT STORAGE"));
     }
     let options = options::table_options(&statement.options.properties)?;
-    let types = column_types(statement, keyspace, &shown)?;
+    let (types, mut masks_by_name) = column_types(statement, keyspace, &shown, now)?;
     let key = primary_key(statement, &shown)?;
     let in_key = key_columns(&key, &types, name)?;
     let reversed = clustering_order(statement, &key, &shown)?;
@@ -145,6 +156,8 @@ pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table,
     for (id, column) in in_file_order.into_iter().enumerate() {
         column.id = ColumnId(id as u16);
     }
+    let masks = columns.iter().filter_map(|c| Some((c.id, masks_by_name.remove(&*c.name)?)));
+    let masks = masks.collect();
     Ok(Table {
         id: TableId(stdx::Uuid::nil()),
         keyspace: keyspace.name.clone(),
@@ -157,6 +170,7 @@ pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table,
         columns,
         options,
         dropped: BTreeMap::new(),
+        masks,
         version: 1,
     })
 }
@@ -171,22 +185,24 @@ fn check_counter_options(options: &schema::TableOptions) -> Result<(), PlanError
 
 type ColumnTypes<'s> = BTreeMap<&'s str, (CqlType, bool)>;
 
-fn check_new_column(definition: &ColumnDefinition) -> Result<(), PlanError> {
-    match definition.mask {
-        Some(_) => Err(PlanError::unsupported("dynamic data masking")),
-        None => Ok(()),
-    }
-}
+/// Masks of new columns by their names.
+type MasksByName<'s> = BTreeMap<&'s str, ColumnMask>;
 
 fn column_types<'s>(
     statement: &'s CreateTable,
     keyspace: &Keyspace,
     shown: &str,
-) -> Result<ColumnTypes<'s>, PlanError> {
+    now: WallMicros,
+) -> Result<(ColumnTypes<'s>, MasksByName<'s>), PlanError> {
     let mut types = ColumnTypes::new();
+    let mut masks = MasksByName::new();
+    let table = &statement.table.name.text;
     for column in &statement.columns {
-        check_new_column(column)?;
         let ty = raw_type::resolve(&column.ty, &keyspace.name, &keyspace.types)?;
+        if let Some(mask) = &column.mask {
+            let masked = Masked { keyspace, table, name: &column.name.text, ty: &ty };
+            masks.insert(column.name.text.as_str(), masked.mask(mask, now)?);
+        }
         if types.insert(&column.name.text, (ty, column.is_static)).is_some() {
             return Err(PlanError::invalid(format!(
                 "Duplicate column '{}' declaration for table '{shown}'",
@@ -207,7 +223,7 @@ fn column_types<'s>(
             ));
         }
     }
-    Ok(types)
+    Ok((types, masks))
 }
 
 /// The one primary key, whether declared inline or as a clause.
@@ -335,8 +351,23 @@ pub(super) fn alter(
         AlterTableChange::ColumnType { .. } => {
             return Err(PlanError::invalid("Altering column types is no longer supported"));
         }
-        AlterTableChange::ColumnMask { .. } => {
-            return Err(PlanError::unsupported("dynamic data masking"));
+        AlterTableChange::ColumnMask { if_exists, column, mask } => {
+            let name = column.text.as_str();
+            let Some(found) = before.column(name) else {
+                if *if_exists {
+                    return Ok(DdlOutcome::nothing());
+                }
+                return Err(PlanError::invalid(format!(
+                    "Column with name '{name}' doesn't exist on table '{}'",
+                    table.name
+                )));
+            };
+            let masked = Masked { keyspace, table: &table.name, name, ty: &found.ty };
+            let made = mask.as_ref().map(|mask| masked.mask(mask, cx.now)).transpose()?;
+            match made {
+                Some(mask) => table.masks.insert(found.id, mask),
+                None => table.masks.remove(&found.id),
+            };
         }
         AlterTableChange::DropCompactStorage => {
             return Err(PlanError::invalid(
@@ -345,7 +376,7 @@ pub(super) fn alter(
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
-                add_column(&mut table, column, *if_not_exists, keyspace)?;
+                add_column(&mut table, column, *if_not_exists, keyspace, cx.now)?;
             }
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
@@ -391,10 +422,12 @@ fn add_column(
     definition: &ColumnDefinition,
     if_not_exists: bool,
     keyspace: &Keyspace,
+    now: WallMicros,
 ) -> Result<(), PlanError> {
-    check_new_column(definition)?;
     let name = definition.name.text.as_str();
     let ty = raw_type::resolve(&definition.ty, &keyspace.name, &keyspace.types)?;
+    let masked = Masked { keyspace, table: &table.name, name, ty: &ty };
+    let mask = definition.mask.as_ref().map(|mask| masked.mask(mask, now)).transpose()?;
     if table.column(name).is_some() {
         if if_not_exists {
             return Ok(());
@@ -454,6 +487,9 @@ fn add_column(
         PlanError::invalid("the table has used up its 65,535 column ids; make a new table")
     })?;
     table.columns.push(Column { id, name: name.into(), ty, kind });
+    if let Some(mask) = mask {
+        table.masks.insert(id, mask);
+    }
     Ok(())
 }
 
@@ -496,6 +532,7 @@ fn drop_column(
             column.ty.to_cql_name()
         )));
     }
+    table.masks.remove(&column.id);
     table.dropped.insert(column.name.clone(), DroppedColumn { column, dropped_at });
     Ok(())
 }

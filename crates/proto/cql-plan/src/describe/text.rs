@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Column, ColumnKind, DroppedColumn, Keyspace, Table, TableKind, TableOptions};
-use types::UdtType;
+use schema::{
+    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, Table, TableKind, TableOptions,
+};
 use types::name::quote_identifier as quoted;
+use types::{CqlType, UdtType};
 
 use crate::system_rows::bloom_filter_fp_chance;
 
@@ -96,15 +98,26 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
             dropped_at.0
         ));
         if let Some(added) = table.column(&column.name) {
-            out.push_str(&format!("\nALTER TABLE {name} ADD {};", definition(added)));
+            out.push_str(&format!("\nALTER TABLE {name} ADD {};", definition(table, added)));
         }
     }
     out
 }
 
-fn definition(column: &Column) -> String {
+fn definition(table: &Table, column: &Column) -> String {
     let suffix = if column.kind == ColumnKind::Static { " static" } else { "" };
-    format!("{} {}{suffix}", quoted(&column.name), column.ty)
+    let mask = table.mask_of(column).map(mask).unwrap_or_default();
+    format!("{} {}{suffix}{mask}", quoted(&column.name), column.ty)
+}
+
+/// ` MASKED WITH …`.
+fn mask(mask: &ColumnMask) -> String {
+    let value = |(ty, value): &(CqlType, Option<Vec<u8>>)| match value {
+        Some(value) => ty.format_cql_literal(value),
+        None => "null".to_owned(),
+    };
+    let args: Vec<String> = mask.args.iter().map(value).collect();
+    format!(" MASKED WITH system.{}({})", mask.function, args.join(", "))
 }
 
 /// Key columns by position; then statics and regulars, in each those of one cell first.
@@ -127,11 +140,11 @@ fn push_columns(out: &mut String, table: &Table, dropped: &[&DroppedColumn]) {
         }
         let is_key = matches!(column.kind, ColumnKind::PartitionKey(_));
         let suffix = if single_key && is_key { " PRIMARY KEY" } else { "" };
-        lines.push(format!("    {}{suffix}", definition(column)));
+        lines.push(format!("    {}{suffix}", definition(table, column)));
     }
     for d in dropped {
         let ty = d.column.ty.expand_udts();
-        lines.push(format!("    {}", definition(&Column { ty, ..d.column.clone() })));
+        lines.push(format!("    {}", definition(table, &Column { ty, ..d.column.clone() })));
     }
     if !single_key {
         let names = |columns: &[Column]| -> String {
@@ -208,14 +221,17 @@ pub(crate) fn option_lines(o: &TableOptions) -> Vec<String> {
 fn java_order<'t, K>(dropped: &'t BTreeMap<K, DroppedColumn>) -> Vec<&'t DroppedColumn> {
     let mut columns: Vec<&'t DroppedColumn> = dropped.values().collect();
     // `putAll` into an empty map: room for count / 0.75 + 1, a power of two.
-    let room = columns.len().saturating_mul(4) / 3 + 1;
-    let mask = u32::try_from(room.next_power_of_two()).unwrap_or(u32::MAX).saturating_sub(1);
-    columns.sort_by_key(|d| {
-        let hash = d.column.name.bytes().rev().fold(1_u32, |hash, byte| {
-            // Java bytes are signed.
-            hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
-        });
-        (hash ^ (hash >> 16)) & mask
-    });
+    let room = (columns.len().saturating_mul(4) / 3 + 1).next_power_of_two();
+    columns.sort_by_key(|d| java_slot(&d.column.name, room));
     columns
+}
+
+/// Where a name lies in a Java `HashMap` over `ByteBuffer` with that many slots.
+pub(crate) fn java_slot(name: &str, slots: usize) -> u32 {
+    let mask = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(1);
+    let hash = name.bytes().rev().fold(1_u32, |hash, byte| {
+        // Java bytes are signed.
+        hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
+    });
+    (hash ^ (hash >> 16)) & mask
 }

@@ -1,12 +1,87 @@
-//! Masking functions: `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer`.
+//! Masking functions: `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer`; and what
+//! the mask of a column does ([`Masker`]).
 //! Source: `cql3.functions.masking`. `mask_hash` is refused: it needs the SHA family.
 
+use schema::{Column, ColumnMask};
+use stdx::WallMicros;
+use types::compat::Assignment;
 use types::wire::{encode_collection, encode_tuple, encode_vector};
 use types::{CqlType, Decimal, Duration, temporal, timeuuid};
 
-use super::{Args, Call, NativeFunction, cannot_infer, wrong_argument, wrong_count};
+use super::{Args, Argument, Call, NativeFunction, cannot_infer, wrong_argument, wrong_count};
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::plan::{BindEnv, UuidSource};
+
+/// A value of which only the type is known.
+pub(crate) struct OfType<'t>(pub(crate) &'t CqlType);
+
+impl Argument for OfType<'_> {
+    fn test(&self, ty: &CqlType) -> Assignment {
+        self.0.test_assignment(ty)
+    }
+
+    fn exact_type(&self) -> Option<CqlType> {
+        Some(self.0.clone())
+    }
+
+    fn text(&self) -> String {
+        self.0.to_marshal_name()
+    }
+}
+
+/// Whether a function may be a column's mask.
+pub(crate) fn is_masking(name: &str) -> bool {
+    matches!(
+        name,
+        "mask_null" | "mask_default" | "mask_replace" | "mask_inner" | "mask_outer" | "mask_hash"
+    )
+}
+
+/// A column's mask, ready to be laid over its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Masker {
+    function: NativeFunction,
+    fixed: Vec<Option<Vec<u8>>>,
+}
+
+impl Masker {
+    /// # Errors
+    /// The mask is not one of this version's, or cannot be computed with its arguments.
+    pub(crate) fn new(column: &Column, mask: &ColumnMask) -> Result<Masker, PlanError> {
+        let types = std::iter::once(&column.ty).chain(mask.args.iter().map(|(ty, _)| ty));
+        let types: Vec<OfType<'_>> = types.map(OfType).collect();
+        let args: Vec<&dyn Argument> = types.iter().map(|ty| ty as &dyn Argument).collect();
+        let receiver = Some(&column.ty);
+        let call = Call { name: &mask.function, args: &args, receiver, table: None };
+        let function = make(&call)?.ok_or_else(|| {
+            PlanError::invalid(format!(
+                "the mask of column {}, {}, is not known to this version of Helenus",
+                column.name, mask.function
+            ))
+        })?;
+        let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
+        let masker = Masker { function, fixed };
+        // As in Cassandra a bad fixed argument is found whoever asks, whatever the values are.
+        let uuids = UuidSource::new(0);
+        let env = BindEnv { now: WallMicros(0), uuids: &uuids, protocol_version: 5 };
+        masker.mask(Some(&[]), &env)?;
+        Ok(masker)
+    }
+
+    /// What is shown instead of a value; `None` is null, in and out.
+    ///
+    /// # Errors
+    /// The function cannot be computed with its fixed arguments.
+    pub(crate) fn mask(
+        &self,
+        value: Option<&[u8]>,
+        env: &BindEnv<'_>,
+    ) -> Result<Option<Vec<u8>>, PlanError> {
+        let mut args = vec![value];
+        args.extend(self.fixed.iter().map(Option::as_deref));
+        self.function.eval(&args, env)
+    }
+}
 
 /// The function of the call's name for its arguments.
 pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
@@ -58,7 +133,21 @@ fn partial(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     if call.args.len() == 4 {
         args.push(CqlType::Text);
     }
+    check_fixed(call, &args)?;
     Ok(Some(NativeFunction::made(call.name, &args, ty, mask)))
+}
+
+/// Arguments of fixed types are checked when the function is made. Source:
+/// `FunctionParameter.fixed`.
+fn check_fixed(call: &Call<'_>, types: &[CqlType]) -> Result<(), PlanError> {
+    for (arg, ty) in call.args.iter().zip(types).skip(1) {
+        if let Some(found) = arg.compatible_type()
+            && !found.test_assignment(ty).is_assignable()
+        {
+            return Err(wrong_argument(call, &format!("an argument of type {ty}"), *arg, &found));
+        }
+    }
+    Ok(())
 }
 
 /// Positions count UTF-16 units in Cassandra; here characters, so that none is cut in two.

@@ -10,7 +10,7 @@ mod blob;
 mod collections;
 mod convert;
 pub mod json;
-mod masking;
+pub(crate) mod masking;
 mod math;
 mod time;
 mod vector;
@@ -20,7 +20,7 @@ pub(crate) use convert::push_key_component;
 use std::sync::Arc;
 
 use cql_syntax::ast::FunctionName;
-use schema::Table;
+use schema::{Column, ColumnMask, Table};
 use types::arithmetic::Operator;
 use types::compat::Assignment;
 use types::{CqlType, TypeError};
@@ -210,6 +210,19 @@ fn native_name(name: &FunctionName) -> Option<&str> {
 /// Whether a name is that of a native aggregate.
 pub fn is_aggregate(name: &FunctionName) -> bool {
     native_name(name).is_some_and(|n| matches!(n, "count" | "min" | "max" | "sum" | "avg"))
+}
+
+/// Whether a column's mask of that function can be computed.
+pub fn can_mask(function: &str) -> bool {
+    masking::is_masking(function) && function != "mask_hash"
+}
+
+/// Checks a mask that was not made by a statement.
+///
+/// # Errors
+/// There is no such function, or it does not take the column and the arguments.
+pub fn check_mask(column: &Column, mask: &ColumnMask) -> Result<(), PlanError> {
+    masking::Masker::new(column, mask).map(|_| ())
 }
 
 /// What a factory makes a function from.

@@ -391,6 +391,7 @@ impl<'p> SelectExec<'p> {
             aggregates: &[],
             first_row: &[],
             env: &env,
+            unmasked: self.bound.unmasked,
         };
         let result = write_outputs(self.plan, &scope, &mut out);
         *self.out = out;
@@ -457,6 +458,7 @@ impl<'p> SelectExec<'p> {
             aggregates: &[],
             first_row: &[],
             env: &env,
+            unmasked: self.bound.unmasked,
         };
         if first {
             for expr in &self.plan.selection.first_row {
@@ -529,6 +531,7 @@ impl<'p> SelectExec<'p> {
             aggregates: &aggregates,
             first_row: &group.first_row,
             env: &env,
+            unmasked: self.bound.unmasked,
         };
         write_outputs(self.plan, &scope, out)
     }

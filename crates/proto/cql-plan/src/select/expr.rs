@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use data::{CellRef, ColumnRef, RowRef};
+use schema::{Column, Table};
 use stdx::{DeletionSeconds, TimestampMicros};
 use types::wire::{CollectionKind, Elements, Entries, Fields};
 use types::{Comparator, CqlType, wire};
@@ -10,6 +11,7 @@ use types::{Comparator, CqlType, wire};
 use super::cells::{Shape, Source, append_complex, key_component};
 use crate::error::PlanError;
 use crate::functions::NativeFunction;
+use crate::functions::masking::Masker;
 use crate::plan::BindEnv;
 use crate::term::invalid_value;
 
@@ -39,6 +41,8 @@ pub(crate) enum Cells {
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
     Column(Source),
+    /// A column that is shown masked unless the reader may see it; always an [`Expr::Column`].
+    Masked(Box<Expr>, Box<Masker>),
     /// A literal, marker or other term, by number in the plan's list of terms.
     Term(usize),
     Null,
@@ -141,6 +145,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) aggregates: &'a [Option<Vec<u8>>],
     pub(crate) first_row: &'a [Option<Vec<u8>>],
     pub(crate) env: &'a BindEnv<'a>,
+    /// Masks are left off.
+    pub(crate) unmasked: bool,
 }
 
 type Value<'a> = Option<Cow<'a, [u8]>>;
@@ -150,10 +156,27 @@ fn numbered<'a>(values: &'a [Option<Vec<u8>>], index: usize) -> Value<'a> {
 }
 
 impl Expr {
+    /// A column of a table, with the mask it has.
+    ///
+    /// # Errors
+    /// The mask is not known.
+    pub(crate) fn of_column(table: &Table, column: &Column) -> Result<Expr, PlanError> {
+        let plain = Expr::Column(Source::of(column));
+        Ok(match table.mask_of(column) {
+            Some(mask) => Expr::Masked(Box::new(plain), Box::new(Masker::new(column, mask)?)),
+            None => plain,
+        })
+    }
+
     /// The value; `None` is null.
     pub(crate) fn eval<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, PlanError> {
         match self {
             Expr::Column(source) => Ok(scope.row.and_then(|row| row.value(*source))),
+            Expr::Masked(column, _) if scope.unmasked => column.eval(scope),
+            Expr::Masked(column, masker) => {
+                let value = column.eval(scope)?;
+                Ok(masker.mask(value.as_deref(), scope.env)?.map(Cow::Owned))
+            }
             Expr::Term(index) => Ok(numbered(scope.terms, *index)),
             Expr::Null => Ok(None),
             Expr::Aggregate(index) => Ok(numbered(scope.aggregates, *index)),
@@ -235,7 +258,8 @@ impl Expr {
             | Expr::Set(items, _)
             | Expr::Vector(items, _, _) => items.iter().collect(),
             Expr::Map(items, _) => items.iter().flat_map(|(k, v)| [k, v]).collect(),
-            Expr::Field(receiver, _, _)
+            Expr::Masked(receiver, _)
+            | Expr::Field(receiver, _, _)
             | Expr::Element { receiver, .. }
             | Expr::Slice { receiver, .. } => vec![receiver],
             Expr::Column(_)

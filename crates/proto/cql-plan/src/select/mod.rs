@@ -16,6 +16,7 @@ mod exec;
 mod expr;
 mod facts;
 mod filter;
+mod masks;
 mod merge;
 mod restrictions;
 mod selection;
@@ -317,6 +318,7 @@ impl SelectPlan {
             now: options.now.seconds(),
             floor: None,
             resumed: None,
+            unmasked: false,
             timeout_nanos: self.timeout_nanos(&v)?,
             wall: options.now,
             protocol_version: options.protocol_version,
@@ -441,6 +443,8 @@ pub struct BoundSelect {
     floor: Option<RingBound>,
     /// The partition that the last page ended in, with the rows it gave.
     resumed: Option<(Vec<u8>, u32)>,
+    /// Whoever asks may see what masks hide.
+    unmasked: bool,
     /// For functions in the selection.
     wall: WallMicros,
     protocol_version: u8,
@@ -452,6 +456,12 @@ impl BoundSelect {
     /// when the values leave nothing to read.
     pub fn reads(&self) -> &[ReadCommand] {
         &self.reads
+    }
+
+    /// Leaves the masks of columns off: whoever asks may see what they hide. A plan is shared by
+    /// everybody, so this is said at each execution.
+    pub fn unmask(&mut self) {
+        self.unmasked = true;
     }
 
     /// Where the range of a virtual table began before a paging state moved its start. Its

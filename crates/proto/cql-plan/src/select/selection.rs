@@ -13,7 +13,6 @@ use types::aggregate::{Aggregate, AggregateKind};
 use types::{Comparator, CqlType};
 
 use super::arguments::{SelectorArgument, is_untyped, text_of_selector};
-use super::cells::Source;
 use super::expr::Expr;
 use super::restrictions::existing_column;
 use crate::error::PlanError;
@@ -121,7 +120,7 @@ pub(crate) fn plan_selection(
                 planner.plan.outputs.push(Output {
                     name: column.name.clone(),
                     ty: column.ty.clone(),
-                    expr: Expr::Column(Source::of(column)),
+                    expr: Expr::of_column(table, column)?,
                 });
             }
         }
@@ -200,7 +199,7 @@ impl Planner<'_, '_> {
             Selector::Column(name) => {
                 let (_, column) = existing_column(self.table, name)?;
                 Ok(Planned {
-                    expr: Expr::Column(Source::of(column)),
+                    expr: Expr::of_column(self.table, column)?,
                     ty: column.ty.clone(),
                     name: column.name.to_string(),
                 })

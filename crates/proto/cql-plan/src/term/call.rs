@@ -156,6 +156,23 @@ pub(super) fn resolve_call(
     }
 }
 
+/// The function that a call means whose first argument is no term.
+pub(crate) fn resolve_behind(
+    name: &FunctionName,
+    first: &dyn Argument,
+    args: &[Term],
+    receiver: &Receiver<'_>,
+    cx: &PlanContext<'_>,
+) -> Result<Option<NativeFunction>, PlanError> {
+    let args: Vec<TermArgument<'_>> = args
+        .iter()
+        .map(|term| TermArgument { term, keyspace: receiver.keyspace, table: receiver.table, cx })
+        .collect();
+    let mut arguments = vec![first];
+    arguments.extend(args.iter().map(|a| a as &dyn Argument));
+    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, None)
+}
+
 pub(super) fn plan_call(
     callee: &Callee<'_>,
     args: &[&Term],

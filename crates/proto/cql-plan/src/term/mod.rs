@@ -25,6 +25,7 @@ pub(crate) use bind::{sort_entries, sorted};
 pub use relation::{PlannedIn, PlannedTuple, PlannedTupleIn, plan_in, plan_tuple, plan_tuple_in};
 
 use bind::fold;
+pub(crate) use call::resolve_behind;
 use call::{Callee, call_parts, plan_call, resolve_call};
 
 /// What a term must become; names the bind marker and stands in error texts.

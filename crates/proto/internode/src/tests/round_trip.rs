@@ -224,6 +224,7 @@ fn comparator() -> data::ClusteringComparator {
         static_count: 0,
         options: TableOptions::default(),
         dropped: Default::default(),
+        masks: Default::default(),
         version: 1,
         next_column_id: 2,
     })

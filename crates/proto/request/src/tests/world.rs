@@ -46,6 +46,7 @@ pub(crate) fn shape() -> TableShape {
         static_count: 1,
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
+        masks: BTreeMap::new(),
         version: 1,
         next_column_id: 6,
     })

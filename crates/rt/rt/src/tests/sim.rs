@@ -433,3 +433,72 @@ fn a_node_started_through_the_machine_runs_in_the_world() {
     assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), 4);
     assert!(running.join().is_err());
 }
+
+#[test]
+fn a_crash_in_the_nth_change_below_a_path_passes_over_other_calls() {
+    let w = world(31);
+    let node = start(&w, |rt| async move {
+        rt.fs().create_dir_all("hints").await.unwrap();
+        let (other, hints) =
+            (rt.fs().open("log", WRITE).await, rt.fs().open("hints/a", WRITE).await);
+        let (other, hints) = (other.unwrap(), hints.unwrap());
+        let task = async move {
+            for n in 0..10_u64 {
+                write(&other, n, b"x").await;
+                write(&hints, n, b"y").await;
+            }
+        };
+        rt.gate("writer").spawn(&rt, Group::Admin, "writer", task).unwrap();
+    });
+    w.disk("n1").crash_at_nth_change_below("hints/", 4, CrashKind::Kill);
+    w.run_until(|| !w.is_alive(&node), Duration::from_secs(1)).unwrap();
+    assert_eq!(w.disk("n1").read("/data/log").unwrap().len(), 4);
+    // The write that kills may or may not be done.
+    assert!((3..=4).contains(&w.disk("n1").read("/data/hints/a").unwrap().len()));
+}
+
+#[test]
+fn parts_that_hold_each_other_let_go_when_their_shard_ends() {
+    struct Part {
+        other: std::cell::RefCell<Option<Rc<Part>>>,
+        _rt: Rt,
+    }
+    let w = world(32);
+    let kept = Rc::new(std::cell::RefCell::new(std::rc::Weak::new()));
+    let out = Rc::clone(&kept);
+    let client = w.client("c1", move |rt| async move {
+        let part = Rc::new(Part { other: Default::default(), _rt: rt.clone() });
+        *part.other.borrow_mut() = Some(Rc::clone(&part));
+        *out.borrow_mut() = Rc::downgrade(&part);
+        let ending = Rc::clone(&part);
+        rt.at_end(move || drop(ending.other.take()));
+        rt.sleep(Duration::from_secs(5)).await;
+    });
+    w.run_for(Duration::from_secs(1));
+    assert!(kept.borrow().upgrade().is_some());
+    w.kill(&client);
+    assert!(kept.borrow().upgrade().is_none());
+    assert!(client.is_freed());
+}
+
+#[test]
+fn timers_that_are_cancelled_leave_the_others_in_order() {
+    let w = world(33);
+    let times = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let out = Rc::clone(&times);
+    w.client("c1", move |rt| async move {
+        let start = rt.now();
+        for millis in [30_u64, 10, 20] {
+            // The earlier timer is dropped unfired; the next one is not later for that.
+            let early = rt.now() + Duration::from_millis(millis);
+            let late = rt.now() + Duration::from_millis(2 * millis);
+            let both = rt.timeout(early, rt.sleep_until(late)).await;
+            assert!(both.is_err());
+            let first = rt.timeout(late, rt.sleep_until(early + Duration::from_millis(1))).await;
+            assert!(first.is_ok());
+            out.borrow_mut().push(rt.now().since(start).as_millis());
+        }
+    });
+    w.run_for(Duration::from_secs(1));
+    assert_eq!(*times.borrow(), [31, 42, 63]);
+}

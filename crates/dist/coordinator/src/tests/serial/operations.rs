@@ -1,10 +1,15 @@
 //! What one operation costs, what it says when replicas are missing, and what survives a restart.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use cluster::Consistency::{All, Any, LocalSerial, Quorum, Serial};
 use paxos::Scope::{Global, Local};
 use paxos::acceptor::{Permit, Rejection, Reply, Request};
 use paxos::{Accepted, Ballot};
 use request::{RequestError, WriteType};
+
+use stdx::Uuid;
 
 use super::super::nodes::{Nodes, Options, Shard, TIMEOUT, millis};
 use super::super::table::{TABLE, update};
@@ -21,6 +26,42 @@ fn applied(nodes: &Nodes, by: u8, pk: i32, expect: u64, new: u64) {
         shard.cas(&mut Cas::new(pk, expect, new), Global, Quorum).await
     });
     assert_eq!(outcome.unwrap(), CasOutcome::Applied);
+}
+
+#[test]
+fn replicas_write_down_their_part_of_a_traced_conditional_write() {
+    type Written = Rc<RefCell<Vec<(u8, Vec<String>)>>>;
+    let nodes = Nodes::start(&Options::new(1));
+    let (written, id): (Written, _) = (Rc::default(), Uuid::from_u128(7));
+    for n in 1..=3 {
+        for shard in nodes.all_shards(n) {
+            let written = written.clone();
+            shard.coordinator.on_peer_trace(Rc::new(move |of, events| {
+                assert_eq!(of, id);
+                let events = events.into_iter().map(|event| event.activity).collect();
+                written.borrow_mut().push((n, events));
+            }));
+        }
+    }
+    applied(&nodes, 1, 1, 0, 5);
+    assert_eq!(written.borrow().len(), 0, "nothing is traced");
+    let outcome = nodes.run_on(nodes.any_shard(1), move |shard| async move {
+        shard.cas_traced(&mut Cas::new(1, 5, 6), Global, Quorum, Some(id)).await
+    });
+    assert_eq!(outcome.unwrap(), CasOutcome::Applied);
+    nodes.run(1_000);
+    for n in [2, 3] {
+        let of_node = |what: &str| {
+            let written = written.borrow();
+            let mut all = written.iter().filter(|(by, _)| *by == n).flat_map(|(_, e)| e);
+            all.any(|event| event.starts_with(what))
+        };
+        for what in ["PAXOS_PREPARE_REQ message received from /", "Promising ballot "] {
+            assert!(of_node(what), "n{n}: {what}: {written:?}");
+        }
+        let what = "Accepting and committing proposal ";
+        assert!(of_node("PAXOS_PROPOSE_REQ message") && of_node(what), "n{n}: {written:?}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use data::{ColumnRef, RowRef};
 use paxos::Scope;
 use paxos::linear::{Call, CasResult, End, RegisterOperation, Registers, Verdict, check};
 use request::RequestError;
-use stdx::{TimestampMicros, Token};
+use stdx::{TimestampMicros, Token, Uuid};
 use store::{Flow, RowSink};
 
 use super::super::nodes::{Shard, TIMEOUT};
@@ -98,6 +98,16 @@ impl Shard {
         scope: Scope,
         commit: Consistency,
     ) -> Result<CasOutcome, CasError> {
+        self.cas_traced(cas, scope, commit, None).await
+    }
+
+    pub(super) async fn cas_traced(
+        &self,
+        cas: &mut Cas,
+        scope: Scope,
+        commit: Consistency,
+        trace: Option<Uuid>,
+    ) -> Result<CasOutcome, CasError> {
         let order = CasOrder {
             snapshot: self.snapshot(),
             read: read_key(cas.pk),
@@ -106,6 +116,7 @@ impl Shard {
             commit,
             durable: true,
             deadline: self.rt.now() + TIMEOUT,
+            trace,
         };
         self.coordinator.cas(order, cas).await
     }
@@ -119,7 +130,7 @@ impl Shard {
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };
         let mut seen = Seen::default();
-        self.coordinator.read_serial(&read_key(pk), &order, scope, &mut seen).await?;
+        self.coordinator.read_serial(&read_key(pk), &order, (scope, None), &mut seen).await?;
         Ok(seen.0)
     }
 }

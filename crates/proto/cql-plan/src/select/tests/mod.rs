@@ -1,6 +1,7 @@
 //! SELECT end to end over a table kept in plain vectors.
 
 mod execution;
+mod masks;
 mod restrictions;
 mod splices;
 
@@ -31,6 +32,9 @@ const TABLES: &[&str] = &[
     "CREATE TABLE d (k int, a int, b int, c int, v int, PRIMARY KEY (k, a, b, c)) \
      WITH CLUSTERING ORDER BY (a ASC, b DESC, c ASC)",
     "CREATE TABLE f (k int, fl frozen<list<int>>, c int, du duration, PRIMARY KEY (k, fl, c))",
+    "CREATE TABLE mk (k int, c text MASKED WITH mask_inner(1, 0), b text MASKED WITH DEFAULT, \
+     n int MASKED WITH mask_null(), m map<text, int> MASKED WITH DEFAULT, p int, \
+     st text STATIC MASKED WITH mask_replace('?'), PRIMARY KEY (k, c))",
     // Columns named so that their order is not that of their ids.
     "CREATE TABLE kv (key int PRIMARY KEY, zz int, mm int, aa int)",
 ];

@@ -1,0 +1,173 @@
+//! A damaged file set opened as far as it goes: what is needed to read rows are Data, Statistics
+//! and, when compressed, CompressionInfo. Everything else can be made anew.
+
+use rt::{Fs, OpenOptions};
+use sst_format::checksums::{Checksums, DataCrc};
+use sst_format::component::{decode_toc, encode_toc};
+use sst_format::partitions::Footer;
+use sst_format::summary::SummaryBuilder;
+use sst_format::{BloomFilter, Component, Descriptor, FormatError, Partitioner, Summary};
+use stdx::IoErrorKind;
+
+use crate::meta::{Components, Purpose, SstableMeta, index_component};
+use crate::reader::{SMALL_COMPONENT_BYTES_MAX, read_tail};
+use crate::{Result, SstableError, SstableReader};
+
+/// What could be opened of a file set.
+pub(super) struct Salvaged {
+    pub(super) reader: SstableReader,
+    /// The index can be asked for places of partitions.
+    pub(super) has_index: bool,
+    /// Components that are damaged or lost, with what is wrong.
+    pub(super) bad: Vec<String>,
+}
+
+/// Opens a file set; of a damaged one what is left.
+///
+/// # Errors
+/// What stands against reading rows at all.
+pub(super) async fn open(fs: &Fs, directory: &str, set: Descriptor) -> Result<Salvaged> {
+    let whole = SstableReader::open(fs, directory, set, None).await;
+    let Err(SstableError::Corrupt { .. } | SstableError::Missing { .. }) = &whole else {
+        return whole.map(|reader| Salvaged { reader, has_index: true, bad: Vec::new() });
+    };
+    let path = |c: Component| format!("{directory}/{}", set.file_name(c));
+    let mut components = Components::default();
+    let mut there = Vec::new();
+    let mut bad = Vec::new();
+    for component in Component::ALL.into_iter().filter(|c| !c.is_large()) {
+        match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+            Ok(bytes) => {
+                there.push(component);
+                components.small.push((component, bytes));
+            }
+            Err(e) if e.kind == IoErrorKind::NotFound => {}
+            Err(e) => bad.push(format!("{component}: {e}")),
+        }
+    }
+    let read = OpenOptions { read: true, direct: true, ..OpenOptions::default() };
+    let data = fs.open(&path(Component::Data), read).await;
+    let data = data.map_err(|_| SstableError::Missing { file: path(Component::Data) })?;
+    components.data_length = data.len().await?;
+    let mut has_index = true;
+    let index_of = index_component(set.version);
+    let index = match fs.open(&path(index_of), read).await {
+        Ok(file) => file,
+        Err(e) => {
+            bad.push(format!("{index_of}: {e}"));
+            has_index = false;
+            data.clone()
+        }
+    };
+    let mut rows = None;
+    if has_index {
+        components.index_length = index.len().await?;
+        if set.version.is_bti() {
+            components.index_tail = read_tail(&index, components.index_length).await?;
+        }
+    }
+    if set.version.is_bti() {
+        match fs.open(&path(Component::Rows), read).await {
+            Ok(file) => {
+                components.rows_length = file.len().await?;
+                rows = Some(file);
+            }
+            Err(e) => {
+                bad.push(format!("{}: {e}", Component::Rows));
+                has_index = false;
+            }
+        }
+    }
+    set_bad_aside(set, &mut components, &mut bad);
+    // Stand-ins, so that the rest opens.
+    let missing = |list: &Components, c| !list.small.iter().any(|(found, _)| *found == c);
+    if missing(&components, Component::Toc) {
+        let mut names = vec![Component::Data, index_of];
+        names.extend(there);
+        components.small.push((Component::Toc, encode_toc(&names)));
+    }
+    let failed = |error: FormatError| SstableError::of_format(&path(Component::Data), 0, &error);
+    if set.version.is_bti() {
+        if Footer::decode(&components.index_tail, components.index_length).is_err() {
+            bad.push(format!("{}: its end cannot be read", Component::Partitions));
+            has_index = false;
+            let footer = Footer { first: Vec::new(), last: Vec::new(), count: 1, root: 0 };
+            components.index_tail.clear();
+            footer.encode(1, &mut components.index_tail).map_err(failed)?;
+            components.index_length = components.index_tail.len() as u64 + 1;
+        }
+    } else if missing(&components, Component::Summary) {
+        let mut summary = SummaryBuilder::new(128);
+        summary.add(&[], 0);
+        let bytes = summary.finish().encode().map_err(failed)?;
+        components.small.push((Component::Summary, bytes));
+    }
+    let meta = SstableMeta::open_for(Purpose::Salvage, directory, set, None, &components)?;
+    if bad.is_empty()
+        && let Err(error) = whole
+    {
+        bad.push(error.to_string());
+    }
+    Ok(Salvaged { reader: SstableReader::of_parts(meta, data, index, rows), has_index, bad })
+}
+
+/// Takes what is damaged and can be done without out of the list.
+fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<String>) {
+    let checksums = components.small.iter().find(|(c, _)| *c == Component::Checksums);
+    let checksums = checksums.and_then(|(_, bytes)| Checksums::decode(bytes).ok());
+    let lengths = [
+        (Component::Data, components.data_length),
+        (index_component(set.version), components.index_length),
+        (Component::Rows, components.rows_length),
+    ];
+    // With other lengths it would stand against opening; chunks have checksums of their own.
+    let mut is_useless = false;
+    for (component, length) in lengths {
+        let listed = checksums.as_ref().and_then(|list| list.component(component));
+        if let Some(listed) = listed
+            && listed.length != length
+        {
+            bad.push(format!("{component}: {length} bytes instead of {}", listed.length));
+            is_useless = true;
+        }
+    }
+    components.small.retain(|(component, bytes)| {
+        let error = match component {
+            Component::Statistics | Component::CompressionInfo => None,
+            Component::Checksums => Checksums::decode(bytes).err(),
+            Component::Toc => decode_toc(bytes).err(),
+            Component::Filter => BloomFilter::decode(bytes, set.version).err(),
+            Component::Crc => DataCrc::decode(bytes).err(),
+            Component::Digest => sst_format::checksums::decode_digest(bytes).err(),
+            Component::Summary => {
+                let orders = [Partitioner::Murmur3, Partitioner::ByteOrdered];
+                let read = orders.map(|order| Summary::decode(bytes, order).err());
+                let [first, second] = read;
+                second.and(first)
+            }
+            _ => None,
+        };
+        let listed = checksums.as_ref().and_then(|list| list.component(*component));
+        let error = error.or_else(|| listed.and_then(|list| list.verify_all(bytes).err()));
+        match error {
+            Some(error) => {
+                bad.push(format!("{component}: {error}"));
+                // Without these nothing can be read; they are tried as they are.
+                is_useless |= needed(*component);
+                needed(*component)
+            }
+            None => true,
+        }
+    });
+    let lost = checksums.iter().flat_map(|list| &list.components).any(|listed| {
+        !listed.component.is_large()
+            && !components.small.iter().any(|(c, _)| *c == listed.component)
+    });
+    if is_useless || lost {
+        components.small.retain(|(c, _)| *c != Component::Checksums);
+    }
+}
+
+fn needed(component: Component) -> bool {
+    matches!(component, Component::Statistics | Component::CompressionInfo)
+}

@@ -1,0 +1,143 @@
+//! The CQL shell: Cassandra's cqlsh without Python.
+//!
+//! Owns: the command line of `helenus cqlsh`, its connection (a blocking client of the native
+//! protocol), statements, shell commands, tables, COPY, the prompt. Never: knows the server's
+//! inside; it speaks to a Cassandra just as well.
+//!
+//! INV-cqlsh-1: what is printed for a statement is what cqlsh 6.2 prints for it; where this shell
+//! differs, `docs/user/cqlsh.md` says so. INV-cqlsh-2: an option that does nothing is refused by
+//! its name.
+//!
+//! Reading order: `options`, `shell`, `statement`, `commands`, `format`, `copy`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod commands;
+mod complete;
+mod config;
+mod connection;
+mod copy;
+mod display;
+mod editor;
+mod failure;
+mod format;
+mod help;
+mod input;
+mod lex;
+mod options;
+mod schema;
+mod shell;
+mod statement;
+mod time;
+mod trace;
+
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use input::{Input, Lines};
+use options::{Asked, Environment, Options};
+use shell::Shell;
+
+/// Runs the shell with the arguments behind `cqlsh`. Returns the exit status: 0, 1 when there is no
+/// connection, 2 for a wrong command line or a failed statement of a script.
+pub fn main(arguments: &[String]) -> u8 {
+    let environment = Environment {
+        variable: &|name| std::env::var(name).ok(),
+        read: &|path| std::fs::read_to_string(path).ok(),
+        is_open_to_others: &is_open_to_others,
+        stdin_is_terminal: std::io::stdin().is_terminal(),
+    };
+    let mut options = match options::read(arguments, &environment) {
+        Ok(Asked::Run(options)) => *options,
+        Ok(Asked::Print(text)) => {
+            return u8::from(std::io::stdout().write_all(text.as_bytes()).is_err());
+        }
+        Err(error) => {
+            say(&format!("cqlsh: error: {error}"));
+            return 2;
+        }
+    };
+    for notice in &options.notices {
+        say(notice);
+    }
+    if options.username.is_some() && options.password.is_none() {
+        options.password = Some(commands::ask_password());
+    }
+    if options.debug {
+        let seconds = options.connect_timeout.as_secs();
+        say(&format!("Using helenus cqlsh {}", env!("CARGO_PKG_VERSION")));
+        say(&format!("Using connect timeout: {seconds} seconds"));
+        say("Using 'utf-8' encoding\nUsing ssl: False");
+    }
+    options.color = Some(options.color.unwrap_or_else(use_color));
+    let input = match open_input(&options) {
+        Ok(input) => input,
+        Err(error) => {
+            say(&error);
+            return 1;
+        }
+    };
+    let target = connection::Target {
+        host: options.host.clone(),
+        port: options.port,
+        version: options.version,
+        user: None,
+        cql_version: None,
+        connect_timeout: options.connect_timeout,
+    };
+    match Shell::open(options, input) {
+        Ok(mut shell) => shell.run(),
+        Err(failure) if failure.code.is_some() && failure.class != "AuthenticationFailed" => {
+            say(&format!("Connection error: {}", failure.text));
+            1
+        }
+        Err(failure) => {
+            say(&format!("Connection error: {}", commands::no_servers(&target, &failure)));
+            1
+        }
+    }
+}
+
+fn open_input(options: &Options) -> Result<Box<dyn Input>, String> {
+    if let Some(path) = &options.file {
+        let text = input::read_text(&commands::expand_home(path))
+            .map_err(|error| format!("Can't open {}: {error}", failure::python_repr(path)))?;
+        return Ok(Box::new(Lines::new(path, std::io::Cursor::new(text), false)));
+    }
+    if options.tty && options.execute.is_none() && std::io::stdin().is_terminal() {
+        let history = history_path();
+        return Ok(Box::new(editor::Terminal::open(history, options.history)?));
+    }
+    let stdin = std::io::BufReader::new(std::io::stdin());
+    Ok(Box::new(Lines::new("<stdin>", stdin, options.tty)))
+}
+
+/// `$CQL_HISTORY`, or `~/.cassandra/cqlsh_history`.
+fn history_path() -> Option<std::path::PathBuf> {
+    match std::env::var_os("CQL_HISTORY") {
+        Some(path) => Some(path.into()),
+        None => Some(Path::new(&std::env::var_os("HOME")?).join(".cassandra/cqlsh_history")),
+    }
+}
+
+/// A line on standard error.
+fn say(text: &str) {
+    // Nothing is left to say it with when this fails.
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+fn use_color() -> bool {
+    let terminal = std::env::var("TERM").unwrap_or_default();
+    std::io::stdout().is_terminal() && !matches!(terminal.as_str(), "" | "dumb")
+}
+
+/// Readable by group or others, or owned by somebody else (who is not asked when this is root).
+fn is_open_to_others(path: &Path) -> bool {
+    let Ok(file) = std::fs::metadata(path) else { return false };
+    let own = std::fs::metadata("/proc/self").map_or(file.uid(), |process| process.uid());
+    file.permissions().mode() & 0o044 != 0 || (own != 0 && own != file.uid())
+}

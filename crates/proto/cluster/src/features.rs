@@ -1,0 +1,121 @@
+//! Features: what a member of an older build could not read in the metadata log.
+//!
+//! Every member says in the log what it can do ([`Transformation::Describe`]). An entry that an older
+//! build does not know is appended only behind [`Transformation::Features`], which fits only when all
+//! members can do what it enables; from then on nobody joins, or starts again, who cannot. So an
+//! upgrade may go node by node, and until the last one is done only the new statements are refused.
+//!
+//! Bits are given once and never again for something else. INV-cluster-4: an entry never needs a bit
+//! that is not in [`SUPPORTED`].
+
+use schema::SchemaChange;
+
+use crate::metalog::Transformation;
+use crate::snapshot::ClusterSnapshot;
+
+/// Roles, permissions and memberships of roles ([`Transformation::Auth`]).
+pub const ROLES: u64 = 1;
+/// Handover of lightweight transactions to other replicas ([`Transformation::HandOver`]).
+pub const HANDOVER: u64 = 1 << 1;
+/// Masks of columns, within the definition of a table.
+pub const MASKS: u64 = 1 << 2;
+
+/// What this build can do.
+pub const SUPPORTED: u64 = ROLES | HANDOVER | MASKS;
+
+impl Transformation {
+    /// The features that every member must have who is to read this entry, one bit each.
+    pub fn needs(&self) -> u64 {
+        match self {
+            Transformation::Auth(_) => ROLES,
+            Transformation::HandOver(_) => HANDOVER,
+            Transformation::Schema(change) => match &**change {
+                SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table)
+                    if !table.masks.is_empty() =>
+                {
+                    MASKS
+                }
+                _ => 0,
+            },
+            Transformation::Group(changes) => changes.iter().fold(0, |all, c| all | c.needs()),
+            _ => 0,
+        }
+    }
+}
+
+impl ClusterSnapshot {
+    /// `entries` with what enables the features that they need and that are not in use yet. Whether
+    /// all members have them is known when the entries are applied.
+    pub fn with_features(&self, mut entries: Vec<Transformation>) -> Vec<Transformation> {
+        let missing = entries.iter().fold(0, |all, entry| all | entry.needs()) & !self.features;
+        if missing == 0 {
+            return entries;
+        }
+        entries.insert(0, Transformation::Features { enable: missing });
+        // A node that is alone may never have said what it can do.
+        if let (1, Some(me)) = (self.members.len(), self.members.get(&self.local.host_id)) {
+            let (host, shards, release) = (me.host_id, me.shards, me.release.clone());
+            let features = SUPPORTED;
+            entries.insert(0, Transformation::Describe { host, shards, features, release });
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::auth::AuthChange;
+    use crate::testing::{founded, host, member};
+    use crate::topology::MembershipError;
+    use crate::{MetaLogError, Transformation as T};
+
+    fn drop_role() -> Vec<T> {
+        vec![T::Auth(AuthChange::DropRole { name: "r".to_owned() })]
+    }
+
+    fn describe(snapshot: &ClusterSnapshot, n: u128, features: u64) -> ClusterSnapshot {
+        let release = "5".to_owned();
+        snapshot.apply(&T::Describe { host: host(n), shards: 1, features, release }).unwrap()
+    }
+
+    #[test]
+    fn only_tables_with_masks_need_masks() {
+        let mut table = crate::testing::table();
+        let needs = |table: &schema::Table| {
+            let create = schema::SchemaChange::CreateTable(table.clone());
+            T::Group(vec![T::Schema(Box::new(create))]).needs()
+        };
+        assert_eq!(needs(&table), 0);
+        let mask = schema::ColumnMask { function: "mask_null".into(), args: Vec::new() };
+        table.masks.insert(stdx::ColumnId(1), mask);
+        assert_eq!(needs(&table), MASKS);
+    }
+
+    #[test]
+    fn entries_of_new_kinds_wait_for_the_last_member() {
+        let alone = founded();
+        let after = alone.apply(&T::Group(alone.with_features(drop_role()))).unwrap();
+        assert_eq!(after.features, ROLES);
+
+        let mut two = describe(&alone, 1, SUPPORTED);
+        two.members.insert(host(2), Arc::new(member(2, "d", "r", &[5])));
+        let refused = two.apply(&T::Group(two.with_features(drop_role())));
+        let host = host(2);
+        let missing = MembershipError::MissingFeatures { host, missing: ROLES };
+        assert_eq!(refused.unwrap_err(), MetaLogError::Membership(missing));
+
+        let two = describe(&two, 2, SUPPORTED);
+        let entries = two.with_features(drop_role());
+        assert_eq!(entries.len(), 2);
+        let after = two.apply(&T::Group(entries)).unwrap();
+        assert_eq!(after.features, ROLES);
+        // Who cannot do that any more does not start, and nothing is enabled twice.
+        let release = "4".to_owned();
+        let old = T::Describe { host, shards: 1, features: 0, release };
+        assert!(after.apply(&old).is_err());
+        assert_eq!(after.with_features(drop_role()), drop_role());
+    }
+}

@@ -1,0 +1,113 @@
+//! Masks of columns: from `MASKED WITH` to the function and its fixed arguments.
+//!
+//! Source: `cql3.functions.masking.ColumnMask`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cql_syntax::ast::{FunctionName, Ident, Mask, Term};
+use schema::{ColumnMask, Keyspace, Schema};
+use stdx::WallMicros;
+use types::CqlType;
+
+use crate::error::PlanError;
+use crate::functions::masking::{OfType, is_masking};
+use crate::functions::{self, NativeFunction, plain_name};
+use crate::plan::{BindEnv, Binds, Bound, PlanContext, PlanLimits, UuidSource};
+use crate::term::{Receiver, plan_term, resolve_behind, text_of};
+
+/// The column that gets a mask.
+pub(super) struct Masked<'a> {
+    pub(super) keyspace: &'a Keyspace,
+    pub(super) table: &'a str,
+    pub(super) name: &'a str,
+    pub(super) ty: &'a CqlType,
+}
+
+impl Masked<'_> {
+    /// Its mask. `now` is what `'now'` means among the arguments.
+    ///
+    /// # Errors
+    /// Cassandra's: no such function, one that is no mask or gives another type, arguments that do
+    /// not fit.
+    pub(super) fn mask(&self, mask: &Mask, now: WallMicros) -> Result<ColumnMask, PlanError> {
+        let default =
+            FunctionName { keyspace: Some(Ident::new("system")), name: Ident::new("mask_default") };
+        let (name, args): (&FunctionName, &[Term]) = match mask {
+            Mask::Default => (&default, &[]),
+            Mask::Function { name, args } => (name, args),
+        };
+        // Only the types of the keyspace can be named in the arguments.
+        let keyspaces =
+            BTreeMap::from([(self.keyspace.name.clone(), Arc::new(self.keyspace.clone()))]);
+        let schema = Arc::new(Schema { keyspaces, ..Schema::default() });
+        let limits = PlanLimits::default();
+        let keyspace = &*self.keyspace.name;
+        let cx = PlanContext { schema: &schema, keyspace: Some(keyspace), limits: &limits, now };
+        let function = self.function(name, args, &cx)?;
+        let uuids = UuidSource::new(0);
+        let env = BindEnv { now, uuids: &uuids, protocol_version: 5 };
+        let mut fixed = Vec::with_capacity(args.len());
+        for (term, ty) in args.iter().zip(function.args.iter().skip(1)) {
+            let receiver =
+                Receiver { keyspace, table: "--dummy--", name: "(dummy)".into(), ty: ty.clone() };
+            let planned = plan_term(term, &receiver, &cx, &mut Binds::new(&[]))?;
+            let value = match planned.bind(&[], &env)? {
+                Bound::Value(bytes) => Some(bytes.into_owned()),
+                Bound::Null | Bound::Unset => None,
+            };
+            fixed.push((ty.clone(), value));
+        }
+        Ok(ColumnMask { function: function.name, args: fixed })
+    }
+
+    fn function(
+        &self,
+        name: &FunctionName,
+        args: &[Term],
+        cx: &PlanContext<'_>,
+    ) -> Result<NativeFunction, PlanError> {
+        let texts: Vec<String> = args.iter().map(text_of).collect();
+        let shown = format!("{}({})", plain_name(name), texts.join(", "));
+        let refuse = |text: String| Err(PlanError::invalid(text));
+        if args.iter().any(|term| matches!(term, Term::Bind(_))) {
+            return refuse(format!("Masking function {shown} cannot have bind variables"));
+        }
+        if functions::is_aggregate(name) {
+            return refuse(format!(
+                "Aggregate function {shown} cannot be used for masking table columns"
+            ));
+        }
+        let receiver = Receiver {
+            keyspace: &self.keyspace.name,
+            table: self.table,
+            name: self.name.into(),
+            ty: self.ty.clone(),
+        };
+        let found = resolve_behind(name, &OfType(self.ty), args, &receiver, cx)?;
+        let Some(function) = found else {
+            return refuse(format!(
+                "Unable to find masking function for {}, no declared function matches the \
+                 signature {shown}",
+                self.name
+            ));
+        };
+        if !is_masking(&function.name) {
+            return refuse(format!(
+                "Not-masking function {shown} cannot be used for masking table columns"
+            ));
+        }
+        if function.returns != *self.ty {
+            return refuse(format!(
+                "Masking function {shown} return type is {}. This is different to the type of the \
+                 masked column {} of type {}. Masking functions can only be attached to table \
+                 columns if they return the same data type as the masked column.",
+                function.returns, self.name, self.ty
+            ));
+        }
+        Ok(function)
+    }
+}
+
+#[cfg(test)]
+mod tests;
