@@ -166,7 +166,7 @@ fn other_nodes_are_shown_with_what_is_known_of_them() {
     assert_eq!(
         all("pending_hints"),
         [
-            format!("address=127.0.0.2 dc='dc1' files=2 {times} port=7000 rack='r1' status='UP'"),
+            format!("address='127.0.0.2' dc='dc1' files=2 {times} port=7000 rack='r1' status='UP'"),
             format!("dc='Unknown' files=2 {times} rack='Unknown' status='Unknown'"),
         ]
     );
