@@ -46,8 +46,23 @@ impl Transformation {
 impl ClusterSnapshot {
     /// `entries` with what enables the features that they need and that are not in use yet. Whether
     /// all members have them is known when the entries are applied.
-    pub fn with_features(&self, mut entries: Vec<Transformation>) -> Vec<Transformation> {
-        let missing = entries.iter().fold(0, |all, entry| all | entry.needs()) & !self.features;
+    ///
+    /// Groups are taken apart, since none may be within another one: what a node hands on to a voter
+    /// has been through this already, and goes through it again there.
+    pub fn with_features(&self, entries: Vec<Transformation>) -> Vec<Transformation> {
+        let apart = |entry| match entry {
+            Transformation::Group(changes) => changes,
+            entry => vec![entry],
+        };
+        let mut entries: Vec<Transformation> = entries.into_iter().flat_map(apart).collect();
+        let (mut needs, mut has) = (0, self.features);
+        for entry in &entries {
+            needs |= entry.needs();
+            if let Transformation::Features { enable } = entry {
+                has |= enable;
+            }
+        }
+        let missing = needs & !has;
         if missing == 0 {
             return entries;
         }
@@ -112,6 +127,9 @@ mod tests {
         assert_eq!(entries.len(), 2);
         let after = two.apply(&T::Group(entries)).unwrap();
         assert_eq!(after.features, ROLES);
+        // A voter to which it was handed on does the same once more.
+        let again = two.with_features(vec![T::Group(two.with_features(drop_role()))]);
+        assert_eq!(again, two.with_features(drop_role()));
         // Who cannot do that any more does not start, and nothing is enabled twice.
         let release = "4".to_owned();
         let old = T::Describe { host, shards: 1, features: 0, release };
