@@ -90,6 +90,12 @@ impl Inner {
         let Some(peer) = self.peers.borrow().get(&to.host).copied() else {
             return Err(MessagingError::UnknownHost(to.host));
         };
+        if peer.address.port() == 0 {
+            // A member that has not said yet where it is.
+            self.counters.dropped(to.verb);
+            let (retry_in, cause) = (self.settings.backoff_max, "its address is not known".into());
+            return Err(MessagingError::Unreachable { host: to.host, retry_in, cause });
+        }
         let mut routes = self.routes.borrow_mut();
         let route = routes.entry(key).or_default();
         if now < route.retry_at {

@@ -90,10 +90,11 @@ pub(crate) async fn open(
     Ok(messaging)
 }
 
-/// Makes the members of a snapshot known to messaging, and its epoch.
+/// Makes the members of a snapshot known to messaging, and its epoch. One whose address is not known is
+/// a member all the same: it must be let in when it comes to say where it is now.
 pub(crate) fn introduce(messaging: &Messaging, snapshot: &ClusterSnapshot) {
     for member in snapshot.members.values() {
-        if member.storage != ADDRESS_UNKNOWN {
+        if member.storage != ADDRESS_UNKNOWN || messaging.peer(member.host_id).is_none() {
             let peer = Peer { address: member.storage, shard_count: member.shards.max(1) };
             messaging.set_peer(member.host_id, peer);
         }
