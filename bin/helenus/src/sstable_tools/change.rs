@@ -91,10 +91,15 @@ fn unfit(error: &Unfit) -> u8 {
 }
 
 /// File sets by directory, with locks that keep nodes away from all of them.
-async fn locked(
-    rt: &Rt,
-    targets: Vec<Target>,
-) -> Result<(BTreeMap<String, Vec<Target>>, Vec<FileLock>), u8> {
+type Locked = (BTreeMap<String, Vec<Target>>, Vec<FileLock>);
+
+/// What the paths name, locked. The error is the exit code; why is told already.
+async fn found(rt: &Rt, paths: &[String]) -> Result<Locked, u8> {
+    let targets = find(paths, Search::default()).map_err(|lines| super::wrong_paths(&lines))?;
+    locked(rt, targets).await
+}
+
+async fn locked(rt: &Rt, targets: Vec<Target>) -> Result<Locked, u8> {
     let mut by_directory: BTreeMap<String, Vec<Target>> = BTreeMap::new();
     for target in targets {
         by_directory.entry(target.directory.clone()).or_default().push(target);
@@ -136,11 +141,7 @@ pub(super) async fn repaired_set(rt: &Rt, options: &RepairedSet) -> u8 {
         eprintln!("helenus sstable: {directory} is a directory; expects components of SSTables");
         return exit::USAGE;
     }
-    let targets = match find(&paths, Search::default()) {
-        Ok(targets) => targets,
-        Err(lines) => return super::wrong_paths(&lines),
-    };
-    let (by_directory, _locks) = match locked(rt, targets).await {
+    let (by_directory, _locks) = match found(rt, &paths).await {
         Ok(found) => found,
         Err(code) => return code,
     };
@@ -278,11 +279,7 @@ async fn relevel(rt: &Rt, readers: &[(&Target, SstableReader)], is_dry: bool, ou
 
 /// Runs `split`.
 pub(super) async fn split(rt: &Rt, options: &Split) -> u8 {
-    let targets = match find(&options.files, Search::default()) {
-        Ok(targets) => targets,
-        Err(lines) => return super::wrong_paths(&lines),
-    };
-    let (by_directory, _locks) = match locked(rt, targets).await {
+    let (by_directory, _locks) = match found(rt, &options.files).await {
         Ok(found) => found,
         Err(code) => return code,
     };
@@ -363,11 +360,7 @@ fn written_line(target: &Target, written: &[Written]) -> String {
 
 /// Runs `scrub`.
 pub(super) async fn scrub(rt: &Rt, options: &Scrub) -> u8 {
-    let targets = match find(&options.paths, Search::default()) {
-        Ok(targets) => targets,
-        Err(lines) => return super::wrong_paths(&lines),
-    };
-    let (by_directory, _locks) = match locked(rt, targets).await {
+    let (by_directory, _locks) = match found(rt, &options.paths).await {
         Ok(found) => found,
         Err(code) => return code,
     };
