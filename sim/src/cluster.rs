@@ -232,8 +232,7 @@ impl Run {
         let modes = [CommitLogSync::Batch, CommitLogSync::Group, CommitLogSync::Periodic];
         let count = if cuts { 2 } else { 3 };
         options.commitlog_sync = modes[(world.random_u64() % count) as usize];
-        // A start whose commit log holds more than memtables may is refused (roadmap).
-        if world.random_u64().is_multiple_of(3) && !self.scenario.large {
+        if world.random_u64().is_multiple_of(3) {
             options.memory = Some(conf::MemorySize(4 << 20));
         }
         options.stream_entire_sstables = world.random_u64().is_multiple_of(2);

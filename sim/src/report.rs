@@ -54,6 +54,7 @@ const PROBES: &[Probe] = &[
     ("read came too late", "replica_reads_late_total", None),
     ("peer went down", "gossip_changes_total", Some("down")),
     ("peer came back", "gossip_changes_total", Some("up")),
+    ("member found at another address", "internode_members_found_total", None),
     ("connect to a peer failed", "internode_connect_failures_total", None),
     (
         "message to a peer lost with its connection",

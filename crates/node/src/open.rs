@@ -125,7 +125,7 @@ impl Start<'_> {
         let shards = rt.shard_count();
         let introduction = network::introduction(options, &identity, run, shards, false);
         let messaging = network::open(rt, options, introduction, self.mesh).await?;
-        network::introduce(&messaging, &snapshot);
+        network::introduce(&messaging, None, &snapshot);
         joining::check_welcome(rt, options, &messaging, &snapshot).await?;
         Ok((snapshot, run, Some(messaging)))
     }

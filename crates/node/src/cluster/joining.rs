@@ -15,7 +15,7 @@ use rt::Rt;
 use stdx::HostId;
 
 use super::identity::{self, Identity};
-use super::{network, seeds};
+use super::{network, seeds, seeking};
 use crate::{StartError, parts};
 
 /// How long a newcomer looks for a member among its seeds.
@@ -211,7 +211,7 @@ impl Newcomer<'_> {
         let shards = rt.shard_count();
         let introduction = network::introduction(self.options, &identity, self.run, shards, false);
         self.messaging.set_identity(introduction);
-        network::introduce(self.messaging, &snapshot);
+        network::introduce(self.messaging, None, &snapshot);
         tracing::info!(cluster_id = %snapshot.cluster_id, host_id = %host, %address,
             members = snapshot.members.len(), "let into the cluster");
         Ok(Ok((created.log, snapshot)))
@@ -250,7 +250,7 @@ fn describe(answers: &[(SocketAddr, Result<HelloAck, OpenError>)]) -> String {
 }
 
 /// Asks some of the members, and the seeds, whether they take this node for what it is. Who does not
-/// answer does not count: a cluster may be started in any order.
+/// answer does not count: a cluster may be started in any order. Who answers is where it answered.
 ///
 /// # Errors
 /// `Refused`: another cluster, a host id in use, or no member any more.
@@ -294,6 +294,7 @@ pub(crate) async fn check_welcome(
         if is(RefusalCode::UnknownHost) && !is_welcome {
             return Err(StartError::Removed { host: me });
         }
+        seeking::sighted(messaging, snapshot, &answers, |_| true);
         break;
     }
     Ok(())

@@ -231,7 +231,9 @@ impl ClusterShard {
     }
 
     fn follow_metadata(&self) {
-        network::introduce(&self.messaging, &self.membership.snapshot());
+        // On shard 0 they are known since the start, some of them elsewhere than the log says.
+        let snapshot = self.membership.snapshot();
+        network::introduce(&self.messaging, Some(&snapshot), &snapshot);
         if self.options.internode_compression == InternodeCompression::Dc {
             let membership = self.membership.clone();
             self.messaging.compress_only(Rc::new(move |host| {
@@ -361,6 +363,7 @@ impl ClusterShard {
         });
         self.liveness.set_members(self.gossip_members(&snapshot));
         self.gossips_since.set(self.rt.now());
+        self.seek_members();
         if snapshot.members.len() > 1 {
             let deadline = self.rt.now() + CATCH_UP;
             if !self.membership.catch_up_at_start(deadline).await {

@@ -3,8 +3,9 @@
 //!
 //! Owns: `metadata/identity` ([`identity`]), the place of the node ([`place`]), founding and joining
 //! ([`joining`]), what every shard needs of the other nodes ([`member`]), the way to `Normal`
-//! ([`movement`]), members that go ([`leaving`]) or take another token ([`moving`]), what is left to copy
-//! after a restart ([`received`]), what keyspaces with other replicas hand over ([`inheriting`]), the removal of what is not owned any more
+//! ([`movement`]), finding members that stand elsewhere ([`seeking`]), members that go ([`leaving`]) or
+//! take another token ([`moving`]), what is left to copy after a restart ([`received`]), what keyspaces
+//! with other replicas hand over ([`inheriting`]), the removal of what is not owned any more
 //! ([`cleaning`]), reports and commands for administration. Never: decides who owns what (`cluster`),
 //! who is alive (`liveness`), or about data.
 
@@ -24,5 +25,6 @@ mod repair_rows;
 pub(crate) mod repairing;
 pub(crate) mod report;
 pub(crate) mod seeds;
+pub(crate) mod seeking;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,21 @@
 //! The way to other nodes: messaging with the settings of the options, who this node says it is,
 //! whom it knows.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use conf::{InternodeCompression, Options};
-use internode::{Features, VersionRange};
-use messaging::{Messaging, MessagingMesh, Peer, Settings};
+use internode::{Features, HelloAck, VersionRange};
+use messaging::{Messaging, MessagingMesh, OpenError, Peer, Settings};
 use rt::Rt;
 use stdx::{HostId, IoErrorKind};
 
 use super::identity::Identity;
 use crate::{StartError, parts};
+
+/// What was answered at an address.
+pub(crate) type Answer = (SocketAddr, Result<HelloAck, OpenError>);
 
 /// What messaging says of this node. `joining`: it is no member yet.
 pub(crate) fn introduction(
@@ -91,11 +95,24 @@ pub(crate) async fn open(
 }
 
 /// Makes the members of a snapshot known to messaging, and its epoch. One whose address is not known is
-/// a member all the same: it must be let in when it comes to say where it is now.
-pub(crate) fn introduce(messaging: &Messaging, snapshot: &ClusterSnapshot) {
+/// a member all the same: it must be let in when it comes to say where it is now. What `before` said
+/// already changes nothing: somebody may have been found elsewhere since (`seeking`).
+pub(crate) fn introduce(
+    messaging: &Messaging,
+    before: Option<&ClusterSnapshot>,
+    snapshot: &ClusterSnapshot,
+) {
     for member in snapshot.members.values() {
-        if member.storage != ADDRESS_UNKNOWN || messaging.peer(member.host_id).is_none() {
-            let peer = Peer { address: member.storage, shard_count: member.shards.max(1) };
+        let shard_count = member.shards.max(1);
+        let said = before.and_then(|before| before.members.get(&member.host_id));
+        let known = messaging.peer(member.host_id);
+        let is_news = said.is_none_or(|said| said.storage != member.storage);
+        let address = match known {
+            Some(known) if !is_news || member.storage == ADDRESS_UNKNOWN => known.address,
+            _ => member.storage,
+        };
+        let peer = Peer { address, shard_count };
+        if known != Some(peer) {
             messaging.set_peer(member.host_id, peer);
         }
     }
@@ -104,7 +121,7 @@ pub(crate) fn introduce(messaging: &Messaging, snapshot: &ClusterSnapshot) {
 
 /// Lets messaging follow a change of the metadata.
 pub(crate) fn follow(messaging: &Messaging, before: &ClusterSnapshot, after: &ClusterSnapshot) {
-    introduce(messaging, after);
+    introduce(messaging, Some(before), after);
     let gone = before.members.keys().filter(|host| !after.members.contains_key(*host));
     for host in gone.copied().collect::<Vec<HostId>>() {
         messaging.remove_peer(host);

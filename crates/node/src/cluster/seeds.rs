@@ -9,6 +9,7 @@ use internode::{HelloAck, RefusalCode};
 use messaging::{Messaging, OpenError};
 use rt::{Group, Rt};
 
+use super::network::Answer;
 use crate::{StartError, parts};
 
 /// What this node is told to be reached at by other nodes.
@@ -51,7 +52,7 @@ pub(crate) async fn ask_all(
     rt: &Rt,
     messaging: &Messaging,
     addresses: &[SocketAddr],
-) -> Vec<(SocketAddr, Result<HelloAck, OpenError>)> {
+) -> Vec<Answer> {
     let gate = rt.gate("seeds");
     let answers = Rc::new(RefCell::new(Vec::new()));
     for address in addresses {

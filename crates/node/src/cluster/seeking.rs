@@ -1,0 +1,130 @@
+//! Finding members again that stand at another address than the metadata says.
+//!
+//! A node that starts at a new address tells it through the metadata log, for which a majority of the
+//! voters must answer. When so many have moved at once that nobody reaches a majority where the log says
+//! (several pairs have swapped their addresses, say), nobody could ever tell. So who reaches no majority
+//! asks at every address it knows of who is there, and goes by the answers until the log has them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
+use messaging::{Messaging, Peer};
+use rt::Group;
+use stdx::HostId;
+
+use super::member::ClusterShard;
+use super::{network, seeds};
+
+/// Between two looks: at first, and at most. The pause doubles as long as nobody new is found.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
+/// Addresses that are asked at once; of more, each round takes the next ones.
+const ASKED_MAX: usize = 32;
+
+impl ClusterShard {
+    /// Looks for the others, beside everything else, whenever no majority of the voters is alive.
+    /// Shard 0 only, whose connections carry gossip and the metadata; the other shards learn the
+    /// addresses from the log, which can be written again then.
+    pub(crate) fn seek_members(&self) {
+        let this = self.clone();
+        let found_total = self.rt.telemetry().counter(
+            "internode_members_found_total",
+            "members that answered elsewhere than the metadata says while no majority was alive",
+            &[],
+        );
+        let task = async move {
+            let mut pause = PAUSE.0;
+            let mut round = 0_usize;
+            loop {
+                let next = this.rt.now() + pause;
+                if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
+                    return;
+                }
+                let snapshot = this.membership.snapshot();
+                if this.reaches_majority(&snapshot) {
+                    this.trust_log(&snapshot);
+                    pause = PAUSE.0;
+                    continue;
+                }
+                let addresses = this.addresses_to_ask(&snapshot, round);
+                round = round.wrapping_add(1);
+                let answers = seeds::ask_all(&this.rt, &this.messaging, &addresses).await;
+                // The log may have changed meanwhile.
+                let snapshot = this.membership.snapshot();
+                let found = sighted(&this.messaging, &snapshot, &answers, |host| {
+                    !this.liveness.is_alive(host)
+                });
+                found_total.add(found);
+                pause = if found > 0 { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+            }
+        };
+        // A closed gate: the node stops.
+        let _ = self.gate.spawn(&self.rt, Group::Gossip, "seek-members", task);
+    }
+
+    fn reaches_majority(&self, snapshot: &ClusterSnapshot) -> bool {
+        let alive = snapshot.voters.iter().filter(|host| self.liveness.is_alive(**host));
+        alive.count() > snapshot.voters.len() / 2
+    }
+
+    /// What was found by asking counts as long as it works: who does not answer there is looked for
+    /// where the log says again.
+    fn trust_log(&self, snapshot: &ClusterSnapshot) {
+        for member in snapshot.members.values() {
+            let host = member.host_id;
+            let is_here = self.liveness.is_alive(host);
+            let known = self.messaging.peer(host).filter(|known| known.address != member.storage);
+            if let Some(known) = known.filter(|_| !is_here && member.storage != ADDRESS_UNKNOWN) {
+                self.messaging.set_peer(host, Peer { address: member.storage, ..known });
+            }
+        }
+    }
+
+    /// Every address that a member may stand at, but those where one is known to be.
+    fn addresses_to_ask(&self, snapshot: &ClusterSnapshot, round: usize) -> Vec<SocketAddr> {
+        // A configuration that cannot be understood has stopped the start.
+        let own = seeds::own_address(&self.options).ok();
+        let mut addresses = seeds::addresses(&self.options).unwrap_or_default();
+        addresses.extend(snapshot.members.values().map(|member| member.storage));
+        let known = |host: &HostId| self.messaging.peer(*host).map(|peer| peer.address);
+        addresses.extend(snapshot.members.keys().filter_map(known));
+        let is_alive = |host: &&HostId| self.liveness.is_alive(**host);
+        let taken: Vec<SocketAddr> =
+            snapshot.members.keys().filter(is_alive).filter_map(known).collect();
+        addresses.retain(|address| {
+            *address != ADDRESS_UNKNOWN && Some(*address) != own && !taken.contains(address)
+        });
+        addresses.sort_unstable();
+        addresses.dedup();
+        if addresses.len() > ASKED_MAX {
+            let first = round.wrapping_mul(ASKED_MAX) % addresses.len();
+            addresses.rotate_left(first);
+            addresses.truncate(ASKED_MAX);
+        }
+        addresses
+    }
+}
+
+/// Goes by what members have answered of themselves: those for which `may_move` holds are where they
+/// answered. How many were elsewhere before.
+pub(crate) fn sighted(
+    messaging: &Messaging,
+    snapshot: &ClusterSnapshot,
+    answers: &[network::Answer],
+    may_move: impl Fn(HostId) -> bool,
+) -> u64 {
+    let mut found = 0;
+    for (address, answer) in answers {
+        let Ok(ack) = answer else { continue };
+        let host = ack.host_id;
+        let is_member = snapshot.members.contains_key(&host) && host != snapshot.local.host_id;
+        let is_there = messaging.peer(host).is_some_and(|peer| peer.address == *address);
+        if !is_member || is_there || !may_move(host) {
+            continue;
+        }
+        tracing::info!(%host, %address, "a member answers at another address than was known");
+        messaging.set_peer(host, Peer { address: *address, shard_count: ack.shard_count.max(1) });
+        found += 1;
+    }
+    found
+}
