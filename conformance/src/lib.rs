@@ -1,7 +1,8 @@
 //! Runs `.cqltest` files against a server that speaks the CQL native protocol.
 //!
 //! Owns: the file format (`file`), a small blocking client (`client`), the rendering of values as
-//! CQL literals (`value`), the comparison (`run`), and the list of known differences (`known`).
+//! CQL literals (`value`), the comparison (`run`), the list of known differences (`known`), and random
+//! statements that two servers must answer alike (`fuzz`).
 //!
 //! Never: shares code with the server. The client has its own codec on purpose: a mistake that
 //! server and client make together would pass unseen.
@@ -14,6 +15,7 @@
 pub mod bytes;
 pub mod client;
 pub mod file;
+pub mod fuzz;
 pub mod known;
 pub mod run;
 pub mod value;

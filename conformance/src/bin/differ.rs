@@ -1,0 +1,195 @@
+//! `differ --theirs HOST:PORT`: random statements that two servers must answer alike.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use conformance::client::{Answer, Client, Parameters};
+use conformance::fuzz::known::Known;
+use conformance::fuzz::round::{self, Found, Outcome, Pair, Upset};
+
+const USAGE: &str = "\
+usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
+              [--statements N] [--known FILE] [--history] [--verbose]
+
+Makes a random table per round and sends random statements, valid and slightly wrong, to both
+servers; prints every answer that differs. Both must be yours to lose: keyspace `differ` is dropped.
+  --theirs HOST:PORT  the reference, a real Cassandra
+  --ours HOST:PORT    the server under test; default 127.0.0.1:9042
+  --admin HOST:PORT   its admin port: it is flushed and compacted now and then; default: never
+  --seed N            seed of the first round, one more each round; default 1
+  --rounds N          rounds; default 20
+  --statements N      statements of a round; default 200
+  --known FILE        differences with a reason; default fuzz-known.txt beside the cases
+  --history           print the statements of the round before each difference
+  --verbose           print every statement and its answer
+exit status: 0 no difference, 1 some, 2 could not run";
+
+const KEYSPACE: &str = "differ";
+/// Longest wait for one answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Differences of one round that are printed: those after the first often follow from it.
+const SHOWN: usize = 3;
+
+struct Options {
+    ours: String,
+    theirs: String,
+    admin: Option<String>,
+    seed: u64,
+    rounds: u64,
+    statements: usize,
+    known: PathBuf,
+    history: bool,
+    verbose: bool,
+}
+
+fn main() -> ExitCode {
+    match options().and_then(|options| run(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options {
+        ours: "127.0.0.1:9042".to_owned(),
+        theirs: String::new(),
+        admin: None,
+        seed: 1,
+        rounds: 20,
+        statements: 200,
+        known: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz-known.txt")),
+        history: false,
+        verbose: false,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--ours" => options.ours = value()?,
+            "--theirs" => options.theirs = value()?,
+            "--admin" => options.admin = Some(value()?),
+            "--seed" => options.seed = value()?.parse()?,
+            "--rounds" => options.rounds = value()?.parse()?,
+            "--statements" => options.statements = value()?.parse()?,
+            "--known" => options.known = value()?.into(),
+            "--history" => options.history = true,
+            "--verbose" => options.verbose = true,
+            "--help" | "-h" => {
+                println!("{USAGE}");
+                std::process::exit(0);
+            }
+            other => bail!("unknown option {other}\n{USAGE}"),
+        }
+    }
+    if options.theirs.is_empty() {
+        bail!("--theirs is missing\n{USAGE}");
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> Result<bool> {
+    let text = std::fs::read_to_string(&options.known);
+    let text = text.with_context(|| options.known.display().to_string())?;
+    let known = Known::parse(&text)?;
+    let mut ours = connect(&options.ours)?;
+    let mut theirs = connect(&options.theirs)?;
+    for client in [&mut ours, &mut theirs] {
+        for statement in round::keyspace(KEYSPACE) {
+            let response = client.query(&statement, &Parameters::default())?;
+            if let Answer::Error(error) = response.answer {
+                bail!("{statement}: {}", error.message);
+            }
+        }
+    }
+    let admin = options.admin.clone();
+    let mut upset = |upset: Upset, keyspace: &str| match &admin {
+        None => Ok(()),
+        Some(admin) => ask_admin(admin, upset, keyspace),
+    };
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let mut total = Outcome::default();
+    let (mut explained, mut unexplained) = (0_usize, 0_usize);
+    for number in 0..options.rounds {
+        let seed = options.seed + number;
+        let mut pair = Pair {
+            ours: &mut ours,
+            theirs: &mut theirs,
+            upset: &mut upset,
+            now: i32::try_from(since.as_secs())?,
+            verbose: options.verbose,
+        };
+        let outcome = round::run(&mut pair, KEYSPACE, seed, options.statements)
+            .with_context(|| format!("round of seed {seed}"))?;
+        total.statements += outcome.statements;
+        total.refused += outcome.refused;
+        total.rows += outcome.rows;
+        let (with_reason, without): (Vec<Found>, Vec<Found>) =
+            outcome.found.into_iter().partition(|found| known.explains(found));
+        explained += with_reason.len();
+        unexplained += without.len();
+        for found in without.iter().take(SHOWN) {
+            print(found, seed, options.history);
+        }
+        if without.len() > SHOWN {
+            println!("seed {seed}: and {} more", without.len() - SHOWN);
+        }
+    }
+    println!(
+        "{} statements, {} refused by both, {} rows compared, {explained} differences with a \
+         reason, {unexplained} without",
+        total.statements, total.refused, total.rows
+    );
+    Ok(unexplained == 0)
+}
+
+fn print(found: &Found, seed: u64, history: bool) {
+    println!("seed {seed}: {}", found.statement);
+    if let Some(page) = found.page {
+        println!("    page size {page}");
+    }
+    println!("    ours:   {}\n    theirs: {}", found.ours, found.theirs);
+    if history {
+        for statement in &found.before {
+            println!("        {statement};");
+        }
+    }
+}
+
+fn connect(target: &str) -> Result<Client> {
+    let address = target.to_socket_addrs().with_context(|| format!("address {target}"))?.next();
+    let address = address.ok_or_else(|| anyhow!("no address for {target}"))?;
+    let stream = TcpStream::connect_timeout(&address, ANSWER)
+        .with_context(|| format!("connect to {target}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    Client::start(Box::new(stream), 5)
+}
+
+/// Says it to the admin port in HTTP.
+fn ask_admin(admin: &str, upset: Upset, keyspace: &str) -> Result<()> {
+    let what = match upset {
+        Upset::Flush => "keyspace_flush",
+        Upset::Compact => "keyspace_compaction",
+    };
+    let mut stream = TcpStream::connect(admin).with_context(|| format!("connect to {admin}"))?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    let request = format!(
+        "POST /storage_service/{what}/{keyspace} HTTP/1.1\r\nHost: {admin}\r\n\
+         Content-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.starts_with("HTTP/1.1 200") {
+        true => Ok(()),
+        false => bail!("{what}: {answer}"),
+    }
+}

@@ -1,0 +1,306 @@
+//! Statements that read.
+
+use super::random::Random;
+use super::table::{Column, Mode, Role, Table};
+use super::types::{FIELDS, Type};
+use super::write;
+
+/// Rows per page that queries ask for.
+pub const PAGES: [Option<i32>; 6] = [None, Some(1), Some(2), Some(3), Some(7), Some(100)];
+
+/// A random SELECT.
+pub fn statement(table: &Table, random: &mut Random) -> String {
+    let text = whole(table, random);
+    if random.percent(3) { write::damage(&text, random) } else { text }
+}
+
+/// What shows all of a table.
+#[must_use]
+pub fn everything(table: &Table) -> Vec<String> {
+    let mut all = vec![format!("SELECT * FROM {}", table.name)];
+    if table.mode == Mode::Stated {
+        let stamps: Vec<String> = table
+            .values()
+            .iter()
+            .filter(|column| !column.kind.is_multi_cell())
+            .map(|column| format!("writetime({0}), ttl({0})", column.name))
+            .collect();
+        if !stamps.is_empty() {
+            all.push(format!("SELECT {} FROM {}", stamps.join(", "), table.name));
+        }
+    }
+    all
+}
+
+fn whole(table: &Table, random: &mut Random) -> String {
+    let partition = table.partition();
+    let clustering = table.clustering();
+    if random.percent(6) {
+        let mut names: Vec<&str> = partition.iter().map(|c| c.name.as_str()).collect();
+        let statics = table.of(Role::Static);
+        names.extend(random.some(&statics, 50).iter().map(|c| c.name.as_str()));
+        let restriction = match random.below(3) {
+            0 => format!(" WHERE {}", keys(table, random)),
+            1 => format!(" WHERE {}", tokens(table, random)),
+            _ => String::new(),
+        };
+        let limit = limit(random);
+        return format!(
+            "SELECT DISTINCT {} FROM {}{restriction}{limit}",
+            names.join(", "),
+            table.name
+        );
+    }
+    let mut restrictions = Vec::new();
+    let mut filters = false;
+    let mut one_partition = false;
+    match random.below(20) {
+        0 | 1 => {}
+        2 | 3 => restrictions.push(tokens(table, random)),
+        4 => {
+            // A part of the partition key.
+            filters = true;
+            let column = random.pick(&partition);
+            restrictions.push(format!("{} = {}", column.name, table.literal(column, random)));
+        }
+        _ => {
+            restrictions.push(keys(table, random));
+            one_partition = true;
+        }
+    }
+    if !clustering.is_empty() && random.percent(if one_partition { 55 } else { 15 }) {
+        filters |= !one_partition;
+        if random.percent(85) {
+            let range = write::range(table, random);
+            let range = range.strip_prefix(" AND ").unwrap_or(&range).to_owned();
+            if !range.is_empty() {
+                restrictions.push(range);
+            }
+        } else {
+            filters = true;
+            let column = random.pick(&clustering);
+            restrictions.push(compare(column, table.literal(column, random), random));
+        }
+    }
+    let values = table.values();
+    if !values.is_empty() && random.percent(20) {
+        filters = true;
+        for _ in 0..1 + random.below(2) {
+            let column = *random.pick(&values);
+            restrictions.push(filter(column, random));
+        }
+    }
+    let group = random.percent(10);
+    let is_json = !group && random.percent(4);
+    let projection = projection(table, random, group);
+    let mut text =
+        format!("SELECT {}{projection} FROM {}", if is_json { "JSON " } else { "" }, table.name);
+    if !restrictions.is_empty() {
+        text.push_str(&format!(" WHERE {}", restrictions.join(" AND ")));
+    }
+    if group {
+        let mut names: Vec<&str> = partition.iter().map(|c| c.name.as_str()).collect();
+        let more = random.below(clustering.len() + 1);
+        names.extend(clustering.iter().take(more).map(|c| c.name.as_str()));
+        if random.percent(5) {
+            names.pop();
+        }
+        if !names.is_empty() {
+            text.push_str(&format!(" GROUP BY {}", names.join(", ")));
+        }
+    }
+    if !clustering.is_empty() && random.percent(if one_partition { 25 } else { 3 }) {
+        text.push_str(&order(&clustering, random));
+    }
+    if random.percent(12) {
+        text.push_str(&format!(" PER PARTITION LIMIT {}", 1 + random.below(3)));
+    }
+    text.push_str(&limit(random));
+    if random.percent(if filters { 92 } else { 8 }) {
+        text.push_str(" ALLOW FILTERING");
+    }
+    text
+}
+
+fn limit(random: &mut Random) -> String {
+    match random.percent(20) {
+        true => format!(" LIMIT {}", random.pick(&["1", "2", "3", "5", "100", "0"])),
+        false => String::new(),
+    }
+}
+
+fn order(clustering: &[&Column], random: &mut Random) -> String {
+    let count = 1 + random.below(clustering.len());
+    let reversed = random.percent(60);
+    let terms: Vec<String> = clustering
+        .iter()
+        .take(count)
+        .map(|column| {
+            let descends = (column.role == Role::Clustering(true)) != reversed;
+            let descends = descends != random.percent(4);
+            format!("{} {}", column.name, if descends { "DESC" } else { "ASC" })
+        })
+        .collect();
+    format!(" ORDER BY {}", terms.join(", "))
+}
+
+/// All columns of the partition key.
+fn keys(table: &Table, random: &mut Random) -> String {
+    let terms: Vec<String> = table
+        .partition()
+        .iter()
+        .map(|column| match random.percent(20) {
+            true => {
+                let of = (0..1 + random.below(4)).map(|_| table.literal(column, random));
+                format!("{} IN ({})", column.name, of.collect::<Vec<_>>().join(", "))
+            }
+            false => format!("{} = {}", column.name, table.literal(column, random)),
+        })
+        .collect();
+    terms.join(" AND ")
+}
+
+fn tokens(table: &Table, random: &mut Random) -> String {
+    let partition = table.partition();
+    let names = partition.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+    let bound = |random: &mut Random| match random.below(4) {
+        0 => (*random.pick(&["0", "-9223372036854775808", "9223372036854775807", "-5"])).to_owned(),
+        _ => {
+            let of = partition.iter().map(|column| table.literal(column, random));
+            format!("token({})", of.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let lower = format!("token({names}) {} {}", random.pick(&[">", ">="]), bound(random));
+    let upper = format!("token({names}) {} {}", random.pick(&["<", "<="]), bound(random));
+    match random.below(4) {
+        0 => lower,
+        1 => upper,
+        2 => format!("token({names}) = {}", bound(random)),
+        _ => format!("{lower} AND {upper}"),
+    }
+}
+
+fn compare(column: &Column, value: String, random: &mut Random) -> String {
+    let operator = random.pick(&["=", "=", "<", ">", "<=", ">=", "!="]);
+    format!("{} {operator} {value}", column.name)
+}
+
+/// A restriction of a column that is no key.
+fn filter(column: &Column, random: &mut Random) -> String {
+    let name = &column.name;
+    match &column.kind {
+        Type::List(item, _) | Type::Set(item, _) if random.percent(80) => {
+            format!("{name} CONTAINS {}", item.literal(random))
+        }
+        Type::Map(key, value, _) if random.percent(85) => match random.below(3) {
+            0 => format!("{name} CONTAINS {}", value.literal(random)),
+            1 => format!("{name} CONTAINS KEY {}", key.literal(random)),
+            _ => format!("{name}[{}] = {}", key.literal(random), value.literal(random)),
+        },
+        Type::Udt(_) if random.percent(30) => format!("{name}.a = 1"),
+        Type::Native("text" | "ascii") if random.percent(10) => {
+            format!("{name} LIKE {}", random.pick(&["'a%'", "'%b'", "'%a%'", "'ab'"]))
+        }
+        kind if random.percent(6) => {
+            let of = (0..1 + random.below(3)).map(|_| kind.literal(random));
+            format!("{name} IN ({})", of.collect::<Vec<_>>().join(", "))
+        }
+        kind => compare(column, kind.literal(random), random),
+    }
+}
+
+fn projection(table: &Table, random: &mut Random, group: bool) -> String {
+    if !group && random.percent(40) {
+        return "*".to_owned();
+    }
+    let all: Vec<&Column> = table.columns.iter().collect();
+    let aggregates = random.percent(if group { 70 } else { 15 });
+    let mut terms = Vec::new();
+    for _ in 0..1 + random.below(4) {
+        let column = *random.pick(&all);
+        let mut term = match aggregates && random.percent(80) {
+            true => aggregate(column, random),
+            false => scalar(table, column, random),
+        };
+        if random.percent(5) {
+            term.push_str(&format!(" AS x{}", terms.len()));
+        }
+        terms.push(term);
+    }
+    terms.join(", ")
+}
+
+fn aggregate(column: &Column, random: &mut Random) -> String {
+    let name = &column.name;
+    match random.below(7) {
+        0 => "count(*)".to_owned(),
+        1 => "count(1)".to_owned(),
+        2 => format!("count({name})"),
+        3 => format!("min({name})"),
+        4 => format!("max({name})"),
+        5 if column.kind.is_number() => format!("sum({name})"),
+        6 if column.kind.is_number() => format!("avg({name})"),
+        _ => format!("max({name})"),
+    }
+}
+
+fn scalar(table: &Table, column: &Column, random: &mut Random) -> String {
+    let (name, kind) = (&column.name, &column.kind);
+    let is_value = matches!(column.role, Role::Static | Role::Regular);
+    match random.below(14) {
+        0..=6 => name.clone(),
+        7 => {
+            let names: Vec<&str> = table.partition().iter().map(|c| c.name.as_str()).collect();
+            format!("token({})", names.join(", "))
+        }
+        // Cassandra shows `toJson` and `to_json` by the name that was used first for a type.
+        8 => format!("to_json({name})"),
+        9 => {
+            format!("cast({name} AS {})", random.pick(&["text", "int", "bigint", "double", "date"]))
+        }
+        10 if is_value && table.mode == Mode::Stated => {
+            let function = random.pick(&["writetime", "ttl", "maxwritetime", "writetime", "ttl"]);
+            format!("{function}({name})")
+        }
+        11 => match kind {
+            Type::Map(key, ..) => format!("{name}[{}]", key.literal(random)),
+            Type::Set(item, _) => format!("{name}[{}]", item.literal(random)),
+            Type::List(..) => format!("{name}[{}]", random.below(3)),
+            Type::Udt(_) => format!("{name}.{}", random.pick(&FIELDS).0),
+            _ if kind.is_number() => {
+                let operator = random.pick(&["+", "-", "*", "/", "%"]);
+                format!("{name} {operator} {}", random.pick(&["1", "2", "-3", "0", "1.5"]))
+            }
+            _ => name.clone(),
+        },
+        12 => match kind {
+            Type::Map(..) => format!("{}({name})", random.pick(&["map_keys", "map_values"])),
+            Type::Set(..) | Type::List(..) => {
+                let functions =
+                    ["collection_count", "collection_min", "collection_max", "collection_sum"];
+                format!("{}({name})", random.pick(&functions))
+            }
+            Type::Native("text" | "ascii") => format!("mask_default({name})"),
+            Type::Native("timeuuid") => {
+                format!(
+                    "{}({name})",
+                    random.pick(&["to_date", "to_timestamp", "to_unix_timestamp"])
+                )
+            }
+            Type::Native("timestamp" | "date") => {
+                format!(
+                    "{}({name})",
+                    random.pick(&["to_unix_timestamp", "to_date", "to_timestamp"])
+                )
+            }
+            _ if kind.is_number() => {
+                format!("{}({name})", random.pick(&["abs", "exp", "log", "log10", "round"]))
+            }
+            _ => format!("mask_null({name})"),
+        },
+        _ => match kind {
+            Type::Native(of) => format!("{of}_as_blob({name})"),
+            _ => name.clone(),
+        },
+    }
+}

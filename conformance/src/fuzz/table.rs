@@ -1,0 +1,180 @@
+//! A random table.
+
+use super::random::Random;
+use super::types::Type;
+
+/// How the writes of a table get their timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// From the statement: ties and late writes.
+    Stated,
+    /// From the server, so that conditional statements may be among them.
+    Clock,
+    /// The table has counters.
+    Counters,
+}
+
+/// What a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Of the partition key.
+    Partition,
+    /// Of the clustering; whether it descends.
+    Clustering(bool),
+    /// One value per partition.
+    Static,
+    /// One value per row.
+    Regular,
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name, quoted where it must be.
+    pub name: String,
+    /// Its type.
+    pub kind: Type,
+    /// What it is.
+    pub role: Role,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// Where timestamps come from.
+    pub mode: Mode,
+    /// All columns: partition key, clustering, static, regular.
+    pub columns: Vec<Column>,
+    /// Few values of each key column; statements take theirs from here most of the time.
+    pub keys: Vec<(String, Vec<String>)>,
+    /// `default_time_to_live`.
+    pub default_ttl: u32,
+}
+
+impl Table {
+    /// The table of a round.
+    pub fn random(random: &mut Random, name: &str) -> Table {
+        let mode = match random.below(10) {
+            0 => Mode::Counters,
+            1 | 2 => Mode::Clock,
+            _ => Mode::Stated,
+        };
+        let mut columns = Vec::new();
+        let mut add =
+            |name: String, kind: Type, role: Role| columns.push(Column { name, kind, role });
+        for n in 0..*random.pick(&[1, 1, 2, 3]) {
+            add(format!("p{n}"), Type::key(random), Role::Partition);
+        }
+        let clusterings = *random.pick(&[0, 1, 1, 2, 2, 3]);
+        for n in 0..clusterings {
+            let descends = random.percent(35);
+            add(format!("c{n}"), Type::key(random), Role::Clustering(descends));
+        }
+        let value = |random: &mut Random| match mode {
+            Mode::Counters => Type::Native("counter"),
+            _ => Type::regular(random),
+        };
+        if clusterings > 0 {
+            for n in 0..*random.pick(&[0, 0, 1, 2]) {
+                add(format!("s{n}"), value(random), Role::Static);
+            }
+        }
+        let fewest = usize::from(mode == Mode::Counters);
+        for n in 0..(*random.pick(&[0, 1, 2, 2, 3, 4])).max(fewest) {
+            let name = if random.percent(5) { format!("\"R {n}\"") } else { format!("r{n}") };
+            add(name, value(random), Role::Regular);
+        }
+        let keys = columns
+            .iter()
+            .filter(|column| matches!(column.role, Role::Partition | Role::Clustering(_)))
+            .map(|column| {
+                let count = if column.role == Role::Partition { 3 } else { 4 };
+                let values = (0..count).map(|_| column.kind.literal(random)).collect();
+                (column.name.clone(), values)
+            })
+            .collect();
+        let default_ttl = if mode != Mode::Counters && random.percent(8) { 5000 } else { 0 };
+        Table { name: name.to_owned(), mode, columns, keys, default_ttl }
+    }
+
+    /// The columns of a role; the direction of clusterings does not count.
+    #[must_use]
+    pub fn of(&self, role: Role) -> Vec<&Column> {
+        let same = |column: &&Column| {
+            std::mem::discriminant(&column.role) == std::mem::discriminant(&role)
+        };
+        self.columns.iter().filter(same).collect()
+    }
+
+    /// The partition key.
+    #[must_use]
+    pub fn partition(&self) -> Vec<&Column> {
+        self.of(Role::Partition)
+    }
+
+    /// The clustering.
+    #[must_use]
+    pub fn clustering(&self) -> Vec<&Column> {
+        self.of(Role::Clustering(false))
+    }
+
+    /// Static and regular columns.
+    #[must_use]
+    pub fn values(&self) -> Vec<&Column> {
+        let mut of = self.of(Role::Static);
+        of.extend(self.of(Role::Regular));
+        of
+    }
+
+    /// A literal for a column: of a key column mostly one of few.
+    pub fn literal(&self, column: &Column, random: &mut Random) -> String {
+        let few = self.keys.iter().find(|(name, _)| *name == column.name);
+        match few {
+            Some((_, few)) if !random.percent(4) => random.pick(few).clone(),
+            _ => column.kind.literal(random),
+        }
+    }
+
+    /// `CREATE TABLE`.
+    #[must_use]
+    pub fn create(&self) -> String {
+        let columns: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let is_static = if column.role == Role::Static { " static" } else { "" };
+                format!("{} {}{is_static}", column.name, column.kind)
+            })
+            .collect();
+        let names = |columns: Vec<&Column>| {
+            columns.iter().map(|c| c.name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        let (partition, clustering) = (names(self.partition()), names(self.clustering()));
+        let key = match clustering.is_empty() {
+            true => format!("({partition})"),
+            false => format!("({partition}), {clustering}"),
+        };
+        let orders: Vec<String> = self
+            .clustering()
+            .iter()
+            .map(|column| {
+                let descends = column.role == Role::Clustering(true);
+                format!("{} {}", column.name, if descends { "DESC" } else { "ASC" })
+            })
+            .collect();
+        let mut options = Vec::new();
+        if !orders.is_empty() {
+            options.push(format!("CLUSTERING ORDER BY ({})", orders.join(", ")));
+        }
+        if self.default_ttl > 0 {
+            options.push(format!("default_time_to_live = {}", self.default_ttl));
+        }
+        let with = match options.is_empty() {
+            true => String::new(),
+            false => format!(" WITH {}", options.join(" AND ")),
+        };
+        format!("CREATE TABLE {} ({}, PRIMARY KEY ({key})){with}", self.name, columns.join(", "))
+    }
+}
