@@ -34,7 +34,8 @@ use crate::workload::{self, SCHEMA, Shared};
 const START_MAX: Duration = Duration::from_secs(180);
 /// How long nobody asks anything before it is looked at what nodes hold, and how often.
 const QUIET: Duration = Duration::from_secs(10);
-const LEAK_TRIES: u32 = 6;
+const LEAK_TRIES: u32 = 12;
+const UNEVEN: Duration = Duration::from_millis(337);
 /// Links between two shards in one direction: requests, and streams.
 const LINK_CLASSES: u64 = 2;
 /// Longest time of one survey after healing.
@@ -313,8 +314,9 @@ impl Run {
     /// Nobody asks anything any more: soon nothing is held that was not held in the beginning.
     fn no_leaks(&mut self) -> Result<(), String> {
         let mut last = Ok(());
-        for _ in 0..LEAK_TRIES {
-            self.world.run_for(QUIET);
+        for attempt in 0..LEAK_TRIES {
+            // Not always at the same moment of what nodes do by themselves, such as repairs by schedule.
+            self.world.run_for(QUIET + UNEVEN * attempt);
             last = self.staying().into_iter().try_for_each(|number| {
                 // A newcomer has nothing to be compared with.
                 let is_resharded = self.members.get(number).is_some_and(|m| m.is_resharded);

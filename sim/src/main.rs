@@ -14,6 +14,7 @@ mod fixed;
 mod history;
 mod large;
 mod leaks;
+mod logging;
 mod lwt;
 #[cfg(test)]
 mod metadata;
@@ -177,9 +178,10 @@ fn kept_seeds() -> Vec<(&'static str, &'static str, u64)> {
 
 fn usage(entries: &[Entry]) -> ExitCode {
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
-    eprintln!("usage: sim [SCENARIO [SEED | FROM TO]]");
+    eprintln!("usage: sim [--log FILTER] [SCENARIO [SEED | FROM TO]]");
     eprintln!("       sim soak --minutes N [--seed S] [--scenario X] [--runs N]");
     eprintln!("       sim export DIRECTORY");
+    eprintln!("--log: what the nodes log, to standard error: debug; info,membership=trace");
     eprintln!("scenarios: {}", names.join(", "));
     ExitCode::from(2)
 }
@@ -210,7 +212,16 @@ fn soak(words: &[String], entries: Vec<Entry>, is_part: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, filter, ..] = arguments.as_slice()
+        && first == "--log"
+    {
+        if let Err(problem) = logging::begin(filter) {
+            eprintln!("sim: {problem}");
+            return ExitCode::from(2);
+        }
+        arguments.drain(..2);
+    }
     let entries = match entries() {
         Ok(entries) => entries,
         Err(error) => {

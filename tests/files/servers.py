@@ -83,7 +83,7 @@ class Helenus(Process):
     PORT = 19610
     API_PORT = 19611
 
-    def __init__(self, directory, smp=2, cluster_name=CLUSTER_NAME):
+    def __init__(self, directory, smp=2, cluster_name=CLUSTER_NAME, settings=()):
         self.binary = os.environ["HELENUS_BIN"]
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class Helenus(Process):
             "--listen-address", ADDRESS, "--rpc-address", ADDRESS,
             "--native-transport-port", str(self.PORT),
             "--native-shard-aware-transport-port", "0",
-            "--api-address", ADDRESS, "--api-port", str(self.API_PORT),
+            "--api-address", ADDRESS, "--api-port", str(self.API_PORT), *settings,
         ]
         # The server would take the variable for a setting.
         environment = {k: v for k, v in os.environ.items() if k != "HELENUS_BIN"}
@@ -131,7 +131,7 @@ class CassandraFiles:
     STORAGE_PORT = 19621
     JMX_PORT = 19622
 
-    def __init__(self, directory, compatibility="CASSANDRA_4"):
+    def __init__(self, directory, compatibility="CASSANDRA_4", form="big"):
         self.directory = Path(directory).resolve()
         self.lib = Path(os.environ["CASSANDRA_LIB"]).resolve()
         self.java = Path(os.environ["JAVA17_HOME"]) / "bin/java"
@@ -161,6 +161,8 @@ commitlog_segment_size: 16MiB
 auto_snapshot: false
 flush_compression: table
 storage_compatibility_mode: {compatibility}
+sstable:
+  selected_format: {form}
 """)
         for name, stream in [("logback.xml", "System.out"), ("logback-tools.xml", "System.err")]:
             level = "INFO" if stream == "System.out" else "ERROR"
@@ -218,8 +220,8 @@ storage_compatibility_mode: {compatibility}
 
 
 class Cassandra(Process):
-    def __init__(self, directory):
-        self.files = CassandraFiles(directory)
+    def __init__(self, directory, compatibility="CASSANDRA_4", form="big"):
+        self.files = CassandraFiles(directory, compatibility, form)
         command = self.files.command(
             "org.apache.cassandra.service.CassandraDaemon", "1G", tool=False
         )
@@ -259,7 +261,7 @@ def copy(source, target):
 def sstables(directory, keyspace):
     """Table name and Data file of each SSTable of a keyspace."""
     found = []
-    for file in sorted(Path(directory, "data", keyspace).glob("*/nb-*-big-Data.db")):
+    for file in sorted(Path(directory, "data", keyspace).glob("*/*-Data.db")):
         table = re.fullmatch(r"(.*)-[0-9a-f]{32}", file.parent.name).group(1)
         found.append((table, file))
     return found

@@ -10,7 +10,7 @@ mod verbs;
 
 use admin::model::{
     ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, HistoryReport, NodeReport,
-    SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
+    PlannedReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
 };
 use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions};
 
@@ -220,6 +220,7 @@ fn run(line: &Line) -> Result<String, Failure> {
         }
         "flush" => tables_command(line, "/api/v1/flush"),
         "compact" => tables_command(line, "/api/v1/compact"),
+        "upgradesstables" => upgrade_sstables(line),
         "drain" => {
             api.command("POST", "/api/v1/drain", &DrainRequest {})?;
             Ok(String::new())
@@ -247,6 +248,7 @@ fn run(line: &Line) -> Result<String, Failure> {
                 false => layout::compaction_history(&history),
             })
         }
+        "compactionplan" => compaction_plan(line),
         "compactionstats" => {
             let report: CompactionReport = api.get("/api/v1/compactions")?;
             Ok(layout::compaction_stats(&report, line.has("--human-readable")))
@@ -273,18 +275,39 @@ fn info(line: &Line) -> Result<String, Failure> {
     Ok(layout::info(&node, &cluster::report(&line.api)?, used, line.has("--tokens")))
 }
 
-fn tables_command(line: &Line, path: &str) -> Result<String, Failure> {
-    let (keyspaces, tables) = match line.arguments.split_first() {
-        None => (Vec::new(), Vec::new()),
-        Some((keyspace, tables)) => {
-            let node = node(&line.api)?;
-            if !node.keyspaces.iter().any(|k| k.name == *keyspace) {
-                return Err(Failure::BadUse(format!("Keyspace [{keyspace}] does not exist.")));
-            }
-            (vec![keyspace.clone()], tables.to_vec())
-        }
+/// Keyspaces and tables that a command names; none: all.
+fn keyspaces_and_tables(line: &Line) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let Some((keyspace, tables)) = line.arguments.split_first() else {
+        return Ok((Vec::new(), Vec::new()));
     };
+    let node = node(&line.api)?;
+    if !node.keyspaces.iter().any(|k| k.name == *keyspace) {
+        return Err(Failure::BadUse(format!("Keyspace [{keyspace}] does not exist.")));
+    }
+    Ok((vec![keyspace.clone()], tables.to_vec()))
+}
+
+fn tables_command(line: &Line, path: &str) -> Result<String, Failure> {
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
     line.api.command("POST", path, &TablesRequest { keyspaces, tables })?;
+    Ok(String::new())
+}
+
+fn compaction_plan(line: &Line) -> Result<String, Failure> {
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    let mut plans: Vec<PlannedReport> = line.api.get("/api/v1/compactions/plan")?;
+    plans.retain(|plan| {
+        (keyspaces.is_empty() || keyspaces.contains(&plan.keyspace))
+            && (tables.is_empty() || tables.contains(&plan.table))
+    });
+    Ok(layout::compaction_plan(&plans, line.has("--human-readable")))
+}
+
+fn upgrade_sstables(line: &Line) -> Result<String, Failure> {
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    let all = line.has("--include-all-sstables");
+    let request = UpgradeRequest { keyspaces, tables, all };
+    line.api.command("POST", "/api/v1/upgradesstables", &request)?;
     Ok(String::new())
 }
 
@@ -516,6 +539,7 @@ mod tests {
                 "getendpoints" => "ks t 1",
                 "gettimeout" => "read",
                 "settimeout" => "read 5",
+                "setguardrailsconfig" => "group_by_enabled true",
                 "disablehintsfordc" | "enablehintsfordc" => "dc1",
                 "bootstrap" => "resume",
                 "setautorepairconfig" => "enabled true",

@@ -3,13 +3,17 @@
 //! Owns: the command line, which files are meant, what is printed. Never: the bytes of files (crate
 //! `sstable`). Tools that change a directory refuse one that a node has open.
 //!
-//! Reading order: [`targets`], [`out`], [`partitions`], [`analyses`], [`change`].
+//! Reading order: [`targets`], [`out`], [`partitions`], [`analyses`], [`change`], [`schema_file`],
+//! [`export`], [`write`].
 
 mod analyses;
 mod change;
+mod export;
 mod out;
 mod partitions;
+mod schema_file;
 mod targets;
+mod write;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -38,6 +42,9 @@ pub enum Command {
         /// Print times as they are in the file: microseconds, seconds
         #[arg(short = 't')]
         raw_timestamps: bool,
+        /// Print a line for each row, as the storage engine has it
+        #[arg(short = 'd', conflicts_with_all = ["lines", "enumerate_keys"])]
+        internal: bool,
         /// Print a line of JSON for each partition
         #[arg(short)]
         lines: bool,
@@ -62,7 +69,7 @@ pub enum Command {
     },
     /// Write files anew in another version of the format, into another directory
     Upgrade {
-        /// Version to write: nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
+        /// Version to write: me (Cassandra 3.11, Scylla), nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
         #[arg(long, default_value = "nb", value_name = "VERSION")]
         format: String,
         /// Directory for the new files; made if it is not there
@@ -90,6 +97,10 @@ pub enum Command {
     Pstats(analyses::Analysis),
     /// What a compaction of all files of a table would free
     Purge(analyses::Analysis),
+    /// Print the live rows of a table's files, merged, as CSV or lines of JSON
+    Export(export::Export),
+    /// Make SSTables of rows in CSV or lines of JSON, as Cassandra's CQLSSTableWriter does
+    Write(write::Write),
     /// Mark files as repaired or not, as Cassandra's sstablerepairedset does
     #[command(name = "repairedset")]
     RepairedSet(change::RepairedSet),
@@ -123,6 +134,8 @@ impl Command {
             Command::Cfstats(options) => analyses::stats(rt, options, offline::Detail::Rows).await,
             Command::Pstats(options) => analyses::stats(rt, options, offline::Detail::Sizes).await,
             Command::Purge(options) => analyses::purge(rt, options).await,
+            Command::Export(options) => export::run(rt, options).await,
+            Command::Write(options) => write::run(rt, options).await,
             Command::RepairedSet(options) => change::repaired_set(rt, options).await,
             Command::Levels(options) => change::levels(rt, options).await,
             Command::Split(options) => change::split(rt, options).await,
@@ -167,7 +180,9 @@ pub fn main(command: Command) -> u8 {
     if let Command::Upgrade { format, .. } = &command
         && written_version(format).is_none()
     {
-        eprintln!("helenus sstable: \"{format}\" is not a version that is written: nb, oa or da");
+        eprintln!(
+            "helenus sstable: \"{format}\" is not a version that is written: me, nb, oa or da"
+        );
         return exit::USAGE;
     }
     let mut targets = Vec::new();
@@ -253,7 +268,9 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
         }
     };
     match command {
-        Command::Dump { key, exclude_key, enumerate_keys, raw_timestamps, lines, .. } => {
+        Command::Dump {
+            key, exclude_key, enumerate_keys, raw_timestamps, lines, internal, ..
+        } => {
             let header = &reader.meta().statistics().header;
             let mut options = offline::DumpOptions {
                 excluded: exclude_key.clone(),
@@ -269,6 +286,7 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
                 options.keys.push(Vec::new());
             }
             options.form = match (enumerate_keys, lines) {
+                _ if *internal => offline::DumpForm::Internal,
                 (true, _) => offline::DumpForm::Keys,
                 (_, true) => offline::DumpForm::Lines,
                 _ => offline::DumpForm::Pretty,

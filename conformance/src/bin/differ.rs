@@ -24,7 +24,7 @@ servers; prints every answer that differs. Both must be yours to lose: keyspace 
   --rounds N          rounds; default 20
   --statements N      statements of a round; default 200
   --known FILE        differences with a reason; default fuzz-known.txt beside the cases
-  --history           print the statements of the round before each difference
+  --history           print both answers and the statements of the round before each difference
   --verbose           print every statement and its answer
 exit status: 0 no difference, 1 some, 2 could not run";
 
@@ -157,6 +157,9 @@ fn print(found: &Found, seed: u64, history: bool) {
     }
     println!("    ours:   {}\n    theirs: {}", found.ours, found.theirs);
     if history {
+        for (whose, answer) in [("ours", &found.answers.0), ("theirs", &found.answers.1)] {
+            println!("    all of {whose}:\n        {}", answer.lines.join("\n        "));
+        }
         for statement in &found.before {
             println!("        {statement};");
         }

@@ -29,7 +29,7 @@ pub fn show(pages: &[Answer], warnings: Vec<String>) -> Shown {
                 let columns = &rows.metadata.columns;
                 if number == 0 {
                     let header: Vec<String> =
-                        columns.iter().map(|c| format!("{} {}", c.name, c.kind)).collect();
+                        columns.iter().map(|c| format!("{} {}", name(&c.name), c.kind)).collect();
                     lines.push(header.join(" | "));
                 }
                 for row in &rows.rows {
@@ -47,6 +47,12 @@ pub fn show(pages: &[Answer], warnings: Vec<String>) -> Shown {
     warnings.sort();
     warnings.dedup();
     Shown { lines, warnings }
+}
+
+/// The name of a column. Cassandra shows `to_json` by the spelling that came first for a type since it
+/// was started.
+fn name(name: &str) -> String {
+    name.replace("system.tojson(", "system.to_json(")
 }
 
 /// An error: of a syntax error the place only, since its words may be clearer than Cassandra's.

@@ -49,6 +49,8 @@ pub struct Found {
     pub ours: String,
     /// Theirs.
     pub theirs: String,
+    /// All of our answer and of theirs.
+    pub answers: (Shown, Shown),
     /// Statements of the round before it that succeeded in changing something.
     pub before: Vec<String>,
 }
@@ -97,7 +99,8 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
     for number in 0..statements {
         let second = i32::try_from(number)?;
         if random.percent(55) {
-            let statement = write::statement(&table, &mut random);
+            let is_late = number * 3 > statements * 2;
+            let statement = write::statement(&table, &mut random, is_late);
             pair.compare(&statement, None, second, &mut outcome, &mut history)?;
         } else {
             let statement = select::statement(&table, &mut random);
@@ -156,6 +159,7 @@ impl Pair<'_> {
                 page,
                 ours: our,
                 theirs: their,
+                answers: (ours, theirs),
                 before: history.clone(),
             });
         }

@@ -51,6 +51,11 @@ pub struct Table {
     pub keys: Vec<(String, Vec<String>)>,
     /// `default_time_to_live`.
     pub default_ttl: u32,
+    /// Rows may be inserted with a TTL that runs out; then each query reads every column.
+    ///
+    /// Cassandra leaves cells that are older than the marker of their row and that nobody asks for aside,
+    /// also when the marker has run out: whether a row is there depends on the columns asked for.
+    pub has_mortal_rows: bool,
 }
 
 impl Table {
@@ -96,7 +101,8 @@ impl Table {
             })
             .collect();
         let default_ttl = if mode != Mode::Counters && random.percent(8) { 5000 } else { 0 };
-        Table { name: name.to_owned(), mode, columns, keys, default_ttl }
+        let has_mortal_rows = random.percent(30);
+        Table { name: name.to_owned(), mode, columns, keys, default_ttl, has_mortal_rows }
     }
 
     /// The columns of a role; the direction of clusterings does not count.

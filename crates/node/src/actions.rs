@@ -1,25 +1,27 @@
 //! What a shard can be told to do by an administrator, bound to its store and server.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    AutoRepairReport, ClientReport, ClusterReport, CompactionReport, EstimateReport, HistoryReport,
-    RepairCommand, RepairReport, RunningReport, SettingsReport, SnapshotReport,
+    AutoRepairReport, ClientReport, ClusterReport, CompactionReport, EstimateReport,
+    GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport, RunningReport,
+    SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, Work};
-use conf::Options;
+use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
 use cql_server::CqlServer;
 use membership::Membership;
 use rt::Rt;
 use stdx::{ShardId, TableId, Token, Uuid};
-use store::{Store, StoreError};
+use store::{Store, StoreError, UpgradeScope};
 
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
 use crate::own_rows;
+use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 
 /// `column_index_size` when it is not set.
@@ -40,6 +42,8 @@ pub(crate) struct Actions {
     pub(crate) membership: Membership,
     /// The settings of the start.
     pub(crate) options: Arc<Options>,
+    /// The settings in force on this shard.
+    pub(crate) live: Rc<RefCell<Options>>,
     /// Clients are served.
     pub(crate) serving: Rc<Cell<bool>>,
     /// They are not served any more as long as this process runs.
@@ -99,6 +103,17 @@ impl ShardActions for Actions {
         Box::pin(async move {
             for table in tables {
                 store.compact_major(table).await.map_err(failed)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn upgrade(&self, tables: Vec<TableId>, all: bool) -> Work<()> {
+        let store = self.store.clone();
+        let scope = if all { UpgradeScope::All } else { UpgradeScope::OtherVersions };
+        Box::pin(async move {
+            for table in tables {
+                store.upgrade(table, scope).await.map_err(failed)?;
             }
             Ok(())
         })
@@ -204,7 +219,12 @@ impl ShardActions for Actions {
             .map(|(i, c)| RunningReport {
                 id: task_id(c.table, self.rt.shard(), i).to_string(),
                 sstables: c.inputs as u64,
-                kind: if c.reason == "cleanup" { "Cleanup" } else { "Compaction" }.to_owned(),
+                kind: match c.reason.as_str() {
+                    "cleanup" => "Cleanup",
+                    "upgrade" => "Upgrade sstables",
+                    _ => "Compaction",
+                }
+                .to_owned(),
                 keyspace: c.keyspace,
                 table: c.name,
                 completed: c.done_bytes,
@@ -240,6 +260,22 @@ impl ShardActions for Actions {
                 options: c.options.into_iter().collect(),
             })
             .collect()
+    }
+
+    fn guardrails(&self) -> Vec<GuardrailReport> {
+        let all = conf::guardrails::report(&self.live.borrow()).into_iter();
+        all.map(|g| GuardrailReport { name: g.name, settings: g.settings }).collect()
+    }
+
+    fn set_guardrail(&self, change: &GuardrailRequest) -> Result<(), ActionError> {
+        let GuardrailRequest { name, values } = change;
+        let mut live = self.live.borrow_mut();
+        conf::guardrails::set(&mut live, name, values).map_err(ActionError::Argument)?;
+        self.server.set_guardrails(parts::guardrails(&live));
+        if self.rt.shard() == ShardId(0) {
+            tracing::info!(%name, ?values, "a guardrail was changed");
+        }
+        Ok(())
     }
 
     fn native_transport_active(&self) -> bool {
@@ -280,6 +316,7 @@ impl ShardActions for Actions {
                 }
                 (_, ClusterAction::SetTimeout { kind, millis }) => this.set_timeout(&kind, millis),
                 (_, ClusterAction::SetCompactionThroughput { bytes_per_second }) => {
+                    this.live.borrow_mut().compaction_throughput = DataRate(bytes_per_second);
                     let share = bytes_per_second / u64::from(this.rt.shard_count().max(1));
                     // A small limit is not none.
                     this.store.set_compaction_throughput(share.max(bytes_per_second.min(1)));
@@ -291,6 +328,7 @@ impl ShardActions for Actions {
                 }
                 (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {
                     let bytes = kib_per_second.saturating_mul(1024);
+                    this.live.borrow_mut().batchlog_replay_throttle = DataSize(bytes);
                     this.coordinator.set_batch_replay_throttle(bytes);
                     Ok(())
                 }

@@ -44,7 +44,7 @@ pub enum ImportError {
     /// Writes are in the commit log only.
     #[error(
         "the commit log of Cassandra holds writes that are in no SSTable ({file}: {detail}); drain \
-         it first: start Cassandra on the directory, run `nodetool drain`, stop it"
+         it first: start Cassandra (or ScyllaDB) on the directory, run `nodetool drain`, stop it"
     )]
     DirtyCommitLog {
         /// The first segment that is not empty.
@@ -177,10 +177,13 @@ pub(crate) async fn import(
         return Err(ImportError::ClusterName { found: node.cluster_name, configured });
     }
     let mut system = Tables { rt, data: &data, base, newest: &mut newest };
-    let peers = system.rows("system", "peers_v2").await?;
-    if !peers.is_empty() {
-        let peers = peers.iter().map(|p| p.shown("peer")).collect();
-        return Err(ImportError::Peers { peers });
+    // Cassandra 3 and ScyllaDB have the second only.
+    for table in ["peers_v2", "peers"] {
+        let peers = system.rows("system", table).await?;
+        if !peers.is_empty() {
+            let peers = peers.iter().map(|p| p.shown("peer")).collect();
+            return Err(ImportError::Peers { peers });
+        }
     }
     let batches = system.rows("system", "batches").await?;
     if !batches.is_empty() {
@@ -202,7 +205,7 @@ pub(crate) async fn import(
     let changes = definitions::changes(base, &rows)?;
 
     for table in base.tables_by_id.values() {
-        rows::sstables(&fs, &data, table).await?;
+        rows::check_sstables(&fs, &data, table).await?;
     }
     for change in &changes {
         if let SchemaChange::CreateTable(table) = change {

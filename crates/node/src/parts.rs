@@ -1,16 +1,21 @@
 //! From options to the settings of each part.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use admin::NodeFacts;
 use cluster::shard_of_token;
-use conf::{Address, Authenticator, Authorizer, CommitLogSync, NetworkAuthorizer, Options, Snitch};
+use conf::{
+    Address, Authenticator, Authorizer, CommitLogSync, DataSize, NetworkAuthorizer, Options,
+    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
+};
 use cql_plan::auth::AccessRules;
+use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
-use cql_server::{Authentication, ServerSettings, TimestampGuardrails};
+use cql_server::{Authentication, Guardrails, ServerSettings, TimestampGuardrails};
 use stdx::HostId;
-use store::{StoreOptions, SyncMode};
+use store::{StoreOptions, SyncMode, Version};
 
 use crate::StartError;
 
@@ -61,12 +66,25 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.auto_snapshot = options.auto_snapshot;
     store.snapshot_before_compaction = options.snapshot_before_compaction;
     store.incremental_backups = options.incremental_backups;
+    store.sstable_version = sstable_version(options);
     if let Some(size) = options.column_index_size {
         store.column_index_bytes = size.0;
     }
     store.disk_reserve_bytes = options.min_free_space_per_drive.0;
     store.room_wait_max = options.write_request_timeout.min(Duration::from_secs(2));
     store
+}
+
+/// The version of SSTables that is written.
+fn sstable_version(options: &Options) -> Version {
+    match (options.sstable_version, options.sstable, options.storage_compatibility_mode) {
+        (Some(SstableVersion::Me), _, _) => Version::Me,
+        (Some(SstableVersion::Nb), _, _) => Version::Nb,
+        (Some(SstableVersion::Oa), _, _) => Version::Oa,
+        (Some(SstableVersion::Da), _, _) | (None, SstableFormat::Bti, _) => Version::Da,
+        (None, SstableFormat::Big, StorageCompatibilityMode::Cassandra4) => Version::Nb,
+        (None, SstableFormat::Big, _) => Version::Oa,
+    }
 }
 
 /// Memory for requests in flight of one shard: 15 % of the whole, or what the setting says.
@@ -141,21 +159,111 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.snitch = snitch_class(options.endpoint_snitch).to_owned();
     settings.credentials_validity = options.credentials_validity;
     settings.prepared_bytes_max = prepared_bytes(options);
-    settings.drop_truncate_table_enabled = options.drop_truncate_table_enabled;
     settings.dynamic_data_masking_enabled = options.dynamic_data_masking_enabled;
     settings.use_statements_enabled = options.use_statements_enabled;
-    settings.timestamps = TimestampGuardrails {
-        user_timestamps_enabled: options.user_timestamps_enabled,
-        maximum_warn: options.maximum_timestamp_warn_threshold,
-        maximum_fail: options.maximum_timestamp_fail_threshold,
-        minimum_warn: options.minimum_timestamp_warn_threshold,
-        minimum_fail: options.minimum_timestamp_fail_threshold,
-    };
+    settings.default_keyspace_rf = options.default_keyspace_rf;
+    settings.guardrails = guardrails(options);
     settings.native_transport_timeout = options.native_transport_timeout;
     settings.trace_ttl_seconds =
         i32::try_from(options.trace_type_query_ttl.as_secs()).unwrap_or(i32::MAX);
     settings.keepalive = options.rpc_keepalive;
     Ok(settings)
+}
+
+/// Limits on statements.
+pub fn guardrails(options: &Options) -> Guardrails {
+    let of = |warn: i64, fail: i64| Threshold { warn, fail };
+    let bytes =
+        |size: Option<DataSize>| size.map_or(-1, |s| i64::try_from(s.0).unwrap_or(i64::MAX));
+    let sizes = |warn, fail| Threshold { warn: bytes(warn), fail: bytes(fail) };
+    let values = |warned: &[String], ignored: &[String], disallowed: &[String]| Values {
+        warned: warned.to_vec(),
+        ignored: ignored.to_vec(),
+        disallowed: disallowed.to_vec(),
+    };
+    let o = options;
+    let planned = cql_plan::guardrails::Guardrails {
+        keyspaces: of(o.keyspaces_warn_threshold, o.keyspaces_fail_threshold),
+        tables: of(o.tables_warn_threshold, o.tables_fail_threshold),
+        columns_per_table: of(
+            o.columns_per_table_warn_threshold,
+            o.columns_per_table_fail_threshold,
+        ),
+        fields_per_udt: of(o.fields_per_udt_warn_threshold, o.fields_per_udt_fail_threshold),
+        vector_dimensions: of(
+            o.vector_dimensions_warn_threshold,
+            o.vector_dimensions_fail_threshold,
+        ),
+        minimum_replication_factor: of(
+            o.minimum_replication_factor_warn_threshold,
+            o.minimum_replication_factor_fail_threshold,
+        ),
+        maximum_replication_factor: of(
+            o.maximum_replication_factor_warn_threshold,
+            o.maximum_replication_factor_fail_threshold,
+        ),
+        page_size: of(o.page_size_warn_threshold, o.page_size_fail_threshold),
+        partition_keys_in_select: of(
+            o.partition_keys_in_select_warn_threshold,
+            o.partition_keys_in_select_fail_threshold,
+        ),
+        in_select_cartesian_product: of(
+            o.in_select_cartesian_product_warn_threshold,
+            o.in_select_cartesian_product_fail_threshold,
+        ),
+        column_value_size: sizes(
+            o.column_value_size_warn_threshold,
+            o.column_value_size_fail_threshold,
+        ),
+        collection_size: sizes(o.collection_size_warn_threshold, o.collection_size_fail_threshold),
+        items_per_collection: of(
+            o.items_per_collection_warn_threshold,
+            o.items_per_collection_fail_threshold,
+        ),
+        allow_filtering: Feature::of(o.allow_filtering_enabled),
+        alter_table: Feature::of(o.alter_table_enabled),
+        compact_tables: Feature::of(o.compact_tables_enabled),
+        drop_keyspace: Feature::of(o.drop_keyspace_enabled),
+        group_by: Feature::of(o.group_by_enabled),
+        intersect_filtering_query: Feature {
+            enabled: o.intersect_filtering_query_enabled,
+            warned: o.intersect_filtering_query_warned,
+        },
+        read_before_write_list_operations: Feature::of(o.read_before_write_list_operations_enabled),
+        simplestrategy: Feature::of(o.simplestrategy_enabled),
+        uncompressed_tables: Feature::of(o.uncompressed_tables_enabled),
+        vector_type: Feature::of(o.vector_type_enabled),
+        zero_ttl_on_twcs: Feature {
+            enabled: o.zero_ttl_on_twcs_enabled,
+            warned: o.zero_ttl_on_twcs_warned,
+        },
+        table_properties: values(
+            &o.table_properties_warned,
+            &o.table_properties_ignored,
+            &o.table_properties_disallowed,
+        ),
+        read_consistency_levels: values(
+            &o.read_consistency_levels_warned,
+            &[],
+            &o.read_consistency_levels_disallowed,
+        ),
+        write_consistency_levels: values(
+            &o.write_consistency_levels_warned,
+            &[],
+            &o.write_consistency_levels_disallowed,
+        ),
+    };
+    Guardrails {
+        planned: Arc::new(planned),
+        timestamps: TimestampGuardrails {
+            user_timestamps_enabled: o.user_timestamps_enabled,
+            maximum_warn: o.maximum_timestamp_warn_threshold,
+            maximum_fail: o.maximum_timestamp_fail_threshold,
+            minimum_warn: o.minimum_timestamp_warn_threshold,
+            minimum_fail: o.minimum_timestamp_fail_threshold,
+        },
+        drop_truncate_table_enabled: o.drop_truncate_table_enabled,
+    }
 }
 
 /// Java class of a snitch, as DESCRIBE CLUSTER and nodetool show it.
@@ -209,7 +317,7 @@ pub fn node_facts(options: &Options, started_at_seconds: i64) -> Result<NodeFact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conf::{DataSize, Options};
+    use conf::Options;
 
     #[test]
     fn settings_reach_the_parts_that_act_on_them() {
@@ -240,8 +348,61 @@ mod tests {
         assert_eq!(server.snitch, "org.apache.cassandra.locator.SimpleSnitch");
         assert_eq!(server.credentials_validity, Duration::from_secs(9));
         assert_eq!(server.prepared_bytes_max, 3 << 20);
-        assert!(!server.drop_truncate_table_enabled && !server.use_statements_enabled);
+        assert!(!server.guardrails.drop_truncate_table_enabled && !server.use_statements_enabled);
         assert!(server.dynamic_data_masking_enabled);
+    }
+
+    #[test]
+    fn settings_of_cassandras_select_the_version_of_sstables_unless_ours_does() {
+        use StorageCompatibilityMode::{Cassandra4, None as Latest, Upgrading};
+        let of = |version, sstable, mode| {
+            let options = Options {
+                sstable_version: version,
+                sstable,
+                storage_compatibility_mode: mode,
+                ..Options::default()
+            };
+            let host = HostId(stdx::Uuid::from_u128(1));
+            store_options(&options, host, 1, 1).sstable_version
+        };
+        assert_eq!(of(None, SstableFormat::Big, Cassandra4), Version::Nb);
+        for mode in [Upgrading, Latest] {
+            assert_eq!(of(None, SstableFormat::Big, mode), Version::Oa);
+            assert_eq!(of(None, SstableFormat::Bti, mode), Version::Da);
+            assert_eq!(of(Some(SstableVersion::Nb), SstableFormat::Bti, mode), Version::Nb);
+        }
+        assert_eq!(of(Some(SstableVersion::Me), SstableFormat::Big, Cassandra4), Version::Me);
+        assert_eq!(of(Some(SstableVersion::Oa), SstableFormat::Bti, Latest), Version::Oa);
+        assert_eq!(of(Some(SstableVersion::Da), SstableFormat::Big, Cassandra4), Version::Da);
+    }
+
+    #[test]
+    fn guardrails_are_the_plans_defaults_unless_set() {
+        let of = |options: &Options| guardrails(options).planned;
+        assert_eq!(*of(&Options::default()), cql_plan::guardrails::Guardrails::default());
+        // Each one that is set reaches a limit of its own.
+        let mut seen = vec![of(&Options::default())];
+        for guardrail in conf::guardrails::report(&Options::default()) {
+            let name = guardrail.name.as_str();
+            let on_everybody = ["maximum_timestamp", "minimum_timestamp", "user_", "drop_truncate"];
+            if on_everybody.iter().any(|begin| name.starts_with(begin)) {
+                continue;
+            }
+            let given: &[&str] = match guardrail.settings.first().map(|(_, v)| v.as_str()) {
+                Some("true") => &["false"],
+                Some("null") => &["2B", "1B"],
+                Some("-1") if name.starts_with("minimum") => &["1", "2"],
+                Some("-1") => &["2", "1"],
+                _ if name.contains("levels") => &["ANY"],
+                _ => &["cdc"],
+            };
+            let given: Vec<String> = given.iter().map(|g| (*g).to_owned()).collect();
+            let mut options = Options::default();
+            conf::guardrails::set(&mut options, name, &given).unwrap();
+            let planned = of(&options);
+            assert!(!seen.contains(&planned), "{name}");
+            seen.push(planned);
+        }
     }
 
     #[test]
@@ -253,7 +414,7 @@ mod tests {
         assert!(!store.snapshot_before_compaction && !store.incremental_backups);
         let server = server_settings(&options).unwrap();
         assert_eq!(server.prepared_bytes_max, 10 << 20);
-        assert!(server.drop_truncate_table_enabled && server.use_statements_enabled);
+        assert!(server.guardrails.drop_truncate_table_enabled && server.use_statements_enabled);
         assert!(!server.dynamic_data_masking_enabled);
     }
 }

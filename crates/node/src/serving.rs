@@ -153,6 +153,16 @@ impl Actions {
         }
         let timeout = Duration::from_millis(millis);
         self.server.set_timeout(*kind, timeout);
+        let mut live = self.live.borrow_mut();
+        *match kind {
+            Timeout::Read => &mut live.read_request_timeout,
+            Timeout::Range => &mut live.range_request_timeout,
+            Timeout::Write => &mut live.write_request_timeout,
+            Timeout::CounterWrite => &mut live.counter_write_request_timeout,
+            Timeout::CasContention => &mut live.cas_contention_timeout,
+            Timeout::Truncate => &mut live.truncate_request_timeout,
+            Timeout::Request => &mut live.request_timeout,
+        } = timeout;
         if *kind == Timeout::Write {
             self.coordinator.set_write_timeout(timeout);
         }

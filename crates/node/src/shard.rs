@@ -1,6 +1,6 @@
 //! The life of one shard: start, serve, stop. Order is the module documentation of the crate.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -337,6 +337,7 @@ impl Parts {
     ) -> Result<Option<AdminHandle>, StartError> {
         let (rt, options) = (&self.rt, &self.options);
         if let Some(cluster) = &self.cluster {
+            cluster.seek_members(&self.outcome);
             cluster.meet_others().await?;
             cluster.describe_itself().await?;
         }
@@ -366,6 +367,7 @@ impl Parts {
     /// The parts that serve clients and administrators, and other shards at once.
     fn make(&self) -> Result<(Served, OwnRows), StartError> {
         let (rt, options) = (&self.rt, &self.options);
+        let live = Rc::new(RefCell::new(Options::clone(options)));
         let server = CqlServer::new(ServerParts {
             rt: rt.clone(),
             coordinator: self.coordinator.clone(),
@@ -376,6 +378,7 @@ impl Parts {
             virtual_source: Rc::new(NodeViews {
                 rt: rt.clone(),
                 options: options.clone(),
+                live: live.clone(),
                 admin: self.meshes.admin.clone(),
             }),
         });
@@ -386,6 +389,7 @@ impl Parts {
             coordinator: self.coordinator.clone(),
             membership: self.membership.clone(),
             options: options.clone(),
+            live,
             serving: Rc::default(),
             stopped: Rc::default(),
             // Until the ports are opened.

@@ -8,6 +8,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::{AdminMesh, AdminReply, AdminRequest};
@@ -22,8 +24,10 @@ use stdx::{ShardId, Uuid};
 pub(crate) struct NodeViews {
     /// The shard.
     pub(crate) rt: Rt,
-    /// The node's settings.
+    /// The node's settings as they were at the start.
     pub(crate) options: Arc<Options>,
+    /// The settings in force on this shard.
+    pub(crate) live: Rc<RefCell<Options>>,
     /// The way to the numbers of all shards.
     pub(crate) admin: Arc<AdminMesh>,
 }
@@ -86,9 +90,10 @@ impl NodeViews {
     }
 
     fn settings(&self, table: &Table) -> Rows {
+        let live = self.live.borrow();
         let names = conf::options::NAMES.iter();
         names
-            .filter_map(|(name, _)| Some((name, self.options.render(name)?)))
+            .filter_map(|(name, _)| Some((name, live.render(name)?)))
             .map(|(name, value)| {
                 VirtualRowBuilder::new(table).text("name", name).text("value", &value).finish()
             })

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use admin::model::{
-    ClientReport, ClusterCommand, CompactionReport, LogLevelReport, SettingsReport, TableReport,
+    ClientReport, ClusterCommand, CompactionReport, GuardrailReport, GuardrailRequest,
+    LogLevelReport, SettingsReport, TableReport,
 };
 use admin::nodetool as layout;
 
@@ -71,6 +72,8 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
             Err(Failure::Connect(error)) if !is_cut_off(&error) => Err(Failure::Connect(error)),
             _ => Ok(String::new()),
         },
+        "getguardrailsconfig" => guardrails(line),
+        "setguardrailsconfig" => set_guardrail(line),
         "getlogginglevels" => levels(api).map(|levels| layout::logging_levels(&levels)),
         "setlogginglevel" => set_level(line),
         _ => return None,
@@ -93,6 +96,45 @@ fn compactions(api: &Api) -> Result<CompactionReport, Failure> {
 
 fn levels(api: &Api) -> Result<Vec<LogLevelReport>, Failure> {
     Ok(api.get("/api/v1/log")?)
+}
+
+fn guardrails(line: &Line) -> Result<String, Failure> {
+    let category = line.value("--category").map(str::to_owned);
+    if let Some(category) = &category
+        && !layout::GUARDRAIL_CATEGORIES.contains(&category.as_str())
+    {
+        return Err(bad(format!(
+            "Error: Illegal value for -c/--category used: '{category}'. Supported values are {}.",
+            layout::GUARDRAIL_CATEGORIES.join(",")
+        )));
+    }
+    let name = match (line.arguments.as_slice(), &category) {
+        ([_, _, ..], _) => {
+            let text = "Specify only one guardrail name to get the configuration of or no name to \
+                        get the configuration of all of them.";
+            return Err(bad(text.to_owned()));
+        }
+        ([_], Some(_)) => {
+            let text = "Do not specify additional arguments when --category/-c is set.";
+            return Err(bad(text.to_owned()));
+        }
+        (names, _) => names.first().cloned(),
+    };
+    let all: Vec<GuardrailReport> = line.api.get("/api/v1/guardrails")?;
+    let wanted = layout::GuardrailsWanted { category, name, expand: line.has("--expand") };
+    layout::guardrails(&all, &wanted).map_err(bad)
+}
+
+fn set_guardrail(line: &Line) -> Result<String, Failure> {
+    let [name, values @ ..] = line.arguments.as_slice() else {
+        return Err(bad("No arguments.".to_owned()));
+    };
+    let change = GuardrailRequest { name: name.clone(), values: values.to_vec() };
+    match line.api.command("PUT", "/api/v1/guardrails", &change) {
+        Ok(()) => Ok(String::new()),
+        Err(crate::http::HttpError::Refused(400, words)) => Err(bad(words)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn clients(line: &Line) -> Result<String, Failure> {

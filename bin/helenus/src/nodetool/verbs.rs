@@ -169,6 +169,10 @@ pub(super) const VERBS: &[Verb] = &[
         ]),
     Verb::plain("compact", "Force a (major) compaction on one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("compactionhistory", "Print history of compaction").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
+    Verb::plain("compactionplan", "Print what would be compacted now, and why; nothing is changed").flags(&[switch(
+            &["-H", "--human-readable"],
+            "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
+        )]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("compactionstats", "Print statistics on compactions").flags(&[switch(
             &["-H", "--human-readable"],
             "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
@@ -193,6 +197,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("getcompactionthroughput", "Print the MiB/s throughput cap for compaction in the system as a rounded number").flags(&[switch(&["-d", "--precise-mib"], "Print the MiB/s throughput cap for compaction in the system as a precise number (double)")]),
     Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
     Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
+    Verb::plain("getguardrailsconfig", "Print runtime configuration of guardrails.").flags(&[valued(&["-c", "--category"], "guardrailCategory", "Category of guardrails to filter, can be one of 'values', 'thresholds', 'flags', 'others'."), switch(&["--expand"], "Expand all guardrail names so they reflect their counterparts in cassandra.yaml")]).takes("[<name>]", "Specific name of a guardrail to get configuration of.", usize::MAX),
     Verb::plain("getlogginglevels", "Get the runtime logging levels"),
     Verb::plain("getmaxhintwindow", "Print the max hint window in ms"),
     Verb::plain("getseeds", "Get the currently in use seed node IP list excluding the node IP"),
@@ -224,6 +229,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
+    Verb::plain("setguardrailsconfig", "Modify runtime configuration of guardrails.").takes("[<setter> <value1> ...]", "For flags, possible values are 'true' or 'false'. For thresholds, two values are expected, first for failure, second for warning. For values, enumeration of values expected or one value where multiple items are separated by comma. Setting for thresholds accepting strings and value guardrails are reset by specifying 'null' or '[]' value. For thresholds accepting integers, the reset value is -1.", usize::MAX),
     Verb::plain("setlogginglevel", "Set the log level threshold for a given component or class. Will reset to the initial configuration if called with no parameters.").takes("<component|module> <level>", "The component or module to change the level for and the log level threshold to set. Will reset to initial level if omitted. Available components: bootstrap, compaction, repair, streaming, cql, ring; ROOT is everything", 2),
     Verb::plain("setmaxhintwindow", "Set the specified max hint window in ms").needs("max_hint_window", "<value_in_ms>", "Value of maxhintwindow in ms"),
     Verb::plain("setstreamthroughput", "Set throughput cap for streaming in the system, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
@@ -268,6 +274,10 @@ pub(super) const VERBS: &[Verb] = &[
         ]).takes("[<keyspace.table>...]", "List of tables (or keyspace) names", usize::MAX),
     Verb::plain("tpstats", "Print usage statistics of thread pools").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
     Verb::plain("truncatehints", "Truncate all hints on the local node, or truncate hints for the endpoint(s) specified.").takes("[endpoint ... ]", "IP address(es) of the endpoint(s) to delete hints for", usize::MAX),
+    Verb::plain("upgradesstables", "Rewrite sstables (for the requested tables) that are not on the current version (thus upgrading them to said current version)").flags(&[
+            switch(&["-a", "--include-all-sstables"], "Use -a to include all sstables, even those already on the current version"),
+            valued(&["-j", "--jobs"], "jobs", "Accepted: each shard upgrades one file at a time"),
+        ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("version", "Print cassandra version"),
 ];
 
@@ -343,7 +353,7 @@ const REFUSED: [(&str, &[&str]); 13] = [
     ("there is no Java virtual machine", &["gcstats", "sjk"]),
     (
         "files are looked at by \"helenus sstable\" while no node has them open",
-        &["getsstables", "scrub", "upgradesstables", "verify"],
+        &["getsstables", "scrub", "verify"],
     ),
     (
         "files are not taken in while the node runs: put them into the table's directory and start \

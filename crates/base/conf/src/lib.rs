@@ -1,7 +1,7 @@
 //! Typed options, cassandra.yaml names and spellings.
 //!
 //! Owns: the table of settings ([`options`]), the grammars of their values ([`value`]), Cassandra's
-//! old spellings ([`spelling`]), the property files of snitches ([`snitch`]) and the settings that are known without having an effect
+//! old spellings ([`spelling`]), the settings that limit statements ([`guardrails`]), the property files of snitches ([`snitch`]) and the settings that are known without having an effect
 //! ([`known`]); the layers defaults < file < environment < command line ([`load()`]); the reference
 //! ([`reference_markdown`]). Never: reads a file, the environment or a host name; text and
 //! iterators come in, [`Options`] and warnings go out.
@@ -18,6 +18,7 @@
 )]
 
 pub mod fuzz;
+pub mod guardrails;
 pub mod known;
 pub mod load;
 pub mod options;
@@ -36,5 +37,5 @@ pub use reference::reference_markdown;
 pub use value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
     DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
-    Number, Partitioner, Snitch,
+    Number, Partitioner, Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
 };

@@ -6,12 +6,13 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::spelling;
 use crate::value::{
     Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DiskFailurePolicy,
-    NetworkAuthorizer, Snitch, class_name,
+    NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode, class_name,
 };
 use crate::yaml::{self, Node, NodeKind};
 
@@ -166,6 +167,11 @@ pub enum Warning {
         /// Whether the value is what Cassandra does without it.
         is_default: bool,
     },
+    /// A limit on ordinary users where nobody logs in.
+    NobodyIsLimited {
+        /// The setting.
+        name: &'static str,
+    },
     /// An old spelling; it has its effect.
     OldSpelling {
         /// Place.
@@ -187,6 +193,11 @@ impl fmt::Display for Warning {
                     "{origin}: \"{name}\" is not supported yet and has no effect (\"{value}\")"
                 )
             }
+            Warning::NobodyIsLimited { name } => write!(
+                f,
+                "\"{name}\" has no effect with AllowAllAuthenticator: it is for ordinary users, and all \
+                 are superusers then"
+            ),
             Warning::OldSpelling { origin, name, new } => {
                 write!(f, "{origin}: \"{name}\" is the old spelling of \"{new}\"")
             }
@@ -206,7 +217,9 @@ pub fn summarize(warnings: &[Warning]) -> Vec<String> {
                 at_default.push(name.as_str())
             }
             Warning::OldSpelling { name, new, .. } => old.push(format!("{name} ({new})")),
-            Warning::Unknown { .. } | Warning::NotSupportedYet { .. } => {
+            Warning::Unknown { .. }
+            | Warning::NobodyIsLimited { .. }
+            | Warning::NotSupportedYet { .. } => {
                 lines.push(warning.to_string());
             }
         }
@@ -351,7 +364,16 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
         loader.text(name, value, Origin::CommandLine { flag: flag.clone() });
     }
     if loader.errors.is_empty() {
+        for (name, message) in guardrails::check(&mut loader.loaded.options) {
+            loader.errors.push(ConfError::Inconsistent { name, message });
+        }
         check(&loader.loaded.options, &mut loader.errors);
+    }
+    let options = &loader.loaded.options;
+    if options.authenticator == Authenticator::AllowAll {
+        for name in guardrails::on_ordinary_users(options) {
+            loader.loaded.warnings.push(Warning::NobodyIsLimited { name });
+        }
     }
     if let Some((path, _)) = &sources.file
         && loader.loaded.options.endpoint_snitch != Snitch::Simple
@@ -653,6 +675,16 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     if hash.is_some_and(|hash| hash.len() != 60 || !hash.starts_with("$2a$")) {
         wrong("auth_superuser_salted_password", "is not a bcrypt hash of the form $2a$".into());
     }
+    if options.sstable == SstableFormat::Bti
+        && options.storage_compatibility_mode == StorageCompatibilityMode::Cassandra4
+    {
+        wrong(
+            "sstable",
+            "selects format bti, which is not available when \"storage_compatibility_mode\" is \
+             CASSANDRA_4"
+                .into(),
+        );
+    }
     if options.data_file_directories.len() > 1 {
         wrong(
             "data_file_directories",
@@ -702,23 +734,6 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     if options.commitlog_sync == CommitLogSync::Periodic && options.commitlog_sync_period.is_zero()
     {
         wrong("commitlog_sync_period", "must be above 0".into());
-    }
-    for (name, warn, fail) in [
-        (
-            "maximum_timestamp_warn_threshold",
-            options.maximum_timestamp_warn_threshold,
-            options.maximum_timestamp_fail_threshold,
-        ),
-        (
-            "minimum_timestamp_warn_threshold",
-            options.minimum_timestamp_warn_threshold,
-            options.minimum_timestamp_fail_threshold,
-        ),
-    ] {
-        // As in Cassandra's `validateTimestampThreshold`.
-        if !fail.is_zero() && warn > fail {
-            wrong(name, "must not be above its fail threshold".into());
-        }
     }
     if options.tombstone_warn_threshold > options.tombstone_failure_threshold {
         wrong(

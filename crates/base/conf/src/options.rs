@@ -13,7 +13,8 @@ use stdx::Token;
 use crate::value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
     DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
-    Number, Partitioner, Range, Refusal, Snitch, Value,
+    Number, Partitioner, Range, Refusal, Snitch, SstableFormat, SstableVersion,
+    StorageCompatibilityMode, Value,
 };
 use crate::yaml::Node;
 
@@ -406,6 +407,18 @@ settings! {
     "Storage" {
         /// Memory for memtables of all shards. Unset: 40 % of `memory`.
         supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Format of SSTables that are written: `big`, or `bti` with tries, which
+        /// `storage_compatibility_mode` must allow. All are read; `nodetool upgradesstables` writes
+        /// files of other versions anew.
+        supported cold sstable: SstableFormat = SstableFormat::Big;
+        /// `CASSANDRA_4`: SSTables of format BIG are of version `nb`, which Cassandra 4 reads too;
+        /// `UPGRADING`, `NONE`: of version `oa`, those of format BTI of version `da`, which only
+        /// Cassandra 5 reads. Deletion times end in 2038 in all of them.
+        supported cold storage_compatibility_mode: StorageCompatibilityMode = StorageCompatibilityMode::Cassandra4;
+        /// Version of SSTables that are written, whatever `sstable` and `storage_compatibility_mode`
+        /// say; `me` is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files that take part in an
+        /// incremental repair are of `nb` then. Not one of Cassandra's settings.
+        supported cold sstable_version: Option<SstableVersion> = None;
         /// Partitions longer than this get an index of their rows. Unset: 8 KiB.
         supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
         /// Compactions that run at the same time. Unset: one for each shard.
@@ -443,48 +456,112 @@ settings! {
     }
     "Guardrails" {
         /// Keyspaces above this give a warning; -1 is off.
-        not_yet hot keyspaces_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot keyspaces_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Keyspaces above this are refused; -1 is off.
-        not_yet hot keyspaces_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot keyspaces_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Tables above this give a warning; -1 is off.
-        not_yet hot tables_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot tables_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Tables above this are refused; -1 is off.
-        not_yet hot tables_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot tables_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Columns of a table above this give a warning; -1 is off.
-        not_yet hot columns_per_table_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot columns_per_table_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Columns of a table above this are refused; -1 is off.
-        not_yet hot columns_per_table_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot columns_per_table_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Fields of a user type above this give a warning; -1 is off.
+        supported hot fields_per_udt_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Fields of a user type above this are refused; -1 is off.
+        supported hot fields_per_udt_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Dimensions of a vector above this give a warning; -1 is off.
+        supported hot vector_dimensions_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Dimensions of a vector above this are refused; -1 is off.
+        supported hot vector_dimensions_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Replicas below this give a warning; -1 is off.
+        supported hot minimum_replication_factor_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Replicas below this are refused, at most `default_keyspace_rf`; -1 is off.
+        supported hot minimum_replication_factor_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Replicas above this give a warning; -1 is off.
+        supported hot maximum_replication_factor_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Replicas above this are refused, at least `default_keyspace_rf`; -1 is off.
+        supported hot maximum_replication_factor_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Replicas of a keyspace whose statement does not say how many.
+        supported cold default_keyspace_rf: u32 = 1, 1 to 2_147_483_647;
         /// Page sizes above this give a warning; -1 is off.
-        not_yet hot page_size_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot page_size_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Page sizes above this are refused; -1 is off.
-        not_yet hot page_size_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot page_size_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Partition keys in one SELECT above this give a warning; -1 is off.
-        not_yet hot partition_keys_in_select_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot partition_keys_in_select_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Partition keys in one SELECT above this are refused; -1 is off.
-        not_yet hot partition_keys_in_select_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot partition_keys_in_select_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Combinations of IN values above this give a warning; -1 is off.
-        not_yet hot in_select_cartesian_product_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot in_select_cartesian_product_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Combinations of IN values above this are refused; -1 is off.
-        not_yet hot in_select_cartesian_product_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        supported hot in_select_cartesian_product_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Values, and keys of elements, above this give a warning; unset is off.
+        supported hot column_value_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
+        /// Values, and keys of elements, above this are refused; unset is off.
+        supported hot column_value_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
+        /// Bytes written to a collection above this give a warning; unset is off.
+        supported hot collection_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
+        /// Bytes written to a collection above this are refused; unset is off.
+        supported hot collection_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
+        /// Elements written to a collection above this give a warning; -1 is off.
+        supported hot items_per_collection_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Elements written to a collection above this are refused; -1 is off.
+        supported hot items_per_collection_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Table properties that give a warning.
+        supported hot table_properties_warned: Vec<String> = Vec::new();
+        /// Table properties that are left out, with a warning.
+        supported hot table_properties_ignored: Vec<String> = Vec::new();
+        /// Table properties that are refused.
+        supported hot table_properties_disallowed: Vec<String> = Vec::new();
+        /// Consistency levels of reads that give a warning.
+        supported hot read_consistency_levels_warned: Vec<String> = Vec::new();
+        /// Consistency levels of reads that are refused.
+        supported hot read_consistency_levels_disallowed: Vec<String> = Vec::new();
+        /// Consistency levels of writes, serial ones too, that give a warning.
+        supported hot write_consistency_levels_warned: Vec<String> = Vec::new();
+        /// Consistency levels of writes, serial ones too, that are refused.
+        supported hot write_consistency_levels_disallowed: Vec<String> = Vec::new();
         /// Whether ALLOW FILTERING may be used.
-        not_yet hot allow_filtering_enabled: bool = true;
+        supported hot allow_filtering_enabled: bool = true;
+        /// Whether GROUP BY may be used.
+        supported hot group_by_enabled: bool = true;
+        /// Whether lists may be changed by index or value, which reads them first.
+        supported hot read_before_write_list_operations_enabled: bool = true;
+        /// Whether several columns outside the key may be filtered on when replicas must agree.
+        supported hot intersect_filtering_query_enabled: bool = true;
+        /// Whether that gives a warning.
+        supported hot intersect_filtering_query_warned: bool = true;
+        /// Whether keyspaces may have SimpleStrategy.
+        supported hot simplestrategy_enabled: bool = true;
+        /// Whether tables may be without compression.
+        supported hot uncompressed_tables_enabled: bool = true;
+        /// Whether tables may be made WITH COMPACT STORAGE.
+        supported hot compact_tables_enabled: bool = true;
+        /// Whether columns and fields may be vectors.
+        supported hot vector_type_enabled: bool = true;
+        /// Whether tables with TimeWindowCompactionStrategy may have no default_time_to_live.
+        supported hot zero_ttl_on_twcs_enabled: bool = true;
+        /// Whether that gives a warning.
+        supported hot zero_ttl_on_twcs_warned: bool = true;
         /// Whether clients may give timestamps (USING TIMESTAMP).
-        supported cold user_timestamps_enabled: bool = true;
+        supported hot user_timestamps_enabled: bool = true;
         /// Timestamps of clients that are further in the future give a warning; 0 is off.
-        supported cold maximum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
+        supported hot maximum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
         /// Timestamps of clients that are further in the future are refused; 0 is off. Cassandra has
         /// no default: what is written with such a timestamp cannot be overwritten or deleted.
-        supported cold maximum_timestamp_fail_threshold: Duration = Duration::from_secs(259_200), 0 to 36_500 * DAY_MS;
+        supported hot maximum_timestamp_fail_threshold: Duration = Duration::from_secs(259_200), 0 to 36_500 * DAY_MS;
         /// Timestamps of clients that are further in the past give a warning; 0 is off.
-        supported cold minimum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
+        supported hot minimum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
         /// Timestamps of clients that are further in the past are refused; 0 is off.
-        supported cold minimum_timestamp_fail_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
-        /// Whether tables may be altered.
-        protects hot alter_table_enabled: bool = true;
+        supported hot minimum_timestamp_fail_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
+        /// Whether columns of tables may be added, dropped and renamed.
+        supported hot alter_table_enabled: bool = true;
         /// Whether tables may be dropped and truncated.
-        supported cold drop_truncate_table_enabled: bool = true;
+        supported hot drop_truncate_table_enabled: bool = true;
         /// Whether keyspaces may be dropped.
-        protects hot drop_keyspace_enabled: bool = true;
+        supported hot drop_keyspace_enabled: bool = true;
         /// Whether columns may get masks, and masks have an effect.
         supported cold dynamic_data_masking_enabled: bool = false;
         /// Whether USE may be used.

@@ -492,6 +492,89 @@ words! {
 }
 
 words! {
+    /// Which versions of Cassandra can read what is written.
+    StorageCompatibilityMode {
+        /// 4.0 and later.
+        Cassandra4 = "CASSANDRA_4",
+        /// 5.0.
+        Upgrading = "UPGRADING",
+        /// 5.0.
+        None = "NONE",
+    }
+}
+
+words! {
+    /// A version of SSTables that is written.
+    SstableVersion {
+        /// Cassandra 3.0.25, 3.11.11; Scylla.
+        Me = "me",
+        /// Cassandra 4.
+        Nb = "nb",
+        /// Cassandra 5, format BIG.
+        Oa = "oa",
+        /// Cassandra 5, format BTI.
+        Da = "da",
+    }
+}
+
+/// The format of SSTables, as the map `sstable` selects it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SstableFormat {
+    /// Index and summary.
+    Big,
+    /// Tries.
+    Bti,
+}
+
+impl SstableFormat {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SstableFormat::Big => "big",
+            SstableFormat::Bti => "bti",
+        }
+    }
+}
+
+impl Value for SstableFormat {
+    fn read(node: &Node, _: Range) -> Result<Self, Refusal> {
+        let parsed;
+        let entries = match &node.kind {
+            NodeKind::Map(entries) => entries,
+            // As it is rendered.
+            NodeKind::Scalar(text) if text.starts_with('{') => {
+                parsed = crate::yaml::parse(text).map_err(|_| Refusal::Form)?;
+                let NodeKind::Map(entries) = &parsed.kind else { return Err(Refusal::Form) };
+                entries
+            }
+            _ => return Err(Refusal::Form),
+        };
+        let mut format = SstableFormat::Big;
+        for entry in entries {
+            // No format has options of its own.
+            let is_empty = match &entry.value.kind {
+                NodeKind::Null => true,
+                NodeKind::Map(of_formats) => of_formats.is_empty(),
+                _ => false,
+            };
+            format = match (entry.key.as_str(), entry.value.text()) {
+                (_, None) if is_empty => format,
+                ("selected_format", Some("big")) => SstableFormat::Big,
+                ("selected_format", Some("bti")) => SstableFormat::Bti,
+                _ => return Err(Refusal::Form),
+            };
+        }
+        Ok(format)
+    }
+    fn form() -> String {
+        "{selected_format: big} or {selected_format: bti}".into()
+    }
+    fn render(&self) -> String {
+        format!("{{selected_format: {}}}", self.name())
+    }
+}
+
+words! {
     /// Form of the log.
     LogFormat {
         /// One line of text per event.

@@ -477,6 +477,9 @@ impl Membership {
             if let Some(known) = snapshot.members.get(&member.host_id) {
                 return asked_before(&snapshot, known, false);
             }
+            if let Some(refusal) = departed(&snapshot, member.host_id) {
+                return refusal;
+            }
             let mut member = member.clone();
             member.state = MemberState::Joining;
             if member.tokens.is_empty() {
@@ -505,6 +508,9 @@ impl Membership {
             let snapshot = self.snapshot();
             if let Some(known) = snapshot.members.get(&member.host_id) {
                 return asked_before(&snapshot, known, true);
+            }
+            if let Some(refusal) = departed(&snapshot, member.host_id) {
+                return refusal;
             }
             let old = match self.replaceable(&snapshot, address) {
                 Ok(old) => old,
@@ -571,6 +577,16 @@ impl Membership {
         });
         stands_there.map(|member| Transformation::Leave { host: member.host_id }).collect()
     }
+}
+
+/// The refusal of a host id that is out: whoever asks has not heard of it, or has begun anew.
+fn departed(snapshot: &ClusterSnapshot, host: HostId) -> Option<Submitted> {
+    snapshot.departed.contains(&host).then(|| {
+        Submitted::Rejected(format!(
+            "host {host} was taken out of the cluster: it has left, was removed, or its joining was \
+             given up; start with an empty data directory to join as a new node"
+        ))
+    })
 }
 
 /// The answer to a newcomer that is a member already: it asked before and did not hear the answer.

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use messaging::Responder;
 use rt::Group;
+use rt::sync::Notify;
 use stdx::{HostId, Instant, Uuid};
 use store::Held;
 
@@ -29,6 +30,8 @@ pub(crate) struct Hold {
     /// Keyspace and table.
     name: String,
     touched: Cell<Instant>,
+    /// Told when it ends, so that nothing waits for that any more.
+    ended: Rc<Notify>,
 }
 
 /// By number.
@@ -49,8 +52,10 @@ impl Holds {
 
     pub(crate) fn end(&self, number: u64, from: HostId) {
         let mut all = self.all.borrow_mut();
-        if all.get(&number).is_some_and(|hold| hold.from == from) {
-            all.remove(&number);
+        if all.get(&number).is_some_and(|hold| hold.from == from)
+            && let Some(hold) = all.remove(&number)
+        {
+            hold.ended.notify_one();
         }
     }
 
@@ -96,6 +101,7 @@ impl Serving {
     fn keep(&self, from: HostId, open: &OpenRequest, held: Held) -> u64 {
         let inner = &self.0.inner;
         let number = inner.rt.random_u64().max(1);
+        let ended = Rc::new(Notify::new());
         let hold = Hold {
             held,
             from,
@@ -103,13 +109,17 @@ impl Serving {
             operation: open.operation.clone(),
             name: inner.table_name(open.table),
             touched: Cell::new(inner.rt.now()),
+            ended: ended.clone(),
         };
         inner.holds.all.borrow_mut().insert(number, Rc::new(hold));
         let (of_task, of_task_idle) = (inner.clone(), inner.settings.hold_idle);
         let task = async move {
             let (inner, idle) = (of_task, of_task_idle);
             let mut look_at = inner.rt.now() + idle;
-            while inner.unless_stopped(inner.rt.sleep_until(look_at)).await.is_ok() {
+            loop {
+                let pause = inner.rt.timeout(look_at, ended.notified());
+                // Stopped, or the hold has ended; else it is time to look.
+                let Ok(Err(_)) = inner.unless_stopped(pause).await else { return };
                 let touched = inner.holds.all.borrow().get(&number).map(|h| h.touched.get());
                 let Some(touched) = touched else { return };
                 look_at = touched + idle;

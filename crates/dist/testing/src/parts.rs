@@ -81,6 +81,7 @@ pub fn snapshot(epoch: u64, members: Vec<Member>, schema: Arc<Schema>) -> Cluste
         auth: Arc::default(),
         handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
+        departed: Default::default(),
     }
 }
 

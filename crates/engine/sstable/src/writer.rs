@@ -37,7 +37,7 @@ use sst_format::stats_collector::FileFacts;
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
     BloomFilter, Component, CompressionInfo, Descriptor, EncodingStats, FormatError,
-    StatsCollector, WriteSchema,
+    StatsCollector, Version, WriteSchema,
 };
 use stdx::Token;
 
@@ -146,6 +146,11 @@ impl SstableWriter {
         let data = Output::create(fs, &path(Component::Data), options.direct).await?;
         let index = Output::create(fs, &path(index_component(version)), false).await?;
         let header = SerializationHeader::for_table(table, options.encoding_stats);
+        let mut options = options;
+        if let (Some(compression), true) = (&mut options.compression, version < Version::Na) {
+            // No chunk is stored plain there.
+            compression.max_compressed_length = i32::MAX;
+        }
         let tries = match version.is_bti() {
             false => None,
             true => {
@@ -583,7 +588,7 @@ impl SstableWriter {
                     data_length,
                     offsets: std::mem::take(&mut self.offsets),
                 };
-                let bytes = info.encode().map_err(|e| self.unwritable(e))?;
+                let bytes = info.encode(self.options.version).map_err(|e| self.unwritable(e))?;
                 small.push((Component::CompressionInfo, bytes));
             }
             None => {
@@ -594,7 +599,7 @@ impl SstableWriter {
         }
         small.push((Component::Digest, encode_digest(self.digest.value())));
         if !self.filter.is_always_present() {
-            small.push((Component::Filter, self.filter.encode()));
+            small.push((Component::Filter, self.filter.encode(self.options.version)));
         }
         let facts = FileFacts {
             commit_log: std::mem::take(&mut self.options.commit_log),

@@ -41,6 +41,19 @@ pub struct CompactionProgress {
     pub reason: String,
 }
 
+/// A compaction that would begin now, for `nodetool compactionplan`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCompaction {
+    /// Its inputs and the bytes of their data on disk, by generation.
+    pub inputs: Vec<(Generation, u64)>,
+    /// Inputs that are dropped without being read.
+    pub expired: usize,
+    /// Level of the outputs.
+    pub level: u32,
+    /// Why.
+    pub reason: String,
+}
+
 /// A finished compaction, for `system.compaction_history`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionRecord {
@@ -65,6 +78,7 @@ fn kind_of(reason: &Reason) -> &'static str {
         Reason::Major => "Major compaction",
         Reason::Tombstones { .. } => "Tombstone Compaction",
         Reason::Cleanup => "Cleanup",
+        Reason::Upgrade => "Upgrade sstables",
         Reason::Anticompaction => "Anticompaction after repair",
         _ => "Compaction",
     }
@@ -172,6 +186,32 @@ impl Store {
             now,
             flush_bytes: counters.flushed_bytes.get().checked_div(counters.flushes.get()),
         }
+    }
+
+    /// What compactions of a table would begin now, and why. Changes nothing.
+    ///
+    /// # Errors
+    /// `UnknownTable`; `Invalid`: its options are not understood.
+    pub fn planned_compactions(&self, id: TableId) -> Result<Vec<PlannedCompaction>, StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let version = table.version();
+        let options = options_of(&version)?;
+        let infos = self.infos(&table);
+        let size_of = |generation: &Generation| {
+            let info = infos.infos.iter().find(|info| info.generation == *generation);
+            (*generation, info.map_or(0, |info| info.size_bytes))
+        };
+        let planned = |plan: Plan| {
+            let mut inputs: Vec<(Generation, u64)> = plan.inputs.iter().map(size_of).collect();
+            inputs.sort_unstable();
+            PlannedCompaction {
+                inputs,
+                expired: plan.expired.len(),
+                level: plan.level,
+                reason: plan.reason.to_string(),
+            }
+        };
+        Ok(compact_plan::preview(options, &infos.state()).into_iter().map(planned).collect())
     }
 
     /// Compactions that the strategy would run now.
@@ -421,19 +461,24 @@ impl Store {
             self.writer_options(&version.table, outputs.first(), partitions, stats)?;
         writer_options.level = i32::try_from(plan.level).unwrap_or(0);
         writer_options.repaired_at = repaired_at;
-        writer_options.pending_repair = pending;
+        writer_options.set_pending_repair(pending);
         outputs.open(writer_options).await?;
         let now = self.inner.rt.wall();
         let infos: Vec<SstableInfo> =
             inputs.iter().map(|f| info_of(f, DeletionSeconds(0))).collect();
         let never = !compact_plan::purge::may_purge(&infos, options.tombstones.only_purge_repaired);
-        let mode = MergeMode::Purge {
+        let purge = MergeMode::Purge {
             now: now.seconds(),
             gc_before: match never {
                 true => GcBefore::At(DeletionSeconds(i64::MIN)),
                 false => table.gc_rule(now.seconds()),
             },
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
+        };
+        let mode = match plan.reason {
+            // What is only written anew keeps all that it has.
+            Reason::Upgrade => MergeMode::All,
+            _ => purge,
         };
         let shown = (mode, owned);
         self.merge_into(&version.shape, &read, shown, outputs, progress).await

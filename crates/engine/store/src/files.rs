@@ -21,7 +21,8 @@ use std::rc::Rc;
 use rt::{Fs, OpenOptions};
 use schema::Table;
 use sstable::{
-    Component, Descriptor, SstableError, SstableReader, TokenFilter, list_sstables, remove_sstable,
+    Component, Descriptor, SstableError, SstableReader, TokenFilter, Version, WriterOptions,
+    list_sstables, remove_sstable,
 };
 use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
 
@@ -101,11 +102,14 @@ pub(crate) fn toc_path(directory: &str, descriptor: Descriptor) -> String {
     format!("{directory}/{}", descriptor.file_name(Component::Toc))
 }
 
-/// The record of an ingest: its files.
-pub(crate) fn encode_record(generations: &[Generation]) -> Vec<u8> {
+/// The record of an ingest: its files. The version is named where it is not `nb`.
+pub(crate) fn encode_record(files: &[Descriptor]) -> Vec<u8> {
     let mut text = "helenus-ingest 1\n".to_owned();
-    for generation in generations {
-        text.push_str(&format!("add {}\n", generation.0));
+    for file in files {
+        match file.version {
+            Version::Nb => text.push_str(&format!("add {}\n", file.generation.0)),
+            version => text.push_str(&format!("add {} {version}\n", file.generation.0)),
+        }
     }
     let crc = codec::crc32(text.as_bytes());
     text.push_str(&format!("crc32 {crc:08x}\n"));
@@ -113,10 +117,18 @@ pub(crate) fn encode_record(generations: &[Generation]) -> Vec<u8> {
 }
 
 /// `None` when it is not a record that this code wrote.
-pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Generation>> {
+pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
     let body = checked_body(bytes)?;
     let lines = body.strip_prefix("helenus-ingest 1\n")?.lines();
-    lines.map(|line| line.strip_prefix("add ")?.parse().ok().map(Generation)).collect()
+    let file = |line: &str| {
+        let line = line.strip_prefix("add ")?;
+        let (number, version) = match line.split_once(' ') {
+            Some((number, letters)) => (number, Version::from_letters(letters)?),
+            None => (line, Version::Nb),
+        };
+        Some(Descriptor::new(version, Generation(number.parse().ok()?)))
+    };
+    lines.map(file).collect()
 }
 
 /// The text before its line of checksum, when that is right.
@@ -512,19 +524,25 @@ async fn remove_generation(
     generation: Generation,
 ) -> Result<(), StoreError> {
     let found = find_generation(fs, directory, generation).await?;
-    // What is left of one that is nearly gone has the name of our own.
-    let descriptor = found.map_or(Descriptor::nb(generation), |(descriptor, _)| descriptor);
+    let Some((descriptor, _)) = found else {
+        // What is left of one that is nearly gone has a name of our own.
+        for version in WriterOptions::VERSIONS {
+            let descriptor = Descriptor::new(version, generation);
+            remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
+        }
+        return Ok(());
+    };
     remove_sstable(fs, directory, descriptor).await.map_err(map_error)
 }
 
 /// Names the files of an ingest that a crash left with its record, then removes that.
 async fn finish_ingest(fs: &Fs, directory: &str, name: &str) -> Result<(), StoreError> {
     let path = format!("{directory}/{name}");
-    let Some(generations) = decode_record(&fs.read(&path, 1 << 24).await?) else {
+    let Some(files) = decode_record(&fs.read(&path, 1 << 24).await?) else {
         return Err(StoreError::Corrupt { file: path, what: "not an ingest record".to_owned() });
     };
-    for generation in generations {
-        let toc = toc_path(directory, Descriptor::nb(generation));
+    for descriptor in files {
+        let toc = toc_path(directory, descriptor);
         match fs.rename(&format!("{toc}.tmp"), &toc).await {
             // Named before the crash.
             Err(error) if error.kind == IoErrorKind::NotFound => {}

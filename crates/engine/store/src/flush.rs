@@ -185,6 +185,7 @@ impl Store {
         let (shard, shards) = self.shard();
         let mut options = WriterOptions::for_table(table, generation, partitions.max(1), stats)
             .map_err(StoreError::Invalid)?;
+        options.version = self.inner.options.sstable_version;
         options.host = Some(self.inner.options.host.0);
         options.column_index_size = self.inner.options.column_index_bytes;
         options.shard = Some(shard);

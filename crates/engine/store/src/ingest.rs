@@ -23,7 +23,7 @@ use data::{Advance, BoundRef, Cursor, DeletionTime, Item, Marker, RowRef, TableS
 use rt::Fs;
 use sst_format::header::EncodingStats;
 use sstable::{Descriptor, SstableReader, SstableWriter, WriterOptions};
-use stdx::{Generation, TableId, TimestampMicros, Token};
+use stdx::{TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, encode_record, map_error, record_path, remove_if_there, toc_path};
@@ -67,13 +67,19 @@ pub struct Ingest {
     /// Components of the last file that came so, which become durable.
     pub(crate) syncing: Vec<Syncing>,
     /// Written and, but for `syncing`, synced; their TOC.txt not named yet.
-    pub(crate) done: Vec<InFlight>,
+    pub(crate) done: Vec<Done>,
     pub(crate) report: Ingested,
     expected_partitions: u64,
     min_timestamp: Option<TimestampMicros>,
     /// `(start, end]`, ascending; `None` = any token.
     pub(crate) ranges: Option<Vec<(Token, Token)>>,
     place: Place,
+}
+
+/// A file that is written.
+pub(crate) struct Done {
+    pub(crate) in_flight: InFlight,
+    pub(crate) descriptor: Descriptor,
 }
 
 /// How far the data has come.
@@ -254,14 +260,16 @@ impl Ingest {
         self.synced(syncing).await?;
         // A TRUNCATE since then does not name the files in time.
         self.check_alive()?;
-        let Some(first) = self.done.first().map(InFlight::generation) else { return Ok(()) };
+        let Some(first) = self.done.first().map(|done| done.descriptor.generation) else {
+            return Ok(());
+        };
         let fs = self.store.inner.rt.fs();
         // Every name is durable before one of a TOC.txt is.
         fs.sync_dir(&self.directory).await?;
         let record = (self.done.len() > 1).then(|| record_path(&self.directory, first));
         if let Some(path) = &record {
-            let generations: Vec<Generation> = self.done.iter().map(InFlight::generation).collect();
-            fs.write_atomic(path, encode_record(&generations)).await?;
+            let files: Vec<Descriptor> = self.done.iter().map(|done| done.descriptor).collect();
+            fs.write_atomic(path, encode_record(&files)).await?;
         }
         let named = self.name_files(&fs).await;
         if named.is_err()
@@ -281,16 +289,15 @@ impl Ingest {
 
     /// Steps 3 and 4.
     async fn name_files(&mut self, fs: &Fs) -> Result<(), StoreError> {
-        let descriptor = |done: &InFlight| Descriptor::nb(done.generation());
         for done in &self.done {
-            let toc = toc_path(&self.directory, descriptor(done));
+            let toc = toc_path(&self.directory, done.descriptor);
             fs.rename(&format!("{toc}.tmp"), &toc).await?;
         }
         fs.sync_dir(&self.directory).await?;
         let table = &self.version.table;
         let mut opened = Vec::with_capacity(self.done.len());
         for done in &self.done {
-            let reader = SstableReader::open(fs, &self.directory, descriptor(done), Some(table));
+            let reader = SstableReader::open(fs, &self.directory, done.descriptor, Some(table));
             opened.extend(self.store.file_of(reader.await.map_err(map_error)?, Vec::new()));
         }
         let opened: Vec<Rc<TableFile>> = opened.into_iter().map(Rc::new).collect();
@@ -579,7 +586,7 @@ impl Ingest {
                 self.report.files += 1;
                 self.report.partitions += written.partitions;
                 self.report.disk_bytes += written.disk_bytes();
-                self.done.push(in_flight);
+                self.done.push(Done { in_flight, descriptor: written.descriptor });
             }
             Ok(None) => {}
             Err(error) => {
@@ -599,7 +606,7 @@ impl Drop for Ingest {
             in_flight
         });
         let coming = self.coming.take().map(Coming::give_up);
-        let done = std::mem::take(&mut self.done);
-        self.table.orphans.borrow_mut().extend(done.into_iter().chain(open).chain(coming));
+        let done = std::mem::take(&mut self.done).into_iter().map(|done| done.in_flight);
+        self.table.orphans.borrow_mut().extend(done.chain(open).chain(coming));
     }
 }

@@ -11,7 +11,7 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `compaction`,
-//! `repairing`, `cleanup`, `ingest`, `whole`, `truncate`, `snapshot`, `background`.
+//! `repairing`, `cleanup`, `upgrade`, `ingest`, `whole`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
@@ -36,12 +36,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod upgrade;
 mod whole;
 
 pub use cleanup::{Cleaned, OwnedRanges};
 pub use commitlog::SyncMode;
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes};
-pub use compaction::{CompactionProgress, CompactionRecord};
+pub use compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
 pub use error::StoreError;
 pub use estimates::RangeEstimate;
 pub use ingest::{Ingest, Ingested};
@@ -51,7 +52,8 @@ pub use repairing::{BegunRepair, ReadScope};
 pub use replay::ReplayReport;
 pub use replica::{ReplicaRead, StreamRead};
 pub use snapshot::SnapshotInfo;
-pub use sstable::{Component, TokenFilter};
+pub use sstable::{Component, TokenFilter, Version};
 pub use store::{Store, StoreFailure};
 pub use table::TableStats;
+pub use upgrade::UpgradeScope;
 pub use whole::{Held, HeldFile};

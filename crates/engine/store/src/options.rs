@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use commitlog::{LogOptions, SyncMode};
 use schema::Table;
+use sstable::Version;
 use stdx::{HostId, ShardId, Token};
 
 /// Options of one shard's store; sizes are this shard's share.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Directory of keyspaces: `<data>/<keyspace>/<table>-<id>/nb-<generation>-big-Data.db`.
+    /// Directory of keyspaces: such as
+    /// `<data>/<keyspace>/<table>-<id>/nb-<generation>-big-Data.db`.
     pub data_directory: String,
     /// Directory of commit-log segments, shared by all shards.
     pub commitlog_directory: String,
@@ -40,6 +42,8 @@ pub struct StoreOptions {
     pub compaction_bytes_per_second: u64,
     /// Bytes of rows between two entries of a partition's index in an SSTable. Default 8 KiB.
     pub column_index_bytes: u64,
+    /// Version of the files that are written; one of `WriterOptions::VERSIONS`. All versions are read.
+    pub sstable_version: Version,
     /// TRUNCATE and DROP take a snapshot first.
     pub auto_snapshot: bool,
     /// A compaction takes a snapshot of its table first.
@@ -78,6 +82,7 @@ impl StoreOptions {
             tombstone_failure_threshold: 100_000,
             compaction_bytes_per_second: 64 << 20,
             column_index_bytes: sst_format::index::COLUMN_INDEX_SIZE,
+            sstable_version: Version::Nb,
             auto_snapshot: true,
             snapshot_before_compaction: false,
             incremental_backups: false,

@@ -199,11 +199,8 @@ impl Store {
         let mut stats = ReadStats::default();
         let began = self.inner.rt.now();
         let result = self.read_view(&shape, &view, command, sink, &mut stats).await;
-        // Reads of ranges are not among Cassandra's local reads.
-        if matches!(command.partitions, Partitions::Key(_)) {
-            table.counters.note_read(self.inner.rt.now().since(began), stats.sstables);
-        }
-        bump(&table.counters.tombstones, u64::from(stats.tombstones));
+        let took = self.inner.rt.now().since(began);
+        table.counters.note_read(&command.partitions, took, &stats);
         result.map(|_| stats)
     }
 

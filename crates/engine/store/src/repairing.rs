@@ -2,8 +2,8 @@
 //! alone, and they become repaired files or ordinary ones again.
 //!
 //! Begin, for each file that no repair has covered yet: 1. one that lies in the session's ranges as a
-//! whole gets the mark (`sstable::repair_state`); 2. one that lies in them in part is written anew as
-//! two, with the order of steps of a compaction ([`crate::files`]) and both outputs complete before
+//! whole gets the mark (`sstable::repair_state`); 2. one that lies in them in part, or is of a version
+//! that has no mark, is written anew as two, with the order of steps of a compaction ([`crate::files`]) and both outputs complete before
 //! the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each
 //! is marked or not; whoever drives sessions ends them after a start ([`Store::pending_repairs`]).
 //!
@@ -151,7 +151,8 @@ impl Store {
                 continue;
             }
             // By its partitions, not by the first and the last alone: most files span many ranges.
-            if lies_in(&file, ranges.as_slice()).await? && !file.spanning {
+            let has_mark = file.reader.meta().version().has_pending_repair();
+            if has_mark && !file.spanning && lies_in(&file, ranges.as_slice()).await? {
                 self.restate(&table, &file, pending).await?;
                 begun.marked += 1;
             } else if has_some(&file, ranges.as_slice()).await? {
@@ -232,7 +233,7 @@ impl Store {
         };
         let partitions = memtable.partition_count() as u64;
         let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
-        options.pending_repair = Some(session);
+        options.set_pending_repair(Some(session));
         let fs = self.inner.rt.fs();
         let write = async {
             let mut writer = SstableWriter::create(&fs, &directory, &version.table, options)
@@ -452,7 +453,7 @@ impl Store {
             self.writer_options(&version.table, outputs.first(), partitions, stats)?;
         options.level = meta.statistics().stats.level;
         options.repaired_at = state.repaired_at;
-        options.pending_repair = state.pending;
+        options.set_pending_repair(state.pending);
         outputs.open(options).await?;
         let shown = (MergeMode::All, Some(part));
         let (done, mut counts) = (Rc::default(), MergeCounts::default());

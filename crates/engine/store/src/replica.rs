@@ -133,11 +133,8 @@ impl Store {
         let mut filling = Filling::new(&shape, command, limits, counts_static);
         let result = self.fill(&shape, &view, &job, &mut filling).await;
         let read = filling.finish();
-        // Reads of ranges are not among Cassandra's local reads.
-        if matches!(command.partitions, Partitions::Key(_)) {
-            table.counters.note_read(self.inner.rt.now().since(began), read.stats.sstables);
-        }
-        bump(&table.counters.tombstones, u64::from(read.stats.tombstones));
+        let took = self.inner.rt.now().since(began);
+        table.counters.note_read(&command.partitions, took, &read.stats);
         result.map(|_| read)
     }
 

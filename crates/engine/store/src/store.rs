@@ -453,10 +453,25 @@ impl Store {
             add_filled(&mut partition_sizes, &stats.partition_sizes.buckets);
             add_filled(&mut cell_counts, &stats.cells_per_partition.buckets);
         }
+        let spans = view.files.iter().map(|file| {
+            let stats = &file.reader.meta().statistics().stats;
+            let span = stats.max_timestamp.0.saturating_sub(stats.min_timestamp.0);
+            u64::try_from(span).unwrap_or(0)
+        });
         TableStats {
+            sstable_bytes_max: view
+                .files
+                .iter()
+                .map(|f| f.reader.meta().disk_bytes())
+                .max()
+                .unwrap_or(0),
+            sstable_span_micros_max: spans.max().unwrap_or(0),
             read_latency: counters.read_latency.snapshot(),
             write_latency: counters.write_latency.snapshot(),
             sstables_per_read: counters.sstables_per_read.snapshot(),
+            scan_latency: counters.scan_latency.snapshot(),
+            rows_per_read: counters.rows_per_read.snapshot(),
+            tombstones_per_read: counters.tombstones_per_read.snapshot(),
             partition_sizes,
             cell_counts,
             memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),

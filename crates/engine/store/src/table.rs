@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use commitlog::{LogPosition, TableTicket};
+use data::command::Partitions;
 use data::{GcBefore, TableShape};
 use schema::Table;
 use stdx::{DeletionSeconds, Generation, Instant, TableId, Uuid};
@@ -16,6 +17,7 @@ use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 
 use crate::files::TableFile;
 use crate::memtable::Memtable;
+use crate::read::ReadStats;
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
 pub(crate) struct TableView {
@@ -53,6 +55,10 @@ pub struct TableStats {
     pub sstables: u64,
     /// Bytes of their components on disk.
     pub disk_bytes: u64,
+    /// Bytes of the largest of them on disk.
+    pub sstable_bytes_max: u64,
+    /// Longest time between the first and the last write of one of them, microseconds.
+    pub sstable_span_micros_max: u64,
     /// Uncompressed bytes of their data.
     pub uncompressed_bytes: u64,
     /// Keys in SSTables, counted once per file.
@@ -83,6 +89,12 @@ pub struct TableStats {
     pub write_latency: EstimatedSnapshot,
     /// SSTables that each read looked into, plus one.
     pub sstables_per_read: EstimatedSnapshot,
+    /// How long reads of ranges of this shard's data took.
+    pub scan_latency: EstimatedSnapshot,
+    /// Live rows that each read met, of partitions and of ranges, plus one.
+    pub rows_per_read: EstimatedSnapshot,
+    /// Tombstones that each read met, likewise, plus one.
+    pub tombstones_per_read: EstimatedSnapshot,
     /// Bytes of the partitions of all SSTables: counts in Cassandra's 156 buckets, empty ones at the
     /// end left out.
     pub partition_sizes: Vec<u64>,
@@ -103,15 +115,27 @@ pub(crate) struct TableCounters {
     pub(crate) read_latency: EstimatedHistogram,
     pub(crate) write_latency: EstimatedHistogram,
     pub(crate) sstables_per_read: EstimatedHistogram,
+    pub(crate) scan_latency: EstimatedHistogram,
+    pub(crate) rows_per_read: EstimatedHistogram,
+    pub(crate) tombstones_per_read: EstimatedHistogram,
 }
 
 impl TableCounters {
-    /// A read ended that took so long and looked into so many SSTables.
+    /// A read ended that took so long and met so much. Source of what counts: Cassandra's
+    /// `ReadCommand.recordLatency`, `updateSSTablesIterated`, `tombstoneScannedHistogram`.
     #[inline]
-    pub(crate) fn note_read(&self, took: Duration, sstables: u32) {
-        self.read_latency.record_nanos(nanos(took));
-        // One more, so that reads of memory alone have a bucket of their own.
-        self.sstables_per_read.record(u64::from(sstables).saturating_add(1));
+    pub(crate) fn note_read(&self, partitions: &Partitions, took: Duration, stats: &ReadStats) {
+        // Reads of ranges are not among Cassandra's local reads. One more, here and below, so that
+        // none has a bucket of its own.
+        if matches!(partitions, Partitions::Key(_)) {
+            self.read_latency.record_nanos(nanos(took));
+            self.sstables_per_read.record(u64::from(stats.sstables).saturating_add(1));
+        } else {
+            self.scan_latency.record_nanos(nanos(took));
+        }
+        self.rows_per_read.record(stats.rows.saturating_add(1));
+        self.tombstones_per_read.record(u64::from(stats.tombstones).saturating_add(1));
+        bump(&self.tombstones, u64::from(stats.tombstones));
     }
 
     /// A write was applied.

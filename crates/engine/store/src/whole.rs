@@ -28,7 +28,7 @@ use stdx::{Generation, IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error, toc_path};
-use crate::ingest::Ingest;
+use crate::ingest::{Done, Ingest};
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::table::{InFlight, TableView};
@@ -488,7 +488,8 @@ impl Ingest {
                 self.report.partitions += partitions;
                 self.report.disk_bytes += coming.components.iter().map(|(_, n)| n).sum::<u64>();
                 let Coming { in_flight, syncs, .. } = coming;
-                self.done.push(in_flight);
+                let descriptor = Descriptor::nb(in_flight.generation());
+                self.done.push(Done { in_flight, descriptor });
                 // The next file comes while this one becomes durable.
                 let before = std::mem::replace(&mut self.syncing, syncs);
                 let synced = self.synced(before).await;

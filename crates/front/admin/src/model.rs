@@ -150,6 +150,21 @@ pub struct TableReport {
     /// SSTables that each of these reads looked into, plus one.
     #[serde(default)]
     pub sstables_per_read: HistogramReport,
+    /// Bytes of the largest SSTable on disk.
+    #[serde(default)]
+    pub sstable_bytes_max: u64,
+    /// Longest time between the first and the last write of an SSTable, microseconds.
+    #[serde(default)]
+    pub sstable_span_micros_max: u64,
+    /// How long reads of ranges took.
+    #[serde(default)]
+    pub scan_latency: HistogramReport,
+    /// Live rows that each read met, plus one.
+    #[serde(default)]
+    pub rows_per_read: HistogramReport,
+    /// Tombstones that each read met, plus one.
+    #[serde(default)]
+    pub tombstones_per_read: HistogramReport,
     /// Bytes of the partitions in SSTables.
     #[serde(default)]
     pub partition_sizes: HistogramReport,
@@ -178,6 +193,12 @@ impl TableReport {
         self.read_latency.merge(&other.read_latency);
         self.write_latency.merge(&other.write_latency);
         self.sstables_per_read.merge(&other.sstables_per_read);
+        self.sstable_bytes_max = self.sstable_bytes_max.max(other.sstable_bytes_max);
+        self.sstable_span_micros_max =
+            self.sstable_span_micros_max.max(other.sstable_span_micros_max);
+        self.scan_latency.merge(&other.scan_latency);
+        self.rows_per_read.merge(&other.rows_per_read);
+        self.tombstones_per_read.merge(&other.tombstones_per_read);
         self.partition_sizes.merge(&other.partition_sizes);
         self.cell_counts.merge(&other.cell_counts);
     }
@@ -239,6 +260,25 @@ impl CompactionReport {
         self.bytes_per_second_max += other.bytes_per_second_max;
         self.running.extend(other.running);
     }
+}
+
+/// `GET /api/v1/compactions/plan`: a compaction that would begin now on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedReport {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Shard.
+    pub shard: u16,
+    /// Generations of the files that it would merge, and the bytes of their data on disk.
+    pub inputs: Vec<(u64, u64)>,
+    /// How many of these would be dropped without being read.
+    pub expired: u64,
+    /// Level of what it would write.
+    pub level: u32,
+    /// Why.
+    pub reason: String,
 }
 
 /// Compactions of one table that wait.
@@ -345,6 +385,40 @@ pub struct TablesRequest {
     /// Tables of the one keyspace; empty is all of them.
     #[serde(default)]
     pub tables: Vec<String>,
+}
+
+/// A limit on statements, in `GET /api/v1/guardrails`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardrailReport {
+    /// As `PUT` takes it.
+    pub name: String,
+    /// Settings and their values; of a threshold the failing one first.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Body of `PUT /api/v1/guardrails`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuardrailRequest {
+    /// Which one.
+    pub name: String,
+    /// As `nodetool setguardrailsconfig` takes them.
+    pub values: Vec<String>,
+}
+
+/// Body of `POST /api/v1/upgradesstables`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpgradeRequest {
+    /// Keyspaces; empty is all.
+    #[serde(default)]
+    pub keyspaces: Vec<String>,
+    /// Tables of the one keyspace; empty is all of them.
+    #[serde(default)]
+    pub tables: Vec<String>,
+    /// Files of the version that is written now too.
+    #[serde(default)]
+    pub all: bool,
 }
 
 /// Body of `POST /api/v1/snapshots`.

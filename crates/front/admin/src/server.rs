@@ -36,8 +36,8 @@ use tokio::time::{Instant, Sleep};
 use crate::histogram::HistogramReport;
 use crate::model::{
     ClearRequest, ClientReport, ClusterReport, CompactionReport, CoordinatorReport, DrainRequest,
-    ErrorReport, HistoryReport, NodeReport, SnapshotReport, SnapshotRequest, TableReport,
-    TablesRequest,
+    ErrorReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport, PlannedReport,
+    SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
@@ -182,13 +182,16 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/latencies", get(latencies))
         .route("/api/v1/compactions", get(compactions))
         .route("/api/v1/compactions/history", get(compaction_history))
+        .route("/api/v1/compactions/plan", get(compaction_plan))
         .route("/api/v1/snapshots", get(snapshots).post(take_snapshot).delete(clear_snapshots))
         .route("/api/v1/flush", post(flush))
         .route("/api/v1/compact", post(compact))
+        .route("/api/v1/upgradesstables", post(upgrade))
         .route("/api/v1/drain", post(drain))
         .route("/api/v1/cluster", get(cluster::report).post(cluster::command))
         .route("/api/v1/endpoints", get(cluster::endpoints))
         .route("/api/v1/clients", get(clients))
+        .route("/api/v1/guardrails", get(guardrails).put(set_guardrail))
         .route("/api/v1/log", get(log::levels).put(log::set))
         .merge(scylla::routes())
         .merge(scylla_data::routes())
@@ -390,12 +393,14 @@ GET    /api/v1/node         the cluster and this node
 GET    /api/v1/tables       numbers of all tables
 GET    /api/v1/latencies    how long clients' requests take
 GET    /api/v1/compactions  pending, running and finished compactions
+GET    /api/v1/compactions/plan what would be compacted now, and why
 GET    /api/v1/compactions/history  compactions of the last week
 GET    /api/v1/snapshots    snapshots
 POST   /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[],\"tables\":[]}
 DELETE /api/v1/snapshots    {\"tag\":\"t\",\"keyspaces\":[]}; tag null: all
 POST   /api/v1/flush        {\"keyspaces\":[],\"tables\":[]}
 POST   /api/v1/compact      {\"keyspaces\":[],\"tables\":[]}
+POST   /api/v1/upgradesstables {\"keyspaces\":[],\"tables\":[],\"all\":false}
 POST   /api/v1/drain        {}
 GET    /api/v1/cluster      gossip, messages between nodes, hints, streams
 POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or remove_node (host_id),
@@ -408,6 +413,8 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_compaction_throughput (bytes_per_second),
                             set_batchlog_throttle (kib_per_second), stop_daemon
 GET    /api/v1/clients      connections of clients
+GET    /api/v1/guardrails   limits on statements
+PUT    /api/v1/guardrails   {\"name\":\"tables_threshold\",\"values\":[\"200\",\"150\"]}
 GET    /api/v1/log          levels of the log
 PUT    /api/v1/log          {\"logger\":\"store\",\"level\":\"DEBUG\"}; level \"\": as it was
 GET    /api/v1/endpoints    ?keyspace=&table=&key=: who has a partition
@@ -461,6 +468,22 @@ async fn clients(State(api): State<Api>) -> Answer<Json<Vec<ClientReport>>> {
     Ok(Json(all))
 }
 
+async fn guardrails(State(api): State<Api>) -> Answer<Json<Vec<GuardrailReport>>> {
+    let asked = api.caller.call(ShardId(0), AdminRequest::Guardrails);
+    let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+    match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
+        AdminReply::Guardrails(all) => Ok(Json(all)),
+        _ => Err(MeshError::Closed.into()),
+    }
+}
+
+async fn set_guardrail(
+    State(api): State<Api>,
+    Json(change): Json<GuardrailRequest>,
+) -> Answer<Json<DrainRequest>> {
+    api.command(AdminRequest::SetGuardrail(change)).await
+}
+
 async fn node(State(api): State<Api>) -> Answer<Json<NodeReport>> {
     api.node().await.map(Json)
 }
@@ -488,6 +511,17 @@ async fn compactions(State(api): State<Api>) -> Answer<Json<CompactionReport>> {
     api.compactions().await.map(Json)
 }
 
+async fn compaction_plan(State(api): State<Api>) -> Answer<Json<Vec<PlannedReport>>> {
+    let mut all = Vec::new();
+    for reply in api.ask(&AdminRequest::CompactionPlan).await? {
+        if let AdminReply::Planned(plans) = reply {
+            all.extend(plans);
+        }
+    }
+    all.sort_by(|a, b| (&a.keyspace, &a.table, a.shard).cmp(&(&b.keyspace, &b.table, b.shard)));
+    Ok(Json(all))
+}
+
 async fn compaction_history(State(api): State<Api>) -> Answer<Json<Vec<HistoryReport>>> {
     match api.caller.call(ShardId(0), AdminRequest::CompactionHistory).await? {
         AdminReply::History(history) => Ok(Json(history)),
@@ -512,6 +546,15 @@ async fn compact(
     Json(body): Json<TablesRequest>,
 ) -> Answer<Json<DrainRequest>> {
     api.command(AdminRequest::Compact(body.into())).await
+}
+
+async fn upgrade(
+    State(api): State<Api>,
+    Json(body): Json<UpgradeRequest>,
+) -> Answer<Json<DrainRequest>> {
+    let UpgradeRequest { keyspaces, tables, all } = body;
+    let selection = Selection { keyspaces, tables };
+    api.command(AdminRequest::Upgrade { selection, all }).await
 }
 
 async fn drain(State(api): State<Api>, Json(_): Json<DrainRequest>) -> Answer<Json<DrainRequest>> {

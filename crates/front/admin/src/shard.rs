@@ -16,8 +16,9 @@ use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
     AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
-    EndpointsReport, EstimateReport, HistoryReport, KeyspaceReport, NodeReport, PendingReport,
-    RepairCommand, RepairReport, SnapshotReport, TableReport,
+    EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
+    KeyspaceReport, NodeReport, PendingReport, PlannedReport, RepairCommand, RepairReport,
+    SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -49,6 +50,15 @@ pub enum AdminRequest {
     Flush(Selection),
     /// Merge all SSTables of each table into one.
     Compact(Selection),
+    /// What compactions would begin now, and why.
+    CompactionPlan,
+    /// Write SSTables of other versions anew in the version that is written, or all of them.
+    Upgrade {
+        /// Of which tables.
+        selection: Selection,
+        /// Those of that version too.
+        all: bool,
+    },
     /// Take no more requests and write everything to disk.
     Drain,
     /// Keep the files as they are now under a name.
@@ -91,6 +101,10 @@ pub enum AdminRequest {
     },
     /// Connections of this shard's clients.
     Clients,
+    /// Limits on statements; any shard can answer.
+    Guardrails,
+    /// Change one of them; to all shards.
+    SetGuardrail(GuardrailRequest),
     /// What snapshots there are; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
@@ -113,6 +127,8 @@ pub enum AdminReply {
     Compactions(Box<CompactionReport>),
     /// To `Metrics`.
     Metrics(telemetry::Snapshot),
+    /// To `CompactionPlan`.
+    Planned(Vec<PlannedReport>),
     /// To `CompactionHistory`.
     History(Vec<HistoryReport>),
     /// To `Estimates`: of each table, one for each range.
@@ -125,6 +141,8 @@ pub enum AdminReply {
     AutoRepair(AutoRepairReport),
     /// To `Endpoints`.
     Endpoints(EndpointsReport),
+    /// To `Guardrails`.
+    Guardrails(Vec<GuardrailReport>),
     /// To `Clients`.
     Clients(Vec<ClientReport>),
     /// To `ListSnapshots`.
@@ -161,6 +179,9 @@ pub trait ShardActions {
     fn flush(&self, tables: Vec<TableId>) -> Work<()>;
     /// Merges all SSTables of each of these tables.
     fn compact(&self, tables: Vec<TableId>) -> Work<()>;
+    /// Writes SSTables of these tables anew that are of other versions than the one written now, or
+    /// all of them.
+    fn upgrade(&self, tables: Vec<TableId>, all: bool) -> Work<()>;
     /// Stops serving clients, flushes everything; the shard goes on answering administration.
     fn drain(&self) -> Work<()>;
     /// Keeps the files of these tables as they are now.
@@ -183,6 +204,17 @@ pub trait ShardActions {
     /// Connections of this shard's clients.
     fn clients(&self) -> Vec<ClientReport> {
         Vec::new()
+    }
+    /// Limits on statements.
+    fn guardrails(&self) -> Vec<GuardrailReport> {
+        Vec::new()
+    }
+    /// Changes one of them.
+    ///
+    /// # Errors
+    /// `Argument`: there is none of that name, or it does not take these values.
+    fn set_guardrail(&self, _: &GuardrailRequest) -> Result<(), ActionError> {
+        Err(ActionError::Unsupported("setting a guardrail"))
     }
     /// This shard's part in the cluster; what is not there stays `None` or empty.
     fn cluster(&self) -> ClusterReport {
@@ -275,10 +307,16 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
         AdminRequest::Compactions => {
             reply.send(AdminReply::Compactions(Box::new(parts.compactions())));
         }
+        AdminRequest::CompactionPlan => {
+            reply.send(AdminReply::Planned(parts.planned()));
+        }
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
         }
         AdminRequest::Clients => reply.send(AdminReply::Clients(parts.actions.clients())),
+        AdminRequest::Guardrails => {
+            reply.send(AdminReply::Guardrails(parts.actions.guardrails()));
+        }
         AdminRequest::AutoRepair(enabled) => reply.send(match parts.actions.auto_repair(enabled) {
             Ok(report) => AdminReply::AutoRepair(report),
             Err(error) => AdminReply::Failed(error),
@@ -382,12 +420,38 @@ impl Served {
                     read_latency: stats.read_latency.into(),
                     write_latency: stats.write_latency.into(),
                     sstables_per_read: stats.sstables_per_read.into(),
+                    sstable_bytes_max: stats.sstable_bytes_max,
+                    sstable_span_micros_max: stats.sstable_span_micros_max,
+                    scan_latency: stats.scan_latency.into(),
+                    rows_per_read: stats.rows_per_read.into(),
+                    tombstones_per_read: stats.tombstones_per_read.into(),
                     partition_sizes: HistogramReport { buckets: stats.partition_sizes, sum: 0 },
                     cell_counts: HistogramReport { buckets: stats.cell_counts, sum: 0 },
                 });
             }
         }
         reports
+    }
+
+    /// By keyspace and table; a table whose options are not understood has none.
+    fn planned(&self) -> Vec<PlannedReport> {
+        let schema = self.membership.snapshot().schema.clone();
+        let tables = schema.keyspaces.values().filter(|keyspace| !keyspace.is_virtual);
+        let mut all = Vec::new();
+        for table in tables.flat_map(|keyspace| keyspace.tables.values()) {
+            for plan in self.store.planned_compactions(table.id).unwrap_or_default() {
+                all.push(PlannedReport {
+                    keyspace: table.keyspace.to_string(),
+                    table: table.name.to_string(),
+                    shard: self.rt.shard().0,
+                    inputs: plan.inputs.iter().map(|(file, bytes)| (file.0, *bytes)).collect(),
+                    expired: plan.expired as u64,
+                    level: plan.level,
+                    reason: plan.reason,
+                });
+            }
+        }
+        all
     }
 
     fn compactions(&self) -> CompactionReport {
@@ -425,7 +489,11 @@ impl Served {
             AdminRequest::Compact(selection) => {
                 self.actions.compact(selected(&schema, &selection)?).await?;
             }
+            AdminRequest::Upgrade { selection, all } => {
+                self.actions.upgrade(selected(&schema, &selection)?, all).await?;
+            }
             AdminRequest::Drain => self.actions.drain().await?,
+            AdminRequest::SetGuardrail(change) => self.actions.set_guardrail(&change)?,
             AdminRequest::TakeSnapshot { tag, selection, skip_flush } => {
                 check_tag(&tag)?;
                 let tables = selected(&schema, &selection)?;
@@ -456,8 +524,10 @@ impl Served {
             AdminRequest::Node
             | AdminRequest::Tables
             | AdminRequest::Compactions
+            | AdminRequest::CompactionPlan
             | AdminRequest::Cluster
             | AdminRequest::Clients
+            | AdminRequest::Guardrails
             | AdminRequest::Repair(_)
             | AdminRequest::AutoRepair(_)
             | AdminRequest::Endpoints { .. }

@@ -48,6 +48,11 @@ pub(crate) fn authorize(server: &Server, session: &Session, compiled: &Compiled)
     authorize_plan(server, session, compiled)
 }
 
+/// Whether the user of a connection is a superuser, or has a role that is one.
+pub(crate) fn is_superuser(server: &Server, session: &Session) -> bool {
+    numbered(server, session).access.is_superuser
+}
+
 /// Checks that the user of a connection may use this node at all.
 ///
 /// # Errors

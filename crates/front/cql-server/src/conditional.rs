@@ -94,6 +94,9 @@ pub(crate) fn run(
         _ => None,
     };
     let bound = BoundCas::bind(&statements, is_batch, &request.options)?;
+    for (plan, values) in &statements {
+        plan.watch_values(values, &request.options)?;
+    }
     let server = cx.server;
     let snapshot = server.snapshot().clone();
     let serial = serial.unwrap_or(Consistency::Serial);
@@ -245,6 +248,7 @@ impl Conditional {
             paging_state: None,
             protocol_version: self.protocol_version,
             uuids: &server.uuids,
+            watch: None,
         };
         let mut operation = Operation {
             exec: CasExec::new(&self.bound, &statements, options),
@@ -322,7 +326,9 @@ impl Conditional {
             Describe::Full | Describe::Changed => MetadataMode::Full,
         };
         let (tracing_id, stream) = (self.ticket.tracing_id(), self.ticket.stream);
-        let extras = FrameExtras { tracing_id, warnings: &[], custom_payload: &[] };
+        let warnings = self.ticket.warnings();
+        let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+        let extras = FrameExtras { tracing_id, warnings: &warnings, custom_payload: &[] };
         let mut rows = RowsEncoder::begin(out, version, stream, &extras, &description.block, mode)?;
         for row in &result.rows {
             for value in row {

@@ -14,6 +14,7 @@
 use crate::auth;
 use crate::execute::{self, Step};
 use crate::failure::{Failure, Result};
+use crate::guardrails;
 use crate::latency::{Ended, Kind, Timing};
 use crate::pending::{Entry, Freed, Pending, Waiting};
 use crate::server::{CqlServer, Server};
@@ -262,7 +263,7 @@ impl Core {
         let header = frame.header;
         self.server.counters.requests.inc();
         self.session.requests.set(self.session.requests.get() + 1);
-        let mut ticket = Ticket { stream: header.stream, trace: None };
+        let mut ticket = Ticket { stream: header.stream, trace: None, watch: None };
         if self.session.stage.get() == Stage::Established {
             // Errors before STARTUP are told in the client's version.
             self.session.negotiated.set(cql_wire::Negotiated::plain(header.version));
@@ -373,6 +374,7 @@ impl Core {
                     let trace = Trace::new(&self.server.rt, id, request.tracing);
                     ticket.trace = Some(Rc::new(trace));
                 }
+                ticket.watch = guardrails::watch(&self.server, &self.session);
                 let mut cx = execute::Cx {
                     server: &self.server,
                     session: &self.session,

@@ -16,6 +16,7 @@ use crate::conditional;
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
 use crate::forwarded::Source;
+use crate::guardrails;
 use crate::internal;
 use crate::pending::Waiting;
 use crate::prepared::{Compiled, Prepared, parse, source_of};
@@ -267,8 +268,7 @@ fn plan_value(value: cql_wire::BoundValue<'_>) -> BoundValue<'_> {
 
 /// What an execution is told, from the request and this shard's clock.
 pub(crate) fn options_of<'o>(
-    server: &'o Server,
-    session: &Session,
+    (server, session, ticket): (&'o Server, &Session, &'o Ticket),
     parameters: &QueryParameters<'o>,
 ) -> ExecuteOptions<'o> {
     let wall = server.rt.wall();
@@ -287,6 +287,7 @@ pub(crate) fn options_of<'o>(
         paging_state: parameters.paging_state,
         protocol_version: session.version().number(),
         uuids: &server.uuids,
+        watch: ticket.watch(),
     }
 }
 
@@ -380,8 +381,11 @@ fn modify_one(
     cx: &Cx<'_>,
 ) -> Result<Step> {
     let consistency = parameters.consistency;
+    if let Some(watch) = cx.ticket.watch() {
+        guardrails::check_write_levels(watch, consistency, parameters.serial_consistency)?;
+    }
     let allowed = check(cx.server, compiled, consistency, Access::Write)?;
-    let options = options_of(cx.server, cx.session, parameters);
+    let options = options_of((cx.server, cx.session, cx.ticket), parameters);
     let statements = &[(compiled, values)];
     let has_timestamp = parameters.timestamp.is_some();
     let modification =
@@ -397,21 +401,25 @@ fn modify_if(
     mode: Describe,
     cx: &Cx<'_>,
 ) -> Result<Step> {
+    let (consistency, serial) = (parameters.consistency, parameters.serial_consistency);
+    if let Some(watch) = cx.ticket.watch() {
+        guardrails::check_write_levels(watch, consistency, serial)?;
+    }
     let statements = &[(compiled, values)];
     let modification = Modification {
         statements,
         batch: None,
-        consistency: parameters.consistency,
+        consistency,
         allowed: Allowed::default(),
-        options: options_of(cx.server, cx.session, parameters),
+        options: options_of((cx.server, cx.session, cx.ticket), parameters),
         has_timestamp: false,
     };
-    conditional::run(&modification, parameters.serial_consistency, mode, cx)
+    conditional::run(&modification, serial, mode, cx)
 }
 
 /// Cassandra's guardrail on losing whole tables.
 fn check_drop_allowed(server: &Server) -> Result<()> {
-    if server.settings.drop_truncate_table_enabled {
+    if server.guardrails.borrow().drop_truncate_table_enabled {
         return Ok(());
     }
     Err(Failure::invalid(
@@ -446,7 +454,9 @@ fn ddl(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
-        let (result, changed) = match schema_change::execute(&server, &compiled, &session).await {
+        let watch = ticket.watch.clone();
+        let done = schema_change::execute(&server, &compiled, &session, watch).await;
+        let (result, changed) = match done {
             Ok(changed) => (Ok(()), Some(changed)),
             Err(failure) => (Err(failure), None),
         };

@@ -58,6 +58,8 @@ pub(crate) enum Failure {
     CasUnknown(CasFailed),
     /// What the answers of several nodes came to.
     Replicas(Box<ReplicasFailed>),
+    /// The statement is wrong, which came out after the client was to be warned.
+    Warned(PlanError, &'static str),
     /// Something else went wrong on this node, with the code to tell it under.
     Internal(ErrorCode, String, Internal),
 }
@@ -320,7 +322,7 @@ impl Failure {
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Failure::Wire(e) => e.code(),
-            Failure::Plan(e) => match &e.code {
+            Failure::Plan(e) | Failure::Warned(e, _) => match &e.code {
                 PlanErrorCode::Syntax => ErrorCode::SyntaxError,
                 PlanErrorCode::Unauthorized => ErrorCode::Unauthorized,
                 PlanErrorCode::Invalid => ErrorCode::Invalid,
@@ -351,7 +353,7 @@ impl Failure {
     pub(crate) fn message(&self, node: SocketAddr) -> String {
         match self {
             Failure::Wire(e) => e.to_string(),
-            Failure::Plan(e) => e.message.clone(),
+            Failure::Plan(e) | Failure::Warned(e, _) => e.message.clone(),
             Failure::Plain(_, message) | Failure::Internal(_, message, _) => message.clone(),
             Failure::Unavailable { consistency, datacenter: None, .. } => {
                 format!("Cannot achieve consistency level {consistency}")
@@ -400,7 +402,7 @@ impl Failure {
         out: &mut Vec<u8>,
         version: ProtocolVersion,
         stream: i16,
-        tracing_id: Option<Uuid>,
+        (tracing_id, warnings): (Option<Uuid>, &[&str]),
         node: SocketAddr,
     ) -> std::result::Result<(), WireError> {
         let message = self.message(node);
@@ -408,7 +410,7 @@ impl Failure {
         let note =
             self.internal().map(|i| format!("{{\"id\":\"{}\",\"cause\":\"{}\"}}", i.id, i.cause));
         let payload = note.as_ref().map(|n| ("helenus.error", n.as_bytes()));
-        let extras = FrameExtras { tracing_id, warnings: &[], custom_payload: payload.as_slice() };
+        let extras = FrameExtras { tracing_id, warnings, custom_payload: payload.as_slice() };
         let mut frame = ResponseFrame::begin(out, version, stream, Opcode::Error, &extras)?;
         response::put_error(frame.body(), version, &body, &message)?;
         frame.finish()?;
@@ -477,7 +479,11 @@ impl Failure {
                 ErrorBody::CasWriteUnknown { consistency, received, block_for }
             }
             Failure::Replicas(failed) => failed.body(),
-            Failure::Wire(_) | Failure::Plan(_) | Failure::Plain(..) | Failure::Internal(..) => {
+            Failure::Wire(_)
+            | Failure::Plan(_)
+            | Failure::Warned(..)
+            | Failure::Plain(..)
+            | Failure::Internal(..) => {
                 ErrorBody::without_fields(self.code()).unwrap_or(ErrorBody::ServerError)
             }
         }

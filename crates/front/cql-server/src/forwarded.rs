@@ -107,6 +107,7 @@ impl Outbound {
     }
 
     /// Sends it to the first node that takes it. What may be done twice is, when an answer is lost.
+    /// Behind the deadline nobody else is asked: connecting to one who is silent may have taken as long.
     ///
     /// # Errors
     /// The node that it goes to has too much to do.
@@ -125,7 +126,9 @@ impl Outbound {
             let sent = server.coordinator.forward_serial(*host, self.token, when, write).await;
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
-                Err(NotForwarded::Elsewhere) => {}
+                Err(NotForwarded::Elsewhere) if server.rt.now() < deadline => {}
+                // It is too late here too, and that is what the client is told.
+                Err(NotForwarded::Elsewhere) => break,
                 Err(NotForwarded::Lost)
                     if self.message.kind == Kind::Select && server.rt.now() < deadline => {}
                 Err(NotForwarded::Lost) => return Ok(Sent::Lost),
@@ -189,7 +192,7 @@ async fn serve(
         trace.note("PAXOS_FORWARD message received".to_owned());
         Rc::new(trace)
     });
-    let ticket = Ticket { stream: 0, trace };
+    let ticket = Ticket { stream: 0, trace, watch: None };
     let mut out = Vec::new();
     match begin(server, &session, &ticket, &message, &mut out) {
         Ok(Step::Waits(answer)) => Ok(answer.await),
@@ -245,6 +248,8 @@ fn begin(
             paging_state: None,
             protocol_version: message.negotiated.version.number(),
             uuids: &server.uuids,
+            // The node that the client is connected to holds it against the limits.
+            watch: None,
         },
     };
     conditional::run(&modification, Some(message.serial), message.describe, &cx)

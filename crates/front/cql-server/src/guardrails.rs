@@ -1,4 +1,9 @@
-//! Guardrails on what clients write: timestamps far in the future or the past.
+//! Guardrails: who is watched, and what they are held against; timestamps far in the future or the
+//! past.
+//!
+//! Limits on ordinary users are [`cql_plan::guardrails`]'s; a request of one carries a [`Watch`] in
+//! its ticket, and every answer the warnings that it gathers. Limits on timestamps, and on dropping
+//! tables, hold for everybody.
 //!
 //! A value with a timestamp of next year cannot be overwritten or deleted until then, so such
 //! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`
@@ -7,14 +12,121 @@
 //! timestamp of the request counts too. What peers send is not looked at: their clients were asked,
 //! and refusing what one replica has would keep replicas from becoming equal.
 
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::Replication;
+use cql_plan::guardrails::Watch;
 use cql_plan::plan::PlanKind;
+use cql_plan::select::{BoundSelect, SelectPlan};
+use cql_wire::Consistency;
+use schema::TableKind;
 use stdx::{TimestampMicros, WallMicros};
 
+use crate::access;
 use crate::execute::Modification;
 use crate::failure::{Failure, Result};
 use crate::server::Server;
+use crate::session::Session;
+use crate::settings::Authentication;
+
+/// All limits of a node; the same on all its shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guardrails {
+    /// On ordinary users.
+    pub planned: Arc<cql_plan::guardrails::Guardrails>,
+    /// On everybody.
+    pub timestamps: TimestampGuardrails,
+    /// Whether anybody may drop and truncate tables.
+    pub drop_truncate_table_enabled: bool,
+}
+
+impl Default for Guardrails {
+    fn default() -> Guardrails {
+        Guardrails {
+            planned: Arc::default(),
+            timestamps: TimestampGuardrails::default(),
+            drop_truncate_table_enabled: true,
+        }
+    }
+}
+
+/// What a request of this connection is held against; `None` for superusers, and where nobody logs
+/// in, as in Cassandra (`ClientState.isOrdinaryUser`).
+pub(crate) fn watch(server: &Server, session: &Session) -> Option<Rc<Watch>> {
+    if server.settings.authentication == Authentication::AllowAll
+        || access::is_superuser(server, session)
+    {
+        return None;
+    }
+    Some(Rc::new(Watch::new(server.guardrails.borrow().planned.clone())))
+}
+
+/// What is looked at before a SELECT is bound.
+///
+/// # Errors
+/// As all of these: it is refused.
+pub(crate) fn check_select(
+    watch: &Watch,
+    plan: &SelectPlan,
+    consistency: Consistency,
+) -> Result<()> {
+    if plan.groups() {
+        watch.group_by()?;
+    }
+    let keyspace = &*plan.table().keyspace;
+    let is_system = keyspace == "system" || keyspace.starts_with("system_");
+    if plan.allows_filtering() && !is_system {
+        watch.allow_filtering()?;
+    }
+    watch.read_consistency(consistency.name())?;
+    Ok(())
+}
+
+/// What is looked at when a SELECT is bound.
+pub(crate) fn check_bound_select(
+    server: &Server,
+    watch: &Watch,
+    (plan, bound): (&SelectPlan, &BoundSelect),
+    consistency: Consistency,
+    page_rows: Option<i32>,
+) -> Result<()> {
+    let table = plan.table();
+    // One replica's answer needs nobody else's.
+    let is_of_one = matches!(consistency, Consistency::One | Consistency::LocalOne);
+    if plan.intersects() && table.kind != TableKind::Virtual && !is_of_one {
+        let replicas = match server.snapshot().replication_of_table(table.id) {
+            Some(Replication::Simple(factor)) => factor,
+            Some(Replication::Network(factors)) => factors.values().sum(),
+            Some(Replication::Local) | None => 1,
+        };
+        if replicas > 1 {
+            watch.intersect_filtering_query()?;
+        }
+    }
+    if let Some(rows) = page_rows.and_then(|rows| u32::try_from(rows).ok()).filter(|n| *n > 0)
+        && bound.exceeds(rows)
+    {
+        watch.page_size(&table.name, rows)?;
+    }
+    Ok(())
+}
+
+/// The levels of a write.
+pub(crate) fn check_write_levels(
+    watch: &Watch,
+    consistency: Consistency,
+    serial: Option<Consistency>,
+) -> Result<()> {
+    let mut levels = [consistency, serial.unwrap_or(Consistency::Serial)];
+    levels.sort_by_key(|level| level.number());
+    match levels {
+        [a, b] if a == b => watch.write_consistency(&[a.name()])?,
+        [a, b] => watch.write_consistency(&[a.name(), b.name()])?,
+    }
+    Ok(())
+}
 
 /// Which timestamps clients may give; zero is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +227,7 @@ pub(crate) fn check_timestamps(server: &Server, request: &Modification<'_>) -> R
 
 #[inline(never)]
 fn check_given(server: &Server, request: &Modification<'_>, has_own: bool) -> Result<Vec<String>> {
-    let guardrails = &server.settings.timestamps;
+    let guardrails = server.guardrails.borrow().timestamps;
     if has_own && !guardrails.user_timestamps_enabled {
         return Err(Failure::invalid(
             "Guardrail user_timestamps violated: User provided timestamps (USING TIMESTAMP) is not \

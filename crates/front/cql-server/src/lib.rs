@@ -46,7 +46,7 @@ mod virtual_tables;
 mod wire_type;
 
 pub use connection::Connection;
-pub use guardrails::TimestampGuardrails;
+pub use guardrails::{Guardrails, TimestampGuardrails};
 pub use internal::{Content, RowWrite, encode_row};
 pub use mesh::{ClientInfo, ServerMesh};
 pub use server::{CqlServer, ServerParts};

@@ -122,7 +122,7 @@ impl ListWrite {
     }
 
     async fn execute(&self, server: &Rc<Server>, ticket: &Ticket) -> Result<Vec<String>> {
-        let (reads, options) = (self.reads(server)?, self.options(server));
+        let (reads, options) = (self.reads(server)?, self.options((server, ticket)));
         let usual = server.timeouts.get(Timeout::Read);
         let read_timeout = self.timeout_nanos.map_or(usual, Duration::from_nanos);
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
@@ -143,7 +143,7 @@ impl ListWrite {
         Ok(order.warnings)
     }
 
-    fn options<'s>(&self, server: &'s Server) -> ExecuteOptions<'s> {
+    fn options<'s>(&self, (server, ticket): (&'s Server, &'s Ticket)) -> ExecuteOptions<'s> {
         ExecuteOptions {
             now: self.now,
             default_timestamp: self.timestamp,
@@ -151,11 +151,14 @@ impl ListWrite {
             paging_state: None,
             protocol_version: self.protocol_version,
             uuids: &server.uuids,
+            watch: ticket.watch(),
         }
     }
 
     fn reads(&self, server: &Server) -> Result<Vec<ListRead>> {
-        let options = self.options(server);
+        // What binding is held against the limits for comes later.
+        let nobody = Ticket { stream: 0, trace: None, watch: None };
+        let options = self.options((server, &nobody));
         let mut reads = Vec::new();
         for (compiled, values) in &self.statements {
             let values = values.borrow();

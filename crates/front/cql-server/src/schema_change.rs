@@ -8,6 +8,7 @@ use crate::settings::Timeout;
 use cluster::{AuthChange, ClusterSnapshot, MemberState, Transformation};
 use cql_plan::auth::{Resource, created};
 use cql_plan::ddl::DdlContext;
+use cql_plan::guardrails::Watch;
 use cql_plan::plan::PlanKind;
 use cql_plan::{DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 use cql_wire::{SchemaChange, SchemaChangeKind, SchemaTarget};
@@ -33,6 +34,7 @@ pub(crate) async fn execute(
     server: &Rc<Server>,
     compiled: &Rc<Compiled>,
     session: &Session,
+    watch: Option<Rc<Watch>>,
 ) -> Result<Changed> {
     let (this, compiled) = (server.clone(), compiled.clone());
     let user = session.user.borrow().clone();
@@ -40,14 +42,23 @@ pub(crate) async fn execute(
         let PlanKind::Ddl(plan) = &compiled.plan.kind else {
             return Err(this.internal_failure("a plan of another kind"));
         };
-        change(&this, plan, user.as_deref()).await
+        change(&this, plan, user.as_deref(), watch.as_deref()).await
     };
     server.to_its_end("schema-change", work).await
 }
 
-async fn change(server: &Server, plan: &DdlPlan, user: Option<&str>) -> Result<Changed> {
+async fn change(
+    server: &Server,
+    plan: &DdlPlan,
+    user: Option<&str>,
+    watch: Option<&Watch>,
+) -> Result<Changed> {
+    let warned = watch.map_or(0, Watch::count);
     let deadline = server.rt.now() + server.timeouts.get(Timeout::Request);
     loop {
+        if let Some(watch) = watch {
+            watch.forget(warned);
+        }
         let snapshot = server.membership.snapshot();
         let outcome = {
             let datacenters = datacenters(&snapshot);
@@ -59,6 +70,8 @@ async fn change(server: &Server, plan: &DdlPlan, user: Option<&str>) -> Result<C
                 moving: &moving,
                 new_table_id: &mut new_table_id,
                 now: server.rt.wall(),
+                watch,
+                default_factor: server.settings.default_keyspace_rf,
             };
             plan.outcome(&mut cx)?
         };

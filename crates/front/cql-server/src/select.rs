@@ -9,6 +9,7 @@ use crate::conditional;
 use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
 use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
 use crate::forwarded::{self, Outbound, Sent, Terms};
+use crate::guardrails;
 use crate::latency::Kind;
 use crate::prepared::Compiled;
 use crate::replicas;
@@ -21,7 +22,7 @@ use cluster::ClusterSnapshot;
 use coordinator::{ReplicatedRead, SelectLimits};
 use cql_plan::auth::is_computed;
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
-use cql_plan::select::{self, BoundSelect, SelectDone, SelectExec, SelectPlan};
+use cql_plan::select::{self, BoundSelect, CANNOT_PAGE, SelectDone, SelectExec, SelectPlan};
 use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
 use data::RowRef;
 use data::command::{Partitions, ReadCommand};
@@ -68,8 +69,18 @@ pub(crate) fn run(
     let PlanKind::Select(plan) = &compiled.plan.kind else {
         return Err(cx.server.internal_failure("a plan of another kind"));
     };
-    let options = options_of(cx.server, cx.session, parameters);
-    let mut bound = plan.bind(values, &options)?;
+    if let Some(watch) = cx.ticket.watch() {
+        guardrails::check_select(watch, plan, parameters.consistency)?;
+    }
+    let options = options_of((cx.server, cx.session, cx.ticket), parameters);
+    let mut bound = plan.bind(values, &options).map_err(|error| match plan.warning() {
+        Some(warning) if error.message == CANNOT_PAGE => Failure::Warned(error, warning),
+        _ => error.into(),
+    })?;
+    if let Some(watch) = cx.ticket.watch() {
+        let (consistency, page_rows) = (parameters.consistency, parameters.page_size);
+        guardrails::check_bound_select(cx.server, watch, (plan, &bound), consistency, page_rows)?;
+    }
     if access::unmasks(cx.server, cx.session, plan.table()) {
         bound.unmask();
     }
@@ -96,6 +107,7 @@ pub(crate) fn run(
         compiled: compiled.clone(),
         describe,
         consistency: parameters.consistency,
+        deadline: cx.session.forwarded,
     };
     if let Some(outbound) = outbound {
         return Ok(Step::Waits(Box::pin(read.run_elsewhere(outbound, bound))));
@@ -171,13 +183,17 @@ struct Read {
     snapshot: Option<Arc<ClusterSnapshot>>,
     /// Of a serial read.
     scope: Option<paxos::Scope>,
+    /// When it is to be answered at the latest, when that was set before it is carried out here.
+    deadline: Option<Instant>,
 }
 
 impl Read {
     /// Has another node read; when it surely does not, reads here.
-    async fn run_elsewhere(self, outbound: Box<Outbound>, bound: BoundSelect) -> Vec<u8> {
+    async fn run_elsewhere(mut self, outbound: Box<Outbound>, bound: BoundSelect) -> Vec<u8> {
+        let deadline = self.server.rt.now() + self.timeout(&bound);
+        // What waiting for others takes is not there again for reading here.
+        self.deadline = Some(deadline);
         let (server, session, ticket) = (&self.server, &self.session, &self.ticket);
-        let deadline = server.rt.now() + self.timeout(&bound);
         let lost = || {
             let failed = ReplicasFailed {
                 kind: FailedKind::ReadTimeout { data_present: false },
@@ -257,7 +273,7 @@ impl Read {
             put_paging_state(body, body_at, state);
         }
         let warnings = self.warnings(plan, &stats);
-        if warnings.is_empty() {
+        if warnings.is_empty() && !self.ticket.is_warned() {
             self.session.finish(frame)?;
             return Ok(());
         }
@@ -299,10 +315,8 @@ impl Read {
             let kind = if is_range { "range query" } else { "single-partition query" };
             format!("Executing {kind} on {}", table.name)
         });
-        let deadline = self.snapshot.is_some().then(|| match self.session.forwarded {
-            Some(deadline) => deadline,
-            None => server.rt.now() + timeout,
-        });
+        let deadline = self.snapshot.is_some();
+        let deadline = deadline.then(|| self.deadline.unwrap_or_else(|| server.rt.now() + timeout));
         let mut reading = pin!(self.read_all(plan, bound, (&table, deadline), body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;

@@ -8,6 +8,7 @@ use crate::access::Accesses;
 use crate::auth::CredentialsCache;
 use crate::counters::Counters;
 use crate::failure::Failure;
+use crate::guardrails::Guardrails;
 use crate::latency::Latencies;
 use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
@@ -64,6 +65,7 @@ pub(crate) struct Server {
     pub(crate) membership: Membership,
     pub(crate) settings: Arc<ServerSettings>,
     pub(crate) timeouts: Timeouts,
+    pub(crate) guardrails: RefCell<Guardrails>,
     pub(crate) plan_limits: PlanLimits,
     pub(crate) mesh: Arc<ServerMesh>,
     pub(crate) virtual_source: Rc<dyn VirtualSource>,
@@ -145,6 +147,7 @@ impl CqlServer {
             listening: Cell::new(0),
             buffers: RefCell::default(),
             timeouts: Timeouts::new(&settings),
+            guardrails: RefCell::new(settings.guardrails.clone()),
             settings,
             rt: rt.clone(),
         });
@@ -227,6 +230,11 @@ impl CqlServer {
     /// Changes how long requests of this shard may take that begin from now on.
     pub fn set_timeout(&self, kind: Timeout, timeout: Duration) {
         self.inner.timeouts.set(kind, timeout);
+    }
+
+    /// Changes the limits on requests of this shard that begin from now on.
+    pub fn set_guardrails(&self, guardrails: Guardrails) {
+        *self.inner.guardrails.borrow_mut() = guardrails;
     }
 
     /// Traces a part of this shard's requests, 0 to 1, although their clients do not ask for it.

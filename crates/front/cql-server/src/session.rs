@@ -3,6 +3,7 @@
 use crate::access::Numbered;
 use crate::failure::{Failure, Result};
 use crate::trace::Trace;
+use cql_plan::guardrails::Watch;
 use cql_wire::{
     Compression, EventKinds, FrameExtras, Negotiated, Opcode, ProtocolVersion, ResponseFrame,
     StartupOptions, WireError,
@@ -65,6 +66,8 @@ pub(crate) struct Session {
 pub(crate) struct Ticket {
     pub(crate) stream: i16,
     pub(crate) trace: Option<Rc<Trace>>,
+    /// Limits on whoever asks, and what it is warned of.
+    pub(crate) watch: Option<Rc<Watch>>,
 }
 
 impl Ticket {
@@ -76,6 +79,21 @@ impl Ticket {
     /// Id of the trace, whoever wanted it.
     pub(crate) fn trace_session(&self) -> Option<Uuid> {
         self.trace.as_ref().map(|t| t.id())
+    }
+
+    /// The limits on whoever asks.
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.as_deref()
+    }
+
+    /// Whether a limit gave a warning, which the answer is to carry.
+    pub(crate) fn is_warned(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.count() > 0)
+    }
+
+    /// What limits gave warnings of.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.watch.as_ref().map(|watch| watch.warnings()).unwrap_or_default()
     }
 
     /// Notes an event of the trace, if there is one.
@@ -151,7 +169,30 @@ impl Session {
         warnings: &[&str],
         write: impl FnOnce(&mut Vec<u8>) -> std::result::Result<(), WireError>,
     ) -> Result<()> {
+        if ticket.is_warned() {
+            return self.respond_warned(out, (ticket, opcode), warnings, write);
+        }
         let extras = FrameExtras { tracing_id: ticket.tracing_id(), warnings, custom_payload: &[] };
+        let mut frame = ResponseFrame::begin(out, self.version(), ticket.stream, opcode, &extras)?;
+        write(frame.body())?;
+        self.finish(frame)?;
+        Ok(())
+    }
+
+    /// As [`Session::respond`], with the ticket's warnings in front.
+    #[cold]
+    fn respond_warned(
+        &self,
+        out: &mut Vec<u8>,
+        (ticket, opcode): (&Ticket, Opcode),
+        warnings: &[&str],
+        write: impl FnOnce(&mut Vec<u8>) -> std::result::Result<(), WireError>,
+    ) -> Result<()> {
+        let of_limits = ticket.warnings();
+        let all: Vec<&str> =
+            of_limits.iter().map(String::as_str).chain(warnings.iter().copied()).collect();
+        let tracing_id = ticket.tracing_id();
+        let extras = FrameExtras { tracing_id, warnings: &all, custom_payload: &[] };
         let mut frame = ResponseFrame::begin(out, self.version(), ticket.stream, opcode, &extras)?;
         write(frame.body())?;
         self.finish(frame)?;
@@ -182,13 +223,18 @@ impl Session {
         let node = self.node;
         let mut plain = Vec::new();
         // Errors are small: compressed frames are rebuilt from a plain one.
-        let encoded =
-            failure.encode(&mut plain, self.version(), ticket.stream, ticket.tracing_id(), node);
+        let warnings = ticket.warnings();
+        let mut warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+        if let Failure::Warned(_, warning) = failure {
+            warnings.push(warning);
+        }
+        let extras = (ticket.tracing_id(), warnings.as_slice());
+        let encoded = failure.encode(&mut plain, self.version(), ticket.stream, extras, node);
         if encoded.is_err() {
             plain.clear();
             let short = Failure::Plain(cql_wire::ErrorCode::ServerError, "internal error".into());
             // Nothing in it can be too long.
-            let _ = short.encode(&mut plain, self.version(), ticket.stream, None, node);
+            let _ = short.encode(&mut plain, self.version(), ticket.stream, (None, &[]), node);
         }
         out.extend_from_slice(&plain);
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::guardrails::TimestampGuardrails;
+use crate::guardrails::Guardrails;
 use cql_plan::auth::AccessRules;
 
 /// How clients prove who they are.
@@ -75,14 +75,14 @@ pub struct ServerSettings {
     pub tombstone_warn_threshold: u32,
     /// Tombstones of one read above which it fails; for the message only, the store counts.
     pub tombstone_failure_threshold: u32,
-    /// Whether tables may be dropped and truncated.
-    pub drop_truncate_table_enabled: bool,
     /// Whether columns may get masks, and masks have an effect.
     pub dynamic_data_masking_enabled: bool,
     /// Whether USE may be used.
     pub use_statements_enabled: bool,
-    /// Which timestamps clients may give.
-    pub timestamps: TimestampGuardrails,
+    /// Replicas of a keyspace whose statement does not say how many.
+    pub default_keyspace_rf: u32,
+    /// Limits on statements, as they are at first: [`crate::CqlServer::set_guardrails`].
+    pub guardrails: Guardrails,
     /// The longest time for any request but TRUNCATE and schema changes, whatever the others say.
     pub native_transport_timeout: Duration,
     /// How long traces are kept, seconds.
@@ -201,10 +201,10 @@ impl ServerSettings {
             request_timeout: Duration::from_secs(10),
             tombstone_warn_threshold: 1_000,
             tombstone_failure_threshold: 100_000,
-            drop_truncate_table_enabled: true,
             dynamic_data_masking_enabled: false,
             use_statements_enabled: true,
-            timestamps: TimestampGuardrails::default(),
+            default_keyspace_rf: 1,
+            guardrails: Guardrails::default(),
             native_transport_timeout: Duration::from_secs(12),
             trace_ttl_seconds: 86_400,
             keepalive: true,

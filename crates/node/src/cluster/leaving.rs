@@ -101,6 +101,8 @@ pub(crate) struct Orders {
     aborted: Cell<bool>,
     /// This node copies what it owns.
     pub(super) is_rebuilding: Cell<bool>,
+    /// This node was leaving, and the others have decided that it is out.
+    pub(super) put_out: Cell<bool>,
 }
 
 impl Orders {
@@ -504,6 +506,9 @@ impl ClusterShard {
         if self.orders.removal.borrow().is_some() {
             return Err("a node is leaving already; wait until that is done".to_owned());
         }
+        if self.orders.put_out.get() {
+            return Ok(());
+        }
         let host = snapshot.local.host_id;
         self.take_back(host).await?;
         self.move_out(host).await?;
@@ -548,7 +553,10 @@ impl ClusterShard {
     async fn submit_leave(&self, host: HostId) -> Result<()> {
         let give_up = self.rt.now() + SUBMIT;
         let submitted = self.submit_until_done(Some(give_up), |snapshot| {
-            snapshot.members.contains_key(&host).then_some(Transformation::Leave { host })
+            // The others may have decided it, and do not speak to this node any more.
+            let is_out = host == snapshot.local.host_id && self.orders.put_out.get();
+            let is_member = snapshot.members.contains_key(&host) && !is_out;
+            is_member.then_some(Transformation::Leave { host })
         });
         submitted.await.map_err(|e| e.to_string())
     }

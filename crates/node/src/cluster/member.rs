@@ -363,7 +363,6 @@ impl ClusterShard {
         });
         self.liveness.set_members(self.gossip_members(&snapshot));
         self.gossips_since.set(self.rt.now());
-        self.seek_members();
         if snapshot.members.len() > 1 {
             let deadline = self.rt.now() + CATCH_UP;
             if !self.membership.catch_up_at_start(deadline).await {

@@ -37,6 +37,7 @@ impl ClusterShard {
     fn mode(&self) -> &'static str {
         let snapshot = self.membership.snapshot();
         match snapshot.local_member().map(|member| member.state) {
+            _ if self.orders.put_out.get() => "DECOMMISSIONED",
             None => "DECOMMISSIONED",
             Some(MemberState::Joining | MemberState::JoinHandover) => "JOINING",
             Some(MemberState::Normal) => "NORMAL",

@@ -4,29 +4,40 @@
 //! voters must answer. When so many have moved at once that nobody reaches a majority where the log says
 //! (several pairs have swapped their addresses, say), nobody could ever tell. So who reaches no majority
 //! asks at every address it knows of who is there, and goes by the answers until the log has them.
+//!
+//! It may also be that the others have put this node out, and that it did not hear of it. When a majority
+//! says so, and nobody else, the node ends: what a client wrote at it would be lost. One that was leaving
+//! has left.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
-use messaging::{Messaging, Peer};
+use internode::RefusalCode;
+use messaging::{Messaging, OpenError, Peer};
 use rt::Group;
 use stdx::HostId;
 
 use super::member::ClusterShard;
 use super::{network, seeds};
+use crate::{Outcome, StartError};
 
 /// Between two looks: at first, and at most. The pause doubles as long as nobody new is found.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 /// Addresses that are asked at once; of more, each round takes the next ones.
 const ASKED_MAX: usize = 32;
+/// Rounds one after the other in which all who answer say that they know no such member. A newcomer is not
+/// known to everybody at once.
+const STRANGER_ROUNDS: u32 = 3;
 
 impl ClusterShard {
     /// Looks for the others, beside everything else, whenever no majority of the voters is alive.
     /// Shard 0 only, whose connections carry gossip and the metadata; the other shards learn the
-    /// addresses from the log, which can be written again then.
-    pub(crate) fn seek_members(&self) {
-        let this = self.clone();
+    /// addresses from the log, which can be written again then. The node ends as `Removed` when it is
+    /// no member any more.
+    pub(crate) fn seek_members(&self, outcome: &Arc<Outcome>) {
+        let (this, outcome) = (self.clone(), outcome.clone());
         let found_total = self.rt.telemetry().counter(
             "internode_members_found_total",
             "members that answered elsewhere than the metadata says while no majority was alive",
@@ -35,15 +46,17 @@ impl ClusterShard {
         let task = async move {
             let mut pause = PAUSE.0;
             let mut round = 0_usize;
+            let mut strange = 0;
             loop {
                 let next = this.rt.now() + pause;
                 if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
                     return;
                 }
                 let snapshot = this.membership.snapshot();
-                if this.reaches_majority(&snapshot) {
+                // Who has left knows it, and looks for nobody.
+                if snapshot.local_member().is_none() || this.reaches_majority(&snapshot) {
                     this.trust_log(&snapshot);
-                    pause = PAUSE.0;
+                    (pause, strange) = (PAUSE.0, 0);
                     continue;
                 }
                 let addresses = this.addresses_to_ask(&snapshot, round);
@@ -55,6 +68,17 @@ impl ClusterShard {
                     !this.liveness.is_alive(host)
                 });
                 found_total.add(found);
+                strange = if is_stranger(&snapshot, &answers) { strange + 1 } else { 0 };
+                if strange >= STRANGER_ROUNDS && is_leaving(&snapshot) {
+                    tracing::info!("the others know this node as one that has left");
+                    return this.orders.put_out.set(true);
+                }
+                if strange >= STRANGER_ROUNDS {
+                    let removed = StartError::Removed { host: snapshot.local.host_id };
+                    tracing::error!("{removed}");
+                    outcome.fail(removed);
+                    return this.rt.request_stop();
+                }
                 pause = if found > 0 { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
             }
         };
@@ -103,6 +127,22 @@ impl ClusterShard {
         }
         addresses
     }
+}
+
+/// Whether this node was on its way out when it last heard of the others.
+fn is_leaving(snapshot: &ClusterSnapshot) -> bool {
+    use cluster::MemberState::{LeaveHandover, Leaving};
+    snapshot.local_member().is_some_and(|me| matches!(me.state, Leaving | LeaveHandover))
+}
+
+/// Whether a majority, as many as the voters', says that it knows no such member, and nobody else
+/// anything.
+fn is_stranger(snapshot: &ClusterSnapshot, answers: &[network::Answer]) -> bool {
+    let refused = answers.iter().filter(|(_, answer)| {
+        matches!(answer, Err(OpenError::Refused { code: RefusalCode::UnknownHost, .. }))
+    });
+    let welcome = answers.iter().any(|(_, answer)| answer.is_ok());
+    !welcome && refused.count() > snapshot.voters.len() / 2
 }
 
 /// Goes by what members have answered of themselves: those for which `may_move` holds are where they

@@ -17,8 +17,10 @@ use super::{ImportError, list};
 const SEGMENT_BYTES_MAX: usize = (2 << 30) - 1;
 /// Position of the next section and its CRC.
 const MARKER_BYTES: usize = 8;
-/// Versions whose records begin with a count and a table id: Cassandra 4.0 to 5.0.
-const VERSIONS: std::ops::RangeInclusive<u32> = 7..=8;
+/// Versions whose records begin with a count and a table id: Cassandra 3.0 to 5.0.
+const VERSIONS: std::ops::RangeInclusive<u32> = 6..=8;
+/// What segments of ScyllaDB begin with in the place of a version: `SCLC`.
+const SCYLLA_MAGIC: u32 = 0x53_43_4c_43;
 
 /// Tables of `system` that Cassandra fills for its own use and that may be lost.
 const STATISTICS: [&str; 8] = [
@@ -63,6 +65,9 @@ pub(crate) fn content(bytes: &[u8]) -> Option<String> {
     let Some((version, start)) = descriptor(bytes) else {
         return Some("not a segment that can be understood".to_owned());
     };
+    if version == SCYLLA_MAGIC {
+        return Some("a segment of ScyllaDB, which removes them when it is drained".to_owned());
+    }
     if !VERSIONS.contains(&version) {
         return Some(format!("written in version {version}, which is not known here"));
     }

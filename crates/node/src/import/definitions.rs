@@ -66,6 +66,9 @@ pub(super) fn changes(base: &Schema, rows: &SchemaRows) -> Result<Vec<SchemaChan
     let mut changes = Vec::new();
     for row in &rows.keyspaces {
         let name: Arc<str> = row.required_text("keyspace_name")?.into();
+        if is_scyllas(&name) {
+            continue;
+        }
         let params = keyspace_params(row)?;
         if let Some(built_in) = base.keyspace(&name) {
             // Its tables are fixed; its replication may have been altered.
@@ -81,6 +84,11 @@ pub(super) fn changes(base: &Schema, rows: &SchemaRows) -> Result<Vec<SchemaChan
         }
     }
     Ok(changes)
+}
+
+/// Keyspaces that ScyllaDB has for itself: their files are left alone.
+fn is_scyllas(keyspace: &str) -> bool {
+    matches!(keyspace, "system_distributed_everywhere" | "system_replicated_keys")
 }
 
 fn in_keyspace<'r>(rows: &'r [Row], keyspace: &'r str) -> impl Iterator<Item = &'r Row> {
@@ -127,7 +135,7 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
     }
     for row in &rows.keyspaces {
         let name = row.required_text("keyspace_name")?;
-        if base.keyspace(&name).is_some() {
+        if base.keyspace(&name).is_some() || is_scyllas(&name) {
             continue;
         }
         let replication = keyspace_params(row)?.replication;
@@ -142,7 +150,7 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
     }
     for row in &rows.tables {
         let keyspace = row.required_text("keyspace_name")?;
-        if base.keyspace(&keyspace).is_some() {
+        if base.keyspace(&keyspace).is_some() || is_scyllas(&keyspace) {
             continue;
         }
         let name = format!("{keyspace}.{}", row.required_text("table_name")?);
@@ -390,6 +398,14 @@ fn dropped_column(row: &Row, keyspace: &str, types: &Types) -> Result<DroppedCol
     Ok(DroppedColumn { column, dropped_at: TimestampMicros(millis.saturating_mul(1000)) })
 }
 
+/// As Cassandra 4 spells it: earlier versions and ScyllaDB wrote `99PERCENTILE` and `99.0PERCENTILE`.
+fn speculative_retry(row: &Row) -> Result<Option<String>, ImportError> {
+    let column = "speculative_retry";
+    let Some(text) = row.text(column)? else { return Ok(None) };
+    let spelled = cql_plan::options::speculative_retry(&text);
+    spelled.map(Some).map_err(|e| row.wrong(column, &e.to_string()))
+}
+
 fn options(row: &Row) -> Result<TableOptions, ImportError> {
     let default = TableOptions::default();
     Ok(TableOptions {
@@ -413,6 +429,6 @@ fn options(row: &Row) -> Result<TableOptions, ImportError> {
         memtable_flush_period_in_ms: row.int("memtable_flush_period_in_ms")?.unwrap_or(0),
         min_index_interval: row.int("min_index_interval")?.unwrap_or(default.min_index_interval),
         read_repair: row.text("read_repair")?.unwrap_or(default.read_repair),
-        speculative_retry: row.text("speculative_retry")?.unwrap_or(default.speculative_retry),
+        speculative_retry: speculative_retry(row)?.unwrap_or(default.speculative_retry),
     })
 }

@@ -122,6 +122,8 @@ fn planned() -> Schema {
                 Uuid::from_u128(last)
             },
             now: WallMicros(0),
+            watch: None,
+            default_factor: 1,
         });
         for change in outcome.unwrap().changes {
             schema = schema.apply(&change).unwrap();
@@ -270,10 +272,14 @@ fn bytes_behind_the_last_section_are_writes_that_were_not_synced() {
 #[test]
 fn segments_of_unknown_versions_are_refused() {
     let mut bytes = DRAINED.to_vec();
-    bytes[3] = 6;
-    assert!(commit_log::content(&bytes).unwrap().contains("version 6"));
-    bytes[3] = 8;
-    assert_eq!(commit_log::content(&bytes), None);
+    bytes[3] = 5;
+    assert!(commit_log::content(&bytes).unwrap().contains("version 5"));
+    for version in [6, 8] {
+        bytes[3] = version;
+        assert_eq!(commit_log::content(&bytes), None);
+    }
+    bytes[..4].copy_from_slice(b"SCLC");
+    assert!(commit_log::content(&bytes).unwrap().contains("ScyllaDB"));
 }
 
 #[test]
@@ -408,6 +414,142 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
             "COMPACT STORAGE of table ks.thrift",
         ]
     );
+}
+
+/// Writes the files of a table anew as Cassandra 3 and ScyllaDB have them: version `me`, and columns
+/// that later versions do not have in the place of those that earlier ones did not.
+async fn rewrite_as_older(fs: &Fs, directory: &str, renamed: &[(&str, &str)]) {
+    let slices = std::rc::Rc::new(data::Slices::all());
+    for (descriptor, _) in sstable::list_sstables(fs, directory).await.unwrap() {
+        let reader = sstable::SstableReader::open(fs, directory, descriptor, None).await.unwrap();
+        let mut table = sstable::offline::table_of_header(&reader.meta().statistics().header);
+        for column in &mut table.columns {
+            if let Some((_, older)) = renamed.iter().find(|(now, _)| *column.name == **now) {
+                column.name = (*older).into();
+            }
+        }
+        let stats = reader.meta().statistics().header.stats;
+        let mut options =
+            sstable::WriterOptions::for_table(&table, descriptor.generation, 100, stats).unwrap();
+        options.version = sstable::Version::Me;
+        let mut writer =
+            sstable::SstableWriter::create(fs, directory, &table, options).await.unwrap();
+        let range = data::command::KeyRange::all();
+        let mut cursor = reader.range_cursor(0, range, slices.clone(), None);
+        loop {
+            match data::Cursor::advance(&mut cursor).unwrap() {
+                data::Advance::Item => writer.put(data::Cursor::item(&cursor)).unwrap(),
+                data::Advance::NeedBlock(request) => {
+                    let chunk = reader.load_block(request.block).await.unwrap();
+                    cursor.feed(request.block, chunk);
+                }
+                data::Advance::End => break,
+            }
+        }
+        writer.finish().await.unwrap();
+        sstable::remove_sstable(fs, directory, descriptor).await.unwrap();
+    }
+}
+
+/// The golden directory as an older version would have written it.
+fn make_older(work: &Path) {
+    const RENAMED: [(&str, &str); 4] = [
+        ("cql_version", "thrift_version"),
+        ("additional_write_policy", "dclocal_read_repair_chance"),
+        ("read_repair", "read_repair_chance"),
+        ("memtable", "in_memory"),
+    ];
+    let data = work.join("data");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let spec = NodeSpec { name: "older".into(), shards: 1, work_dir: String::new() };
+    let main: rt::Main = Arc::new(move |rt: Rt| {
+        let (data, sender) = (data.clone(), sender.clone());
+        Box::pin(async move {
+            for keyspace in std::fs::read_dir(&data).unwrap() {
+                for table in std::fs::read_dir(keyspace.unwrap().path()).unwrap() {
+                    let directory = table.unwrap().path();
+                    rewrite_as_older(&rt.fs(), directory.to_str().unwrap(), &RENAMED).await;
+                }
+            }
+            sender.send(()).unwrap();
+            rt.request_stop();
+        }) as Pin<Box<dyn Future<Output = ()>>>
+    });
+    Machine::native(NativeOptions::default()).start(spec, main).join().unwrap();
+    receiver.recv().unwrap();
+}
+
+#[test]
+fn a_directory_of_cassandra_3_or_scylla_is_taken_over_with_the_same_schema() {
+    let older = imported(make_older).unwrap().unwrap();
+    let newer = imported(|_| {}).unwrap().unwrap();
+    assert_eq!(older.local.host_id, newer.local.host_id);
+    assert_eq!(older.local.tokens, newer.local.tokens);
+    let (old, new) = (tables(&older), tables(&newer));
+    assert_eq!(old.len(), new.len());
+    for (old, new) in old.into_iter().zip(new) {
+        let mut expected = new.clone();
+        // What that version has not is as it is by default.
+        let default = schema::TableOptions::default();
+        expected.options.additional_write_policy = default.additional_write_policy;
+        expected.options.read_repair = default.read_repair;
+        expected.options.memtable = None;
+        assert_eq!(*old, expected);
+    }
+    assert_eq!(older.changes.len(), newer.changes.len());
+    // In a table of users such a column is none of nobody's.
+    let of_user = refused(|work| {
+        make_older(work);
+        let from = work.join("data").join(LOCAL);
+        let first = imported(|_| {}).unwrap().unwrap();
+        copy(&from, &all_t(work, &first));
+    });
+    assert!(of_user.contains("all_t"), "{of_user}");
+}
+
+#[test]
+fn speculation_is_spelled_as_cassandra_4_does_and_scyllas_own_keyspaces_are_passed_over() {
+    let base = cql_plan::system::system_schema();
+    let mut rows = SchemaRows::default();
+    for (name, place) in rows.tables_mut() {
+        let row = |values: &[(&str, Vec<u8>)]| row(name, values);
+        for keyspace in ["ks", "system_distributed_everywhere"] {
+            let (ks, t) = (("keyspace_name", text(keyspace)), ("table_name", text("t")));
+            match name {
+                "keyspaces" => {
+                    let class = match keyspace {
+                        "ks" => "org.apache.cassandra.locator.NetworkTopologyStrategy",
+                        _ => "org.apache.cassandra.locator.EverywhereStrategy",
+                    };
+                    let replication = types::wire::encode_map([("class", class)]).unwrap();
+                    place.push(row(&[ks, ("replication", replication)]));
+                }
+                "tables" => place.push(row(&[
+                    ks,
+                    t,
+                    ("flags", list_of(&["compound"])),
+                    ("id", vec![7; 16]),
+                    ("speculative_retry", text("99.0PERCENTILE")),
+                ])),
+                "columns" => place.push(row(&[
+                    ks,
+                    t,
+                    ("column_name", text("k")),
+                    ("kind", text("partition_key")),
+                    ("position", 0_i32.to_be_bytes().to_vec()),
+                    ("type", text("text")),
+                ])),
+                _ => {}
+            }
+        }
+    }
+    let changes = definitions::changes(&base, &rows).unwrap();
+    let [SchemaChange::CreateKeyspace { name, .. }, SchemaChange::CreateTable(table)] =
+        changes.as_slice()
+    else {
+        panic!("{changes:?}")
+    };
+    assert_eq!((&**name, table.options.speculative_retry.as_str()), ("ks", "99p"));
 }
 
 #[test]

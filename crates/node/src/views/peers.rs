@@ -44,7 +44,12 @@ pub(super) fn rows(table: &Table, node: &NodeReport, cluster: &ClusterReport) ->
         "gossip_info" => {
             let peers = cluster.gossip.iter().flat_map(|g| &g.peers);
             let known = peers.filter_map(|p| Some((member(&p.host_id)?, p)));
-            known.map(|(m, p)| gossip(table, m, p)).collect::<Result<_, _>>()?
+            let mut rows =
+                known.map(|(m, p)| gossip(table, m, p)).collect::<Result<Vec<_>, _>>()?;
+            if let (None, Some(me)) = (&cluster.gossip, member(&node.host_id)) {
+                rows.push(gossip(table, me, &alone(node, me))?);
+            }
+            rows
         }
         "pending_hints" => {
             let pending = cluster.hints.iter().flat_map(|h| &h.pending);
@@ -82,6 +87,20 @@ fn status(member: &MemberReport, peer: &GossipPeerReport) -> String {
     }
 }
 
+/// What a node that is alone would say of itself; it has no heartbeat.
+fn alone(node: &NodeReport, me: &MemberReport) -> GossipPeerReport {
+    GossipPeerReport {
+        host_id: node.host_id.clone(),
+        generation: u64::try_from(node.generation).unwrap_or(0),
+        is_alive: true,
+        load_bytes: me.load_bytes.unwrap_or(0),
+        cql_ready: node.native_transport_active,
+        release_version: node.release_version.clone(),
+        schema_version: Some(node.schema_version.clone()),
+        ..GossipPeerReport::default()
+    }
+}
+
 /// Gossip here has one version for all of a node's states, which is not Cassandra's: versions of
 /// states are null. What a node is comes from the metadata log.
 fn gossip(table: &Table, member: &MemberReport, peer: &GossipPeerReport) -> Row {
@@ -90,7 +109,6 @@ fn gossip(table: &Table, member: &MemberReport, peer: &GossipPeerReport) -> Row 
     row.inet("address", address)
         .int("port", member.storage_port.into())
         .int("generation", int(peer.generation))
-        .int("heartbeat", int(peer.heartbeat))
         .text("dc", &member.datacenter)
         .text("rack", &member.rack)
         .text("host_id", &member.host_id)
@@ -99,6 +117,9 @@ fn gossip(table: &Table, member: &MemberReport, peer: &GossipPeerReport) -> Row 
         .text("rpc_ready", if peer.cql_ready { "true" } else { "false" })
         .text("internal_address_and_port", &endpoint(&member.address, member.storage_port))
         .text("status_with_port", &status(member, peer));
+    if peer.heartbeat > 0 {
+        row.int("heartbeat", int(peer.heartbeat));
+    }
     if !member.rpc_address.is_empty() {
         row.text("rpc_address", &member.rpc_address)
             .text("native_address_and_port", &endpoint(&member.rpc_address, member.rpc_port));

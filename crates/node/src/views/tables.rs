@@ -69,8 +69,15 @@ pub(super) fn of_table(
     match &*table.name {
         "disk_usage" => row.bigint("mebibytes", mebibytes(report.disk_bytes)),
         "max_partition_size" => row.bigint("mebibytes", mebibytes(report.partition_sizes.max())),
+        "max_sstable_size" => row.bigint("mebibytes", mebibytes(report.sstable_bytes_max)),
+        "max_sstable_duration" => {
+            row.bigint("max_sstable_duration", whole(report.sstable_span_micros_max / 1000))
+        }
         "local_read_latency" => latency(&mut row, &report.read_latency),
         "local_write_latency" => latency(&mut row, &report.write_latency),
+        "local_scan_latency" => latency(&mut row, &report.scan_latency),
+        "rows_per_read" => counts(&mut row, &report.rows_per_read),
+        "tombstones_per_read" => counts(&mut row, &report.tombstones_per_read),
         _ => return Ok(None),
     };
     row.finish().map(Some)
@@ -91,6 +98,18 @@ fn latency<'r, 't>(
         .double("max_ms", millis(of.max()))
         .double("p50th_ms", millis(of.percentile(0.5)))
         .double("p99th_ms", millis(of.percentile(0.99)))
+}
+
+/// Buckets are of numbers plus one, so that none has a bucket of its own.
+fn counts<'r, 't>(
+    row: &'r mut VirtualRowBuilder<'t>,
+    of: &HistogramReport,
+) -> &'r mut VirtualRowBuilder<'t> {
+    let number = |plus_one: u64| plus_one.saturating_sub(1) as f64;
+    row.bigint("count", whole(of.count()))
+        .double("max", number(of.max()))
+        .double("p50th", number(of.percentile(0.5)))
+        .double("p99th", number(of.percentile(0.99)))
 }
 
 /// None of our snapshots expires or is ephemeral.

@@ -43,6 +43,10 @@ fn numbers_of_tables_are_in_cassandras_units() {
         // Bounds 1, 2, 3, … 8, 10, 12.
         read_latency: micros(&[(1, 6), (9, 4)]),
         partition_sizes: micros(&[(2, 1)]),
+        sstable_bytes_max: 1 << 20,
+        sstable_span_micros_max: 2_999,
+        scan_latency: micros(&[(0, 1)]),
+        rows_per_read: micros(&[(0, 2), (9, 1)]),
         ..TableReport::default()
     };
     let row = |name: &str| {
@@ -56,6 +60,15 @@ fn numbers_of_tables_are_in_cassandras_units() {
     assert_eq!(row("local_read_latency").as_deref(), Some(expected));
     let expected = "count=0 max_ms=0.0 p50th_ms=0.0 p99th_ms=0.0";
     assert_eq!(row("local_write_latency").as_deref(), Some(expected));
+    let expected = "count=1 max_ms=0.001 p50th_ms=0.001 p99th_ms=0.001";
+    assert_eq!(row("local_scan_latency").as_deref(), Some(expected));
+    // Buckets are of the number plus one.
+    let expected = "count=3 max=11.0 p50th=0.0 p99th=11.0";
+    assert_eq!(row("rows_per_read").as_deref(), Some(expected));
+    let expected = "count=0 max=0.0 p50th=0.0 p99th=0.0";
+    assert_eq!(row("tombstones_per_read").as_deref(), Some(expected));
+    assert_eq!(row("max_sstable_size").as_deref(), Some("mebibytes=1"));
+    assert_eq!(row("max_sstable_duration").as_deref(), Some("max_sstable_duration=2"));
     assert_eq!(row("settings"), None);
 }
 
@@ -99,6 +112,44 @@ fn statements_are_kept_by_every_shard_and_executed_on_one() {
     let rows = statements(&table, &[shard(3, 5), shard(3, 1)]).unwrap();
     let values: Vec<String> = rows.iter().map(|row| shown(&table, row)).collect();
     assert_eq!(values, ["value=3.0", "value=0.0", "value=6.0", "value=0.75", "value=2.0"]);
+}
+
+#[test]
+fn a_node_that_is_alone_shows_itself_without_a_heartbeat() {
+    let me = MemberReport {
+        address: "127.0.0.1".to_owned(),
+        storage_port: 7000,
+        host_id: "me".to_owned(),
+        datacenter: "dc1".to_owned(),
+        rack: "r1".to_owned(),
+        load_bytes: Some(5),
+        state: "Normal".to_owned(),
+        tokens: vec![7],
+        ..MemberReport::default()
+    };
+    let node = NodeReport {
+        host_id: "me".to_owned(),
+        nodes: vec![me],
+        generation: 9,
+        release_version: "5.0.9".to_owned(),
+        schema_version: "s".to_owned(),
+        native_transport_active: true,
+        ..NodeReport::default()
+    };
+    let table = table("gossip_info");
+    let of = |cluster: &ClusterReport| {
+        let rows = peers::rows(&table, &node, cluster).unwrap();
+        rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(&ClusterReport::default()),
+        ["dc='dc1' generation=9 host_id='me' internal_address_and_port='127.0.0.1:7000' \
+          load='5.0' rack='r1' release_version='5.0.9' rpc_ready='true' schema='s' \
+          status_with_port='NORMAL,7'"]
+    );
+    // With gossip it is one of its peers.
+    let gossip = Some(GossipReport { active: true, peers: Vec::new() });
+    assert!(of(&ClusterReport { gossip, ..ClusterReport::default() }).is_empty());
 }
 
 #[test]

@@ -615,6 +615,7 @@ pub fn bootstrap(entry: &Transformation, base: &Schema) -> Result<ClusterSnapsho
         auth: Arc::default(),
         handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
+        departed: Arc::default(),
     })
 }
 
@@ -642,6 +643,9 @@ impl ClusterSnapshot {
                 }
             }
             entry => next.change(entry)?,
+        }
+        for host in self.members.keys().filter(|host| !next.members.contains_key(*host)) {
+            Arc::make_mut(&mut next.departed).insert(*host);
         }
         next.refresh_local();
         Ok(next)

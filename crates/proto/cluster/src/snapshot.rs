@@ -1,6 +1,6 @@
 //! The immutable picture of the cluster at one epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use schema::Schema;
@@ -50,6 +50,8 @@ pub struct ClusterSnapshot {
     pub local: LocalNode,
     /// Who is in, by host id.
     pub members: Members,
+    /// Who was in once and is out: left, removed, or not let come to an end. A host id does not come back.
+    pub departed: Arc<BTreeSet<HostId>>,
     /// Who decides the next entry, ascending; never empty.
     pub voters: Vec<HostId>,
     /// Features in use, one bit each; every member can do them.

@@ -171,6 +171,8 @@ pub enum Reason {
     UserDefined,
     /// A file with partitions that the node does not own any more.
     Cleanup,
+    /// A file that is written anew as it is, in the version that is written now.
+    Upgrade,
     /// A file of which a part takes part in an incremental repair.
     Anticompaction,
 }
@@ -197,6 +199,7 @@ impl core::fmt::Display for Reason {
             Reason::Major => f.write_str("major compaction"),
             Reason::UserDefined => f.write_str("user-defined compaction"),
             Reason::Cleanup => f.write_str("cleanup"),
+            Reason::Upgrade => f.write_str("upgrade"),
             Reason::Anticompaction => f.write_str("anticompaction"),
         }
     }
@@ -243,6 +246,31 @@ pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan>
     side(&repaired)
         .or_else(|| side(&unrepaired))
         .or_else(|| size_tiered::single_tombstone_compaction(tombstones, state))
+}
+
+/// Most plans of a preview.
+pub const PREVIEW_MAX: usize = 1000;
+
+/// All compactions that are due now, in the order in which they would begin: each is planned as if
+/// those before it were under way. At most [`PREVIEW_MAX`]. What their outputs lead to is not in it.
+pub fn preview(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
+    let mut candidates = state.candidates.to_vec();
+    let mut others = state.others.to_vec();
+    let mut plans: Vec<Plan> = Vec::new();
+    while plans.len() < PREVIEW_MAX {
+        let now = TableState { candidates: &candidates, others: &others, ..*state };
+        let Some(plan) = next(options, &now) else { break };
+        let is_taken = |file: &SstableInfo| plan.inputs.contains(&file.generation);
+        let (taken, left) = candidates.into_iter().partition(is_taken);
+        candidates = left;
+        let taken: Vec<SstableInfo> = taken;
+        if taken.is_empty() {
+            break;
+        }
+        others.extend(taken);
+        plans.push(plan);
+    }
+    plans
 }
 
 /// Repaired files, and those that no repair has covered; none of a repair under way.

@@ -7,7 +7,7 @@
 //! clocks, execution; nothing here waits.
 //!
 //! Reading order: [`error`], [`plan`], [`term`], [`functions`], [`modify`], [`batch`], [`cas`], [`select`],
-//! [`raw_type`], [`ddl`], [`auth`].
+//! [`raw_type`], [`ddl`], [`auth`], [`guardrails`].
 
 pub mod auth;
 pub mod batch;
@@ -17,6 +17,7 @@ pub mod describe;
 pub mod error;
 pub mod functions;
 pub mod fuzz;
+pub mod guardrails;
 pub mod modify;
 pub mod options;
 pub mod paging;

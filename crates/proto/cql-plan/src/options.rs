@@ -125,6 +125,17 @@ pub(crate) fn table_options(properties: &[Property]) -> Result<TableOptions, Pla
     build(&properties, TableOptions::default())
 }
 
+/// The class of `replication` as it is written.
+pub(crate) fn replication_class(properties: &[Property]) -> Result<Option<String>, PlanError> {
+    let replication = Properties::new(properties)?.map("replication")?;
+    Ok(replication.and_then(|mut map| map.remove("class")))
+}
+
+/// Whether SSTables are written without compression.
+pub(crate) fn is_uncompressed(options: &TableOptions) -> bool {
+    options.compression.get("enabled").is_some_and(|enabled| enabled == "false")
+}
+
 /// The options of ALTER TABLE … WITH on top of what the table has.
 pub(crate) fn altered_table_options(
     properties: &[Property],
@@ -498,7 +509,10 @@ fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
 
 /// `99p`, `99PERCENTILE`, `50ms`, `ALWAYS`, `NEVER`/`NONE`, `MIN(…)`, `MAX(…)`, in Cassandra's
 /// canonical spelling.
-fn speculative_retry(text: &str) -> Result<String, PlanError> {
+///
+/// # Errors
+/// None of these.
+pub fn speculative_retry(text: &str) -> Result<String, PlanError> {
     let lower = text.trim().to_lowercase();
     let bad = || PlanError::config(format!("Invalid value {text} for option 'speculative_retry'"));
     match lower.as_str() {
@@ -563,16 +577,19 @@ pub(crate) fn check_keyspace_properties(properties: &[Property]) -> Result<(), P
 pub(crate) fn keyspace_params(
     properties: &[Property],
     before: Option<&KeyspaceParams>,
-    datacenters: &[(&str, u32)],
+    (datacenters, default_factor): (&[(&str, u32)], u32),
     keyspace: &str,
 ) -> Result<KeyspaceParams, PlanError> {
     let (p, replication) = keyspace_properties(properties)?;
     let durable_writes =
         p.boolean("durable_writes")?.unwrap_or_else(|| before.is_none_or(|b| b.durable_writes));
     let replication = match (replication, before) {
-        (Some(map), _) if map.contains_key("class") => {
-            replication_map(map, before.map(|b| &b.replication), datacenters, keyspace)?
-        }
+        (Some(map), _) if map.contains_key("class") => replication_map(
+            map,
+            before.map(|b| &b.replication),
+            (datacenters, default_factor),
+            keyspace,
+        )?,
         (_, Some(before)) => before.replication.clone(),
         (None, None) => {
             return Err(PlanError::invalid("Missing mandatory option 'replication'"));
@@ -585,7 +602,7 @@ pub(crate) fn keyspace_params(
 fn replication_map(
     mut map: BTreeMap<String, String>,
     before: Option<&BTreeMap<String, String>>,
-    datacenters: &[(&str, u32)],
+    (datacenters, default_factor): (&[(&str, u32)], u32),
     keyspace: &str,
 ) -> Result<BTreeMap<String, String>, PlanError> {
     let class = map.remove("class").unwrap_or_default();
@@ -604,12 +621,11 @@ fn replication_map(
     };
     match short.as_str() {
         "SimpleStrategy" => {
-            // `default_keyspace_rf`, which is 1.
             let previous = before
                 .filter(|b| b.get("class").is_some_and(|c| c.ends_with("SimpleStrategy")))
                 .and_then(|b| b.get("replication_factor"));
             map.entry("replication_factor".to_owned())
-                .or_insert_with(|| previous.cloned().unwrap_or_else(|| "1".to_owned()));
+                .or_insert_with(|| previous.cloned().unwrap_or_else(|| default_factor.to_string()));
             for (name, value) in &map {
                 if name != "replication_factor" {
                     return Err(PlanError::config(format!(
@@ -629,8 +645,9 @@ fn replication_map(
             let previous = || before.into_iter().flatten();
             let of_simple = || before.and_then(|b| b.get("replication_factor")).cloned();
             let shorthand = match map.remove("replication_factor") {
-                // `default_keyspace_rf`, which is 1.
-                None if map.is_empty() => Some(of_simple().unwrap_or_else(|| "1".to_owned())),
+                None if map.is_empty() => {
+                    Some(of_simple().unwrap_or_else(|| default_factor.to_string()))
+                }
                 shorthand => shorthand,
             };
             if let Some(value) = shorthand {

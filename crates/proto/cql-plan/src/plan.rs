@@ -18,6 +18,7 @@ use crate::auth::AuthPlan;
 use crate::batch::{self, BatchPlan};
 use crate::ddl::{DdlPlan, keyspace_of};
 use crate::error::PlanError;
+use crate::guardrails::Watch;
 use crate::modify::{self, ModifyPlan};
 use crate::select::{self, SelectPlan};
 use crate::term::Receiver;
@@ -352,12 +353,15 @@ pub struct ExecuteOptions<'a> {
     pub protocol_version: u8,
     /// The shard's maker of UUIDs.
     pub uuids: &'a UuidSource,
+    /// Limits for an ordinary user.
+    pub watch: Option<&'a Watch>,
 }
 
 impl<'a> ExecuteOptions<'a> {
     /// What terms need of it.
     pub fn env(&self) -> BindEnv<'a> {
-        BindEnv { now: self.now, uuids: self.uuids, protocol_version: self.protocol_version }
+        let ExecuteOptions { now, uuids, protocol_version, watch, .. } = *self;
+        BindEnv { now, uuids, protocol_version, watch }
     }
 }
 
@@ -370,6 +374,8 @@ pub struct BindEnv<'a> {
     pub uuids: &'a UuidSource,
     /// Native protocol version of the connection.
     pub protocol_version: u8,
+    /// Limits for an ordinary user.
+    pub watch: Option<&'a Watch>,
 }
 
 /// Resolves, validates and types one parsed statement.

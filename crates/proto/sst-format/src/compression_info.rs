@@ -63,8 +63,12 @@ impl CompressionInfo {
     /// The bytes of the file.
     ///
     /// # Errors
-    /// `TooLarge` with 2^31 chunks or more.
-    pub fn encode(&self) -> Result<Vec<u8>> {
+    /// `TooLarge` with 2^31 chunks or more; `Unsupported`: before `na` no chunk is stored plain.
+    pub fn encode(&self, version: Version) -> Result<Vec<u8>> {
+        if !version.has_max_compressed_length() && self.max_compressed_length != i32::MAX {
+            let value = version.to_string();
+            return Err(FormatError::Unsupported { what: "plain chunks in version", value });
+        }
         let too_large = |_| FormatError::TooLarge { what: "compression info" };
         let mut out = Vec::with_capacity(self.offsets.len().saturating_mul(8).saturating_add(64));
         out.put_bytes_u16(self.class_name().as_bytes(), "class")
@@ -77,7 +81,9 @@ impl CompressionInfo {
             }
         }
         out.put_u32(self.chunk_length);
-        out.put_i32(self.max_compressed_length);
+        if version.has_max_compressed_length() {
+            out.put_i32(self.max_compressed_length);
+        }
         out.put_u64(self.data_length);
         out.put_i32(i32::try_from(self.offsets.len()).map_err(too_large)?);
         for offset in &self.offsets {
@@ -186,7 +192,12 @@ mod tests {
     #[test]
     fn info_comes_back_and_chunks_are_found() {
         let info = info();
-        assert_eq!(CompressionInfo::decode(&info.encode().unwrap(), Version::Nb).unwrap(), info);
+        for version in [Version::Me, Version::Nb] {
+            let bytes = info.encode(version).unwrap();
+            assert_eq!(CompressionInfo::decode(&bytes, version).unwrap(), info);
+        }
+        let plain = CompressionInfo { max_compressed_length: 9, ..info.clone() };
+        assert!(plain.encode(Version::Me).is_err() && plain.encode(Version::Nb).is_ok());
         assert_eq!(info.chunk(0, 500), Some((0, 96)));
         assert_eq!(info.chunk(2, 500), Some((300, 196)));
         assert_eq!(info.chunk(3, 500), None);
@@ -199,7 +210,7 @@ mod tests {
         let refused = |change: fn(&mut CompressionInfo)| {
             let mut i = info();
             change(&mut i);
-            assert!(CompressionInfo::decode(&i.encode().unwrap(), Version::Nb).is_err());
+            assert!(CompressionInfo::decode(&i.encode(Version::Nb).unwrap(), Version::Nb).is_err());
         };
         refused(|i| i.offsets[1] = 4);
         refused(|i| i.offsets[0] = 1);

@@ -19,6 +19,13 @@ pub struct BloomFilter {
     bits: Vec<u8>,
 }
 
+/// From little-endian words to big-endian ones, and back.
+fn turn_words(bits: &mut [u8]) {
+    for word in bits.as_chunks_mut::<8>().0 {
+        word.reverse();
+    }
+}
+
 /// False-positive rates by bits per key (from 2) and hash count (from 1): those of the standard
 /// formula `(1 - e^(-k/b))^k`, which Cassandra's published table rounds.
 fn false_positive_rate(hash_count: usize, bits_per_key: usize) -> f64 {
@@ -94,11 +101,15 @@ impl BloomFilter {
     }
 
     /// The bytes of the file.
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self, version: Version) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bits.len().saturating_add(8));
         out.put_u32(self.hash_count);
         out.put_u32(u32::try_from(self.bits.len() / 8).unwrap_or(u32::MAX));
+        let header = out.len();
         out.put_bytes(&self.bits);
+        if version.has_old_filter() {
+            turn_words(out.get_mut(header..).unwrap_or_default());
+        }
         out
     }
 
@@ -117,9 +128,7 @@ impl BloomFilter {
         let mut bits = r.bytes(length)?.to_vec();
         r.finish()?;
         if version.has_old_filter() {
-            for word in bits.as_chunks_mut::<8>().0 {
-                word.reverse();
-            }
+            turn_words(&mut bits);
         }
         if bits.is_empty() {
             return Err(FormatError::Invalid { what: "filter without bits", offset: 4 });
@@ -139,7 +148,7 @@ mod tests {
         for i in 0..10_000u32 {
             filter.add(hash_key(&i.to_be_bytes()).bloom);
         }
-        let filter = BloomFilter::decode(&filter.encode(), Version::Nb).unwrap();
+        let filter = BloomFilter::decode(&filter.encode(Version::Nb), Version::Nb).unwrap();
         assert!((0..10_000u32).all(|i| filter.may_contain(hash_key(&i.to_be_bytes()).bloom)));
         let wrong = (10_000..110_000u32)
             .filter(|i| filter.may_contain(hash_key(&i.to_be_bytes()).bloom))
@@ -165,9 +174,10 @@ mod tests {
     fn bits_lie_in_cassandras_byte_order() {
         let mut filter = BloomFilter { hash_count: 1, bits: vec![0; 8] };
         filter.add(BloomHash { base: 11, increment: 0 });
-        assert_eq!(filter.encode(), [0, 0, 0, 1, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(filter.encode(Version::Nb), [0, 0, 0, 1, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0]);
         // Before `na` the words were big endian.
         let old = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 8, 0];
+        assert_eq!(filter.encode(Version::Me), old);
         assert_eq!(BloomFilter::decode(&old, Version::Me).unwrap(), filter);
     }
 }

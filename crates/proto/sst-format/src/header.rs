@@ -230,7 +230,8 @@ impl SerializationHeader {
     /// What reading rows needs, with columns resolved by name against the table as it is now.
     ///
     /// # Errors
-    /// `UnknownColumn` for a column that the table neither has nor had; `Invalid` when the number
+    /// `UnknownColumn` for a column that the table neither has nor had, but for system tables, where
+    /// it is passed over; `Invalid` when the number
     /// of clustering columns differs.
     pub fn read_schema(&self, table: &Table, version: Version) -> Result<ReadSchema> {
         if self.clustering_types.len() != table.clustering().len() {
@@ -248,7 +249,8 @@ impl SerializationHeader {
                     ColumnKind::Regular => !is_static,
                     _ => false,
                 });
-                if current.is_none() && dropped.is_none() {
+                // Other versions have other columns in system tables, which mean nothing here.
+                if current.is_none() && dropped.is_none() && !is_system_keyspace(&table.keyspace) {
                     return Err(FormatError::UnknownColumn { column: column.name.clone() });
                 }
                 // A column that became another kind of cell is read by the file's shape and then
@@ -304,6 +306,13 @@ impl SerializationHeader {
             regulars: resolve(&self.regulars),
         }
     }
+}
+
+/// The keyspaces whose tables every version defines for itself.
+fn is_system_keyspace(name: &str) -> bool {
+    const NAMES: [&str; 5] =
+        ["system", "system_auth", "system_distributed", "system_schema", "system_traces"];
+    NAMES.contains(&name)
 }
 
 /// Width of the values of a column's cells. Cassandra writes the cells of a multi-cell column by

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stdx::Instant;
 
-pub use rt_sim::{CrashKind, DiskControl, LinkOptions, Stuck, WorldOptions};
+pub use rt_sim::{CrashKind, DiskControl, LinkOptions, Running, Stuck, WorldOptions, running};
 
 /// The simulated world. Clones are the same world.
 #[derive(Clone)]

@@ -113,8 +113,6 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "network_authorizer: LdapNetworkAuthorizer\n",
         "audit_logging_options: {enabled: true}\n",
         "transparent_data_encryption_options: {enabled: true}\n",
-        "alter_table_enabled: false\n",
-        "drop_keyspace_enabled: false\n",
         "partition_denylist_enabled: true\n",
     ] {
         let errors = yaml(text).unwrap_err().0;
@@ -345,7 +343,7 @@ fn timestamp_thresholds_fit_each_other_and_zero_is_off() {
     let wrong = errors(&of("2d", "1d"));
     assert!(
         wrong[0].contains("maximum_timestamp_warn_threshold")
-            && wrong[0].contains("must not be above its fail threshold"),
+            && wrong[0].contains("should be lower than the fail threshold"),
         "{wrong:?}"
     );
     assert!(yaml("minimum_timestamp_warn_threshold: 5d\n").is_ok());
@@ -367,4 +365,29 @@ fn settings_of_the_cluster_are_read_in_both_spellings() {
     assert_eq!(loaded.dynamic_snitch_update_interval, Duration::from_millis(50));
     assert_eq!(loaded.dynamic_snitch_badness_threshold.0, 0.1);
     assert_eq!(loaded.max_hints_size_per_host, DataSize(5 << 20));
+}
+
+#[test]
+fn guardrails_are_read_in_one_form_and_those_on_nobody_are_named() {
+    let text = "table_properties_warned: [CDC, comment, cdc]\n\
+                read_consistency_levels_disallowed: [SERIAL, ANY]\nkeyspaces_warn_threshold: 7\n\
+                maximum_timestamp_warn_threshold: 1d\n";
+    let loaded = yaml(text).unwrap();
+    assert_eq!(loaded.options.table_properties_warned, ["cdc", "comment"]);
+    assert_eq!(loaded.options.read_consistency_levels_disallowed, ["ANY", "SERIAL"]);
+    let named: Vec<String> = loaded
+        .warnings
+        .iter()
+        .filter_map(|w| match w {
+            Warning::NobodyIsLimited { name } => Some((*name).to_owned()),
+            _ => None,
+        })
+        .collect();
+    let expected = ["keyspaces", "read_consistency_levels_disallowed", "table_properties_warned"];
+    assert_eq!(named, expected);
+    let with_users = yaml(&format!("authenticator: PasswordAuthenticator\n{text}")).unwrap();
+    let is_named = |w: &Warning| matches!(w, Warning::NobodyIsLimited { .. });
+    assert!(!with_users.warnings.iter().any(is_named));
+    let wrong = errors("keyspaces_warn_threshold: 0\n");
+    assert!(wrong[0].contains("0 is not allowed; if attempting to disable use -1"), "{wrong:?}");
 }

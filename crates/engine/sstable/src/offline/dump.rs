@@ -9,6 +9,7 @@ use schema::Table;
 use stdx::{ColumnId, DeletionSeconds};
 use types::CqlType;
 
+use crate::offline::internal::Lines;
 use crate::offline::json::Json;
 use crate::{Result, SstableReader};
 
@@ -35,6 +36,8 @@ pub enum DumpForm {
     Lines,
     /// An array of partition keys.
     Keys,
+    /// A line for each deletion of a partition, row and marker, not JSON.
+    Internal,
 }
 
 /// Hands the whole file to `out` as JSON, piece by piece, as `sstabledump` prints it. `now` decides
@@ -71,10 +74,12 @@ pub async fn dump_with(
     if ranges.is_empty() {
         ranges.push(KeyRange::all());
     }
-    let lines = options.form == DumpForm::Lines;
+    let lines = matches!(options.form, DumpForm::Lines | DumpForm::Internal);
+    let mut internal =
+        (options.form == DumpForm::Internal).then(|| Lines::new(&table, &meta.statistics().header));
     let json = Json::new(lines);
     let raw_times = options.raw_times;
-    let mut dump = Dump { table, now, json, raw_times, pending: None };
+    let mut dump = Dump { table: table.clone(), now, json, raw_times, pending: None };
     if !lines {
         dump.json.start_array();
     }
@@ -101,9 +106,14 @@ pub async fn dump_with(
                             cursor.skip_partition();
                             continue;
                         }
-                        if lines && !std::mem::take(&mut is_first) {
+                        if lines && internal.is_none() && !std::mem::take(&mut is_first) {
                             out("\n");
                         }
+                    }
+                    if let Some(internal) = &mut internal {
+                        let (rows_start, start) = (cursor.rows_start(), cursor.item_start());
+                        out(&internal.item(cursor.item(), rows_start, start));
+                        continue;
                     }
                     dump.item(cursor.item(), cursor.rows_start(), cursor.item_start());
                     out(&dump.json.take());

@@ -7,6 +7,7 @@ mod analysis;
 mod directory;
 mod dump;
 mod expired;
+mod internal;
 mod json;
 mod keys;
 mod levels;

@@ -116,7 +116,9 @@ fn every_component_of_cassandra_writes_back_to_its_bytes() {
             );
             let raw = bytes(Component::Filter).await;
             assert_eq!(
-                sst_format::BloomFilter::decode(&raw, crate::Version::Nb).unwrap().encode(),
+                sst_format::BloomFilter::decode(&raw, crate::Version::Nb)
+                    .unwrap()
+                    .encode(crate::Version::Nb),
                 raw
             );
             if table != "plain" {
@@ -124,7 +126,7 @@ fn every_component_of_cassandra_writes_back_to_its_bytes() {
                 assert_eq!(
                     sst_format::CompressionInfo::decode(&raw, crate::Version::Nb)
                         .unwrap()
-                        .encode()
+                        .encode(crate::Version::Nb)
                         .unwrap(),
                     raw
                 );

@@ -5,7 +5,7 @@ use rt::Fs;
 use sst_format::{BloomFilter, CompressionInfo, Statistics, Version};
 use stdx::{DeletionSeconds, Generation};
 
-use super::{GOLDEN, TABLES, open_golden, run};
+use super::{GOLDEN, TABLES, open_golden, rewrite, run};
 use crate::offline::{dump_json, metadata_text, verify};
 use crate::{Component, Descriptor, SstableReader};
 
@@ -34,7 +34,7 @@ async fn as_version(fs: &Fs, table: &str, version: Version) -> SstableReader {
                 let mut info = CompressionInfo::decode(&bytes, Version::Nb).unwrap();
                 // The limit of plain chunks lies behind the chunk length.
                 info.offsets.clear();
-                let at = info.encode().unwrap().len() - 4 - 8 - 4;
+                let at = info.encode(Version::Nb).unwrap().len() - 4 - 8 - 4;
                 bytes.drain(at..at + 4);
             }
             _ => {}
@@ -68,6 +68,29 @@ fn older_versions_are_read_as_the_newer() {
                 let stats = &old.meta().statistics().stats;
                 assert!(stats.originating_host.is_none() || version == Version::Me);
             }
+        }
+    });
+}
+
+#[test]
+fn what_is_written_as_me_has_the_rows_of_its_original_and_no_plain_chunks() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        for (generation, (table, _)) in (1..).zip(TABLES) {
+            let golden = open_golden(&fs, table).await;
+            let ours = rewrite(&fs, &golden, generation, |options| {
+                options.version = Version::Me;
+                // The first chunks of some would be stored plain.
+                if let Some(compression) = &mut options.compression {
+                    compression.max_compressed_length = 64;
+                }
+            })
+            .await;
+            assert_eq!(ours.meta().version(), Version::Me);
+            assert_eq!(verify(&ours).await.unwrap(), verify(&golden).await.unwrap(), "{table}");
+            assert!(dump(&ours).await == dump(&golden).await, "{table}");
+            let limit = ours.meta().compression().map(|info| info.max_compressed_length);
+            assert!(limit.is_none_or(|limit| limit == i32::MAX), "{table}: {limit:?}");
         }
     });
 }

@@ -122,7 +122,15 @@ pub struct WriterOptions {
 
 impl WriterOptions {
     /// Versions that can be written.
-    pub const VERSIONS: [Version; 3] = [Version::Nb, Version::Oa, Version::Da];
+    pub const VERSIONS: [Version; 4] = [Version::Me, Version::Nb, Version::Oa, Version::Da];
+
+    /// Lets the file take part in an incremental repair. One of a version that cannot becomes `nb`.
+    pub fn set_pending_repair(&mut self, session: Option<Uuid>) {
+        self.pending_repair = session;
+        if session.is_some() && !self.version.has_pending_repair() {
+            self.version = Version::Nb;
+        }
+    }
 
     /// Options as the table's own say; the rest neutral.
     ///

@@ -13,6 +13,7 @@ mod repairing;
 mod replica;
 mod shards;
 mod upkeep;
+mod versions;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -99,7 +100,7 @@ pub(crate) fn schema() -> Arc<Schema> {
     schema_of(vec![table(options)])
 }
 
-/// Small sizes, so that flushes and rotations happen.
+/// Small sizes, so that flushes and rotations happen; each start writes another version of files.
 pub(crate) fn options(rt: &Rt) -> StoreOptions {
     let run = u64::try_from(rt.wall().0).unwrap();
     let host = HostId(Uuid::from_u128(7));
@@ -109,6 +110,8 @@ pub(crate) fn options(rt: &Rt) -> StoreOptions {
         });
     options.segment_bytes = 64 << 10;
     options.disk_reserve_bytes = 0;
+    let versions = sstable::WriterOptions::VERSIONS;
+    options.sstable_version = versions[rt.random_u64() as usize % versions.len()];
     options
 }
 

@@ -61,7 +61,17 @@ pub(crate) fn mutation(r: u64) -> Vec<u8> {
 }
 
 pub(crate) async fn open_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Store {
-    let mut options = options(rt);
+    open_in(rt, name, options(rt), schema).await
+}
+
+/// As [`open_at`]; its files are of the version that goes as a whole.
+pub(crate) async fn open_nb_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Store {
+    let options = StoreOptions { sstable_version: crate::Version::Nb, ..options(rt) };
+    open_in(rt, name, options, schema).await
+}
+
+async fn open_in(rt: &Rt, name: &str, options: StoreOptions, schema: Arc<Schema>) -> Store {
+    let mut options = options;
     options.data_directory = format!("{name}/data");
     options.commitlog_directory = format!("{name}/commitlog");
     options.column_index_bytes = 64;

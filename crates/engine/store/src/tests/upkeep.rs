@@ -42,6 +42,34 @@ fn writes_are_measured_and_sizes_of_partitions_known_once_they_are_flushed() {
 }
 
 #[test]
+fn reads_of_partitions_and_scans_are_measured_apart_and_what_they_meet_together() {
+    run(45, |rt| async move {
+        let store = open(&rt).await;
+        for i in 0..3 {
+            write(&store, &insert(1, i, "a", 100)).await.unwrap();
+        }
+        assert_eq!(read_partition(&store, 1).await.len(), 3);
+        assert_eq!(read_partition(&store, 2).await.len(), 0);
+        let stats = store.table_stats(TABLE);
+        assert_eq!((stats.read_latency.count(), stats.scan_latency.count()), (2, 0));
+        assert_eq!(read_all(&store).await.len(), 3);
+        let stats = store.table_stats(TABLE);
+        assert_eq!((stats.read_latency.count(), stats.scan_latency.count()), (2, 1));
+        // Numbers plus one: none is in the bucket of 1, three rows are in that of 4.
+        let buckets = &stats.rows_per_read.buckets;
+        assert_eq!((buckets.first(), buckets.get(3)), (Some(&1), Some(&2)));
+        assert_eq!(stats.tombstones_per_read.buckets.first(), Some(&3));
+        assert_eq!((stats.sstable_bytes_max, stats.sstable_span_micros_max), (0, 0));
+        write(&store, &insert(2, 1, "a", 150)).await.unwrap();
+        store.flush(None).await.unwrap();
+        let stats = store.table_stats(TABLE);
+        assert_eq!(stats.sstable_bytes_max, stats.disk_bytes);
+        assert_eq!(stats.sstable_span_micros_max, 50);
+        store.stop().await;
+    });
+}
+
+#[test]
 fn a_mutation_above_the_limit_is_refused_and_one_at_it_is_not() {
     run(42, |rt| async move {
         let fits = insert(1, 1, &"x".repeat(500), 100);
@@ -68,7 +96,11 @@ fn a_smaller_column_index_size_gives_partitions_more_index_entries() {
         run(43, move |rt| {
             let shared = shared.clone();
             async move {
-                let store = open_with(&rt, |o| o.column_index_bytes = column_index_bytes).await;
+                let store = open_with(&rt, |o| {
+                    o.column_index_bytes = column_index_bytes;
+                    o.sstable_version = crate::Version::Nb;
+                })
+                .await;
                 for ck in 0..400 {
                     write(&store, &insert(1, ck, &"y".repeat(50), 100)).await.unwrap();
                 }
@@ -238,6 +270,40 @@ fn only_failures_of_the_disk_are_told() {
             StoreFailure::Corrupt("f is corrupt: w".into()),
         ];
         assert_eq!(*failures.borrow(), expected);
+        store.stop().await;
+    });
+}
+
+#[test]
+fn a_plan_names_the_files_that_would_be_merged_and_changes_nothing() {
+    run(46, |rt| async move {
+        let minor = |threshold: &str| {
+            let class = ("class".to_owned(), "SizeTieredCompactionStrategy".to_owned());
+            let threshold = ("min_threshold".to_owned(), threshold.to_owned());
+            let compaction = BTreeMap::from([class, threshold]);
+            let gc_grace_seconds = i32::MAX;
+            schema_of(vec![table(TableOptions {
+                compaction,
+                gc_grace_seconds,
+                ..TableOptions::default()
+            })])
+        };
+        let (store, _) = Store::open(rt.clone(), options(&rt), minor("30")).await.unwrap();
+        for pk in 0..5 {
+            write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
+            store.flush(None).await.unwrap();
+        }
+        assert_eq!(store.planned_compactions(TABLE).unwrap(), []);
+        store.set_schema(minor("4"));
+        let planned = store.planned_compactions(TABLE).unwrap();
+        let [plan] = planned.as_slice() else { panic!("{planned:?}") };
+        let generations: Vec<u64> = plan.inputs.iter().map(|(g, _)| g.0).collect();
+        assert_eq!(generations, [1, 2, 3, 4, 5]);
+        assert!(plan.inputs.iter().all(|(_, bytes)| *bytes > 0));
+        assert!(plan.reason.starts_with("5 files of about"), "{}", plan.reason);
+        assert_eq!(store.planned_compactions(TABLE).unwrap(), planned);
+        let unknown = store.planned_compactions(TableId(Uuid::from_u128(0x999)));
+        assert!(matches!(unknown, Err(StoreError::UnknownTable(_))));
         store.stop().await;
     });
 }

@@ -6,7 +6,7 @@ use stdx::IoErrorKind;
 
 use super::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_after_restart};
 use super::ingest::{assert_equal, whole};
-use super::replica::{fill, mutation, open_at};
+use super::replica::{fill, mutation, open_at, open_nb_at};
 use super::*;
 use crate::{Component, Held, HeldFile, Ingest};
 
@@ -48,7 +48,8 @@ async fn give_all(held: &Held, from: &Store, to: &Store) -> Result<crate::Ingest
 fn files_come_as_they_are_and_rows_beside_them() {
     for seed in 0..12 {
         run(200 + seed, |rt| async move {
-            let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+            let (from, to) =
+                (open_nb_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
             let mutations: Vec<Vec<u8>> = (0..70).map(|_| mutation(rt.random_u64())).collect();
             fill(&from, &mutations, rt.random_u64()).await;
             from.flush(None).await.unwrap();
@@ -69,7 +70,7 @@ fn files_come_as_they_are_and_rows_beside_them() {
 #[test]
 fn what_is_held_stays_as_it_was_whatever_is_compacted_meanwhile() {
     run(230, |rt| async move {
-        let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+        let (from, to) = (open_nb_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
         for pk in 0..40 {
             write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
             if pk == 20 {
@@ -90,7 +91,7 @@ fn what_is_held_stays_as_it_was_whatever_is_compacted_meanwhile() {
 #[test]
 fn only_files_that_lie_in_the_ranges_go_whole() {
     run(231, |rt| async move {
-        let from = open_at(&rt, "a", schema()).await;
+        let from = open_nb_at(&rt, "a", schema()).await;
         let mut tokens: Vec<(Token, i32)> =
             (0..60).map(|pk| (codec::token_of(&key(pk)), pk)).collect();
         tokens.sort_unstable();
@@ -123,7 +124,7 @@ fn only_files_that_lie_in_the_ranges_go_whole() {
 #[test]
 fn a_file_that_is_not_what_was_written_is_refused() {
     run(232, |rt| async move {
-        let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+        let (from, to) = (open_nb_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
         for pk in 0..40 {
             write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
         }
@@ -170,7 +171,7 @@ fn several_files_survive_a_crash_together_or_not_at_all() {
             Crash { name: "whole", kind, shards: 1, step: 1 },
             |_, _| {},
             |rt, confirmed: Arc<Mutex<bool>>, barrier: Barrier| async move {
-                let from = open_at(&rt, "a", schema()).await;
+                let from = open_nb_at(&rt, "a", schema()).await;
                 for pk in 0..6 {
                     write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
                     if pk % 2 == 1 {
@@ -205,7 +206,7 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
     loop {
         let world = world(70_000 + n);
         run_in(&world, |rt| async move {
-            let from = open_at(&rt, "a", schema()).await;
+            let from = open_nb_at(&rt, "a", schema()).await;
             for pk in 0..6 {
                 write(&from, &insert(pk, 1, &format!("{pk}").repeat(9000), 100)).await.unwrap();
             }
@@ -220,6 +221,7 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
             let said = said.clone();
             async move {
                 let mut of_from = options(&rt);
+                of_from.sstable_version = crate::Version::Nb;
                 of_from.data_directory = "a/data".to_owned();
                 of_from.commitlog_directory = "a/commitlog".to_owned();
                 let from = Store::open(rt.clone(), of_from, schema()).await;

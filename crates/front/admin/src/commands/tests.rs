@@ -100,6 +100,7 @@ fn snapshot(nodes: u128) -> ClusterSnapshot {
         auth: Arc::default(),
         handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
+        departed: Default::default(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod format;
+mod guardrails;
 mod histograms;
 mod history;
 mod repair;
@@ -18,6 +19,7 @@ pub use cluster::{
     status_handoff, stream_throughput, tp_stats, tp_stats_json,
 };
 pub use format::{file_size, pretty_memory};
+pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWanted, guardrails};
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
 pub use repair::{auto_repair, repair_failure, repair_line, repair_list, repair_not_needed};
@@ -29,7 +31,9 @@ pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
 
 use std::fmt::Write;
 
-use crate::model::{ClusterReport, CompactionReport, MemberReport, NodeReport, SnapshotReport};
+use crate::model::{
+    ClusterReport, CompactionReport, MemberReport, NodeReport, PlannedReport, SnapshotReport,
+};
 use format::{Table, decimal, java_double};
 
 /// How members are shown.
@@ -369,6 +373,33 @@ pub fn list_snapshots(snapshots: &[SnapshotReport]) -> String {
     table.print(&mut out);
     let total = snapshots.iter().map(|s| s.true_bytes).sum();
     let _ = writeln!(out, "\nTotal TrueDiskSpaceUsed: {}\n", file_size(total));
+    out
+}
+
+/// `nodetool compactionplan`, which Cassandra does not have: a line for each compaction that would
+/// begin now, then its files.
+pub fn compaction_plan(plans: &[PlannedReport], human_readable: bool) -> String {
+    let bytes = |n: u64| if human_readable { file_size(n) } else { format!("{n} bytes") };
+    let mut out = String::new();
+    if plans.is_empty() {
+        out.push_str("No compaction is due\n");
+    }
+    for plan in plans {
+        let total = plan.inputs.iter().map(|(_, n)| n).sum();
+        let PlannedReport { keyspace, table, shard, level, reason, .. } = plan;
+        let _ = writeln!(
+            out,
+            "{keyspace}.{table}, shard {shard}: {reason}; {} SSTables, {}, to level {level}",
+            plan.inputs.len(),
+            bytes(total),
+        );
+        if plan.expired > 0 {
+            let _ = writeln!(out, "\t{} of them are dropped without being read", plan.expired);
+        }
+        for (generation, n) in &plan.inputs {
+            let _ = writeln!(out, "\t{generation}: {}", bytes(*n));
+        }
+    }
     out
 }
 

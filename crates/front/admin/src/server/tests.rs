@@ -89,7 +89,20 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ..TableReport::default()
         }]),
         AdminRequest::Compactions => AdminReply::Compactions(Box::default()),
+        AdminRequest::CompactionPlan => AdminReply::Planned(Vec::new()),
         AdminRequest::Clients => AdminReply::Clients(Vec::new()),
+        AdminRequest::Guardrails => AdminReply::Guardrails(vec![GuardrailReport {
+            name: "tables_threshold".to_owned(),
+            settings: vec![("tables_fail_threshold".to_owned(), "-1".to_owned())],
+        }]),
+        // What one shard refuses the node has refused.
+        AdminRequest::SetGuardrail(change) if change.name == "tables_threshold" || shard == 0 => {
+            AdminReply::Done
+        }
+        AdminRequest::SetGuardrail(change) => AdminReply::Failed(ActionError::Argument(format!(
+            "Guardrail {} not found.",
+            change.name
+        ))),
         AdminRequest::Metrics => {
             let telemetry = telemetry::Shard::new();
             telemetry.counter("x_total", "x", &[]).add(u64::from(shard) + 7);
@@ -159,6 +172,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         }
         AdminRequest::Flush(_)
         | AdminRequest::Compact(_)
+        | AdminRequest::Upgrade { .. }
         | AdminRequest::Drain
         | AdminRequest::TakeSnapshot { .. }
         | AdminRequest::ClearSnapshots { .. } => AdminReply::Done,
@@ -261,6 +275,23 @@ fn questions_are_answered_for_all_shards_together() {
     let latencies: CoordinatorReport =
         serde_json::from_str(&node.get("/api/v1/latencies").1).unwrap();
     assert_eq!((latencies.read.count(), latencies.write.count()), (2, 0));
+    node.stop();
+}
+
+#[test]
+fn guardrails_are_told_by_one_shard_and_changed_on_all() {
+    let node = TestNode::start(answer);
+    let (status, body) = node.get("/api/v1/guardrails");
+    let all: Vec<GuardrailReport> = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, all.len(), all[0].settings[0].1.as_str()), (200, 1, "-1"));
+    let put = |name: &str| {
+        let body = format!(r#"{{"name":"{name}","values":["20","10"]}}"#);
+        node.json("PUT", "/api/v1/guardrails", &body)
+    };
+    assert_eq!(put("tables_threshold").0, 200);
+    let (status, body) = put("nonsense");
+    let error = serde_json::from_str::<ErrorReport>(&body).unwrap().error;
+    assert_eq!((status, error), (400, "Guardrail nonsense not found.".to_owned()));
     node.stop();
 }
 

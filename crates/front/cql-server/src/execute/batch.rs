@@ -8,6 +8,7 @@ use super::{
 };
 use crate::conditional::{self, is_conditional};
 use crate::failure::{Failure, Result};
+use crate::guardrails;
 use crate::prepared::{Compiled, parse};
 use cql_plan::plan::PlanKind;
 use cql_syntax::ast;
@@ -60,6 +61,10 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         }
     }
     let mut allowed = Allowed::default();
+    if let Some(watch) = cx.ticket.watch() {
+        let (consistency, serial) = (parameters.consistency, parameters.serial_consistency);
+        guardrails::check_write_levels(watch, consistency, serial)?;
+    }
     for one in &compiled {
         if !matches!(one.plan.kind, PlanKind::Modify(_)) {
             return Err(Failure::invalid(
@@ -88,7 +93,7 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
         batch: Some(kind),
         consistency: parameters.consistency,
         allowed,
-        options: options_of(cx.server, cx.session, parameters),
+        options: options_of((cx.server, cx.session, cx.ticket), parameters),
         has_timestamp: parameters.timestamp.is_some(),
     };
     if has_conditions {

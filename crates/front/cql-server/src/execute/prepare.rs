@@ -74,6 +74,12 @@ pub(super) fn prepare(text: &str, keyspace: Option<&str>, cx: &Cx<'_>) -> Result
     let used = cx.session.keyspace.borrow().clone();
     let keyspace = keyspace.or(used.as_deref());
     let (prepared, is_new) = prepare_here(cx.server, text, keyspace)?;
+    if let Some(watch) = cx.ticket.watch()
+        && let PlanKind::Select(plan) = &prepared.compiled.borrow().plan.kind
+        && plan.groups()
+    {
+        watch.group_by()?;
+    }
     cx.server.counters.prepared.inc();
     let warning = if prepared.is_qualified || cx.session.warned_use.replace(true) {
         None

@@ -457,6 +457,7 @@ mod tests {
             paging_state: None,
             protocol_version: 4,
             uuids: &server.uuids,
+            watch: None,
         };
         let mut out = Vec::new();
         plan.bind(&[], &options, &mut out).unwrap();

@@ -15,7 +15,7 @@ fn body(error: RequestError, asked: Consistency, version: ProtocolVersion) -> Ve
     let failure = Failure::request(error, asked, &several_members(3));
     let own = "127.0.0.1:7000".parse().unwrap();
     let mut out = Vec::new();
-    failure.encode(&mut out, version, 1, None, own).unwrap();
+    failure.encode(&mut out, version, 1, (None, &[]), own).unwrap();
     let mut decoder = FrameDecoder::new(Side::Client, 1 << 20);
     let frame = decoder.next(&mut out.as_slice()).unwrap().unwrap();
     frame.body.to_vec()
@@ -163,7 +163,7 @@ fn a_conditional_write_of_unknown_outcome() {
         let failed = CasFailed { consistency: Consistency::Serial, received: 1, block_for: 2 };
         let own = "127.0.0.1:7000".parse().unwrap();
         let mut out = Vec::new();
-        Failure::CasUnknown(failed).encode(&mut out, version, 1, None, own).unwrap();
+        Failure::CasUnknown(failed).encode(&mut out, version, 1, (None, &[]), own).unwrap();
         let mut decoder = FrameDecoder::new(Side::Client, 1 << 20);
         let frame = decoder.next(&mut out.as_slice()).unwrap().unwrap();
         frame.body.to_vec()

@@ -81,6 +81,28 @@ fn each_role_sees_what_it_may_also_through_a_statement_that_another_prepared() {
 }
 
 #[test]
+fn a_wrong_argument_of_a_mask_is_found_at_execution_behind_permissions() {
+    run(|rt| async move {
+        let server = server_with(&rt, masking()).await;
+        let mut root = with_masks(&server).await;
+        root.must("ALTER TABLE ks.m ALTER b MASKED WITH mask_inner(1, 1, 'two')").await;
+        let wrong = "The padding argument for function system.mask_inner should be \
+                     single-character, but 'two' has 3 characters.";
+        // PREPARE does not compute it.
+        let prepared = root.prepare("SELECT b FROM ks.m WHERE k = 1").await;
+        let mut reader = login(&server, "reader", "pw").await;
+        for client in [&mut root, &mut reader] {
+            let (code, message) = client.execute(&prepared, &[]).await.error();
+            assert_eq!((code, message.as_str()), (ErrorCode::Invalid, wrong));
+        }
+        assert_eq!(rows(&reader.must("SELECT p FROM ks.m WHERE k = 1").await), ["plain"]);
+        root.must("REVOKE SELECT ON ks.m FROM reader").await;
+        let (code, _) = reader.execute(&prepared, &[]).await.error();
+        assert_eq!(code, ErrorCode::Unauthorized);
+    });
+}
+
+#[test]
 fn masks_are_refused_and_have_no_effect_while_masking_is_off() {
     run(|rt| async move {
         let server = server_with(&rt, guarded()).await;

@@ -580,7 +580,9 @@ fn a_session_keyspace_is_used_and_a_request_keyspace_comes_first() {
 #[test]
 fn a_guardrail_refuses_drop_and_truncate_of_tables() {
     run(|rt| async move {
-        let settings = ServerSettings { drop_truncate_table_enabled: false, ..settings() };
+        let guardrails =
+            crate::Guardrails { drop_truncate_table_enabled: false, ..Default::default() };
+        let settings = ServerSettings { guardrails, ..settings() };
         let server = node(&rt, settings, &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V4).await;
         client.with_table().await;

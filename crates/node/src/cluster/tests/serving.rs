@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use admin::ActionError;
+use admin::model::GuardrailRequest;
+
 use super::*;
 
 #[test]
@@ -92,6 +95,58 @@ fn a_timeout_that_is_set_is_told_and_kept_to() {
         assert!(matches!(refused, AdminReply::Failed(_)), "{kind}: {refused:?}");
     }
     assert_eq!(timeouts()["read"], 5_000);
+}
+
+#[test]
+fn a_guardrail_that_is_set_counts_on_every_shard_and_settings_show_it() {
+    let net = Net::new(222);
+    let nodes = net.cluster(&[1, 2]);
+    net.query(1, &keyspace("ks")).unwrap();
+    net.query(1, "CREATE TABLE ks.t (k int PRIMARY KEY, v text)").unwrap();
+    let ask = |shard, request: AdminRequest| {
+        let found: Rc<RefCell<Option<AdminReply>>> = Rc::default();
+        let (out, admin) = (found.clone(), nodes[0].admin.clone());
+        net.world.client(&format!("a{}", net.world.random_u64()), move |rt| async move {
+            *out.borrow_mut() = Some(admin.call(&rt, ShardId(shard), request).await.unwrap());
+        });
+        net.world.run_until(|| found.borrow().is_some(), Duration::from_secs(60)).unwrap();
+        found.take().unwrap()
+    };
+    let set = |name: &str, value: &str| {
+        let change = GuardrailRequest { name: name.to_owned(), values: vec![value.to_owned()] };
+        let one = |shard| ask(shard, AdminRequest::SetGuardrail(change.clone()));
+        (0..nodes[0].shards).map(one).collect::<Vec<_>>()
+    };
+    let insert = "INSERT INTO ks.t (k, v) VALUES (1, 'x') USING TIMESTAMP 5";
+    let shown = "SELECT value FROM system_views.settings WHERE name = 'user_timestamps_enabled'";
+    let told = || match ask(0, AdminRequest::Guardrails) {
+        AdminReply::Guardrails(all) => {
+            all.into_iter().find(|g| g.name == "user_timestamps_enabled").unwrap().settings
+        }
+        other => panic!("{other:?}"),
+    };
+    let setting = |value: &str| vec![("user_timestamps_enabled".to_owned(), value.to_owned())];
+    net.query(1, insert).unwrap();
+    for (value, is_allowed) in [("false", false), ("true", true), ("false", false)] {
+        for reply in set("user_timestamps_enabled", value) {
+            assert!(matches!(reply, AdminReply::Done), "{reply:?}");
+        }
+        // Connections come to any shard.
+        for _ in 0..6 {
+            assert_eq!(net.query(1, insert).is_ok(), is_allowed, "{value}");
+            assert_eq!(net.texts(1, shown), [value]);
+        }
+        assert_eq!(told(), setting(value));
+        // It is this node's.
+        net.query(2, insert).unwrap();
+        assert_eq!(net.texts(2, shown), ["true"]);
+    }
+    for (name, value) in [("user_timestamps_enabled", "maybe"), ("nonsense", "1")] {
+        for reply in set(name, value) {
+            assert!(matches!(reply, AdminReply::Failed(ActionError::Argument(_))), "{reply:?}");
+        }
+    }
+    assert_eq!(told(), setting("false"));
 }
 
 impl Net {

@@ -206,3 +206,19 @@ fn plans_hold_each_file_once_and_only_files_that_were_given() {
         assert!(sides.iter().all(|s| *s == sides[0]));
     }
 }
+
+#[test]
+fn a_preview_has_all_that_is_due_and_each_file_once() {
+    let sizes = [vec![MIB; 4], vec![100 * MIB; 4], vec![10_000 * MIB; 3]].concat();
+    let files = files(&sizes);
+    let options = crate::CompactionOptions::default();
+    let plans = crate::preview(&options, &state(&files));
+    let mut inputs: Vec<Vec<u64>> =
+        plans.iter().map(|p| p.inputs.iter().map(|g| g.0).collect()).collect();
+    inputs.iter_mut().for_each(|i| i.sort_unstable());
+    inputs.sort();
+    assert_eq!(inputs, [vec![1, 2, 3, 4], vec![5, 6, 7, 8]]);
+    assert_eq!(plans.first(), crate::next(&options, &state(&files)).as_ref());
+    let paused = crate::CompactionOptions { enabled: false, ..options };
+    assert!(crate::preview(&paused, &state(&files)).is_empty());
+}

@@ -52,6 +52,8 @@ impl World {
                 Uuid::from_u128(last)
             },
             now: WallMicros(0),
+            watch: None,
+            default_factor: 1,
         });
         for change in outcome.unwrap().changes {
             let change = Transformation::Schema(Box::new(change));

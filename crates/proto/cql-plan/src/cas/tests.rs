@@ -20,6 +20,7 @@ fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
         paging_state: None,
         protocol_version: 5,
         uuids,
+        watch: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP KEYSPACE.
 
-use cql_syntax::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace};
+use cql_syntax::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
 use schema::{KeyspaceParams, SchemaChange};
 
 use super::{
@@ -28,6 +28,7 @@ pub(super) fn create(
             name.len()
         )));
     }
+    check_simple_strategy(&statement.properties, cx)?;
     if cx.schema.keyspace(name).is_some() {
         // Names of properties are looked at first, their values later, as in Cassandra.
         options::check_keyspace_properties(&statement.properties)?;
@@ -36,8 +37,13 @@ pub(super) fn create(
         }
         return Err(PlanError::keyspace_exists(name));
     }
-    let params = options::keyspace_params(&statement.properties, None, cx.datacenters, name)?;
-    let warnings = replication_warning(name, &params, cx);
+    let params = options::keyspace_params(
+        &statement.properties,
+        None,
+        (cx.datacenters, cx.default_factor),
+        name,
+    )?;
+    let warnings = replication_warning(name, &params, cx)?;
     let change = SchemaChange::CreateKeyspace { name: name.into(), params };
     let mut outcome =
         DdlOutcome::one(change, SchemaEventKind::Created, SchemaEventTarget::Keyspace, name, "");
@@ -57,9 +63,14 @@ pub(super) fn alter(
         return Err(PlanError::invalid(format!("Keyspace '{name}' doesn't exist")));
     };
     let before = &keyspace.params;
-    let params =
-        options::keyspace_params(&statement.properties, Some(before), cx.datacenters, name)?;
-    let mut warnings = replication_warning(name, &params, cx);
+    let params = options::keyspace_params(
+        &statement.properties,
+        Some(before),
+        (cx.datacenters, cx.default_factor),
+        name,
+    )?;
+    check_simple_strategy(&statement.properties, cx)?;
+    let mut warnings = replication_warning(name, &params, cx)?;
     if !cx.moving.is_empty() {
         let nodes: Vec<String> = cx.moving.iter().map(|node| format!("/{node}")).collect();
         return Err(PlanError::config(format!(
@@ -107,16 +118,32 @@ fn factor_sum(params: &KeyspaceParams) -> u32 {
     factors(params).map(|(_, n)| n).sum()
 }
 
+/// Source: `CreateKeyspaceStatement.apply`, which knows the strategy by its short name only.
+fn check_simple_strategy(properties: &[Property], cx: &DdlContext<'_>) -> Result<(), PlanError> {
+    let Some(watch) = cx.watch else { return Ok(()) };
+    match options::replication_class(properties)?.as_deref() {
+        Some("SimpleStrategy") => watch.simple_strategy(),
+        _ => Ok(()),
+    }
+}
+
 /// The warnings that Cassandra gives when there are fewer nodes than replicas
 /// (`maybeWarnOnOptions`).
-fn replication_warning(name: &str, params: &KeyspaceParams, cx: &DdlContext<'_>) -> Vec<String> {
+fn replication_warning(
+    name: &str,
+    params: &KeyspaceParams,
+    cx: &DdlContext<'_>,
+) -> Result<Vec<String>, PlanError> {
     if SYSTEM.contains(&name) || REPLICATED_SYSTEM.contains(&name) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let is_simple =
         params.replication.get("class").is_some_and(|class| class.ends_with("SimpleStrategy"));
     let mut warnings = Vec::new();
     for (key, factor) in factors(params) {
+        if let Some(watch) = cx.watch {
+            watch.replication_factor(name, factor)?;
+        }
         let (nodes, place) = if is_simple {
             (cx.datacenters.iter().map(|(_, nodes)| *nodes).sum(), String::new())
         } else {
@@ -131,7 +158,7 @@ fn replication_warning(name: &str, params: &KeyspaceParams, cx: &DdlContext<'_>)
             ));
         }
     }
-    warnings
+    Ok(warnings)
 }
 
 #[cfg(test)]

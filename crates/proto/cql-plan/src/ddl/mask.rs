@@ -46,7 +46,7 @@ impl Masked<'_> {
         let cx = PlanContext { schema: &schema, keyspace: Some(keyspace), limits: &limits, now };
         let function = self.function(name, args, &cx)?;
         let uuids = UuidSource::new(0);
-        let env = BindEnv { now, uuids: &uuids, protocol_version: 5 };
+        let env = BindEnv { now, uuids: &uuids, protocol_version: 5, watch: None };
         let mut fixed = Vec::with_capacity(args.len());
         for (term, ty) in args.iter().zip(function.args.iter().skip(1)) {
             let receiver =

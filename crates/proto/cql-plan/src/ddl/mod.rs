@@ -4,6 +4,7 @@
 //! will be applied to, so a retry on a newer schema is just another call. Counters, indexes, views,
 //! COMPACT STORAGE and user functions are refused by name here.
 
+mod guarded;
 mod keyspace;
 mod mask;
 mod table;
@@ -20,6 +21,7 @@ use schema::{Keyspace, Schema, SchemaChange};
 use stdx::{TableId, Uuid, WallMicros};
 
 use crate::error::PlanError;
+use crate::guardrails::Watch;
 
 /// What a statement is told that makes a mask while `dynamic_data_masking_enabled` is false.
 pub const MASKING_DISABLED: &str = "Cannot mask columns because dynamic data masking is not enabled. \
@@ -104,6 +106,10 @@ pub struct DdlContext<'a> {
     pub new_table_id: &'a mut dyn FnMut() -> Uuid,
     /// Timestamp of dropped columns.
     pub now: WallMicros,
+    /// Limits for an ordinary user.
+    pub watch: Option<&'a Watch>,
+    /// Replicas of a keyspace that does not say how many (`default_keyspace_rf`).
+    pub default_factor: u32,
 }
 
 /// A DDL statement with its keyspace resolved.
@@ -185,7 +191,11 @@ impl DdlPlan {
     /// # Errors
     /// Everything Cassandra refuses, in its words.
     pub fn outcome(&self, cx: &mut DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
-        match &self.statement {
+        let allowed = match cx.watch {
+            Some(watch) => guarded::check(&self.statement, cx.schema, watch)?,
+            None => None,
+        };
+        match allowed.as_ref().unwrap_or(&self.statement) {
             StatementKind::CreateKeyspace(s) => keyspace::create(s, cx),
             StatementKind::AlterKeyspace(s) => keyspace::alter(s, cx),
             StatementKind::DropKeyspace(s) => keyspace::drop(s, cx),

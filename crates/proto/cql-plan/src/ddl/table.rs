@@ -56,6 +56,7 @@ pub(super) fn create(
     if cx.schema.table_by_id(table.id).is_some() {
         return Err(PlanError::invalid(format!("Table id {} is already in use", table.id)));
     }
+    check_compression(&table, cx)?;
     Ok(DdlOutcome::one(
         SchemaChange::CreateTable(table),
         SchemaEventKind::Created,
@@ -63,6 +64,14 @@ pub(super) fn create(
         &keyspace.name,
         name,
     ))
+}
+
+/// Whether an ordinary user may have a table without compression.
+fn check_compression(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
+    match cx.watch {
+        Some(watch) if options::is_uncompressed(&table.options) => watch.uncompressed_table(),
+        _ => Ok(()),
+    }
 }
 
 /// The table that a CREATE TABLE describes; its id is left nil.
@@ -347,6 +356,16 @@ pub(super) fn alter(
         return Err(PlanError::invalid(format!("Table '{keyspace_name}.{name}' doesn't exist")));
     };
     let mut table = Table::clone(before);
+    if let Some(watch) = cx.watch
+        && matches!(
+            statement.change,
+            AlterTableChange::Add { .. }
+                | AlterTableChange::Drop { .. }
+                | AlterTableChange::Rename { .. }
+        )
+    {
+        watch.alter_table()?;
+    }
     match &statement.change {
         AlterTableChange::ColumnType { .. } => {
             return Err(PlanError::invalid("Altering column types is no longer supported"));
@@ -378,6 +397,9 @@ pub(super) fn alter(
             for column in columns {
                 add_column(&mut table, column, *if_not_exists, keyspace, cx.now)?;
             }
+            if let Some(watch) = cx.watch {
+                watch.columns_per_table(name, table.columns.len())?;
+            }
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
             let at = TimestampMicros(timestamp.unwrap_or(cx.now.0));
@@ -395,6 +417,7 @@ pub(super) fn alter(
             if table.is_counter() {
                 check_counter_options(&table.options)?;
             }
+            check_compression(&table, cx)?;
         }
     }
     table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));

@@ -107,6 +107,9 @@ pub(super) fn alter(
                     tables.join(", ")
                 )));
             }
+            if let Some(watch) = cx.watch {
+                watch.fields_per_udt(name, before.fields.len() + 1)?;
+            }
             udt.fields.push((field.text.clone(), new));
         }
         AlterTypeChange::Rename { if_exists, fields } => {

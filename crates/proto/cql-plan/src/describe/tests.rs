@@ -26,6 +26,8 @@ fn schema() -> Schema {
             moving: &[],
             new_table_id: &mut Uuid::nil,
             now: WallMicros(0),
+            watch: None,
+            default_factor: 1,
         };
         let outcome = plan.outcome(&mut cx).unwrap();
         for change in &outcome.changes {

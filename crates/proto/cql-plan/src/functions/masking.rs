@@ -1,8 +1,11 @@
-//! Masking functions: `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer`; and what
-//! the mask of a column does ([`Masker`]).
-//! Source: `cql3.functions.masking`. `mask_hash` is refused: it needs the SHA family.
+//! Masking functions: `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer`,
+//! `mask_hash`; and what the mask of a column does ([`Masker`]).
+//! Source: `cql3.functions.masking`.
 
+use md5::Md5;
 use schema::{Column, ColumnMask};
+use sha1::Sha1;
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 use stdx::WallMicros;
 use types::compat::Assignment;
 use types::wire::{encode_collection, encode_tuple, encode_vector};
@@ -42,11 +45,13 @@ pub(crate) fn is_masking(name: &str) -> bool {
 pub(crate) struct Masker {
     function: NativeFunction,
     fixed: Vec<Option<Vec<u8>>>,
+    /// Why it cannot be computed with its fixed arguments, whatever the value is.
+    wrong: Option<PlanError>,
 }
 
 impl Masker {
     /// # Errors
-    /// The mask is not one of this version's, or cannot be computed with its arguments.
+    /// The mask is not one of this version's, or does not take such arguments.
     pub(crate) fn new(column: &Column, mask: &ColumnMask) -> Result<Masker, PlanError> {
         let types = std::iter::once(&column.ty).chain(mask.args.iter().map(|(ty, _)| ty));
         let types: Vec<OfType<'_>> = types.map(OfType).collect();
@@ -60,12 +65,20 @@ impl Masker {
             ))
         })?;
         let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
-        let masker = Masker { function, fixed };
-        // As in Cassandra a bad fixed argument is found whoever asks, whatever the values are.
+        let mut masker = Masker { function, fixed, wrong: None };
         let uuids = UuidSource::new(0);
-        let env = BindEnv { now: WallMicros(0), uuids: &uuids, protocol_version: 5 };
-        masker.mask(Some(&[]), &env)?;
+        let env = BindEnv { now: WallMicros(0), uuids: &uuids, protocol_version: 5, watch: None };
+        masker.wrong = masker.mask(Some(&[]), &env).err();
         Ok(masker)
+    }
+
+    /// As in Cassandra a bad fixed argument is found at every execution, whoever asks and whatever
+    /// the values are, but not before it is known that whoever asks may.
+    ///
+    /// # Errors
+    /// The mask cannot be computed with its fixed arguments.
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
+        self.wrong.clone().map_or(Ok(()), Err)
     }
 
     /// What is shown instead of a value; `None` is null, in and out.
@@ -100,7 +113,7 @@ pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError>
         }
         "mask_replace" => replace(call),
         "mask_inner" | "mask_outer" => partial(call),
-        "mask_hash" => Err(PlanError::unsupported("function mask_hash")),
+        "mask_hash" => hash(call),
         _ => Ok(None),
     }
 }
@@ -135,6 +148,42 @@ fn partial(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     }
     check_fixed(call, &args)?;
     Ok(Some(NativeFunction::made(call.name, &args, ty, mask)))
+}
+
+fn hash(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
+    const PARAMETERS: &str = "any, [text]";
+    let ([value] | [value, _]) = call.args else { return Err(wrong_count(call, PARAMETERS)) };
+    let ty = value.compatible_type().ok_or_else(|| cannot_infer(call, PARAMETERS, *value))?;
+    let mut args = vec![ty];
+    if call.args.len() == 2 {
+        args.push(CqlType::Text);
+    }
+    check_fixed(call, &args)?;
+    let eval = |_: &NativeFunction, args: &Args<'_>, _: &BindEnv<'_>| {
+        let algorithm = args.get(1).copied().flatten().map(String::from_utf8_lossy);
+        // A name that is not known is told for nulls too.
+        let digest = digest_of(algorithm.as_deref().unwrap_or("SHA-256"))?;
+        Ok(args.first().copied().flatten().map(digest))
+    };
+    Ok(Some(NativeFunction::made(call.name, &args, CqlType::Blob, eval)))
+}
+
+/// A digest by the name that Java has for it, in any case. Java's MD2 and SHA-3 are not there.
+fn digest_of(algorithm: &str) -> Result<fn(&[u8]) -> Vec<u8>, PlanError> {
+    Ok(match algorithm.to_ascii_uppercase().as_str() {
+        "MD5" => |value| Md5::digest(value).to_vec(),
+        "SHA" | "SHA1" | "SHA-1" => |value| Sha1::digest(value).to_vec(),
+        "SHA-224" | "SHA224" => |value| Sha224::digest(value).to_vec(),
+        "SHA-256" | "SHA256" => |value| Sha256::digest(value).to_vec(),
+        "SHA-384" | "SHA384" => |value| Sha384::digest(value).to_vec(),
+        "SHA-512" | "SHA512" => |value| Sha512::digest(value).to_vec(),
+        "SHA-512/224" | "SHA512/224" => |value| Sha512_224::digest(value).to_vec(),
+        "SHA-512/256" | "SHA512/256" => |value| Sha512_256::digest(value).to_vec(),
+        _ => {
+            let text = format!("Hash algorithm not found: {algorithm}");
+            return Err(PlanError::invalid(text));
+        }
+    })
 }
 
 /// Arguments of fixed types are checked when the function is made. Source:

@@ -214,7 +214,7 @@ pub fn is_aggregate(name: &FunctionName) -> bool {
 
 /// Whether a column's mask of that function can be computed.
 pub fn can_mask(function: &str) -> bool {
-    masking::is_masking(function) && function != "mask_hash"
+    masking::is_masking(function)
 }
 
 /// Checks a mask that was not made by a statement.
@@ -222,7 +222,7 @@ pub fn can_mask(function: &str) -> bool {
 /// # Errors
 /// There is no such function, or it does not take the column and the arguments.
 pub fn check_mask(column: &Column, mask: &ColumnMask) -> Result<(), PlanError> {
-    masking::Masker::new(column, mask).map(|_| ())
+    masking::Masker::new(column, mask)?.check()
 }
 
 /// What a factory makes a function from.

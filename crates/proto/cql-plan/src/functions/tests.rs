@@ -20,6 +20,7 @@ fn value_of(column: &str, term: &str) -> Result<String, String> {
         paging_state: None,
         protocol_version: 5,
         uuids: &uuids,
+        watch: None,
     };
     let mut out = Vec::new();
     modify.bind(&[], &options, &mut out).map_err(|e| e.message)?;
@@ -92,6 +93,17 @@ fn blobs_tokens_and_collections_have_their_functions() {
     check("fl", "map_values({'a': 1, 'b': 2})", "[1, 2]");
     check("s", "mask_inner('hello', 1, 1)", "'h***o'");
     check("s", "mask_default('hello')", "'****'");
+    for (algorithm, digest) in [
+        ("", "0x2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"),
+        (", null", "0x2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"),
+        (", 'MD5'", "0x5d41402abc4b2a76b9719d911017c592"),
+        (", 'sha-1'", "0xaaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"),
+        (", 'SHA-512/256'", "0xe30d87cfa2a75db545eac4d61baf970366a8357c7f72fa95b52d0accb698f13a"),
+    ] {
+        check("b", &format!("mask_hash((text) 'hello'{algorithm})"), digest);
+    }
+    check("b", "mask_hash((int) null)", "null");
+    check_error("b", "mask_hash((int) null, 'MD9')", "Hash algorithm not found: MD9");
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl RowPart {
     }
 }
 
-/// One end of a range in clustering order.
+/// One end of a range of values.
 #[derive(Clone, Debug)]
 pub(super) struct SliceBound {
     pub(super) inclusive: bool,
@@ -60,8 +60,13 @@ pub(super) enum SliceValue {
 pub(super) enum ClusteringPlan {
     /// Parts for a prefix of the clustering columns, `width` columns in all.
     Prefix { parts: Vec<RowPart>, width: usize },
-    /// Parts for a prefix, then a range of the next column.
-    Slice { parts: Vec<RowPart>, start: Option<SliceBound>, end: Option<SliceBound> },
+    /// Parts for a prefix, then a range of the next columns, which of those descend.
+    Slice {
+        parts: Vec<RowPart>,
+        lower: Option<SliceBound>,
+        upper: Option<SliceBound>,
+        reversed: Vec<bool>,
+    },
 }
 
 /// Restriction of the clustering columns that start at one position.
@@ -460,7 +465,7 @@ impl<'t> WhereClause<'t> {
             ));
         }
         let key = self.key.into_iter().flatten().collect();
-        Ok((key, clustering_plan(self.table, self.clustering)?))
+        Ok((key, clustering_plan(self.table, self.clustering)))
     }
 
     fn unrestricted(&self) -> Vec<&str> {
@@ -567,10 +572,7 @@ fn check_sliceable(column: &Column) -> Result<(), PlanError> {
     Err(PlanError::invalid(format!("Slice restrictions are not supported on {what}")))
 }
 
-fn clustering_plan(
-    table: &Table,
-    restrictions: Vec<Option<Restriction>>,
-) -> Result<ClusteringPlan, PlanError> {
+fn clustering_plan(table: &Table, restrictions: Vec<Option<Restriction>>) -> ClusteringPlan {
     let mut parts = Vec::new();
     let mut width = 0;
     for restriction in restrictions.into_iter().flatten() {
@@ -580,22 +582,16 @@ fn clustering_plan(
                 parts.push(part);
             }
             Restriction::Slice { lower, upper } => {
-                let reversed = is_reversed(table, width);
                 let wide = [&lower, &upper]
                     .into_iter()
                     .flatten()
                     .map(|b| b.columns.len())
                     .max()
                     .unwrap_or(1);
-                if (width..width + wide).any(|at| is_reversed(table, at) != reversed) {
-                    return Err(PlanError::unsupported(
-                        "a range deletion over columns of different clustering order",
-                    ));
-                }
-                let (start, end) = if reversed { (upper, lower) } else { (lower, upper) };
-                return Ok(ClusteringPlan::Slice { parts, start, end });
+                let reversed = (width..width + wide).map(|at| is_reversed(table, at)).collect();
+                return ClusteringPlan::Slice { parts, lower, upper, reversed };
             }
         }
     }
-    Ok(ClusteringPlan::Prefix { parts, width })
+    ClusteringPlan::Prefix { parts, width }
 }

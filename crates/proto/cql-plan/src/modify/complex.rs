@@ -7,8 +7,10 @@ use types::wire::{CollectionKind, Elements, Entries, Fields};
 
 use super::lists::{RowLists, bind_index, path_at};
 use super::operations::{ColumnOperation, ColumnOperations, ComplexForm, Layout};
+use super::rows::CELL_OVERHEAD_BYTES;
 use super::write::Times;
 use crate::error::PlanError;
+use crate::guardrails::Watch;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
 
@@ -36,8 +38,17 @@ pub(super) fn write_complex(
     let found = lists.cells(column.id);
     let mut complex =
         ComplexCells { deletion: DeletionTime::LIVE, cells: Vec::new(), touched: false };
-    for operation in &column.operations {
+    let repeats = if form.layout == Layout::List { times.repeats } else { 1 };
+    for operation in std::iter::repeat_n(&column.operations, repeats).flatten() {
+        if let Some(watch) = env.watch {
+            watch_reading(watch, operation)?;
+        }
+        let before = complex.cells.len();
         complex.apply(operation, form, times, values, env, found)?;
+        if let Some(watch) = env.watch {
+            let cells = complex.cells.get(before..).unwrap_or_default();
+            watch_cells(watch, (column, form), operation, cells)?;
+        }
     }
     let ComplexCells { deletion, mut cells, touched } = complex;
     if !touched {
@@ -60,6 +71,46 @@ pub(super) fn write_complex(
     }
     row.end_complex();
     Ok(())
+}
+
+/// Source: `Lists.SetterByIndex`, `Lists.Discarder`, `Lists.DiscarderByIndex`.
+fn watch_reading(watch: &Watch, operation: &ColumnOperation) -> Result<(), PlanError> {
+    let what = match operation {
+        ColumnOperation::SetIndex(..) => {
+            "Setting of list items by index requiring read before write"
+        }
+        ColumnOperation::DiscardValues(_) => "Removal of list items requiring read before write",
+        ColumnOperation::DeleteIndex(_) => {
+            "Removal of list items by index requiring read before write"
+        }
+        _ => return Ok(()),
+    };
+    watch.read_before_write(what)
+}
+
+/// Holds the cells of one operation against the limits; what is there already does not count.
+/// Source: `Lists.Appender.doAppend` and its like, `UpdateParameters`.
+fn watch_cells(
+    watch: &Watch,
+    (column, form): (&ColumnOperations, &ComplexForm),
+    operation: &ColumnOperation,
+    cells: &[PathCell<'_>],
+) -> Result<(), PlanError> {
+    let is_whole = matches!(operation, ColumnOperation::Set(_) | ColumnOperation::Add(_))
+        && !matches!(form.layout, Layout::Udt(_))
+        && !cells.is_empty();
+    if is_whole {
+        watch.collection_items(&column.name, cells.len())?;
+    }
+    let mut size = 0_usize;
+    for (path, value) in cells {
+        if let Some(value) = value {
+            watch.column_value(&column.name, value.len())?;
+            size = size.saturating_add(CELL_OVERHEAD_BYTES + path.len() + value.len());
+        }
+        watch.column_value(&column.name, path.len())?;
+    }
+    if is_whole { watch.collection_size(&column.name, size) } else { Ok(()) }
 }
 
 fn cell_of<'a>(times: &Times, value: &'a Option<Cow<'_, [u8]>>) -> CellRef<'a> {

@@ -32,6 +32,8 @@ fn schema() -> Option<Arc<Schema>> {
             moving: &[],
             new_table_id: &mut || Uuid::from_u128(1),
             now: WallMicros(0),
+            watch: None,
+            default_factor: 1,
         };
         for change in plan.outcome(&mut cx).ok()?.changes {
             schema = schema.apply(&change).ok()?;
@@ -99,6 +101,7 @@ pub fn fuzz_modify(data: &[u8]) {
         paging_state: None,
         protocol_version: 5,
         uuids: &uuids,
+        watch: None,
     };
     if decide(&plan, &values, options) {
         return;

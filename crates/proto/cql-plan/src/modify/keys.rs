@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use data::clustering::push_component;
 use data::mutation::KEY_BYTES_MAX;
+use data::{ClusteringComparator, Slice, Slices};
 use smallvec::SmallVec;
 
 use super::ModifyPlan;
@@ -13,6 +14,7 @@ use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
 use crate::error::PlanError;
 use crate::functions::push_key_component;
 use crate::plan::{BindEnv, Bound, BoundValue};
+use crate::select::{half_space, intersect, ordered};
 
 /// Partitions or rows that one statement may name by IN in all combinations.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
@@ -49,6 +51,9 @@ impl ModifyPlan {
                 }
                 Ok(())
             })?;
+            if let Some(watch) = env.watch {
+                watch.combinations("partition key", next.len())?;
+            }
             combined = next;
         }
         combined.sort_unstable();
@@ -93,6 +98,9 @@ impl ModifyPlan {
                 }
                 Ok(())
             })?;
+            if let Some(watch) = env.watch {
+                watch.combinations("clustering key", next.len())?;
+            }
             combined = next;
         }
         let comparator = self.shape.clustering();
@@ -196,31 +204,65 @@ fn for_each_row_value(
     }
 }
 
-/// Appends one bound of a range below `prefix`: its serialised prefix, and whether it lies after.
-pub(super) fn push_bound(
-    prefix: &Range<usize>,
-    bound: Option<&SliceBound>,
-    is_start: bool,
+/// The slices of a range of values below `prefix`, ascending: one where all columns go in one
+/// direction, more where some descend.
+pub(super) fn pieces(
+    prefix: &[u8],
+    (lower, upper): (Option<&SliceBound>, Option<&SliceBound>),
+    reversed: &[bool],
+    comparator: &ClusteringComparator,
     values: &[BoundValue<'_>],
     env: &BindEnv<'_>,
-    scratch: &mut Vec<u8>,
-) -> Result<(Range<usize>, bool), PlanError> {
-    let at = scratch.len();
-    scratch.extend_from_within(prefix.clone());
-    let Some(bound) = bound else { return Ok((at..scratch.len(), !is_start)) };
+) -> Result<Slices, PlanError> {
+    let mut sides = Vec::new();
+    for (bound, greater) in [(lower, true), (upper, false)] {
+        let Some(bound) = bound else { continue };
+        match bound_row(bound, values, env)? {
+            Some(row) => {
+                let reversed = reversed.get(..row.len()).unwrap_or(reversed);
+                sides.push(half_space(prefix, &row, reversed, greater, bound.inclusive));
+            }
+            // Null is less than every value.
+            None if greater => {}
+            None => return Ok(Slices(Vec::new())),
+        }
+    }
+    let mut out = Vec::new();
+    match sides.as_slice() {
+        [a, b] => {
+            for a in a {
+                out.extend(b.iter().map(|b| intersect(a, b, comparator)));
+            }
+        }
+        [side] => out.clone_from(side),
+        _ => out.push(Slice::prefix(prefix.to_vec())),
+    }
+    Ok(ordered(out, comparator))
+}
+
+/// The values of a bound; `None` is the null of one column.
+fn bound_row(
+    bound: &SliceBound,
+    values: &[BoundValue<'_>],
+    env: &BindEnv<'_>,
+) -> Result<Option<Vec<Option<Vec<u8>>>>, PlanError> {
+    let mut row = Vec::with_capacity(bound.columns.len());
     match &bound.value {
         SliceValue::One(term) => {
             let value = term.bind(values, env)?;
+            if matches!(value, Bound::Null) {
+                return Ok(None);
+            }
             let column = bound.columns.first().cloned().unwrap_or_else(|| Arc::from(""));
-            push_component(scratch, Some(key_value(&column, &value)?));
+            row.push(Some(key_value(&column, &value)?.to_vec()));
         }
         SliceValue::Tuple(planned) => {
             for (column, value) in
                 bound.columns.iter().zip(planned.bind(bound.columns.len(), values, env)?)
             {
-                push_component(scratch, Some(key_value(column, &value)?));
+                row.push(Some(key_value(column, &value)?.to_vec()));
             }
         }
     }
-    Ok((at..scratch.len(), bound.inclusive != is_start))
+    Ok(Some(row))
 }

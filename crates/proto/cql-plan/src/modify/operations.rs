@@ -1,6 +1,8 @@
 //! What a modification does to its columns. Source: `cql3.Operation` and the setters of
 //! `Constants`, `Lists`, `Sets`, `Maps`, `UserTypes`.
 
+use std::sync::Arc;
+
 use cql_syntax::ast::{DeleteTarget, Operation, Term};
 use schema::{Column, ColumnKind, Table};
 use smallvec::SmallVec;
@@ -17,6 +19,9 @@ use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
 #[derive(Clone, Debug)]
 pub(super) struct ColumnOperations {
     pub(super) id: ColumnId,
+    pub(super) name: Arc<str>,
+    /// It is a collection of one cell.
+    pub(super) is_frozen_collection: bool,
     /// Form and path order of a column of many cells.
     pub(super) complex: Option<ComplexForm>,
     pub(super) operations: SmallVec<[ColumnOperation; 1]>,
@@ -111,6 +116,8 @@ impl<'t> Operations<'t> {
             None => {
                 let operations = ColumnOperations {
                     id: column.id,
+                    name: column.name.clone(),
+                    is_frozen_collection: column.ty.is_collection() && !column.is_complex(),
                     complex: complex_form(column),
                     operations: SmallVec::from_iter([operation]),
                 };

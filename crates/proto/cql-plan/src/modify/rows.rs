@@ -12,6 +12,7 @@ use super::lists::RowLists;
 use super::operations::{ColumnOperation, ColumnOperations};
 use super::write::Times;
 use crate::error::PlanError;
+use crate::guardrails::Watch;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
 
@@ -30,7 +31,12 @@ pub(super) fn write_row(
         match &column.complex {
             None => match column.operations.first() {
                 Some(ColumnOperation::Set(term)) => match term.bind(values, env)? {
-                    Bound::Value(bytes) => row.cell(column.id, &times.cell(&bytes)),
+                    Bound::Value(bytes) => {
+                        if let Some(watch) = env.watch {
+                            watch_cell(watch, column, &bytes)?;
+                        }
+                        row.cell(column.id, &times.cell(&bytes));
+                    }
                     Bound::Null => row.cell(column.id, &times.tombstone()),
                     Bound::Unset => {}
                 },
@@ -38,11 +44,16 @@ pub(super) fn write_row(
                 Some(ColumnOperation::AddValue(ty, term)) => {
                     let found = lists.cells(column.id).first().map(|(_, value)| value.as_slice());
                     if let Some(sum) = add_to(found, ty, term, values, env)? {
+                        if let Some(watch) = env.watch {
+                            watch.column_value(&column.name, sum.len())?;
+                        }
                         row.cell(column.id, &times.cell(&sum));
                     }
                 }
                 Some(ColumnOperation::Increment(_) | ColumnOperation::Decrement(_)) => {
                     if let Some(sum) = increment(&column.operations, values, env)? {
+                        let repeats = i64::try_from(times.repeats).unwrap_or(i64::MAX);
+                        let sum = sum.wrapping_mul(repeats);
                         row.cell(column.id, &times.cell(&counter::update(sum)));
                     }
                 }
@@ -53,6 +64,24 @@ pub(super) fn write_row(
     }
     Ok(if row.is_empty() { None } else { Some(row.finish()) })
 }
+
+/// Holds a column of one cell against the limits. Source: `Lists.Appender.doAppend` and its like,
+/// `UpdateParameters.addCell`.
+#[cold]
+fn watch_cell(watch: &Watch, column: &ColumnOperations, bytes: &[u8]) -> Result<(), PlanError> {
+    if column.is_frozen_collection {
+        let count = bytes.first_chunk().map_or(0, |count| i32::from_be_bytes(*count));
+        watch.collection_items(&column.name, usize::try_from(count).unwrap_or(0))?;
+    }
+    watch.column_value(&column.name, bytes.len())?;
+    if column.is_frozen_collection {
+        watch.collection_size(&column.name, CELL_OVERHEAD_BYTES + bytes.len())?;
+    }
+    Ok(())
+}
+
+/// What a cell has beside its path and value: timestamp, TTL, deletion time (`Cell.dataSize`).
+pub(super) const CELL_OVERHEAD_BYTES: usize = 8 + 4 + 8;
 
 /// Appends a row of a conditional write with its deletions a microsecond before `ballot`.
 pub(crate) fn age_row(

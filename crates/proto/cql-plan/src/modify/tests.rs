@@ -31,6 +31,8 @@ pub(crate) fn schema_of(statements: &[&str]) -> Arc<Schema> {
             moving: &[],
             new_table_id: &mut new_table_id,
             now: WallMicros(0),
+            watch: None,
+            default_factor: 1,
         };
         let outcome = plan.outcome(&mut cx).unwrap_or_else(|e| panic!("{cql}: {e}"));
         for change in &outcome.changes {
@@ -77,6 +79,7 @@ fn bind(
         paging_state: None,
         protocol_version: 5,
         uuids: &uuids,
+        watch: None,
     };
     let mut out = vec![0xee];
     let mutations = match &plan.kind {
@@ -538,6 +541,7 @@ fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError>
         paging_state: None,
         protocol_version: 5,
         uuids: &uuids,
+        watch: None,
     };
     let mut found = FoundLists::default();
     for read in modify.list_reads(&[], &options)? {
@@ -705,6 +709,7 @@ fn errors_leave_the_output_as_it_was() {
         paging_state: None,
         protocol_version: 5,
         uuids: &uuids,
+        watch: None,
     };
     let mut out = vec![1, 2, 3];
     let error = modify.bind(&[BoundValue::Bytes(&[1])], &options, &mut out);

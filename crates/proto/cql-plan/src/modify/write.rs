@@ -14,7 +14,7 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds, WallMic
 
 use super::attributes::Stamp;
 use super::clause::ClusteringPlan;
-use super::keys::push_bound;
+use super::keys::pieces;
 use super::lists::{FoundLists, RowLists};
 use super::rows::{before, write_row};
 use super::{ModifyKind, ModifyPlan};
@@ -87,6 +87,10 @@ pub(super) struct Times {
     ttl: TtlSeconds,
     expires_at: DeletionSeconds,
     now: DeletionSeconds,
+    /// How often the operations are carried out: those on static columns once for each row that the
+    /// statement names, which shows in counters and lists.
+    /// Source: `UpdateStatement.addUpdateForKey`.
+    pub(super) repeats: usize,
 }
 
 impl Times {
@@ -158,6 +162,29 @@ impl ModifyPlan {
         let result = self.bind_with(values, options, lists, &mut scratch, out);
         options.uuids.give_scratch(scratch);
         result
+    }
+
+    /// Holds the values of a conditional statement against the limits of its user, before it is known
+    /// whether they will be written.
+    ///
+    /// # Errors
+    /// A limit is passed; what else may be wrong is found later.
+    pub fn watch_values(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<(), PlanError> {
+        let Some(watch) = options.watch.filter(|watch| watch.rails().limits_values()) else {
+            return Ok(());
+        };
+        let mut scratch = options.uuids.take_scratch();
+        let (stamp, env) = (Stamp::Default(options.default_timestamp), options.env());
+        let bound = self.collect(values, stamp, &env, &FoundLists::default(), &mut scratch);
+        options.uuids.give_scratch(scratch);
+        match bound {
+            Err(error) if watch.has_refused() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn bind_with(
@@ -244,7 +271,7 @@ impl ModifyPlan {
             TtlSeconds::NONE => DeletionSeconds::NONE,
             ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))),
         };
-        let times = Times { timestamp, ranges, elements, ttl, expires_at, now };
+        let times = Times { timestamp, ranges, elements, ttl, expires_at, now, repeats: 1 };
         let mut updates = SmallVec::new();
         if self.needs_read {
             // Every row has lists of its own.
@@ -298,8 +325,9 @@ impl ModifyPlan {
         lists: Option<PartitionLists<'_>>,
         scratch: &mut Vec<u8>,
         update: &mut Update,
-    ) -> Result<(), PlanError> {
+    ) -> Result<usize, PlanError> {
         let clusterings = self.prefixes(values, env, scratch)?;
+        let named = clusterings.len();
         let header = (liveness, DeletionTime::LIVE);
         let Some((found, key)) = lists else {
             let none = RowLists::NONE;
@@ -307,14 +335,14 @@ impl ModifyPlan {
             if let Some(row) = row {
                 update.rows.extend(clusterings.into_iter().map(|c| (c, row.clone())));
             }
-            return Ok(());
+            return Ok(named);
         };
         for clustering in clusterings {
             let lists = found.row(self.table.id, key, Some(slice(scratch, &clustering)));
             let row = write_row(header, &self.regulars, times, values, env, lists, scratch)?;
             update.rows.extend(row.map(|row| (clustering, row)));
         }
-        Ok(())
+        Ok(named)
     }
 
     /// Writes the static columns.
@@ -348,14 +376,16 @@ impl ModifyPlan {
     ) -> Result<(), PlanError> {
         let writes_rows = self.shape.clustering().is_empty()
             || !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. });
+        let mut repeats = 1;
         if writes_rows {
             let liveness = match self.kind {
                 ModifyKind::Insert => times.liveness(),
                 _ => Liveness::NONE,
             };
-            self.collect_rows((liveness, times), values, env, lists, scratch, update)?;
+            repeats = self.collect_rows((liveness, times), values, env, lists, scratch, update)?;
         }
-        self.collect_static(times, values, env, lists, scratch, update)
+        let times = Times { repeats, ..*times };
+        self.collect_static(&times, values, env, lists, scratch, update)
     }
 
     fn collect_delete(
@@ -372,21 +402,19 @@ impl ModifyPlan {
         let not_ranges =
             || PlanError::invalid("Range deletions are not supported for specific columns");
         match &self.clustering {
-            ClusteringPlan::Slice { start, end, .. } => {
+            ClusteringPlan::Slice { lower, upper, reversed, .. } => {
                 if !whole_rows {
                     return Err(not_ranges());
                 }
+                let deletion = times.range_deletion();
                 for prefix in self.prefixes(values, env, scratch)? {
-                    let start = push_bound(&prefix, start.as_ref(), true, values, env, scratch)?;
-                    let end = push_bound(&prefix, end.as_ref(), false, values, env, scratch)?;
-                    let deletion = times.range_deletion();
-                    let tombstone = Tombstone { start, end, deletion };
-                    let order = self.shape.clustering().compare_bounds(
-                        bound_ref(&tombstone.start, scratch),
-                        bound_ref(&tombstone.end, scratch),
-                    );
-                    if order.is_lt() {
-                        update.tombstones.push(tombstone);
+                    let prefix = slice(scratch, &prefix).to_vec();
+                    let (order, bounds) =
+                        (self.shape.clustering(), (lower.as_ref(), upper.as_ref()));
+                    for piece in pieces(&prefix, bounds, reversed, order, values, env)?.0 {
+                        let start = (push_bytes(scratch, &piece.start), piece.start_after);
+                        let end = (push_bytes(scratch, &piece.end), piece.end_after);
+                        update.tombstones.push(Tombstone { start, end, deletion });
                     }
                 }
             }
@@ -429,6 +457,12 @@ impl ModifyPlan {
 #[cold]
 pub(crate) fn without_condition() -> PlanError {
     PlanError::invalid("a conditional statement cannot be carried out without its condition")
+}
+
+fn push_bytes(scratch: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
+    let at = scratch.len();
+    scratch.extend_from_slice(bytes);
+    at..scratch.len()
 }
 
 /// A piece of the scratch buffer.

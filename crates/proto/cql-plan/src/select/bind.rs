@@ -180,7 +180,6 @@ pub(crate) fn partition_keys(
             Bound::Null => return Err(v.null(*first)?),
             Bound::Unset => return Err(v.unset(*first)?),
         }
-        check_key(&keys)?;
         return filter_by_token(restrictions, v, keys);
     }
     keys.push(Vec::new());
@@ -200,6 +199,9 @@ pub(crate) fn partition_keys(
             values.dedup();
         }
         check_combinations(keys.len(), values.len())?;
+        if let Some(watch) = v.env.watch.filter(|_| restrictions.key_is_in()) {
+            watch.combinations("partition key", keys.len() * values.len())?;
+        }
         let mut next = SmallVec::with_capacity(keys.len() * values.len());
         for key in &keys {
             for value in &values {
@@ -217,11 +219,11 @@ pub(crate) fn partition_keys(
         }
         keys = next;
     }
-    check_key(&keys)?;
     filter_by_token(restrictions, v, keys)
 }
 
-fn check_key(keys: &[Vec<u8>]) -> Result<(), PlanError> {
+/// Keys that no partition can have.
+pub(crate) fn check_keys(keys: &[Vec<u8>]) -> Result<(), PlanError> {
     for key in keys {
         if key.is_empty() {
             return Err(PlanError::invalid("Key may not be empty"));
@@ -339,6 +341,7 @@ pub(crate) fn slices(
         return Ok(Slices::all());
     }
     let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+    let has_in = restrictions.clustering.iter().any(Restriction::is_in);
     let sliced = restrictions.clustering.iter().zip(&restrictions.clustering_sliced);
     for (restriction, _) in sliced.filter(|(_, sliced)| **sliced) {
         if let Condition::Slice { start, end } = &restriction.condition {
@@ -368,6 +371,9 @@ pub(crate) fn slices(
             }
         }
         check_combinations(prefixes.len(), rows.len())?;
+        if let Some(watch) = v.env.watch.filter(|_| has_in) {
+            watch.combinations("clustering key", prefixes.len() * rows.len())?;
+        }
         let mut next = Vec::with_capacity(prefixes.len() * rows.len());
         for prefix in &prefixes {
             for row in &rows {
@@ -445,7 +451,7 @@ impl Restriction {
 /// The rows below `prefix` whose next components are greater (or less) than `row` by value, as
 /// slices. One slice when all columns go in one direction, else one per component: equal up to it
 /// and greater there.
-fn half_space(
+pub(crate) fn half_space(
     prefix: &[u8],
     row: &[Value],
     reversed: &[bool],
@@ -473,7 +479,7 @@ fn half_space(
     pieces
 }
 
-fn intersect(a: &Slice, b: &Slice, comparator: &ClusteringComparator) -> Slice {
+pub(crate) fn intersect(a: &Slice, b: &Slice, comparator: &ClusteringComparator) -> Slice {
     let less = |x: BoundRef<'_>, y: BoundRef<'_>| comparator.compare_bounds(x, y) == Ordering::Less;
     let start = if less(a.start(), b.start()) { b } else { a };
     let end = if less(a.end(), b.end()) { a } else { b };
@@ -486,7 +492,7 @@ fn intersect(a: &Slice, b: &Slice, comparator: &ClusteringComparator) -> Slice {
 }
 
 /// Ascending, without empty ones. Pieces of one restriction never overlap.
-fn ordered(mut slices: Vec<Slice>, comparator: &ClusteringComparator) -> Slices {
+pub(crate) fn ordered(mut slices: Vec<Slice>, comparator: &ClusteringComparator) -> Slices {
     slices.retain(|s| !s.is_empty(comparator));
     slices.sort_by(|a, b| comparator.compare_bounds(a.start(), b.start()));
     Slices(slices)

@@ -525,7 +525,7 @@ impl<'p> SelectExec<'p> {
             aggregates.push(state.result().map_err(crate::term::invalid_value)?);
         }
         let env = self.bound.env();
-        let scope = Scope {
+        let mut scope = Scope {
             row: None,
             terms: &self.bound.terms,
             aggregates: &aggregates,
@@ -533,6 +533,14 @@ impl<'p> SelectExec<'p> {
             env: &env,
             unmasked: self.bound.unmasked,
         };
+        // Of no row at all every column is null, but not what functions make of it.
+        let mut of_nothing = Vec::new();
+        if group.first_row.is_empty() {
+            for expr in &self.plan.selection.first_row {
+                of_nothing.push(expr.eval(&scope)?.map(|v| v.into_owned()));
+            }
+            scope.first_row = &of_nothing;
+        }
         write_outputs(self.plan, &scope, out)
     }
 

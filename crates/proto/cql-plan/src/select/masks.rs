@@ -1,9 +1,30 @@
-//! Which masked columns a SELECT asks by: who may not see them may not tell them by asking.
+//! Which masked columns a SELECT asks by: who may not see them may not tell them by asking. Which
+//! masks of its result cannot be computed.
 //!
-//! Source: `SelectStatement.authorize`.
+//! Source: `SelectStatement.authorize`, `ColumnMask.masker`.
 
 use super::SelectPlan;
+use super::expr::Expr;
+use super::selection::PlannedSelection;
 use crate::describe::java_slot;
+use crate::error::PlanError;
+
+/// Why the first mask that cannot be computed with its fixed arguments cannot be.
+pub(super) fn wrong(selection: &PlannedSelection) -> Option<PlanError> {
+    let mut found = None;
+    let mut is_wrong = |expr: &Expr| match expr {
+        Expr::Masked(_, masker) => {
+            found = masker.check().err();
+            found.is_some()
+        }
+        _ => false,
+    };
+    let outputs = selection.outputs.iter().map(|output| &output.expr);
+    let arguments = selection.aggregates.iter().filter_map(|a| a.argument.as_ref());
+    let mut all = outputs.chain(&selection.first_row).chain(arguments);
+    all.any(|expr| expr.any(&mut is_wrong));
+    found
+}
 
 impl SelectPlan {
     /// Names of the masked columns that the WHERE clause is about, in the order of Cassandra's map of

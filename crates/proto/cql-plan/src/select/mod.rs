@@ -18,6 +18,7 @@ mod facts;
 mod filter;
 mod masks;
 mod merge;
+mod reads;
 mod restrictions;
 mod selection;
 #[cfg(test)]
@@ -27,8 +28,8 @@ use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
 use cql_syntax::ast::{self, Order, Selection};
-use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
-use data::{ClusteringComparator, Slices};
+use data::ClusteringComparator;
+use data::command::{ReadCommand, ResumePosition, RingBound};
 use schema::{Column, ColumnKind, Table, TableKind};
 use smallvec::SmallVec;
 use stdx::{DeletionSeconds, WallMicros};
@@ -44,11 +45,17 @@ use crate::term::{PlannedTerm, Receiver, plan_term};
 pub(crate) use cells::{Source, append_udt, key_component, put_column};
 pub use exec::{Flow, SelectDone, SelectExec};
 
+pub(crate) use bind::{half_space, intersect, ordered};
+
 use bind::Values;
 use expr::Expr;
 use filter::Filter;
 use restrictions::{KeyAccess, Restrictions, WhereContext, existing_column, plan_where};
 use selection::{PlannedSelection, plan_selection, selected_columns};
+
+/// Said of pages that would have to be sorted together.
+pub const CANNOT_PAGE: &str = "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must \
+     either remove the ORDER BY or the IN and sort client side, or disable paging for this query";
 
 /// "No limit" of rows.
 const UNLIMITED: u32 = u32::MAX;
@@ -114,6 +121,12 @@ pub struct SelectPlan {
     /// Said at execution about aggregates without a partition key.
     warning: Option<&'static str>,
     selects_all: bool,
+    /// ALLOW FILTERING is written.
+    allows_filtering: bool,
+    /// GROUP BY is written.
+    groups: bool,
+    /// A mask of the result cannot be computed; told at each execution.
+    wrong_mask: Option<PlanError>,
 }
 
 /// Plans a SELECT.
@@ -129,6 +142,23 @@ pub(crate) fn plan_select(
     let mut binds = Binds::new(&statement.bind_markers);
     let plan = SelectPlan::new(select, statement, &table, cx, &mut binds)?;
     Plan::of_table(PlanKind::Select(plan), binds, &table)
+}
+
+/// What Cassandra says before it looks at the WHERE clause, if anything: it resolves the functions of
+/// the selection first. Source: `RawSelector.toSelectables`.
+#[cold]
+fn earlier_error(
+    select: &ast::Select,
+    statement: &Statement,
+    table: &Arc<Table>,
+    cx: &PlanContext<'_>,
+) -> Option<PlanError> {
+    let mut binds = Binds::new(&statement.bind_markers);
+    let grouped = !select.group_by.is_empty();
+    let error = plan_selection(&select.selection, table, grouped, cx, &mut binds).err()?;
+    let of_function = error.message.starts_with("Unknown function")
+        || (error.message.starts_with("Function ") && error.message.contains(" requires "));
+    of_function.then_some(error)
 }
 
 impl SelectPlan {
@@ -153,8 +183,9 @@ impl SelectPlan {
             selects_only_statics: selects_only_statics(table, &selected),
             distinct: select.distinct,
         };
-        let restrictions = plan_where(&select.relations, table, context, cx, binds)?;
         let grouped = !select.group_by.is_empty();
+        let restrictions = plan_where(&select.relations, table, context, cx, binds)
+            .map_err(|error| earlier_error(select, statement, table, cx).unwrap_or(error))?;
         let selection = plan_selection(&select.selection, table, grouped, cx, binds)?;
         if select.distinct {
             check_distinct(select, table, &selection, &selected, &restrictions)?;
@@ -231,6 +262,9 @@ impl SelectPlan {
             digest: digest(statement, table),
             warning,
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
+            allows_filtering: select.allow_filtering,
+            groups: grouped,
+            wrong_mask: masks::wrong(&selection),
             selection,
             table: table.clone(),
         })
@@ -239,6 +273,22 @@ impl SelectPlan {
     /// What the client is warned of at each execution.
     pub fn warning(&self) -> Option<&'static str> {
         self.warning
+    }
+
+    /// ALLOW FILTERING is written.
+    pub fn allows_filtering(&self) -> bool {
+        self.allows_filtering
+    }
+
+    /// GROUP BY is written.
+    pub fn groups(&self) -> bool {
+        self.groups
+    }
+
+    /// The filters ask for a row by several columns outside the key: which of them a row fulfils
+    /// may differ between replicas (`RowFilter.isMutableIntersection`).
+    pub fn intersects(&self) -> bool {
+        self.restrictions.filters_outside_key() > 1
     }
 
     /// The table read.
@@ -278,19 +328,15 @@ impl SelectPlan {
             true => 1,
             false => self.row_limit(&self.per_partition_limit, &v)?,
         };
+        if let Some(wrong) = &self.wrong_mask {
+            return Err(wrong.clone());
+        }
         let everything = matches!(self.shaping, Shaping::Groups { prefix: None });
         let page_rows = match options.page_size {
             None | Some(0) => UNLIMITED,
             Some(_) if everything => UNLIMITED,
             Some(rows) => rows,
         };
-        if page_rows != UNLIMITED && !self.sort.is_empty() {
-            return Err(PlanError::invalid(
-                "Cannot page queries with both ORDER BY and a IN restriction on the partition \
-                 key; you must either remove the ORDER BY or the IN and sort client side, or \
-                 disable paging for this query",
-            ));
-        }
         let state = match options.paging_state {
             Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest)?),
             _ => None,
@@ -304,7 +350,7 @@ impl SelectPlan {
         }
         let mut bound = BoundSelect {
             reads: SmallVec::new(),
-            filters: bind::filters(&self.restrictions, &v)?.into(),
+            filters: BoundFilters::default(),
             terms,
             limit: match &state {
                 Some(state) if limit != UNLIMITED => state.remaining.min(limit),
@@ -328,6 +374,14 @@ impl SelectPlan {
             },
         };
         self.bind_reads(&v, state, &mut bound)?;
+        // Grouped queries are paged inside also when they find nothing to read.
+        let is_paged = match self.shaping {
+            Shaping::Groups { .. } => options.page_size.is_some_and(|rows| rows > 0),
+            _ => page_rows != UNLIMITED && !bound.reads.is_empty(),
+        };
+        if is_paged && !self.sort.is_empty() {
+            return Err(PlanError::invalid(CANNOT_PAGE));
+        }
         Ok(bound)
     }
 
@@ -357,71 +411,6 @@ impl SelectPlan {
             return Err(invalid());
         }
         u64::try_from(duration.nanos()).map(Some).map_err(|_| invalid())
-    }
-
-    fn bind_reads(
-        &self,
-        v: &Values<'_>,
-        state: Option<PagingState>,
-        bound: &mut BoundSelect,
-    ) -> Result<(), PlanError> {
-        let slices = match self.distinct {
-            true => Slices::all(),
-            false => bind::slices(&self.restrictions, v, &self.comparator)?,
-        };
-        let nothing = slices.0.is_empty() || bound.limit == 0;
-        let mut command = ReadCommand {
-            table: self.table.id,
-            partitions: Partitions::Key(Vec::new()),
-            slices,
-            reversed: self.reversed,
-            // Whether a row is there depends on all of its cells, so all are read.
-            columns: None,
-            now: bound.now,
-            wants_static: self.static_alone,
-            resume: None,
-        };
-        if self.restrictions.access == KeyAccess::Range {
-            let range = bind::key_range(&self.restrictions, v)?;
-            let (Some(partitions), false) = (range, nothing) else { return Ok(()) };
-            command.partitions = partitions;
-            if let (Some(state), Partitions::Range(range)) = (state, &mut command.partitions) {
-                let token = codec::token_of(&state.key);
-                let after = state.clustering.is_none();
-                if self.table.kind == TableKind::Virtual {
-                    bound.floor = Some(range.start.clone());
-                }
-                range.start = RingBound::Key { token, key: state.key.clone(), after };
-                command.resume = bound.resume(state);
-            }
-            bound.reads.push(command);
-            return Ok(());
-        }
-        let mut keys = bind::partition_keys(&self.restrictions, v)?;
-        if nothing {
-            return Ok(());
-        }
-        let mut resume = None;
-        if let Some(state) = state {
-            let Some(at) = keys.iter().position(|key| *key == state.key) else {
-                return Err(PlanError::protocol("Invalid value for the paging state"));
-            };
-            let done = if state.clustering.is_some() { at } else { at + 1 };
-            keys.drain(..done);
-            resume = bound.resume(state);
-        }
-        let last = keys.len();
-        for (index, key) in keys.into_iter().enumerate() {
-            if index + 1 == last {
-                command.partitions = Partitions::Key(key);
-                command.resume = resume.take();
-                bound.reads.push(command);
-                break;
-            }
-            let partitions = Partitions::Key(key);
-            bound.reads.push(ReadCommand { partitions, resume: resume.take(), ..command.clone() });
-        }
-        Ok(())
     }
 }
 
@@ -476,8 +465,14 @@ impl BoundSelect {
         self.timeout_nanos
     }
 
+    /// Whether LIMIT allows more rows than a page has.
+    pub fn exceeds(&self, page_rows: u32) -> bool {
+        self.limit > page_rows
+    }
+
     fn env(&self) -> BindEnv<'_> {
-        BindEnv { now: self.wall, uuids: &self.uuids, protocol_version: self.protocol_version }
+        let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
+        BindEnv { now: self.wall, uuids, protocol_version, watch: None }
     }
 
     fn resume(&mut self, state: PagingState) -> Option<ResumePosition> {

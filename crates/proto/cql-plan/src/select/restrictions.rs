@@ -15,7 +15,7 @@ use types::CqlType;
 use super::merge::{merge_into, merge_limit};
 use crate::error::PlanError;
 use crate::plan::{Binds, PlanContext};
-use crate::term::{PlannedTerm, Receiver, plan_term};
+use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
 
 /// Cassandra's refusal of a query that would filter.
 pub(crate) const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve data \
@@ -92,7 +92,7 @@ impl Restriction {
         matches!(self.condition, Condition::Eq(_))
     }
 
-    fn is_in(&self) -> bool {
+    pub(crate) fn is_in(&self) -> bool {
         matches!(self.condition, Condition::In(_))
     }
 }
@@ -141,6 +141,20 @@ impl Restrictions {
     /// The key is given by IN.
     pub(crate) fn key_is_in(&self) -> bool {
         self.partition.iter().any(Restriction::is_in)
+    }
+
+    /// How many filters are on columns outside the primary key.
+    pub(crate) fn filters_outside_key(&self) -> usize {
+        let filters = |r: &Restriction| match &r.condition {
+            Condition::Contains { values, keys, entries } => {
+                values.len() + keys.len() + entries.len()
+            }
+            Condition::Slice { start, end } => {
+                usize::from(start.is_some()) + usize::from(end.is_some())
+            }
+            Condition::Eq(_) | Condition::In(_) => 1,
+        };
+        self.other.iter().map(filters).sum()
     }
 
     /// Some row may be left out by a filter.
@@ -278,7 +292,7 @@ impl Planner<'_, '_, '_> {
         let (index, column) = existing_column(self.table, name)?;
         let refuse = |text: String| Err(PlanError::invalid(text));
         match op {
-            Operator::NotEq => return refuse(format!("Unsupported \"!=\" relation: {relation}")),
+            Operator::NotEq => return refuse(not_equal(&name.to_string(), value)),
             Operator::Like => {
                 check_restrictable(column, op)?;
                 self.term(value, &column.name, &column.ty)?;
@@ -346,7 +360,7 @@ impl Planner<'_, '_, '_> {
         let (index, column) = existing_column(self.table, name)?;
         let refuse = |text: String| Err(PlanError::invalid(text));
         if op == Operator::NotEq {
-            return refuse(format!("Unsupported \"!=\" relation: {name}[{key}] != {value}"));
+            return refuse(not_equal(&format!("{name}[{}]", text_of(key)), value));
         }
         let (key_ty, value_ty) = match &column.ty {
             CqlType::List { .. } => {
@@ -419,10 +433,8 @@ impl Planner<'_, '_, '_> {
             Operator::Lt => TokenCondition::Slice { start: None, end: limit(false) },
             Operator::LtEq => TokenCondition::Slice { start: None, end: limit(true) },
             Operator::NotEq => {
-                return refuse(format!(
-                    "Unsupported \"!=\" relation: token({}) != {value}",
-                    columns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-                ));
+                let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+                return refuse(not_equal(&format!("token({})", names.join(", ")), value));
             }
             other => {
                 return refuse(format!(
@@ -529,7 +541,9 @@ impl Planner<'_, '_, '_> {
     ) -> Result<(), PlanError> {
         match op {
             Operator::NotEq => {
-                return Err(PlanError::invalid(format!("Unsupported \"!=\" relation: {relation}")));
+                let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+                let text = not_equal(&format!("({})", names.join(", ")), value);
+                return Err(PlanError::invalid(text));
             }
             Operator::Contains | Operator::ContainsKey | Operator::Like => {
                 return Err(PlanError::invalid(format!(
@@ -796,4 +810,8 @@ fn list(columns: &[Column], separator: &str) -> String {
 
 pub(crate) fn names(columns: &[Column]) -> String {
     list(columns, ", ")
+}
+
+fn not_equal(what: &str, value: &Term) -> String {
+    format!("Unsupported \"!=\" relation: {what} != {}", text_of(value))
 }

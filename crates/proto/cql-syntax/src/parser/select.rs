@@ -13,6 +13,7 @@ impl Parser<'_> {
     pub(super) fn select(&mut self) -> Result<Select> {
         self.expect(Tok::Select)?;
         // `json` and `distinct` are columns too: they are keywords when a selector follows.
+        let first = self.at + 1;
         let json = self.kind() == Tok::Json && self.is_selection_at(1);
         if json {
             self.bump();
@@ -21,7 +22,14 @@ impl Parser<'_> {
         if distinct {
             self.bump();
         }
-        let selection = self.selection()?;
+        let selection = self.selection();
+        if (json || distinct) && !self.ends_selection(&selection) {
+            // Cassandra takes them for columns then, which the next token does not fit.
+            let is_name = self.token_at(first).kind.is_name();
+            self.at = if is_name { first } else { self.at };
+            return Err(selection.err().filter(|_| !is_name).unwrap_or_else(|| self.no_viable()));
+        }
+        let selection = selection?;
         self.expect(Tok::From)?;
         let table = self.table_name()?;
         let relations = self.where_clause()?;
@@ -344,6 +352,34 @@ impl Parser<'_> {
     /// Whether a selection starts `ahead` tokens on.
     fn is_selection_at(&mut self, ahead: usize) -> bool {
         matches!(self.kind_at(ahead), Tok::Star | Tok::Minus) || self.is_selector_at(ahead)
+    }
+
+    /// Whether the current token may stand behind a selection that was read whole, as far as
+    /// Cassandra's parser looks. Source: the syntactic predicates of `selectStatement` and
+    /// `selectClause`, and what may follow `selectorModifier`.
+    fn ends_selection(&mut self, selection: &Result<Selection>) -> bool {
+        let items = match selection {
+            Err(_) => return false,
+            Ok(Selection::Wildcard) => return true,
+            Ok(Selection::Items(items)) => items,
+        };
+        items.last().is_some_and(|item| item.alias.is_some())
+            || matches!(
+                self.kind(),
+                Tok::From
+                    | Tok::Comma
+                    | Tok::As
+                    | Tok::Plus
+                    | Tok::Minus
+                    | Tok::Star
+                    | Tok::Slash
+                    | Tok::Percent
+                    | Tok::Colon
+                    | Tok::ParenClose
+                    | Tok::BracketClose
+                    | Tok::BraceClose
+                    | Tok::LexFailure
+            )
     }
 
     /// Whether a selector without sign starts `ahead` tokens on.

@@ -18,6 +18,8 @@ fn run(schema: &Schema, text: &str, moving: &[SocketAddr]) -> Result<DdlOutcome,
         moving,
         new_table_id: &mut Uuid::nil,
         now: WallMicros(0),
+        watch: None,
+        default_factor: 1,
     })
 }
 

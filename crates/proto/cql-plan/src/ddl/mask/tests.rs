@@ -35,6 +35,8 @@ impl World {
                 Uuid::from_u128(self.tables)
             },
             now: WallMicros(0),
+            watch: None,
+            default_factor: 1,
         });
         let changes = outcome.map_err(|e| e.message)?.changes;
         for change in &changes {
@@ -86,6 +88,8 @@ fn a_mask_follows_its_column_and_goes_with_it() {
     assert_eq!(world.run("ALTER TABLE t ALTER v MASKED WITH mask_replace(5)"), Ok(false));
     world.must("ALTER TABLE t ALTER d DROP MASKED");
     assert_eq!(world.run("ALTER TABLE t ALTER d DROP MASKED"), Ok(false));
+    world.must("ALTER TABLE t ADD b blob MASKED WITH mask_hash('SHA-512')");
+    world.must("ALTER TABLE t DROP b");
     world.must("ALTER TABLE t ADD (e int MASKED WITH mask_null(), f int)");
     assert_eq!(world.masked(), ["e", "l", "v"]);
 }
@@ -102,7 +106,8 @@ fn what_is_no_mask_is_refused() {
         ("v MASKED WITH max()", "Aggregate function max() cannot be used"),
         ("w MASKED WITH to_json()", "Not-masking function to_json() cannot be used"),
         ("v MASKED WITH mask_replace(?)", "cannot have bind variables"),
-        ("b MASKED WITH mask_hash()", "function mask_hash is not supported by this version"),
+        ("v MASKED WITH mask_hash()", "Masking function mask_hash() return type is blob."),
+        ("b MASKED WITH mask_hash(1)", "requires an argument of type text, but found argument 1"),
         ("nope MASKED WITH DEFAULT", "Column with name 'nope' doesn't exist on table 't'"),
     ] {
         let error = world.run(&format!("ALTER TABLE t ALTER {change}")).unwrap_err();

@@ -73,6 +73,8 @@ impl World {
                         Uuid::from_u128(ids)
                     },
                     now: NOW,
+                    watch: None,
+                    default_factor: 1,
                 })
                 .unwrap();
             for change in outcome.changes {
@@ -94,6 +96,7 @@ impl World {
             paging_state: state,
             protocol_version: 5,
             uuids: &self.uuids,
+            watch: None,
         }
     }
 

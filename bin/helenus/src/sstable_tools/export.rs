@@ -1,0 +1,312 @@
+//! `helenus sstable export`: the live rows of a table's files, merged, as CSV or lines of JSON.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use cql_plan::plan::{ExecuteOptions, PlanContext, PlanKind, PlanLimits, UuidSource};
+use cql_plan::select::{BoundSelect, SelectExec, SelectPlan};
+use data::command::KeyRange;
+use data::{Advance, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
+use rt::Rt;
+use schema::{Schema, Table};
+use sstable::{SstableReader, offline};
+use stdx::{TimestampMicros, Token, WallMicros};
+
+use super::out::Out;
+use super::targets::{Search, find};
+use super::{Failure, finish, report, schema_file, wrong_paths};
+use crate::exit;
+
+/// Forms of rows in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RowForm {
+    /// A line with the names of the columns, then a line for each row
+    Csv,
+    /// A line of JSON for each row
+    Json,
+    /// Not there
+    Parquet,
+}
+
+/// What `export` is told.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct Export {
+    /// Form of the rows; Parquet is not there
+    #[arg(long, value_enum, default_value = "json")]
+    format: RowForm,
+    /// File with the CREATE statements of the table and its types; by default schema.cql beside the
+    /// files
+    #[arg(long, value_name = "FILE")]
+    schema: Option<String>,
+    /// Keyspace and table, where the schema has several
+    #[arg(long, value_name = "KEYSPACE.TABLE")]
+    table: Option<String>,
+    /// Partition key to export; may be given several times
+    #[arg(short, value_name = "KEY")]
+    key: Vec<String>,
+    /// Directory of a table, or files of SSTables
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+/// Says that a form is not there.
+pub(super) fn refuse_parquet(form: RowForm) -> Option<u8> {
+    (form == RowForm::Parquet).then(|| {
+        eprintln!("helenus sstable: Parquet is not supported: use csv or json");
+        exit::USAGE
+    })
+}
+
+/// Says what is wrong with the arguments.
+pub(super) fn usage(text: &str) -> u8 {
+    eprintln!("helenus sstable: {text}");
+    exit::USAGE
+}
+
+pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
+    if let Some(code) = refuse_parquet(options.format) {
+        return code;
+    }
+    let search = Search { snapshots: true, backups: true, ..Search::default() };
+    let targets = match find(&options.paths, search) {
+        Ok(targets) => targets,
+        Err(lines) => return wrong_paths(&lines),
+    };
+    let beside = || targets.first().and_then(|target| schema_file::beside(&target.directory));
+    let Some(path) = options.schema.clone().or_else(beside) else {
+        return usage("there is no schema.cql beside the files: say --schema FILE");
+    };
+    let schema = schema_file::read(&path);
+    let table = schema.and_then(|schema| {
+        let table = schema_file::table(&schema, options.table.as_deref())?;
+        Ok((schema, table))
+    });
+    let (schema, table) = match table {
+        Ok(found) => found,
+        Err(text) => return usage(&text),
+    };
+    let mut readers = Vec::new();
+    for target in &targets {
+        let fs = rt.fs();
+        match SstableReader::open(&fs, &target.directory, target.set, Some(&table)).await {
+            Ok(reader) => readers.push(reader),
+            Err(error) => return report(&target.file(sstable::Component::Data), &error.into()),
+        }
+    }
+    let mut out = Out::new();
+    let done = async {
+        let mut ranges = Vec::new();
+        for text in &options.key {
+            let Some(reader) = readers.first() else { break };
+            let header = &reader.meta().statistics().header;
+            let key = offline::key_of_text(header, text);
+            let key = key.map_err(|error| Failure::Key(error.to_string()))?;
+            ranges.push((reader.meta().token_of(&key), key));
+        }
+        ranges.sort();
+        ranges.dedup();
+        let mut ranges: Vec<KeyRange> =
+            ranges.iter().map(|(token, key)| offline::range_of_key(*token, key)).collect();
+        if options.key.is_empty() {
+            ranges.push(KeyRange::all());
+        }
+        let mut rows =
+            Rows::new(rt.wall(), &schema, &table, options.format).map_err(Failure::Key)?;
+        out.print(&rows.head());
+        for range in ranges {
+            rows.export(&readers, range, &mut out).await?;
+        }
+        Ok(())
+    };
+    match done.await {
+        Ok(()) => finish(out),
+        Err(error) => report(&schema_file::name_of(&table), &error),
+    }
+}
+
+/// Rows of a table to text, by the plan of `SELECT *`.
+struct Rows<'t> {
+    table: &'t Arc<Table>,
+    plan: SelectPlan,
+    bound: BoundSelect,
+    now: WallMicros,
+    form: RowForm,
+    /// The partition that rows come of.
+    token: Token,
+    key: Vec<u8>,
+    static_row: Option<Vec<u8>>,
+    has_rows: bool,
+    cells: Vec<u8>,
+}
+
+impl<'t> Rows<'t> {
+    fn new(
+        now: WallMicros,
+        schema: &Arc<Schema>,
+        table: &'t Arc<Table>,
+        form: RowForm,
+    ) -> Result<Rows<'t>, String> {
+        let text = format!("SELECT * FROM {}", schema_file::quoted_name(table));
+        let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
+        let limits = PlanLimits::default();
+        let context = PlanContext { schema, keyspace: None, limits: &limits, now };
+        let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
+        let PlanKind::Select(plan) = plan.kind else { return Err("not a query".to_owned()) };
+        let uuids = UuidSource::new(0);
+        let options = ExecuteOptions {
+            now,
+            default_timestamp: TimestampMicros(now.0),
+            page_size: None,
+            paging_state: None,
+            protocol_version: 5,
+            uuids: &uuids,
+            watch: None,
+        };
+        let mut bound = plan.bind(&[], &options).map_err(|e| e.to_string())?;
+        bound.unmask();
+        Ok(Rows {
+            table,
+            plan,
+            bound,
+            now,
+            form,
+            token: Token::MIN,
+            key: Vec::new(),
+            static_row: None,
+            has_rows: false,
+            cells: Vec::new(),
+        })
+    }
+
+    /// What comes before all rows.
+    fn head(&self) -> String {
+        if self.form != RowForm::Csv {
+            return String::new();
+        }
+        let names = self.plan.result_columns().iter();
+        let names: Vec<String> = names.map(|column| csv_cell(&column.name)).collect();
+        format!("{}\n", names.join(","))
+    }
+
+    async fn export(
+        &mut self,
+        readers: &[SstableReader],
+        range: KeyRange,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let shape = TableShape::for_table(self.table);
+        let slices = Rc::new(Slices::all());
+        let cursors = readers.iter().zip(0_u32..).map(|(reader, source)| {
+            reader.range_cursor(source, range.clone(), slices.clone(), None)
+        });
+        let mut blocks: Vec<_> = readers.iter().map(SstableReader::sequential).collect();
+        let mode = MergeMode::Live { now: self.now.seconds() };
+        let mut cursor = MergeCursor::new(&shape, mode, false, cursors);
+        while !out.is_broken() {
+            match cursor.advance().map_err(sstable::SstableError::from)? {
+                Advance::End => break,
+                Advance::NeedBlock(request) => {
+                    let source = usize::try_from(request.source).unwrap_or(usize::MAX);
+                    let Some(reader) = blocks.get_mut(source) else { break };
+                    let chunk = reader.load_block(request.block).await?;
+                    if let Some(source) = cursor.source_mut(request.source) {
+                        source.feed(request.block, chunk);
+                    }
+                }
+                Advance::Item => {
+                    let text = self.item(cursor.item()).map_err(Failure::Key)?;
+                    out.print(&text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, item: Item<'_>) -> Result<String, String> {
+        match item {
+            Item::Partition { token, key, .. } => {
+                self.token = token;
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.static_row = None;
+                self.has_rows = false;
+                Ok(String::new())
+            }
+            Item::Static(row) => {
+                self.static_row = Some(row.bytes().to_vec());
+                Ok(String::new())
+            }
+            Item::Row { clustering, row } => {
+                self.has_rows = true;
+                self.row(Some((clustering, row)))
+            }
+            Item::PartitionEnd if !self.has_rows => self.row(None),
+            Item::PartitionEnd | Item::Marker(_) => Ok(String::new()),
+        }
+    }
+
+    /// A row; `None`: the partition has none, perhaps a static one.
+    fn row(&mut self, row: Option<(&[u8], RowRef<'_>)>) -> Result<String, String> {
+        self.cells.clear();
+        let mut exec = SelectExec::new(&self.plan, &self.bound, &mut self.cells);
+        let static_row = self.static_row.as_deref().map(RowRef::trusted);
+        exec.partition(self.token, &self.key, static_row);
+        match row {
+            Some((clustering, row)) => exec.row(clustering, row),
+            None => exec.partition_end(),
+        };
+        let done = exec.finish().map_err(|e| e.to_string())?;
+        Ok(if done.rows == 0 { String::new() } else { self.line() })
+    }
+
+    /// The row in `cells`.
+    fn line(&self) -> String {
+        let mut cells = codec::Reader::new(&self.cells, "row");
+        let mut parts = Vec::new();
+        for column in self.plan.result_columns() {
+            let Ok(length) = cells.i32() else { break };
+            let value = usize::try_from(length).ok().and_then(|length| cells.bytes(length).ok());
+            match (self.form, value) {
+                (RowForm::Csv, None) => parts.push(String::new()),
+                (RowForm::Csv, Some(value)) => parts.push(csv_value(&column.ty.to_json(value))),
+                (_, None) => {}
+                (_, Some(value)) => {
+                    let mut part = String::new();
+                    types::format::push_json_string(&mut part, &json_name(&column.name));
+                    part.push_str(": ");
+                    part.push_str(&column.ty.to_json(value));
+                    parts.push(part);
+                }
+            }
+        }
+        match self.form {
+            RowForm::Csv => format!("{}\n", parts.join(",")),
+            _ => format!("{{{}}}\n", parts.join(", ")),
+        }
+    }
+}
+
+/// The name of a column as `INSERT JSON` takes it.
+pub(super) fn json_name(name: &str) -> String {
+    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
+    if plain { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+/// A value of a line of CSV: JSON, without quotes around strings.
+fn csv_value(json: &str) -> String {
+    match serde_json::from_str::<String>(json) {
+        Ok(text) => csv_cell(&text),
+        Err(_) => csv_cell(json),
+    }
+}
+
+/// A text as a cell. What is empty is in quotes: without them it is null.
+fn csv_cell(text: &str) -> String {
+    let special = |c: char| matches!(c, '"' | ',' | '\n' | '\r');
+    if text.is_empty() || text.contains(special) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_owned()
+}

@@ -1,0 +1,64 @@
+//! Upgrade: files of other versions are written anew in the version that is written now.
+//!
+//! Each file is compacted alone, with all that it has: nothing is purged, and its level and state of
+//! repair stay. The order of steps, and what a crash between them leaves, is that of any compaction.
+
+use compact_plan::{Cut, Plan, Reason};
+use stdx::TableId;
+
+use crate::compaction::{Job, options_of};
+use crate::error::StoreError;
+use crate::files::TableFile;
+use crate::store::Store;
+
+/// Which files an upgrade writes anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeScope {
+    /// Those of other versions than the one that is written.
+    OtherVersions,
+    /// All.
+    All,
+}
+
+impl Store {
+    /// Writes this shard's files of a table anew in the version that is written. Returns how many.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
+    /// they are.
+    pub async fn upgrade(&self, id: TableId, scope: UpgradeScope) -> Result<u64, StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let version = table.version();
+        let options = options_of(&version)?;
+        let mut written = 0;
+        for file in table.view().files.clone() {
+            if self.inner.stopping.get() {
+                return Err(StoreError::Stopping);
+            }
+            let now = self.inner.options.sstable_version;
+            let of_now = file.reader.meta().version() == now;
+            // What takes part in a repair is of another version where this one has no mark for it.
+            let stats = &file.reader.meta().statistics().stats;
+            let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
+            if scope == UpgradeScope::OtherVersions && (of_now || stays) {
+                continue;
+            }
+            let plan = plan(&file);
+            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+            written += 1;
+        }
+        Ok(written)
+    }
+}
+
+fn plan(file: &TableFile) -> Plan {
+    let level = file.reader.meta().statistics().stats.level;
+    Plan {
+        inputs: vec![file.generation],
+        expired: Vec::new(),
+        level: u32::try_from(level).unwrap_or(0),
+        cut: Cut::Never,
+        reason: Reason::Upgrade,
+    }
+}

@@ -1,0 +1,99 @@
+//! Guardrails on statements that change the schema, as far as they are looked at before anything
+//! else. Those that depend on what comes out stand where it comes out.
+//!
+//! Source: `validate` of Cassandra's `CreateTableStatement` and its like,
+//! `AlterSchemaStatement.validateDefaultTimeToLive`.
+
+use cql_syntax::ast::{AlterTableChange, AlterTypeChange, Property, StatementKind};
+use schema::Schema;
+
+use super::{REPLICATED_SYSTEM, SYSTEM};
+use crate::error::PlanError;
+use crate::guardrails::Watch;
+use crate::options;
+
+/// Whether it is one of the users' keyspaces.
+fn is_users(name: &str) -> bool {
+    !SYSTEM.contains(&name) && !REPLICATED_SYSTEM.contains(&name)
+}
+
+/// Checks a statement; what is left of it when properties are to be left out.
+pub(super) fn check(
+    statement: &StatementKind,
+    schema: &Schema,
+    watch: &Watch,
+) -> Result<Option<StatementKind>, PlanError> {
+    let users = || schema.keyspaces.values().filter(|k| !k.is_virtual && is_users(&k.name));
+    match statement {
+        StatementKind::CreateKeyspace(s) => {
+            watch.keyspaces(&s.keyspace.text, users().count() + 1)?;
+        }
+        StatementKind::CreateTable(s) => {
+            let ignored = properties(watch, &s.options.properties)?;
+            let name = &s.table.name.text;
+            watch.columns_per_table(name, s.columns.len())?;
+            watch.tables(name, users().map(|k| k.tables.len()).sum::<usize>() + 1)?;
+            if s.options.compact_storage {
+                watch.compact_table()?;
+            }
+            let mut left = s.clone();
+            left.options.properties.retain(|p| !ignored.contains(&p.name.text));
+            default_ttl(watch, &left.options.properties)?;
+            for column in &s.columns {
+                watch.raw_type(&format!("Column {}", column.name.text), &column.ty)?;
+            }
+            return Ok((!ignored.is_empty()).then_some(StatementKind::CreateTable(left)));
+        }
+        StatementKind::AlterTable(s) => match &s.change {
+            AlterTableChange::Add { columns, .. } => {
+                for column in columns {
+                    watch.raw_type(&format!("Column {}", column.name.text), &column.ty)?;
+                }
+            }
+            AlterTableChange::With(given) => {
+                let ignored = properties(watch, given)?;
+                let mut left = given.clone();
+                left.retain(|p| !ignored.contains(&p.name.text));
+                default_ttl(watch, &left)?;
+                let mut statement = s.clone();
+                statement.change = AlterTableChange::With(left);
+                return Ok((!ignored.is_empty()).then_some(StatementKind::AlterTable(statement)));
+            }
+            _ => {}
+        },
+        StatementKind::CreateType(s) => {
+            watch.fields_per_udt(&s.name.name.text, s.fields.len())?;
+            for (field, ty) in &s.fields {
+                watch.raw_type(&format!("Field {}", field.text), ty)?;
+            }
+        }
+        StatementKind::DropKeyspace(_) => watch.drop_keyspace()?,
+        StatementKind::AlterType(s) => {
+            // Looked at when the field is added; nothing that comes before can be told from it.
+            if let AlterTypeChange::Add { field, ty, .. } = &s.change {
+                watch.raw_type(&format!("Field {}", field.text), ty)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(None)
+}
+
+/// Names of the properties to be left out.
+fn properties(watch: &Watch, given: &[Property]) -> Result<Vec<String>, PlanError> {
+    let names: Vec<&str> = given.iter().map(|p| p.name.text.as_str()).collect();
+    Ok(watch.table_properties(&names)?.into_iter().map(str::to_owned).collect())
+}
+
+/// As Cassandra does, what ALTER TABLE does not name is taken at its default.
+fn default_ttl(watch: &Watch, given: &[Property]) -> Result<(), PlanError> {
+    let Ok(options) = options::table_options(given) else {
+        // Refused later, for what is wrong with it.
+        return Ok(());
+    };
+    let class = options.compaction.get("class").map_or("", String::as_str);
+    if options.default_time_to_live == 0 && class.ends_with("TimeWindowCompactionStrategy") {
+        watch.zero_ttl_on_twcs()?;
+    }
+    Ok(())
+}

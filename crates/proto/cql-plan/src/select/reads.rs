@@ -1,0 +1,106 @@
+//! The reads of one execution of a SELECT.
+//!
+//! Checks come in Cassandra's order, which shows when more than one of them fails.
+//! Source: `SelectStatement.getSliceCommands`, `getRangeCommand`.
+
+use data::Slices;
+use data::command::{Partitions, ReadCommand, RingBound};
+use schema::TableKind;
+
+use super::bind::{self, Values};
+use super::restrictions::KeyAccess;
+use super::{BoundSelect, SelectPlan};
+use crate::error::PlanError;
+use crate::paging::PagingState;
+
+impl SelectPlan {
+    /// Binds keys, slices and filters; no reads where nothing can be found.
+    pub(super) fn bind_reads(
+        &self,
+        v: &Values<'_>,
+        state: Option<PagingState>,
+        bound: &mut BoundSelect,
+    ) -> Result<(), PlanError> {
+        if self.restrictions.access == KeyAccess::Range {
+            return self.bind_range(v, state, bound);
+        }
+        let mut keys = bind::partition_keys(&self.restrictions, v)?;
+        if let Some(watch) = v.env.watch.filter(|_| self.restrictions.key_is_in()) {
+            watch.partition_keys_in_select(&self.table.name, keys.len())?;
+        }
+        let mut command = self.command(v, bound)?;
+        if keys.is_empty() || command.slices.0.is_empty() {
+            return Ok(());
+        }
+        bound.filters = bind::filters(&self.restrictions, v)?.into();
+        bind::check_keys(&keys)?;
+        if bound.limit == 0 {
+            return Ok(());
+        }
+        let mut resume = None;
+        if let Some(state) = state {
+            let Some(at) = keys.iter().position(|key| *key == state.key) else {
+                return Err(PlanError::protocol("Invalid value for the paging state"));
+            };
+            let done = if state.clustering.is_some() { at } else { at + 1 };
+            keys.drain(..done);
+            resume = bound.resume(state);
+        }
+        let last = keys.len();
+        for (index, key) in keys.into_iter().enumerate() {
+            if index + 1 == last {
+                command.partitions = Partitions::Key(key);
+                command.resume = resume.take();
+                bound.reads.push(command);
+                break;
+            }
+            let partitions = Partitions::Key(key);
+            bound.reads.push(ReadCommand { partitions, resume: resume.take(), ..command.clone() });
+        }
+        Ok(())
+    }
+
+    fn bind_range(
+        &self,
+        v: &Values<'_>,
+        state: Option<PagingState>,
+        bound: &mut BoundSelect,
+    ) -> Result<(), PlanError> {
+        let mut command = self.command(v, bound)?;
+        bound.filters = bind::filters(&self.restrictions, v)?.into();
+        let range = bind::key_range(&self.restrictions, v)?;
+        let nothing = command.slices.0.is_empty() || bound.limit == 0;
+        let (Some(partitions), false) = (range, nothing) else { return Ok(()) };
+        command.partitions = partitions;
+        if let (Some(state), Partitions::Range(range)) = (state, &mut command.partitions) {
+            let token = codec::token_of(&state.key);
+            let after = state.clustering.is_none();
+            if self.table.kind == TableKind::Virtual {
+                bound.floor = Some(range.start.clone());
+            }
+            range.start = RingBound::Key { token, key: state.key.clone(), after };
+            command.resume = bound.resume(state);
+        }
+        bound.reads.push(command);
+        Ok(())
+    }
+
+    /// A read of no partition yet.
+    fn command(&self, v: &Values<'_>, bound: &BoundSelect) -> Result<ReadCommand, PlanError> {
+        let slices = match self.distinct {
+            true => Slices::all(),
+            false => bind::slices(&self.restrictions, v, &self.comparator)?,
+        };
+        Ok(ReadCommand {
+            table: self.table.id,
+            partitions: Partitions::Key(Vec::new()),
+            slices,
+            reversed: self.reversed,
+            // Whether a row is there depends on all of its cells, so all are read.
+            columns: None,
+            now: bound.now,
+            wants_static: self.static_alone,
+            resume: None,
+        })
+    }
+}
