@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rt::sim::running;
+use rt::sim::polled;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
@@ -12,7 +12,7 @@ struct Virtual;
 
 impl FormatTime for Virtual {
     fn format_time(&self, out: &mut Writer<'_>) -> fmt::Result {
-        match running() {
+        match polled() {
             Some(at) => {
                 let seconds = at.now.0 as f64 / 1e9;
                 write!(out, "{seconds:12.6} {} shard {}", at.ip, at.shard)

@@ -108,6 +108,7 @@ def tools(report, work):
     copied = copy(home, work / "helenus-tools")
     compare_tools(report, CassandraFiles(copied), copied)
     compare_upgrades(report, work, copied)
+    compare_exports(report, work, copied)
     compare_partitions(report, CassandraFiles(copied), copied)
     compare_changes(report, copy(home, work / "changed"))
 
@@ -144,6 +145,39 @@ def compare_upgrades(report, work, directory):
             compare_metadata(report, cassandra, f"SSTableMetadataViewer {name}", data)
     missing = set(workload.UPGRADED) - seen
     report.check("upgrade: every table has a file", f"none of {missing}" if missing else "")
+
+
+def compare_exports(report, work, directory):
+    """What is exported and written again is exported as before, in every version and form."""
+    top = work / "exported"
+    shutil.rmtree(top, ignore_errors=True)
+    top.mkdir()
+    schema = top / "schema.cql"
+    schema.write_text(workload.SCHEMA)
+    cassandra = CassandraFiles(top / "cassandra", compatibility="NONE")
+    homes = {table: file.parent for table, file in sstables(directory, workload.KEYSPACE)}
+    for table in ("all_types", "odd_order", "deletions", "Mixed_Case"):
+        options = ["--schema", str(schema), "--table", f"{workload.KEYSPACE}.{table}"]
+        for version, form in [("me", "json"), ("nb", "csv"), ("oa", "json"), ("da", "csv")]:
+            name = f"{table} as {form} to {version}"
+            export = ["export", *options, "--format", form]
+            before, status, errors = sstable_tool(*export, str(homes[table]))
+            report.check(f"helenus sstable export {name}", errors * (status != 0) or "" if before else "empty")
+            rows = top / f"{table}-{version}.{form}"
+            rows.write_text(before)
+            to = top / f"{table}-{version}"
+            _, status, errors = sstable_tool("write", *options, "--format", form, "--sstable-version", version,
+                                             "--output", str(to), str(rows))
+            report.check(f"helenus sstable write {name}", errors * (status != 0))
+            written = list(to.glob(f"{workload.KEYSPACE}/*/{version}-*-Data.db"))
+            report.check(f"{name}: one file", "" if len(written) == 1 else str(written))
+            for data in written:
+                after, _, errors = sstable_tool(*export, str(data.parent))
+                report.check(f"{name}: the same rows", difference(before, after, ("before", "after")) or errors)
+                out, status, errors = cassandra.tool("SSTableExport", str(data))
+                ours = sstable_tool("dump", str(data))[0]
+                report.check(f"SSTableExport {name}", difference(out.strip(), ours.strip(), ("cassandra", "helenus"))
+                             or errors * (status != 0))
 
 
 def compare_partitions(report, cassandra, directory):

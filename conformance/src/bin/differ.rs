@@ -13,13 +13,14 @@ use conformance::fuzz::round::{self, Found, Outcome, Pair, Upset};
 
 const USAGE: &str = "\
 usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
-              [--statements N] [--known FILE] [--history] [--verbose]
+              [--keyspace NAME] [--statements N] [--known FILE] [--history] [--verbose]
 
 Makes a random table per round and sends random statements, valid and slightly wrong, to both
-servers; prints every answer that differs. Both must be yours to lose: keyspace `differ` is dropped.
+servers; prints every answer that differs. Both must be yours to lose: the keyspace is dropped.
   --theirs HOST:PORT  the reference, a real Cassandra
   --ours HOST:PORT    the server under test; default 127.0.0.1:9042
   --admin HOST:PORT   its admin port: it is flushed and compacted now and then; default: never
+  --keyspace NAME     default differ; another for each of several runs at once
   --seed N            seed of the first round, one more each round; default 1
   --rounds N          rounds; default 20
   --statements N      statements of a round; default 200
@@ -28,7 +29,6 @@ servers; prints every answer that differs. Both must be yours to lose: keyspace 
   --verbose           print every statement and its answer
 exit status: 0 no difference, 1 some, 2 could not run";
 
-const KEYSPACE: &str = "differ";
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(60);
 /// Differences of one round that are printed: those after the first often follow from it.
@@ -38,6 +38,7 @@ struct Options {
     ours: String,
     theirs: String,
     admin: Option<String>,
+    keyspace: String,
     seed: u64,
     rounds: u64,
     statements: usize,
@@ -62,6 +63,7 @@ fn options() -> Result<Options> {
         ours: "127.0.0.1:9042".to_owned(),
         theirs: String::new(),
         admin: None,
+        keyspace: "differ".to_owned(),
         seed: 1,
         rounds: 20,
         statements: 200,
@@ -76,6 +78,7 @@ fn options() -> Result<Options> {
             "--ours" => options.ours = value()?,
             "--theirs" => options.theirs = value()?,
             "--admin" => options.admin = Some(value()?),
+            "--keyspace" => options.keyspace = value()?,
             "--seed" => options.seed = value()?.parse()?,
             "--rounds" => options.rounds = value()?.parse()?,
             "--statements" => options.statements = value()?.parse()?,
@@ -102,7 +105,7 @@ fn run(options: &Options) -> Result<bool> {
     let mut ours = connect(&options.ours)?;
     let mut theirs = connect(&options.theirs)?;
     for client in [&mut ours, &mut theirs] {
-        for statement in round::keyspace(KEYSPACE) {
+        for statement in round::keyspace(&options.keyspace) {
             let response = client.query(&statement, &Parameters::default())?;
             if let Answer::Error(error) = response.answer {
                 bail!("{statement}: {}", error.message);
@@ -114,11 +117,12 @@ fn run(options: &Options) -> Result<bool> {
         None => Ok(()),
         Some(admin) => ask_admin(admin, upset, keyspace),
     };
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let mut total = Outcome::default();
     let (mut explained, mut unexplained) = (0_usize, 0_usize);
     for number in 0..options.rounds {
         let seed = options.seed + number;
+        // Never behind the clock of the servers: their compactions drop what has run out by it.
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let mut pair = Pair {
             ours: &mut ours,
             theirs: &mut theirs,
@@ -126,7 +130,7 @@ fn run(options: &Options) -> Result<bool> {
             now: i32::try_from(since.as_secs())?,
             verbose: options.verbose,
         };
-        let outcome = round::run(&mut pair, KEYSPACE, seed, options.statements)
+        let outcome = round::run(&mut pair, &options.keyspace, seed, options.statements)
             .with_context(|| format!("round of seed {seed}"))?;
         total.statements += outcome.statements;
         total.refused += outcome.refused;

@@ -36,7 +36,7 @@ pub fn show(pages: &[Answer], warnings: Vec<String>) -> Shown {
                     let cells: Vec<String> = columns
                         .iter()
                         .zip(row)
-                        .map(|(column, cell)| render(&column.kind, cell.as_deref()))
+                        .map(|(column, cell)| name(&render(&column.kind, cell.as_deref())))
                         .collect();
                     lines.push(cells.join(" | "));
                 }

@@ -114,7 +114,8 @@ fn whole(table: &Table, random: &mut Random) -> String {
             text.push_str(&format!(" GROUP BY {}", names.join(", ")));
         }
     }
-    if !clustering.is_empty() && random.percent(if one_partition { 25 } else { 3 }) {
+    // Cassandra sorts the documents of several partitions by another column than it is asked for.
+    if !clustering.is_empty() && !is_json && random.percent(if one_partition { 25 } else { 3 }) {
         text.push_str(&order(&clustering, random));
     }
     if random.percent(12) {
@@ -194,6 +195,10 @@ fn compare(column: &Column, value: String, random: &mut Random) -> String {
 fn filter(column: &Column, random: &mut Random) -> String {
     let name = &column.name;
     match &column.kind {
+        // Cassandra finds cells of static collections whose TTL has run out.
+        kind if column.role == Role::Static && kind.is_multi_cell() => {
+            compare(column, kind.literal(random), random)
+        }
         Type::List(item, _) | Type::Set(item, _) if random.percent(80) => {
             format!("{name} CONTAINS {}", item.literal(random))
         }
@@ -262,8 +267,8 @@ fn scalar(table: &Table, column: &Column, random: &mut Random) -> String {
         }
         // Cassandra shows `toJson` and `to_json` by the name that was used first for a type.
         8 => format!("to_json({name})"),
-        9 => {
-            format!("cast({name} AS {})", random.pick(&["text", "int", "bigint", "double", "date"]))
+        9 if kind.is_number() => {
+            format!("cast({name} AS {})", random.pick(&["text", "int", "bigint", "double"]))
         }
         10 if is_value && table.mode == Mode::Stated => {
             let function = random.pick(&["writetime", "ttl", "maxwritetime", "writetime", "ttl"]);
@@ -283,8 +288,9 @@ fn scalar(table: &Table, column: &Column, random: &mut Random) -> String {
         12 => match kind {
             Type::Map(..) => format!("{}({name})", random.pick(&["map_keys", "map_values"])),
             Type::Set(..) | Type::List(..) => {
-                let functions =
-                    ["collection_count", "collection_min", "collection_max", "collection_sum"];
+                // No sums of what is no number: whether Cassandra says so before or after what is wrong
+                // in the WHERE clause depends on the type.
+                let functions = ["collection_count", "collection_min", "collection_max"];
                 format!("{}({name})", random.pick(&functions))
             }
             Type::Native("text" | "ascii") => format!("mask_default({name})"),

@@ -12,6 +12,7 @@ use rt::Rt;
 use schema::{Schema, Table};
 use sstable::{SstableReader, offline};
 use stdx::{TimestampMicros, Token, WallMicros};
+use types::CqlType;
 
 use super::out::Out;
 use super::targets::{Search, find};
@@ -269,13 +270,15 @@ impl<'t> Rows<'t> {
             let value = usize::try_from(length).ok().and_then(|length| cells.bytes(length).ok());
             match (self.form, value) {
                 (RowForm::Csv, None) => parts.push(String::new()),
-                (RowForm::Csv, Some(value)) => parts.push(csv_value(&column.ty.to_json(value))),
+                (RowForm::Csv, Some(value)) => {
+                    parts.push(csv_value(&json_value(&column.ty, value)))
+                }
                 (_, None) => {}
                 (_, Some(value)) => {
                     let mut part = String::new();
                     types::format::push_json_string(&mut part, &json_name(&column.name));
                     part.push_str(": ");
-                    part.push_str(&column.ty.to_json(value));
+                    part.push_str(&json_value(&column.ty, value));
                     parts.push(part);
                 }
             }
@@ -292,6 +295,19 @@ pub(super) fn json_name(name: &str) -> String {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
     if plain { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+/// A value as JSON. Numbers that JSON does not have, and decimals, which `INSERT JSON` takes through
+/// a double, are strings, which are read back too.
+fn json_value(ty: &CqlType, value: &[u8]) -> String {
+    let json = ty.to_json(value);
+    if matches!(ty, CqlType::Decimal) && json != "null" && !json.starts_with('"') {
+        return format!("\"{json}\"");
+    }
+    if json == "null" && matches!(ty, CqlType::Float | CqlType::Double) && !value.is_empty() {
+        return format!("\"{}\"", ty.format_plain(value));
+    }
+    json
 }
 
 /// A value of a line of CSV: JSON, without quotes around strings.

@@ -30,15 +30,15 @@ fn of_text(text: &str) -> Result<Arc<Schema>, String> {
     let mut last = 0_u128;
     for statement in cql_syntax::split_statements(text) {
         let parsed = cql_syntax::parse(statement).map_err(|e| format!("{e} in {statement}"))?;
-        if let Some(keyspace) = keyspace_of(&parsed.kind) {
-            if schema.keyspace(&keyspace).is_none() {
-                let quoted = types::name::quote_identifier(&keyspace);
-                let create = format!(
-                    "CREATE KEYSPACE {quoted} WITH replication = \
-                     {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-                );
-                apply(&mut schema, &create, &mut last)?;
-            }
+        if let Some(keyspace) = keyspace_of(&parsed.kind)
+            && schema.keyspace(&keyspace).is_none()
+        {
+            let quoted = types::name::quote_identifier(&keyspace);
+            let create = format!(
+                "CREATE KEYSPACE {quoted} WITH replication = \
+                 {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+            );
+            apply(&mut schema, &create, &mut last)?;
         }
         apply(&mut schema, statement, &mut last)?;
     }

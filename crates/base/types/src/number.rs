@@ -276,7 +276,24 @@ impl Decimal {
             return Err(TypeError::Arithmetic("Division by zero".to_owned()));
         }
         let (a, b, scale) = align(self, other)?;
-        Ok(Decimal { unscaled: a % b, scale })
+        let quotient = &a / &b;
+        let rest = Decimal { unscaled: a % b, scale };
+        // The scale is that of `self - other × quotient`, where the quotient has as few zeros at its
+        // end as the difference of both scales asks for. Source: `BigDecimal.remainder`.
+        let wanted = i64::from(self.scale).saturating_sub(i64::from(other.scale));
+        let zeros = i64::try_from(trailing_zeros(&quotient)).unwrap_or(i64::MAX);
+        let of_quotient = match quotient.sign() == Sign::NoSign {
+            true => wanted,
+            false => wanted.max(zeros.saturating_neg()),
+        };
+        let of_product = of_quotient.saturating_add(i64::from(other.scale));
+        let scale = of_product.max(i64::from(self.scale));
+        let scale = i32::try_from(scale).map_err(|_| scale_overflow())?;
+        if scale >= rest.scale {
+            return Ok(rest);
+        }
+        let zeros = pow10(u64::from(rest.scale.abs_diff(scale)))?;
+        Ok(Decimal { unscaled: rest.unscaled / zeros, scale })
     }
 
     /// The number with opposite sign.
@@ -375,6 +392,11 @@ fn pow10(exponent: u64) -> Result<BigInt, TypeError> {
             "decimal needs more than {DECIMAL_SHIFT_MAX} more digits"
         ))),
     }
+}
+
+fn trailing_zeros(number: &BigInt) -> usize {
+    let digits = number.magnitude().to_str_radix(10);
+    digits.len() - digits.trim_end_matches('0').len()
 }
 
 fn align(a: &Decimal, b: &Decimal) -> Result<(BigInt, BigInt, i32), TypeError> {
@@ -667,6 +689,11 @@ mod tests {
         assert_eq!(add.map(|d| d.to_string()), Ok("4.000".to_owned()));
         let remainder = decimal("-7.5").cql_remainder(&decimal("2"));
         assert_eq!(remainder.map(|d| d.to_string()), Ok("-1.5".to_owned()));
+        let remainder = |a, b| decimal(a).cql_remainder(&decimal(b)).map(|d| d.to_string());
+        assert_eq!(remainder("0", "1.0"), Ok("0".to_owned()));
+        assert_eq!(remainder("-256", "1.5"), Ok("-1".to_owned()));
+        assert_eq!(remainder("7", "1.5"), Ok("1.0".to_owned()));
+        assert_eq!(remainder("2.25", "3"), Ok("2.25".to_owned()));
         assert!(decimal("1e-2000000000").cql_add(&decimal("1")).is_err());
     }
 

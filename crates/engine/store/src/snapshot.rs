@@ -100,8 +100,8 @@ impl Store {
         let directory = self.directory_of(&version.table);
         let target = format!("{directory}/backups");
         if let Err(error) = self.link_into(&directory, &target, file).await {
-            let generation = file.generation.0;
-            let what = format!("{target} lacks nb-{generation}-big: {error}");
+            let name = file.reader.meta().descriptor().prefix();
+            let what = format!("{target} lacks {name}: {error}");
             self.tell_failure(StoreFailure::Backup(what));
         }
     }

@@ -99,6 +99,8 @@ pub(crate) struct Orders {
     forced: Cell<bool>,
     /// The movement is to be given up.
     aborted: Cell<bool>,
+    /// All is copied, and the movement cannot be given up any more.
+    decided: Cell<bool>,
     /// This node copies what it owns.
     pub(super) is_rebuilding: Cell<bool>,
     /// This node was leaving, and the others have decided that it is out.
@@ -119,14 +121,30 @@ impl Orders {
         *self.removal.borrow_mut() = None;
         self.forced.set(false);
         self.aborted.set(false);
+        self.decided.set(false);
+    }
+
+    /// All is copied: from here on the movement is not given up.
+    ///
+    /// # Errors
+    /// It is to be given up.
+    pub(super) fn decide(&self) -> Result<()> {
+        if self.aborted.get() {
+            return Err("it was given up by an operator".to_owned());
+        }
+        self.decided.set(true);
+        Ok(())
     }
 
     /// Has a movement of `host` that this node carries out be given up, while its copies are made.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or all is copied.
     pub(crate) fn abort(&self, host: HostId) -> Result<()> {
         match &*self.removal.borrow() {
+            Some((mover, _)) if *mover == host && self.decided.get() => {
+                Err("all data is copied and the change is being decided: too late".to_owned())
+            }
             Some((mover, _)) if *mover == host => {
                 self.aborted.set(true);
                 Ok(())
@@ -479,7 +497,8 @@ impl ClusterShard {
             // Writes that began before the future owners were written to are over then.
             self.pause(self.options.write_request_timeout).await.map_err(|e| e.to_string())?;
             self.take_vote(host).await?;
-            self.give_away(host, epoch).await
+            self.give_away(host, epoch).await?;
+            self.orders.decide()
         };
         let done = match copied.await {
             Ok(()) => self.finish_leaving(host).await,

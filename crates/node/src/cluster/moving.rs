@@ -55,7 +55,8 @@ impl ClusterShard {
             self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
             // Writes that began before the future owners were written to are over then.
             self.pause(self.options.write_request_timeout).await.map_err(|e| e.to_string())?;
-            self.give_away(host, epoch).await
+            self.give_away(host, epoch).await?;
+            self.orders.decide()
         };
         if let Err(error) = copied.await {
             let back = self.step(host, MemberState::Moving, MemberState::Normal).await;

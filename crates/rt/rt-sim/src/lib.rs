@@ -25,4 +25,4 @@ pub use env::Env;
 pub use fs::{DiskControl, File, FileLock, OpenOptions};
 pub use link::LinkOptions;
 pub use net::{Conn, Listener, MovedConn};
-pub use world::{ProcessId, Running, Shard, Stuck, World, WorldOptions, running};
+pub use world::{ProcessId, Shard, Stuck, World, WorldOptions};

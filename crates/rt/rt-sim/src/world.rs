@@ -76,26 +76,6 @@ pub trait Shard {
     fn end(&self);
 }
 
-/// Who is being polled, and when in virtual time: for log lines.
-#[derive(Clone, Copy, Debug)]
-pub struct Running {
-    /// Virtual time.
-    pub now: Instant,
-    /// Address of the machine.
-    pub ip: IpAddr,
-    /// The shard.
-    pub shard: u16,
-}
-
-thread_local! {
-    static RUNNING: std::cell::Cell<Option<Running>> = const { std::cell::Cell::new(None) };
-}
-
-/// Who is being polled on this thread; `None` outside of every world.
-pub fn running() -> Option<Running> {
-    RUNNING.get()
-}
-
 /// One incarnation of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub(crate) usize);
@@ -560,12 +540,9 @@ impl World {
             let n = if ready > 0 { (state.random() % ready) as usize } else { 0 };
             state.note("run", process.0 as u64, (u64::from(shard) << 32) | n as u64);
             state.trace.step();
-            let ip = state.processes.get(process.0).map(|process| process.ip);
-            RUNNING.set(ip.map(|ip| Running { now, ip, shard }));
             n
         };
         executor.run(n);
-        RUNNING.set(None);
         let mut state = self.core.state.borrow_mut();
         state.now = state.now + POLL_COST;
         drop(state);

@@ -27,7 +27,7 @@ pub struct Rt {
 }
 
 pub(crate) struct Inner {
-    shard: ShardId,
+    pub(crate) shard: ShardId,
     shard_count: u16,
     pub(crate) env: Env,
     pub(crate) shared: Arc<Shared>,

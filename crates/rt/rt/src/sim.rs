@@ -18,6 +18,7 @@ use crate::machine::{Machine, Main, NodeSpec, StartRequest, spawn_main, start_ma
 use crate::shared::NodeShared;
 use rt_native::cross::lock;
 use rt_sim::{ProcessId, Shard};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stdx::Instant;
 
-pub use rt_sim::{CrashKind, DiskControl, LinkOptions, Running, Stuck, WorldOptions, running};
+pub use rt_sim::{CrashKind, DiskControl, LinkOptions, Stuck, WorldOptions};
 
 /// The simulated world. Clones are the same world.
 #[derive(Clone)]
@@ -83,7 +84,28 @@ impl SimNode {
     }
 }
 
-struct SimShard(Rc<Inner>);
+/// Who is being polled, and when in virtual time: for log lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Polled {
+    /// Virtual time.
+    pub now: Instant,
+    /// Address of the machine.
+    pub ip: IpAddr,
+    /// The shard.
+    pub shard: u16,
+}
+
+thread_local! {
+    static POLLED: Cell<Option<Polled>> = const { Cell::new(None) };
+}
+
+/// Who is being polled on this thread; `None` outside of every world.
+pub fn polled() -> Option<Polled> {
+    POLLED.get()
+}
+
+/// A shard, and the address of its machine.
+struct SimShard(Rc<Inner>, IpAddr);
 
 impl Shard for SimShard {
     fn next_due(&self) -> Option<Instant> {
@@ -102,7 +124,10 @@ impl Shard for SimShard {
     }
 
     fn run(&self, n: usize) {
+        let (now, shard) = (self.0.env.now(), self.0.shard.0);
+        POLLED.set(Some(Polled { now, ip: self.1, shard }));
         self.0.run_nth(n);
+        POLLED.set(None);
     }
 
     fn is_finished(&self) -> bool {
@@ -139,11 +164,12 @@ impl World {
     ) -> SimNode {
         let node = NodeShared::new(1);
         let (process, envs) = self.world.add_process(name, 1, "");
+        let ip = self.world.ip(name);
         let (mut telemetry, mut inners) = (Vec::new(), Vec::new());
         if let Some(rt) = envs.into_iter().next().and_then(|env| self.new_rt(0, &node, env)) {
             telemetry.push(rt.telemetry());
             inners.push(Rc::downgrade(&rt.inner));
-            self.world.attach(process, 0, Rc::new(SimShard(Rc::clone(&rt.inner))));
+            self.world.attach(process, 0, Rc::new(SimShard(Rc::clone(&rt.inner), ip)));
             spawn_main(&rt, Box::pin(main(rt.clone())));
         }
         SimNode { process, name: name.to_string(), node, telemetry, shards: inners }
@@ -157,12 +183,13 @@ impl World {
         let StartRequest { spec, main, node } = request;
         let shards = spec.shards.max(1);
         let (process, envs) = self.world.add_process(&spec.name, shards, &spec.work_dir);
+        let ip = self.world.ip(&spec.name);
         let (mut telemetry, mut inners) = (Vec::new(), Vec::new());
         for (shard, env) in (0u16..).zip(envs) {
             if let Some(rt) = self.new_rt(shard, &node, env) {
                 telemetry.push(rt.telemetry());
                 inners.push(Rc::downgrade(&rt.inner));
-                self.world.attach(process, shard, Rc::new(SimShard(Rc::clone(&rt.inner))));
+                self.world.attach(process, shard, Rc::new(SimShard(Rc::clone(&rt.inner), ip)));
                 start_main(&rt, &main);
             }
         }

@@ -391,3 +391,27 @@ fn guardrails_are_read_in_one_form_and_those_on_nobody_are_named() {
     let wrong = errors("keyspaces_warn_threshold: 0\n");
     assert!(wrong[0].contains("0 is not allowed; if attempting to disable use -1"), "{wrong:?}");
 }
+
+#[test]
+fn the_format_of_sstables_is_a_map_and_bti_needs_a_mode_that_allows_it() {
+    use crate::{SstableFormat, SstableVersion, StorageCompatibilityMode};
+    let options = yaml("sstable:\n  selected_format: bti\nstorage_compatibility_mode: NONE\n")
+        .unwrap()
+        .options;
+    assert_eq!(options.sstable, SstableFormat::Bti);
+    assert_eq!(options.storage_compatibility_mode, StorageCompatibilityMode::None);
+    let options = yaml("sstable: {selected_format: big, format: }\nsstable_version: me\n");
+    let options = options.unwrap().options;
+    assert_eq!(
+        (options.sstable, options.sstable_version),
+        (SstableFormat::Big, Some(SstableVersion::Me))
+    );
+    let refused = errors("sstable: {selected_format: bti}\n");
+    assert!(refused[0].contains("not available"), "{refused:?}");
+    for text in
+        ["sstable: bti", "sstable: {selected_format: x}", "sstable: {format: {bti: {a: b}}}"]
+    {
+        let refused = errors(text);
+        assert!(refused[0].contains("{selected_format: big}"), "{text}: {refused:?}");
+    }
+}

@@ -119,3 +119,22 @@ fn files_of_a_version_without_marks_take_part_in_an_incremental_repair_as_others
         assert_eq!(read_all(&store).await, rows);
     });
 }
+
+/// The other node gives a file that comes whole a name of `nb`: others go as rows.
+#[test]
+fn files_of_other_versions_do_not_go_to_another_node_as_they_are() {
+    run(303, |rt| async move {
+        let all = [(Token::MIN, Token::MAX)];
+        for (pk, version) in (0_i32..).zip(WriterOptions::VERSIONS) {
+            let store = open_writing(&rt, version).await;
+            write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
+            store.flush(None).await.unwrap();
+            let held = store.hold(TABLE, &all, 0).await.unwrap();
+            let whole = held.map_or(0, |held| held.files().len());
+            // The second one is `nb`, and stays.
+            assert_eq!(whole, usize::from(version >= Version::Nb), "{version}");
+            store.drain().await.unwrap();
+            store.stop().await;
+        }
+    });
+}

@@ -168,8 +168,11 @@ fn hash(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     Ok(Some(NativeFunction::made(call.name, &args, CqlType::Blob, eval)))
 }
 
+/// Gives the digest of a value.
+type DigestOf = fn(&[u8]) -> Vec<u8>;
+
 /// A digest by the name that Java has for it, in any case. Java's MD2 and SHA-3 are not there.
-fn digest_of(algorithm: &str) -> Result<fn(&[u8]) -> Vec<u8>, PlanError> {
+fn digest_of(algorithm: &str) -> Result<DigestOf, PlanError> {
     Ok(match algorithm.to_ascii_uppercase().as_str() {
         "MD5" => |value| Md5::digest(value).to_vec(),
         "SHA" | "SHA1" | "SHA-1" => |value| Sha1::digest(value).to_vec(),

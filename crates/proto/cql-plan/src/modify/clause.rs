@@ -367,7 +367,7 @@ impl<'t> WhereClause<'t> {
             matches!(self.clustering.get(existing), Some(Some(Restriction::Row(RowPart::One(_)))));
         let name = match self.table.clustering().get(existing) {
             Some(column) if existing_is_one => column.name.to_string(),
-            _ => multi.join(", "),
+            _ => multi.join(" ,"),
         };
         match self.clustering.get(existing).and_then(Option::as_ref) {
             Some(Restriction::Slice { .. }) if new_is_slice => PlanError::invalid(format!(

@@ -88,6 +88,8 @@ struct Group {
     first_row: Vec<Option<Vec<u8>>>,
     /// Clustering of its last row; `None` when that was a static row alone.
     last: Option<Vec<u8>>,
+    /// That of its first row, where groups are sorted.
+    first: Option<Vec<u8>>,
 }
 
 /// A row kept until all are there.
@@ -427,6 +429,9 @@ impl<'p> SelectExec<'p> {
         self.open_group();
         let mut group = std::mem::take(&mut self.group);
         let result = self.feed_group(&mut group, first, clustering, row);
+        if first && !self.plan.sort.is_empty() {
+            group.first = clustering.map(<[u8]>::to_vec);
+        }
         if prefix.is_some() {
             match clustering {
                 Some(clustering) => {
@@ -491,10 +496,18 @@ impl<'p> SelectExec<'p> {
         if !self.group.open {
             return Flow::Continue;
         }
+        let at = self.out.len();
         self.write_group();
         if self.error.is_some() {
             self.stopped = true;
             return Flow::Stop;
+        }
+        if !self.plan.sort.is_empty() {
+            self.group.last = None;
+            let first = self.group.first.take();
+            self.keep_sorted(at, first.as_deref());
+            let done = self.in_partition >= self.bound.per_partition && !partition_over;
+            return if done { Flow::SkipPartition } else { Flow::Continue };
         }
         let last = self.group.last.take();
         let inside = if partition_over { None } else { last.as_deref() };

@@ -289,10 +289,12 @@ impl Planner<'_, '_, '_> {
         op: Operator,
         value: &Term,
     ) -> Result<(), PlanError> {
-        let (index, column) = existing_column(self.table, name)?;
         let refuse = |text: String| Err(PlanError::invalid(text));
+        if op == Operator::NotEq {
+            return refuse(not_equal(&name.to_string(), value));
+        }
+        let (index, column) = existing_column(self.table, name)?;
         match op {
-            Operator::NotEq => return refuse(not_equal(&name.to_string(), value)),
             Operator::Like => {
                 check_restrictable(column, op)?;
                 self.term(value, &column.name, &column.ty)?;

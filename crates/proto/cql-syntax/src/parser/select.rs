@@ -363,7 +363,13 @@ impl Parser<'_> {
             Ok(Selection::Wildcard) => return true,
             Ok(Selection::Items(items)) => items,
         };
-        items.last().is_some_and(|item| item.alias.is_some())
+        // Only behind a column it looks at the next token, which might make a function of it.
+        let Some(SelectItem { selector, alias: None, .. }) = items.last() else { return true };
+        let mut last = selector;
+        while let Selector::Binary { right, .. } = last {
+            last = right;
+        }
+        !matches!(last, Selector::Column(_))
             || matches!(
                 self.kind(),
                 Tok::From

@@ -87,6 +87,21 @@ fn partitions_of_in_come_by_value_or_sorted() {
         &["1 2 3", "1 1 2", "1 1 1", "2 1 4", "3 1 5"],
     );
     check(&world, "SELECT v FROM t WHERE k IN (3,1,2) ORDER BY c1 ASC LIMIT 3", &["1", "2", "4"]);
+    check(
+        &world,
+        "SELECT k,c1,count(*) FROM t WHERE k IN (3,1,2) GROUP BY k, c1 ORDER BY c1 DESC",
+        &["1 2 1", "1 1 2", "2 1 1", "3 1 1"],
+    );
+    check(
+        &world,
+        "SELECT k,c1 FROM t WHERE k IN (3,1,2) GROUP BY k ORDER BY c1 DESC LIMIT 2",
+        &["1 2", "2 1"],
+    );
+    check(
+        &world,
+        "SELECT k,c1,c2 FROM t WHERE k IN (2,1) GROUP BY k, c1 ORDER BY c1 PER PARTITION LIMIT 1",
+        &["1 1 1", "2 1 1"],
+    );
     assert_eq!(
         world.page("SELECT v FROM t WHERE k IN (3,1) ORDER BY c1", &[], Some(2), None).unwrap_err(),
         PlanError::invalid(
