@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -256,12 +257,16 @@ def compare_metadata(report, cassandra, case, data):
                  or errors * (status != 0) or after[2])
 
 
-def compare_tools(report, cassandra, directory, tables=12):
+def compare_tools(report, cassandra, directory, tables=12, third=None):
+    """Of all tables; with `third` of every third one from there, unless FILES_ALL is set."""
     names = ("cassandra", "helenus")
     found = sstables(directory, workload.KEYSPACE)
     written = {table for table, _ in found}
     report.check("tools: every table was flushed",
                  "" if len(written) == tables else f"only {sorted(written)}")
+    if third is not None and not os.environ.get("FILES_ALL"):
+        written = set(sorted(written)[third::3])
+        found = [(table, file) for table, file in found if table in written]
     for table, file in found:
         name = f"{table}/{file.name}"
         out, status, errors = cassandra.tool("SSTableExport", str(file))
@@ -373,7 +378,7 @@ FORMATS = [
 
 def formats(report, work):
     """Files of other versions: Cassandra's tools agree, its server answers the same, and ours again."""
-    for version, settings, cassandra in FORMATS:
+    for third, (version, settings, cassandra) in enumerate(FORMATS):
         home = work / f"helenus-{version}"
         shutil.rmtree(home, ignore_errors=True)
         with Helenus(home, settings=settings) as server:
@@ -393,7 +398,7 @@ def formats(report, work):
         wrong = [f.name for _, f in sstables(home, "*") if not f.name.startswith(version)]
         report.check(f"{version}: all files are of it", ", ".join(wrong))
         copied = copy(home, work / f"helenus-{version}-tools")
-        compare_tools(report, CassandraFiles(copied, *cassandra), copied, 12 + len(workload.CODECS))
+        compare_tools(report, CassandraFiles(copied, *cassandra), copied, 12 + len(workload.CODECS), third)
         copied = copy(home, work / f"there-{version}")
         with Cassandra(copied, *cassandra) as server:
             cluster, session = server.connect()
