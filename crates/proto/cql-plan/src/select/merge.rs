@@ -4,7 +4,8 @@
 
 use schema::Table;
 
-use super::restrictions::{Condition, Restriction, names};
+use super::restricted::{Condition, Restriction};
+use super::restrictions::names;
 use crate::error::PlanError;
 
 /// One side of two slices: at most one of them may have it.

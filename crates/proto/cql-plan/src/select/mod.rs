@@ -19,6 +19,7 @@ mod filter;
 mod masks;
 mod merge;
 mod reads;
+mod restricted;
 mod restrictions;
 mod selection;
 #[cfg(test)]
@@ -50,7 +51,8 @@ pub(crate) use bind::{half_space, intersect, ordered};
 use bind::Values;
 use expr::Expr;
 use filter::Filter;
-use restrictions::{KeyAccess, Restrictions, WhereContext, existing_column, plan_where};
+use restricted::{KeyAccess, Restrictions};
+use restrictions::{WhereContext, existing_column, plan_where};
 use selection::{PlannedSelection, plan_selection, selected_columns};
 
 /// Said of pages that would have to be sorted together.

@@ -8,7 +8,7 @@ use data::command::{Partitions, ReadCommand, RingBound};
 use schema::TableKind;
 
 use super::bind::{self, Values};
-use super::restrictions::KeyAccess;
+use super::restricted::KeyAccess;
 use super::{BoundSelect, SelectPlan};
 use crate::error::PlanError;
 use crate::paging::PagingState;

@@ -1,7 +1,8 @@
 //! WHERE clauses of SELECT: relations merged per column and checked with Cassandra's words.
 //!
 //! Owns: which restrictions are answered by keys and slices and which by filtering. Never: values;
-//! they come at bind ([`super::bind`]).
+//! they come at bind ([`super::bind`]); what a planned WHERE
+//! clause is ([`super::restricted`]).
 //!
 //! Source: `cql3.restrictions.StatementRestrictions` and its parts, `SingleColumnRelation`,
 //! `MultiColumnRelation`, `TokenRelation`.
@@ -13,6 +14,9 @@ use schema::{Column, ColumnKind, Table};
 use types::CqlType;
 
 use super::merge::{merge_into, merge_limit};
+use super::restricted::{
+    Condition, InRows, KeyAccess, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
+};
 use crate::error::PlanError;
 use crate::plan::{Binds, PlanContext};
 use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
@@ -21,166 +25,6 @@ use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
 pub(crate) const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve data \
     filtering and thus may have unpredictable performance. If you want to execute this query \
     despite the performance unpredictability, use ALLOW FILTERING";
-
-/// Values for the columns of one relation.
-#[derive(Clone, Debug)]
-pub(crate) enum Row {
-    /// One term per column.
-    Each(Vec<PlannedTerm>),
-    /// One marker for a tuple of all columns.
-    Packed(PlannedTerm),
-}
-
-/// Right side of IN.
-#[derive(Clone, Debug)]
-pub(crate) enum InRows {
-    /// As written.
-    List(Vec<Row>),
-    /// One marker for the list; the elements are values, or tuples of the given type.
-    Marker(PlannedTerm, Option<CqlType>),
-}
-
-/// One side of a slice.
-#[derive(Clone, Debug)]
-pub(crate) struct Limit {
-    pub(crate) row: Row,
-    pub(crate) inclusive: bool,
-}
-
-/// What is asked of some columns.
-#[derive(Clone, Debug)]
-pub(crate) enum Condition {
-    Eq(Row),
-    In(InRows),
-    Slice {
-        start: Option<Limit>,
-        end: Option<Limit>,
-    },
-    Contains {
-        values: Vec<PlannedTerm>,
-        keys: Vec<PlannedTerm>,
-        entries: Vec<(PlannedTerm, PlannedTerm)>,
-    },
-}
-
-/// One restriction: of one column, or of neighbouring clustering columns.
-#[derive(Clone, Debug)]
-pub(crate) struct Restriction {
-    /// Index of the first column in `Table::columns`.
-    pub(crate) first: usize,
-    /// How many columns.
-    pub(crate) count: usize,
-    /// Written as a tuple.
-    pub(crate) multi: bool,
-    pub(crate) condition: Condition,
-}
-
-impl Restriction {
-    pub(crate) fn overlaps(&self, other: &Restriction) -> bool {
-        self.first < other.first + other.count && other.first < self.first + self.count
-    }
-
-    fn is_slice(&self) -> bool {
-        matches!(self.condition, Condition::Slice { .. })
-    }
-
-    fn is_contains(&self) -> bool {
-        matches!(self.condition, Condition::Contains { .. })
-    }
-
-    pub(crate) fn is_eq(&self) -> bool {
-        matches!(self.condition, Condition::Eq(_))
-    }
-
-    pub(crate) fn is_in(&self) -> bool {
-        matches!(self.condition, Condition::In(_))
-    }
-}
-
-/// One side of a token range.
-#[derive(Clone, Debug)]
-pub(crate) struct TokenLimit {
-    pub(crate) term: PlannedTerm,
-    pub(crate) inclusive: bool,
-}
-
-/// `token(…)` relations.
-#[derive(Clone, Debug)]
-pub(crate) enum TokenCondition {
-    Eq(PlannedTerm),
-    Slice { start: Option<TokenLimit>, end: Option<TokenLimit> },
-}
-
-/// How the partitions are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyAccess {
-    /// All key columns have values.
-    Keys,
-    /// A part of the ring.
-    Range,
-}
-
-/// The WHERE clause, merged and checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Restrictions {
-    /// Of partition key columns, by position.
-    pub(crate) partition: Vec<Restriction>,
-    pub(crate) token: Option<TokenCondition>,
-    /// Of clustering columns, by position.
-    pub(crate) clustering: Vec<Restriction>,
-    /// Of other columns.
-    pub(crate) other: Vec<Restriction>,
-    pub(crate) access: KeyAccess,
-    /// How many of `clustering` give slices; the rest is filtered.
-    pub(crate) clustering_sliced: Vec<bool>,
-    /// The partition key restrictions are filtered.
-    pub(crate) filters_partition_key: bool,
-}
-
-impl Restrictions {
-    /// The key is given by IN.
-    pub(crate) fn key_is_in(&self) -> bool {
-        self.partition.iter().any(Restriction::is_in)
-    }
-
-    /// How many filters are on columns outside the primary key.
-    pub(crate) fn filters_outside_key(&self) -> usize {
-        let filters = |r: &Restriction| match &r.condition {
-            Condition::Contains { values, keys, entries } => {
-                values.len() + keys.len() + entries.len()
-            }
-            Condition::Slice { start, end } => {
-                usize::from(start.is_some()) + usize::from(end.is_some())
-            }
-            Condition::Eq(_) | Condition::In(_) => 1,
-        };
-        self.other.iter().map(filters).sum()
-    }
-
-    /// Some row may be left out by a filter.
-    pub(crate) fn has_filters(&self) -> bool {
-        self.filters_partition_key
-            || !self.other.is_empty()
-            || self.clustering_sliced.iter().any(|sliced| !sliced)
-    }
-
-    /// The column is restricted to one value.
-    pub(crate) fn is_eq(&self, column: usize) -> bool {
-        self.partition
-            .iter()
-            .chain(&self.clustering)
-            .chain(&self.other)
-            .any(|r| r.is_eq() && (r.first..r.first + r.count).contains(&column))
-    }
-
-    /// A partition without rows is shown for its static row.
-    pub(crate) fn shows_static_alone(&self, table: &Table) -> bool {
-        let regular = |r: &Restriction| {
-            table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Regular)
-        };
-        table.static_count > 0 && self.clustering.is_empty() && !self.other.iter().any(regular)
-    }
-}
 
 /// What the rest of the statement says that bears on its WHERE clause.
 #[derive(Clone, Copy, Debug)]
