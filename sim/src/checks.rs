@@ -63,7 +63,8 @@ pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
             | Action::Lwt { .. }
             | Action::Cells { .. }
             | Action::Count { .. }
-            | Action::Alter { .. } => continue,
+            | Action::Alter { .. }
+            | Action::Scratch { .. } => continue,
         };
         let writes = keys.entry(key).or_default();
         writes.sent.insert(stamp, (event.begin, is_deletion));
@@ -100,7 +101,9 @@ pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
         let stamp = read(writes, event, value, losses).map_err(|problem| {
             format!("key {key}, read through node {} at {}: {problem}", event.node, at(event.begin))
         })?;
-        writes.certain.push(Certain::of(event, stamp, READ));
+        if event.scope.do_reads_bind() {
+            writes.certain.push(Certain::of(event, stamp, READ));
+        }
     }
     Ok(())
 }
@@ -256,9 +259,31 @@ pub fn schema(history: &History, views: &[SchemaView]) -> Verdict {
     Ok(())
 }
 
+/// What a node said of itself at a moment: its number, its epoch, the version of its schema.
+pub type EpochView = (usize, u64, String);
+
+/// One schema per epoch: whoever is at an epoch has the same version, at any time of the run.
+pub fn epochs(views: &[EpochView]) -> Verdict {
+    let mut known: BTreeMap<u64, (usize, &str)> = BTreeMap::new();
+    for (node, epoch, version) in views {
+        let (first, of_first) = *known.entry(*epoch).or_insert((*node, version));
+        if of_first != version {
+            return Err(format!(
+                "epoch {epoch}: node {first} has schema {of_first}, node {node} has {version}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The name of a table of [`Action::Create`].
 pub fn created_name(table: u64) -> String {
     format!("made{table}")
+}
+
+/// The name of a table of [`Action::Scratch`].
+pub fn scratch_name(table: u64) -> String {
+    format!("scratch{table}")
 }
 
 /// A time in which a node may be late: it stood still, was dead, or its disk was slow.

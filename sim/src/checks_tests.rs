@@ -284,3 +284,29 @@ fn a_read_in_one_datacenter_is_bound_by_what_is_certain_there() {
     assert!(verdict(&[unsure(), seen(), late(local)]).is_err());
     assert!(verdict(&[unsure(), seen(), late(Scope::Local(1))]).is_ok());
 }
+
+#[test]
+fn levels_that_meet_bind_reads_of_the_same_key_and_what_one_replica_showed_binds_nobody() {
+    let in_scope = |scope, event: Event| Event { scope, ..event };
+    let verdict = |events: &[Event]| registers_of(&history(events));
+    let late = |scope| in_scope(scope, read(10, 15, None));
+    let write_of = |scope| in_scope(scope, write(1, 0, 5, Ending::Done));
+    assert!(verdict(&[write_of(Scope::Paired), late(Scope::Paired)]).is_err());
+    assert!(verdict(&[write_of(Scope::Paired), late(Scope::Quorum)]).is_ok());
+    assert!(verdict(&[write_of(Scope::Paired), late(Scope::Last)]).is_err());
+    assert!(verdict(&[write_of(Scope::Any), late(Scope::Any)]).is_ok());
+    assert!(verdict(&[write_of(Scope::Any), late(Scope::Last)]).is_ok());
+    let unsure = || in_scope(Scope::Paired, write(1, 0, 5, unknown()));
+    let seen = |scope| in_scope(scope, read(6, 8, Some(1)));
+    assert!(verdict(&[unsure(), seen(Scope::Paired), late(Scope::Paired)]).is_ok());
+    assert!(verdict(&[unsure(), seen(Scope::Quorum), late(Scope::Quorum)]).is_err());
+}
+
+#[test]
+fn two_schemas_of_one_epoch_are_found() {
+    let said = |node, epoch, version: &str| (node, epoch, version.to_owned());
+    let good = [said(0, 7, "a"), said(1, 7, "a"), said(1, 8, "b"), said(0, 8, "b")];
+    assert_eq!(epochs(&good), Ok(()));
+    let error = epochs(&[&good[..], &[said(2, 7, "b")]].concat()).unwrap_err();
+    assert!(error.contains("epoch 7") && error.contains("node 2"), "{error}");
+}

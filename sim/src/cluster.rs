@@ -15,7 +15,7 @@ use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
 
 use crate::cells;
-use crate::checks::{self, Trouble};
+use crate::checks::{self, EpochView, Trouble};
 use crate::client::{Answer, Client};
 use crate::counts;
 use crate::datacenters;
@@ -132,6 +132,10 @@ pub struct Run {
     pub pending: Vec<Pending>,
     /// When values that were read but not acknowledged may be lost.
     pub losses: Vec<stdx::Instant>,
+    /// What nodes said of their epochs.
+    pub epochs: Vec<EpochView>,
+    /// The keyspace may have another number of replicas than in the beginning.
+    pub has_altered: bool,
     probes: Probes,
     askers: u64,
     /// What goes wrong on purpose.
@@ -177,6 +181,8 @@ fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run,
         pending: Vec::new(),
         holdings: Vec::new(),
         asked: 0,
+        epochs: Vec::new(),
+        has_altered: false,
         probes: Probes::default(),
         askers: 0,
         sabotage,
@@ -473,6 +479,7 @@ impl Run {
         checks::batches(history, &found)?;
         checks::converged(&tables)?;
         checks::schema(history, &views)?;
+        checks::epochs(&self.epochs)?;
         checks::deadlines(history, &self.troubles, self.scenario.lateness)
     }
 

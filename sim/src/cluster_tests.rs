@@ -131,3 +131,15 @@ fn tombstones_that_go_before_a_repair_are_found_to_bring_data_back() {
     let sabotage = Sabotage { early_purge: true, ..Sabotage::default() };
     found("resurrection", sabotage, &["instead of"]);
 }
+
+#[test]
+fn reads_at_levels_that_do_not_meet_are_found() {
+    let sabotage = Sabotage { weak_levels: true, ..Sabotage::default() };
+    found("levels", sabotage, &["is older than", "no row, but value", "came back"]);
+}
+
+#[test]
+fn unconditional_writes_are_found_while_replicas_change() {
+    let sabotage = Sabotage { unconditional: true, ..Sabotage::default() };
+    found("handing_over", sabotage, &["is not linearizable"]);
+}

@@ -33,6 +33,8 @@ pub enum Action {
     Count { key: i32 },
     /// `ALTER TABLE` of the registers.
     Alter { number: u64 },
+    /// A table is made, or dropped, whoever else does the same.
+    Scratch { table: u64, is_drop: bool },
 }
 
 impl Action {
@@ -45,7 +47,7 @@ impl Action {
             // Of all pages together.
             Action::Partition { .. } => 30,
             Action::Table => 60,
-            Action::Create { .. } | Action::Alter { .. } => 20,
+            Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. } => 20,
             // Ballots are tried for as long as contention may last, then the write's time.
             Action::Lwt { .. } | Action::Cells { .. } | Action::Count { .. } => 5,
         })
@@ -64,7 +66,8 @@ impl Action {
             | Action::Lwt { .. }
             | Action::Cells { .. }
             | Action::Count { .. }
-            | Action::Alter { .. } => false,
+            | Action::Alter { .. }
+            | Action::Scratch { .. } => false,
         }
     }
 }
@@ -95,12 +98,28 @@ pub enum Scope {
     Quorum,
     /// Those at LOCAL_QUORUM in that datacenter.
     Local(u64),
+    /// Those of the same key: the levels of its writes and reads meet in a replica. What one of these
+    /// reads saw binds nobody: it may be at one replica.
+    Paired,
+    /// Nobody: a hint may be all that there is of it.
+    Any,
+    /// A read at the end, of what all replicas were asked for before.
+    Last,
 }
 
 impl Scope {
     /// Whether a read in the scope `read` must see what is certain in this one.
     pub fn binds(self, read: Scope) -> bool {
-        self == Scope::Everywhere || self == read
+        match (self, read) {
+            (Scope::Any, _) => false,
+            (Scope::Everywhere, _) | (_, Scope::Last) => true,
+            _ => self == read,
+        }
+    }
+
+    /// Whether what a read saw binds the reads behind it.
+    pub fn do_reads_bind(self) -> bool {
+        !matches!(self, Scope::Paired | Scope::Any)
     }
 }
 

@@ -88,6 +88,7 @@ impl Nemesis {
                 }
                 run.world.run_for(STRIKE_AGAIN);
             }
+            run.note_epochs();
         }
         self.wait(run, scenario.operations);
         Ok(())
@@ -441,6 +442,15 @@ impl Nemesis {
                 } else {
                     return false;
                 }
+            }
+            Fault::AlterKeyspace => {
+                if !is_well || !run.world.is_alive(&life) {
+                    return false;
+                }
+                let least = run.scenario.replication;
+                let most = run.scenario.nodes;
+                let replicas = least + run.world.random_u64() % (most + 1 - least);
+                run.change_replicas(node, replicas);
             }
             Fault::Unschedule => {
                 return is_well && run.world.is_alive(&life) && run.interrupt_schedule(node);

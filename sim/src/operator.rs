@@ -11,6 +11,7 @@ use rt::ShardId;
 use stdx::Instant;
 
 use crate::checks::Trouble;
+use crate::client::{Answer, Client};
 use crate::cluster::Run;
 use crate::nemesis::name;
 use crate::schedule;
@@ -22,6 +23,8 @@ const OPERATION_MAX: Duration = Duration::from_secs(600);
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// How long what was given up may take to end.
 const AFTER_GIVING_UP: Duration = Duration::from_secs(60);
+/// How long nodes are given to say at which epoch they are.
+const EPOCH_SAID: Duration = Duration::from_millis(400);
 /// How often an operation is ordered again when it failed although everything is healed.
 const TRIES: u32 = 12;
 
@@ -148,6 +151,68 @@ impl Run {
         true
     }
 
+    /// Gives the keyspace another number of replicas through a node; without waiting.
+    pub fn change_replicas(&mut self, number: usize, replicas: u64) {
+        let (address, caller) = (self.address(&name(number)), self.new_name());
+        let text = self.alter_text(replicas);
+        self.has_altered = true;
+        self.world.client(&caller, |rt| async move {
+            if let Ok(mut client) = Client::connect(&rt, address).await {
+                // Refused while it is handed over, or in doubt: the next one may do it.
+                let _ = client.query(&text).await;
+            }
+        });
+    }
+
+    fn alter_text(&self, replicas: u64) -> String {
+        let replication = self.scenario.replicated(replicas);
+        format!("ALTER KEYSPACE ks WITH replication = {replication}")
+    }
+
+    /// The keyspace has as many replicas as in the beginning.
+    fn restore_keyspace(&mut self) -> Result<(), String> {
+        if !std::mem::take(&mut self.has_altered) {
+            return Ok(());
+        }
+        let (address, text) = (self.address(&name(0)), self.alter_text(self.scenario.replication));
+        let mut last = None;
+        for _ in 0..TRIES {
+            let text = text.clone();
+            let asked = self.ask("ALTER KEYSPACE", OPERATION_MAX, move |rt| async move {
+                let mut client = survey::connect(&rt, address).await;
+                client.set_answer_timeout(OPERATION_MAX);
+                client.query(&text).await
+            })?;
+            if asked == Ok(Answer::Done) {
+                self.bump("replicas of a keyspace changed");
+                return Ok(());
+            }
+            last = Some(asked);
+            self.world.run_for(Duration::from_secs(30));
+        }
+        Err(format!("{text} is not done although everything is healed: {last:?}"))
+    }
+
+    /// Notes at which epoch with which schema each node is that says so now.
+    pub fn note_epochs(&mut self) {
+        if self.scenario.mix.alter + self.scenario.mix.scratch == 0 {
+            return;
+        }
+        let mut replies = Vec::new();
+        for number in 0..self.members.len() {
+            let member = self.members.get(number);
+            if member.is_some_and(|m| m.is_up && self.world.is_alive(&m.life)) {
+                replies.push((number, self.admin(number, ShardId(0), AdminRequest::Node)));
+            }
+        }
+        self.world.run_for(EPOCH_SAID);
+        for (number, reply) in replies {
+            if let Some(AdminReply::Node(node)) = reply.borrow_mut().take() {
+                self.epochs.push((number, node.epoch, node.schema_version));
+            }
+        }
+    }
+
     /// Orders a node to copy what it owns from the others; without waiting.
     pub fn begin_rebuild(&mut self, number: usize) {
         let command = ClusterCommand::Rebuild {
@@ -271,6 +336,7 @@ impl Run {
     /// # Errors
     /// What does not end although everything is healed.
     pub fn finish_operations(&mut self) -> Result<(), String> {
+        self.restore_keyspace()?;
         for pending in std::mem::take(&mut self.pending) {
             if let Pending::Decommission(number) = pending
                 && self.is_out(number)

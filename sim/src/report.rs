@@ -68,6 +68,17 @@ const PROBES: &[Probe] = &[
     ("scheduled repair failed", "auto_repair_failed_total", None),
     ("repair sent what was missing", "repair_mutations_total", None),
     ("statement planned again", "cql_statements_replanned_total", None),
+    ("Paxos message served", "replica_paxos_total", None),
+    ("Paxos round lost to another proposer", "coordinator_cas_contentions_total", None),
+    ("conditional write left in doubt", "coordinator_cas_unknown_total", None),
+    ("conditional statement forwarded", "coordinator_cas_forwards_total", None),
+    ("counter update sent to a leader", "coordinator_counters_sent_total", None),
+    ("counter update sent to one more leader", "coordinator_counters_resent_total", None),
+    ("read planned again with newer metadata", "coordinator_reads_replanned_total", None),
+    ("read refused as of older metadata", "replica_reads_outdated_total", None),
+    ("write of older metadata sent on", "replica_mutations_outdated_total", None),
+    ("hint too old or of an emptied table", "replica_hints_obsolete_total", None),
+    ("stream began again", "stream_retries_total", None),
 ];
 
 /// How often each rare path was reached.

@@ -29,6 +29,12 @@ pub const FILES: &[(&str, &str)] = &[
     ("repairing", include_str!("../scenarios/repairing.toml")),
     ("aborting", include_str!("../scenarios/aborting.toml")),
     ("other_shards", include_str!("../scenarios/other_shards.toml")),
+    ("racks", include_str!("../scenarios/racks.toml")),
+    ("levels", include_str!("../scenarios/levels.toml")),
+    ("altering", include_str!("../scenarios/altering.toml")),
+    ("handing_over", include_str!("../scenarios/handing_over.toml")),
+    ("counters_moving", include_str!("../scenarios/counters_moving.toml")),
+    ("lwt_moving", include_str!("../scenarios/lwt_moving.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -93,11 +99,14 @@ pub enum Fault {
     /// A node begins to leave, or to take another token, and an operator gives that up. Of
     /// scenarios with newcomers: the joining of half of them is given up too.
     Abort,
+    /// The keyspace gets another number of replicas. Only for conditional writes: of the others, a
+    /// replica that is new has nothing until it is repaired.
+    AlterKeyspace,
 }
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 29] = [
+    pub const ALL: [(&str, Fault); 30] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -127,6 +136,7 @@ impl Fault {
         ("repair", Fault::Repair),
         ("unschedule", Fault::Unschedule),
         ("abort", Fault::Abort),
+        ("alter_keyspace", Fault::AlterKeyspace),
     ];
 
     /// Its name in files.
@@ -156,8 +166,10 @@ pub struct Mix {
     pub cells: u64,
     /// Increments and reads of counters.
     pub count: u64,
-    /// `ALTER TABLE` of a table that is read and written.
+    /// `ALTER TABLE` of a table that is read and written: its comment, and columns that come and go.
     pub alter: u64,
+    /// Tables that are made and dropped.
+    pub scratch: u64,
 }
 
 impl Mix {
@@ -173,6 +185,7 @@ impl Mix {
             + self.cells
             + self.count
             + self.alter
+            + self.scratch
     }
 }
 
@@ -214,6 +227,8 @@ pub struct Scenario {
     pub propagation_delay_seconds: Option<u64>,
     /// `gc_grace_seconds` of the table of cells; `None`: the usual.
     pub gc_grace_seconds: Option<u64>,
+    /// Most keys are written and read at other levels than QUORUM.
+    pub levels: bool,
     /// Clients at the same time.
     pub clients: u64,
     /// Requests of all clients together.
@@ -279,6 +294,7 @@ impl Scenario {
             hint_cuts: number("hint_cuts", 0) > 0,
             propagation_delay_seconds: some(number("propagation_delay_seconds", u64::MAX)),
             gc_grace_seconds: some(number("gc_grace_seconds", u64::MAX)),
+            levels: number("workload.levels", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),
             keys: number("workload.keys", 60),
@@ -295,6 +311,7 @@ impl Scenario {
                 cells: number("workload.cells", 0),
                 count: number("workload.count", 0),
                 alter: number("workload.alter", 0),
+                scratch: number("workload.scratch", 0),
             },
             faults: number("faults.count", 0),
             fault_length_max: millis(number("faults.longest_millis", 5_000)),
@@ -362,7 +379,11 @@ impl Scenario {
 
     /// The replication of the keyspace, as CREATE KEYSPACE wants it.
     pub fn replication_text(&self) -> String {
-        let replication = self.replication;
+        self.replicated(self.replication)
+    }
+
+    /// The same with that many replicas in each datacenter.
+    pub fn replicated(&self, replication: u64) -> String {
         if !self.has_datacenters() {
             return format!("{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}");
         }

@@ -68,9 +68,24 @@ struct Sum {
     least: BTreeMap<String, (u64, u64, u64)>,
     faults: BTreeMap<String, u64>,
     probes: BTreeMap<String, u64>,
+    /// CPU time of all runs, and of the one that took most, in milliseconds.
+    cpu_millis: u64,
+    cpu_millis_max: u64,
+}
+
+/// CPU time that this thread has used, in milliseconds; 0 where the system does not say.
+fn cpu_millis() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos: Option<u64> = text.split(' ').next().and_then(|word| word.parse().ok());
+    nanos.unwrap_or(0) / 1_000_000
 }
 
 impl Sum {
+    fn took(&mut self, cpu_millis: u64) {
+        self.cpu_millis += cpu_millis;
+        self.cpu_millis_max = self.cpu_millis_max.max(cpu_millis);
+    }
+
     fn add(&mut self, name: &str, report: &Report) {
         let broken: u64 = report.faults.values().sum();
         let operations = report.operations as u64;
@@ -99,6 +114,7 @@ impl Sum {
         lines.extend(least.map(|(name, (n, o, f))| format!("#least {n} {o} {f} {name}")));
         lines.extend(self.faults.iter().map(|(name, n)| format!("#fault {n} {name}")));
         lines.extend(self.probes.iter().map(|(name, n)| format!("#probe {n} {name}")));
+        lines.push(format!("#cpu {} {}", self.cpu_millis, self.cpu_millis_max));
         lines
     }
 
@@ -121,6 +137,10 @@ impl Sum {
             }
             Some(&"#fault") => *self.faults.entry(rest(2)).or_default() += number(1),
             Some(&"#probe") => *self.probes.entry(rest(2)).or_default() += number(1),
+            Some(&"#cpu") => {
+                self.cpu_millis += number(1);
+                self.cpu_millis_max = self.cpu_millis_max.max(number(2));
+            }
             _ => return false,
         }
         true
@@ -141,6 +161,11 @@ impl Sum {
              {FAULTS_MIN} faults",
             self.runs.saturating_sub(self.failed + self.small),
             self.small
+        );
+        println!(
+            "CPU seconds of a run: {:.2} on average, {:.2} at most",
+            self.cpu_millis as f64 / 1e3 / self.runs.max(1) as f64,
+            self.cpu_millis_max as f64 / 1e3
         );
         let list = |of: &BTreeMap<String, u64>| -> String {
             let hit = of.iter().filter(|(_, n)| **n > 0);
@@ -220,7 +245,9 @@ pub fn run_here(orders: &Orders, scenarios: &[(String, OneRun)]) -> ExitCode {
                 break;
             }
             sum.runs += 1;
+            let before = cpu_millis();
             let result = catch_unwind(AssertUnwindSafe(|| one(seed)));
+            sum.took(cpu_millis().saturating_sub(before));
             match result.unwrap_or_else(|_| Err("the run panicked, see above".to_owned())) {
                 Ok(report) => sum.add(name, &report),
                 Err(error) => {
@@ -282,6 +309,8 @@ mod tests {
             Report { operations: 2_100, acknowledged: 2_000, faults, ..Report::default() };
         report.probes.bump("read repair", 3);
         let mut one = Sum { runs: 2, failed: 1, ..Sum::default() };
+        one.took(1_500);
+        one.took(500);
         one.add("x", &report);
         report.operations = 10;
         one.add("x y", &report);
@@ -294,5 +323,6 @@ mod tests {
         assert_eq!(both.least["x"], (2, 2_100, 12));
         assert_eq!(both.least["x y"], (2, 10, 12));
         assert_eq!((both.faults["kill"], both.probes["read repair"]), (48, 12));
+        assert_eq!((both.cpu_millis, both.cpu_millis_max), (4_000, 1_500));
     }
 }

@@ -204,7 +204,7 @@ pub async fn read_at_quorum(
         client.set_consistency(Consistency::Quorum);
         for key in &keys {
             let read = Action::Read { key: *key };
-            let number = shared.borrow_mut().history.begin(node, read, Scope::Quorum, rt.now());
+            let number = shared.borrow_mut().history.begin(node, read, Scope::Last, rt.now());
             let answer = workload::perform(&mut client, read).await;
             let ending = workload::ending(read, answer);
             if !matches!(ending, Ending::Found(_)) {

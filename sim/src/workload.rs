@@ -10,7 +10,7 @@ use cql_wire::Consistency;
 use rt::Rt;
 
 use crate::cells::{self, Cells};
-use crate::checks::created_name;
+use crate::checks::{created_name, scratch_name};
 use crate::client::{Answer, Client, Lost};
 use crate::cluster::Sabotage;
 use crate::counts::{self, Counts};
@@ -20,6 +20,10 @@ use crate::scenario::Scenario;
 
 /// Tables that clients create by the same few names.
 const CREATED_MAX: u64 = 12;
+/// Tables that clients make and drop.
+const SCRATCH_MAX: u64 = 3;
+/// Columns that clients add and drop.
+const COLUMNS_MAX: u64 = 3;
 /// Counters that all clients add to.
 const COUNTERS: u64 = 12;
 /// Timestamps of values are this plus the value: before the world's wall clock.
@@ -151,6 +155,11 @@ fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Sco
     }
     let is_far = plan.scenario.datacenters > 1;
     let of_each = |key: i32| is_far && key.rem_euclid(4) >= 2;
+    if plan.scenario.levels
+        && let Some(found) = paired_level(action)
+    {
+        return found;
+    }
     match action {
         Action::Write { key, .. } | Action::Delete { key, .. } if of_each(key) => {
             (Consistency::EachQuorum, Scope::Everywhere)
@@ -161,6 +170,26 @@ fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Sco
         }
         _ => (Consistency::Quorum, Scope::Quorum),
     }
+}
+
+/// Levels other than QUORUM, by key: those of its writes and those of its reads meet in a replica, but
+/// for what is written at ANY.
+fn paired_level(action: Action) -> Option<(Consistency, Scope)> {
+    let (key, is_write) = match action {
+        Action::Write { key, .. } | Action::Delete { key, .. } => (key, true),
+        Action::Read { key } => (key, false),
+        _ => return None,
+    };
+    let (write, read) = match key.div_euclid(2) % 6 {
+        0 => (Consistency::All, Consistency::One),
+        1 => (Consistency::One, Consistency::All),
+        2 => (Consistency::Two, Consistency::Two),
+        3 => (Consistency::Three, Consistency::LocalOne),
+        4 => (Consistency::Any, Consistency::LocalQuorum),
+        _ => return None,
+    };
+    let scope = if write == Consistency::Any { Scope::Any } else { Scope::Paired };
+    Some((if is_write { write } else { read }, scope))
 }
 
 /// A write or read of single cells: written only by the client that they belong to.
@@ -307,6 +336,9 @@ fn choose(rt: &Rt, plan: &Plan, shared: &mut Shared) -> Action {
     } else if is_it(mix.alter) {
         shared.last_alter += 1;
         Action::Alter { number: shared.last_alter }
+    } else if is_it(mix.scratch) {
+        let is_drop = rt.random_u64().is_multiple_of(2);
+        Action::Scratch { table: rt.random_u64() % SCRATCH_MAX, is_drop }
     } else {
         Action::Create { table: rt.random_u64() % CREATED_MAX }
     }
@@ -364,7 +396,19 @@ pub fn statement(action: Action) -> String {
         Action::Cells { part } => format!("SELECT c, s, v, m FROM ks.cells WHERE k = {part}"),
         Action::Count { key } => format!("SELECT n FROM ks.counts WHERE k = {key}"),
         Action::Alter { number } => {
-            format!("ALTER TABLE ks.registers WITH comment = 'change {number}'")
+            let column = number / 3 % COLUMNS_MAX;
+            match number % 3 {
+                1 => format!("ALTER TABLE ks.registers WITH comment = 'change {number}'"),
+                2 => format!("ALTER TABLE ks.registers ADD IF NOT EXISTS extra{column} text"),
+                _ => format!("ALTER TABLE ks.registers DROP IF EXISTS extra{}", number % 5),
+            }
+        }
+        Action::Scratch { table, is_drop } => {
+            let name = scratch_name(table);
+            match is_drop {
+                true => format!("DROP TABLE IF EXISTS ks.{name}"),
+                false => format!("CREATE TABLE IF NOT EXISTS ks.{name} (k int PRIMARY KEY, v int)"),
+            }
         }
         Action::Create { table } => {
             let name = created_name(table);
@@ -423,6 +467,10 @@ fn listed(rows: &[Vec<Option<Vec<u8>>>]) -> Ending {
     Ending::Listed(list)
 }
 
+fn is_of_schema(action: Action) -> bool {
+    matches!(action, Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. })
+}
+
 /// What an answer means.
 pub fn ending(action: Action, answer: Result<Answer, Lost>) -> Ending {
     match (action, answer) {
@@ -447,9 +495,7 @@ pub fn ending(action: Action, answer: Result<Answer, Lost>) -> Ending {
                 0x1000 => Ending::Refused,
                 // Overloaded, bootstrapping, timeouts and failures of writes and reads.
                 0x1001 | 0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500 => Ending::Unknown(text),
-                0x0000 if matches!(action, Action::Create { .. } | Action::Alter { .. }) => {
-                    Ending::Unknown(text)
-                }
+                0x0000 if is_of_schema(action) => Ending::Unknown(text),
                 _ => Ending::Wrong(text),
             }
         }

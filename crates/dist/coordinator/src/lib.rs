@@ -56,7 +56,7 @@ pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
 pub use serial::{
     CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,
-    ForwardedHandler, ForwardedStatement, HandoverError, NotForwarded, SerialRoute,
+    ForwardTerms, ForwardedHandler, ForwardedStatement, HandoverError, NotForwarded, SerialRoute,
 };
 
 /// What one shard asks another.

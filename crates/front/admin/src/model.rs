@@ -36,6 +36,9 @@ pub struct NodeReport {
     pub server_version: String,
     /// UUID of the schema.
     pub schema_version: String,
+    /// Epoch of the metadata that the schema is of.
+    #[serde(default)]
+    pub epoch: u64,
     /// UUID of this node.
     pub host_id: String,
     /// Members, this node included.
@@ -494,6 +497,7 @@ pub(crate) mod tests {
             snitch: "org.apache.cassandra.locator.SimpleSnitch".to_owned(),
             release_version: "5.0.9".to_owned(),
             schema_version: "fb799392-e8c6-337c-a9df-c7810a620ca5".to_owned(),
+            epoch: 7,
             host_id: "fcd96e1a-a401-4d4a-84de-5c246d9acd87".to_owned(),
             nodes: vec![MemberReport {
                 address: "127.0.0.1".to_owned(),

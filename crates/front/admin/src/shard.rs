@@ -380,6 +380,7 @@ impl Served {
             release_version: self.facts.release_version.clone(),
             server_version: self.facts.server_version.clone(),
             schema_version: snapshot.schema.version.to_string(),
+            epoch: snapshot.epoch.0,
             host_id: local.host_id.to_string(),
             nodes,
             keyspaces: keyspaces(&snapshot.schema),

@@ -22,7 +22,7 @@ use crate::select;
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Ticket};
 use crate::trace::Trace;
-use coordinator::{ForwardRefused, ForwardedStatement, NotForwarded, SerialRoute};
+use coordinator::{ForwardRefused, ForwardTerms, ForwardedStatement, NotForwarded, SerialRoute};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_syntax::ast::BatchKind;
 use cql_wire::{Consistency, QueryParameters};
@@ -117,13 +117,14 @@ impl Outbound {
         ticket: &Ticket,
         deadline: Instant,
     ) -> Result<Sent> {
-        let when = (deadline, ticket.trace_session());
+        let is_write = self.message.kind != Kind::Select;
+        let terms = ForwardTerms { deadline, is_write, trace: ticket.trace_session() };
         for host in &self.route.hosts {
             ticket.note(|| {
                 format!("Sending the statement to {host}, which proposes for its partition")
             });
             let write = |out: &mut Vec<u8>, slack| self.message.encode(slack, out);
-            let sent = server.coordinator.forward_serial(*host, self.token, when, write).await;
+            let sent = server.coordinator.forward_serial(*host, self.token, terms, write).await;
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
                 Err(NotForwarded::Elsewhere) if server.rt.now() < deadline => {}

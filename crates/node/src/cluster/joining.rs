@@ -113,6 +113,10 @@ impl Newcomer<'_> {
         let mut pause = PAUSE.0;
         loop {
             let answers = seeds::ask_all(rt, self.messaging, others).await;
+            if seems_to_run(&answers) && rt.now() < begun + GHOST {
+                ask_again(rt).await?;
+                continue;
+            }
             let refusal = answers.iter().find_map(|(at, answer)| seeds::final_refusal(*at, answer));
             if let Some(refusal) = refusal {
                 return Err(refusal);
@@ -241,7 +245,29 @@ impl Newcomer<'_> {
     }
 }
 
-fn describe(answers: &[(SocketAddr, Result<HelloAck, OpenError>)]) -> String {
+type Answer = (SocketAddr, Result<HelloAck, OpenError>);
+
+fn refusal_code(answer: &Result<HelloAck, OpenError>) -> Option<RefusalCode> {
+    match answer {
+        Err(OpenError::Refused { code, .. }) => Some(*code),
+        _ => None,
+    }
+}
+
+/// Whether some hold another process for this node: after a power cut it is the one before this one.
+fn seems_to_run(answers: &[Answer]) -> bool {
+    answers.iter().any(|(_, answer)| refusal_code(answer) == Some(RefusalCode::DuplicateHostId))
+}
+
+async fn ask_again(rt: &Rt) -> Result<(), StartError> {
+    tracing::info!("another process with this node's host id seems to run; asking again");
+    match rt.timeout(rt.now() + Duration::from_secs(1), rt.stop_requested()).await {
+        Ok(()) => Err(StartError::Stopped),
+        Err(_) => Ok(()),
+    }
+}
+
+fn describe(answers: &[Answer]) -> String {
     let each = answers.iter().map(|(address, answer)| match answer {
         Ok(_) => format!("{address}: is no member of a cluster yet"),
         Err(error) => format!("{address}: {error}"),
@@ -273,17 +299,9 @@ pub(crate) async fn check_welcome(
     let give_up = rt.now() + GHOST;
     while !addresses.is_empty() {
         let answers = seeds::ask_all(rt, messaging, &addresses).await;
-        let code = |answer: &Result<HelloAck, OpenError>| match answer {
-            Err(OpenError::Refused { code, .. }) => Some(*code),
-            _ => None,
-        };
-        let is = |wanted| answers.iter().any(|(_, answer)| code(answer) == Some(wanted));
-        // After a power cut the others may take the process before this one for alive.
-        if is(RefusalCode::DuplicateHostId) && rt.now() < give_up {
-            tracing::info!("another process with this node's host id seems to run; asking again");
-            if rt.timeout(rt.now() + Duration::from_secs(1), rt.stop_requested()).await.is_ok() {
-                return Err(StartError::Stopped);
-            }
+        let is = |wanted| answers.iter().any(|(_, answer)| refusal_code(answer) == Some(wanted));
+        if seems_to_run(&answers) && rt.now() < give_up {
+            ask_again(rt).await?;
             continue;
         }
         let refusal = answers.iter().find_map(|(at, answer)| seeds::final_refusal(*at, answer));

@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::ranges::Movement;
@@ -101,6 +102,8 @@ pub(crate) struct Orders {
     aborted: Cell<bool>,
     /// All is copied, and the movement cannot be given up any more.
     decided: Cell<bool>,
+    /// At which epoch the state of the node that goes has changed last.
+    changed_at: Cell<Epoch>,
     /// This node copies what it owns.
     pub(super) is_rebuilding: Cell<bool>,
     /// This node was leaving, and the others have decided that it is out.
@@ -115,10 +118,43 @@ impl Orders {
     }
 }
 
+/// The right to move `host`, one at a time; given back when it is dropped.
+pub(super) struct Turn(Rc<Orders>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Orders {
+    /// Begins a movement of `host`, before anything is asked of the others: a second order of the same
+    /// would take back what the first has begun.
+    ///
+    /// # Errors
+    /// One is in progress.
+    pub(super) fn begin(self: &Rc<Self>, host: HostId) -> Result<Turn> {
+        let mut removal = self.removal.borrow_mut();
+        if removal.is_some() {
+            return Err("a node is leaving or moving already; wait until that is done".to_owned());
+        }
+        *removal = Some((host, BTreeSet::new()));
+        Ok(Turn(self.clone()))
+    }
+
+    /// Notes what becomes of the node that goes.
+    pub(super) fn note(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
+        let Some((host, _)) = &*self.removal.borrow() else { return };
+        let state = |of: &ClusterSnapshot| of.members.get(host).map(|member| member.state);
+        if state(before) != state(after) {
+            self.changed_at.set(after.epoch);
+        }
+    }
+
     /// The movement that this node carries out is over.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         *self.removal.borrow_mut() = None;
+        self.changed_at.set(Epoch(0));
         self.forced.set(false);
         self.aborted.set(false);
         self.decided.set(false);
@@ -213,6 +249,10 @@ impl ClusterShard {
                     self.orders.jobs.borrow_mut().remove(&key);
                 }
                 return job;
+            }
+            // Who gave that order does not know that it was taken back, and by whom it began anew.
+            Some((at, _)) if at > epoch => {
+                return Job::Failed("another order for the same came since".to_owned());
             }
             // An older one runs out by itself; its outcome is not looked at.
             Some(_) | None => {}
@@ -379,10 +419,22 @@ impl ClusterShard {
         from: MemberState,
         to: MemberState,
     ) -> Result<Epoch> {
+        self.step_if(host, from, to, || true).await
+    }
+
+    /// The same as long as `is_mine` holds, up to the moment at which it is decided.
+    async fn step_if(
+        &self,
+        host: HostId,
+        from: MemberState,
+        to: MemberState,
+        is_mine: impl Fn() -> bool,
+    ) -> Result<Epoch> {
         let give_up = self.rt.now() + SUBMIT;
         let submitted = self.submit_until_done(Some(give_up), |snapshot| {
             let member = snapshot.members.get(&host)?;
-            (member.state == from).then_some(Transformation::SetState { host, state: to })
+            (member.state == from && is_mine())
+                .then_some(Transformation::SetState { host, state: to })
         });
         submitted.await.map_err(|e| e.to_string())?;
         let snapshot = self.membership.snapshot();
@@ -410,8 +462,12 @@ impl ClusterShard {
         submitted.await.map_err(|e| e.to_string())
     }
 
-    async fn finish_leaving(&self, host: HostId) -> Result<()> {
-        let epoch = self.step(host, MemberState::Leaving, MemberState::LeaveHandover).await?;
+    /// `began`: when it became [`MemberState::Leaving`]. Since another had it taken back and begun anew,
+    /// there were writes that what is copied has not.
+    async fn finish_leaving(&self, host: HostId, began: Epoch) -> Result<()> {
+        let (from, to) = (MemberState::Leaving, MemberState::LeaveHandover);
+        let orders = self.orders.clone();
+        let epoch = self.step_if(host, from, to, || orders.changed_at.get() == began).await?;
         self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         if host == self.membership.snapshot().local.host_id {
             self.hand_over_hints().await;
@@ -491,7 +547,7 @@ impl ClusterShard {
     async fn move_out(&self, host: HostId) -> Result<()> {
         self.wait_for_handovers().await;
         let epoch = self.step(host, MemberState::Normal, MemberState::Leaving).await?;
-        *self.orders.removal.borrow_mut() = Some((host, BTreeSet::new()));
+        let began = self.orders.changed_at.get();
         let copied = async {
             self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
             // Writes that began before the future owners were written to are over then.
@@ -500,20 +556,20 @@ impl ClusterShard {
             self.give_away(host, epoch).await?;
             self.orders.decide()
         };
-        let done = match copied.await {
-            Ok(()) => self.finish_leaving(host).await,
+        match copied.await {
+            Ok(()) => self.finish_leaving(host, began).await,
             Err(error) => {
-                // It owns its ranges as before.
-                if let Err(also) = self.step(host, MemberState::Leaving, MemberState::Normal).await
-                {
+                // It owns its ranges as before, unless another has begun the same since.
+                let (from, to) = (MemberState::Leaving, MemberState::Normal);
+                let orders = self.orders.clone();
+                let back = self.step_if(host, from, to, || orders.changed_at.get() == began);
+                if let Err(also) = back.await {
                     tracing::warn!(%host, error = %also, "the node could not be made a full member again");
                 }
                 self.settle_voters();
                 Err(error)
             }
-        };
-        self.orders.end();
-        done
+        }
     }
 
     /// Gives this node's data to the others and leaves. Shard 0 only.
@@ -521,14 +577,11 @@ impl ClusterShard {
     /// # Errors
     /// Why not, in words for the operator; the node is a member as before.
     pub(crate) async fn decommission(&self) -> Result<()> {
-        let snapshot = self.membership.snapshot();
-        if self.orders.removal.borrow().is_some() {
-            return Err("a node is leaving already; wait until that is done".to_owned());
-        }
+        let host = self.membership.snapshot().local.host_id;
+        let _turn = self.orders.begin(host)?;
         if self.orders.put_out.get() {
             return Ok(());
         }
-        let host = snapshot.local.host_id;
         self.take_back(host).await?;
         self.move_out(host).await?;
         tracing::info!("this node has left the cluster");
@@ -545,9 +598,7 @@ impl ClusterShard {
             Some(member) => member.state,
             None => return Err(format!("node {host} is no member")),
         };
-        if self.orders.removal.borrow().is_some() {
-            return Err("a node is leaving already; wait until that is done".to_owned());
-        }
+        let _turn = self.orders.begin(host)?;
         if self.liveness.is_alive(host) {
             return Err(format!("node {host} is alive: decommission it there"));
         }
@@ -622,5 +673,29 @@ impl ClusterShard {
             Err(SubmitError::Rejected(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_movement_at_a_time_from_the_moment_it_is_ordered() {
+        let orders: Rc<Orders> = Rc::default();
+        let host = HostId(Uuid::from_u128(1));
+        let turn = orders.begin(host).map_err(|_| "refused");
+        assert!(turn.is_ok());
+        assert_eq!(orders.removal(), Some((host, Vec::new())));
+        for other in [host, HostId(Uuid::from_u128(2))] {
+            assert!(orders.begin(other).is_err_and(|text| text.contains("leaving or moving")));
+        }
+        orders.aborted.set(true);
+        orders.changed_at.set(Epoch(3));
+        drop(turn);
+        assert_eq!(orders.removal(), None);
+        assert!(!orders.aborted.get());
+        assert_eq!(orders.changed_at.get(), Epoch(0));
+        assert!(orders.begin(host).is_ok());
     }
 }

@@ -3,7 +3,6 @@
 //! A move is a movement as a decommission is (`leaving`): the nodes that will own what this one gives
 //! up copy it, this one copies what it will own, both on the same order.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::{MemberState, Transformation};
@@ -26,17 +25,11 @@ impl ClusterShard {
     /// Why not, in words for the operator; the node stands where it stood.
     pub(crate) async fn move_to(&self, token: Token) -> Result<()> {
         let snapshot = self.membership.snapshot();
-        if self.orders.removal.borrow().is_some() {
-            return Err("a node is leaving or moving already; wait until that is done".to_owned());
-        }
-        let host = snapshot.local.host_id;
+        let _turn = self.orders.begin(snapshot.local.host_id)?;
         if snapshot.local.tokens == [token] {
             return Ok(());
         }
-        *self.orders.removal.borrow_mut() = Some((host, BTreeSet::new()));
-        let moved = self.carry_out_move(token).await;
-        self.orders.end();
-        moved?;
+        self.carry_out_move(token).await?;
         tracing::info!(token = token.0, "this node has moved");
         Ok(())
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use admin::model::{
-    ClusterReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport, RemovalReport,
-    StreamFileReport, StreamProgress, StreamReport, StreamingReport, TrafficReport,
+    ClusterReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport,
+    ReadRepairReport, RemovalReport, StreamFileReport, StreamProgress, StreamReport,
+    StreamingReport, TrafficReport,
 };
 use cluster::MemberState;
 use gossip::Flags;
@@ -20,6 +21,7 @@ impl ClusterShard {
             traffic: self.traffic(),
             hints: Some(self.hints_report()),
             streaming: Some(self.streaming_report()),
+            read_repair: Some(self.read_repairs()),
             ..ClusterReport::default()
         };
         if self.rt.shard() == ShardId(0) {
@@ -32,6 +34,16 @@ impl ClusterShard {
             });
         }
         report
+    }
+
+    fn read_repairs(&self) -> ReadRepairReport {
+        let counts = self.coordinator.read_repair_counts();
+        // A read waits until what differs is written; nothing is repaired beside one.
+        ReadRepairReport {
+            attempted: counts.mismatches,
+            blocking: counts.mismatches,
+            background: 0,
+        }
     }
 
     fn mode(&self) -> &'static str {

@@ -44,7 +44,7 @@ pub use acceptors::{Answered, Ask};
 pub use handover::{Finished, HandoverError};
 pub use paxos::queue::Left;
 pub use routing::{
-    ForwardRefused, ForwardedHandler, ForwardedStatement, NotForwarded, SerialRoute,
+    ForwardRefused, ForwardTerms, ForwardedHandler, ForwardedStatement, NotForwarded, SerialRoute,
 };
 pub use row::Partition;
 #[cfg(test)]
@@ -478,7 +478,11 @@ impl Coordinator {
         let voters = voters.ok_or_else(unknown)?;
         let now = self.inner.rt.now();
         let commit_time = self.cluster().map(|c| c.parts.settings.write_request_timeout);
-        let commit_deadline = deadline.max(now + commit_time.unwrap_or(COMMIT_TIME));
+        let commit_deadline = match kind {
+            // Of a write that is decided its client is told, if that takes no longer than a write may.
+            Kind::Write => deadline.max(now + commit_time.unwrap_or(COMMIT_TIME)),
+            Kind::Read => deadline,
+        };
         let wish = TurnWish {
             partition: partition.clone(),
             is_write: kind == Kind::Write,

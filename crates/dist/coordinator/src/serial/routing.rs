@@ -87,6 +87,17 @@ impl Forwarded {
     }
 }
 
+/// What a statement is forwarded with.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardTerms {
+    /// The client's.
+    pub deadline: Instant,
+    /// Not a serial read.
+    pub is_write: bool,
+    /// The id of the request's trace.
+    pub trace: Option<Uuid>,
+}
+
 impl Coordinator {
     /// Who carries out the conditional statements of a partition. `None`: this node.
     pub fn serial_route(
@@ -121,9 +132,8 @@ impl Coordinator {
         Some(SerialRoute { hosts, quorum })
     }
 
-    /// Sends a statement to another node to be carried out, and waits for its answer. `deadline` is
-    /// the client's, the other part the id of the request's trace; `write` appends the payload and is given the time from that deadline until this
-    /// node gives up.
+    /// Sends a statement to another node to be carried out, and waits for its answer. `write` appends the
+    /// payload and is given the time from the client's deadline until this node gives up.
     ///
     /// # Errors
     /// See [`NotForwarded`].
@@ -131,14 +141,18 @@ impl Coordinator {
         &self,
         host: HostId,
         token: Token,
-        (deadline, trace): (Instant, Option<Uuid>),
+        terms: ForwardTerms,
         write: impl FnOnce(&mut Vec<u8>, Duration),
     ) -> Result<Vec<u8>, NotForwarded> {
         let Some(cluster) = self.cluster() else { return Err(NotForwarded::Elsewhere) };
-        let now = self.inner.rt.now();
+        let ForwardTerms { deadline, is_write, trace } = terms;
         // As long as the executing node may wait for the commit.
         let commit_time = cluster.parts.settings.write_request_timeout;
-        let gives_up = deadline.max(now + commit_time) + ANSWER_SLACK;
+        let ends = match is_write {
+            true => deadline.max(self.inner.rt.now() + commit_time),
+            false => deadline,
+        };
+        let gives_up = ends + ANSWER_SLACK;
         let outgoing = Outgoing {
             host,
             shard: cluster.shard_of(host, token),
