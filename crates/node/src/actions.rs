@@ -233,7 +233,7 @@ impl ShardActions for Actions {
             .collect();
         let (bytes_compacted, compressed_bytes_compacted) = self.store.compacted_bytes();
         CompactionReport {
-            concurrent: 1,
+            concurrent: self.store.concurrent_compactors(),
             bytes_compacted,
             compressed_bytes_compacted,
             // This shard's share: the sum over shards is the node's limit.
@@ -324,6 +324,11 @@ impl ShardActions for Actions {
                         // What repairs read keeps to it too, as Cassandra's validation does.
                         cluster.repair.set_throughput(bytes_per_second);
                     }
+                    Ok(())
+                }
+                (_, ClusterAction::SetConcurrentCompactors { count }) => {
+                    let shards = u32::from(this.rt.shard_count().max(1));
+                    this.store.set_concurrent_compactors(count.div_ceil(shards));
                     Ok(())
                 }
                 (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {

@@ -11,6 +11,7 @@ use conf::{
     Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
 };
 use cql_plan::auth::AccessRules;
+use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
 use cql_server::{Authentication, Guardrails, ServerSettings, TimestampGuardrails};
@@ -63,6 +64,9 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.chunk_cache_bytes_max = share(options, shards, 40);
     store.tombstone_failure_threshold = options.tombstone_failure_threshold;
     store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
+    if let Some(count) = options.concurrent_compactors {
+        store.concurrent_compactors = count.div_ceil(u32::from(shards.max(1)));
+    }
     store.auto_snapshot = options.auto_snapshot;
     store.snapshot_before_compaction = options.snapshot_before_compaction;
     store.incremental_backups = options.incremental_backups;
@@ -160,6 +164,12 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.credentials_validity = options.credentials_validity;
     settings.prepared_bytes_max = prepared_bytes(options);
     settings.dynamic_data_masking_enabled = options.dynamic_data_masking_enabled;
+    settings.user_defined_functions_enabled = options.user_defined_functions_enabled;
+    settings.user_function_limits = FunctionLimits {
+        fuel: options.user_defined_functions_fuel,
+        memory_bytes: usize::try_from(options.user_defined_functions_memory.0)
+            .unwrap_or(usize::MAX),
+    };
     settings.use_statements_enabled = options.use_statements_enabled;
     settings.default_keyspace_rf = options.default_keyspace_rf;
     settings.guardrails = guardrails(options);

@@ -245,7 +245,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("trickle_fsync_interval", "10240KiB"),
     ("use_deterministic_table_id", "false"),
     ("use_offheap_merkle_trees", "true"),
-    ("user_defined_functions_enabled", "false"),
     ("user_defined_functions_fail_timeout", "1500ms"),
     ("user_defined_functions_threads_enabled", "true"),
     ("user_defined_functions_warn_timeout", "500ms"),

@@ -421,8 +421,9 @@ settings! {
         supported cold sstable_version: Option<SstableVersion> = None;
         /// Partitions longer than this get an index of their rows. Unset: 8 KiB.
         supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
-        /// Compactions that run at the same time. Unset: one for each shard.
-        not_yet cold concurrent_compactors: Option<u32> = None, 1 to 256;
+        /// Compactions that run at the same time; each shard runs its part, rounded up. Unset: one for
+        /// each shard.
+        supported cold concurrent_compactors: Option<u32> = None, 1 to 256;
         /// Bytes per second that all compactions write; 0 is no limit.
         supported hot compaction_throughput: DataRate = DataRate(64 << 20), 0 to TIB;
         /// Free space that is kept on the data disk: with less, writes are refused.
@@ -564,6 +565,12 @@ settings! {
         supported hot drop_keyspace_enabled: bool = true;
         /// Whether columns may get masks, and masks have an effect.
         supported cold dynamic_data_masking_enabled: bool = false;
+        /// Whether users' functions and aggregates may be made and called. They are WebAssembly.
+        supported cold user_defined_functions_enabled: bool = false;
+        /// What one call of a user's function may use: about so many instructions.
+        supported cold user_defined_functions_fuel: u64 = 10_000_000, 1_000 to 1_000_000_000;
+        /// Memory that one call of a user's function may use.
+        supported cold user_defined_functions_memory: DataSize = DataSize(4 << 20), 65_536 to GIB;
         /// Whether USE may be used.
         supported cold use_statements_enabled: bool = true;
     }

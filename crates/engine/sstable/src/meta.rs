@@ -343,6 +343,11 @@ impl SstableMeta {
         self.checksums.as_ref().map(|c| c.group)
     }
 
+    /// The run of incremental compaction that the file is a fragment of.
+    pub fn run(&self) -> Option<stdx::Uuid> {
+        self.group().and_then(|group| group.run)
+    }
+
     pub(crate) fn schema(&self) -> &ReadSchema {
         &self.schema
     }

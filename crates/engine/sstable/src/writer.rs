@@ -638,6 +638,7 @@ impl SstableWriter {
             shard_count: self.options.shard_count,
             first,
             last,
+            run: self.options.run,
         };
         small.push((Component::Checksums, Checksums { group, components: checksums }.encode()));
         for (component, bytes) in &small {

@@ -27,11 +27,11 @@ impl Store {
         let store = self.clone();
         let compactions = async move {
             while !store.inner.stopping.get() {
-                let busy = store.compact_next().await.unwrap_or(false);
-                if !busy {
+                let changed = store.inner.slots.changed.notified();
+                if !store.begin_next_compaction() {
                     let deadline = store.inner.rt.now() + TICK;
-                    let stop = store.inner.stop.notified();
-                    let _ = store.inner.rt.timeout(deadline, stop).await;
+                    // Elapsed: the tick.
+                    let _ = store.inner.rt.timeout(deadline, changed).await;
                 }
             }
         };

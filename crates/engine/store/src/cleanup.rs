@@ -109,7 +109,7 @@ impl Store {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         self.flush(Some(&[id])).await?;
         // Held to the end: what another compaction writes now may have newer partitions in it.
-        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         // No wait between these two.
@@ -149,6 +149,7 @@ fn plan(file: &TableFile, expired: Vec<Generation>) -> Plan {
         expired,
         level: u32::try_from(level).unwrap_or(0),
         cut: Cut::Never,
+        apart: false,
         reason: Reason::Cleanup,
     }
 }

@@ -1,17 +1,24 @@
 //! Compaction of one table's files: plans come from `compact-plan`, the order of steps from
-//! [`crate::files`]. One at a time per shard, in its own scheduling group, throttled.
+//! [`crate::files`], what may run beside each other from [`crate::slots`]. In its own scheduling group,
+//! throttled.
+//!
+//! A compaction whose plan may be taken apart runs its parts one after another, each with all of its
+//! steps: when one ends its inputs are gone.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use compact_plan::{CompactionOptions, Plan, Reason, SstableInfo, TableState as PlanState};
+use compact_plan::{
+    CompactionOptions, Plan, Reason, SstableInfo, Strategy, TableState as PlanState,
+};
 use data::command::KeyRange;
 use data::{Advance, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices};
+use rt::Group;
 use schema::Table;
 use sst_format::header::EncodingStats;
 use sstable::SequentialReader;
-use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, WallMicros};
+use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
@@ -19,6 +26,7 @@ use crate::files::{TableFile, Transaction, map_error};
 use crate::flush::ITEMS_PER_LOOK;
 use crate::outputs::Outputs;
 use crate::read::{FileSource, Source};
+use crate::slots::Claim;
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
 
@@ -98,15 +106,16 @@ impl MergeCounts {
         }
     }
 
+    fn merge(&mut self, other: &MergeCounts) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        for (sum, more) in self.0.iter_mut().zip(&other.0) {
+            *sum += more;
+        }
+    }
+
     fn filled(&self) -> Vec<(u32, u64)> {
         (0..).zip(&self.0).filter(|(_, n)| **n > 0).map(|(inputs, n)| (inputs, *n)).collect()
     }
-}
-
-/// What is shared with a running compaction.
-pub(crate) struct Running {
-    pub(crate) progress: CompactionProgress,
-    pub(crate) done: Rc<Cell<u64>>,
 }
 
 pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableInfo {
@@ -125,6 +134,7 @@ pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableIn
         last_token: meta.last_token(),
         repaired_at: stats.repaired_at,
         pending_repair: stats.pending_repair,
+        run: meta.run(),
         created_at: file.created_at,
         hotness: 0.0,
     }
@@ -136,7 +146,10 @@ pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, S
 
 /// What plans are made from.
 struct Infos {
+    /// Files that may be compacted.
     infos: Vec<SstableInfo>,
+    /// Inputs of compactions that run.
+    claimed: Vec<SstableInfo>,
     memtable_min_timestamp: Option<TimestampMicros>,
     gc_before: DeletionSeconds,
     now: WallMicros,
@@ -147,7 +160,7 @@ impl Infos {
     fn state(&self) -> PlanState<'_> {
         PlanState {
             candidates: &self.infos,
-            others: &[],
+            others: &self.claimed,
             memtable_min_timestamp: self.memtable_min_timestamp,
             gc_before: self.gc_before,
             now: self.now,
@@ -165,10 +178,27 @@ pub(crate) struct Job<'a> {
     pub(crate) owned: Option<&'a OwnedRanges>,
 }
 
+/// What a compaction has done so far.
+#[derive(Default)]
+struct Totals {
+    bytes_in: u64,
+    uncompressed_in: u64,
+    bytes_out: u64,
+    counts: MergeCounts,
+}
+
 /// A compaction that only has to be switched to.
 struct Prepared {
     txn: Transaction,
     counts: MergeCounts,
+}
+
+/// The inputs of a part.
+struct Part<'a> {
+    job: Job<'a>,
+    inputs: &'a [Rc<TableFile>],
+    /// Of the outputs.
+    run: Option<Uuid>,
 }
 
 impl Store {
@@ -179,8 +209,15 @@ impl Store {
         // Exact minima of memtables are not kept: any timestamp may be in one that is not empty.
         let unflushed = view.memtables().any(|m| !m.is_empty());
         let counters = &table.counters;
+        let claimed = table.claimed.borrow();
+        let (claimed, infos) = view
+            .files
+            .iter()
+            .map(|f| info_of(f, gc_before))
+            .partition(|info| claimed.contains(&info.generation));
         Infos {
-            infos: view.files.iter().map(|f| info_of(f, gc_before)).collect(),
+            infos,
+            claimed,
             memtable_min_timestamp: unflushed.then_some(TimestampMicros(i64::MIN)),
             gc_before,
             now,
@@ -222,13 +259,23 @@ impl Store {
         compact_plan::estimated_tasks(options, &infos.infos, infos.flush_bytes)
     }
 
-    /// The running compaction of this shard, if there is one.
-    pub fn compactions(&self) -> Vec<CompactionProgress> {
-        let running = self.inner.compacting.borrow();
-        running
-            .iter()
-            .map(|r| CompactionProgress { done_bytes: r.done.get(), ..r.progress.clone() })
-            .collect()
+    /// What is shown of a compaction that begins.
+    pub(crate) fn shown(
+        &self,
+        table: &TableState,
+        inputs: &[Rc<TableFile>],
+        reason: &Reason,
+    ) -> CompactionProgress {
+        let version = table.version();
+        CompactionProgress {
+            table: table.id,
+            keyspace: version.table.keyspace.to_string(),
+            name: version.table.name.to_string(),
+            done_bytes: 0,
+            total_bytes: inputs.iter().map(|f| f.reader.meta().data_length()).sum(),
+            inputs: inputs.len(),
+            reason: reason.to_string(),
+        }
     }
 
     /// Compacts all files of a table (repaired and other files apart) into what its strategy wants of
@@ -239,107 +286,173 @@ impl Store {
     pub async fn compact_major(&self, id: TableId) -> Result<(), StoreError> {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         self.flush(Some(&[id])).await?;
-        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
-        let infos = self.infos(&table);
-        for plan in compact_plan::major(options, &infos.state()) {
+        for plan in compact_plan::before_major(options, &self.infos(&table).state()) {
+            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+        }
+        for plan in compact_plan::major(options, &self.infos(&table).state()) {
             self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
         }
         Ok(())
     }
 
-    /// Runs the next background compaction of any table; false when none is due.
-    pub(crate) async fn compact_next(&self) -> Result<bool, StoreError> {
-        let _permit = self.inner.compaction_slot.acquire(1).await;
-        for table in self.all_tables() {
-            if table.compaction_paused_until.get() > self.inner.rt.now() {
+    /// Begins the next background compaction of any table, in a task of its own; false when none is due
+    /// or as many run as may.
+    pub(crate) fn begin_next_compaction(&self) -> bool {
+        if !self.has_slot() {
+            return false;
+        }
+        let mut tables = self.all_tables();
+        // Each table has its turn, however much another has to do.
+        let last = self.inner.compacted_last.get();
+        let behind = tables.partition_point(|t| last.is_some_and(|last| t.id <= last));
+        tables.rotate_left(behind);
+        for table in tables {
+            let is_kept = table.wanted.get() > 0;
+            if is_kept || table.compaction_paused_until.get() > self.inner.rt.now() {
                 continue;
             }
             let version = table.version();
             let Ok(options) = options_of(&version) else { continue };
             let infos = self.infos(&table);
             let Some(plan) = compact_plan::next(options, &infos.state()) else { continue };
-            let job = Job { plan: &plan, options, owned: None };
-            let result = self.compact(&table, job).await;
-            if result.is_err() {
-                // Do not spin on a damaged file or a full disk.
-                let later = self.inner.rt.now() + Duration::from_secs(60);
-                table.compaction_paused_until.set(later);
-            }
-            return result.map(|()| true);
+            let Some(slot) = self.try_slot() else { return false };
+            self.inner.compacted_last.set(Some(table.id));
+            // Claimed in the turn in which it was planned.
+            let claim = self.claim_inputs(&table, &plan);
+            let store = self.clone();
+            let task = async move {
+                let _slot = slot;
+                let Ok(options) = options_of(&version) else { return };
+                let job = Job { plan: &plan, options, owned: None };
+                if store.compact_claimed(&table, job, claim).await.is_err() {
+                    // Do not spin on a damaged file or a full disk.
+                    let later = store.inner.rt.now() + Duration::from_secs(60);
+                    table.compaction_paused_until.set(later);
+                }
+            };
+            let gate = &self.inner.gate;
+            return gate.spawn(&self.inner.rt, Group::Compaction, "compaction", task).is_ok();
         }
-        Ok(false)
+        false
     }
 
-    /// Pre: the caller holds the permit of the slot.
+    fn claim_inputs(&self, table: &Rc<TableState>, plan: &Plan) -> Claim {
+        let inputs = inputs_of(table, plan);
+        let shown = self.shown(table, &inputs, &plan.reason);
+        self.claim(table, inputs.iter().map(|f| f.generation).collect(), shown)
+    }
+
+    /// Pre: the caller has the table as a whole.
     pub(crate) async fn compact(
         &self,
         table: &Rc<TableState>,
         job: Job<'_>,
     ) -> Result<(), StoreError> {
-        let plan = job.plan;
-        let view = table.view();
-        let inputs: Vec<Rc<TableFile>> =
-            view.files.iter().filter(|f| plan.inputs.contains(&f.generation)).cloned().collect();
+        let claim = self.claim_inputs(table, job.plan);
+        self.compact_claimed(table, job, claim).await
+    }
+
+    async fn compact_claimed(
+        &self,
+        table: &Rc<TableState>,
+        job: Job<'_>,
+        claim: Claim,
+    ) -> Result<(), StoreError> {
+        let inputs = inputs_of(table, job.plan);
         if inputs.is_empty() {
             return Ok(());
         }
-        let version = table.version();
-        let bytes: u64 = inputs.iter().map(|f| f.reader.meta().disk_bytes()).sum();
-        let free = self.inner.rt.fs().free_bytes(&self.inner.options.data_directory).await?;
-        if free < bytes.saturating_add(self.inner.options.disk_reserve_bytes) {
-            return Err(StoreError::DiskFull {
-                detail: format!("a compaction needs up to {bytes} bytes, {free} are free"),
-            });
+        let infos: Vec<SstableInfo> =
+            inputs.iter().map(|f| info_of(f, DeletionSeconds(0))).collect();
+        let parts: Vec<(Plan, Vec<Rc<TableFile>>)> = compact_plan::parts::parts(job.plan, &infos)
+            .into_iter()
+            .map(|part| {
+                let of_it = |f: &&Rc<TableFile>| part.inputs.contains(&f.generation);
+                let files = inputs.iter().filter(of_it).cloned().collect();
+                (part, files)
+            })
+            .collect();
+        drop(inputs);
+        let run = self.run_of_outputs(job.options, &infos);
+        // What the largest part from there on may need.
+        let mut needed: Vec<u64> = parts.iter().map(|(_, files)| disk_bytes(files)).collect();
+        for n in (1..needed.len()).rev() {
+            let later = needed.get(n).copied().unwrap_or(0);
+            if let Some(bytes) = needed.get_mut(n - 1) {
+                *bytes = later.max(*bytes);
+            }
         }
-        let done = Rc::new(Cell::new(0));
-        *self.inner.compacting.borrow_mut() = Some(Running {
-            progress: CompactionProgress {
-                table: table.id,
-                keyspace: version.table.keyspace.to_string(),
-                name: version.table.name.to_string(),
-                done_bytes: 0,
-                total_bytes: inputs.iter().map(|f| f.reader.meta().data_length()).sum(),
-                inputs: inputs.len(),
-                reason: plan.reason.to_string(),
-            },
-            done: done.clone(),
-        });
-        let result = self.compact_inputs(table, &inputs, job, &done).await;
-        *self.inner.compacting.borrow_mut() = None;
-        self.note_write_result(&result);
+        if self.inner.options.snapshot_before_compaction {
+            let name = table.version().table.name.clone();
+            let tag = format!("{}-compact-{name}", self.inner.rt.wall().millis());
+            self.snapshot_files(table, &tag, &table.view().files.clone(), &[]).await?;
+        }
+        let mut totals = Totals::default();
+        let mut result = Ok(());
+        // The files of a part are let go of with it: as long as they are open the disk has them.
+        for ((plan, inputs), needed) in parts.into_iter().zip(needed) {
+            let length = inputs.iter().map(|f| f.reader.meta().data_length()).sum();
+            let reserved = self.reserve(&claim.progress, length, needed, "a compaction").await;
+            if let Err(error) = reserved {
+                // No write was refused: whether there is room for these is told by the disk.
+                result = Err(error);
+                break;
+            }
+            let part = Part { job: Job { plan: &plan, ..job }, inputs: &inputs, run };
+            let done = &claim.progress.done;
+            result = self.compact_inputs(table, part, done, &mut totals).await;
+            self.note_write_result(&result);
+            if result.is_err() || self.inner.stopping.get() {
+                break;
+            }
+        }
+        if totals.bytes_in > 0 {
+            bump(&table.counters.compactions, 1);
+            self.report_compacted(&table.version().table, job.plan, &totals);
+        }
         result
+    }
+
+    /// The run that the outputs of these inputs become: that of the inputs, if it is one; else a new one
+    /// where the strategy has runs.
+    fn run_of_outputs(&self, options: &CompactionOptions, inputs: &[SstableInfo]) -> Option<Uuid> {
+        let run = inputs.first().and_then(|info| info.run);
+        if run.is_some() && inputs.iter().all(|info| info.run == run) {
+            return run;
+        }
+        (options.strategy == Strategy::Incremental).then(|| {
+            let (high, low) = (self.inner.rt.random_u64(), self.inner.rt.random_u64());
+            Uuid::from_u128(u128::from(high) << 64 | u128::from(low))
+        })
     }
 
     async fn compact_inputs(
         &self,
         table: &Rc<TableState>,
-        inputs: &[Rc<TableFile>],
-        job: Job<'_>,
+        part: Part<'_>,
         done: &Rc<Cell<u64>>,
+        totals: &mut Totals,
     ) -> Result<(), StoreError> {
+        let Part { job, inputs, .. } = part;
         let version = table.version();
         let directory = self.directory_of(&version.table);
-        if self.inner.options.snapshot_before_compaction {
-            let tag = format!("{}-compact-{}", self.inner.rt.wall().millis(), version.table.name);
-            self.snapshot_files(table, &tag, &table.view().files.clone(), &[]).await?;
-        }
         // A truncation from now on names the outputs. One that came after the plan was made does not: a
         // crash between output and removal would bring its rows back.
         let Some(mut outputs) = Outputs::begin(self, table, inputs, job.plan.cut.clone()) else {
             return Ok(());
         };
         // 1. and 2.
-        let Prepared { txn, counts } =
-            match self.prepare(table, inputs, job, &mut outputs, done).await {
-                Ok(Some(prepared)) => prepared,
-                Ok(None) => return outputs.remove().await,
-                Err(error) => {
-                    outputs.discard().await;
-                    return Err(error);
-                }
-            };
+        let Prepared { txn, counts } = match self.prepare(table, &part, &mut outputs, done).await {
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return outputs.remove().await,
+            Err(error) => {
+                outputs.discard().await;
+                return Err(error);
+            }
+        };
         let fs = self.inner.rt.fs();
         // 3. The view. A truncation that came while the record was written wins.
         let truncated = !table.has_all(inputs);
@@ -368,9 +481,8 @@ impl Store {
             }
         }
         self.finish_txn(&fs, &directory, outputs.first(), &txn).await?;
-        bump(&table.counters.compactions, 1);
         if !truncated {
-            self.report_compacted(&version.table, inputs, outputs.files(), job.plan, &counts);
+            totals.add(inputs, outputs.files(), &counts);
         }
         Ok(())
     }
@@ -379,14 +491,14 @@ impl Store {
     async fn prepare(
         &self,
         table: &Rc<TableState>,
-        inputs: &[Rc<TableFile>],
-        job: Job<'_>,
+        part: &Part<'_>,
         outputs: &mut Outputs<'_>,
         done: &Rc<Cell<u64>>,
     ) -> Result<Option<Prepared>, StoreError> {
+        let inputs = part.inputs;
         let mut counts = MergeCounts::default();
         // 1. The outputs.
-        self.write_compacted(table, inputs, job, outputs, (done, &mut counts)).await?;
+        self.write_compacted(table, part, outputs, (done, &mut counts)).await?;
         outputs.finish().await?;
         if !table.has_all(inputs) {
             // Truncated or dropped meanwhile.
@@ -398,28 +510,19 @@ impl Store {
         Ok(Some(Prepared { txn, counts }))
     }
 
-    fn report_compacted(
-        &self,
-        table: &Table,
-        inputs: &[Rc<TableFile>],
-        outputs: &[Rc<TableFile>],
-        plan: &Plan,
-        counts: &MergeCounts,
-    ) {
-        let bytes_in = inputs.iter().map(|f| f.reader.meta().data_file_length()).sum();
-        let uncompressed: u64 = inputs.iter().map(|f| f.reader.meta().data_length()).sum();
+    fn report_compacted(&self, table: &Table, plan: &Plan, done: &Totals) {
         let (so_far, on_disk) = self.inner.compacted_bytes.get();
-        let totals = (so_far.saturating_add(uncompressed), on_disk.saturating_add(bytes_in));
-        self.inner.compacted_bytes.set(totals);
+        let so_far = so_far.saturating_add(done.uncompressed_in);
+        self.inner.compacted_bytes.set((so_far, on_disk.saturating_add(done.bytes_in)));
         let hook = self.inner.on_compacted.borrow().clone();
         if let Some(hook) = hook {
             hook(CompactionRecord {
                 keyspace: table.keyspace.to_string(),
                 name: table.name.to_string(),
                 at: self.inner.rt.wall(),
-                bytes_in,
-                bytes_out: outputs.iter().map(|o| o.reader.meta().data_file_length()).sum(),
-                merged: counts.filled(),
+                bytes_in: done.bytes_in,
+                bytes_out: done.bytes_out,
+                merged: done.counts.filled(),
                 kind: kind_of(&plan.reason),
             });
         }
@@ -433,12 +536,11 @@ impl Store {
     async fn write_compacted(
         &self,
         table: &Rc<TableState>,
-        inputs: &[Rc<TableFile>],
-        job: Job<'_>,
+        part: &Part<'_>,
         outputs: &mut Outputs<'_>,
         progress: (&Rc<Cell<u64>>, &mut MergeCounts),
     ) -> Result<(), StoreError> {
-        let Job { plan, options, owned } = job;
+        let Part { job: Job { plan, options, owned }, inputs, run } = *part;
         let version = table.version();
         let may_purge = table.orphans.borrow().is_empty();
         let is_read = |f: &&Rc<TableFile>| !may_purge || !plan.expired.contains(&f.generation);
@@ -462,6 +564,7 @@ impl Store {
         writer_options.level = i32::try_from(plan.level).unwrap_or(0);
         writer_options.repaired_at = repaired_at;
         writer_options.set_pending_repair(pending);
+        writer_options.run = run;
         outputs.open(writer_options).await?;
         let now = self.inner.rt.wall();
         let infos: Vec<SstableInfo> =
@@ -505,7 +608,7 @@ impl Store {
             )))
         });
         let mut merge = MergeCursor::new(shape, mode, false, sources);
-        let mut throttle = Throttle::new(self.inner.rt.now());
+        let mut written = outputs.data_length();
         let mut items = 0;
         let mut is_foreign = false;
         loop {
@@ -546,8 +649,10 @@ impl Store {
                     if outputs.put(merge.item())? {
                         items = ITEMS_PER_LOOK;
                         outputs.write_full().await?;
-                        let rate = self.inner.compaction_rate.get();
-                        let due = throttle.due(outputs.data_length(), rate);
+                        let (rate, now) = (self.inner.compaction_rate.get(), self.inner.rt.now());
+                        let length = outputs.data_length();
+                        let due = self.inner.slots.pace(now, length.saturating_sub(written), rate);
+                        written = length;
                         if due > self.inner.rt.now() {
                             self.inner.rt.sleep_until(due).await;
                         }
@@ -565,22 +670,25 @@ impl Store {
     }
 }
 
-/// Paces a compaction.
-struct Throttle {
-    began: Instant,
+/// The files of the view that a plan names.
+fn inputs_of(table: &TableState, plan: &Plan) -> Vec<Rc<TableFile>> {
+    let view = table.view();
+    view.files.iter().filter(|f| plan.inputs.contains(&f.generation)).cloned().collect()
 }
 
-impl Throttle {
-    fn new(began: Instant) -> Throttle {
-        Throttle { began }
-    }
+fn disk_bytes(files: &[Rc<TableFile>]) -> u64 {
+    files.iter().map(|f| f.reader.meta().disk_bytes()).sum()
+}
 
-    /// When `bytes` may have been written at that rate; 0 = no limit.
-    fn due(&mut self, bytes: u64, bytes_per_second: u64) -> Instant {
-        match bytes.saturating_mul(1_000_000).checked_div(bytes_per_second) {
-            Some(micros) => self.began + Duration::from_micros(micros),
-            None => self.began,
-        }
+impl Totals {
+    fn add(&mut self, inputs: &[Rc<TableFile>], outputs: &[Rc<TableFile>], counts: &MergeCounts) {
+        let on_disk = |files: &[Rc<TableFile>]| -> u64 {
+            files.iter().map(|f| f.reader.meta().data_file_length()).sum()
+        };
+        self.bytes_in += on_disk(inputs);
+        self.uncompressed_in += inputs.iter().map(|f| f.reader.meta().data_length()).sum::<u64>();
+        self.bytes_out += on_disk(outputs);
+        self.counts.merge(counts);
     }
 }
 
@@ -601,7 +709,11 @@ fn timestamp_below(
         let hash = codec::hash_key(key);
         view.files
             .iter()
-            .filter(|f| !inputs.contains(&f.generation) && f.reader.may_contain(&hash))
+            .filter(|f| {
+                let meta = f.reader.meta();
+                let spans = meta.first_token() <= token && token <= meta.last_token();
+                spans && !inputs.contains(&f.generation) && f.reader.may_contain(&hash)
+            })
             .map(|f| f.reader.meta().statistics().stats.min_timestamp)
             .min()
             .unwrap_or(TimestampMicros(i64::MAX))

@@ -10,8 +10,8 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `compaction`,
-//! `repairing`, `cleanup`, `upgrade`, `ingest`, `whole`, `truncate`, `snapshot`, `background`.
+//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `slots`,
+//! `compaction`, `repairing`, `cleanup`, `upgrade`, `ingest`, `whole`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
@@ -30,6 +30,7 @@ mod read;
 mod repairing;
 mod replay;
 mod replica;
+mod slots;
 mod snapshot;
 mod store;
 mod table;

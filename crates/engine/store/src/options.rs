@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub tombstone_failure_threshold: u32,
     /// Uncompressed bytes that compactions of this shard may write per second; 0 = no limit.
     pub compaction_bytes_per_second: u64,
+    /// Compactions of this shard that run at a time, 1 to 64. Default 1.
+    pub concurrent_compactors: u32,
     /// Bytes of rows between two entries of a partition's index in an SSTable. Default 8 KiB.
     pub column_index_bytes: u64,
     /// Version of the files that are written; one of `WriterOptions::VERSIONS`. All versions are read.
@@ -81,6 +83,7 @@ impl StoreOptions {
             disk_reserve_bytes: 64 << 20,
             tombstone_failure_threshold: 100_000,
             compaction_bytes_per_second: 64 << 20,
+            concurrent_compactors: 1,
             column_index_bytes: sst_format::index::COLUMN_INDEX_SIZE,
             sstable_version: Version::Nb,
             auto_snapshot: true,

@@ -14,7 +14,7 @@
 
 use std::rc::Rc;
 
-use compact_plan::Cut;
+use compact_plan::{Cut, Reason};
 use data::{MergeMode, MutationRef};
 use sst_format::header::EncodingStats;
 use sstable::repair_state::{RepairState, write_repair_state};
@@ -121,6 +121,16 @@ impl TableState {
     }
 }
 
+/// Uncompressed bytes of a file that were repaired, and that take part in a repair.
+pub(crate) fn repaired_bytes(file: &TableFile) -> (u64, u64) {
+    let (state, bytes) = (state_of(file), file.reader.meta().data_length());
+    match (state.pending, state.repaired_at) {
+        (Some(_), _) => (0, bytes),
+        (None, 0) => (0, 0),
+        (None, _) => (bytes, 0),
+    }
+}
+
 impl Store {
     /// Sets apart what this shard has of the ranges and was never repaired, for a session. May be
     /// repeated. What is written from now on does not take part.
@@ -137,7 +147,7 @@ impl Store {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         check_free(&table, session, ranges)?;
         self.flush(Some(&[id])).await?;
-        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let _own = self.own_table(&table).await;
         check_free(&table, session, ranges)?;
         table.repairs.borrow_mut().entry(session).or_insert_with(|| Rc::new(Memtable::new()));
         let pending = RepairState { repaired_at: 0, pending: Some(session) };
@@ -287,7 +297,7 @@ impl Store {
             self.flush_repair(id, session).await?;
         }
         table.repairs.borrow_mut().remove(&session);
-        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let _own = self.own_table(&table).await;
         let state = RepairState { repaired_at: repaired_at.unwrap_or(0), pending: None };
         let mut changed = 0;
         for file in table.view().files.clone() {
@@ -335,7 +345,7 @@ impl Store {
         })
     }
 
-    /// Writes a file's state where it is. Pre: the caller holds the permit of the slot.
+    /// Writes a file's state where it is. Pre: the caller has the table as a whole.
     async fn restate(
         &self,
         table: &Rc<TableState>,
@@ -366,20 +376,21 @@ impl Store {
     }
 
     /// Writes a file anew as two: what lies in the ranges, with a new state, and the rest as it was.
-    /// Pre: the caller holds the permit of the slot.
+    /// Pre: the caller has the table as a whole.
     async fn split(
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
         (ranges, state): (&OwnedRanges, RepairState),
     ) -> Result<(), StoreError> {
-        let bytes = file.reader.meta().disk_bytes();
-        let free = self.inner.rt.fs().free_bytes(&self.inner.options.data_directory).await?;
-        if free < bytes.saturating_add(self.inner.options.disk_reserve_bytes) {
-            return Err(StoreError::DiskFull {
-                detail: format!("an anticompaction needs up to {bytes} bytes, {free} are free"),
-            });
-        }
+        let meta = file.reader.meta();
+        let claim = self.claim(
+            table,
+            vec![file.generation],
+            self.shown(table, std::slice::from_ref(file), &Reason::Anticompaction),
+        );
+        // All of it until the end: how far it is is not counted.
+        self.reserve(&claim.progress, 1, meta.disk_bytes(), "an anticompaction").await?;
         // A truncation from now on names the outputs.
         let begin = || Outputs::begin(self, table, std::slice::from_ref(file), Cut::Never);
         let (Some(mut inside), Some(mut outside)) = (begin(), begin()) else { return Ok(()) };
@@ -454,6 +465,7 @@ impl Store {
         options.level = meta.statistics().stats.level;
         options.repaired_at = state.repaired_at;
         options.set_pending_repair(state.pending);
+        options.run = meta.run();
         outputs.open(options).await?;
         let shown = (MergeMode::All, Some(part));
         let (done, mut counts) = (Rc::default(), MergeCounts::default());

@@ -15,12 +15,13 @@ use sstable::CursorBuffers;
 use stdx::{FixedMap, TableId, Token};
 
 use crate::cache::ChunkCache;
-use crate::compaction::{CompactionRecord, Running};
+use crate::compaction::CompactionRecord;
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::options::StoreOptions;
 use crate::replay::ReplayReport;
 use crate::replica::ReadAheads;
+use crate::slots::Slots;
 use crate::table::{TableState, TableStats, TableView, bump};
 
 /// What is called with what happened, if somebody wants to know.
@@ -54,9 +55,9 @@ pub(crate) struct Inner {
     pub(crate) stop: Notify,
     /// One flush at a time.
     pub(crate) flush_slot: Semaphore,
-    /// One compaction at a time.
-    pub(crate) compaction_slot: Semaphore,
-    pub(crate) compacting: RefCell<Option<Running>>,
+    pub(crate) slots: Slots,
+    /// Where the search for the next background compaction begins: behind this table.
+    pub(crate) compacted_last: Cell<Option<TableId>>,
     /// Bytes per second of compactions; 0 is no limit.
     pub(crate) compaction_rate: Cell<u64>,
     /// Why writes are refused for lack of space.
@@ -121,8 +122,8 @@ impl Store {
             work: Notify::new(),
             stop: Notify::new(),
             flush_slot: Semaphore::new(1),
-            compaction_slot: Semaphore::new(1),
-            compacting: RefCell::default(),
+            slots: Slots::new(options.concurrent_compactors),
+            compacted_last: Cell::default(),
             disk_full: RefCell::default(),
             old_log_released: Cell::new(false),
             strangers: RefCell::default(),
@@ -435,6 +436,7 @@ impl Store {
         self.inner.stopping.set(true);
         self.inner.work.notify_waiters();
         self.inner.stop.notify_waiters();
+        self.inner.slots.changed.notify_waiters();
         self.inner.room.notify_waiters();
         self.inner.gate.close().await;
         // A failure was reported to every commit that it concerned.
@@ -486,6 +488,8 @@ impl Store {
             sstables: view.files.len() as u64,
             disk_bytes: of_files(|f| f.reader.meta().disk_bytes()),
             uncompressed_bytes: of_files(|f| f.reader.meta().data_length()),
+            repaired_bytes: of_files(|f| crate::repairing::repaired_bytes(f).0),
+            pending_repair_bytes: of_files(|f| crate::repairing::repaired_bytes(f).1),
             partitions_estimate: of_files(|f| f.reader.meta().estimated_partitions()),
             metadata_bytes: of_files(|f| f.reader.meta().memory_bytes() as u64),
         }

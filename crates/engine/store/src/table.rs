@@ -61,6 +61,10 @@ pub struct TableStats {
     pub sstable_span_micros_max: u64,
     /// Uncompressed bytes of their data.
     pub uncompressed_bytes: u64,
+    /// Those of them that were repaired.
+    pub repaired_bytes: u64,
+    /// Those of them that take part in a repair.
+    pub pending_repair_bytes: u64,
     /// Keys in SSTables, counted once per file.
     pub partitions_estimate: u64,
     /// Accounted memory of memtables.
@@ -191,6 +195,12 @@ pub(crate) struct TableState {
     pub(crate) replayed_removals: Cell<u32>,
     /// No background compaction before this (after one failed).
     pub(crate) compaction_paused_until: Cell<Instant>,
+    /// Inputs of compactions that run.
+    pub(crate) claimed: RefCell<Vec<Generation>>,
+    /// Somebody has the table as a whole: no compaction of it begins.
+    pub(crate) owned: Cell<bool>,
+    /// How many have it or wait for it.
+    pub(crate) wanted: Cell<u32>,
     /// When the active memtable became active.
     pub(crate) switched_at: Cell<Instant>,
     /// How often everything was taken out of it, by TRUNCATE or DROP.
@@ -240,6 +250,9 @@ impl TableState {
             pins: RefCell::default(),
             replayed_removals: Cell::new(0),
             compaction_paused_until: Cell::new(Instant::ZERO),
+            claimed: RefCell::default(),
+            owned: Cell::new(false),
+            wanted: Cell::new(0),
             switched_at: Cell::new(Instant::ZERO),
             emptied: Cell::new(0),
             dropped: Cell::new(false),

@@ -28,7 +28,7 @@ impl Store {
     /// they are.
     pub async fn upgrade(&self, id: TableId, scope: UpgradeScope) -> Result<u64, StoreError> {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _permit = self.inner.compaction_slot.acquire(1).await;
+        let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         let mut written = 0;
@@ -59,6 +59,7 @@ fn plan(file: &TableFile) -> Plan {
         expired: Vec::new(),
         level: u32::try_from(level).unwrap_or(0),
         cut: Cut::Never,
+        apart: false,
         reason: Reason::Upgrade,
     }
 }

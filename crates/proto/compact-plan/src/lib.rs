@@ -1,8 +1,8 @@
 //! Compaction pickers: pure functions from table state to candidates.
 //!
 //! Owns: the options of the `compaction` map with Cassandra's checks and texts ([`options`]), the
-//! pickers of the four strategies ([`size_tiered`], [`leveled`], [`time_window`], [`unified`]), which
-//! files may be dropped whole and which tombstones may be purged ([`purge`], [`repaired`]), the inputs
+//! pickers of the strategies ([`size_tiered`], [`leveled`], [`time_window`], [`unified`],
+//! [`incremental`]), which files may be dropped whole and which tombstones may be purged ([`purge`], [`repaired`]), the inputs
 //! of major and user-defined compactions ([`manual`]). Never: reads files, asks the clock, remembers
 //! what runs or what ran: files that are being compacted are not passed in.
 //!
@@ -11,7 +11,7 @@
 //! in an incremental repair are in none (but those of a cleanup, which takes files one by one).
 //!
 //! Reading order: this file, [`size_tiered`], [`purge`], [`time_window`], [`leveled`], [`unified`],
-//! [`options`].
+//! [`incremental`], [`parts`], [`options`].
 
 #![cfg_attr(
     not(test),
@@ -19,12 +19,15 @@
 )]
 
 pub mod fuzz;
+pub mod incremental;
 pub mod leveled;
 pub mod manual;
 mod number;
 pub mod options;
+pub mod parts;
 pub mod purge;
 pub mod repaired;
+pub mod simulated;
 pub mod size_tiered;
 #[cfg(test)]
 mod testing;
@@ -32,8 +35,9 @@ pub mod time_window;
 pub mod unified;
 mod validate;
 
+pub use incremental::IncrementalOptions;
 pub use leveled::LeveledOptions;
-pub use manual::{major, user_defined};
+pub use manual::{before_major, major, user_defined};
 pub use options::{
     CompactionOptions, OptionsError, Strategy, TombstoneOption, TombstoneOptions, parse_options,
 };
@@ -71,6 +75,8 @@ pub struct SstableInfo {
     pub repaired_at: i64,
     /// The incremental repair that it takes part in; it is compacted with no other file then.
     pub pending_repair: Option<Uuid>,
+    /// The run that it is a fragment of; a file without one is a run of its own.
+    pub run: Option<Uuid>,
     /// When the file was written.
     pub created_at: WallMicros,
     /// Reads per second per key; 0.0 when not measured.
@@ -116,6 +122,9 @@ pub struct Plan {
     pub level: u32,
     /// Where the output is cut into several files.
     pub cut: Cut,
+    /// Whether sets of inputs that have no token in common are compacted one after another, each
+    /// switched to and removed before the next begins: see [`parts`].
+    pub apart: bool,
     /// Why, for the log and for `compactionstats`.
     pub reason: Reason,
 }
@@ -155,6 +164,27 @@ pub enum Reason {
         /// How many are connected by overlaps.
         files: usize,
     },
+    /// Runs of similar size.
+    SimilarRuns {
+        /// How many.
+        runs: usize,
+        /// Their files.
+        files: usize,
+        /// Their mean size, bytes.
+        mean_bytes: u64,
+    },
+    /// The second largest tier is too large for the largest one.
+    SpaceAmplification {
+        /// Runs of both.
+        runs: usize,
+        /// Size of both for that of the largest, in hundredths.
+        percent: u64,
+    },
+    /// Small files are cut as a major compaction needs them, before it.
+    Alignment {
+        /// How many.
+        files: usize,
+    },
     /// One file with many droppable tombstones.
     Tombstones {
         /// Its ratio in thousandths.
@@ -191,6 +221,15 @@ impl core::fmt::Display for Reason {
             }
             Reason::Overlap { level, overlap, files } => {
                 write!(f, "{files} files of level {level}, {overlap} over one token")
+            }
+            Reason::SimilarRuns { runs, files, mean_bytes } => {
+                write!(f, "{runs} runs of {files} files, about {mean_bytes} bytes each")
+            }
+            Reason::SpaceAmplification { runs, percent } => {
+                write!(f, "{runs} runs of the largest tiers, {percent} % of the largest one")
+            }
+            Reason::Alignment { files } => {
+                write!(f, "{files} small files, before a major compaction")
             }
             Reason::Tombstones { ratio_permille } => {
                 write!(f, "{}.{} % droppable tombstones", ratio_permille / 10, ratio_permille % 10)
@@ -237,10 +276,13 @@ pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan>
         Strategy::Leveled => {
             leveled::next_background(&options.leveled, tiered, tombstones, files, state)
         }
-        Strategy::TimeWindow => {
+        Strategy::TimeWindow | Strategy::DateTiered => {
             time_window::next_background(&options.time_window, tiered, tombstones, files, state)
         }
         Strategy::Unified => unified::next_background(&options.unified, tombstones, files, state),
+        Strategy::Incremental => {
+            incremental::next_background(&options.incremental, tiered, tombstones, files, state)
+        }
     };
     let (repaired, unrepaired) = sides(state.candidates);
     side(&repaired)
@@ -288,8 +330,11 @@ pub fn estimated_tasks(
     let of_side = |files: &[SstableInfo]| match options.strategy {
         Strategy::SizeTiered => size_tiered::estimated_tasks(files, tiered),
         Strategy::Leveled => leveled::estimated_tasks(files, &options.leveled),
-        Strategy::TimeWindow => time_window::estimated_tasks(files, &options.time_window, tiered),
+        Strategy::TimeWindow | Strategy::DateTiered => {
+            time_window::estimated_tasks(files, &options.time_window, tiered)
+        }
         Strategy::Unified => unified::estimated_tasks(files, &options.unified, flush_bytes),
+        Strategy::Incremental => incremental::estimated_tasks(files, tiered),
     };
     let (repaired, unrepaired) = sides(files);
     of_side(&repaired) + of_side(&unrepaired)

@@ -4,7 +4,7 @@ use stdx::Generation;
 
 use crate::options::{CompactionOptions, Strategy, TombstoneOptions};
 use crate::size_tiered::plan;
-use crate::{Plan, Reason, SstableInfo, TableState, leveled, unified};
+use crate::{Plan, Reason, SstableInfo, TableState, incremental, leveled, unified};
 
 /// Why a user-defined compaction cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,12 +41,32 @@ pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
             let side: Vec<&SstableInfo> =
                 files(state).filter(|f| f.is_repaired() == repaired).collect();
             (!side.is_empty()).then(|| match options.strategy {
-                Strategy::SizeTiered | Strategy::TimeWindow => {
+                Strategy::SizeTiered | Strategy::TimeWindow | Strategy::DateTiered => {
                     plan(&side, state, tombstones, Reason::Major)
                 }
                 Strategy::Leveled => leveled::major(&options.leveled, tombstones, &side, state),
                 Strategy::Unified => unified::major(&options.unified, tombstones, &side, state),
+                Strategy::Incremental => {
+                    incremental::major(&options.incremental, tombstones, &side, state)
+                }
             })
+        })
+        .collect()
+}
+
+/// What should be done before a major compaction, so that it needs little space: by incremental
+/// compaction small files that lie across the fragments of large runs are cut like these first. Files
+/// change by it: [`major`] is asked afterwards.
+pub fn before_major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
+    if options.strategy != Strategy::Incremental {
+        return Vec::new();
+    }
+    [true, false]
+        .into_iter()
+        .filter_map(|repaired| {
+            let side: Vec<&SstableInfo> =
+                files(state).filter(|f| f.is_repaired() == repaired).collect();
+            incremental::align(&options.incremental, &options.tombstones, &side, state)
         })
         .collect()
 }
@@ -98,6 +118,7 @@ mod tests {
             last_token: Token::MAX,
             repaired_at,
             pending_repair: None,
+            run: None,
             created_at: WallMicros(0),
             hotness: 0.0,
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::incremental::IncrementalOptions;
 use crate::leveled::LeveledOptions;
 use crate::number;
 use crate::size_tiered::SizeTieredOptions;
@@ -26,7 +27,7 @@ impl OptionsError {
     }
 }
 
-/// The strategies of Cassandra 5.0.
+/// The strategies of Cassandra 5.0, one of Scylla, and one of earlier versions of Cassandra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Merges files of similar size.
@@ -37,12 +38,23 @@ pub enum Strategy {
     TimeWindow,
     /// Any of these shapes by scaling parameters.
     Unified,
+    /// Scylla's: merges runs of similar size, which consist of fragments that do not overlap.
+    Incremental,
+    /// Cassandra's up to 4.1: done as [`Strategy::TimeWindow`] with the longest window that it would
+    /// have made.
+    DateTiered,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 4] =
-        [Strategy::SizeTiered, Strategy::Leveled, Strategy::TimeWindow, Strategy::Unified];
+    pub const ALL: [Strategy; 6] = [
+        Strategy::SizeTiered,
+        Strategy::Leveled,
+        Strategy::TimeWindow,
+        Strategy::Unified,
+        Strategy::Incremental,
+        Strategy::DateTiered,
+    ];
 
     /// Class name without its package.
     pub fn simple_name(self) -> &'static str {
@@ -51,6 +63,8 @@ impl Strategy {
             Strategy::Leveled => "LeveledCompactionStrategy",
             Strategy::TimeWindow => "TimeWindowCompactionStrategy",
             Strategy::Unified => "UnifiedCompactionStrategy",
+            Strategy::Incremental => "IncrementalCompactionStrategy",
+            Strategy::DateTiered => "DateTieredCompactionStrategy",
         }
     }
 
@@ -107,6 +121,9 @@ pub struct TombstoneOptions {
     pub only_purge_repaired: bool,
     /// Use of tombstones of overlapping files.
     pub provide_overlapping: TombstoneOption,
+    /// Whether files are compacted alone for their tombstones at all: time-window compaction waits for
+    /// whole files to expire unless one of these options is given.
+    pub alone: bool,
 }
 
 impl Default for TombstoneOptions {
@@ -117,6 +134,7 @@ impl Default for TombstoneOptions {
             unchecked: false,
             only_purge_repaired: false,
             provide_overlapping: TombstoneOption::None,
+            alone: true,
         }
     }
 }
@@ -136,6 +154,8 @@ pub struct CompactionOptions {
     pub time_window: TimeWindowOptions,
     /// Options of the unified picker.
     pub unified: UnifiedOptions,
+    /// Options of the incremental picker.
+    pub incremental: IncrementalOptions,
     /// Options about tombstones.
     pub tombstones: TombstoneOptions,
     /// The map as the schema keeps it: `class` with its package, thresholds filled in.
@@ -156,9 +176,28 @@ impl Default for CompactionOptions {
             leveled: LeveledOptions::default(),
             time_window: TimeWindowOptions::default(),
             unified: UnifiedOptions::default(),
+            incremental: IncrementalOptions::default(),
             tombstones: TombstoneOptions::default(),
             map: map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         }
+    }
+}
+
+/// With one of these time-window compaction looks at single files too. Source: Cassandra 5.0
+/// TimeWindowCompactionStrategy.
+const TOMBSTONES_ALONE: [&str; 3] =
+    ["unchecked_tombstone_compaction", "tombstone_compaction_interval", "tombstone_threshold"];
+
+impl CompactionOptions {
+    /// What a user should know of the map, as it is not done to the letter.
+    pub fn warning(&self) -> Option<String> {
+        (self.strategy == Strategy::DateTiered).then(|| {
+            format!(
+                "DateTieredCompactionStrategy was removed from Cassandra; the table is compacted as by \
+                 TimeWindowCompactionStrategy with windows of {} seconds",
+                self.time_window.window_seconds
+            )
+        })
     }
 }
 
@@ -186,10 +225,15 @@ pub fn parse_options<'a>(
     let is_true = |name: &str| options.get(name).is_some_and(|v| v.eq_ignore_ascii_case("true"));
     let number = |name: &str| options.get(name).and_then(|v| number::double(v));
     let default = SizeTieredOptions::default();
-    // The unified strategy writes sizes with units.
-    let min_sstable_size = match strategy {
+    let min_sstable_size: Option<u64> = match strategy {
+        // It writes sizes with units.
         Strategy::Unified => None,
-        Strategy::SizeTiered | Strategy::Leveled | Strategy::TimeWindow => {
+        // It counts megabytes.
+        Strategy::Incremental => options
+            .get("min_sstable_size")
+            .and_then(|v| v.parse::<u64>().ok())
+            .map(|mb| mb.saturating_mul(1 << 20)),
+        Strategy::SizeTiered | Strategy::Leveled | Strategy::TimeWindow | Strategy::DateTiered => {
             options.get("min_sstable_size").and_then(|v| v.parse().ok())
         }
     };
@@ -210,11 +254,17 @@ pub fn parse_options<'a>(
         unchecked: is_true("unchecked_tombstone_compaction"),
         only_purge_repaired: is_true("only_purge_repaired_tombstones"),
         provide_overlapping,
+        alone: !matches!(strategy, Strategy::TimeWindow | Strategy::DateTiered)
+            || TOMBSTONES_ALONE.iter().any(|n| options.get(*n).is_some_and(|v| v != "false")),
     };
     let enabled = !options.contains_key("enabled") || is_true("enabled");
     let leveled = leveled(&options);
-    let time_window = time_window(&options);
+    let time_window = match strategy {
+        Strategy::DateTiered => date_tiered(&options, min_threshold),
+        _ => time_window(&options),
+    };
     let unified = unified(&options);
+    let incremental = incremental(&options);
     options.insert("class".to_owned(), strategy.class_name());
     Ok(CompactionOptions {
         strategy,
@@ -223,6 +273,7 @@ pub fn parse_options<'a>(
         leveled,
         time_window,
         unified,
+        incremental,
         tombstones,
         map: options,
     })
@@ -253,13 +304,55 @@ fn time_window(options: &BTreeMap<String, String>) -> TimeWindowOptions {
         _ => 86_400,
     };
     let size = number::int(text("compaction_window_size")).filter(|size| *size > 0).unwrap_or(1);
-    let ticks_per_second = match text("timestamp_resolution") {
+    TimeWindowOptions {
+        window_seconds: unit * i64::from(size),
+        ticks_per_second: ticks_per_second(options),
+        age_seconds_max: None,
+    }
+}
+
+fn ticks_per_second(options: &BTreeMap<String, String>) -> i64 {
+    match options.get("timestamp_resolution").map_or("", String::as_str) {
         "SECONDS" => 1,
         "MILLISECONDS" => 1_000,
         "NANOSECONDS" => 1_000_000_000,
         _ => 1_000_000,
+    }
+}
+
+/// As [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`, and `min_threshold`
+/// of them become one, up to `max_window_size_seconds`: the longest that come out of that.
+fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWindowOptions {
+    let seconds = |name: &str, default: i64| {
+        let value = options.get(name).and_then(|v| number::long(v));
+        value.filter(|v| *v > 0).unwrap_or(default)
     };
-    TimeWindowOptions { window_seconds: unit * i64::from(size), ticks_per_second }
+    let longest = seconds("max_window_size_seconds", 86_400);
+    let growth = i64::from(min_threshold.max(2));
+    let mut window = seconds("base_time_seconds", 60);
+    while let Some(next) = window.checked_mul(growth).filter(|next| *next <= longest) {
+        window = next;
+    }
+    let days = options.get("max_sstable_age_days").and_then(|v| number::double(v));
+    // Saturates; what is not a number was refused.
+    let age = days.map(|days| (days * 86_400.0) as i64).filter(|age| *age < i64::MAX);
+    TimeWindowOptions {
+        window_seconds: window,
+        ticks_per_second: ticks_per_second(options),
+        age_seconds_max: age,
+    }
+}
+
+/// As [`leveled`].
+fn incremental(options: &BTreeMap<String, String>) -> IncrementalOptions {
+    let default = IncrementalOptions::default();
+    let size = options.get("sstable_size_in_mb").and_then(|v| number::int(v));
+    let size = size.and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0);
+    let goal = options.get("space_amplification_goal").and_then(|v| number::double(v));
+    IncrementalOptions {
+        fragment_size: size.map_or(default.fragment_size, |mb| mb << 20),
+        space_amplification_goal: goal.filter(|goal| *goal > 1.0),
+    }
 }
 
 /// As [`leveled`].

@@ -113,6 +113,7 @@ mod tests {
             last_token: Token::MAX,
             repaired_at: 0,
             pending_repair: None,
+            run: None,
             created_at: WallMicros(0),
             hotness: 0.0,
         }

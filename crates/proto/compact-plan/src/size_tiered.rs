@@ -130,6 +130,9 @@ pub(crate) fn single_tombstone_compaction(
     tombstones: &TombstoneOptions,
     state: &TableState<'_>,
 ) -> Option<Plan> {
+    if !tombstones.alone {
+        return None;
+    }
     let worth = |file: &&SstableInfo| worth_dropping_tombstones(file, tombstones, state);
     let file = state
         .candidates
@@ -209,7 +212,7 @@ pub(crate) fn plan(
     });
     let generations: Vec<Generation> = compacting.iter().map(|c| c.generation).collect();
     let level = compacting.iter().map(|c| c.level).min().unwrap_or(0);
-    Plan { inputs: generations, expired, level, cut: Cut::Never, reason }
+    Plan { inputs: generations, expired, level, cut: Cut::Never, apart: false, reason }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, WallMicros};
 
-use crate::{CompactionOptions, Cut, Plan, SstableInfo, TableState, next, parse_options};
+use crate::{CompactionOptions, Cut, Plan, SstableInfo, TableState, next, parse_options, parts};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -29,6 +29,7 @@ pub fn file(
         last_token: token(last),
         repaired_at: 0,
         pending_repair: None,
+        run: None,
         created_at: WallMicros(0),
         hotness: 0.0,
     }
@@ -64,11 +65,13 @@ pub struct Table {
     /// Largest sum of the inputs of one compaction.
     pub largest: u64,
     generation: u64,
+    /// Compactions so far.
+    runs: u128,
 }
 
 impl Table {
     pub fn new(options: CompactionOptions) -> Table {
-        Table { files: Vec::new(), options, written: 0, largest: 0, generation: 0 }
+        Table { files: Vec::new(), options, written: 0, largest: 0, generation: 0, runs: 0 }
     }
 
     /// Adds a file with timestamps up to `at` and compacts until nothing is due.
@@ -87,6 +90,13 @@ impl Table {
     }
 
     fn run(&mut self, plan: &Plan) {
+        self.runs += 1;
+        for part in parts::parts(plan, &self.files.clone()) {
+            self.run_part(&part);
+        }
+    }
+
+    fn run_part(&mut self, plan: &Plan) {
         let (inputs, rest): (Vec<_>, Vec<_>) =
             self.files.drain(..).partition(|f| plan.inputs.contains(&f.generation));
         assert_eq!(inputs.len(), plan.inputs.len(), "a plan names what is not there, or one twice");
@@ -118,6 +128,7 @@ impl Table {
                 max_timestamp: inputs.iter().map(|f| f.max_timestamp).max().unwrap(),
                 first_token: from,
                 last_token: end,
+                run: Some(stdx::Uuid::from_u128(self.runs)),
                 ..inputs[0].clone()
             });
             from = Token(end.0.saturating_add(1));

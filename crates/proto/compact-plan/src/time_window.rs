@@ -10,6 +10,8 @@
 
 use std::collections::BTreeMap;
 
+use stdx::WallMicros;
+
 use crate::options::TombstoneOptions;
 use crate::purge::{FullyExpired, fully_expired};
 use crate::size_tiered::{SizeTieredOptions, buckets, most_interesting, plan};
@@ -22,11 +24,17 @@ pub struct TimeWindowOptions {
     pub window_seconds: i64,
     /// Units of a second that write timestamps count (`timestamp_resolution`).
     pub ticks_per_second: i64,
+    /// Files whose newest write is older are merged no more; `None`: there is no such age.
+    pub age_seconds_max: Option<i64>,
 }
 
 impl Default for TimeWindowOptions {
     fn default() -> Self {
-        TimeWindowOptions { window_seconds: 86_400, ticks_per_second: 1_000_000 }
+        TimeWindowOptions {
+            window_seconds: 86_400,
+            ticks_per_second: 1_000_000,
+            age_seconds_max: None,
+        }
     }
 }
 
@@ -36,6 +44,12 @@ impl TimeWindowOptions {
         // Java's division and remainder: towards zero.
         let seconds = timestamp / self.ticks_per_second.max(1);
         seconds - seconds % self.window_seconds.max(1)
+    }
+
+    /// Whether a file is too old to be merged.
+    fn is_too_old(&self, file: &SstableInfo, now: WallMicros) -> bool {
+        let seconds = file.max_timestamp.0 / self.ticks_per_second.max(1);
+        self.age_seconds_max.is_some_and(|age| seconds < now.seconds().0.saturating_sub(age))
     }
 }
 
@@ -124,7 +138,8 @@ pub(crate) fn next_background(
         let reason = Reason::Expired { files: gone.len() };
         return Some(Plan { expired, ..plan(&gone, state, tombstones, reason) });
     }
-    let windows = windows(files.iter(), options);
+    let young = files.iter().filter(|f| !options.is_too_old(f, state.now));
+    let windows = windows(young, options);
     let newest = windows.keys().next_back().copied();
     windows.iter().rev().find_map(|(start, window)| {
         let inputs = due(window, Some(*start) == newest, size_tiered)?;

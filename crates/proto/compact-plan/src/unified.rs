@@ -270,7 +270,8 @@ pub(crate) fn major(
     files: &[&SstableInfo],
     state: &TableState<'_>,
 ) -> Plan {
-    Plan { cut: cut(options, files), ..plan(files, state, tombstones, Reason::Major) }
+    // As there: what has no token in common is compacted apart.
+    Plan { cut: cut(options, files), apart: true, ..plan(files, state, tombstones, Reason::Major) }
 }
 
 #[cfg(test)]

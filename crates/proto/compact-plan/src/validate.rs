@@ -31,6 +31,13 @@ const TIME_WINDOW: &[&str] = &[
     "expired_sstable_check_frequency_seconds",
     "unsafe_aggressive_sstable_expiration",
 ];
+const DATE_TIERED: &[&str] = &[
+    "base_time_seconds",
+    "max_window_size_seconds",
+    "max_sstable_age_days",
+    "timestamp_resolution",
+];
+const INCREMENTAL: &[&str] = &["sstable_size_in_mb", "space_amplification_goal"];
 const UNIFIED: &[&str] = &[
     "scaling_parameters",
     "base_shard_count",
@@ -68,6 +75,16 @@ pub fn options(strategy: Strategy, options: &Options) -> Checked {
         Strategy::Unified => {
             unified(options)?;
             &[COMMON, UNIFIED]
+        }
+        Strategy::Incremental => {
+            incremental(options)?;
+            size_tiered(options)?;
+            &[COMMON, THRESHOLDS, SIZE_TIERED, INCREMENTAL]
+        }
+        Strategy::DateTiered => {
+            date_tiered(options)?;
+            size_tiered(options)?;
+            &[COMMON, THRESHOLDS, SIZE_TIERED, DATE_TIERED]
         }
     };
     let unknown: Vec<&str> = options
@@ -218,6 +235,62 @@ fn time_window(options: &Options) -> Checked {
                 "{name} is requested but not allowed, restart cassandra with \
                  -Dcassandra.allow_unsafe_aggressive_sstable_expiration=true to allow it"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Source of the options: Cassandra 3.11 documentation; its texts where there are such.
+fn date_tiered(options: &Options) -> Checked {
+    let name = "timestamp_resolution";
+    let units = ["SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"];
+    if let Some(text) = options.get(name).filter(|t| !units.contains(&t.as_str())) {
+        return fail(format!("{name} {text} is not valid"));
+    }
+    let name = "max_sstable_age_days";
+    if let Some(text) = options.get(name) {
+        match number::double(text) {
+            Some(value) if value < 0.0 => {
+                return fail(format!("{name} must be non-negative: {value:.2}"));
+            }
+            Some(value) if !value.is_nan() => {}
+            _ => return not_an_int(text, name),
+        }
+    }
+    for name in ["base_time_seconds", "max_window_size_seconds"] {
+        let Some(text) = options.get(name) else { continue };
+        match number::long(text) {
+            Some(value) if value <= 0 => {
+                return fail(format!("{name} must be greater than 0, but was {value}"));
+            }
+            Some(_) => {}
+            None => return not_an_int(text, name),
+        }
+    }
+    Ok(())
+}
+
+/// Source of the options: ScyllaDB's documentation; the texts are ours.
+fn incremental(options: &Options) -> Checked {
+    let name = "sstable_size_in_mb";
+    if let Some(text) = options.get(name) {
+        match number::int(text) {
+            Some(value) if value < 1 => {
+                return fail(format!("{name} must be larger than 0, but was {value}"));
+            }
+            Some(_) => {}
+            None => return not_an_int(text, name),
+        }
+    }
+    let name = "space_amplification_goal";
+    if let Some(text) = options.get(name) {
+        match number::double(text) {
+            Some(value) if value > 1.0 => {}
+            Some(value) => {
+                let value = number::print_double(value);
+                return fail(format!("{name} must be greater than 1.0, but was {value}"));
+            }
+            None => return fail(format!("{text} is not a parsable float for {name}")),
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use codec::checksum::Crc32;
 use codec::{Reader, Writer, crc32};
-use stdx::Token;
+use stdx::{Token, Uuid};
 
 use crate::component::Component;
 use crate::{FormatError, Result};
@@ -15,8 +15,10 @@ use crate::{FormatError, Result};
 pub const CHECKSUM_BLOCK: usize = 64 * 1024;
 const CHECKSUM_BLOCK_U32: u32 = 64 * 1024;
 const MAGIC: &[u8; 8] = b"HLNSCRC1";
-/// Version written: 1.
+/// Version written for files that are in no run: 1.
 pub const CHECKSUMS_VERSION: u16 = 1;
+/// Version written for fragments of a run: as 1, with the run behind the tokens.
+const CHECKSUMS_VERSION_RUN: u16 = 2;
 
 /// Which part of the ring the file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct StorageGroup {
     pub first: Token,
     /// Token of the last partition.
     pub last: Token,
+    /// The run of incremental compaction that the file is a fragment of.
+    pub run: Option<Uuid>,
 }
 
 /// Checksums of one component.
@@ -143,13 +147,19 @@ impl Checksums {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_bytes(MAGIC);
-        out.put_u16(CHECKSUMS_VERSION);
+        out.put_u16(match self.group.run {
+            None => CHECKSUMS_VERSION,
+            Some(_) => CHECKSUMS_VERSION_RUN,
+        });
         out.put_u32(CHECKSUM_BLOCK_U32);
         out.put_u8(u8::from(self.group.shard.is_some()));
         out.put_u16(self.group.shard.unwrap_or(0));
         out.put_u16(self.group.shard_count);
         out.put_i64(self.group.first.0);
         out.put_i64(self.group.last.0);
+        if let Some(run) = self.group.run {
+            out.put_bytes(run.as_bytes());
+        }
         out.put_u8(u8::try_from(self.components.len()).unwrap_or(u8::MAX));
         for c in &self.components {
             let name = c.component.file_name().as_bytes();
@@ -186,7 +196,8 @@ impl Checksums {
         }
         let version = r.u16()?;
         let block = r.u32()?;
-        if version != CHECKSUMS_VERSION || block != CHECKSUM_BLOCK_U32 {
+        let is_known = matches!(version, CHECKSUMS_VERSION | CHECKSUMS_VERSION_RUN);
+        if !is_known || block != CHECKSUM_BLOCK_U32 {
             return Err(FormatError::Unsupported {
                 what: "checksum list version",
                 value: format!("{version}/{block}"),
@@ -196,6 +207,12 @@ impl Checksums {
         let shard = Some(r.u16()?).filter(|_| has_shard);
         let shard_count = r.u16()?;
         let (first, last) = (Token(r.i64()?), Token(r.i64()?));
+        let run = match version {
+            CHECKSUMS_VERSION_RUN => {
+                Some(Uuid::from_u128(u128::from(r.u64()?) << 64 | u128::from(r.u64()?)))
+            }
+            _ => None,
+        };
         let mut components = Vec::new();
         for _ in 0..r.u8()? {
             let at = r.position() as u64;
@@ -214,7 +231,7 @@ impl Checksums {
             components.push(ComponentChecksum { component, length, blocks });
         }
         r.finish()?;
-        Ok(Checksums { group: StorageGroup { shard, shard_count, first, last }, components })
+        Ok(Checksums { group: StorageGroup { shard, shard_count, first, last, run }, components })
     }
 }
 
@@ -297,22 +314,26 @@ mod tests {
 
     #[test]
     fn a_list_comes_back_and_every_flip_is_seen() {
-        let group =
-            StorageGroup { shard: Some(3), shard_count: 8, first: Token(-5), last: Token(9) };
-        let list = Checksums {
-            group,
-            components: vec![
-                BlockChecksummer::of(Component::Data, &[7; 70_000]),
-                BlockChecksummer::of(Component::Toc, b"x"),
-            ],
-        };
-        let bytes = list.encode();
-        assert_eq!(Checksums::decode(&bytes).unwrap(), list);
-        for i in 0..bytes.len() {
-            let mut bad = bytes.clone();
-            bad[i] ^= 0x10;
-            assert!(Checksums::decode(&bad).is_err(), "flip at {i}");
-            assert!(Checksums::decode(&bytes[..i]).is_err(), "cut at {i}");
+        for run in [None, Some(Uuid::from_u128(0x0123_4567_89AB_CDEF_u128 << 60))] {
+            let (first, last) = (Token(-5), Token(9));
+            let group = StorageGroup { shard: Some(3), shard_count: 8, first, last, run };
+            let list = Checksums {
+                group,
+                components: vec![
+                    BlockChecksummer::of(Component::Data, &[7; 70_000]),
+                    BlockChecksummer::of(Component::Toc, b"x"),
+                ],
+            };
+            let bytes = list.encode();
+            assert_eq!(Checksums::decode(&bytes).unwrap(), list);
+            // A file of no run is as it always was.
+            assert_eq!(bytes[8..10], [0, if run.is_some() { 2 } else { 1 }]);
+            for i in 0..bytes.len() {
+                let mut bad = bytes.clone();
+                bad[i] ^= 0x10;
+                assert!(Checksums::decode(&bad).is_err(), "flip at {i}");
+                assert!(Checksums::decode(&bytes[..i]).is_err(), "cut at {i}");
+            }
         }
     }
 

@@ -495,8 +495,13 @@ mod tests {
             offsets: vec![0, 100, 300],
         };
         mutate(&[info.encode(Version::Nb).unwrap()], fuzz_compression_info);
-        let group =
-            StorageGroup { shard: Some(1), shard_count: 2, first: Token(0), last: Token(1) };
+        let group = StorageGroup {
+            shard: Some(1),
+            shard_count: 2,
+            first: Token(0),
+            last: Token(1),
+            run: None,
+        };
         let components = vec![BlockChecksummer::of(Component::Data, b"data")];
         let list = Checksums { group, components };
         mutate(&[list.encode(), b"Data.db\nTOC.txt\n".to_vec(), b"123".to_vec()], fuzz_small);

@@ -480,6 +480,7 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
         shard_count,
         first: meta.first_token(),
         last: meta.last_token(),
+        run: meta.run(),
     };
     let bytes = Checksums { group, components }.encode();
     fs.write_atomic(&meta.file(Component::Checksums), bytes).await?;

@@ -114,6 +114,8 @@ pub struct WriterOptions {
     pub shard: Option<u16>,
     /// See `shard`.
     pub shard_count: u16,
+    /// Run of incremental compaction that it is a fragment of.
+    pub run: Option<Uuid>,
     /// Bypass the page cache for Data where the file system allows it.
     pub direct: bool,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
@@ -164,6 +166,7 @@ impl WriterOptions {
             pending_repair: None,
             shard: None,
             shard_count: 1,
+            run: None,
             direct: true,
             held: false,
         })

@@ -7,11 +7,13 @@ mod cleanup;
 mod crash;
 mod everywhere;
 mod faults;
+mod incremental;
 mod ingest;
 mod outputs;
 mod repairing;
 mod replica;
 mod shards;
+mod strategies;
 mod upkeep;
 mod versions;
 mod whole;
@@ -81,6 +83,8 @@ pub(crate) fn schema_of(tables: Vec<Table>) -> Arc<Schema> {
         params: KeyspaceParams { durable_writes: true, replication: BTreeMap::new() },
         tables: tables.iter().map(|t| (t.name.clone(), t.clone())).collect(),
         types: BTreeMap::new(),
+        functions: Vec::new(),
+        aggregates: Vec::new(),
         is_virtual: false,
     };
     let mut by_id: FixedMap<TableId, Arc<Table>> = FixedMap::default();

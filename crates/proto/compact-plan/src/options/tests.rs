@@ -15,6 +15,8 @@ const STCS: &str = "SizeTieredCompactionStrategy";
 const LCS: &str = "LeveledCompactionStrategy";
 const TWCS: &str = "TimeWindowCompactionStrategy";
 const UCS: &str = "UnifiedCompactionStrategy";
+const ICS: &str = "IncrementalCompactionStrategy";
+const DTCS: &str = "DateTieredCompactionStrategy";
 
 #[test]
 fn the_default_is_what_parsing_its_map_gives() {
@@ -46,7 +48,7 @@ fn classes_are_known_with_and_without_their_package() {
 
 #[test]
 fn options_of_all_strategies_are_checked_with_their_texts() {
-    for class in [STCS, LCS, TWCS, UCS] {
+    for class in [STCS, LCS, TWCS, UCS, ICS, DTCS] {
         for (option, expect) in [
             (("tombstone_threshold", "0.5"), None),
             (
@@ -315,10 +317,131 @@ fn values_reach_the_pickers() {
             unchecked: true,
             only_purge_repaired: true,
             provide_overlapping: TombstoneOption::None,
+            alone: true,
         }
     );
     assert_eq!(
         options.map["class"],
         "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"
     );
+}
+
+#[test]
+fn incremental_options_are_checked_and_read() {
+    check(ICS, ("sstable_size_in_mb", "1"), None);
+    check(
+        ICS,
+        ("sstable_size_in_mb", "0"),
+        Some("sstable_size_in_mb must be larger than 0, but was 0"),
+    );
+    check(
+        ICS,
+        ("sstable_size_in_mb", "1GB"),
+        Some("1GB is not a parsable int (base10) for sstable_size_in_mb"),
+    );
+    check(ICS, ("space_amplification_goal", "1.25"), None);
+    check(
+        ICS,
+        ("space_amplification_goal", "1.0"),
+        Some("space_amplification_goal must be greater than 1.0, but was 1.0"),
+    );
+    check(
+        ICS,
+        ("space_amplification_goal", "much"),
+        Some("much is not a parsable float for space_amplification_goal"),
+    );
+    check(
+        ICS,
+        ("fanout_size", "4"),
+        Some(
+            "Properties specified [fanout_size] are not understood by IncrementalCompactionStrategy",
+        ),
+    );
+    let default = parse(&[("class", ICS)]).unwrap();
+    assert_eq!(default.incremental, IncrementalOptions::default());
+    assert_eq!(default.size_tiered.min_sstable_size, 50 << 20);
+    assert_eq!(default.warning(), None);
+    let given = parse(&[
+        ("class", ICS),
+        ("sstable_size_in_mb", "7"),
+        ("min_sstable_size", "3"),
+        ("space_amplification_goal", "1.5"),
+        ("max_threshold", "9"),
+    ])
+    .unwrap();
+    assert_eq!(given.incremental.fragment_size, 7 << 20);
+    assert_eq!(given.incremental.space_amplification_goal, Some(1.5));
+    assert_eq!((given.size_tiered.min_sstable_size, given.size_tiered.max_threshold), (3 << 20, 9));
+}
+
+#[test]
+fn date_tiered_options_become_a_window_and_are_kept() {
+    let window = |more: &[(&str, &str)]| {
+        let mut map = vec![("class", DTCS)];
+        map.extend_from_slice(more);
+        parse(&map).unwrap().time_window
+    };
+    // 60 s, of which four make one, up to a day.
+    assert_eq!(window(&[]).window_seconds, 61_440);
+    assert_eq!(window(&[("base_time_seconds", "3600")]).window_seconds, 57_600);
+    assert_eq!(
+        window(&[("base_time_seconds", "3600"), ("max_window_size_seconds", "3600")])
+            .window_seconds,
+        3_600
+    );
+    assert_eq!(
+        window(&[("base_time_seconds", "100"), ("min_threshold", "10")]).window_seconds,
+        10_000
+    );
+    assert_eq!(window(&[("max_sstable_age_days", "0.5")]).age_seconds_max, Some(43_200));
+    assert_eq!(window(&[]).age_seconds_max, None);
+    assert_eq!(window(&[("timestamp_resolution", "MILLISECONDS")]).ticks_per_second, 1_000);
+    let parsed = parse(&[("class", DTCS), ("base_time_seconds", "3600")]).unwrap();
+    assert_eq!(
+        parsed.map["class"],
+        "org.apache.cassandra.db.compaction.DateTieredCompactionStrategy"
+    );
+    assert_eq!(parsed.map["base_time_seconds"], "3600");
+    assert_eq!(
+        parsed.warning().unwrap(),
+        "DateTieredCompactionStrategy was removed from Cassandra; the table is compacted as by \
+         TimeWindowCompactionStrategy with windows of 57600 seconds"
+    );
+    for (option, expect) in [
+        (("base_time_seconds", "0"), Some("base_time_seconds must be greater than 0, but was 0")),
+        (
+            ("max_window_size_seconds", "x"),
+            Some("x is not a parsable int (base10) for max_window_size_seconds"),
+        ),
+        (("max_sstable_age_days", "-1"), Some("max_sstable_age_days must be non-negative: -1.00")),
+        (("max_sstable_age_days", "0.25"), None),
+        (("timestamp_resolution", "WEEKS"), Some("timestamp_resolution WEEKS is not valid")),
+        (
+            ("compaction_window_size", "1"),
+            Some(
+                "Properties specified [compaction_window_size] are not understood by \
+                 DateTieredCompactionStrategy",
+            ),
+        ),
+    ] {
+        check(DTCS, option, expect);
+    }
+}
+
+#[test]
+fn windows_wait_for_whole_files_unless_tombstones_are_spoken_of() {
+    let alone = |class: &str, more: &[(&str, &str)]| {
+        let mut map = vec![("class", class)];
+        map.extend_from_slice(more);
+        parse(&map).unwrap().tombstones.alone
+    };
+    for class in [STCS, LCS, UCS, ICS] {
+        assert!(alone(class, &[]), "{class}");
+    }
+    for class in [TWCS, DTCS] {
+        assert!(!alone(class, &[]), "{class}");
+        assert!(alone(class, &[("tombstone_threshold", "0.3")]), "{class}");
+        assert!(alone(class, &[("unchecked_tombstone_compaction", "true")]), "{class}");
+        assert!(!alone(class, &[("unchecked_tombstone_compaction", "false")]), "{class}");
+    }
 }

@@ -18,6 +18,7 @@ fn file(generation: u64, size_bytes: u64) -> SstableInfo {
         last_token: Token::MAX,
         repaired_at: 0,
         pending_repair: None,
+        run: None,
         created_at: WallMicros(0),
         hotness: 0.0,
     }

@@ -23,7 +23,8 @@ fn at(generation: u64, timestamp: i64) -> SstableInfo {
 #[test]
 fn a_window_begins_at_a_multiple_of_its_length() {
     let of = |unit: i64, ticks: i64, timestamp: i64| {
-        TimeWindowOptions { window_seconds: unit, ticks_per_second: ticks }.window_of(timestamp)
+        TimeWindowOptions { window_seconds: unit, ticks_per_second: ticks, age_seconds_max: None }
+            .window_of(timestamp)
     };
     assert_eq!(of(3_600, 1_000_000, 2 * HOUR - 1), 3_600);
     assert_eq!(of(3_600, 1_000_000, 2 * HOUR), 7_200);
@@ -65,7 +66,7 @@ fn a_series_ends_with_one_file_for_each_old_window() {
     for n in 0..240 {
         table.flush(60 * MIB, 24 * HOUR + n * HOUR / 10);
     }
-    let options = TimeWindowOptions { window_seconds: 3_600, ticks_per_second: 1_000_000 };
+    let options = TimeWindowOptions { window_seconds: 3_600, ..TimeWindowOptions::default() };
     let windows = windows(table.files.iter(), &options);
     assert_eq!(windows.len(), 24);
     for (_, files) in windows.iter().rev().skip(1) {
@@ -73,4 +74,19 @@ fn a_series_ends_with_one_file_for_each_old_window() {
     }
     // Each byte is written at its flush, perhaps in its window, and once when that is over.
     assert!(table.written <= 3 * 240 * 60 * MIB, "{} bytes", table.written);
+}
+
+#[test]
+fn files_above_the_age_of_date_tiered_compaction_stay_as_they_are() {
+    // The state's time is 1,000,000 s.
+    let at = |generation: u64, second: i64| SstableInfo {
+        max_timestamp: stdx::TimestampMicros(second * 1_000_000),
+        ..file(generation, 0, MIB, (0, 1000))
+    };
+    let files = [at(1, 300_000), at(2, 300_001), at(3, 999_999)];
+    let class = "DateTieredCompactionStrategy";
+    let young = options(class, &[("max_sstable_age_days", "20")]);
+    assert_eq!(inputs(&crate::next(&young, &state(&files)).unwrap()), [1, 2]);
+    let old = options(class, &[("max_sstable_age_days", "5")]);
+    assert_eq!(crate::next(&old, &state(&files)), None);
 }
