@@ -9,8 +9,9 @@ use crate::cluster;
 use crate::lwt::{self, Transactions};
 use crate::scenario::Scenario;
 
-/// Seeds of the scenario `lwt` that are exported.
-const SEEDS: u64 = 3;
+/// The scenarios that are exported, and of how many seeds each.
+const EXPORTED: [(&str, u64); 4] =
+    [("lwt", 3), ("lwt_moving", 2), ("handing_over", 2), ("two_dcs", 2)];
 /// Spoilt histories of each good one.
 const SPOILT: usize = 6;
 
@@ -33,8 +34,6 @@ pub fn run(directory: &str) -> ExitCode {
 
 fn write_all(directory: &Path) -> Result<usize, String> {
     fs::create_dir_all(directory).map_err(|e| e.to_string())?;
-    let scenario = Scenario::of_name("lwt").ok_or("no scenario lwt")?;
-    let scenario = scenario.map_err(|e| e.to_string())?;
     let mut verdicts = String::new();
     let mut count = 0;
     let mut write = |name: String, calls: &[_]| -> Result<(), String> {
@@ -45,17 +44,21 @@ fn write_all(directory: &Path) -> Result<usize, String> {
         count += 1;
         Ok(())
     };
-    for seed in 0..SEEDS {
+    let scenarios = EXPORTED.iter().flat_map(|(name, seeds)| (0..*seeds).map(move |s| (*name, s)));
+    for (scenario_name, seed) in scenarios {
+        let scenario = Scenario::of_name(scenario_name).ok_or("no such scenario")?;
+        let scenario = scenario.map_err(|e| e.to_string())?;
         let transactions = cluster::transactions(&scenario, seed)?;
         for (part, calls) in &transactions.parts {
-            write(format!("{seed}-{part}.jsonl"), calls)?;
+            write(format!("{scenario_name}-{seed}-{part}.jsonl"), calls)?;
             // That there is no order is found by trying all: of few operations only.
             let calls = calls.get(..SPOILT_CALLS).unwrap_or(calls);
             for n in 0..SPOILT {
                 // Spread over the history.
                 let way = (2 * calls.len() * n / SPOILT).saturating_add(n % 2);
                 if let Some(spoilt) = lwt::corrupted(calls, way) {
-                    write(format!("{seed}-{part}-spoilt-{n}.jsonl"), &spoilt)?;
+                    let name = format!("{scenario_name}-{seed}-{part}-spoilt-{n}.jsonl");
+                    write(name, &spoilt)?;
                 }
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Owns: what is checked before a merge and in which order. Never: product code.
 
+mod amplification;
 mod fuzz;
 mod layers;
 mod perf;
@@ -49,6 +50,9 @@ cargo xtask COMMAND
   soak --minutes N [--seed S] [--scenario X] [--runs N]
                     simulated clusters in bulk; prints runs, faults and paths never reached, and
                     for a violation the command that replays it
+  amplification [--check]
+                    writes docs/internals/amplification.md: writes, reads and space of each
+                    compaction strategy over simulated workloads; --check: whether it is so
   reference         writes docs/user/configuration.md from the table of settings
 ";
 
@@ -77,6 +81,8 @@ fn run(arguments: &[String]) -> Result<bool> {
             }
             Ok(true)
         }
+        ["amplification"] => amplification::run(&root, false),
+        ["amplification", "--check"] => amplification::run(&root, true),
         ["fuzz"] | ["fuzz", "--list"] => fuzz::list(&root),
         ["fuzz", name] => fuzz::run(&root, name, 60),
         ["fuzz", name, seconds] => {

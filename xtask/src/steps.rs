@@ -170,6 +170,8 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     server.args(["--api-port", &(PORT + 2).to_string(), "--memory", "512MiB", "--smp", "2"]);
     // A stock Cassandra takes any timestamp, and the cases were recorded from one.
     server.args(["--maximum-timestamp-fail-threshold", "0s"]);
+    // For the suites that make some; off by default.
+    server.args(["--user-defined-functions-enabled", "true"]);
     let server = Server::spawn(server, &home, "server", &format!("127.0.0.1:{PORT}"))?;
     let passed = command_with(
         root,

@@ -271,8 +271,7 @@ fn node(api: &Api) -> Result<NodeReport, Failure> {
 fn info(line: &Line) -> Result<String, Failure> {
     let node = node(&line.api)?;
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
-    let used = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
-    Ok(layout::info(&node, &cluster::report(&line.api)?, used, line.has("--tokens")))
+    Ok(layout::info(&node, &cluster::report(&line.api)?, &tables, line.has("--tokens")))
 }
 
 /// Keyspaces and tables that a command names; none: all.

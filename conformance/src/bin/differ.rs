@@ -13,7 +13,8 @@ use conformance::fuzz::round::{self, Found, Outcome, Pair, Upset};
 
 const USAGE: &str = "\
 usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
-              [--keyspace NAME] [--statements N] [--known FILE] [--history] [--verbose]
+              [--keyspace NAME] [--statements N] [--known FILE] [--restart COMMAND]
+              [--history] [--verbose]
 
 Makes a random table per round and sends random statements, valid and slightly wrong, to both
 servers; prints every answer that differs. Both must be yours to lose: the keyspace is dropped.
@@ -25,6 +26,8 @@ servers; prints every answer that differs. Both must be yours to lose: the keysp
   --rounds N          rounds; default 20
   --statements N      statements of a round; default 200
   --known FILE        differences with a reason; default fuzz-known.txt beside the cases
+  --restart COMMAND   ends the server under test and starts it again, until it answers; run by sh
+                      now and then, and the keyspace has durable writes then; default: never
   --history           print both answers and the statements of the round before each difference
   --verbose           print every statement and its answer
 exit status: 0 no difference, 1 some, 2 could not run";
@@ -43,6 +46,7 @@ struct Options {
     rounds: u64,
     statements: usize,
     known: PathBuf,
+    restart: Option<String>,
     history: bool,
     verbose: bool,
 }
@@ -68,6 +72,7 @@ fn options() -> Result<Options> {
         rounds: 20,
         statements: 200,
         known: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz-known.txt")),
+        restart: None,
         history: false,
         verbose: false,
     };
@@ -83,6 +88,7 @@ fn options() -> Result<Options> {
             "--rounds" => options.rounds = value()?.parse()?,
             "--statements" => options.statements = value()?.parse()?,
             "--known" => options.known = value()?.into(),
+            "--restart" => options.restart = Some(value()?),
             "--history" => options.history = true,
             "--verbose" => options.verbose = true,
             "--help" | "-h" => {
@@ -105,35 +111,38 @@ fn run(options: &Options) -> Result<bool> {
     let mut ours = connect(&options.ours)?;
     let mut theirs = connect(&options.theirs)?;
     for client in [&mut ours, &mut theirs] {
-        for statement in round::keyspace(&options.keyspace) {
+        for statement in round::keyspace(&options.keyspace, options.restart.is_some()) {
             let response = client.query(&statement, &Parameters::default())?;
             if let Answer::Error(error) = response.answer {
                 bail!("{statement}: {}", error.message);
             }
         }
     }
-    let admin = options.admin.clone();
-    let mut upset = |upset: Upset, keyspace: &str| match &admin {
-        None => Ok(()),
-        Some(admin) => ask_admin(admin, upset, keyspace),
-    };
     let mut total = Outcome::default();
-    let (mut explained, mut unexplained) = (0_usize, 0_usize);
+    let (mut explained, mut unexplained, mut parted) = (0_usize, 0_usize, 0_usize);
     for number in 0..options.rounds {
         let seed = options.seed + number;
         // Never behind the clock of the servers: their compactions drop what has run out by it.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let mut upset = |upset: Upset, keyspace: &str| match (upset, &options.admin) {
+            (Upset::Restart, _) => restart(options, keyspace).map(Some),
+            (_, None) => Ok(None),
+            (_, Some(admin)) => ask_admin(admin, upset, keyspace).map(|()| None),
+        };
         let mut pair = Pair {
             ours: &mut ours,
             theirs: &mut theirs,
             upset: &mut upset,
             now: i32::try_from(since.as_secs())?,
             verbose: options.verbose,
+            restarts: options.restart.is_some(),
         };
         let outcome = round::run(&mut pair, &options.keyspace, seed, options.statements)
             .with_context(|| format!("round of seed {seed}"))?;
         total.statements += outcome.statements;
         total.refused += outcome.refused;
+        total.bound += outcome.bound;
+        parted += usize::from(outcome.parted);
         total.rows += outcome.rows;
         let (with_reason, without): (Vec<Found>, Vec<Found>) =
             outcome.found.into_iter().partition(|found| known.explains(found));
@@ -147,9 +156,10 @@ fn run(options: &Options) -> Result<bool> {
         }
     }
     println!(
-        "{} statements, {} refused by both, {} rows compared, {explained} differences with a \
-         reason, {unexplained} without",
-        total.statements, total.refused, total.rows
+        "{} statements, {} of them with bound values, {} refused by both, {} rows compared, \
+         {explained} differences with a reason, {unexplained} without; {parted} rounds ended when \
+         one server alone refused a change",
+        total.statements, total.bound, total.refused, total.rows
     );
     Ok(unexplained == 0)
 }
@@ -180,11 +190,27 @@ fn connect(target: &str) -> Result<Client> {
     Client::start(Box::new(stream), 5)
 }
 
+/// Runs the command and connects anew.
+fn restart(options: &Options, keyspace: &str) -> Result<Client> {
+    let command = options.restart.as_deref().unwrap_or("true");
+    let status = std::process::Command::new("sh").arg("-c").arg(command).status()?;
+    if !status.success() {
+        bail!("{command}: {status}");
+    }
+    let mut client = connect(&options.ours)?;
+    let response = client.query(&format!("USE {keyspace}"), &Parameters::default())?;
+    match response.answer {
+        Answer::Error(error) => bail!("after the restart: {}", error.message),
+        _ => Ok(client),
+    }
+}
+
 /// Says it to the admin port in HTTP.
 fn ask_admin(admin: &str, upset: Upset, keyspace: &str) -> Result<()> {
     let what = match upset {
         Upset::Flush => "keyspace_flush",
         Upset::Compact => "keyspace_compaction",
+        Upset::Restart => return Ok(()),
     };
     let mut stream = TcpStream::connect(admin).with_context(|| format!("connect to {admin}"))?;
     stream.set_read_timeout(Some(ANSWER))?;

@@ -51,7 +51,7 @@ pub fn show(pages: &[Answer], warnings: Vec<String>) -> Shown {
 
 /// The name of a column. Cassandra shows `to_json` by the spelling that came first for a type since it
 /// was started.
-fn name(name: &str) -> String {
+pub(super) fn name(name: &str) -> String {
     name.replace("system.tojson(", "system.to_json(")
 }
 

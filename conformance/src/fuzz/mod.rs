@@ -1,7 +1,7 @@
 //! The differential fuzzer: random tables and statements, valid and slightly wrong, whose answers must be
 //! the same from two servers.
 //!
-//! Owns: the choices of a seed (`random`), types and literals (`types`), a table (`table`), statements that
+//! Owns: the choices of a seed (`random`), literals that may be bound (`bound`), types and literals (`types`), a table (`table`), statements that
 //! write (`write`) and read (`select`), the comparison of two answers (`compare`), a round (`round`), differences
 //! with a reason (`known`).
 //! Never: looks at an answer to decide what comes next, so that a seed alone gives the statements.
@@ -9,6 +9,7 @@
 //! Time is the caller's: each request carries `now_in_seconds`, so that TTLs run out in the same place on
 //! both servers.
 
+pub mod bound;
 pub mod compare;
 pub mod known;
 pub mod random;

@@ -2,13 +2,15 @@
 
 use anyhow::{Result, bail};
 
-use super::compare::{Shown, difference, show};
+use super::bound::Statement;
+use super::compare::{Shown, difference, name, show};
 use super::random::Random;
 use super::select::{self, PAGES};
 use super::table::Table;
 use super::types::{FIELDS, UDT};
 use super::write;
-use crate::client::{Answer, Client, Parameters};
+use crate::client::{Answer, Bound, Client, Parameters, Prepared};
+use crate::value::{Column, encode_all};
 
 /// Pages of one query, at most.
 const PAGES_MAX: usize = 2_000;
@@ -22,7 +24,12 @@ pub enum Upset {
     Flush,
     /// All SSTables become one.
     Compact,
+    /// The server ends and is started again.
+    Restart,
 }
+
+/// Upsets our server; gives a new connection when the old one is lost by that.
+pub type Upsetting<'a> = dyn FnMut(Upset, &str) -> Result<Option<Client>> + 'a;
 
 /// Two servers.
 pub struct Pair<'a> {
@@ -31,11 +38,13 @@ pub struct Pair<'a> {
     /// The reference.
     pub theirs: &'a mut Client,
     /// Upsets ours; the keyspace.
-    pub upset: &'a mut dyn FnMut(Upset, &str) -> Result<()>,
+    pub upset: &'a mut Upsetting<'a>,
     /// Seconds that the first statement sees.
     pub now: i32,
     /// Prints every statement.
     pub verbose: bool,
+    /// Ours may be told to restart.
+    pub restarts: bool,
 }
 
 /// A difference that was found.
@@ -62,22 +71,27 @@ pub struct Outcome {
     pub statements: usize,
     /// Those that both servers refused.
     pub refused: usize,
+    /// Statements with bound values.
+    pub bound: usize,
     /// Rows that were compared.
     pub rows: usize,
+    /// One server made a change that the other refused, which ends the round.
+    pub parted: bool,
     /// Differences.
     pub found: Vec<Found>,
 }
 
 /// The statements that make the keyspace.
 #[must_use]
-pub fn keyspace(name: &str) -> Vec<String> {
+pub fn keyspace(name: &str, is_durable: bool) -> Vec<String> {
     let fields: Vec<String> =
         FIELDS.iter().map(|(field, kind)| format!("{field} {kind}")).collect();
     vec![
         format!("DROP KEYSPACE IF EXISTS {name}"),
         format!(
             "CREATE KEYSPACE {name} WITH replication = \
-             {{'class': 'SimpleStrategy', 'replication_factor': 1}} AND durable_writes = false"
+             {{'class': 'SimpleStrategy', 'replication_factor': 1}} \
+             AND durable_writes = {is_durable}"
         ),
         format!("USE {name}"),
         format!("CREATE TYPE {UDT} ({})", fields.join(", ")),
@@ -90,15 +104,20 @@ pub fn keyspace(name: &str) -> Vec<String> {
 /// A connection fails. A server that ends while a statement runs is such an error.
 pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) -> Result<Outcome> {
     let mut random = Random::new(seed);
-    let table = Table::random(&mut random, &format!("t{seed}"));
+    let mut table = Table::random(&mut random, &format!("t{seed}"));
     let mut outcome = Outcome::default();
     let mut history = Vec::new();
-    let create = table.create();
+    let create = Statement::plain(table.create());
     pair.compare(&create, None, 0, &mut outcome, &mut history)?;
-    let mut asked: Vec<(String, Option<i32>)> = Vec::new();
+    let mut asked: Vec<(Statement, Option<i32>)> = Vec::new();
     for number in 0..statements {
         let second = i32::try_from(number)?;
-        if random.percent(55) {
+        if random.percent(1) {
+            let statement = Statement::plain(table.alter(&mut random));
+            pair.compare(&statement, None, second, &mut outcome, &mut history)?;
+            let describe = Statement::plain(format!("DESCRIBE TABLE {}", table.name));
+            pair.compare(&describe, None, second, &mut outcome, &mut history)?;
+        } else if random.percent(55) {
             let is_late = number * 3 > statements * 2;
             let statement = write::statement(&table, &mut random, is_late);
             pair.compare(&statement, None, second, &mut outcome, &mut history)?;
@@ -108,13 +127,19 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
             pair.compare(&statement, page, second, &mut outcome, &mut history)?;
             asked.push((statement, page));
         }
+        if outcome.parted {
+            break;
+        }
         let upset = match random.below(60) {
             0 => Some(Upset::Flush),
             1 => random.percent(50).then_some(Upset::Compact),
+            2 if pair.restarts && random.percent(20) => Some(Upset::Restart),
             _ => None,
         };
         if let Some(upset) = upset {
-            (pair.upset)(upset, keyspace)?;
+            if let Some(client) = (pair.upset)(upset, keyspace)? {
+                *pair.ours = client;
+            }
             history.push(format!("-- {upset:?}"));
             let again: Vec<_> = asked.iter().rev().take(AGAIN).cloned().collect();
             for (statement, page) in again {
@@ -123,12 +148,15 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
         }
     }
     let end = i32::try_from(statements)?;
-    for statement in select::everything(&table) {
-        for page in [None, Some(2)] {
-            pair.compare(&statement, page, end, &mut outcome, &mut history)?;
+    if !outcome.parted {
+        for statement in select::everything(&table) {
+            for page in [None, Some(2)] {
+                let statement = Statement::plain(&statement);
+                pair.compare(&statement, page, end, &mut outcome, &mut history)?;
+            }
         }
     }
-    let drop = format!("DROP TABLE IF EXISTS {}", table.name);
+    let drop = Statement::plain(format!("DROP TABLE IF EXISTS {}", table.name));
     pair.compare(&drop, None, end, &mut outcome, &mut history)?;
     Ok(outcome)
 }
@@ -136,7 +164,7 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
 impl Pair<'_> {
     fn compare(
         &mut self,
-        statement: &str,
+        statement: &Statement,
         page: Option<i32>,
         second: i32,
         outcome: &mut Outcome,
@@ -146,16 +174,21 @@ impl Pair<'_> {
         let ours = ask(self.ours, statement, page, now)?;
         let theirs = ask(self.theirs, statement, page, now)?;
         outcome.statements += 1;
+        outcome.bound += usize::from(statement.values.is_some());
         let is_error = |shown: &Shown| shown.lines.iter().any(|line| line.starts_with("error 0x"));
-        let refused = is_error(&ours) && is_error(&theirs);
+        let (our_error, their_error) = (is_error(&ours), is_error(&theirs));
+        let refused = our_error && their_error;
         outcome.refused += usize::from(refused);
         outcome.rows += theirs.lines.len().saturating_sub(1);
         if self.verbose {
-            println!("{statement};\n    {}", theirs.lines.join("\n    "));
+            println!("{};\n    {}", statement.shown(), theirs.lines.join("\n    "));
         }
+        let changes = !["SELECT", "DESCRIBE"].iter().any(|read| statement.text.starts_with(read));
+        // What only one of them did, no later answer can hide.
+        outcome.parted |= changes && our_error != their_error;
         if let Some((our, their)) = difference(&ours, &theirs) {
             outcome.found.push(Found {
-                statement: statement.to_owned(),
+                statement: statement.shown(),
                 page,
                 ours: our,
                 theirs: their,
@@ -163,25 +196,45 @@ impl Pair<'_> {
                 before: history.clone(),
             });
         }
-        if !refused && !statement.starts_with("SELECT") {
-            history.push(statement.to_owned());
+        if !refused && changes {
+            history.push(statement.shown());
         }
         Ok(())
     }
 }
 
-/// All pages of an answer.
-fn ask(client: &mut Client, statement: &str, page: Option<i32>, now: Option<i32>) -> Result<Shown> {
+/// All pages of an answer; before them, what a statement with bound values is prepared to.
+fn ask(
+    client: &mut Client,
+    statement: &Statement,
+    page: Option<i32>,
+    now: Option<i32>,
+) -> Result<Shown> {
     let mut parameters = Parameters {
         page_size: page,
         now_in_seconds: now,
         consistency: 1,
         ..Parameters::default()
     };
-    let mut pages = Vec::new();
+    let mut first = Vec::new();
     let mut warnings = Vec::new();
+    let mut prepared = None;
+    if let Some(values) = &statement.values {
+        let response = client.prepare(&statement.text, None)?;
+        warnings.extend(response.warnings);
+        let Answer::Prepared(found) = response.answer else {
+            return Ok(show(&[response.answer], warnings));
+        };
+        parameters.values = values_of(&found, values);
+        first = show_prepared(&found);
+        prepared = Some(found);
+    }
+    let mut pages = Vec::new();
     loop {
-        let response = client.query(statement, &parameters)?;
+        let response = match &prepared {
+            None => client.query(&statement.text, &parameters)?,
+            Some(prepared) => client.execute(prepared, &parameters)?,
+        };
         warnings.extend(response.warnings);
         let next = match &response.answer {
             Answer::Rows(rows) => rows.metadata.paging_state.clone(),
@@ -189,11 +242,38 @@ fn ask(client: &mut Client, statement: &str, page: Option<i32>, now: Option<i32>
         };
         pages.push(response.answer);
         match next {
-            None => return Ok(show(&pages, warnings)),
             Some(_) if pages.len() >= PAGES_MAX => {
-                bail!("{statement}: more than {PAGES_MAX} pages")
+                bail!("{}: more than {PAGES_MAX} pages", statement.shown())
             }
-            state => parameters.paging_state = state,
+            Some(state) => parameters.paging_state = Some(state),
+            None => break,
         }
     }
+    let mut shown = show(&pages, warnings);
+    first.append(&mut shown.lines);
+    Ok(Shown { lines: first, ..shown })
+}
+
+/// The values for the markers. One that is no literal of the marker's type is bound as bytes.
+fn values_of(prepared: &Prepared, values: &[String]) -> Vec<Bound> {
+    let of = |(column, value): (&Column, &String)| {
+        let one = std::slice::from_ref(column);
+        let encoded = encode_all(one, value).ok().and_then(|mut values| values.pop());
+        encoded.unwrap_or_else(|| Bound::Bytes(vec![0, 0, 0, 1]))
+    };
+    prepared.bound.iter().zip(values).map(of).collect()
+}
+
+fn show_prepared(prepared: &Prepared) -> Vec<String> {
+    let columns = |columns: &[Column]| {
+        let columns: Vec<String> = columns
+            .iter()
+            .map(|column| format!("{} {}", name(&column.name), column.kind))
+            .collect();
+        columns.join(" | ")
+    };
+    vec![
+        format!("markers {} key {:?}", columns(&prepared.bound), prepared.key_indexes),
+        format!("result {}", columns(&prepared.result.columns)),
+    ]
 }

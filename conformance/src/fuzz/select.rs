@@ -1,5 +1,6 @@
 //! Statements that read.
 
+use super::bound::{Literal, Statement};
 use super::random::Random;
 use super::table::{Column, Mode, Role, Table};
 use super::types::{FIELDS, Type};
@@ -9,9 +10,9 @@ use super::write;
 pub const PAGES: [Option<i32>; 6] = [None, Some(1), Some(2), Some(3), Some(7), Some(100)];
 
 /// A random SELECT.
-pub fn statement(table: &Table, random: &mut Random) -> String {
+pub fn statement(table: &Table, random: &mut Random) -> Statement {
     let text = whole(table, random);
-    if random.percent(3) { write::damage(&text, random) } else { text }
+    write::settle(&text, random)
 }
 
 /// What shows all of a table.
@@ -119,7 +120,8 @@ fn whole(table: &Table, random: &mut Random) -> String {
         text.push_str(&order(&clustering, random));
     }
     if random.percent(12) {
-        text.push_str(&format!(" PER PARTITION LIMIT {}", 1 + random.below(3)));
+        let limit = Literal::same((1 + random.below(3)).to_string());
+        text.push_str(&format!(" PER PARTITION LIMIT {}", limit.marked_exactly()));
     }
     text.push_str(&limit(random));
     if random.percent(if filters { 92 } else { 8 }) {
@@ -130,7 +132,10 @@ fn whole(table: &Table, random: &mut Random) -> String {
 
 fn limit(random: &mut Random) -> String {
     match random.percent(20) {
-        true => format!(" LIMIT {}", random.pick(&["1", "2", "3", "5", "100", "0"])),
+        true => {
+            let limit = *random.pick(&["1", "2", "3", "5", "100", "0"]);
+            format!(" LIMIT {}", Literal::same(limit).marked_exactly())
+        }
         false => String::new(),
     }
 }
@@ -158,7 +163,7 @@ fn keys(table: &Table, random: &mut Random) -> String {
         .map(|column| match random.percent(20) {
             true => {
                 let of = (0..1 + random.below(4)).map(|_| table.literal(column, random));
-                format!("{} IN ({})", column.name, of.collect::<Vec<_>>().join(", "))
+                format!("{} IN {}", column.name, write::list(of))
             }
             false => format!("{} = {}", column.name, table.literal(column, random)),
         })
@@ -213,7 +218,7 @@ fn filter(column: &Column, random: &mut Random) -> String {
         }
         kind if random.percent(6) => {
             let of = (0..1 + random.below(3)).map(|_| kind.literal(random));
-            format!("{name} IN ({})", of.collect::<Vec<_>>().join(", "))
+            format!("{name} IN {}", write::list(of))
         }
         kind => compare(column, kind.literal(random), random),
     }

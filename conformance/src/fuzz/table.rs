@@ -1,5 +1,6 @@
 //! A random table.
 
+use super::bound::Literal;
 use super::random::Random;
 use super::types::Type;
 
@@ -48,7 +49,7 @@ pub struct Table {
     /// All columns: partition key, clustering, static, regular.
     pub columns: Vec<Column>,
     /// Few values of each key column; statements take theirs from here most of the time.
-    pub keys: Vec<(String, Vec<String>)>,
+    pub keys: Vec<(String, Vec<Literal>)>,
     /// `default_time_to_live`.
     pub default_ttl: u32,
     /// Rows may be inserted with a TTL that runs out; then each query reads every column.
@@ -56,6 +57,8 @@ pub struct Table {
     /// Cassandra leaves cells that are older than the marker of their row and that nobody asks for aside,
     /// also when the marker has run out: whether a row is there depends on the columns asked for.
     pub has_mortal_rows: bool,
+    /// How often it was altered.
+    pub alterations: usize,
 }
 
 impl Table {
@@ -96,13 +99,14 @@ impl Table {
             .filter(|column| matches!(column.role, Role::Partition | Role::Clustering(_)))
             .map(|column| {
                 let count = if column.role == Role::Partition { 3 } else { 4 };
-                let values = (0..count).map(|_| column.kind.literal(random)).collect();
+                let values = (0..count).map(|_| column.kind.value(random)).collect();
                 (column.name.clone(), values)
             })
             .collect();
         let default_ttl = if mode != Mode::Counters && random.percent(8) { 5000 } else { 0 };
         let has_mortal_rows = random.percent(30);
-        Table { name: name.to_owned(), mode, columns, keys, default_ttl, has_mortal_rows }
+        let name = name.to_owned();
+        Table { name, mode, columns, keys, default_ttl, has_mortal_rows, alterations: 0 }
     }
 
     /// The columns of a role; the direction of clusterings does not count.
@@ -138,8 +142,62 @@ impl Table {
     pub fn literal(&self, column: &Column, random: &mut Random) -> String {
         let few = self.keys.iter().find(|(name, _)| *name == column.name);
         match few {
-            Some((_, few)) if !random.percent(4) => random.pick(few).clone(),
+            Some((_, few)) if !random.percent(4) => random.pick(few).marked(),
             _ => column.kind.literal(random),
+        }
+    }
+
+    /// `ALTER TABLE`, which the table follows.
+    pub fn alter(&mut self, random: &mut Random) -> String {
+        let name = self.name.clone();
+        self.alterations += 1;
+        match random.below(5) {
+            0 | 1 => {
+                let role = match random.percent(15) && !self.clustering().is_empty() {
+                    true => Role::Static,
+                    false => Role::Regular,
+                };
+                let kind = match self.mode {
+                    Mode::Counters => Type::Native("counter"),
+                    _ => Type::regular(random),
+                };
+                let is_static = if role == Role::Static { " static" } else { "" };
+                let column = Column { name: format!("n{}", self.alterations), kind, role };
+                let text =
+                    format!("ALTER TABLE {name} ADD {} {}{is_static}", column.name, column.kind);
+                self.columns.push(column);
+                text
+            }
+            // The last value stays: a table of counters without counters is another one.
+            2 | 3 if self.of(Role::Regular).len() > 1 => {
+                let gone = random.pick(&self.of(Role::Regular)).name.clone();
+                self.columns.retain(|column| column.name != gone);
+                format!("ALTER TABLE {name} DROP {gone}")
+            }
+            4 => {
+                let keys: Vec<usize> = (0..self.columns.len())
+                    .filter(|at| {
+                        let role = self.columns.get(*at).map(|column| column.role);
+                        matches!(role, Some(Role::Partition | Role::Clustering(_)))
+                    })
+                    .collect();
+                let new = format!("k{}", self.alterations);
+                let Some(column) = self.columns.get_mut(*random.pick(&keys)) else {
+                    return String::new();
+                };
+                let old = std::mem::replace(&mut column.name, new.clone());
+                for (of, _) in self.keys.iter_mut().filter(|(of, _)| *of == old) {
+                    of.clone_from(&new);
+                }
+                format!("ALTER TABLE {name} RENAME {old} TO {new}")
+            }
+            // Refused in different ways.
+            2 => format!("ALTER TABLE {name} DROP {}", random.pick(&["nosuch", "p0", "c0"])),
+            _ => {
+                let odd =
+                    ["ADD p0 int", "RENAME r0 TO x", "RENAME p0 TO r0", "ADD x nosuch", "DROP p0"];
+                format!("ALTER TABLE {name} {}", random.pick(&odd))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Types of columns and literals for them, from small pools, so that statements meet each other.
 
+use super::bound::Literal;
 use super::random::Random;
 
 /// A type as it is declared.
@@ -91,7 +92,13 @@ impl Type {
 
     /// A type of another column.
     pub fn regular(random: &mut Random) -> Type {
-        let item = |random: &mut Random| Box::new(Type::native(random, &["int", "text", "uuid"]));
+        let item = |random: &mut Random| {
+            Box::new(match random.below(12) {
+                0 => Type::Udt(true),
+                1 => Type::Tuple(vec![Type::Native("int"), Type::Native("text")]),
+                _ => Type::native(random, &["int", "text", "uuid"]),
+            })
+        };
         let is_frozen = random.percent(30);
         match random.below(20) {
             0..=8 => Type::native(random, &KEYS),
@@ -122,37 +129,50 @@ impl Type {
         matches!(self, Self::Native(name) if numbers.contains(name))
     }
 
-    /// A literal of it.
+    /// A literal of it, marked.
     pub fn literal(&self, random: &mut Random) -> String {
-        let items = |random: &mut Random, item: &Type, most: usize| -> Vec<String> {
-            (0..random.below(most + 1)).map(|_| item.literal(random)).collect()
-        };
+        self.value(random).marked()
+    }
+
+    /// A literal of it.
+    pub fn value(&self, random: &mut Random) -> Literal {
         match self {
-            Self::Native(name) => (*random.pick(pool(name))).to_owned(),
-            Self::List(item, _) => format!("[{}]", items(random, item, 3).join(", ")),
-            Self::Set(item, _) => format!("{{{}}}", items(random, item, 3).join(", ")),
+            Self::Native(name) => {
+                let text = *random.pick(pool(name));
+                Literal { text: text.to_owned(), bound: bound(name, text).to_owned() }
+            }
+            Self::List(item, _) => join(&items(random, item, 3), '[', ']'),
+            Self::Set(item, _) => {
+                let items = items(random, item, 3);
+                let literal = join(&items, '{', '}');
+                if items.len() > 1 { literal.never_bound() } else { literal }
+            }
             Self::Map(key, value, _) => {
-                let pair = |random: &mut Random| (key.literal(random), value.literal(random));
-                let pairs: Vec<(String, String)> =
+                let pair = |random: &mut Random| (key.value(random), value.value(random));
+                let pairs: Vec<(Literal, Literal)> =
                     (0..random.below(3)).map(|_| pair(random)).collect();
                 // Which of two values of one key counts is up to a hash table of Cassandra's.
                 let same = matches!(pairs.as_slice(), [one, two] if one.0 == two.0);
-                let pairs: Vec<String> = pairs
+                let pairs: Vec<Literal> = pairs
                     .into_iter()
                     .skip(usize::from(same))
-                    .map(|(key, value)| format!("{key}: {value}"))
-                    .collect();
-                format!("{{{}}}", pairs.join(", "))
-            }
-            Self::Tuple(parts) => {
-                let parts: Vec<String> = parts
-                    .iter()
-                    .map(|part| match random.percent(10) {
-                        true => "null".to_owned(),
-                        false => part.literal(random),
+                    .map(|(key, value)| Literal {
+                        text: format!("{}: {}", key.text, value.text),
+                        bound: format!("{}: {}", key.bound, value.bound),
                     })
                     .collect();
-                format!("({})", parts.join(", "))
+                let literal = join(&pairs, '{', '}');
+                if pairs.len() > 1 { literal.never_bound() } else { literal }
+            }
+            Self::Tuple(parts) => {
+                let parts: Vec<Literal> = parts
+                    .iter()
+                    .map(|part| match random.percent(10) {
+                        true => Literal::same("null"),
+                        false => part.value(random),
+                    })
+                    .collect();
+                join(&parts, '(', ')')
             }
             Self::Udt(_) => {
                 let fields = [
@@ -160,23 +180,62 @@ impl Type {
                     ("b", Type::Native("text")),
                     ("c", Type::Set(Box::new(Type::Native("int")), true)),
                 ];
-                let fields: Vec<String> = random
+                let fields: Vec<Literal> = random
                     .some(&fields, 70)
                     .into_iter()
                     .map(|(name, kind)| (name, kind.clone()))
-                    .map(|(name, kind)| format!("{name}: {}", kind.literal(random)))
+                    .map(|(name, kind)| {
+                        let value = kind.value(random);
+                        Literal {
+                            text: format!("{name}: {}", value.text),
+                            bound: format!("{name}: {}", value.bound),
+                        }
+                    })
                     .collect();
                 match fields.is_empty() {
-                    true => "{a: 1}".to_owned(),
-                    false => format!("{{{}}}", fields.join(", ")),
+                    true => Literal::same("{a: 1}"),
+                    false => join(&fields, '{', '}'),
                 }
             }
             Self::Vector(length) => {
-                let items: Vec<&str> =
-                    (0..*length).map(|_| *random.pick(&["0.5", "1", "-2.25", "0"])).collect();
-                format!("[{}]", items.join(", "))
+                let items: Vec<Literal> = (0..*length)
+                    .map(|_| Literal::same(*random.pick(&["0.5", "1", "-2.25", "0"])))
+                    .collect();
+                join(&items, '[', ']')
             }
         }
+    }
+}
+
+fn items(random: &mut Random, item: &Type, most: usize) -> Vec<Literal> {
+    (0..random.below(most + 1)).map(|_| item.value(random)).collect()
+}
+
+fn join(parts: &[Literal], open: char, close: char) -> Literal {
+    let all = |of: fn(&Literal) -> &str| {
+        let parts: Vec<&str> = parts.iter().map(of).collect();
+        format!("{open}{}{close}", parts.join(", "))
+    };
+    Literal { text: all(|part| &part.text), bound: all(|part| &part.bound) }
+}
+
+/// A literal of [`pool`] as a bound value.
+fn bound(name: &str, text: &'static str) -> &'static str {
+    match (name, text) {
+        ("date", "'2020-01-01'") => "18262",
+        ("date", "'1970-01-01'") => "0",
+        ("date", "'1969-12-31'") => "-1",
+        ("date", _) => "19782",
+        ("time", "'00:00:00'") => "0",
+        ("time", "'12:30:00.5'") => "45000500000000",
+        ("time", _) => "86399999999999",
+        ("timestamp", "'2020-01-01T00:00:00Z'") => "1577836800000",
+        ("duration", "1d") => "raw(0x000200)",
+        ("duration", "1mo2d") => "raw(0x020400)",
+        ("duration", "P1Y") => "raw(0x180000)",
+        ("duration", _) => "raw(0x000002)",
+        ("decimal", "1e3") => "1000",
+        (_, text) => text,
     }
 }
 

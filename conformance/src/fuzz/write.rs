@@ -1,5 +1,6 @@
 //! Statements that change data.
 
+use super::bound::{self, Literal, Statement};
 use super::random::Random;
 use super::table::{Column, Mode, Role, Table};
 use super::types::{FIELDS, Type};
@@ -11,14 +12,27 @@ const TIMESTAMPS: usize = 40;
 ///
 /// Counters that were deleted must not be changed again: Cassandra says that what comes of it is
 /// undefined, and it does go on from the value that its cache still has.
-pub fn statement(table: &Table, random: &mut Random, is_late: bool) -> String {
+pub fn statement(table: &Table, random: &mut Random, is_late: bool) -> Statement {
     let text = match random.below(100) {
         _ if table.mode == Mode::Counters && is_late => delete(table, random, true),
         0..=5 => batch(table, random),
         6 if random.percent(30) => format!("TRUNCATE {}", table.name),
         _ => single(table, random, true),
     };
-    if random.percent(3) { damage(&text, random) } else { text }
+    settle(&text, random)
+}
+
+/// What is to be sent of a marked text: some literals as bound values, or something wrong.
+pub fn settle(text: &str, random: &mut Random) -> Statement {
+    match random.percent(3) {
+        true => Statement::plain(damage(&bound::plain(text), random)),
+        false => bound::settle(text, random),
+    }
+}
+
+/// Numbers of clauses, marked.
+fn number(text: &str) -> String {
+    Literal::same(text).marked_exactly()
 }
 
 fn single(table: &Table, random: &mut Random, may_state: bool) -> String {
@@ -34,10 +48,16 @@ fn single(table: &Table, random: &mut Random, may_state: bool) -> String {
 fn using(table: &Table, random: &mut Random, may_state: bool, has_ttl: bool) -> String {
     let mut parts = Vec::new();
     if table.mode == Mode::Stated && may_state {
-        parts.push(format!("TIMESTAMP {}", 1 + random.below(TIMESTAMPS)));
+        let stamp = (1 + random.below(TIMESTAMPS)).to_string();
+        parts.push(format!("TIMESTAMP {}", number(&stamp)));
     }
     if has_ttl && random.percent(15) {
-        parts.push(format!("TTL {}", random.pick(&["5", "40", "100000", "0"])));
+        // What has run out for conditional statements goes by the server's clock.
+        let ttl = match table.mode {
+            Mode::Clock => random.pick(&["100000", "200000", "0"]),
+            _ => random.pick(&["5", "40", "100000", "0"]),
+        };
+        parts.push(format!("TTL {}", number(ttl)));
     }
     match parts.is_empty() {
         true => String::new(),
@@ -62,7 +82,10 @@ fn insert(table: &Table, random: &mut Random, may_state: bool) -> String {
     let mut using = using(table, random, may_state, true);
     if !table.has_mortal_rows {
         // The marker of a row lives as long as its cells at least.
-        using = using.replace("TTL 5", "TTL 200000").replace("TTL 40", "TTL 200001");
+        for (short, long) in [("5", "200000"), ("40", "200001")] {
+            using =
+                using.replace(&format!("TTL {}", number(short)), &format!("TTL {}", number(long)));
+        }
     }
     let condition = condition_of_insert(table, random, &using);
     if random.percent(8) {
@@ -111,18 +134,22 @@ fn is_key(column: &Column) -> bool {
 /// A JSON value; `None` for types that this does not write.
 fn json(kind: &Type, random: &mut Random) -> Option<String> {
     Some(match kind {
-        Type::Native("text" | "ascii") => {
+        // Of two values that are no ASCII Cassandra tells the one its hash table has first.
+        Type::Native("ascii") => (*random.pick(&["\"a\"", "\"b\"", "\"\""])).to_owned(),
+        Type::Native("text") => {
             (*random.pick(&["\"a\"", "\"b\"", "\"\"", "\"it's\"", "\"Ä\""])).to_owned()
         }
         Type::Native("boolean") => (*random.pick(&["true", "false", "\"true\""])).to_owned(),
         Type::Native(_) => match kind.is_number() {
             true => (*random.pick(&["0", "1", "-1", "\"2\""])).to_owned(),
-            false => format!("\"{}\"", kind.literal(random).trim_matches('\'')),
+            false => format!("\"{}\"", kind.value(random).text.trim_matches('\'')),
         },
         Type::List(item, _) | Type::Set(item, _) => {
             let items: Option<Vec<String>> =
                 (0..random.below(3)).map(|_| json(item, random)).collect();
-            format!("[{}]", items?.join(", "))
+            // A null is wrong in it, and one wrong value is enough.
+            let items: Vec<String> = items?.into_iter().filter(|item| item != "null").collect();
+            format!("[{}]", items.join(", "))
         }
         Type::Map(..) | Type::Tuple(_) | Type::Udt(_) | Type::Vector(_) => {
             if random.percent(50) {
@@ -150,15 +177,14 @@ fn condition(table: &Table, random: &mut Random, statics_only: bool) -> String {
     if columns.is_empty() || random.percent(25) {
         return " IF EXISTS".to_owned();
     }
-    let one = |random: &mut Random| {
-        let column = random.pick(&columns);
+    let one = |column: &Column, random: &mut Random| {
         let operator = random.pick(&["=", "=", "!=", "<", ">=", ">", "<="]);
         match (&column.kind, random.below(10)) {
             (_, 0) => format!("{} = null", column.name),
             (_, 1) => format!("{} != null", column.name),
             (_, 2 | 3) => {
                 let of = (0..1 + random.below(3)).map(|_| column.kind.literal(random));
-                format!("{} IN ({})", column.name, of.collect::<Vec<_>>().join(", "))
+                format!("{} IN {}", column.name, list(of))
             }
             (Type::Map(key, value, _), 4..=7) => {
                 let (key, value) = (key.literal(random), value.literal(random));
@@ -174,9 +200,23 @@ fn condition(table: &Table, random: &mut Random, statics_only: bool) -> String {
             _ => format!("{} {operator} {}", column.name, column.kind.literal(random)),
         }
     };
-    let count = 1 + random.below(2);
-    let all: Vec<String> = (0..count).map(|_| one(random)).collect();
+    // Each on another column: the order of those on the same one is another each time in Cassandra.
+    let mut asked: Vec<&Column> = vec![*random.pick(&columns)];
+    let other = *random.pick(&columns);
+    if random.percent(50) && asked.iter().all(|column| column.name != other.name) {
+        asked.push(other);
+    }
+    let all: Vec<String> = asked.into_iter().map(|column| one(column, random)).collect();
     format!(" IF {}", all.join(" AND "))
+}
+
+/// The values of an IN, each marked: in part as a list that is one bound value.
+pub fn list(of: impl Iterator<Item = String>) -> String {
+    let of: Vec<String> = of.collect();
+    match of.len() {
+        2 if of.iter().all(|one| bound::is_marked(one)) => bound::list(&of).marked(),
+        _ => format!("({})", of.join(", ")),
+    }
 }
 
 /// A WHERE that names rows.
@@ -190,8 +230,7 @@ fn rows(table: &Table, random: &mut Random, clusterings: bool) -> String {
         .map(|column| match random.percent(7) {
             true => {
                 let of = (0..1 + random.below(3)).map(|_| table.literal(column, random));
-                let of: Vec<String> = of.collect();
-                format!("{} IN ({})", column.name, of.join(", "))
+                format!("{} IN {}", column.name, list(of))
             }
             false => format!("{} = {}", column.name, table.literal(column, random)),
         })
@@ -288,16 +327,12 @@ fn delete(table: &Table, random: &mut Random, may_state: bool) -> String {
             if values.is_empty() {
                 return format!("DELETE FROM {}{using} WHERE {partition}", table.name);
             }
-            let mut what: Vec<(&Column, String)> = (0..1 + random.below(2))
+            let what: Vec<(&Column, String)> = (0..1 + random.below(2))
                 .map(|_| {
                     let column = *random.pick(&values);
                     (column, part_of(column, random))
                 })
                 .collect();
-            // Cassandra reads a list again for each part, with what the parts before it deleted.
-            if matches!(what.as_slice(), [one, two] if one.0.name == two.0.name) {
-                what.truncate(1);
-            }
             let statics_only = what.iter().all(|(column, _)| column.role == Role::Static);
             let names: Vec<String> = what.into_iter().map(|(_, name)| name).collect();
             let target = rows(table, random, !statics_only);
@@ -332,7 +367,7 @@ pub fn range(table: &Table, random: &mut Random) -> String {
         text.push_str(&match random.percent(10) {
             true => {
                 let of = (0..1 + random.below(3)).map(|_| table.literal(column, random));
-                format!(" AND {} IN ({})", column.name, of.collect::<Vec<_>>().join(", "))
+                format!(" AND {} IN {}", column.name, list(of))
             }
             false => format!(" AND {} = {}", column.name, table.literal(column, random)),
         });
@@ -370,8 +405,7 @@ pub fn range(table: &Table, random: &mut Random) -> String {
         0 => text.push_str(&format!(" AND {} = {}", next.name, table.literal(next, random))),
         1 => {
             let of = (0..1 + random.below(3)).map(|_| table.literal(next, random));
-            let of = of.collect::<Vec<_>>().join(", ");
-            text.push_str(&format!(" AND {} IN ({of})", next.name));
+            text.push_str(&format!(" AND {} IN {}", next.name, list(of)));
         }
         both => {
             if both != 2 {
@@ -396,7 +430,10 @@ fn batch(table: &Table, random: &mut Random) -> String {
     };
     let is_for_all = table.mode == Mode::Stated && random.percent(50);
     let using = match is_for_all {
-        true => format!(" USING TIMESTAMP {}", 1 + random.below(TIMESTAMPS)),
+        true => {
+            let stamp = (1 + random.below(TIMESTAMPS)).to_string();
+            format!(" USING TIMESTAMP {}", number(&stamp))
+        }
         false => String::new(),
     };
     let statements: Vec<String> = (0..1 + random.below(4))
@@ -418,8 +455,12 @@ pub fn damage(text: &str, random: &mut Random) -> String {
         1 => words.swap(at, other),
         2 => {
             let odd = ["'x'", "17", "null", "nosuch", "{1}", "?", "(1, 2)", "-", "IN"];
-            if let Some(word) = words.get_mut(at) {
-                *word = (*random.pick(&odd)).to_owned();
+            let odd = *random.pick(&odd);
+            // See `bound::settle`.
+            if let Some(word) = words.get_mut(at)
+                && !(odd == "null" && text.contains("DELETE"))
+            {
+                *word = odd.to_owned();
             }
         }
         3 => {

@@ -17,6 +17,7 @@ import pytest
 from cassandra import (
     AlreadyExists,
     ConsistencyLevel,
+    FunctionFailure,
     InvalidRequest,
     ProtocolVersion,
     Unavailable,
@@ -930,3 +931,128 @@ def test_threads_that_compare_and_set_lose_nothing(session):
     for thread in threads:
         thread.join()
     assert session.execute("SELECT v FROM lwt_count WHERE k = 1").one().v == 100
+
+
+# User functions in WebAssembly. A stock Cassandra has none, so these are skipped there.
+
+FIB = """(module
+    (func $fib (param $n i64) (result i64)
+        (if (i64.lt_s (local.get $n) (i64.const 2)) (then (return (local.get $n))))
+        (i64.add
+            (call $fib (i64.sub (local.get $n) (i64.const 1)))
+            (call $fib (i64.sub (local.get $n) (i64.const 2)))))
+    (export "fib" (func $fib)))"""
+
+# ASCII letters to upper case: text goes through memory, and comes back from where it was put.
+SHOUT = """(module
+    (memory (export "memory") 1)
+    (global (export "_scylla_abi") i32 (i32.const 1024))
+    (data (i32.const 1024) "\\02")
+    (global $free (mut i32) (i32.const 2048))
+    (func (export "_scylla_malloc") (param $bytes i32) (result i32)
+        (global.get $free)
+        (global.set $free (i32.add (global.get $free) (local.get $bytes))))
+    (func (export "_scylla_free") (param i32))
+    (func (export "shout") (param $value i64) (result i64)
+        (local $at i32) (local $end i32) (local $byte i32)
+        (local.set $at (i32.wrap_i64 (local.get $value)))
+        (local.set $end
+            (i32.add (local.get $at) (i32.wrap_i64 (i64.shr_u (local.get $value) (i64.const 32)))))
+        (block $done
+            (loop $next
+                (br_if $done (i32.ge_u (local.get $at) (local.get $end)))
+                (local.set $byte (i32.load8_u (local.get $at)))
+                (if (i32.and
+                        (i32.ge_u (local.get $byte) (i32.const 97))
+                        (i32.le_u (local.get $byte) (i32.const 122)))
+                    (then (i32.store8 (local.get $at) (i32.sub (local.get $byte) (i32.const 32)))))
+                (local.set $at (i32.add (local.get $at) (i32.const 1)))
+                (br $next)))
+        (local.get $value)))"""
+
+PLUS = """(module (func (export "plus") (param i64 i64) (result i64)
+    (i64.add (local.get 0) (local.get 1))))"""
+
+
+@pytest.fixture(scope="session")
+def functions(session, keyspace):
+    try:
+        session.execute(
+            "CREATE FUNCTION fib (n bigint) RETURNS NULL ON NULL INPUT RETURNS bigint "
+            f"LANGUAGE wasm AS $${FIB}$$"
+        )
+    except InvalidRequest as error:
+        if "Java UDFs" in str(error) or "disabled" in str(error):
+            pytest.skip("the server has no functions in WebAssembly")
+        raise
+    session.execute(
+        "CREATE FUNCTION shout (t text) RETURNS NULL ON NULL INPUT RETURNS text "
+        f"LANGUAGE wasm AS $${SHOUT}$$"
+    )
+    session.execute(
+        "CREATE FUNCTION plus (a bigint, b bigint) RETURNS NULL ON NULL INPUT RETURNS bigint "
+        f"LANGUAGE wasm AS $${PLUS}$$"
+    )
+    session.execute("CREATE AGGREGATE total (bigint) SFUNC plus STYPE bigint INITCOND 0")
+    session.execute("CREATE TABLE fibs (k int, n bigint, w text, PRIMARY KEY (k, n))")
+    for i in range(30):
+        session.execute("INSERT INTO fibs (k, n, w) VALUES (%s, %s, %s)", (i % 2, i % 15, f"w{i}é"))
+    return keyspace
+
+
+def test_user_functions_compute(session, functions):
+    rows = session.execute(f"SELECT n, {functions}.fib(n), shout(w) FROM fibs WHERE k = 0 LIMIT 4")
+    assert [tuple(row) for row in rows] == [
+        (0, 0, "W0é"), (1, 1, "W16é"), (2, 1, "W2é"), (3, 2, "W18é")
+    ]
+    prepared = session.prepare("SELECT fib(?) AS f, shout(?) AS s FROM fibs WHERE k = 1 LIMIT 1")
+    row = session.execute(prepared, (20, "grüße")).one()
+    assert (row.f, row.s) == (6765, "GRüßE")
+    assert tuple(session.execute(prepared, (None, None)).one()) == (None, None)
+    insert = session.prepare("INSERT INTO fibs (k, n, w) VALUES (2, fib(?), shout(?))")
+    session.execute(insert, (10, "x"))
+    assert session.execute("SELECT w FROM fibs WHERE k = 2 AND n = fib(10)").one().w == "X"
+
+
+def test_user_aggregates_go_over_pages_and_groups(session, functions):
+    sums = {k: sum(i % 15 for i in range(30) if i % 2 == k) for k in (0, 1)}
+    statement = SimpleStatement(
+        "SELECT k, total(n) AS t, max(fib(n)) AS f FROM fibs WHERE k IN (0, 1) GROUP BY k",
+        fetch_size=1,
+    )
+    assert {row.k: (row.t, row.f) for row in session.execute(statement)} == {
+        k: (total, 377) for k, total in sums.items()
+    }
+    statement = SimpleStatement("SELECT total(n) AS t FROM fibs WHERE k IN (0, 1)", fetch_size=3)
+    assert session.execute(statement).one().t == sum(sums.values())
+
+
+def test_user_functions_are_in_the_driver_metadata(cluster, session, functions):
+    cluster.refresh_schema_metadata()
+    metadata = cluster.metadata.keyspaces[functions]
+    assert set(metadata.functions) == {"fib(bigint)", "shout(text)", "plus(bigint,bigint)"}
+    fib = metadata.functions["fib(bigint)"]
+    assert (fib.language, fib.return_type, fib.called_on_null_input) == ("wasm", "bigint", False)
+    total = metadata.aggregates["total(bigint)"]
+    assert (total.state_func, total.state_type, total.initial_condition) == ("plus", "bigint", "0")
+    described = session.execute("DESCRIBE FUNCTION fib").one().create_statement
+    session.execute(f"DROP FUNCTION {functions}.fib")
+    session.execute(described)
+    assert session.execute("SELECT fib(n) AS f FROM fibs WHERE k = 0 AND n = 12").one().f == 144
+
+
+def test_a_failing_user_function_fails_its_statement_only(session, functions):
+    session.execute(
+        "CREATE FUNCTION endless (n bigint) RETURNS NULL ON NULL INPUT RETURNS bigint LANGUAGE wasm "
+        "AS $$(module (func (export \"endless\") (param i64) (result i64) (loop (br 0)) "
+        "(i64.const 1)))$$"
+    )
+    with pytest.raises(FunctionFailure) as failure:
+        session.execute("SELECT endless(n) FROM fibs")
+    assert (failure.value.function, failure.value.arg_types) == ("endless", ["bigint"])
+    assert session.execute("SELECT fib(n) AS f FROM fibs WHERE k = 0 AND n = 12").one().f == 144
+    with pytest.raises(InvalidRequest, match="LANGUAGE wasm"):
+        session.execute(
+            "CREATE FUNCTION j (n int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE java "
+            "AS 'return n;'"
+        )

@@ -52,6 +52,7 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         "getconcurrentcompactors" => compactions(api).map(|report| {
             format!("Current concurrent compactors in the system is: \n{}\n", report.concurrent)
         }),
+        "setconcurrentcompactors" => set_concurrent_compactors(api, &first()),
         "getseeds" => seeds(api),
         "gettraceprobability" => {
             settings(api).map(|s| layout::trace_probability(s.trace_probability))
@@ -176,6 +177,13 @@ fn seeds(api: &Api) -> Result<String, Failure> {
             others.join(" ")
         ),
     })
+}
+
+fn set_concurrent_compactors(api: &Api, text: &str) -> Result<String, Failure> {
+    match number(text, "concurrent_compactors")?.try_into() {
+        Ok(count @ 1..) => tell(api, &ClusterCommand::SetConcurrentCompactors { count }),
+        _ => Err(bad("concurrent_compactors should be great than 0.".to_owned())),
+    }
 }
 
 fn set_trace_probability(api: &Api, text: &str) -> Result<String, Failure> {

@@ -228,6 +228,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
+    Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
     Verb::plain("setguardrailsconfig", "Modify runtime configuration of guardrails.").takes("[<setter> <value1> ...]", "For flags, possible values are 'true' or 'false'. For thresholds, two values are expected, first for failure, second for warning. For values, enumeration of values expected or one value where multiple items are separated by comma. Setting for thresholds accepting strings and value guardrails are reset by specifying 'null' or '[]' value. For thresholds accepting integers, the reset value is -1.", usize::MAX),
     Verb::plain("setlogginglevel", "Set the log level threshold for a given component or class. Will reset to the initial configuration if called with no parameters.").takes("<component|module> <level>", "The component or module to change the level for and the log level threshold to set. Will reset to initial level if omitted. Available components: bootstrap, compaction, repair, streaming, cql, ring; ROOT is everything", 2),
@@ -325,7 +326,7 @@ const REFUSED: [(&str, &[&str]); 13] = [
         ],
     ),
     (
-        "compactions go by themselves, one on each shard; see compact, cleanup and \
+        "compactions go by themselves; see compact, cleanup and \
          setcompactionthroughput, and ALTER TABLE … WITH compaction",
         &[
             "disableautocompaction",
@@ -336,7 +337,6 @@ const REFUSED: [(&str, &[&str]); 13] = [
             "relocatesstables",
             "recompress_sstables",
             "setcompactionthreshold",
-            "setconcurrentcompactors",
             "statusautocompaction",
             "stop",
         ],

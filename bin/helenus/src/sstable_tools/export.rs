@@ -151,7 +151,7 @@ impl<'t> Rows<'t> {
         let text = format!("SELECT * FROM {}", schema_file::quoted_name(table));
         let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
         let limits = PlanLimits::default();
-        let context = PlanContext { schema, keyspace: None, limits: &limits, now };
+        let context = PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
         let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
         let PlanKind::Select(plan) = plan.kind else { return Err("not a query".to_owned()) };
         let uuids = UuidSource::new(0);

@@ -72,6 +72,7 @@ fn apply(schema: &mut Schema, statement: &str, last: &mut u128) -> Result<(), St
         now: WallMicros(0),
         watch: None,
         default_factor: 1,
+        functions: None,
     };
     let wrong = |e: &dyn std::fmt::Display| format!("{e} in {statement}");
     let outcome = plan.and_then(|plan| plan.outcome(&mut context)).map_err(|e| wrong(&e))?;

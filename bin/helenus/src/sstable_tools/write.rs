@@ -181,7 +181,7 @@ impl<'o> Rows<'o> {
         }
         let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
         let limits = PlanLimits::default();
-        let context = PlanContext { schema, keyspace: None, limits: &limits, now };
+        let context = PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
         let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
         let PlanKind::Modify(plan) = plan.kind else { return Err("not a write".to_owned()) };
         let uuids = UuidSource::new(rt.random_u64());

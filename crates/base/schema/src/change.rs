@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use types::UdtType;
+use types::{CqlType, UdtType};
 
 use crate::encode;
+use crate::functions::{UserAggregate, UserFunction};
 use crate::model::{Keyspace, KeyspaceParams, Schema, Table};
 use stdx::Uuid;
 
@@ -57,6 +58,28 @@ pub enum SchemaChange {
         /// Its name.
         name: Arc<str>,
     },
+    /// A function, new or in the place of the one with its name and argument types.
+    PutFunction(UserFunction),
+    /// The function goes.
+    DropFunction {
+        /// Its keyspace.
+        keyspace: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+        /// Types of its arguments.
+        args: Vec<CqlType>,
+    },
+    /// An aggregate, new or in the place of the one with its name and argument types.
+    PutAggregate(UserAggregate),
+    /// The aggregate goes.
+    DropAggregate {
+        /// Its keyspace.
+        keyspace: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+        /// Types of its arguments.
+        args: Vec<CqlType>,
+    },
 }
 
 /// Why a change does not fit the schema it is applied to.
@@ -65,7 +88,7 @@ pub enum SchemaError {
     /// It exists already.
     #[error("{what} \"{name}\" already exists")]
     AlreadyExists {
-        /// `keyspace`, `table` or `type`.
+        /// `keyspace`, `table`, `type`, `function` or `aggregate`.
         what: &'static str,
         /// Its name, with the keyspace in front.
         name: String,
@@ -73,7 +96,7 @@ pub enum SchemaError {
     /// It does not exist.
     #[error("{what} \"{name}\" doesn't exist")]
     NotFound {
-        /// `keyspace`, `table` or `type`.
+        /// `keyspace`, `table`, `type`, `function` or `aggregate`.
         what: &'static str,
         /// Its name, with the keyspace in front.
         name: String,
@@ -108,6 +131,8 @@ impl Schema {
                     params: params.clone(),
                     tables: BTreeMap::new(),
                     types: BTreeMap::new(),
+                    functions: Vec::new(),
+                    aggregates: Vec::new(),
                     is_virtual: false,
                 };
                 keyspaces.insert(name.clone(), Arc::new(keyspace));
@@ -171,6 +196,18 @@ impl Schema {
                     return Err(SchemaError::NotFound { what: "type", name });
                 }
             }
+            SchemaChange::PutFunction(function) => {
+                edit(&mut keyspaces, &function.keyspace)?.put_function(function);
+            }
+            SchemaChange::DropFunction { keyspace, name, args } => {
+                edit(&mut keyspaces, keyspace)?.drop_function(name, args)?;
+            }
+            SchemaChange::PutAggregate(aggregate) => {
+                edit(&mut keyspaces, &aggregate.keyspace)?.put_aggregate(aggregate);
+            }
+            SchemaChange::DropAggregate { keyspace, name, args } => {
+                edit(&mut keyspaces, keyspace)?.drop_aggregate(name, args)?;
+            }
         }
         Ok(Schema::from_keyspaces(keyspaces))
     }
@@ -209,6 +246,7 @@ fn replace_type(keyspace: &mut Keyspace, udt: &UdtType) {
             *field = field.with_updated_udt(udt);
         }
     }
+    keyspace.replace_type_in_functions(udt);
     for table in keyspace.tables.values_mut() {
         if !table.columns.iter().any(|c| c.ty.references_udt(&udt.name)) {
             continue;

@@ -9,6 +9,7 @@ use stdx::{ColumnId, TableId, TimestampMicros, Uuid};
 use types::{CqlType, UdtType};
 
 use crate::change::SchemaChange;
+use crate::functions::{UserAggregate, UserFunction};
 use crate::model::{
     Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, KeyspaceParams, Table, TableKind,
     TableOptions,
@@ -429,7 +430,92 @@ pub fn sort_key(c: &Column) -> (u8, u16, &str) {
     }
 }
 
-/// Appends a keyspace with its tables and types.
+fn type_list(out: &mut Vec<u8>, types: &[CqlType]) {
+    out.put_vint_unsigned(types.len() as u64);
+    for ty in types {
+        cql_type(out, ty);
+    }
+}
+
+fn read_type_list(r: &mut Reader<'_>) -> Result<Vec<CqlType>, DecodeError> {
+    let mut types = Vec::new();
+    for _ in 0..read_count(r)? {
+        types.push(read_cql_type(r)?);
+    }
+    Ok(types)
+}
+
+fn user_function(out: &mut Vec<u8>, f: &UserFunction) {
+    text(out, &f.keyspace);
+    text(out, &f.name);
+    type_list(out, &f.args);
+    for name in &f.arg_names {
+        text(out, name);
+    }
+    cql_type(out, &f.returns);
+    out.put_bool(f.called_on_null_input);
+    text(out, &f.language);
+    text(out, &f.body);
+}
+
+fn read_user_function(r: &mut Reader<'_>) -> Result<UserFunction, DecodeError> {
+    let keyspace = read_text(r)?.into();
+    let name = read_text(r)?.into();
+    let args = read_type_list(r)?;
+    let mut arg_names = Vec::new();
+    for _ in &args {
+        arg_names.push(read_text(r)?.into());
+    }
+    Ok(UserFunction {
+        keyspace,
+        name,
+        arg_names,
+        args,
+        returns: read_cql_type(r)?,
+        called_on_null_input: r.bool()?,
+        language: read_text(r)?.into(),
+        body: read_text(r)?.into(),
+    })
+}
+
+fn user_aggregate(out: &mut Vec<u8>, a: &UserAggregate) {
+    text(out, &a.keyspace);
+    text(out, &a.name);
+    type_list(out, &a.args);
+    cql_type(out, &a.returns);
+    text(out, &a.state_function);
+    cql_type(out, &a.state_type);
+    out.put_bool(a.final_function.is_some());
+    text(out, a.final_function.as_deref().unwrap_or(""));
+    out.put_bool(a.initial.is_some());
+    out.put_bytes_vint(a.initial.as_deref().unwrap_or(&[]));
+}
+
+fn read_user_aggregate(r: &mut Reader<'_>) -> Result<UserAggregate, DecodeError> {
+    let keyspace = read_text(r)?.into();
+    let name = read_text(r)?.into();
+    let args = read_type_list(r)?;
+    let returns = read_cql_type(r)?;
+    let state_function = read_text(r)?.into();
+    let state_type = read_cql_type(r)?;
+    let has_final = r.bool()?;
+    let final_function = read_text(r)?;
+    let has_initial = r.bool()?;
+    let initial = r.bytes_vint()?.to_vec();
+    Ok(UserAggregate {
+        keyspace,
+        name,
+        args,
+        returns,
+        state_function,
+        state_type,
+        final_function: has_final.then(|| final_function.into()),
+        initial: has_initial.then_some(initial),
+    })
+}
+
+/// Appends a keyspace with its tables, types and functions. Without functions it is as it was before
+/// there were any.
 pub fn keyspace(out: &mut Vec<u8>, k: &Keyspace) {
     text(out, &k.name);
     params(out, &k.params);
@@ -441,6 +527,17 @@ pub fn keyspace(out: &mut Vec<u8>, k: &Keyspace) {
     out.put_vint_unsigned(k.tables.len() as u64);
     for t in k.tables.values() {
         table(out, t);
+    }
+    if k.functions.is_empty() && k.aggregates.is_empty() {
+        return;
+    }
+    out.put_vint_unsigned(k.functions.len() as u64);
+    for f in &k.functions {
+        user_function(out, f);
+    }
+    out.put_vint_unsigned(k.aggregates.len() as u64);
+    for a in &k.aggregates {
+        user_aggregate(out, a);
     }
 }
 
@@ -487,6 +584,26 @@ pub fn change(out: &mut Vec<u8>, change: &SchemaChange) {
             text(out, keyspace);
             text(out, name);
         }
+        SchemaChange::PutFunction(f) => {
+            out.put_u8(10);
+            user_function(out, f);
+        }
+        SchemaChange::DropFunction { keyspace, name, args } => {
+            out.put_u8(11);
+            text(out, keyspace);
+            text(out, name);
+            type_list(out, args);
+        }
+        SchemaChange::PutAggregate(a) => {
+            out.put_u8(12);
+            user_aggregate(out, a);
+        }
+        SchemaChange::DropAggregate { keyspace, name, args } => {
+            out.put_u8(13);
+            text(out, keyspace);
+            text(out, name);
+            type_list(out, args);
+        }
     }
 }
 
@@ -516,6 +633,18 @@ pub fn read_change(r: &mut Reader<'_>) -> Result<SchemaChange, DecodeError> {
         9 => {
             let keyspace = read_text(r)?.into();
             SchemaChange::DropType { keyspace, name: read_text(r)?.into() }
+        }
+        10 => SchemaChange::PutFunction(read_user_function(r)?),
+        11 => {
+            let keyspace = read_text(r)?.into();
+            let name = read_text(r)?.into();
+            SchemaChange::DropFunction { keyspace, name, args: read_type_list(r)? }
+        }
+        12 => SchemaChange::PutAggregate(read_user_aggregate(r)?),
+        13 => {
+            let keyspace = read_text(r)?.into();
+            let name = read_text(r)?.into();
+            SchemaChange::DropAggregate { keyspace, name, args: read_type_list(r)? }
         }
         other => return Err(r.invalid(i64::from(other))),
     })

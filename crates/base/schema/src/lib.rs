@@ -1,6 +1,6 @@
 //! Immutable schema metadata: what exists, and nothing of where it is stored.
 //!
-//! Owns: [`Schema`], [`Keyspace`], [`Table`], [`Column`], their options, schema changes
+//! Owns: [`Schema`], [`Keyspace`], [`Table`], [`Column`], their options, functions, schema changes
 //! (`change`), DESCRIBE text (`describe`). Never: IO, clocks;
 //! a schema value is never edited in place, a change makes a new one.
 //!
@@ -8,16 +8,20 @@
 //! INV-schema-2: `Table::columns` is ordered: partition key by position, clustering by position,
 //! statics by name, regulars by name (names compared as bytes, as Cassandra orders them).
 //! INV-schema-4: `Table::masks` has entries of columns of the table only, each a masking function
-//! whose result has the column's type. A table without masks is encoded as before there were any.
+//! whose result has the column's type. A table without masks is encoded as before there were any, and
+//! so is a keyspace without functions. INV-schema-5: functions and aggregates of a keyspace are ordered
+//! by name and types, and no two of a kind have the same name and types.
 
 pub mod change;
 pub mod encode;
+pub mod functions;
 pub mod model;
 #[cfg(test)]
 mod tests;
 pub mod tombstone_gc;
 
 pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
+pub use functions::{UserAggregate, UserFunction};
 pub use model::{
     Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table,
     TableKind, TableOptions,

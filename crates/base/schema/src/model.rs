@@ -6,6 +6,8 @@ use std::sync::Arc;
 use stdx::{ColumnId, FixedMap, TableId, TimestampMicros, Uuid};
 use types::{CqlType, UdtType};
 
+use crate::functions::{UserAggregate, UserFunction};
+
 /// Everything that exists, at one epoch. Shared as `Arc<Schema>`; never edited in place.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
@@ -35,7 +37,7 @@ impl Schema {
     }
 }
 
-/// One keyspace with its tables and user types.
+/// One keyspace with its tables, user types and functions.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     /// Name, case kept.
@@ -46,6 +48,10 @@ pub struct Keyspace {
     pub tables: BTreeMap<Arc<str>, Arc<Table>>,
     /// User types by name.
     pub types: BTreeMap<Arc<str>, Arc<UdtType>>,
+    /// User functions, ordered as INV-schema-5 says.
+    pub functions: Vec<Arc<UserFunction>>,
+    /// User aggregates, ordered alike.
+    pub aggregates: Vec<Arc<UserAggregate>>,
     /// True for `system_views` and `system_virtual_schema`: computed, not stored.
     pub is_virtual: bool,
 }

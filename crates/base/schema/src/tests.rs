@@ -10,7 +10,7 @@ use types::{CqlType, UdtType};
 use crate::encode;
 use crate::{
     Column, ColumnKind, ColumnMask, DroppedColumn, KeyspaceParams, Schema, SchemaChange,
-    SchemaError, Table, TableKind, TableOptions,
+    SchemaError, Table, TableKind, TableOptions, UserAggregate, UserFunction,
 };
 
 fn udt(fields: &[(&str, CqlType)]) -> UdtType {
@@ -108,6 +108,15 @@ fn every_change_survives_its_encoding_and_no_cut_of_it_is_accepted() {
         SchemaChange::CreateType(udt(&[("f", CqlType::list(CqlType::Inet, true))])),
         SchemaChange::AlterType(udt(&[("f", CqlType::set(CqlType::Varint, true))])),
         SchemaChange::DropType { keyspace: "ks".into(), name: "address".into() },
+        SchemaChange::PutFunction(function(CqlType::Int)),
+        SchemaChange::DropFunction {
+            keyspace: "ks".into(),
+            name: "f".into(),
+            args: vec![CqlType::Int, CqlType::list(CqlType::Text, false)],
+        },
+        SchemaChange::PutAggregate(aggregate(Some("g"), Some(b"x"))),
+        SchemaChange::PutAggregate(aggregate(None, None)),
+        SchemaChange::DropAggregate { keyspace: "ks".into(), name: "a".into(), args: Vec::new() },
     ];
     for change in changes {
         let mut bytes = Vec::new();
@@ -171,4 +180,87 @@ fn existing_and_missing_things_are_refused() {
     assert!(matches!(schema.apply(&missing), Err(SchemaError::NotFound { what: "table", .. })));
     let missing = SchemaChange::DropKeyspace { name: "nope".into() };
     assert!(matches!(schema.apply(&missing), Err(SchemaError::NotFound { what: "keyspace", .. })));
+}
+
+/// `f(int, <the type>)`.
+fn function(second: CqlType) -> UserFunction {
+    UserFunction {
+        keyspace: "ks".into(),
+        name: "f".into(),
+        arg_names: vec!["x".into(), "y".into()],
+        args: vec![CqlType::Int, second],
+        returns: CqlType::Text,
+        called_on_null_input: true,
+        language: "wasm".into(),
+        body: "(module)".into(),
+    }
+}
+
+fn aggregate(last: Option<&str>, initial: Option<&[u8]>) -> UserAggregate {
+    UserAggregate {
+        keyspace: "ks".into(),
+        name: "a".into(),
+        args: vec![CqlType::Text],
+        returns: CqlType::Text,
+        state_function: "f".into(),
+        state_type: CqlType::Int,
+        final_function: last.map(Into::into),
+        initial: initial.map(<[u8]>::to_vec),
+    }
+}
+
+#[test]
+fn a_keyspace_without_functions_is_written_as_before_there_were_functions() {
+    let schema = schema();
+    let mut bytes = Vec::new();
+    encode::keyspace(&mut bytes, schema.keyspace("ks").unwrap());
+    let mut expect = Vec::new();
+    encode::table(&mut expect, schema.table("ks", "t").unwrap());
+    assert!(bytes.ends_with(&expect));
+    let with = schema.apply(&SchemaChange::PutFunction(function(CqlType::Text))).unwrap();
+    assert_ne!(with.version, schema.version);
+    let args = vec![CqlType::Int, CqlType::Text];
+    let drop = |args: &[CqlType]| SchemaChange::DropFunction {
+        keyspace: "ks".into(),
+        name: "f".into(),
+        args: args.to_vec(),
+    };
+    assert!(matches!(with.apply(&drop(&args[..1])), Err(SchemaError::NotFound { .. })));
+    assert_eq!(with.apply(&drop(&args)).unwrap().version, schema.version);
+}
+
+#[test]
+fn functions_of_a_name_differ_by_types_and_are_replaced_by_the_same() {
+    let mut schema = schema();
+    let put = |schema: &Schema, second: CqlType| {
+        schema.apply(&SchemaChange::PutFunction(function(second))).unwrap()
+    };
+    schema = put(&schema, CqlType::Text);
+    schema = put(&schema, CqlType::list(CqlType::Int, false));
+    schema = put(&schema, CqlType::Int);
+    let names = |schema: &Schema| {
+        let keyspace = schema.keyspace("ks").unwrap();
+        keyspace.functions.iter().map(|f| f.args[1].to_cql_name()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&schema), "int list<int> text");
+    // Frozen or not is the same function.
+    let replaced = put(&schema, CqlType::list(CqlType::Int, true));
+    assert_eq!(names(&replaced), "frozen<list<int>> int text");
+    let keyspace = replaced.keyspace("ks").unwrap();
+    assert!(keyspace.function("f", &[CqlType::Int, CqlType::Text]).is_some());
+    assert!(keyspace.function("f", &[CqlType::Text, CqlType::Text]).is_none());
+    let uses = aggregate(None, None);
+    assert!(uses.calls(keyspace.function("f", &[CqlType::Int, CqlType::Text]).unwrap()));
+    assert!(!uses.calls(keyspace.function("f", &[CqlType::Int, CqlType::Int]).unwrap()));
+}
+
+#[test]
+fn a_changed_user_type_reaches_the_functions_that_use_it() {
+    let before = CqlType::Udt(Arc::new(udt(&[("street", CqlType::Text)])));
+    let schema = schema().apply(&SchemaChange::PutFunction(function(before))).unwrap();
+    assert_eq!(schema.keyspace("ks").unwrap().functions_using_type("address").len(), 1);
+    let changed = udt(&[("street", CqlType::Text), ("zip", CqlType::Int)]);
+    let schema = schema.apply(&SchemaChange::AlterType(changed.clone())).unwrap();
+    let function = &schema.keyspace("ks").unwrap().functions[0];
+    assert_eq!(function.args[1], CqlType::Udt(Arc::new(changed)));
 }

@@ -71,6 +71,8 @@ pub fn schema(options: TableOptions, factor: u32, datacenters: &[(String, u32)])
         },
         tables: BTreeMap::from([(table.name.clone(), table.clone())]),
         types: BTreeMap::new(),
+        functions: Vec::new(),
+        aggregates: Vec::new(),
         is_virtual: false,
     };
     let mut by_id: FixedMap<TableId, Arc<Table>> = FixedMap::default();

@@ -117,6 +117,11 @@ pub enum ClusterAction {
         /// Bytes per second of the node; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Compactions at a time; told to every shard.
+    SetConcurrentCompactors {
+        /// Of the node, 1 or more; each shard runs its part, rounded up.
+        count: u32,
+    },
     /// Most that replayed batches write; told to every shard.
     SetBatchlogThrottle {
         /// KiB per second, divided by the number of nodes; 0 is no limit.
@@ -184,6 +189,7 @@ impl ClusterAction {
             ClusterAction::SetHintWindow { .. } => "setmaxhintwindow",
             ClusterAction::SetStreamThroughput { .. } => "setstreamthroughput",
             ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
+            ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
             ClusterAction::SetTraceProbability { .. } => "settraceprobability",
             ClusterAction::StopDaemon => "stopdaemon",
@@ -318,6 +324,9 @@ pub(crate) fn resolve(
         }
         ClusterCommand::SetCompactionThroughput { bytes_per_second } => {
             ClusterAction::SetCompactionThroughput { bytes_per_second }
+        }
+        ClusterCommand::SetConcurrentCompactors { count } => {
+            ClusterAction::SetConcurrentCompactors { count }
         }
         ClusterCommand::SetBatchlogThrottle { kib_per_second } => {
             ClusterAction::SetBatchlogThrottle { kib_per_second }

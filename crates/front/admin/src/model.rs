@@ -122,6 +122,12 @@ pub struct TableReport {
     pub disk_bytes: u64,
     /// Uncompressed bytes of their data.
     pub uncompressed_bytes: u64,
+    /// Those of them that were repaired.
+    #[serde(default)]
+    pub repaired_bytes: u64,
+    /// Those of them that take part in a repair.
+    #[serde(default)]
+    pub pending_repair_bytes: u64,
     /// Partitions, counted once per SSTable and memtable.
     pub partitions_estimate: u64,
     /// Memory of memtables.
@@ -177,11 +183,18 @@ pub struct TableReport {
 }
 
 impl TableReport {
+    /// Bytes that were never repaired.
+    pub(crate) fn unrepaired_bytes(&self) -> u64 {
+        self.uncompressed_bytes.saturating_sub(self.repaired_bytes + self.pending_repair_bytes)
+    }
+
     /// Adds another shard's numbers of the same table.
     pub fn merge(&mut self, other: &TableReport) {
         self.sstables += other.sstables;
         self.disk_bytes += other.disk_bytes;
         self.uncompressed_bytes += other.uncompressed_bytes;
+        self.repaired_bytes += other.repaired_bytes;
+        self.pending_repair_bytes += other.pending_repair_bytes;
         self.partitions_estimate += other.partitions_estimate;
         self.memtable_bytes += other.memtable_bytes;
         self.memtable_mutations += other.memtable_mutations;

@@ -411,6 +411,7 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_hint_window (millis), set_stream_throughput (bytes_per_second),
                             set_timeout (kind, millis), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
+                            set_concurrent_compactors (count),
                             set_batchlog_throttle (kib_per_second), stop_daemon
 GET    /api/v1/clients      connections of clients
 GET    /api/v1/guardrails   limits on statements

@@ -405,6 +405,8 @@ impl Served {
                     sstables: stats.sstables,
                     disk_bytes: stats.disk_bytes,
                     uncompressed_bytes: stats.uncompressed_bytes,
+                    repaired_bytes: stats.repaired_bytes,
+                    pending_repair_bytes: stats.pending_repair_bytes,
                     partitions_estimate: stats
                         .partitions_estimate
                         .saturating_add(stats.memtable_partitions),

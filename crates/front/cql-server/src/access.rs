@@ -12,6 +12,7 @@ use crate::server::Server;
 use crate::session::Session;
 use cluster::Permission;
 use cql_plan::auth::{Access, Resource, requirements};
+use cql_plan::plan::PlanKind;
 use schema::Table;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -66,11 +67,17 @@ pub(crate) fn check_login(server: &Server, session: &Session) -> Result<()> {
 
 fn authorize_plan(server: &Server, session: &Session, compiled: &Compiled) -> Result<()> {
     let user = numbered(server, session);
+    // What a schema change needs depends on the schema as it is now.
+    if matches!(compiled.plan.kind, PlanKind::Ddl(_)) {
+        let needed = requirements(&compiled.plan, &server.snapshot().schema);
+        return Ok(user.access.ensure_all(&needed)?);
+    }
     // The same user, the same plan and the same roles: the same answer.
     if compiled.allowed_to.get() == user.number {
         return Ok(());
     }
-    let needed = compiled.needs.get_or_init(|| requirements(&compiled.plan));
+    let needed =
+        compiled.needs.get_or_init(|| requirements(&compiled.plan, &server.snapshot().schema));
     user.access.ensure_all(needed)?;
     compiled.allowed_to.set(user.number);
     Ok(())

@@ -93,7 +93,7 @@ pub(crate) fn run(
         },
         _ => None,
     };
-    let bound = BoundCas::bind(&statements, is_batch, &request.options)?;
+    let bound = BoundCas::bind(&statements, is_batch, &request.options, cx.server.rt.wall())?;
     for (plan, values) in &statements {
         plan.watch_values(values, &request.options)?;
     }

@@ -434,11 +434,18 @@ impl Failure {
                 ..
             }) => ErrorBody::AlreadyExists { keyspace, table },
             Failure::Plan(PlanError {
-                code: PlanErrorCode::FunctionFailure { function }, ..
-            }) => ErrorBody::FunctionFailure {
-                keyspace: "system",
+                code: PlanErrorCode::FunctionFailure { keyspace, function, args },
+                ..
+            })
+            | Failure::Warned(
+                PlanError {
+                    code: PlanErrorCode::FunctionFailure { keyspace, function, args }, ..
+                },
+                _,
+            ) => ErrorBody::FunctionFailure {
+                keyspace,
                 function,
-                argument_types: Vec::new(),
+                argument_types: args.iter().map(String::as_str).collect(),
             },
             Failure::Unavailable { consistency, required, alive, .. } => ErrorBody::Unavailable {
                 consistency: *consistency,

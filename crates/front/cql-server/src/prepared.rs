@@ -5,11 +5,12 @@
 //! for, or one that left its tables alone.
 
 use crate::forwarded::Source;
+use crate::server::Planning;
 use crate::wire_type::{Described, Description};
 use cluster::ClusterSnapshot;
 use cql_plan::PlanError;
 use cql_plan::auth::Requirement;
-use cql_plan::plan::{Plan, PlanContext, PlanKind, PlanLimits};
+use cql_plan::plan::{Plan, PlanContext, PlanKind};
 use cql_syntax::ast::{BatchEntry, QualifiedName, Statement, StatementKind};
 use md5::{Digest, Md5};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -79,10 +80,16 @@ impl Compiled {
         statement: &Statement,
         snapshot: &ClusterSnapshot,
         keyspace: Option<&str>,
-        limits: &PlanLimits,
+        planning: &Planning,
         now: WallMicros,
     ) -> Result<Compiled, PlanError> {
-        let cx = PlanContext { schema: &snapshot.schema, keyspace, limits, now };
+        let cx = PlanContext {
+            schema: &snapshot.schema,
+            keyspace,
+            limits: &planning.limits,
+            now,
+            functions: Some(&planning.functions),
+        };
         let plan = cql_plan::plan::plan(statement, &cx)?;
         let markers = plan
             .binds

@@ -13,12 +13,13 @@ use cql_plan::plan::PlanKind;
 use cql_plan::{DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 use cql_wire::{SchemaChange, SchemaChangeKind, SchemaTarget};
 use membership::SubmitError;
-use schema::Schema;
+use schema::{Keyspace, Schema, UserAggregate, UserFunction};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use stdx::{Instant, Uuid};
+use types::CqlType;
 
 /// What a schema change came to.
 pub(crate) struct Changed {
@@ -72,6 +73,7 @@ async fn change(
                 now: server.rt.wall(),
                 watch,
                 default_factor: server.settings.default_keyspace_rf,
+                functions: Some(&server.plan_limits.functions),
             };
             plan.outcome(&mut cx)?
         };
@@ -82,7 +84,7 @@ async fn change(
         let changes = outcome.changes.into_iter();
         let mut entries: Vec<Transformation> =
             changes.map(|c| Transformation::Schema(Box::new(c))).collect();
-        entries.extend(grants(server, plan, user));
+        entries.extend(grants(server, plan, user, &snapshot.schema));
         match server.membership.submit(snapshot.epoch, entries).await {
             Ok(_) => return Ok(Changed { event: outcome.event, warnings }),
             Err(error) => await_next_attempt(server, error, "schema change", deadline).await?,
@@ -91,7 +93,12 @@ async fn change(
 }
 
 /// The creator of a thing gets all permissions on it, in the same entry.
-fn grants(server: &Server, plan: &DdlPlan, user: Option<&str>) -> Vec<Transformation> {
+fn grants(
+    server: &Server,
+    plan: &DdlPlan,
+    user: Option<&str>,
+    schema: &Schema,
+) -> Vec<Transformation> {
     let Some(user) = user.filter(|_| server.settings.access.permissions) else {
         return Vec::new();
     };
@@ -102,7 +109,7 @@ fn grants(server: &Server, plan: &DdlPlan, user: Option<&str>) -> Vec<Transforma
             resource: resource.name(),
         })
     };
-    created(plan).into_iter().map(grant).collect()
+    created(plan, schema).into_iter().map(grant).collect()
 }
 
 /// After a submission that another was faster than: waits until this shard has the other one.
@@ -151,10 +158,16 @@ pub(crate) fn as_wire(event: &SchemaEvent) -> SchemaChange<'_> {
             SchemaEventKind::Dropped => SchemaChangeKind::Dropped,
         },
         keyspace: &event.keyspace,
-        target: match event.target {
+        target: match &event.target {
             SchemaEventTarget::Keyspace => SchemaTarget::Keyspace,
             SchemaEventTarget::Table => SchemaTarget::Table(&event.name),
             SchemaEventTarget::Type => SchemaTarget::Type(&event.name),
+            SchemaEventTarget::Function(args) => {
+                SchemaTarget::Function(&event.name, args.iter().map(String::as_str).collect())
+            }
+            SchemaEventTarget::Aggregate(args) => {
+                SchemaTarget::Aggregate(&event.name, args.iter().map(String::as_str).collect())
+            }
         },
     }
 }
@@ -164,16 +177,42 @@ pub(crate) fn as_wire(event: &SchemaEvent) -> SchemaChange<'_> {
 pub(crate) struct Difference {
     kind: SchemaChangeKind,
     keyspace: Arc<str>,
-    /// Whether it is a table, and its name.
-    target: Option<(bool, Arc<str>)>,
+    target: Target,
+}
+
+/// What of a keyspace is different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Keyspace,
+    Table(Arc<str>),
+    Type(Arc<str>),
+    Function(Arc<str>, Vec<String>),
+    Aggregate(Arc<str>, Vec<String>),
+}
+
+impl Target {
+    fn function(function: &UserFunction) -> Target {
+        Target::Function(function.name.clone(), types_of(&function.args))
+    }
+
+    fn aggregate(aggregate: &UserAggregate) -> Target {
+        Target::Aggregate(aggregate.name.clone(), types_of(&aggregate.args))
+    }
+}
+
+fn types_of(args: &[CqlType]) -> Vec<String> {
+    args.iter().map(CqlType::to_cql_name).collect()
 }
 
 impl Difference {
     pub(crate) fn as_wire(&self) -> SchemaChange<'_> {
+        let texts = |args| Vec::from_iter(<[String]>::iter(args).map(String::as_str));
         let target = match &self.target {
-            None => SchemaTarget::Keyspace,
-            Some((true, name)) => SchemaTarget::Table(name),
-            Some((false, name)) => SchemaTarget::Type(name),
+            Target::Keyspace => SchemaTarget::Keyspace,
+            Target::Table(name) => SchemaTarget::Table(name),
+            Target::Type(name) => SchemaTarget::Type(name),
+            Target::Function(name, args) => SchemaTarget::Function(name, texts(args)),
+            Target::Aggregate(name, args) => SchemaTarget::Aggregate(name, texts(args)),
         };
         SchemaChange { kind: self.kind, keyspace: &self.keyspace, target }
     }
@@ -183,57 +222,118 @@ impl Difference {
 /// dropped; tables and types of a dropped keyspace before it, as Cassandra does.
 pub(crate) fn events(before: &Schema, after: &Schema) -> Vec<Difference> {
     let (mut created, mut updated, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
-    let difference = |kind, keyspace: &Arc<str>, target: Option<(bool, &Arc<str>)>| Difference {
+    let difference = |kind, keyspace: &Arc<str>, target: Target| Difference {
         kind,
         keyspace: keyspace.clone(),
-        target: target.map(|(is_table, name)| (is_table, name.clone())),
+        target,
     };
     for (name, new) in &after.keyspaces {
         let old = before.keyspaces.get(name);
         match old {
             Some(old) if Arc::ptr_eq(old, new) => continue,
-            None => created.push(difference(SchemaChangeKind::Created, name, None)),
+            None => created.push(difference(SchemaChangeKind::Created, name, Target::Keyspace)),
             Some(old) if old.params != new.params => {
-                updated.push(difference(SchemaChangeKind::Updated, name, None));
+                updated.push(difference(SchemaChangeKind::Updated, name, Target::Keyspace));
             }
             Some(_) => {}
         }
         for (t, udt) in &new.types {
             match old.and_then(|o| o.types.get(t)) {
-                None => created.push(difference(SchemaChangeKind::Created, name, Some((false, t)))),
-                Some(o) if o != udt => {
-                    updated.push(difference(SchemaChangeKind::Updated, name, Some((false, t))))
-                }
+                None => created.push(difference(
+                    SchemaChangeKind::Created,
+                    name,
+                    Target::Type(t.clone()),
+                )),
+                Some(o) if o != udt => updated.push(difference(
+                    SchemaChangeKind::Updated,
+                    name,
+                    Target::Type(t.clone()),
+                )),
                 Some(_) => {}
             }
         }
         for (t, table) in &new.tables {
             match old.and_then(|o| o.tables.get(t)) {
                 Some(o) if o.id != table.id => {
-                    dropped.push(difference(SchemaChangeKind::Dropped, name, Some((true, t))));
-                    created.push(difference(SchemaChangeKind::Created, name, Some((true, t))));
+                    dropped.push(difference(
+                        SchemaChangeKind::Dropped,
+                        name,
+                        Target::Table(t.clone()),
+                    ));
+                    created.push(difference(
+                        SchemaChangeKind::Created,
+                        name,
+                        Target::Table(t.clone()),
+                    ));
                 }
                 None => {
-                    created.push(difference(SchemaChangeKind::Created, name, Some((true, t))));
+                    created.push(difference(
+                        SchemaChangeKind::Created,
+                        name,
+                        Target::Table(t.clone()),
+                    ));
                 }
                 Some(o) if o != table => {
-                    updated.push(difference(SchemaChangeKind::Updated, name, Some((true, t))));
+                    updated.push(difference(
+                        SchemaChangeKind::Updated,
+                        name,
+                        Target::Table(t.clone()),
+                    ));
                 }
                 Some(_) => {}
             }
         }
+        for (kind, target) in new_routines(old.map(|old| &**old), new) {
+            let into = match kind {
+                SchemaChangeKind::Created => &mut created,
+                _ => &mut updated,
+            };
+            into.push(difference(kind, name, target));
+        }
     }
     for (name, old) in &before.keyspaces {
         let new = after.keyspaces.get(name);
+        let gone = |target| difference(SchemaChangeKind::Dropped, name, target);
+        let functions = old
+            .functions
+            .iter()
+            .filter(|f| new.is_none_or(|n| n.function(&f.name, &f.args).is_none()));
+        dropped.extend(functions.map(|f| gone(Target::function(f))));
+        let aggregates = old
+            .aggregates
+            .iter()
+            .filter(|a| new.is_none_or(|n| n.aggregate(&a.name, &a.args).is_none()));
+        dropped.extend(aggregates.map(|a| gone(Target::aggregate(a))));
         for t in old.tables.keys().filter(|t| new.is_none_or(|n| !n.tables.contains_key(*t))) {
-            dropped.push(difference(SchemaChangeKind::Dropped, name, Some((true, t))));
+            dropped.push(difference(SchemaChangeKind::Dropped, name, Target::Table(t.clone())));
         }
         for t in old.types.keys().filter(|t| new.is_none_or(|n| !n.types.contains_key(*t))) {
-            dropped.push(difference(SchemaChangeKind::Dropped, name, Some((false, t))));
+            dropped.push(difference(SchemaChangeKind::Dropped, name, Target::Type(t.clone())));
         }
         if new.is_none() {
-            dropped.push(difference(SchemaChangeKind::Dropped, name, None));
+            dropped.push(difference(SchemaChangeKind::Dropped, name, Target::Keyspace));
         }
     }
     created.into_iter().chain(updated).chain(dropped).collect()
+}
+
+/// Functions and aggregates that are new or were replaced.
+fn new_routines(old: Option<&Keyspace>, new: &Keyspace) -> Vec<(SchemaChangeKind, Target)> {
+    let kind = |is_there: bool, is_same: bool| match (is_there, is_same) {
+        (_, true) => None,
+        (true, false) => Some(SchemaChangeKind::Updated),
+        (false, false) => Some(SchemaChangeKind::Created),
+    };
+    let mut found = Vec::new();
+    for function in &new.functions {
+        let before = old.and_then(|old| old.function(&function.name, &function.args));
+        let kind = kind(before.is_some(), before == Some(function));
+        found.extend(kind.map(|kind| (kind, Target::function(function))));
+    }
+    for aggregate in &new.aggregates {
+        let before = old.and_then(|old| old.aggregate(&aggregate.name, &aggregate.args));
+        let kind = kind(before.is_some(), before == Some(aggregate));
+        found.extend(kind.map(|kind| (kind, Target::aggregate(aggregate))));
+    }
+    found
 }

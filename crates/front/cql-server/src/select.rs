@@ -73,10 +73,11 @@ pub(crate) fn run(
         guardrails::check_select(watch, plan, parameters.consistency)?;
     }
     let options = options_of((cx.server, cx.session, cx.ticket), parameters);
-    let mut bound = plan.bind(values, &options).map_err(|error| match plan.warning() {
-        Some(warning) if error.message == CANNOT_PAGE => Failure::Warned(error, warning),
-        _ => error.into(),
-    })?;
+    let mut bound =
+        plan.bind(values, &options).map_err(|error| match error.message == CANNOT_PAGE {
+            true => warned(plan, error.into()),
+            false => error.into(),
+        })?;
     if let Some(watch) = cx.ticket.watch() {
         let (consistency, page_rows) = (parameters.consistency, parameters.page_size);
         guardrails::check_bound_select(cx.server, watch, (plan, &bound), consistency, page_rows)?;
@@ -113,6 +114,14 @@ pub(crate) fn run(
         return Ok(Step::Waits(Box::pin(read.run_elsewhere(outbound, bound))));
     }
     Ok(Step::Waits(Box::pin(read.run(bound))))
+}
+
+/// What went wrong while a statement ran, with what its client is warned of.
+fn warned(plan: &SelectPlan, failure: Failure) -> Failure {
+    match (failure, plan.warning()) {
+        (Failure::Plan(error), Some(warning)) => Failure::Warned(error, warning),
+        (failure, _) => failure,
+    }
 }
 
 /// A serial read for the node that carries out the serial operations of its partition; `None` when
@@ -264,7 +273,8 @@ impl Read {
         self.put_description(frame.body())?;
         let count_at = frame.body().len();
         frame.body().extend_from_slice(&[0; 4]);
-        let (page, stats) = self.rows(plan, bound, frame.body()).await?;
+        let rows = self.rows(plan, bound, frame.body()).await;
+        let (page, stats) = rows.map_err(|failure| warned(plan, failure))?;
         let body = frame.body();
         if let Some(slot) = body.get_mut(count_at..count_at + 4) {
             slot.copy_from_slice(&page.rows.to_be_bytes());

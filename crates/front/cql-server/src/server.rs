@@ -20,6 +20,7 @@ use crate::truncate::{self, Truncations};
 use crate::virtual_tables::VirtualSource;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use coordinator::Coordinator;
+use cql_plan::functions::user::UserFunctions;
 use cql_plan::plan::{PlanLimits, UuidSource};
 use cql_wire::{ErrorCode, Event, Negotiated, Opcode, ProtocolVersion, scylla};
 use membership::Membership;
@@ -59,6 +60,21 @@ pub struct CqlServer {
     pub(crate) inner: Rc<Server>,
 }
 
+/// What statements are planned by.
+pub(crate) struct Planning {
+    pub(crate) limits: PlanLimits,
+    /// Compiled functions of users.
+    pub(crate) functions: UserFunctions,
+}
+
+impl std::ops::Deref for Planning {
+    type Target = PlanLimits;
+
+    fn deref(&self) -> &PlanLimits {
+        &self.limits
+    }
+}
+
 pub(crate) struct Server {
     pub(crate) rt: Rt,
     pub(crate) coordinator: Coordinator,
@@ -66,7 +82,7 @@ pub(crate) struct Server {
     pub(crate) settings: Arc<ServerSettings>,
     pub(crate) timeouts: Timeouts,
     pub(crate) guardrails: RefCell<Guardrails>,
-    pub(crate) plan_limits: PlanLimits,
+    pub(crate) plan_limits: Planning,
     pub(crate) mesh: Arc<ServerMesh>,
     pub(crate) virtual_source: Rc<dyn VirtualSource>,
     pub(crate) gate: Gate,
@@ -122,7 +138,13 @@ impl CqlServer {
             coordinator,
             snapshot: RefCell::new(membership.snapshot()),
             membership: membership.clone(),
-            plan_limits,
+            plan_limits: Planning {
+                limits: plan_limits,
+                functions: UserFunctions::new(
+                    settings.user_defined_functions_enabled,
+                    settings.user_function_limits,
+                ),
+            },
             mesh: mesh.clone(),
             virtual_source,
             gate: rt.gate("cql-connections"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::guardrails::Guardrails;
 use cql_plan::auth::AccessRules;
+use cql_plan::functions::user::FunctionLimits;
 
 /// How clients prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,10 @@ pub struct ServerSettings {
     pub tombstone_failure_threshold: u32,
     /// Whether columns may get masks, and masks have an effect.
     pub dynamic_data_masking_enabled: bool,
+    /// Whether users' functions may be made and called.
+    pub user_defined_functions_enabled: bool,
+    /// What one call of a user's function may use.
+    pub user_function_limits: FunctionLimits,
     /// Whether USE may be used.
     pub use_statements_enabled: bool,
     /// Replicas of a keyspace whose statement does not say how many.
@@ -202,6 +207,8 @@ impl ServerSettings {
             tombstone_warn_threshold: 1_000,
             tombstone_failure_threshold: 100_000,
             dynamic_data_masking_enabled: false,
+            user_defined_functions_enabled: false,
+            user_function_limits: FunctionLimits::default(),
             use_statements_enabled: true,
             default_keyspace_rf: 1,
             guardrails: Guardrails::default(),

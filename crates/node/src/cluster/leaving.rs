@@ -108,6 +108,8 @@ pub(crate) struct Orders {
     pub(super) is_rebuilding: Cell<bool>,
     /// This node was leaving, and the others have decided that it is out.
     pub(super) put_out: Cell<bool>,
+    /// The last decommission of this node in this run has failed.
+    pub(super) decommission_failed: Cell<bool>,
 }
 
 impl Orders {
@@ -582,8 +584,13 @@ impl ClusterShard {
         if self.orders.put_out.get() {
             return Ok(());
         }
-        self.take_back(host).await?;
-        self.move_out(host).await?;
+        let left = async {
+            self.take_back(host).await?;
+            self.move_out(host).await
+        };
+        let left = left.await;
+        self.orders.decommission_failed.set(left.is_err());
+        left?;
         tracing::info!("this node has left the cluster");
         Ok(())
     }

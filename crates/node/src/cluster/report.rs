@@ -28,6 +28,7 @@ impl ClusterShard {
             report.operation_mode = self.mode().to_owned();
             report.gossip = Some(self.gossip_report());
             report.timeouts = self.timeouts();
+            report.decommission_failed = self.orders.decommission_failed.get();
             report.removal = self.orders.removal().map(|(host, waiting)| RemovalReport {
                 host_id: host.to_string(),
                 waiting_for: waiting.iter().map(ToString::to_string).collect(),

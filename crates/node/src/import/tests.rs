@@ -124,6 +124,7 @@ fn planned() -> Schema {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            functions: None,
         });
         for change in outcome.unwrap().changes {
             schema = schema.apply(&change).unwrap();

@@ -6,13 +6,14 @@
 //!
 //! INV-auth-1: nothing speaks of a role that does not exist: dropping it takes its memberships,
 //! permissions of it and on it, datacenters and identities with it, in the same entry.
-//! INV-auth-2: a dropped keyspace or table leaves no permission on it.
+//! INV-auth-2: a dropped keyspace, table or function leaves no permission on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use codec::{DecodeError, Reader, Writer};
 use schema::SchemaChange;
 use stdx::Epoch;
+use types::CqlType;
 
 use crate::metalog::{read_count, read_text, text};
 
@@ -413,6 +414,11 @@ impl Auth {
                 vec![format!("data/{name}"), format!("functions/{name}")]
             }
             SchemaChange::DropTable { keyspace, table } => vec![format!("data/{keyspace}/{table}")],
+            SchemaChange::DropFunction { keyspace, name, args }
+            | SchemaChange::DropAggregate { keyspace, name, args } => {
+                let classes: Vec<String> = args.iter().map(CqlType::to_marshal_name).collect();
+                vec![format!("functions/{keyspace}/{name}[{}]", classes.join("^"))]
+            }
             _ => return None,
         };
         let is_gone = |resource: &str| {

@@ -19,9 +19,11 @@ pub const ROLES: u64 = 1;
 pub const HANDOVER: u64 = 1 << 1;
 /// Masks of columns, within the definition of a table.
 pub const MASKS: u64 = 1 << 2;
+/// User functions and aggregates.
+pub const FUNCTIONS: u64 = 1 << 3;
 
 /// What this build can do.
-pub const SUPPORTED: u64 = ROLES | HANDOVER | MASKS;
+pub const SUPPORTED: u64 = ROLES | HANDOVER | MASKS | FUNCTIONS;
 
 impl Transformation {
     /// The features that every member must have who is to read this entry, one bit each.
@@ -35,6 +37,10 @@ impl Transformation {
                 {
                     MASKS
                 }
+                SchemaChange::PutFunction(_)
+                | SchemaChange::DropFunction { .. }
+                | SchemaChange::PutAggregate(_)
+                | SchemaChange::DropAggregate { .. } => FUNCTIONS,
                 _ => 0,
             },
             Transformation::Group(changes) => changes.iter().fold(0, |all, c| all | c.needs()),
@@ -107,6 +113,17 @@ mod tests {
         let mask = schema::ColumnMask { function: "mask_null".into(), args: Vec::new() };
         table.masks.insert(stdx::ColumnId(1), mask);
         assert_eq!(needs(&table), MASKS);
+    }
+
+    #[test]
+    fn functions_need_functions() {
+        let drop = schema::SchemaChange::DropFunction {
+            keyspace: "ks".into(),
+            name: "f".into(),
+            args: Vec::new(),
+        };
+        assert_eq!(T::Group(vec![T::Schema(Box::new(drop))]).needs(), FUNCTIONS);
+        assert_eq!(FUNCTIONS & (ROLES | HANDOVER | MASKS), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::modify::{
     delete_into, encode_update, insert_into, scratch_slice, update_into, without_condition,
 };
 use crate::plan::{
-    Binds, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, full_name,
+    BindEnv, Binds, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, full_name,
 };
 
 /// A batch of the text form.
@@ -108,7 +108,10 @@ impl BatchPlan {
     ) -> Result<Vec<ListRead>, PlanError> {
         let mut reads = Vec::new();
         for statement in &self.statements {
-            reads.extend(statement.list_reads(values, options)?);
+            reads.extend(statement.list_reads(values, options).map_err(|error| {
+                let statements = self.statements.iter().map(|s| (s, values));
+                wrong_key(statements, &options.env()).unwrap_or(error)
+            })?);
         }
         Ok(reads)
     }
@@ -203,6 +206,7 @@ pub fn plan_batch(
         binds: binds.finish()?,
         tables,
         partition_key_binds,
+        functions: Vec::new(),
         kind: PlanKind::Batch(BatchPlan { kind: batch.kind, attributes, statements }),
     })
 }
@@ -281,6 +285,19 @@ pub fn bind_batch_found(
     result
 }
 
+/// What is wrong with the first wrong partition key: Cassandra looks at those of all statements before
+/// anything else of one. Source: `BatchStatement.getMutations`.
+#[cold]
+fn wrong_key<'p>(
+    statements: impl Iterator<Item = (&'p ModifyPlan, &'p [BoundValue<'p>])>,
+    env: &BindEnv<'_>,
+) -> Option<PlanError> {
+    let mut scratch = Vec::new();
+    statements
+        .into_iter()
+        .find_map(|(plan, values)| plan.check_keys(values, env, &mut scratch).err())
+}
+
 type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
 
 /// The mutations, and how many partitions (of a keyspace) they are about.
@@ -294,7 +311,9 @@ pub(crate) fn bind_into(
     let env = options.env();
     let mut pending: Vec<Pending<'_>> = Vec::with_capacity(statements.len());
     for (plan, values) in statements {
-        let updates = plan.collect(values, stamp, &env, lists, scratch)?;
+        let updates = plan
+            .collect(values, stamp, &env, lists, scratch)
+            .map_err(|error| wrong_key(statements.iter().copied(), &env).unwrap_or(error))?;
         pending.extend(updates.into_iter().map(|update| (*plan, update)));
     }
     let key = |scratch: &[u8], p: &Pending<'_>| -> (stdx::TableId, Vec<u8>) {

@@ -22,10 +22,14 @@ pub enum PlanErrorCode {
     },
     /// 0x000A.
     Protocol,
-    /// 0x1400, of a function of the `system` keyspace.
+    /// 0x1400.
     FunctionFailure {
+        /// The function's keyspace; `system` for native ones.
+        keyspace: String,
         /// The function's name.
         function: String,
+        /// Types of its arguments; empty for native ones.
+        args: Vec<String>,
     },
 }
 
@@ -64,12 +68,21 @@ impl PlanError {
         PlanError { code: PlanErrorCode::Protocol, message: message.into() }
     }
 
-    /// 0x1400.
+    /// 0x1400 of a native function.
     pub fn function_failure(function: &str, message: impl Into<String>) -> PlanError {
-        PlanError {
-            code: PlanErrorCode::FunctionFailure { function: function.to_owned() },
-            message: message.into(),
-        }
+        PlanError::user_function_failure("system", function, Vec::new(), message)
+    }
+
+    /// 0x1400.
+    pub fn user_function_failure(
+        keyspace: &str,
+        function: &str,
+        args: Vec<String>,
+        message: impl Into<String>,
+    ) -> PlanError {
+        let (keyspace, function) = (keyspace.to_owned(), function.to_owned());
+        let code = PlanErrorCode::FunctionFailure { keyspace, function, args };
+        PlanError { code, message: message.into() }
     }
 
     /// Something that Cassandra has and Helenus does not have yet: refused by name.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use compact_plan::CompactionOptions;
 use cql_syntax::ast::{Property, PropertyValue};
 use schema::{KeyspaceParams, TableOptions, TombstoneGc};
 
@@ -313,124 +314,21 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
     Ok(out)
 }
 
-const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
-const COMPACTION_CLASSES: &[&str] = &[
-    "SizeTieredCompactionStrategy",
-    "LeveledCompactionStrategy",
-    "TimeWindowCompactionStrategy",
-    "UnifiedCompactionStrategy",
-];
-
-/// Options of every strategy. Source: `AbstractCompactionStrategy.validateOptions`.
-const COMPACTION_OPTIONS: &[&str] = &[
-    "enabled",
-    "log_all",
-    "only_purge_repaired_tombstones",
-    "provide_overlapping_tombstones",
-    "tombstone_compaction_interval",
-    "tombstone_threshold",
-    "unchecked_tombstone_compaction",
-];
-
-/// Options of one strategy. Sources: `validateOptions` of the strategies and their options.
-fn compaction_options(strategy: &str) -> &'static [&'static str] {
-    match strategy {
-        "LeveledCompactionStrategy" => &[
-            "bucket_high",
-            "bucket_low",
-            "fanout_size",
-            "max_threshold",
-            "min_sstable_size",
-            "min_threshold",
-            "single_sstable_uplevel",
-            "sstable_size_in_mb",
-        ],
-        "TimeWindowCompactionStrategy" => &[
-            "bucket_high",
-            "bucket_low",
-            "compaction_window_size",
-            "compaction_window_unit",
-            "expired_sstable_check_frequency_seconds",
-            "max_threshold",
-            "min_sstable_size",
-            "min_threshold",
-            "timestamp_resolution",
-            "unsafe_aggressive_sstable_expiration",
-        ],
-        "UnifiedCompactionStrategy" => &[
-            "base_shard_count",
-            "expired_sstable_check_frequency_seconds",
-            "flush_size_override",
-            "max_sstables_to_compact",
-            "min_sstable_size",
-            "overlap_inclusion_method",
-            "scaling_parameters",
-            "sstable_growth",
-            "target_sstable_size",
-            "unsafe_aggressive_sstable_expiration",
-        ],
-        _ => &["bucket_high", "bucket_low", "max_threshold", "min_sstable_size", "min_threshold"],
-    }
+fn compaction(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
+    parse_compaction(&map).map(|options| options.map)
 }
 
-fn compaction(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
-    let Some(class) = map.remove("class") else {
-        return Err(PlanError::config("Missing sub-option 'class' for the 'compaction' option"));
-    };
-    let short = class.strip_prefix(COMPACTION_PACKAGE).unwrap_or(&class).to_owned();
-    if !COMPACTION_CLASSES.contains(&short.as_str()) {
-        let full = if class.contains('.') { class } else { format!("{COMPACTION_PACKAGE}{class}") };
-        return Err(PlanError::config(format!(
-            "Unable to find compaction strategy class '{full}'"
-        )));
-    }
-    let own = compaction_options(&short);
-    let unknown: Vec<&str> = map
-        .keys()
-        .map(String::as_str)
-        .filter(|name| !COMPACTION_OPTIONS.contains(name) && !own.contains(name))
-        .collect();
-    if !unknown.is_empty() {
-        return Err(PlanError::config(format!(
-            "Properties specified [{}] are not understood by {short}",
-            unknown.join(", ")
-        )));
-    }
-    if short == "SizeTieredCompactionStrategy" {
-        let threshold = |name: &str, default: i32| match map.get(name) {
-            None => Ok(default),
-            Some(text) => text.parse::<i32>().map_err(|_| {
-                PlanError::config(format!(
-                    "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
-                ))
-            }),
-        };
-        let (min, max) = (threshold("min_threshold", 4)?, threshold("max_threshold", 32)?);
-        if min <= 0 || max <= 0 {
-            return Err(PlanError::config(
-                "Disabling compaction by setting compaction thresholds to 0 has been removed, set \
-                 the compaction option 'enabled' to false instead.",
-            ));
-        }
-        if min <= 1 {
-            return Err(PlanError::config(format!(
-                "Min compaction threshold cannot be less than 2 (got {min})"
-            )));
-        }
-        if min > max {
-            return Err(PlanError::config(format!(
-                "Min compaction threshold (got {min}) cannot be greater than max compaction \
-                 threshold (got {max})"
-            )));
-        }
-        map.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
-        map.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
-    } else if short != "UnifiedCompactionStrategy" {
-        map.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
-        map.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
-    }
-    map.insert("class".to_owned(), format!("{COMPACTION_PACKAGE}{short}"));
-    Ok(map)
+fn parse_compaction(map: &BTreeMap<String, String>) -> Result<CompactionOptions, PlanError> {
+    let map = map.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    compact_plan::parse_options(map).map_err(|error| PlanError::config(error.message))
+}
+
+/// What a user should be told of properties that are valid.
+pub(crate) fn warnings(properties: &[Property]) -> Vec<String> {
+    let given = Properties::new(properties).and_then(|properties| properties.map("compaction"));
+    // Refused elsewhere, for what is wrong with it.
+    let Ok(Some(map)) = given else { return Vec::new() };
+    parse_compaction(&map).ok().and_then(|options| options.warning()).into_iter().collect()
 }
 
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
@@ -720,6 +618,39 @@ mod tests {
             StatementKind::CreateTable(table) => table_options(&table.options.properties),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_date_tiered_table_keeps_its_options_and_is_warned_of() {
+        let with = "compaction = {'class': 'DateTieredCompactionStrategy', \
+                    'base_time_seconds': 3600, 'max_sstable_age_days': '365'}";
+        let compaction = options(with).unwrap().compaction;
+        assert_eq!(
+            compaction["class"],
+            "org.apache.cassandra.db.compaction.DateTieredCompactionStrategy"
+        );
+        assert_eq!(compaction["base_time_seconds"], "3600");
+        let text = format!("CREATE TABLE t (k int PRIMARY KEY) WITH {with}");
+        let StatementKind::CreateTable(table) = cql_syntax::parse(&text).unwrap().kind else {
+            panic!("{text}");
+        };
+        let warnings = warnings(&table.options.properties);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("windows of 57600 seconds"), "{warnings:?}");
+    }
+
+    #[test]
+    fn values_of_compaction_options_are_checked() {
+        let refused = |map: &str| options(&format!("compaction = {map}")).unwrap_err().to_string();
+        assert!(
+            refused("{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 0}")
+                .contains("sstable_size_in_mb must be larger than 0, but was 0")
+        );
+        assert!(
+            refused("{'class': 'IncrementalCompactionStrategy', 'space_amplification_goal': 1}")
+                .contains("space_amplification_goal must be greater than 1.0, but was 1.0")
+        );
+        assert!(refused("{'class': 'x.Nope'}").contains("Unable to find compaction strategy"));
     }
 
     #[test]

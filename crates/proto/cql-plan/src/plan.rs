@@ -18,6 +18,7 @@ use crate::auth::AuthPlan;
 use crate::batch::{self, BatchPlan};
 use crate::ddl::{DdlPlan, keyspace_of};
 use crate::error::PlanError;
+use crate::functions::user::{Routine, UserFunctions};
 use crate::guardrails::Watch;
 use crate::modify::{self, ModifyPlan};
 use crate::select::{self, SelectPlan};
@@ -56,6 +57,8 @@ pub struct PlanContext<'a> {
     pub limits: &'a PlanLimits,
     /// What the timestamp literal `'now'` means; as in Cassandra it is fixed at PREPARE.
     pub now: WallMicros,
+    /// Users' functions; `None`: they are switched off.
+    pub functions: Option<&'a UserFunctions>,
 }
 
 impl<'a> PlanContext<'a> {
@@ -161,12 +164,20 @@ pub struct Plan {
     pub tables: Vec<(TableId, u64)>,
     /// See [`Plan::pk_bind_indices`].
     pub partition_key_binds: Option<Vec<u16>>,
+    /// Users' functions and aggregates that it calls.
+    pub functions: Vec<Routine>,
 }
 
 impl Plan {
     /// A plan that touches no table and has no markers.
     pub fn simple(kind: PlanKind) -> Plan {
-        Plan { kind, binds: Vec::new(), tables: Vec::new(), partition_key_binds: None }
+        Plan {
+            kind,
+            binds: Vec::new(),
+            tables: Vec::new(),
+            partition_key_binds: None,
+            functions: Vec::new(),
+        }
     }
 
     /// A plan of one table.
@@ -179,6 +190,7 @@ impl Plan {
             partition_key_binds: binds.partition_key_indices(table),
             binds: binds.finish()?,
             tables: vec![(table.id, table.version)],
+            functions: Vec::new(),
         })
     }
 
@@ -187,11 +199,12 @@ impl Plan {
         self.partition_key_binds.as_deref()
     }
 
-    /// Whether every table is still as it was when the plan was made.
+    /// Whether every table and function is still as it was when the plan was made.
     pub fn is_valid_for(&self, schema: &Schema) -> bool {
         self.tables
             .iter()
             .all(|(id, version)| schema.table_by_id(*id).is_some_and(|t| t.version == *version))
+            && self.functions.iter().all(|function| function.is_in(schema))
     }
 
     /// Checks the number of values given for the markers.
@@ -258,6 +271,8 @@ pub struct UuidSource {
     random: Cell<u64>,
     /// Reused by bind.
     scratch: Cell<Vec<u8>>,
+    /// What users' functions may still use; `None`: only each call has its bound.
+    function_fuel: Cell<Option<u64>>,
 }
 
 /// A scratch buffer that grew larger is dropped after its statement.
@@ -277,11 +292,23 @@ impl UuidSource {
             node: 0,
             random: Cell::new(seed),
             scratch: Cell::new(Vec::new()),
+            function_fuel: Cell::new(None),
         };
         let random = source.random();
         // The multicast bit marks a node number that is no hardware address (RFC 4122, 4.5).
         let node = timeuuid::clock_seq_and_node((random >> 48) as u16, random | 1 << 40);
         UuidSource { node, ..source }
+    }
+
+    /// The same for one request, whose calls of users' functions have one account.
+    pub(crate) fn with_function_fuel(self, fuel: u64) -> UuidSource {
+        self.function_fuel.set(Some(fuel));
+        self
+    }
+
+    /// What users' functions may still use.
+    pub(crate) fn function_fuel(&self) -> &Cell<Option<u64>> {
+        &self.function_fuel
     }
 
     /// The scratch buffer, empty.
@@ -384,6 +411,14 @@ pub struct BindEnv<'a> {
 /// Everything Cassandra refuses at PREPARE, in its words; statements that are not supported, by
 /// name.
 pub fn plan(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanError> {
+    let Some(functions) = cx.functions else { return plan_kind(statement, cx) };
+    functions.begin();
+    let mut plan = plan_kind(statement, cx)?;
+    plan.functions = functions.take_used();
+    Ok(plan)
+}
+
+fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanError> {
     if let Some(ddl) = DdlPlan::new(&statement.kind, cx.keyspace) {
         return Ok(Plan::simple(PlanKind::Ddl(ddl?)));
     }

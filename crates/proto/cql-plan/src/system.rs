@@ -63,6 +63,8 @@ fn try_load(name: &str, text: &str, is_virtual: bool) -> Result<Keyspace, PlanEr
         params: KeyspaceParams { durable_writes: true, replication: BTreeMap::new() },
         tables: BTreeMap::new(),
         types: BTreeMap::new(),
+        functions: Vec::new(),
+        aggregates: Vec::new(),
         is_virtual,
     };
     for statement in cql_syntax::split_statements(text) {

@@ -210,7 +210,9 @@ fn rows(
         "column_masks" => mask_rows(table, keyspace, at),
         "dropped_columns" => dropped_rows(table, keyspace, at),
         "types" => type_rows(table, keyspace, at),
-        // Views, indexes, functions, aggregates and triggers cannot be made here.
+        "functions" => function_rows(table, keyspace, at),
+        "aggregates" => aggregate_rows(table, keyspace, at),
+        // Views, indexes and triggers cannot be made here.
         _ => Ok(Vec::new()),
     }
 }
@@ -384,4 +386,68 @@ fn type_rows(
             .finish()
     })
     .collect()
+}
+
+fn names_of(types: &[CqlType]) -> Vec<String> {
+    types.iter().map(CqlType::to_cql_name).collect()
+}
+
+fn function_rows(
+    schema_table: &Table,
+    keyspace: &Keyspace,
+    at: TimestampMicros,
+) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    let each = keyspace.functions.iter();
+    let mut rows = each
+        .map(|function| {
+            let types = names_of(&function.args);
+            VirtualRowBuilder::at(schema_table, at)
+                .text("keyspace_name", &function.keyspace)
+                .text("function_name", &function.name)
+                .text_list("argument_types", types.iter().map(String::as_str))
+                .text_list("argument_names", function.arg_names.iter().map(|name| &**name))
+                .text("body", &function.body)
+                .boolean("called_on_null_input", function.called_on_null_input)
+                .text("language", &function.language)
+                .text("return_type", &function.returns.to_cql_name())
+                .finish()
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    in_clustering_order(schema_table, &mut rows);
+    Ok(rows)
+}
+
+fn aggregate_rows(
+    schema_table: &Table,
+    keyspace: &Keyspace,
+    at: TimestampMicros,
+) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    let each = keyspace.aggregates.iter();
+    let mut rows = each
+        .map(|aggregate| {
+            let types = names_of(&aggregate.args);
+            let mut row = VirtualRowBuilder::at(schema_table, at);
+            row.text("keyspace_name", &aggregate.keyspace)
+                .text("aggregate_name", &aggregate.name)
+                .text_list("argument_types", types.iter().map(String::as_str))
+                .text("return_type", &aggregate.returns.to_cql_name())
+                .text("state_func", &aggregate.state_function)
+                .text("state_type", &aggregate.state_type.to_cql_name());
+            if let Some(function) = &aggregate.final_function {
+                row.text("final_func", function);
+            }
+            if let Some(initial) = &aggregate.initial {
+                row.text("initcond", &aggregate.state_type.format_cql_literal(initial));
+            }
+            row.finish()
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    in_clustering_order(schema_table, &mut rows);
+    Ok(rows)
+}
+
+/// Lists of types have an order of their own.
+fn in_clustering_order(table: &Table, rows: &mut [VirtualRow]) {
+    let order = data::ClusteringComparator::for_table(table);
+    rows.sort_by(|a, b| order.compare(&a.clustering, &b.clustering));
 }

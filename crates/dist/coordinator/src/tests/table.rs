@@ -51,6 +51,8 @@ fn keyspace(name: &str, tables: &[&Arc<Table>], replication: &[(&str, &str)]) ->
         params: KeyspaceParams { durable_writes: true, replication: replication.collect() },
         tables: tables.iter().map(|t| (t.name.clone(), Arc::clone(t))).collect(),
         types: BTreeMap::new(),
+        functions: Vec::new(),
+        aggregates: Vec::new(),
         is_virtual: false,
     })
 }

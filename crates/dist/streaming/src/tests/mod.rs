@@ -85,6 +85,8 @@ fn schema_of(keyspaces: &[(&str, TableId, Options<'_>)]) -> Arc<Schema> {
             params: KeyspaceParams { durable_writes: true, replication },
             tables: [(table.name.clone(), table)].into(),
             types: BTreeMap::new(),
+            functions: Vec::new(),
+            aggregates: Vec::new(),
             is_virtual: false,
         };
         all.insert((*name).into(), Arc::new(keyspace));

@@ -65,6 +65,8 @@ fn keyspace(name: &str, class: &str, factor: u32, tables: Vec<Arc<Table>>) -> Ar
         params: KeyspaceParams { durable_writes: true, replication },
         tables: tables.into_iter().map(|t| (t.name.clone(), t)).collect(),
         types: BTreeMap::new(),
+        functions: Vec::new(),
+        aggregates: Vec::new(),
         is_virtual: false,
     })
 }

@@ -41,6 +41,9 @@ pub struct ClusterReport {
     /// A removal in progress of a dead node. From shard 0.
     #[serde(default)]
     pub removal: Option<RemovalReport>,
+    /// The last decommission of this run has failed. From shard 0.
+    #[serde(default)]
+    pub decommission_failed: bool,
     /// What replaces a thread pool: operations by stage.
     #[serde(default)]
     pub stages: Vec<StageReport>,
@@ -115,6 +118,7 @@ impl ClusterReport {
             self.operation_mode = other.operation_mode;
         }
         self.dynamic_snitch |= other.dynamic_snitch;
+        self.decommission_failed |= other.decommission_failed;
         self.gossip = self.gossip.take().or(other.gossip);
         self.removal = self.removal.take().or(other.removal);
         self.settings = self.settings.take().or(other.settings);
@@ -529,6 +533,11 @@ pub enum ClusterCommand {
     SetCompactionThroughput {
         /// Bytes per second; 0 is no limit.
         bytes_per_second: u64,
+    },
+    /// Compactions at a time.
+    SetConcurrentCompactors {
+        /// Of the node, 1 or more; each shard runs its part, rounded up.
+        count: u32,
     },
     /// Most that replayed batches write.
     SetBatchlogThrottle {

@@ -2,7 +2,7 @@
 //! to the byte.
 //!
 //! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
-//! does not have (percent repaired, key cache) are shown as Cassandra shows their absence: 0 or NaN.
+//! does not have (key cache, uncaught exceptions) are shown as Cassandra shows their absence: 0 or NaN.
 
 mod cluster;
 mod format;
@@ -32,7 +32,8 @@ pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
 use std::fmt::Write;
 
 use crate::model::{
-    ClusterReport, CompactionReport, MemberReport, NodeReport, PlannedReport, SnapshotReport,
+    ClusterReport, CompactionReport, KeyspaceReport, MemberReport, NodeReport, PlannedReport,
+    SnapshotReport, TableReport,
 };
 use format::{Table, decimal, java_double};
 
@@ -218,9 +219,10 @@ pub fn ring(node: &NodeReport, keyspace: Option<&str>, style: HostStyle) -> Resu
 pub fn info(
     node: &NodeReport,
     cluster: &ClusterReport,
-    memory_used: u64,
+    tables: &[TableReport],
     all_tokens: bool,
 ) -> String {
+    let memory_used: u64 = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
     // A node without gossip has nobody to gossip with; tools take false for "it has left".
     let gossip_active = cluster.gossip.as_ref().is_none_or(|g| g.active);
     let mode = cluster::mode(node, cluster);
@@ -251,7 +253,7 @@ pub fn info(
         line(name, no_cache);
     }
     line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes");
-    line("Percent Repaired", "0.0%");
+    line("Percent Repaired", &format!("{}%", java_double(percent_repaired(node, tables))));
     let tokens = this.map_or(&[][..], |n| &n.tokens);
     if mode == "JOINING" || mode == "STARTING" {
         line("Token", "(node is not joined to the cluster)");
@@ -271,8 +273,22 @@ pub fn info(
     line("Bootstrap state", state);
     line("Bootstrap failed", "false");
     line("Decommissioning", &(mode == "LEAVING").to_string());
-    line("Decommission failed", "false");
+    line("Decommission failed", &cluster.decommission_failed.to_string());
     out
+}
+
+/// Of the tables with at least two replicas, as Cassandra's `TableMetrics.globalPercentRepaired`.
+fn percent_repaired(node: &NodeReport, tables: &[TableReport]) -> f64 {
+    let is_replicated = |keyspace: &KeyspaceReport| {
+        let factors = keyspace.replication.iter().filter(|(name, _)| *name != "class");
+        let each = factors.map(|(_, text)| text.split('/').next().unwrap_or("").parse::<u64>());
+        each.map(|factor| factor.unwrap_or(0)).sum::<u64>() >= 2
+    };
+    let counts = |table: &&TableReport| {
+        node.keyspaces.iter().any(|k| k.name == table.keyspace && is_replicated(k))
+    };
+    let of = |bytes: fn(&TableReport) -> u64| tables.iter().filter(counts).map(bytes).sum();
+    tables::percent(of(|t| t.repaired_bytes), of(|t| t.uncompressed_bytes))
 }
 
 /// `nodetool version`.

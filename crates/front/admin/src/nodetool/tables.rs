@@ -135,9 +135,9 @@ fn print_table(out: &mut String, table: &TableReport, options: TableStatsOptions
     line("Local read/write ratio", &format!("{:.5}", read_write_ratio(table)));
     line("Pending flushes", "0");
     line("Percent repaired", &java_double(percent_repaired(table)));
-    line("Bytes repaired", &pretty_memory(0));
-    line("Bytes unrepaired", &pretty_memory(table.uncompressed_bytes));
-    line("Bytes pending repair", &pretty_memory(0));
+    line("Bytes repaired", &pretty_memory(table.repaired_bytes));
+    line("Bytes unrepaired", &pretty_memory(table.unrepaired_bytes()));
+    line("Bytes pending repair", &pretty_memory(table.pending_repair_bytes));
     line("Bloom filter false positives", "0");
     line("Bloom filter false ratio", "0.00000");
     line("Bloom filter space used", &bytes(0));
@@ -183,9 +183,15 @@ fn read_write_ratio(table: &TableReport) -> f64 {
     }
 }
 
-/// Nothing is repaired yet; nothing at all counts as repaired.
+/// With Cassandra's two digits; nothing at all counts as repaired.
 fn percent_repaired(table: &TableReport) -> f64 {
-    if table.uncompressed_bytes == 0 { 100.0 } else { 0.0 }
+    let ratio = percent(table.repaired_bytes, table.uncompressed_bytes);
+    (ratio * 100.0).round() / 100.0
+}
+
+/// A share in percent; all of nothing.
+pub(super) fn percent(part: u64, of: u64) -> f64 {
+    if of == 0 { 100.0 } else { part as f64 / of as f64 * 100.0 }
 }
 
 /// `nodetool tablestats -F json`, keys in alphabetical order.
@@ -253,9 +259,9 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "local_read_write_ratio": format!("{:.5}", read_write_ratio(table)),
         "pending_flushes": 0,
         "percent_repaired": percent_repaired(table),
-        "bytes_repaired": 0,
-        "bytes_unrepaired": table.uncompressed_bytes,
-        "bytes_pending_repair": 0,
+        "bytes_repaired": table.repaired_bytes,
+        "bytes_unrepaired": table.unrepaired_bytes(),
+        "bytes_pending_repair": table.pending_repair_bytes,
         "bloom_filter_false_positives": 0,
     });
     let rest = json!({

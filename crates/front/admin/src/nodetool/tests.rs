@@ -67,13 +67,45 @@ fn ring_is_cassandras() {
 
 #[test]
 fn info_is_cassandras() {
-    let used = 756_757_299;
-    assert_eq!(
-        info(&one_node(), &ClusterReport::default(), used, false),
-        include_str!("testdata/info.txt")
-    );
-    let all = info(&one_node(), &ClusterReport::default(), used, true);
+    // Of the tables only this one has two replicas.
+    let mut traces = TableReport {
+        keyspace: "system_traces".to_owned(),
+        memtable_bytes: 756_757_299,
+        uncompressed_bytes: 1_000,
+        ..TableReport::default()
+    };
+    let shown = |table: &TableReport, all_tokens| {
+        info(&one_node(), &ClusterReport::default(), std::slice::from_ref(table), all_tokens)
+    };
+    assert_eq!(shown(&traces, false), include_str!("testdata/info.txt"));
+    let all = shown(&traces, true);
     assert!(all.contains("Token                  : -8378705484723146421\nToken  "), "{all}");
+    traces.repaired_bytes = 250;
+    let text = shown(&traces, false);
+    assert!(text.contains("Percent Repaired       : 25.0%\n"), "{text}");
+    traces.keyspace = "system".to_owned();
+    let text = shown(&traces, false);
+    assert!(text.contains("Percent Repaired       : 100.0%\n"), "{text}");
+    let cluster = ClusterReport { decommission_failed: true, ..ClusterReport::default() };
+    let text = info(&one_node(), &cluster, &[], false);
+    assert!(text.contains("Decommission failed    : true\n"), "{text}");
+}
+
+#[test]
+fn tablestats_tell_what_is_repaired() {
+    let mut all = tables();
+    all[1].repaired_bytes = 1_900;
+    all[1].pending_repair_bytes = 800;
+    let text =
+        table_stats(&all, &filter(false, &["adm_h.t"]), TableStatsOptions::default()).unwrap();
+    for line in [
+        "Percent repaired: 33.33",
+        "Bytes repaired: 1.855KiB",
+        "Bytes unrepaired: 2.930KiB",
+        "Bytes pending repair: 800B",
+    ] {
+        assert!(text.contains(&format!("\t\t{line}\n")), "{line} in {text}");
+    }
 }
 
 #[test]
@@ -287,7 +319,7 @@ Keyspaces:
 fn info_of_a_joining_node_says_so() {
     let cluster =
         ClusterReport { operation_mode: "JOINING".to_owned(), ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, 0, false);
+    let text = info(&one_node(), &cluster, &[], false);
     assert!(text.contains("Token                  : (node is not joined to the cluster)\n"));
     assert!(text.contains("Bootstrap state        : IN_PROGRESS\n"), "{text}");
 }

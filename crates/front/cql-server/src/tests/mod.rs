@@ -4,6 +4,7 @@
 mod cluster_of_shards;
 mod conditional;
 mod counters;
+mod functions;
 mod guardrails;
 mod handshake;
 mod hostile;

@@ -37,6 +37,7 @@ impl List {
                 (!listed.is_empty()).then(|| roles(&listed, cx))
             }
             List::Permissions { permissions, resource, of, recursive } => {
+                let resource = &resource.as_ref().map(|r| r.in_schema(cx.schema));
                 if let Some(resource) = resource
                     && !resource.exists(cx.auth, cx.schema)?
                 {

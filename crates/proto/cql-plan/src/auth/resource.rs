@@ -7,6 +7,7 @@ use std::fmt;
 use cluster::{Permission, PermissionSet};
 use cql_syntax::ast;
 use schema::Schema;
+use types::CqlType;
 use types::marshal::parse_marshal;
 
 use crate::ddl::keyspace_of;
@@ -99,6 +100,17 @@ impl Resource {
         Resource::Table { keyspace: keyspace.to_owned(), table: table.to_owned() }
     }
 
+    /// A user's function or aggregate.
+    pub fn function(keyspace: &str, name: &str, args: &[CqlType]) -> Resource {
+        let classes: Vec<String> = args.iter().map(CqlType::to_marshal_name).collect();
+        Resource::Function {
+            keyspace: keyspace.to_owned(),
+            name: name.to_owned(),
+            arguments: args.iter().map(CqlType::to_cql_name).collect(),
+            classes: classes.join("^"),
+        }
+    }
+
     /// What a statement names; `session` is the keyspace in use.
     ///
     /// # Errors
@@ -127,11 +139,20 @@ impl Resource {
                         "In this context function name must be explictly qualified by a keyspace",
                     ));
                 };
-                Resource::Function {
-                    keyspace: keyspace.text.clone(),
-                    name: name.name.text.clone(),
-                    arguments: arguments.iter().map(ToString::to_string).collect(),
-                    classes: String::new(),
+                let none = std::collections::BTreeMap::new();
+                let types: Result<Vec<CqlType>, PlanError> = arguments
+                    .iter()
+                    .map(|ty| crate::raw_type::resolve(ty, &keyspace.text, &none))
+                    .collect();
+                match types {
+                    Ok(types) => Resource::function(&keyspace.text, &name.name.text, &types),
+                    // User types are looked up when it runs ([`Resource::in_schema`]).
+                    Err(_) => Resource::Function {
+                        keyspace: keyspace.text.clone(),
+                        name: name.name.text.clone(),
+                        arguments: arguments.iter().map(ToString::to_string).collect(),
+                        classes: String::new(),
+                    },
                 }
             }
             ast::Resource::AllMbeans => Resource::AllMbeans,
@@ -139,6 +160,24 @@ impl Resource {
                 Resource::Mbean(name.clone())
             }
         })
+    }
+
+    /// The same, a function's user types looked up.
+    #[must_use]
+    pub(super) fn in_schema(&self, schema: &Schema) -> Resource {
+        let Resource::Function { keyspace, name, arguments, classes } = self else {
+            return self.clone();
+        };
+        let Some(found) = schema.keyspace(keyspace).filter(|_| classes.is_empty()) else {
+            return self.clone();
+        };
+        let functions = found.functions_named(name).map(|f| &f.args);
+        let aggregates = found.aggregates_named(name).map(|a| &a.args);
+        let mut all = functions.chain(aggregates);
+        match all.find(|args| args.iter().map(CqlType::to_cql_name).eq(arguments.iter().cloned())) {
+            Some(args) => Resource::function(keyspace, name, args),
+            None => self.clone(),
+        }
     }
 
     /// The resource that [`Resource::name`] gives this name; `None` when it is nobody's.
@@ -281,8 +320,15 @@ impl Resource {
                 ));
             }
             Resource::KeyspaceFunctions(keyspace) => schema.keyspace(keyspace).is_some(),
-            // There are no user functions.
-            Resource::Function { .. } => false,
+            Resource::Function { keyspace, name, arguments, .. } => {
+                let same = |args: &[CqlType]| {
+                    args.iter().map(CqlType::to_cql_name).eq(arguments.iter().cloned())
+                };
+                schema.keyspace(keyspace).is_some_and(|k| {
+                    k.functions_named(name).any(|f| same(&f.args))
+                        || k.aggregates_named(name).any(|a| same(&a.args))
+                })
+            }
             Resource::Mbean(name) => name.split_once(':').is_some_and(|(_, keys)| !keys.is_empty()),
         })
     }

@@ -130,8 +130,8 @@ impl AuthPlan {
             Action::Drop { name, if_exists } => drop_role(name, *if_exists, cx),
             Action::GrantRole { role, grantee } => grant_role(role, grantee, cx),
             Action::RevokeRole { role, revokee } => revoke_role(role, revokee, cx),
-            Action::Grant(what) => grant(what, cx),
-            Action::Revoke(what) => revoke(what, cx),
+            Action::Grant(what) => grant(&what.in_schema(cx.schema), cx),
+            Action::Revoke(what) => revoke(&what.in_schema(cx.schema), cx),
             Action::AddIdentity { identity, role, if_not_exists } => {
                 add_identity(identity, role, *if_not_exists, cx)
             }
@@ -277,6 +277,14 @@ fn set_of(permissions: &ast::Permissions) -> PermissionSet {
             let list: Vec<Permission> = list.iter().map(|p| permission(*p)).collect();
             PermissionSet::of(&list)
         }
+    }
+}
+
+impl Permissions {
+    /// The same on the resource with its user types looked up.
+    fn in_schema(&self, schema: &Schema) -> Permissions {
+        let (permissions, resource) = (self.permissions, self.resource.in_schema(schema));
+        Permissions { permissions, resource, role: self.role.clone() }
     }
 }
 

@@ -54,6 +54,7 @@ impl World {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            functions: None,
         });
         for change in outcome.unwrap().changes {
             let change = Transformation::Schema(Box::new(change));
@@ -121,9 +122,11 @@ impl World {
             keyspace: None,
             limits: &limits,
             now: WallMicros(0),
+            functions: None,
         };
         let planned = plan(&cql_syntax::parse(text).unwrap(), &cx).unwrap();
-        let allowed = self.access(Some(user)).ensure_all(&requirements(&planned));
+        let allowed =
+            self.access(Some(user)).ensure_all(&requirements(&planned, &self.snapshot.schema));
         allowed.map_err(|error| error.message)
     }
 }
@@ -487,7 +490,13 @@ fn system_auth_shows_the_roles_and_takes_no_writes() {
     }
     assert_eq!(count, 8);
     let limits = PlanLimits::default();
-    let cx = PlanContext { schema: &schema, keyspace: None, limits: &limits, now: WallMicros(0) };
+    let cx = PlanContext {
+        schema: &schema,
+        keyspace: None,
+        limits: &limits,
+        now: WallMicros(0),
+        functions: None,
+    };
     for text in [
         "INSERT INTO system_auth.roles (role) VALUES ('x')",
         "DELETE FROM system_auth.roles WHERE role = 'x'",

@@ -15,6 +15,7 @@
 mod conditions;
 mod evaluate;
 mod exec;
+mod order;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,7 @@ use cql_syntax::ast::BatchKind;
 use data::command::{Partitions, ReadCommand};
 use data::{RowRef, Slice, Slices};
 use schema::{Column, Table};
-use stdx::{ColumnId, DeletionSeconds, Token};
+use stdx::{ColumnId, DeletionSeconds, Token, WallMicros};
 
 use crate::batch::check_kind;
 use crate::error::PlanError;
@@ -203,7 +204,8 @@ impl Gathered {
 
 impl BoundCas {
     /// Binds the conditions of one statement, or of a batch's statements. At least one of these has
-    /// conditions; all are of one table.
+    /// conditions; all are of one table. What is there is looked at as of `read_at`, whatever time the
+    /// client wants its writes to be of. Source: `StorageProxy.doPaxos`, which reads by the clock.
     ///
     /// # Errors
     /// Several partitions; IN on clustering columns; conditions that contradict each other; values
@@ -212,6 +214,7 @@ impl BoundCas {
         statements: &[CasStatement<'_>],
         is_batch: bool,
         options: &ExecuteOptions<'_>,
+        read_at: WallMicros,
     ) -> Result<BoundCas, PlanError> {
         let Some((first, _)) = statements.first() else {
             return Err(PlanError::invalid("a conditional batch without statements"));
@@ -248,7 +251,12 @@ impl BoundCas {
                 _ => asked = None,
             }
         }
-        let Gathered { statics, mut rows } = gathered;
+        let Gathered { mut statics, mut rows } = gathered;
+        for condition in rows.iter_mut().map(|(_, condition)| condition).chain(&mut statics) {
+            if let RowCondition::Columns(conditions) = condition {
+                order::order(conditions, &table);
+            }
+        }
         let comparator = first.shape().clustering();
         rows.sort_by(|(a, _), (b, _)| comparator.compare(a, b));
         let (static_columns, regular_columns) = columns_to_read(&table, statements);
@@ -264,7 +272,7 @@ impl BoundCas {
             slices,
             reversed: false,
             columns: Some(columns),
-            now: options.now.seconds(),
+            now: read_at.seconds(),
             wants_static: !static_columns.is_empty(),
             resume: None,
         };

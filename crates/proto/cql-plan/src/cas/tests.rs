@@ -99,7 +99,7 @@ fn try_run(inserts: &[&str], cql: &str, values: &[BoundValue<'_>]) -> Result<Str
     assert!(statements.iter().any(|(s, _)| s.has_conditions()), "{cql}");
     let uuids = UuidSource::new(7);
     let options = options(&uuids);
-    let bound = BoundCas::bind(&statements, is_batch, &options)?;
+    let bound = BoundCas::bind(&statements, is_batch, &options, options.now)?;
     let mut exec = CasExec::new(&bound, &statements, options);
     // What is shown before a restart does not count.
     let other = state(&schema, &["INSERT INTO t (k, v) VALUES (9, 9)"]);

@@ -43,7 +43,13 @@ impl Masked<'_> {
         let schema = Arc::new(Schema { keyspaces, ..Schema::default() });
         let limits = PlanLimits::default();
         let keyspace = &*self.keyspace.name;
-        let cx = PlanContext { schema: &schema, keyspace: Some(keyspace), limits: &limits, now };
+        let cx = PlanContext {
+            schema: &schema,
+            keyspace: Some(keyspace),
+            limits: &limits,
+            now,
+            functions: None,
+        };
         let function = self.function(name, args, &cx)?;
         let uuids = UuidSource::new(0);
         let env = BindEnv { now, uuids: &uuids, protocol_version: 5, watch: None };
@@ -77,6 +83,10 @@ impl Masked<'_> {
             return refuse(format!(
                 "Aggregate function {shown} cannot be used for masking table columns"
             ));
+        }
+        let is_own = name.keyspace.as_ref().is_none_or(|k| *k.text == *self.keyspace.name);
+        if is_own && self.keyspace.functions_named(&name.name.text).next().is_some() {
+            return Err(PlanError::unsupported("A user function as a mask"));
         }
         let receiver = Receiver {
             keyspace: &self.keyspace.name,

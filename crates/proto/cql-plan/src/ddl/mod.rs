@@ -1,9 +1,10 @@
 //! CREATE, ALTER and DROP of keyspaces, tables and types: statements to schema changes.
 //!
 //! A plan is made from the statement alone; [`DdlPlan::outcome`] validates it against the schema it
-//! will be applied to, so a retry on a newer schema is just another call. Counters, indexes, views,
-//! COMPACT STORAGE and user functions are refused by name here.
+//! will be applied to, so a retry on a newer schema is just another call. Indexes, views and COMPACT
+//! STORAGE are refused by name here.
 
+mod function;
 mod guarded;
 mod keyspace;
 mod mask;
@@ -15,13 +16,15 @@ pub use table::definition as table_definition;
 use std::sync::Arc;
 
 use cql_syntax::ast::{
-    AlterTableChange, FunctionName, Ident, QualifiedName, RawType, StatementKind,
+    AlterTableChange, FunctionName, Ident, Property, QualifiedName, StatementKind,
 };
 use schema::{Keyspace, Schema, SchemaChange};
 use stdx::{TableId, Uuid, WallMicros};
 
 use crate::error::PlanError;
+use crate::functions::user::UserFunctions;
 use crate::guardrails::Watch;
+use crate::options;
 
 /// What a statement is told that makes a mask while `dynamic_data_masking_enabled` is false.
 pub const MASKING_DISABLED: &str = "Cannot mask columns because dynamic data masking is not enabled. \
@@ -56,12 +59,16 @@ pub enum SchemaEventKind {
 }
 
 /// What it was done to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the protocol's words")]
 pub enum SchemaEventTarget {
     Keyspace,
     Table,
     Type,
+    /// With the types of its arguments.
+    Function(Vec<String>),
+    /// With the types of its arguments.
+    Aggregate(Vec<String>),
 }
 
 /// The result of planning a DDL statement against one schema.
@@ -91,6 +98,14 @@ impl DdlOutcome {
             SchemaEvent { kind, target, keyspace: keyspace.to_owned(), name: name.to_owned() };
         DdlOutcome { changes: vec![change], event: Some(event), warnings: Vec::new() }
     }
+
+    /// With what is to be said of the properties, if anything was done by them.
+    fn warned_of(mut self, properties: &[Property]) -> DdlOutcome {
+        if !self.changes.is_empty() {
+            self.warnings.extend(options::warnings(properties));
+        }
+        self
+    }
 }
 
 /// What planning needs beside the statement and the schema.
@@ -110,6 +125,8 @@ pub struct DdlContext<'a> {
     pub watch: Option<&'a Watch>,
     /// Replicas of a keyspace that does not say how many (`default_keyspace_rf`).
     pub default_factor: u32,
+    /// Users' functions; `None`: they are switched off.
+    pub functions: Option<&'a UserFunctions>,
 }
 
 /// A DDL statement with its keyspace resolved.
@@ -141,6 +158,8 @@ impl DdlPlan {
             StatementKind::DropType(s) => keyspace_of(&s.name, session_keyspace),
             StatementKind::DropIndex(s) => keyspace_of(&s.name, session_keyspace),
             StatementKind::DropView(s) => keyspace_of(&s.view, session_keyspace),
+            StatementKind::CreateFunction(s) => function_keyspace(&s.name, session_keyspace),
+            StatementKind::CreateAggregate(s) => function_keyspace(&s.name, session_keyspace),
             StatementKind::DropFunction(s) => function_keyspace(&s.name, session_keyspace),
             StatementKind::DropAggregate(s) => function_keyspace(&s.name, session_keyspace),
             _ => return None,
@@ -174,18 +193,6 @@ impl DdlPlan {
         &self.statement
     }
 
-    /// `keyspace.name` or `keyspace.name(types)`.
-    fn signature(&self, name: &FunctionName, args: Option<&[RawType]>) -> String {
-        let plain = format!("{}.{}", self.keyspace, name.name.text);
-        match args {
-            None => plain,
-            Some(args) => {
-                let args: Vec<String> = args.iter().map(RawType::to_string).collect();
-                format!("{plain}({})", args.join(", "))
-            }
-        }
-    }
-
     /// What it does to the given schema.
     ///
     /// # Errors
@@ -199,8 +206,15 @@ impl DdlPlan {
             StatementKind::CreateKeyspace(s) => keyspace::create(s, cx),
             StatementKind::AlterKeyspace(s) => keyspace::alter(s, cx),
             StatementKind::DropKeyspace(s) => keyspace::drop(s, cx),
-            StatementKind::CreateTable(s) => table::create(s, &self.keyspace, cx),
-            StatementKind::AlterTable(s) => table::alter(s, &self.keyspace, cx),
+            StatementKind::CreateTable(s) => table::create(s, &self.keyspace, cx)
+                .map(|outcome| outcome.warned_of(&s.options.properties)),
+            StatementKind::AlterTable(s) => {
+                let outcome = table::alter(s, &self.keyspace, cx)?;
+                Ok(match &s.change {
+                    AlterTableChange::With(properties) => outcome.warned_of(properties),
+                    _ => outcome,
+                })
+            }
             StatementKind::DropTable(s) => table::drop(s, &self.keyspace, cx),
             StatementKind::CreateType(s) => udt::create(s, &self.keyspace, cx),
             StatementKind::AlterType(s) => udt::alter(s, &self.keyspace, cx),
@@ -215,14 +229,10 @@ impl DdlPlan {
                 s.if_exists,
                 format!("Materialized view '{}.{}' doesn't exist", self.keyspace, s.view.name.text),
             ),
-            StatementKind::DropFunction(s) => {
-                let name = self.signature(&s.name, s.args.as_deref());
-                absent(s.if_exists, format!("Function '{name}' doesn't exist"))
-            }
-            StatementKind::DropAggregate(s) => {
-                let name = self.signature(&s.name, s.args.as_deref());
-                absent(s.if_exists, format!("Aggregate '{name}' doesn't exist"))
-            }
+            StatementKind::CreateFunction(s) => function::create(s, &self.keyspace, cx),
+            StatementKind::CreateAggregate(s) => function::create_aggregate(s, &self.keyspace, cx),
+            StatementKind::DropFunction(s) => function::drop(s, &self.keyspace, cx),
+            StatementKind::DropAggregate(s) => function::drop_aggregate(s, &self.keyspace, cx),
             other => Err(PlanError::unsupported(other.name())),
         }
     }

@@ -113,6 +113,18 @@ pub(super) fn alter(
             udt.fields.push((field.text.clone(), new));
         }
         AlterTypeChange::Rename { if_exists, fields } => {
+            let users: Vec<String> = keyspace
+                .aggregates
+                .iter()
+                .filter(|a| a.initial.is_some() && a.state_type.references_udt(name))
+                .map(|a| format!("{}.{}", a.keyspace, a.name))
+                .collect();
+            if !users.is_empty() {
+                return Err(PlanError::invalid(format!(
+                    "Cannot alter user type {cql_name} as it is still used in INITCOND by aggregates {}",
+                    users.join(", ")
+                )));
+            }
             for (from, to) in fields {
                 match before.field_position(&from.text) {
                     Some(position) => {
@@ -169,6 +181,12 @@ pub(super) fn drop(
             users.join(", ")
         )))
     };
+    let functions: Vec<String> = keyspace
+        .functions_using_type(name)
+        .iter()
+        .map(|function| format!("{keyspace_name}.{function}"))
+        .collect();
+    in_use("functions", functions.iter().map(String::as_str).collect())?;
     let types = keyspace.types.values().filter(|other| {
         &*other.name != name && other.fields.iter().any(|(_, t)| t.references_udt(name))
     });

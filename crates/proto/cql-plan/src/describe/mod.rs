@@ -12,7 +12,7 @@ pub(crate) mod text;
 use std::sync::Arc;
 
 use cql_syntax::ast::{Describe, DescribeTarget, FunctionName, Ident, QualifiedName};
-use schema::{Keyspace, Schema, Table};
+use schema::{Keyspace, Schema, Table, UserAggregate, UserFunction};
 use stdx::{Token, Uuid};
 use types::name::quote_identifier;
 use types::{CqlType, UdtType, wire};
@@ -79,6 +79,8 @@ pub struct DescribePlan {
 enum Element<'s> {
     Keyspace(&'s Keyspace),
     Type(&'s UdtType),
+    Function(&'s UserFunction),
+    Aggregate(&'s UserAggregate),
     Table(&'s Table),
 }
 
@@ -86,6 +88,14 @@ impl Element<'_> {
     /// Keyspace, kind and name, quoted where needed.
     fn head(&self) -> [String; 3] {
         let (keyspace, kind, name) = match self {
+            Element::Function(f) => {
+                let name = text::signature(&f.name, &f.args);
+                return [quote_identifier(&f.keyspace), "function".to_owned(), name];
+            }
+            Element::Aggregate(a) => {
+                let name = text::signature(&a.name, &a.args);
+                return [quote_identifier(&a.keyspace), "aggregate".to_owned(), name];
+            }
             Element::Keyspace(k) => (&k.name, "keyspace", &k.name),
             Element::Type(t) => (&t.keyspace, "type", &t.name),
             Element::Table(t) => (&t.keyspace, "table", &t.name),
@@ -97,6 +107,8 @@ impl Element<'_> {
         match self {
             Element::Keyspace(k) => text::keyspace(k),
             Element::Type(t) => text::user_type(t),
+            Element::Function(f) => text::function(f),
+            Element::Aggregate(a) => text::aggregate(a),
             Element::Table(t) => text::table(t, with_internals),
         }
     }
@@ -159,9 +171,8 @@ impl DescribePlan {
                 let types = |k: &'s Keyspace| by_name(k.types.values(), |t| &t.name);
                 (false, listed(cx, |k| types(k).into_iter().map(Element::Type).collect())?)
             }
-            DescribeTarget::Functions | DescribeTarget::Aggregates => {
-                (false, listed(cx, |_| Vec::new())?)
-            }
+            DescribeTarget::Functions => (false, listed(cx, |k| functions_of(k, None))?),
+            DescribeTarget::Aggregates => (false, listed(cx, |k| aggregates_of(k, None))?),
             DescribeTarget::Schema { full } => {
                 let shown = all().into_iter().filter(|k| *full || !SYSTEM.contains(&&*k.name));
                 (true, shown.flat_map(keyspace_elements).collect())
@@ -191,10 +202,10 @@ impl DescribePlan {
                 return Err(missing("Materialized view", &name.name.text, keyspace));
             }
             DescribeTarget::Function(name) => {
-                return Err(missing_function(cx, "User defined function", name)?);
+                (true, named_functions(cx, "User defined function", name, functions_of)?)
             }
             DescribeTarget::Aggregate(name) => {
-                return Err(missing_function(cx, "User defined aggregate", name)?);
+                (true, named_functions(cx, "User defined aggregate", name, aggregates_of)?)
             }
             DescribeTarget::Generic(name) => (true, generic(cx, name)?),
         })
@@ -255,12 +266,35 @@ fn missing(what: &str, name: &str, keyspace: &Keyspace) -> PlanError {
     PlanError::invalid(format!("{what} '{name}' not found in '{}'", keyspace.name))
 }
 
-fn missing_function(
-    cx: &DescribeContext<'_>,
+/// All functions or aggregates of a name.
+fn named_functions<'s>(
+    cx: &DescribeContext<'s>,
     what: &str,
     name: &FunctionName,
-) -> Result<PlanError, PlanError> {
-    Ok(missing(what, &name.name.text, keyspace(cx, name.keyspace.as_ref())?))
+    of: impl Fn(&'s Keyspace, Option<&str>) -> Vec<Element<'s>>,
+) -> Result<Vec<Element<'s>>, PlanError> {
+    let keyspace = keyspace(cx, name.keyspace.as_ref())?;
+    let found = of(keyspace, Some(&name.name.text));
+    if found.is_empty() {
+        return Err(missing(what, &name.name.text, keyspace));
+    }
+    Ok(found)
+}
+
+/// The functions of a keyspace, of one name when one is given.
+fn functions_of<'s>(keyspace: &'s Keyspace, name: Option<&str>) -> Vec<Element<'s>> {
+    let all = keyspace.functions.iter().filter(|f| name.is_none_or(|name| *f.name == *name));
+    let mut all: Vec<&'s UserFunction> = all.map(|f| &**f).collect();
+    all.sort_by_cached_key(|f| text::signature(&f.name, &f.args).to_lowercase());
+    all.into_iter().map(Element::Function).collect()
+}
+
+/// The aggregates of a keyspace, of one name when one is given.
+fn aggregates_of<'s>(keyspace: &'s Keyspace, name: Option<&str>) -> Vec<Element<'s>> {
+    let all = keyspace.aggregates.iter().filter(|a| name.is_none_or(|name| *a.name == *name));
+    let mut all: Vec<&'s UserAggregate> = all.map(|a| &**a).collect();
+    all.sort_by_cached_key(|a| text::signature(&a.name, &a.args).to_lowercase());
+    all.into_iter().map(Element::Aggregate).collect()
 }
 
 /// A keyspace, else a table of the session's keyspace (of the keyspace of that name without one).
@@ -289,7 +323,7 @@ fn tables_of(keyspace: &Keyspace) -> Vec<Element<'_>> {
     tables.into_iter().map(Element::Table).collect()
 }
 
-/// The keyspace, its types (each after those it uses), its tables.
+/// The keyspace, its types (each after those it uses), functions, aggregates, tables.
 fn keyspace_elements(keyspace: &Keyspace) -> Vec<Element<'_>> {
     let mut types: Vec<&UdtType> = Vec::new();
     for udt in keyspace.types.values() {
@@ -297,6 +331,8 @@ fn keyspace_elements(keyspace: &Keyspace) -> Vec<Element<'_>> {
     }
     let mut out = vec![Element::Keyspace(keyspace)];
     out.extend(types.into_iter().map(Element::Type));
+    out.extend(functions_of(keyspace, None));
+    out.extend(aggregates_of(keyspace, None));
     out.extend(tables_of(keyspace));
     out
 }

@@ -28,6 +28,7 @@ fn schema() -> Schema {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            functions: None,
         };
         let outcome = plan.outcome(&mut cx).unwrap();
         for change in &outcome.changes {
@@ -259,6 +260,59 @@ fn system_schema_rows_are_those_cassandra_writes() {
         assert_eq!(ours, theirs);
     }
     assert_eq!(lines.len(), expect.len());
+}
+
+#[test]
+fn functions_and_aggregates_are_rows_of_system_schema_in_order() {
+    let mut schema = schema();
+    let function = |args: &[CqlType]| schema::UserFunction {
+        keyspace: "desc_h".into(),
+        name: "f".into(),
+        arg_names: args.iter().map(|_| "x".into()).collect(),
+        args: args.to_vec(),
+        returns: CqlType::Text,
+        called_on_null_input: true,
+        language: "wasm".into(),
+        body: "(module)".into(),
+    };
+    let list = CqlType::list(CqlType::Int, false);
+    for args in [&[CqlType::Text][..], &[CqlType::Int, CqlType::Int], &[list], &[]] {
+        schema = schema.apply(&schema::SchemaChange::PutFunction(function(args))).unwrap();
+    }
+    let aggregate = schema::UserAggregate {
+        keyspace: "desc_h".into(),
+        name: "a".into(),
+        args: vec![CqlType::Int],
+        returns: CqlType::Text,
+        state_function: "f".into(),
+        state_type: CqlType::Int,
+        final_function: Some("f".into()),
+        initial: Some(vec![0, 0, 0, 7]),
+    };
+    schema = schema.apply(&schema::SchemaChange::PutAggregate(aggregate)).unwrap();
+    let keyspace = schema.keyspace("desc_h").unwrap();
+    let mutations =
+        crate::system_rows::keyspace_mutations(&schema, keyspace, AT, DeletionSeconds(9));
+    let rows_of = |name: &str| {
+        let table = schema.table("system_schema", name).unwrap();
+        let mutation = mutations.iter().find(|m| m.table == table.id).unwrap();
+        let parsed = MutationRef::parse(&mutation.bytes, table.clustering_count).unwrap();
+        let comparator = data::ClusteringComparator::for_table(table);
+        let clusterings: Vec<&[u8]> = parsed.rows().map(|(c, _)| c).collect();
+        assert!(clusterings.is_sorted_by(|a, b| comparator.compare(a, b).is_lt()));
+        let rows = parsed.rows().map(|(c, row)| row_text(table, parsed.key, c, row));
+        rows.collect::<Vec<String>>()
+    };
+    let functions = rows_of("functions");
+    assert_eq!(functions.len(), 4);
+    for text in ["(module)", "wasm", "text"] {
+        assert!(functions.iter().all(|row| row.contains(&hex(text.as_bytes()))), "{functions:?}");
+    }
+    assert!(functions.iter().any(|row| row.contains(&hex(b"list<int>"))), "{functions:?}");
+    let aggregates = rows_of("aggregates");
+    assert_eq!(aggregates.len(), 1);
+    // INITCOND as CQL.
+    assert!(aggregates.iter().all(|row| row.contains(&hex(b"7"))), "{aggregates:?}");
 }
 
 #[test]

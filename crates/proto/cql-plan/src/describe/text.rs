@@ -1,4 +1,4 @@
-//! The `create_statement` of keyspaces, tables and types, byte for byte as Cassandra 5.0 prints it.
+//! The `create_statement` of keyspaces, tables, types and functions, byte for byte as Cassandra 5.0 prints it.
 //!
 //! Source: `KeyspaceMetadata`, `TableMetadata`, `TableParams`, `UserType`, `ColumnMetadata`
 //! (`toCqlString`, `appendCqlTo`).
@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, Table, TableKind, TableOptions,
+    UserAggregate, UserFunction,
 };
 use types::name::quote_identifier as quoted;
 use types::{CqlType, UdtType};
@@ -61,6 +62,67 @@ pub(super) fn user_type(udt: &UdtType) -> String {
 
 /// `CREATE TABLE …`; with internals also its id, its dropped columns and the statements that drop
 /// them; a virtual table as a comment.
+/// A type in a signature: tuples are frozen by nature, and that is not said.
+fn signature_type(ty: &CqlType) -> String {
+    let name = ty.to_cql_name();
+    let bare = match ty {
+        CqlType::Tuple(_) => name.strip_prefix("frozen<").and_then(|n| n.strip_suffix('>')),
+        _ => None,
+    };
+    bare.map_or(name.clone(), str::to_owned)
+}
+
+fn signature_types(types: &[CqlType]) -> String {
+    let types: Vec<String> = types.iter().map(signature_type).collect();
+    types.join(", ")
+}
+
+/// `name(types)`, by which functions are listed. The name is not quoted there.
+pub(super) fn signature(name: &str, args: &[CqlType]) -> String {
+    format!("{name}({})", signature_types(args))
+}
+
+/// Source: `UDFunction.toCqlString`.
+pub(super) fn function(f: &UserFunction) -> String {
+    let args: Vec<String> = f
+        .arg_names
+        .iter()
+        .zip(&f.args)
+        .map(|(name, ty)| format!("{} {}", quoted(name), signature_type(ty)))
+        .collect();
+    let nulls = if f.called_on_null_input { "CALLED" } else { "RETURNS NULL" };
+    format!(
+        "CREATE FUNCTION {}.{}({})\n    {nulls} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS \
+         $${}$$;",
+        quoted(&f.keyspace),
+        quoted(&f.name),
+        args.join(", "),
+        signature_type(&f.returns),
+        f.language,
+        f.body
+    )
+}
+
+/// Source: `UDAggregate.toCqlString`.
+pub(super) fn aggregate(a: &UserAggregate) -> String {
+    let mut out = format!(
+        "CREATE AGGREGATE {}.{}({})\n    SFUNC {}\n    STYPE {}",
+        quoted(&a.keyspace),
+        quoted(&a.name),
+        signature_types(&a.args),
+        quoted(&a.state_function),
+        signature_type(&a.state_type)
+    );
+    if let Some(function) = &a.final_function {
+        out.push_str(&format!("\n    FINALFUNC {}", quoted(function)));
+    }
+    if let Some(initial) = &a.initial {
+        out.push_str(&format!("\n    INITCOND {}", a.state_type.format_cql_literal(initial)));
+    }
+    out.push(';');
+    out
+}
+
 pub(super) fn table(table: &Table, with_internals: bool) -> String {
     let name = format!("{}.{}", quoted(&table.keyspace), quoted(&table.name));
     let is_virtual = table.kind == TableKind::Virtual;

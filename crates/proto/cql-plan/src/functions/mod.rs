@@ -1,8 +1,8 @@
 //! Native scalar functions, operators and casts: which one a call means, and what it gives.
 //!
 //! Owns: names and signatures of Cassandra 5.0's native functions (with their names from before
-//! 5.0), overload resolution ([`resolve`]), evaluation ([`NativeFunction::eval`]). Never:
-//! aggregates (see `select`), user functions, clocks or randomness of its own ([`BindEnv`]).
+//! 5.0), overload resolution ([`resolve`]) among them and users' ([`user`]), evaluation
+//! ([`NativeFunction::eval`]). Never: native aggregates (see `select`), clocks or randomness of its own ([`BindEnv`]).
 //!
 //! Source: `cql3.functions.*`, `FunctionResolver`.
 
@@ -13,6 +13,7 @@ pub mod json;
 pub(crate) mod masking;
 mod math;
 mod time;
+pub mod user;
 mod vector;
 
 pub(crate) use convert::push_key_component;
@@ -26,7 +27,7 @@ use types::compat::Assignment;
 use types::{CqlType, TypeError};
 
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::plan::{BindEnv, PlanContext};
 
 /// An argument of a call before it is planned: a term or a selector.
 pub trait Argument {
@@ -68,6 +69,10 @@ pub struct NativeFunction {
     pub pure: bool,
     /// Its signature was made from the types of the arguments.
     pub from_factory: bool,
+    /// A user's function or aggregate: its keyspace, what it is, and its code once it was picked.
+    keyspace: Option<Arc<str>>,
+    routine: Option<user::Routine>,
+    pub(crate) callee: Option<user::Callee>,
     eval: Eval,
 }
 
@@ -79,6 +84,9 @@ impl NativeFunction {
             returns,
             pure: true,
             from_factory: false,
+            keyspace: None,
+            routine: None,
+            callee: None,
             eval,
         }
     }
@@ -87,9 +95,14 @@ impl NativeFunction {
         NativeFunction { from_factory: true, ..NativeFunction::new(name, args, returns, eval) }
     }
 
-    /// `system.name`.
+    /// `system.name`, or with the keyspace of a user's function.
     pub fn full_name(&self) -> String {
-        format!("system.{}", self.name)
+        format!("{}.{}", self.keyspace.as_deref().unwrap_or("system"), self.name)
+    }
+
+    /// Whether it is a user's aggregate.
+    pub fn is_aggregate(&self) -> bool {
+        matches!(self.routine, Some(user::Routine::Aggregate(_)))
     }
 
     /// The result for arguments that are valid for the parameters' types.
@@ -133,7 +146,9 @@ impl NativeFunction {
             })
             .collect();
         let name = types::name::quote_identifier(&self.name);
-        format!("system.{name} : ({}) -> {}", args.join(", "), self.returns)
+        let keyspace = self.keyspace.as_deref().map(types::name::quote_identifier);
+        let keyspace = keyspace.as_deref().unwrap_or("system");
+        format!("{keyspace}.{name} : ({}) -> {}", args.join(", "), self.returns)
     }
 
     /// Argument at an index; null when it is not there or is an empty value without meaning.
@@ -233,8 +248,9 @@ struct Call<'a> {
     table: Option<&'a Table>,
 }
 
-/// The native function that a call means. `None`: no function of that name. `receiver` is the type
-/// the result must fit, when it is known; `table` the one that `token()` is about.
+/// The function that a call means: native, or a user's of the keyspace that is named, else of
+/// `keyspace`. `None`: no function of that name. `receiver` is the type the result must fit, when it is
+/// known; `table` the one that `token()` is about.
 ///
 /// # Errors
 /// No signature takes the arguments, or more than one does.
@@ -242,20 +258,38 @@ pub fn resolve(
     name: &FunctionName,
     args: &[&dyn Argument],
     receiver: Option<&CqlType>,
-    _keyspace: &str,
+    keyspace: &str,
     table: Option<&Table>,
+    cx: &PlanContext<'_>,
 ) -> Result<Option<NativeFunction>, PlanError> {
-    let Some(native) = native_name(name) else { return Ok(None) };
-    let call = Call { name: native, args, receiver, table };
     let mut candidates = Vec::new();
-    time::candidates(native, &mut candidates);
-    math::candidates(native, &mut candidates);
-    blob::candidates(native, &mut candidates);
-    convert::candidates(native, &mut candidates);
-    for factory in [convert::make, collections::make, json::make, vector::make, masking::make] {
-        candidates.extend(factory(&call)?);
+    let named = name.keyspace.as_ref().map_or(keyspace, |k| &k.text);
+    if let Some(keyspace) = cx.schema.keyspace(named) {
+        user::candidates(keyspace, &name.name.text, &mut candidates);
     }
-    pick(&plain_name(name), candidates, args, receiver)
+    if let Some(native) = native_name(name) {
+        native_candidates(&Call { name: native, args, receiver, table }, &mut candidates)?;
+    }
+    let mut picked = pick(&plain_name(name), candidates, args, receiver)?;
+    if let Some(function) = &mut picked {
+        user::load(function, cx.functions, cx.schema)?;
+    }
+    Ok(picked)
+}
+
+fn native_candidates(
+    call: &Call<'_>,
+    candidates: &mut Vec<NativeFunction>,
+) -> Result<(), PlanError> {
+    let native = call.name;
+    time::candidates(native, candidates);
+    math::candidates(native, candidates);
+    blob::candidates(native, candidates);
+    convert::candidates(native, candidates);
+    for factory in [convert::make, collections::make, json::make, vector::make, masking::make] {
+        candidates.extend(factory(call)?);
+    }
+    Ok(())
 }
 
 /// The operator for two arguments.

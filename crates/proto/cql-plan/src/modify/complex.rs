@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use data::{CellRef, DeletionTime, RowBuilder};
 use types::wire::{CollectionKind, Elements, Entries, Fields};
 
-use super::lists::{RowLists, bind_index, path_at};
+use super::lists::{ListCell, RowLists, bind_index, path_at};
 use super::operations::{ColumnOperation, ColumnOperations, ComplexForm, Layout};
 use super::rows::CELL_OVERHEAD_BYTES;
 use super::write::Times;
@@ -22,6 +22,8 @@ struct ComplexCells<'v> {
     deletion: DeletionTime,
     cells: Vec<PathCell<'v>>,
     touched: bool,
+    /// What the operations of this pass did so far: cells from there on, and a deletion.
+    pass: (usize, DeletionTime),
 }
 
 /// Appends one column of many cells to a row; nothing when no operation touches it. `lists` are
@@ -36,10 +38,15 @@ pub(super) fn write_complex(
     lists: RowLists<'_>,
 ) -> Result<(), PlanError> {
     let found = lists.cells(column.id);
+    let live = DeletionTime::LIVE;
     let mut complex =
-        ComplexCells { deletion: DeletionTime::LIVE, cells: Vec::new(), touched: false };
+        ComplexCells { deletion: live, cells: Vec::new(), touched: false, pass: (0, live) };
     let repeats = if form.layout == Layout::List { times.repeats } else { 1 };
-    for operation in std::iter::repeat_n(&column.operations, repeats).flatten() {
+    let operations = column.operations.iter().enumerate();
+    for (number, operation) in std::iter::repeat_n(operations, repeats).flatten() {
+        if number == 0 {
+            complex.pass = (complex.cells.len(), live);
+        }
         if let Some(watch) = env.watch {
             watch_reading(watch, operation)?;
         }
@@ -50,7 +57,7 @@ pub(super) fn write_complex(
             watch_cells(watch, (column, form), operation, cells)?;
         }
     }
-    let ComplexCells { deletion, mut cells, touched } = complex;
+    let ComplexCells { deletion, mut cells, touched, .. } = complex;
     if !touched {
         return Ok(());
     }
@@ -128,18 +135,14 @@ impl<'v> ComplexCells<'v> {
         times: &Times,
         values: &[BoundValue<'v>],
         env: &BindEnv<'_>,
-        found: &'v [(Vec<u8>, Vec<u8>)],
+        found: &'v [ListCell],
     ) -> Result<(), PlanError> {
         match operation {
             ColumnOperation::Set(term) => match term.bind(values, env)? {
                 Bound::Unset => {}
-                Bound::Null => {
-                    self.deletion = times.before();
-                    self.touched = true;
-                }
+                Bound::Null => self.delete(times.before()),
                 Bound::Value(bytes) => {
-                    self.deletion = times.before();
-                    self.touched = true;
+                    self.delete(times.before());
                     self.add(bytes, form.layout, times, env)?;
                 }
             },
@@ -167,9 +170,9 @@ impl<'v> ComplexCells<'v> {
             ColumnOperation::DiscardValues(term) => {
                 if let Bound::Value(bytes) = term.bind(values, env)? {
                     let unwanted = elements(bytes, CollectionKind::List)?;
-                    for (path, value) in found {
-                        if unwanted.iter().any(|u| **u == **value) {
-                            self.push(Cow::Borrowed(path), None);
+                    for cell in self.current(found, form, times).iter() {
+                        if unwanted.iter().any(|u| **u == *cell.value) {
+                            self.push(Cow::Owned(cell.path.clone()), None);
                         }
                     }
                 }
@@ -179,7 +182,8 @@ impl<'v> ComplexCells<'v> {
                     return Err(PlanError::invalid("Invalid unset value for list index"));
                 };
                 let value = term.bind(values, env)?;
-                let path = Cow::Borrowed(path_at(found, index, "set an element on")?);
+                let current = self.current(found, form, times);
+                let path = Cow::Owned(path_at(&current, index, "set an element on")?.to_vec());
                 match value {
                     Bound::Unset => {}
                     Bound::Null => self.push(path, None),
@@ -188,8 +192,9 @@ impl<'v> ComplexCells<'v> {
             }
             ColumnOperation::DeleteIndex(index) => {
                 if let Some(index) = bind_index(index, values, env)? {
-                    let path = path_at(found, index, "delete an element from")?;
-                    self.push(Cow::Borrowed(path), None);
+                    let current = self.current(found, form, times);
+                    let path = path_at(&current, index, "delete an element from")?.to_vec();
+                    self.push(Cow::Owned(path), None);
                 }
             }
             ColumnOperation::SetElement(key, value) => {
@@ -216,16 +221,54 @@ impl<'v> ComplexCells<'v> {
             ColumnOperation::DeleteField(position) => {
                 self.push(Cow::Owned(position.to_be_bytes().to_vec()), None);
             }
-            ColumnOperation::Delete => {
-                self.deletion = times.deletion();
-                self.touched = true;
-            }
+            ColumnOperation::Delete => self.delete(times.deletion()),
             // Only of columns of one cell.
             ColumnOperation::AddValue(..)
             | ColumnOperation::Increment(_)
             | ColumnOperation::Decrement(_) => {}
         }
         Ok(())
+    }
+
+    fn delete(&mut self, deletion: DeletionTime) {
+        self.deletion = deletion;
+        self.pass.1 = deletion;
+        self.touched = true;
+    }
+
+    /// The list as it is after the operations of this pass so far.
+    /// Source: `UpdateParameters.getPrefetchedRow`.
+    fn current(
+        &self,
+        found: &'v [ListCell],
+        form: &ComplexForm,
+        times: &Times,
+    ) -> Cow<'v, [ListCell]> {
+        let (from, deletion) = self.pass;
+        let pending = self.cells.get(from..).unwrap_or_default();
+        if pending.is_empty() && deletion.is_live() {
+            return Cow::Borrowed(found);
+        }
+        let is_deleted = |at| !deletion.is_live() && at <= deletion.timestamp;
+        let mut current: Vec<ListCell> =
+            found.iter().filter(|cell| !is_deleted(cell.timestamp)).cloned().collect();
+        for (path, value) in pending.iter().filter(|_| !is_deleted(times.timestamp)) {
+            let at = current.iter().position(|cell| cell.path == **path);
+            let old = at.and_then(|at| current.get(at));
+            let new = cell_of(times, value);
+            if old
+                .is_some_and(|old| CellRef::live(old.timestamp, &old.value).reconcile(&new).is_gt())
+            {
+                continue;
+            }
+            current.retain(|cell| cell.path != **path);
+            if let Some(value) = value {
+                let (path, value) = (path.to_vec(), value.to_vec());
+                current.push(ListCell { path, value, timestamp: times.timestamp });
+            }
+        }
+        current.sort_by(|a, b| form.order.compare(&a.path, &b.path));
+        Cow::Owned(current)
     }
 
     fn push(&mut self, path: Cow<'v, [u8]>, value: Option<Cow<'v, [u8]>>) {

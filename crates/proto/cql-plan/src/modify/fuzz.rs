@@ -34,6 +34,7 @@ fn schema() -> Option<Arc<Schema>> {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            functions: None,
         };
         for change in plan.outcome(&mut cx).ok()?.changes {
             schema = schema.apply(&change).ok()?;
@@ -53,7 +54,8 @@ fn decide(plan: &Plan, values: &[BoundValue<'_>], options: ExecuteOptions<'_>) -
         return false;
     }
     let statements: Vec<CasStatement<'_>> = plans.iter().map(|p| (p, values)).collect();
-    let Ok(bound) = BoundCas::bind(&statements, is_batch, &options) else { return true };
+    let bound = BoundCas::bind(&statements, is_batch, &options, options.now);
+    let Ok(bound) = bound else { return true };
     let exec = CasExec::new(&bound, &statements, options);
     if let Ok(Some(mutation)) = exec.decide(TimestampMicros(1)) {
         let parsed = data::MutationRef::parse(&mutation, 2).is_some();
@@ -77,6 +79,7 @@ pub fn fuzz_modify(data: &[u8]) {
         keyspace: Some("ks"),
         limits: &limits,
         now: WallMicros(1_700_000_000_000_000),
+        functions: None,
     };
     let Ok(plan) = plan(&statement, &cx) else { return };
     let mut values = Vec::new();

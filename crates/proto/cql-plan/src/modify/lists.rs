@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use data::command::{Partitions, ReadCommand};
-use data::{ColumnRef, RowRef, Slice, Slices};
+use data::{CellRef, ColumnRef, RowRef, Slice, Slices};
 use schema::Column;
-use stdx::{ColumnId, DeletionSeconds, TableId};
+use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros};
 use types::CqlType;
 
 use super::keys::COMBINATIONS_MAX;
@@ -21,8 +21,22 @@ use crate::error::PlanError;
 use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};
 use crate::term::{PlannedTerm, Receiver};
 
-/// Elements of a list: path and value, in the order of the list.
-pub(super) type ListCells = Vec<(Vec<u8>, Vec<u8>)>;
+/// An element of a list as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct ListCell {
+    pub(super) path: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) timestamp: TimestampMicros,
+}
+
+impl ListCell {
+    fn new((path, cell): (&[u8], CellRef<'_>)) -> ListCell {
+        ListCell { path: path.to_vec(), value: cell.value.to_vec(), timestamp: cell.timestamp }
+    }
+}
+
+/// Elements of a list in their order.
+pub(super) type ListCells = Vec<ListCell>;
 
 /// One row of which lists must be read before a statement can be bound.
 #[derive(Clone, Debug)]
@@ -58,7 +72,7 @@ impl FoundLists {
             let cells = complex
                 .cells()
                 .filter(|(_, cell)| cell.is_live(read.command.now))
-                .map(|(path, cell)| (path.to_vec(), cell.value.to_vec()))
+                .map(ListCell::new)
                 .collect();
             lists.push((*id, cells));
         }
@@ -78,13 +92,13 @@ impl FoundLists {
         for (id, column) in row.columns() {
             let cells: ListCells = match column {
                 ColumnRef::Simple(cell) if cell.is_live(now) => {
-                    vec![(Vec::new(), cell.value.to_vec())]
+                    vec![ListCell::new((&[], cell))]
                 }
                 ColumnRef::Simple(_) => continue,
                 ColumnRef::Complex(complex) => complex
                     .cells()
                     .filter(|(_, cell)| cell.is_live(now))
-                    .map(|(path, cell)| (path.to_vec(), cell.value.to_vec()))
+                    .map(ListCell::new)
                     .collect(),
             };
             found.push((id, cells));
@@ -113,7 +127,7 @@ impl<'l> RowLists<'l> {
     pub(super) const NONE: RowLists<'static> = RowLists(&[]);
 
     /// The elements of a list, none when it is null.
-    pub(super) fn cells(&self, column: ColumnId) -> &'l [(Vec<u8>, Vec<u8>)] {
+    pub(super) fn cells(&self, column: ColumnId) -> &'l [ListCell] {
         self.0.iter().find(|(id, _)| *id == column).map_or(&[], |(_, cells)| cells)
     }
 }
@@ -142,7 +156,7 @@ pub(super) fn bind_index(
 
 /// The path of one element.
 pub(super) fn path_at<'l>(
-    cells: &'l [(Vec<u8>, Vec<u8>)],
+    cells: &'l [ListCell],
     index: i32,
     what: &str,
 ) -> Result<&'l [u8], PlanError> {
@@ -150,7 +164,7 @@ pub(super) fn path_at<'l>(
         return Err(PlanError::invalid(format!("Attempted to {what} a list which is null")));
     }
     let found = usize::try_from(index).ok().and_then(|i| cells.get(i));
-    found.map(|(path, _)| path.as_slice()).ok_or_else(|| {
+    found.map(|cell| cell.path.as_slice()).ok_or_else(|| {
         PlanError::invalid(format!(
             "List index {index} out of bound, list has size {}",
             cells.len()

@@ -262,7 +262,8 @@ fn check_counter(attributes: &Attributes, conditions: &PlannedConditions) -> Res
 /// The column of a name.
 pub(crate) fn existing_column<'t>(table: &'t Table, name: &str) -> Result<&'t Column, PlanError> {
     table.column(name).ok_or_else(|| {
-        PlanError::invalid(format!("Undefined column name {name} in table {}", full_name(table)))
+        let (name, table) = (types::name::quote_identifier(name), full_name(table));
+        PlanError::invalid(format!("Undefined column name {name} in table {table}"))
     })
 }
 

@@ -50,6 +50,19 @@ impl ModifyPlan {
         Ok(keys.first().map(|key| slice(&scratch, key).to_vec()).unwrap_or_default())
     }
 
+    /// Looks at the partition keys alone.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`] for their values.
+    pub(crate) fn check_keys(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), PlanError> {
+        self.with_document(values, env, |values| self.keys(values, env, scratch)).map(drop)
+    }
+
     /// The row in its partition.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ pub(super) fn write_row(
                 },
                 Some(ColumnOperation::Delete) => row.cell(column.id, &times.tombstone()),
                 Some(ColumnOperation::AddValue(ty, term)) => {
-                    let found = lists.cells(column.id).first().map(|(_, value)| value.as_slice());
+                    let found = lists.cells(column.id).first().map(|cell| cell.value.as_slice());
                     if let Some(sum) = add_to(found, ty, term, values, env)? {
                         if let Some(watch) = env.watch {
                             watch.column_value(&column.name, sum.len())?;

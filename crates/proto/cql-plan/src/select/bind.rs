@@ -93,7 +93,8 @@ impl<'v> Values<'v> {
         match &restriction.condition {
             Condition::Eq(row) => Ok(vec![self.row(row, restriction)?]),
             Condition::In(InRows::List(rows)) => {
-                rows.iter().map(|row| self.row(row, restriction)).collect()
+                let all = rows.iter().map(|row| self.row(row, restriction));
+                all.collect::<Result<_, _>>().map_err(|error| self.wrong(rows).unwrap_or(error))
             }
             Condition::In(InRows::Marker(term, tuple_type)) => {
                 // A null inside the list is a null value of the column.
@@ -123,6 +124,16 @@ impl<'v> Values<'v> {
             }
             Condition::Slice { .. } | Condition::Contains { .. } => Ok(Vec::new()),
         }
+    }
+
+    /// The first value that is none of its type: told before what is null or unset.
+    #[cold]
+    fn wrong(&self, rows: &'v [Row]) -> Option<PlanError> {
+        let terms = rows.iter().flat_map(|row| match row {
+            Row::Each(terms) => terms.as_slice(),
+            Row::Packed(term) => std::slice::from_ref(term),
+        });
+        terms.into_iter().find_map(|term| self.bind(term).err())
     }
 
     /// Whether the list that a marker is bound to has a null element.
@@ -362,7 +373,13 @@ pub(crate) fn slices(
         let rows = v.rows(restriction)?;
         for row in &rows {
             if let Some(null) = row.iter().position(Option::is_none) {
-                return Err(if restriction.multi {
+                return Err(if restriction.multi && restriction.is_in() {
+                    let names = v.names(restriction);
+                    let names = names.trim_matches(['(', ')']);
+                    PlanError::invalid(format!(
+                        "Invalid null value in condition for columns: [{names}]"
+                    ))
+                } else if restriction.multi {
                     let column = v.column(restriction.first + null)?;
                     PlanError::invalid(format!("Invalid null value for column {}", column.name))
                 } else {
@@ -531,6 +548,11 @@ fn add_filter<'v>(
         Bound::Unset => Err(unsupported("unset", column)),
     };
     match &restriction.condition {
+        Condition::Eq(Row::Each(terms)) if !restriction.multi => {
+            for term in terms {
+                out.push(Filter::new(column, Test::Eq(value(term)?)));
+            }
+        }
         Condition::Eq(row) => {
             for (index, value) in v.row(row, restriction)?.into_iter().enumerate() {
                 let column = v.column(restriction.first + index)?;
@@ -546,6 +568,11 @@ fn add_filter<'v>(
         Condition::Slice { start, end } => {
             let limit = |limit: &'v Option<Limit>| -> Result<Option<(Vec<u8>, bool)>, PlanError> {
                 let Some(limit) = limit else { return Ok(None) };
+                if let (Row::Each(terms), false) = (&limit.row, restriction.multi)
+                    && let [term] = terms.as_slice()
+                {
+                    return Ok(Some((value(term)?, limit.inclusive)));
+                }
                 let value = v.row(&limit.row, restriction)?.into_iter().next().flatten();
                 Ok(Some((value.ok_or_else(|| unsupported("null", column))?, limit.inclusive)))
             };

@@ -7,10 +7,10 @@ use data::command::Partitions;
 use data::{ColumnRef, RowRef};
 use smallvec::SmallVec;
 use stdx::{ColumnId, Token};
-use types::aggregate::Aggregate;
 
+use super::accumulate::Accumulator;
 use super::cells::{Source, key_component, put_column, put_value};
-use super::expr::{RowView, Scope};
+use super::expr::{RowView, Scope, eval_all};
 use super::{BoundSelect, SelectPlan, Shaping, UNLIMITED};
 use crate::error::PlanError;
 use crate::paging::PagingState;
@@ -84,7 +84,7 @@ struct Cut {
 #[derive(Default)]
 struct Group {
     open: bool,
-    states: Vec<Aggregate>,
+    states: Vec<Accumulator>,
     first_row: Vec<Option<Vec<u8>>>,
     /// Clustering of its last row; `None` when that was a static row alone.
     last: Option<Vec<u8>>,
@@ -471,11 +471,14 @@ impl<'p> SelectExec<'p> {
             }
         }
         for (spec, state) in self.plan.selection.aggregates.iter().zip(&mut group.states) {
-            let added = match &spec.argument {
-                None => state.add(Some(&[])),
-                Some(argument) => state.add(argument.eval(&scope)?.as_deref()),
-            };
-            added.map_err(crate::term::invalid_value)?;
+            match spec.arguments.as_slice() {
+                [argument] => state.add(&[argument.eval(&scope)?.as_deref()], &env)?,
+                arguments => {
+                    let values = eval_all(arguments, &scope)?;
+                    let values: Vec<_> = values.iter().map(|v| v.as_deref()).collect();
+                    state.add(&values, &env)?;
+                }
+            }
         }
         Ok(())
     }
@@ -533,11 +536,11 @@ impl<'p> SelectExec<'p> {
     }
 
     fn encode_group(&self, group: &Group, out: &mut Vec<u8>) -> Result<(), PlanError> {
+        let env = self.bound.env();
         let mut aggregates = Vec::with_capacity(group.states.len());
         for state in &group.states {
-            aggregates.push(state.result().map_err(crate::term::invalid_value)?);
+            aggregates.push(state.result(&env)?);
         }
-        let env = self.bound.env();
         let mut scope = Scope {
             row: None,
             terms: &self.bound.terms,

@@ -271,7 +271,7 @@ impl Expr {
         }
     }
 
-    fn has_aggregate(&self) -> bool {
+    pub(super) fn has_aggregate(&self) -> bool {
         matches!(self, Expr::Aggregate(_)) || self.parts().into_iter().any(Expr::has_aggregate)
     }
 
@@ -316,7 +316,10 @@ impl Expr {
     }
 }
 
-fn eval_all<'a>(items: &'a [Expr], scope: &Scope<'a>) -> Result<Vec<Value<'a>>, PlanError> {
+pub(super) fn eval_all<'a>(
+    items: &'a [Expr],
+    scope: &Scope<'a>,
+) -> Result<Vec<Value<'a>>, PlanError> {
     items.iter().map(|item| item.eval(scope)).collect()
 }
 

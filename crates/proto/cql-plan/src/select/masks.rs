@@ -20,7 +20,7 @@ pub(super) fn wrong(selection: &PlannedSelection) -> Option<PlanError> {
         _ => false,
     };
     let outputs = selection.outputs.iter().map(|output| &output.expr);
-    let arguments = selection.aggregates.iter().filter_map(|a| a.argument.as_ref());
+    let arguments = selection.aggregates.iter().flat_map(|a| &a.arguments);
     let mut all = outputs.chain(&selection.first_row).chain(arguments);
     all.any(|expr| expr.any(&mut is_wrong));
     found

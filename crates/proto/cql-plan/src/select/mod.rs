@@ -9,9 +9,11 @@
 //!
 //! Reading order: this file, `restrictions`, `bind`, `selection`, [`exec`], `expr`.
 
+mod accumulate;
 mod arguments;
 mod bind;
 mod cells;
+mod earlier;
 mod exec;
 mod expr;
 mod facts;
@@ -37,6 +39,7 @@ use stdx::{DeletionSeconds, WallMicros};
 use types::CqlType;
 
 use crate::error::PlanError;
+use crate::functions::user::FUEL_PER_REQUEST;
 use crate::paging::PagingState;
 use crate::plan::{
     BindEnv, Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, UuidSource,
@@ -48,7 +51,9 @@ pub use exec::{Flow, SelectDone, SelectExec};
 
 pub(crate) use bind::{half_space, intersect, ordered};
 
+use crate::functions::is_aggregate;
 use bind::Values;
+use earlier::earlier_error;
 use expr::Expr;
 use filter::Filter;
 use restricted::{KeyAccess, Restrictions};
@@ -146,23 +151,6 @@ pub(crate) fn plan_select(
     Plan::of_table(PlanKind::Select(plan), binds, &table)
 }
 
-/// What Cassandra says before it looks at the WHERE clause, if anything: it resolves the functions of
-/// the selection first. Source: `RawSelector.toSelectables`.
-#[cold]
-fn earlier_error(
-    select: &ast::Select,
-    statement: &Statement,
-    table: &Arc<Table>,
-    cx: &PlanContext<'_>,
-) -> Option<PlanError> {
-    let mut binds = Binds::new(&statement.bind_markers);
-    let grouped = !select.group_by.is_empty();
-    let error = plan_selection(&select.selection, table, grouped, cx, &mut binds).err()?;
-    let of_function = error.message.starts_with("Unknown function")
-        || (error.message.starts_with("Function ") && error.message.contains(" requires "));
-    of_function.then_some(error)
-}
-
 impl SelectPlan {
     fn new(
         select: &ast::Select,
@@ -176,19 +164,23 @@ impl SelectPlan {
                 "ANN ordering by vector requires the column to be indexed",
             ));
         }
-        let selected = selected_columns(&select.selection, table)?;
-        let ordering = ordering_columns(select, table)?;
+        let or_earlier = |error| earlier_error(select, statement, table, cx).unwrap_or(error);
+        let selected = selected_columns(&select.selection, table);
+        let ordering = ordering_columns(select, table).map_err(or_earlier)?;
         // Cassandra prepares the selection after the WHERE clause; markers stand in text order.
         let context = WhereContext {
             allow_filtering: select.allow_filtering,
             filters_freely: table.kind == TableKind::Virtual,
-            selects_only_statics: selects_only_statics(table, &selected),
-            distinct: select.distinct,
+            selects_only_statics: selected
+                .as_ref()
+                .is_ok_and(|selected| selects_only_statics(table, selected)),
         };
         let grouped = !select.group_by.is_empty();
-        let restrictions = plan_where(&select.relations, table, context, cx, binds)
-            .map_err(|error| earlier_error(select, statement, table, cx).unwrap_or(error))?;
-        let selection = plan_selection(&select.selection, table, grouped, cx, binds)?;
+        let restrictions =
+            plan_where(&select.relations, table, context, cx, binds).map_err(or_earlier)?;
+        let selection =
+            plan_selection(&select.selection, table, grouped, cx, binds).map_err(or_earlier)?;
+        let selected = selected?;
         if select.distinct {
             check_distinct(select, table, &selection, &selected, &restrictions)?;
         }
@@ -209,6 +201,7 @@ impl SelectPlan {
             }
             false => is_reversed(table, &ordering, &restrictions)?,
         };
+        restrictions.check_filters()?;
         let sort = match restrictions.key_is_in() {
             true => ordering
                 .iter()
@@ -344,8 +337,12 @@ impl SelectPlan {
             _ => None,
         };
         let mut terms = Vec::with_capacity(self.selection.terms.len());
-        for term in &self.selection.terms {
-            terms.push(match term.bind(values, &env)? {
+        for (index, term) in self.selection.terms.iter().enumerate() {
+            let value = term.bind(values, &env)?;
+            if let Bound::Null | Bound::Unset = value {
+                self.selection.check_key(index, value == Bound::Unset)?;
+            }
+            terms.push(match value {
                 Bound::Value(bytes) => Some(bytes.into_owned()),
                 Bound::Null | Bound::Unset => None,
             });
@@ -373,7 +370,8 @@ impl SelectPlan {
             uuids: match self.shaping {
                 Shaping::Plain { .. } => UuidSource::new(0),
                 _ => UuidSource::new(options.uuids.random()),
-            },
+            }
+            .with_function_fuel(FUEL_PER_REQUEST),
         };
         self.bind_reads(&v, state, &mut bound)?;
         // Grouped queries are paged inside also when they find nothing to read.
@@ -602,6 +600,14 @@ fn check_distinct(
             "PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries",
         ));
     }
+    let is_static = |at: usize| table.columns.get(at).is_some_and(|c| c.kind == ColumnKind::Static);
+    if !restrictions.clustering.is_empty() || !restrictions.other.iter().all(|r| is_static(r.first))
+    {
+        return Err(PlanError::invalid(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or \
+             static columns.",
+        ));
+    }
     let all: Vec<usize> = (0..selection.outputs.len()).collect();
     let requested = match select.selection {
         Selection::Wildcard => &all,
@@ -670,6 +676,25 @@ fn shaping(
     }
 }
 
+/// Why a term of GROUP BY that is no column is refused.
+#[cold]
+fn no_group(selector: &ast::Selector) -> PlanError {
+    let aggregate = match selector {
+        ast::Selector::CountRows(_) => "count_rows",
+        ast::Selector::FunctionCall { name, args, .. } if is_aggregate(name) => {
+            // Cassandra takes `count(1)` for `count(*)`.
+            match (name.name.text.as_str(), args.as_slice()) {
+                ("count", [ast::Selector::Literal(_)]) => "count_rows",
+                (name, _) => name,
+            }
+        }
+        _ => return PlanError::unsupported("GROUP BY with functions"),
+    };
+    PlanError::invalid(format!(
+        "Aggregate functions are not supported within the GROUP BY clause, got: system.{aggregate}"
+    ))
+}
+
 /// How many clustering columns groups share. Source: `getAggregationSpecFactory`.
 fn group_prefix(
     select: &ast::Select,
@@ -683,7 +708,7 @@ fn group_prefix(
     let mut next = 0;
     for selector in &select.group_by {
         let ast::Selector::Column(name) = selector else {
-            return Err(PlanError::unsupported("GROUP BY with functions"));
+            return Err(no_group(selector));
         };
         let (index, column) = existing_column(table, name)?;
         if index >= primary {
@@ -726,7 +751,7 @@ fn uses_statics(selection: &PlannedSelection, restrictions: &Restrictions, table
         _ => false,
     };
     let outputs = selection.outputs.iter().map(|o| &o.expr);
-    let arguments = selection.aggregates.iter().filter_map(|a| a.argument.as_ref());
+    let arguments = selection.aggregates.iter().flat_map(|a| &a.arguments);
     outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
         || restrictions
             .other

@@ -24,6 +24,7 @@ impl SelectPlan {
         if self.restrictions.access == KeyAccess::Range {
             return self.bind_range(v, state, bound);
         }
+        bound.filters = bind::filters(&self.restrictions, v)?.into();
         let mut keys = bind::partition_keys(&self.restrictions, v)?;
         if let Some(watch) = v.env.watch.filter(|_| self.restrictions.key_is_in()) {
             watch.partition_keys_in_select(&self.table.name, keys.len())?;
@@ -32,7 +33,6 @@ impl SelectPlan {
         if keys.is_empty() || command.slices.0.is_empty() {
             return Ok(());
         }
-        bound.filters = bind::filters(&self.restrictions, v)?.into();
         bind::check_keys(&keys)?;
         if bound.limit == 0 {
             return Ok(());
@@ -66,8 +66,8 @@ impl SelectPlan {
         state: Option<PagingState>,
         bound: &mut BoundSelect,
     ) -> Result<(), PlanError> {
-        let mut command = self.command(v, bound)?;
         bound.filters = bind::filters(&self.restrictions, v)?.into();
+        let mut command = self.command(v, bound)?;
         let range = bind::key_range(&self.restrictions, v)?;
         let nothing = command.slices.0.is_empty() || bound.limit == 0;
         let (Some(partitions), false) = (range, nothing) else { return Ok(()) };

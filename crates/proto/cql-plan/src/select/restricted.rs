@@ -6,6 +6,8 @@
 use schema::{ColumnKind, Table};
 use types::CqlType;
 
+use super::restrictions::NEEDS_FILTERING;
+use crate::error::PlanError;
 use crate::term::PlannedTerm;
 
 /// Values for the columns of one relation.
@@ -121,6 +123,8 @@ pub(crate) struct Restrictions {
     pub(crate) clustering_sliced: Vec<bool>,
     /// The partition key restrictions are filtered.
     pub(crate) filters_partition_key: bool,
+    /// Filtering is allowed.
+    pub(super) may_filter: bool,
 }
 
 impl Restrictions {
@@ -148,6 +152,29 @@ impl Restrictions {
         self.filters_partition_key
             || !self.other.is_empty()
             || self.clustering_sliced.iter().any(|sliced| !sliced)
+    }
+
+    /// What Cassandra says of filters last: behind what is wrong in the selection, the groups and the
+    /// ordering. Source: `SelectStatement.checkNeedsFiltering`.
+    pub(super) fn check_filters(&self) -> Result<(), PlanError> {
+        let filters = self.has_filters() || !self.clustering.is_empty();
+        if self.access == KeyAccess::Range && filters && !self.may_filter {
+            return Err(PlanError::invalid(NEEDS_FILTERING));
+        }
+        for (restriction, sliced) in self.clustering.iter().zip(&self.clustering_sliced) {
+            match &restriction.condition {
+                Condition::In(_) if restriction.count > 1 && !sliced => {
+                    return Err(PlanError::invalid("Multicolumn IN filters are not supported"));
+                }
+                Condition::Slice { .. } if restriction.multi && !sliced => {
+                    return Err(PlanError::invalid(
+                        "Multi-column slice restrictions cannot be used for filtering.",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The column is restricted to one value.

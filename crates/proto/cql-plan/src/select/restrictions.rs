@@ -33,8 +33,6 @@ pub(crate) struct WhereContext {
     /// The table is virtual: filtering needs no permission.
     pub(crate) filters_freely: bool,
     pub(crate) selects_only_statics: bool,
-    /// SELECT DISTINCT.
-    pub(crate) distinct: bool,
 }
 
 /// The column of that name with its index, or Cassandra's refusal.
@@ -475,16 +473,6 @@ impl Planner<'_, '_, '_> {
         let table = self.table;
         let keys = table.partition_key_count;
         let may_filter = self.context.allow_filtering || self.context.filters_freely;
-        let is_static =
-            |at: usize| table.columns.get(at).is_some_and(|c| c.kind == ColumnKind::Static);
-        if self.context.distinct
-            && (!self.clustering.is_empty() || !self.other.iter().all(|r| is_static(r.first)))
-        {
-            return Err(PlanError::invalid(
-                "SELECT DISTINCT with WHERE clause only supports restriction by partition key \
-                 and/or static columns.",
-            ));
-        }
         let needs_filter = || PlanError::invalid(NEEDS_FILTERING);
 
         let filters_partition_key = !self.partition.is_empty()
@@ -517,35 +505,16 @@ impl Planner<'_, '_, '_> {
             return Err(needs_filter());
         }
 
-        let restrictions = Restrictions {
+        Ok(Restrictions {
             access: if by_range { KeyAccess::Range } else { KeyAccess::Keys },
             partition: self.partition,
             token: self.token,
             clustering: self.clustering,
             other: self.other,
+            may_filter,
             clustering_sliced,
             filters_partition_key,
-        };
-        let filters = restrictions.has_filters() || !restrictions.clustering.is_empty();
-        if restrictions.access == KeyAccess::Range && filters && !may_filter {
-            return Err(needs_filter());
-        }
-        for (restriction, sliced) in
-            restrictions.clustering.iter().zip(&restrictions.clustering_sliced)
-        {
-            match &restriction.condition {
-                Condition::In(_) if restriction.count > 1 && !sliced => {
-                    return Err(PlanError::invalid("Multicolumn IN filters are not supported"));
-                }
-                Condition::Slice { .. } if restriction.multi && !sliced => {
-                    return Err(PlanError::invalid(
-                        "Multi-column slice restrictions cannot be used for filtering.",
-                    ));
-                }
-                _ => {}
-            }
-        }
-        Ok(restrictions)
+        })
     }
 
     fn check_clustering(&self, sliced: &[bool]) -> Result<(), PlanError> {

@@ -12,10 +12,12 @@ use schema::Table;
 use types::aggregate::{Aggregate, AggregateKind};
 use types::{Comparator, CqlType};
 
+use super::accumulate::Accumulator;
 use super::arguments::{SelectorArgument, is_untyped, text_of_selector};
 use super::expr::Expr;
 use super::restrictions::existing_column;
 use crate::error::PlanError;
+use crate::functions::user::Callee;
 use crate::functions::{self, Argument, NativeFunction};
 use crate::plan::{Binds, PlanContext};
 use crate::term::{
@@ -26,9 +28,9 @@ use crate::term::{
 #[derive(Clone, Debug)]
 pub(crate) struct AggregateSpec {
     /// State before the first row.
-    pub(crate) start: Aggregate,
-    /// Its argument; `None` counts rows.
-    pub(crate) argument: Option<Expr>,
+    pub(crate) start: Accumulator,
+    /// Its arguments; a native one without counts rows.
+    pub(crate) arguments: Vec<Expr>,
 }
 
 /// One result column.
@@ -48,6 +50,8 @@ pub(crate) struct PlannedSelection {
     pub(crate) first_row: Vec<Expr>,
     /// Terms that are bound once per execution.
     pub(crate) terms: Vec<PlannedTerm>,
+    /// Those of them that are keys of elements, with what the element is of: they must have values.
+    pub(crate) element_keys: Vec<(usize, String)>,
     pub(crate) is_aggregate: bool,
 }
 
@@ -194,7 +198,7 @@ impl Planner<'_, '_> {
         expected: Option<&CqlType>,
         binds: &mut Binds,
     ) -> Result<Planned, PlanError> {
-        let cannot_infer = || cannot_infer(selector);
+        let no_type = || cannot_infer(selector);
         match selector {
             Selector::Column(name) => {
                 let (_, column) = existing_column(self.table, name)?;
@@ -205,21 +209,24 @@ impl Planner<'_, '_> {
                 })
             }
             Selector::Literal(literal) => {
-                let ty = expected.ok_or_else(cannot_infer)?.clone();
+                let ty = expected.ok_or_else(no_type)?.clone();
                 self.term(&Term::Literal(literal.clone()), ty, selector, binds)
             }
             Selector::Bind(marker) => {
-                let ty = expected.ok_or_else(cannot_infer)?.clone();
+                let ty = expected.ok_or_else(no_type)?.clone();
                 self.term(&Term::Bind(marker.clone()), ty, selector, binds)
             }
             Selector::Null(_) => {
-                let ty = expected.ok_or_else(cannot_infer)?.clone();
+                let ty = expected.ok_or_else(no_type)?.clone();
                 Ok(Planned { expr: Expr::Null, ty, name: "null".to_owned() })
             }
             Selector::CountRows(_) => self.count_rows(),
             Selector::Metadata { kind, target, .. } => self.metadata(*kind, target, binds),
             Selector::Cast { selector, ty, .. } => {
                 let to = crate::raw_type::native(*ty);
+                if is_untyped(selector) {
+                    return Err(cannot_infer(selector));
+                }
                 let mut typed = self.typed(std::slice::from_ref(&**selector), binds)?;
                 // A cast to the type it has is the value itself, name included.
                 if let [SelectorArgument { planned, .. }] = typed.as_mut_slice()
@@ -231,7 +238,7 @@ impl Planner<'_, '_> {
                 self.call_typed(typed, binds, |args, _| {
                     functions::resolve_cast(&to, args, expected).map(Some)
                 })?
-                .ok_or_else(cannot_infer)
+                .ok_or_else(no_type)
             }
             Selector::FunctionCall { name, args, .. } => self.function(name, args, expected, binds),
             Selector::Field { receiver, field } => {
@@ -247,6 +254,7 @@ impl Planner<'_, '_> {
                 let receiver = self.selector(receiver, None, binds)?;
                 let (key_ty, ty, map) = keyed(&receiver, "Element")?;
                 let key_index = self.key_term(&receiver, key, &key_ty, map, binds)?;
+                self.plan.element_keys.push((key_index, receiver.name.clone()));
                 Ok(Planned {
                     name: format!("{}[{}]", receiver.name, text_of(key)),
                     expr: Expr::Element {
@@ -297,7 +305,7 @@ impl Planner<'_, '_> {
             Selector::Tuple(items, _) => {
                 let single = items.len() == 1;
                 if expected.is_none() && !single && items.iter().any(is_untyped) {
-                    return Err(cannot_infer());
+                    return Err(no_type());
                 }
                 self.tuple(items, expected, binds)
             }
@@ -322,7 +330,7 @@ impl Planner<'_, '_> {
                     _ => None,
                 };
                 let (exprs, names, ty) = self.items(items, wanted, binds)?;
-                let ty = ty.ok_or_else(cannot_infer)?;
+                let ty = ty.ok_or_else(no_type)?;
                 Ok(Planned {
                     expr: Expr::List(exprs),
                     ty: CqlType::list(ty, false),
@@ -343,7 +351,7 @@ impl Planner<'_, '_> {
                     _ => None,
                 };
                 let (exprs, names, ty) = self.items(items, wanted, binds)?;
-                let ty = ty.ok_or_else(cannot_infer)?;
+                let ty = ty.ok_or_else(no_type)?;
                 Ok(Planned {
                     expr: Expr::Set(exprs, Comparator::for_type(&ty)),
                     ty: CqlType::set(ty, false),
@@ -351,19 +359,19 @@ impl Planner<'_, '_> {
                 })
             }
             Selector::MapOrUdt(entries, _) => {
-                self.map_or_udt(entries, expected, binds)?.ok_or_else(cannot_infer)
+                self.map_or_udt(entries, expected, binds)?.ok_or_else(no_type)
             }
             Selector::Negate(inner, _) => self
                 .call(std::slice::from_ref(&**inner), binds, |args, _| {
                     functions::resolve_negate(args, expected).map(Some)
                 })?
-                .ok_or_else(cannot_infer),
+                .ok_or_else(no_type),
             Selector::Binary { op, left, right } => {
                 let sides = [(**left).clone(), (**right).clone()];
                 self.call(&sides, binds, |args, _| {
                     functions::resolve_operator(operator(*op), args, expected).map(Some)
                 })?
-                .ok_or_else(cannot_infer)
+                .ok_or_else(no_type)
             }
         }
     }
@@ -417,6 +425,10 @@ impl Planner<'_, '_> {
                 ty = Some(own.ty.clone());
             }
             planned.push(own);
+        }
+        if ty.is_none() {
+            // Of literals alone: it is the collection whose type cannot be told.
+            return Ok((Vec::new(), Vec::new(), None));
         }
         let (mut exprs, mut names) = (Vec::new(), Vec::new());
         for (item, own) in items.iter().zip(planned) {
@@ -534,7 +546,8 @@ impl Planner<'_, '_> {
         }
         let start = Aggregate::new(kind, ty).map_err(crate::term::invalid_value)?;
         let ty = start.result_type();
-        self.plan.aggregates.push(AggregateSpec { start, argument });
+        let (start, arguments) = (Accumulator::Native(start), argument.into_iter().collect());
+        self.plan.aggregates.push(AggregateSpec { start, arguments });
         Ok(Planned { expr: Expr::Aggregate(self.plan.aggregates.len() - 1), ty, name })
     }
 
@@ -552,9 +565,9 @@ impl Planner<'_, '_> {
         if functions::is_aggregate(name) {
             return self.aggregate_call(name, args, binds);
         }
-        let keyspace = self.table.keyspace.clone();
+        let (keyspace, cx) = (self.table.keyspace.clone(), self.cx);
         let found = self.call(args, binds, |args, table| {
-            functions::resolve(name, args, expected, &keyspace, Some(table))
+            functions::resolve(name, args, expected, &keyspace, Some(table), cx)
         })?;
         found.ok_or_else(|| {
             PlanError::invalid(format!("Unknown function '{}'", functions::plain_name(name)))
@@ -658,6 +671,21 @@ impl Planner<'_, '_> {
             };
             exprs.push(planned.expr);
             names.push(planned.name);
+        }
+        if let Some(Callee::Aggregate(aggregate)) = &function.callee {
+            if self.in_aggregate || exprs.iter().any(Expr::has_aggregate) {
+                return refuse(
+                    "aggregate functions cannot be used as arguments of aggregate functions"
+                        .to_owned(),
+                );
+            }
+            let start = Accumulator::user(aggregate.clone());
+            self.plan.aggregates.push(AggregateSpec { start, arguments: exprs });
+            return Ok(Some(Planned {
+                ty: function.returns.clone(),
+                name: function.column_name(&names),
+                expr: Expr::Aggregate(self.plan.aggregates.len() - 1),
+            }));
         }
         Ok(Some(Planned {
             ty: function.returns.clone(),

@@ -144,7 +144,7 @@ pub(super) fn resolve_call(
         Callee::Named(name) => {
             let table = cx.schema.table(receiver.keyspace, receiver.table);
             let table = table.map(|t| &**t);
-            functions::resolve(name, &arguments, receiver_type, receiver.keyspace, table)
+            functions::resolve(name, &arguments, receiver_type, receiver.keyspace, table, cx)
         }
         Callee::Negate => functions::resolve_negate(&arguments, receiver_type).map(Some),
         Callee::Operator(op) => {
@@ -170,7 +170,7 @@ pub(crate) fn resolve_behind(
         .collect();
     let mut arguments = vec![first];
     arguments.extend(args.iter().map(|a| a as &dyn Argument));
-    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, None)
+    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, None, cx)
 }
 
 pub(super) fn plan_call(
@@ -187,9 +187,7 @@ pub(super) fn plan_call(
                 return Err(PlanError::invalid("unknown operation"));
             };
             if functions::is_aggregate(name) {
-                return Err(PlanError::invalid(
-                    "Aggregation function are not supported in the where clause",
-                ));
+                return Err(aggregate_in_term(name, args, receiver, cx));
             }
             return Err(PlanError::invalid(format!(
                 "Unknown function {} called",
@@ -197,6 +195,11 @@ pub(super) fn plan_call(
             )));
         }
     };
+    if function.is_aggregate() {
+        return Err(PlanError::invalid(
+            "Aggregation function are not supported in the where clause",
+        ));
+    }
     if !result_fits(&function.returns, &receiver.ty) {
         let (what, name) = match callee {
             Callee::Operator(op) => ("operation", op.symbol().to_string()),
@@ -216,6 +219,35 @@ pub(super) fn plan_call(
     let pure = function.pure;
     let call = PlannedTerm::Call(Box::new(PlannedCall { function, args: planned }));
     if pure { fold(call, cx) } else { Ok(call) }
+}
+
+/// What a call of an aggregate within a term is told: of `count` what is wrong with its arguments
+/// first, for it is one function (of a blob, which any value is).
+#[cold]
+fn aggregate_in_term(
+    name: &FunctionName,
+    args: &[&Term],
+    receiver: &Receiver<'_>,
+    cx: &PlanContext<'_>,
+) -> PlanError {
+    if name.name.text == "count" {
+        let [arg] = args else {
+            return PlanError::invalid(format!(
+                "Invalid number of arguments in call to function system.count: 1 required but {} \
+                 provided",
+                args.len()
+            ));
+        };
+        let blob = receiver.derive("arg0(system.count)".to_owned(), CqlType::Blob);
+        if !test(arg, &blob, cx).is_assignable() {
+            return PlanError::invalid(format!(
+                "Type error: {} cannot be passed as argument 0 of function system.count of type \
+                 blob",
+                text_of(arg)
+            ));
+        }
+    }
+    PlanError::invalid("Aggregation function are not supported in the where clause")
 }
 
 /// Source: `AbstractFunction.testAssignment`.

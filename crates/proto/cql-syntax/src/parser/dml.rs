@@ -78,10 +78,19 @@ impl Parser<'_> {
                 _ if with_ttl => return Err(self.no_viable()),
                 _ => return Err(self.mismatched(Tok::Timestamp.name())),
             }
+            // Of a DELETE Cassandra knows one attribute alone.
+            if !with_ttl && self.kind() == Tok::And && !self.is_attribute_at(1) {
+                return Ok(using);
+            }
             if !self.eat(Tok::And) {
                 return Ok(using);
             }
         }
+    }
+
+    /// An attribute of a DELETE begins there.
+    fn is_attribute_at(&self, ahead: usize) -> bool {
+        self.is_word_at(ahead, "timeout") || self.token_at(self.at + ahead).kind == Tok::Timestamp
     }
 
     pub(super) fn update(&mut self) -> Result<Update> {

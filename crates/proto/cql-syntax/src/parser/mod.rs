@@ -73,6 +73,8 @@ pub(crate) struct Parser<'t> {
     text: &'t str,
     tokens: Vec<Token>,
     lex_error: Option<LexError>,
+    /// The last error stands: for the depth of a term, or a place that was decided.
+    is_final: bool,
     /// Index of the current token; never past the last one.
     at: usize,
     /// Farthest token looked at; the snippet of an error message ends there.
@@ -94,6 +96,7 @@ impl<'t> Parser<'t> {
             text,
             tokens,
             lex_error,
+            is_final: false,
             at: 0,
             reached: 0,
             nesting: 0,
@@ -264,7 +267,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn too_deep(&self) -> SyntaxError {
+    fn too_deep(&mut self) -> SyntaxError {
+        self.is_final = true;
         let what = format!("expression is nested more than {NESTING_MAX} levels deep");
         SyntaxError::at(self.text, self.start(), &what)
     }

@@ -3,6 +3,7 @@
 use super::terms::is_constant;
 use super::types::TypeAhead;
 use super::{Parser, Result};
+use crate::SyntaxError;
 use crate::ast::{
     ArithmeticOp, Ident, MetadataKind, Order, OrderBy, PruneView, Select, SelectItem, Selection,
     Selector, Term,
@@ -23,9 +24,10 @@ impl Parser<'_> {
             self.bump();
         }
         let selection = self.selection();
-        if (json || distinct) && !self.ends_selection(&selection) {
+        if (json || distinct) && !self.is_final && !self.ends_selection(&selection) {
             // Cassandra takes them for columns then, which the next token does not fit.
-            let is_name = self.token_at(first).kind.is_name();
+            let kind = self.token_at(first).kind;
+            let is_name = kind.is_name() || matches!(kind, Tok::TokenWord | Tok::Qmark);
             self.at = if is_name { first } else { self.at };
             return Err(selection.err().filter(|_| !is_name).unwrap_or_else(|| self.no_viable()));
         }
@@ -193,9 +195,12 @@ impl Parser<'_> {
         Ok(selector)
     }
 
-    /// `.field`, `[key]`, `[from..to]` behind a value.
+    /// `.field`, `[key]`, `[from..to]` behind a value. Where one in brackets is wrong, or nothing that may
+    /// stand behind it follows, Cassandra's parser takes none of them: the first does not fit then.
     #[inline(never)]
     fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
+        let first = self.at;
+        let mut subscripts = false;
         loop {
             receiver = match self.kind() {
                 Tok::Dot => {
@@ -203,11 +208,30 @@ impl Parser<'_> {
                     let field = self.ident()?;
                     Selector::Field { receiver: Box::new(receiver), field }
                 }
-                Tok::BracketOpen => self.subscript(receiver)?,
-                _ => return Ok(receiver),
+                Tok::BracketOpen => {
+                    subscripts = true;
+                    match self.subscript(receiver) {
+                        Err(error) if self.lex_error.is_some() || self.is_final => {
+                            return Err(error);
+                        }
+                        Err(_) => return Err(self.misplaced(first)),
+                        Ok(selector) => selector,
+                    }
+                }
+                _ if !subscripts || self.ends_selector() || self.ends_group() => {
+                    return Ok(receiver);
+                }
+                _ => return Err(self.misplaced(first)),
             };
             self.count_operator()?;
         }
+    }
+
+    #[cold]
+    fn misplaced(&mut self, at: usize) -> SyntaxError {
+        self.is_final = true;
+        self.at = at;
+        self.mismatched(Tok::From.name())
     }
 
     #[inline(never)]
@@ -363,29 +387,41 @@ impl Parser<'_> {
             Ok(Selection::Wildcard) => return true,
             Ok(Selection::Items(items)) => items,
         };
-        // Only behind a column it looks at the next token, which might make a function of it.
+        // Only behind a column (or a `?`) it looks at the next token, which might make a function of it.
         let Some(SelectItem { selector, alias: None, .. }) = items.last() else { return true };
         let mut last = selector;
         while let Selector::Binary { right, .. } = last {
             last = right;
         }
-        !matches!(last, Selector::Column(_))
-            || matches!(
-                self.kind(),
-                Tok::From
-                    | Tok::Comma
-                    | Tok::As
-                    | Tok::Plus
-                    | Tok::Minus
-                    | Tok::Star
-                    | Tok::Slash
-                    | Tok::Percent
-                    | Tok::Colon
-                    | Tok::ParenClose
-                    | Tok::BracketClose
-                    | Tok::BraceClose
-                    | Tok::LexFailure
-            )
+        !(matches!(last, Selector::Column(_))
+            || matches!(last, Selector::Bind(m) if m.name.is_none()))
+            || self.ends_selector()
+    }
+
+    /// Whether the current token may stand behind a selector.
+    fn ends_selector(&mut self) -> bool {
+        matches!(
+            self.kind(),
+            Tok::From
+                | Tok::Comma
+                | Tok::As
+                | Tok::Plus
+                | Tok::Minus
+                | Tok::Star
+                | Tok::Slash
+                | Tok::Percent
+                | Tok::Colon
+                | Tok::ParenClose
+                | Tok::BracketClose
+                | Tok::BraceClose
+                | Tok::LexFailure
+        )
+    }
+
+    /// Whether the current token may stand behind a selector of GROUP BY.
+    fn ends_group(&mut self) -> bool {
+        let kind = self.kind();
+        matches!(kind, Tok::Order | Tok::Per | Tok::Limit | Tok::Allow | Tok::Semicolon | Tok::Eof)
     }
 
     /// Whether a selector without sign starts `ahead` tokens on.

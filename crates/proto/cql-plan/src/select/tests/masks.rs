@@ -68,7 +68,7 @@ fn to_ask_by_a_masked_column_needs_more_than_to_select() {
         let limits = PlanLimits::default();
         let statement = cql_syntax::parse(text).unwrap();
         let plan = plan(&statement, &world.context(&limits)).unwrap();
-        requirements(&plan).into_iter().find_map(|needed| match needed {
+        requirements(&plan, &world.schema).into_iter().find_map(|needed| match needed {
             Requirement::Masked { table, columns, .. } => Some((table, columns.join(" "))),
             Requirement::Permission(..) => None,
         })

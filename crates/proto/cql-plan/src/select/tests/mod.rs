@@ -75,6 +75,7 @@ impl World {
                     now: NOW,
                     watch: None,
                     default_factor: 1,
+                    functions: None,
                 })
                 .unwrap();
             for change in outcome.changes {
@@ -85,7 +86,13 @@ impl World {
     }
 
     fn context<'a>(&'a self, limits: &'a PlanLimits) -> PlanContext<'a> {
-        PlanContext { schema: &self.schema, keyspace: Some("ks"), limits, now: NOW }
+        PlanContext {
+            schema: &self.schema,
+            keyspace: Some("ks"),
+            limits,
+            now: NOW,
+            functions: None,
+        }
     }
 
     fn options<'a>(&'a self, page: Option<u32>, state: Option<&'a [u8]>) -> ExecuteOptions<'a> {

@@ -98,7 +98,10 @@ fn refusals_have_cassandras_words() {
         ("k = 1 AND c1 IN (1,null)", "Invalid null value in condition for column c1"),
         ("v = null ALLOW FILTERING", "Unsupported null value for column v"),
         ("k=1 AND (c1,c2) = (1,null)", "Invalid null value for column c2"),
-        ("k=1 AND (c1,c2) IN ((1,null),(1,2))", "Invalid null value for column c2"),
+        (
+            "k=1 AND (c1,c2) IN ((1,null),(1,2))",
+            "Invalid null value in condition for columns: [c1, c2]",
+        ),
         ("k=1 AND (c1,c2) > (1,null)", "Invalid null value in condition for column c2"),
         (
             "k=1 AND (c1,c2) > (0,0) AND c2 < 2",

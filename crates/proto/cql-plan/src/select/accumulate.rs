@@ -1,0 +1,47 @@
+//! The state of an aggregate over the rows of a group, native or a user's.
+
+use types::aggregate::Aggregate;
+
+use crate::error::PlanError;
+use crate::functions::user::CallableAggregate;
+use crate::plan::BindEnv;
+
+/// A state.
+#[derive(Clone, Debug)]
+pub(crate) enum Accumulator {
+    Native(Aggregate),
+    User(Box<CallableAggregate>, Option<Vec<u8>>),
+}
+
+impl Accumulator {
+    /// The state of a user's aggregate before the first row.
+    pub(crate) fn user(aggregate: CallableAggregate) -> Accumulator {
+        let initial = aggregate.definition.initial.clone();
+        Accumulator::User(Box::new(aggregate), initial)
+    }
+
+    /// Takes a row in. Without arguments a native aggregate counts rows.
+    pub(crate) fn add(
+        &mut self,
+        args: &[Option<&[u8]>],
+        env: &BindEnv<'_>,
+    ) -> Result<(), PlanError> {
+        match self {
+            Accumulator::Native(aggregate) => {
+                let arg = args.first().copied().unwrap_or(Some(&[]));
+                aggregate.add(arg).map_err(crate::term::invalid_value)
+            }
+            Accumulator::User(aggregate, state) => aggregate.add(state, args, env),
+        }
+    }
+
+    /// The result over the rows so far.
+    pub(crate) fn result(&self, env: &BindEnv<'_>) -> Result<Option<Vec<u8>>, PlanError> {
+        match self {
+            Accumulator::Native(aggregate) => {
+                aggregate.result().map_err(crate::term::invalid_value)
+            }
+            Accumulator::User(aggregate, state) => aggregate.result(state.as_deref(), env),
+        }
+    }
+}
