@@ -103,6 +103,34 @@ struct Frame<S> {
     /// Operations that may come next here, with effect or without, and how many were tried.
     candidates: Vec<(usize, bool)>,
     next: usize,
+    /// Where those of unknown outcome begin, until they are looked at.
+    unlikely: Option<usize>,
+}
+
+impl<S> Frame<S> {
+    fn new(state: S, (likely, unlikely): Candidates) -> Frame<S> {
+        let from = likely.len();
+        Frame { state, candidates: [likely, unlikely].concat(), next: 0, unlikely: Some(from) }
+    }
+}
+
+/// What may come next: what is known to, and what may never come.
+type Candidates = (Vec<(usize, bool)>, Vec<(usize, bool)>);
+
+/// Nothing that is known to come fits: of those of unknown outcome the ones behind which something does
+/// are tried first. Without it a search among many of them does not end.
+fn sort_unlikely<M: Model>(
+    model: &M,
+    history: &[Call<M::Operation>],
+    frame: &mut Frame<M::State>,
+    from: usize,
+) {
+    let (likely, unlikely) = frame.candidates.split_at_mut(from);
+    let after = |state: &M::State, at: usize| model.apply(state, &history.get(at)?.operation);
+    let helps = |at: usize| {
+        after(&frame.state, at).is_some_and(|s| likely.iter().any(|(l, _)| after(&s, *l).is_some()))
+    };
+    unlikely.sort_by_cached_key(|(at, _)| !helps(*at));
 }
 
 /// Looks for an order of `history` in which every answer fits the model, trying at most
@@ -119,14 +147,20 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
     let mut seen: FixedSet<(Done, M::State)> = FixedSet::default();
     let initial = model.initial();
     let first = candidates(history, &by_start, &done);
-    let mut stuck: Vec<usize> = first.iter().map(|(at, _)| *at).collect();
+    let all = |(likely, unlikely): &Candidates| -> Vec<usize> {
+        likely.iter().chain(unlikely).map(|(at, _)| *at).collect()
+    };
+    let mut stuck: Vec<usize> = all(&first);
     let mut longest: Vec<usize> = Vec::new();
-    let mut stack = vec![Frame { state: initial, candidates: first, next: 0 }];
+    let mut stack = vec![Frame::new(initial, first)];
     let mut steps = 0u64;
 
     while let Some(frame) = stack.last_mut() {
         if known_done == known {
             return Verdict::Linearizable(order);
+        }
+        if let Some(from) = frame.unlikely.take_if(|from| *from == frame.next) {
+            sort_unlikely(model, history, frame, from);
         }
         let Some(&(at, effect)) = frame.candidates.get(frame.next) else {
             stack.pop();
@@ -161,17 +195,17 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
         let after = candidates(history, &by_start, &done);
         if order.len() > longest.len() {
             longest.clone_from(&order);
-            stuck = after.iter().map(|(at, _)| *at).collect();
+            stuck = all(&after);
             stuck.dedup();
         }
-        stack.push(Frame { state, candidates: after, next: 0 });
+        stack.push(Frame::new(state, after));
     }
     Verdict::Violation { longest, stuck }
 }
 
 /// Operations not done that began before every end of one that is not done, each with whether it
 /// is to take effect.
-fn candidates<O>(history: &[Call<O>], by_start: &[usize], done: &Done) -> Vec<(usize, bool)> {
+fn candidates<O>(history: &[Call<O>], by_start: &[usize], done: &Done) -> Candidates {
     let open = || {
         let calls = by_start.iter().filter(|at| !done.contains(**at));
         calls.filter_map(|at| Some((*at, history.get(*at)?)))
@@ -186,8 +220,7 @@ fn candidates<O>(history: &[Call<O>], by_start: &[usize], done: &Done) -> Vec<(u
             End::Unknown => unlikely.push((at, true)),
         }
     }
-    likely.extend(unlikely);
-    likely
+    (likely, unlikely)
 }
 
 /// A few registers that conditional writes and reads of all of them work on: the shape of LWTs and
@@ -314,6 +347,20 @@ mod tests {
         assert!(!check_registers(&[write.clone(), read(11, 12, &[1]), read(13, 14, &[0])]));
         let applied = cas(22, Some(23), 1, 2, CasResult::Applied);
         assert!(!check_registers(&[write, read(11, 12, &[5]), applied]));
+    }
+
+    #[test]
+    fn the_one_unknown_write_that_was_seen_is_found_among_many() {
+        // Each may come at any time or never; some order of any of them is wrong.
+        let mut history: Vec<_> =
+            (0..60).map(|n| cas(n, None, n % 7, n + 1, CasResult::Unknown)).collect();
+        history.push(cas(70, None, 0, 1_000, CasResult::Unknown));
+        history.push(read(100, 101, &[0]));
+        history.push(read(200, 201, &[1_000]));
+        match check(&Registers, &history, 2_000) {
+            Verdict::Linearizable(order) => assert_eq!(order, [61, 60, 62]),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
