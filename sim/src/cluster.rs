@@ -479,6 +479,9 @@ impl Run {
         checks::batches(history, &found)?;
         checks::converged(&tables)?;
         checks::schema(history, &views)?;
+        if self.scenario.changes_schema() && self.epochs.is_empty() {
+            return Err("no node ever said at which epoch it is".to_owned());
+        }
         checks::epochs(&self.epochs)?;
         checks::deadlines(history, &self.troubles, self.scenario.lateness)
     }

@@ -195,7 +195,7 @@ impl Run {
 
     /// Notes at which epoch with which schema each node is that says so now.
     pub fn note_epochs(&mut self) {
-        if self.scenario.mix.alter + self.scenario.mix.scratch == 0 {
+        if !self.scenario.changes_schema() {
             return;
         }
         let mut replies = Vec::new();

@@ -367,6 +367,11 @@ impl Scenario {
         self.datacenters > 1 || self.racks > 1 || self.new_datacenter
     }
 
+    /// Whether clients alter and drop tables, so that the schema of each epoch is compared.
+    pub fn changes_schema(&self) -> bool {
+        self.mix.alter + self.mix.scratch > 0
+    }
+
     /// Whether that fault may happen.
     pub fn has(&self, wanted: Fault) -> bool {
         self.kinds.iter().any(|(fault, share)| *fault == wanted && *share > 0)

@@ -442,6 +442,9 @@ impl ClusterShard {
         let snapshot = self.membership.snapshot();
         match snapshot.members.get(&host) {
             Some(member) if member.state == to => Ok(snapshot.epoch),
+            Some(member) if member.state == from => Err(format!(
+                "node {host} was taken back and ordered to leave anew meanwhile: that order goes on"
+            )),
             Some(member) => Err(format!("node {host} is {} now", member.state)),
             None => Err(format!("node {host} is no member any more")),
         }

@@ -169,25 +169,34 @@ fn ambiguous<T>(what: &str, name: &str) -> Result<T, PlanError> {
     ))
 }
 
+/// The types that a DROP names, if it names any; without them only one function or aggregate may have
+/// the name.
+fn dropped_args(
+    what: &str,
+    name: &str,
+    args: Option<&[RawType]>,
+    keyspace: &Keyspace,
+) -> Result<Option<Vec<CqlType>>, PlanError> {
+    let Some(args) = args else {
+        let all = keyspace.functions_named(name).count() + keyspace.aggregates_named(name).count();
+        return if all > 1 { ambiguous(what, name) } else { Ok(None) };
+    };
+    check_not_frozen("Argument", args)?;
+    resolve(args, keyspace).map(Some)
+}
+
 pub(super) fn drop(
     statement: &DropFunction,
     keyspace_name: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    let name = statement.name.name.text.as_str();
-    let full = dropped_name(keyspace_name, name, statement.args.as_deref());
+    let (name, args) = (statement.name.name.text.as_str(), statement.args.as_deref());
+    let full = dropped_name(keyspace_name, name, args);
     let missing = || absent(statement.if_exists, format!("Function '{full}' doesn't exist"));
     let Some(keyspace) = cx.schema.keyspace(keyspace_name) else { return missing() };
-    let all = keyspace.functions_named(name).count() + keyspace.aggregates_named(name).count();
-    if all > 1 && statement.args.is_none() {
-        return ambiguous("FUNCTION", name);
-    }
-    let found = match &statement.args {
+    let found = match dropped_args("FUNCTION", name, args, keyspace)? {
         None => keyspace.functions_named(name).next(),
-        Some(args) => {
-            check_not_frozen("Argument", args)?;
-            keyspace.function(name, &resolve(args, keyspace)?)
-        }
+        Some(args) => keyspace.function(name, &args),
     };
     let Some(function) = found else { return missing() };
     let users: Vec<String> = keyspace
@@ -356,20 +365,13 @@ pub(super) fn drop_aggregate(
     keyspace_name: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    let name = statement.name.name.text.as_str();
-    let full = dropped_name(keyspace_name, name, statement.args.as_deref());
+    let (name, args) = (statement.name.name.text.as_str(), statement.args.as_deref());
+    let full = dropped_name(keyspace_name, name, args);
     let missing = || absent(statement.if_exists, format!("Aggregate '{full}' doesn't exist"));
     let Some(keyspace) = cx.schema.keyspace(keyspace_name) else { return missing() };
-    let all = keyspace.functions_named(name).count() + keyspace.aggregates_named(name).count();
-    if all > 1 && statement.args.is_none() {
-        return ambiguous("AGGREGATE", name);
-    }
-    let found = match &statement.args {
+    let found = match dropped_args("AGGREGATE", name, args, keyspace)? {
         None => keyspace.aggregates_named(name).next(),
-        Some(args) => {
-            check_not_frozen("Argument", args)?;
-            keyspace.aggregate(name, &resolve(args, keyspace)?)
-        }
+        Some(args) => keyspace.aggregate(name, &args),
     };
     let Some(aggregate) = found else { return missing() };
     let types = aggregate.args.iter().map(CqlType::to_cql_name).collect();
