@@ -56,18 +56,27 @@ pub fn is_due(table: &Candidate, now: i64) -> bool {
     used_permille(table, now) >= 500
 }
 
-/// The table to repair now, by its place in the list; `None`: none. The one that has used up most of
-/// its window, the first of several.
+/// The table to repair now, by its place in the list; `None`: none. When one begins, the most urgent of
+/// all that wait does: one that was never repaired first, so that late ones, which come back for ever
+/// where windows are short for what is to be done, cannot keep it waiting; then the one that has used up
+/// most of its window, the first of several.
 pub fn next(tables: &[Candidate], moment: &Moment) -> Option<usize> {
+    let is_turn = moment.is_turn();
+    let begins = |used: i64| used >= 750 || (used >= 500 && is_turn);
+    let mut any_begins = false;
     let mut best: Option<(i64, usize)> = None;
     for (at, table) in tables.iter().enumerate() {
         let used = used_permille(table, moment.now);
-        let begins = used >= 750 || (used >= 500 && moment.is_turn());
-        if begins && !table.resting && best.is_none_or(|(most, _)| used > most) {
-            best = Some((used, at));
+        if table.resting || used < 500 {
+            continue;
+        }
+        any_begins |= begins(used);
+        let urgency = if table.repaired_at.is_none() { i64::MAX } else { used };
+        if best.is_none_or(|(most, _)| urgency > most) {
+            best = Some((urgency, at));
         }
     }
-    best.map(|(_, at)| at)
+    best.filter(|_| any_begins).map(|(_, at)| at)
 }
 
 #[cfg(test)]
@@ -113,6 +122,17 @@ mod tests {
         // A short window is more urgent than an old repair.
         all[0].window_seconds = 100;
         assert_eq!(next(&all, &moment(1200, 0)), Some(0));
+    }
+
+    #[test]
+    fn a_table_that_was_never_repaired_does_not_wait_for_late_ones() {
+        // Windows that are too short for what is to be done: in every turn something is late.
+        let mut all = [table(Some(0)), table(None), table(Some(0))];
+        all[0].window_seconds = 1;
+        all[2].window_seconds = 1;
+        assert_eq!(next(&all, &moment(100, 0)), Some(1));
+        all[1].resting = true;
+        assert_eq!(next(&all, &moment(100, 0)), Some(0));
     }
 
     #[test]
