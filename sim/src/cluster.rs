@@ -1,7 +1,7 @@
 //! Runs a [`Scenario`]: whole nodes in one simulated world, clients that write and read while things
 //! break (safety), then everything healed (liveness), then what the checkers want to see.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use conf::{CommitLogSync, Options};
 use node::{Node, Outcome};
 use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
+use stdx::Token;
 
 use crate::cells;
 use crate::checks::{self, EpochView, Trouble};
@@ -136,6 +137,8 @@ pub struct Run {
     pub epochs: Vec<EpochView>,
     /// The keyspace may have another number of replicas than in the beginning.
     pub has_altered: bool,
+    /// How often several nodes were seen to move at once.
+    pub together: Rc<Cell<u64>>,
     probes: Probes,
     askers: u64,
     /// What goes wrong on purpose.
@@ -183,6 +186,7 @@ fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run,
         asked: 0,
         epochs: Vec::new(),
         has_altered: false,
+        together: Rc::default(),
         probes: Probes::default(),
         askers: 0,
         sabotage,
@@ -254,6 +258,11 @@ impl Run {
             options.auto_repair_window = schedule::WINDOW;
             options.auto_repair_turn = schedule::TURN;
             options.auto_repair_initial_delay = schedule::TURN;
+        }
+        if self.scenario.even {
+            let token = self.scenario.even_token(self.members.len() as u64);
+            options.num_tokens = 1;
+            options.initial_token = vec![Token(token)];
         }
         options.start_native_transport = true;
         options.native_shard_aware_transport_port = 0;
@@ -370,6 +379,9 @@ impl Run {
     pub fn join(&mut self) {
         for _ in 0..self.scenario.joining {
             self.add_member(true);
+        }
+        if self.scenario.joining > 1 {
+            self.watch_movements();
         }
     }
 
@@ -533,6 +545,7 @@ impl Run {
         }
         let shared = self.shared.borrow();
         let (acknowledged, refused, unknown) = shared.history.counts();
+        self.probes.bump("several nodes moved at once", self.together.get());
         self.probes.bump("client refused", refused as u64);
         self.probes.bump("client left in doubt", unknown as u64);
         Report {

@@ -25,6 +25,9 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 const AFTER_GIVING_UP: Duration = Duration::from_secs(60);
 /// How long nodes are given to say at which epoch they are.
 const EPOCH_SAID: Duration = Duration::from_millis(400);
+/// How often, and how many times, it is looked who moves.
+const MOVEMENT_LOOK: Duration = Duration::from_millis(50);
+const MOVEMENT_LOOKS: usize = 400;
 /// How often an operation is ordered again when it failed although everything is healed.
 const TRIES: u32 = 12;
 
@@ -211,6 +214,23 @@ impl Run {
                 self.epochs.push((number, node.epoch, node.schema_version));
             }
         }
+    }
+
+    /// Looks for a while, often, whether several nodes move at once.
+    pub fn watch_movements(&mut self) {
+        let admins: Vec<_> = self.members.iter().map(|m| m.admin.clone()).collect();
+        let (together, caller) = (self.together.clone(), self.new_name());
+        self.world.client(&caller, |rt| async move {
+            for admin in admins.iter().cycle().take(MOVEMENT_LOOKS) {
+                rt.sleep(MOVEMENT_LOOK).await;
+                let asked = admin.call(&rt, ShardId(0), AdminRequest::Node);
+                let answer = rt.timeout(rt.now() + MOVEMENT_LOOK, asked).await;
+                if let Ok(Ok(AdminReply::Node(node))) = answer {
+                    let moving = node.nodes.iter().filter(|m| m.state != "Normal").count();
+                    together.set(together.get() + u64::from(moving > 1));
+                }
+            }
+        });
     }
 
     /// Orders a node to copy what it owns from the others; without waiting.

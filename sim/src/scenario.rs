@@ -35,6 +35,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("handing_over", include_str!("../scenarios/handing_over.toml")),
     ("counters_moving", include_str!("../scenarios/counters_moving.toml")),
     ("lwt_moving", include_str!("../scenarios/lwt_moving.toml")),
+    ("joining_together", include_str!("../scenarios/joining_together.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -202,6 +203,9 @@ pub struct Scenario {
     pub joining: u64,
     /// A node has 1 to this many shards, by the seed.
     pub shards_max: u64,
+    /// Every node has one token, all equally far apart; newcomers stand as far from each other as
+    /// they can, so that they may move at the same time.
+    pub even: bool,
     /// Replication factor.
     pub replication: u64,
     /// Datacenters, between which nodes are dealt out; each has that many replicas.
@@ -282,6 +286,7 @@ impl Scenario {
             nodes: number("nodes", 3),
             joining: number("joining", 0),
             shards_max: number("shards_max", 3),
+            even: number("even", 0) > 0,
             replication: number("replication", 3),
             datacenters: number("datacenters", 1).max(1),
             racks: number("racks", 1).max(1),
@@ -375,6 +380,17 @@ impl Scenario {
     /// Whether that fault may happen.
     pub fn has(&self, wanted: Fault) -> bool {
         self.kinds.iter().any(|(fault, share)| *fault == wanted && *share > 0)
+    }
+
+    /// The token of a node, from 0, when all have one and stand evenly: the first ones each in the
+    /// middle of a part of the ring, newcomers between two parts.
+    pub fn even_token(&self, node: u64) -> i64 {
+        let halves = match node.checked_sub(self.nodes) {
+            None => 2 * node + 1,
+            Some(newcomer) => 2 * (newcomer * self.nodes / self.joining.max(1) + 1),
+        };
+        let half = (1_u128 << 64) / u128::from(2 * self.nodes);
+        (u128::from(halves) * half + (1 << 63)) as u64 as i64
     }
 
     /// The rack of a node in its datacenter, from 0.
@@ -479,6 +495,20 @@ mod tests {
         assert_eq!((scenario.nodes, scenario.replication, scenario.mix.write), (5, 2, 10));
         assert_eq!(scenario.kinds, [(Fault::Kill, 1), (Fault::OneWay, 2)]);
         assert_eq!((scenario.faults, scenario.operations), (3, 2000));
+    }
+
+    #[test]
+    fn even_tokens_are_far_from_each_other() {
+        let scenario = Scenario::of_name("joining_together").unwrap().unwrap();
+        let count = scenario.nodes + scenario.joining;
+        let mut tokens: Vec<i64> = (0..count).map(|n| scenario.even_token(n)).collect();
+        let (first, second) = (tokens[count as usize - 2], tokens[count as usize - 1]);
+        tokens.sort_unstable();
+        let least = tokens.windows(2).map(|w| w[1].abs_diff(w[0])).min().unwrap();
+        assert!(least > u64::MAX / scenario.nodes / 3, "{tokens:?}");
+        // With three replicas, three nodes between newcomers keep their ranges apart.
+        let between = tokens.iter().filter(|t| (first..=second).contains(t)).count() - 2;
+        assert!((3..=scenario.nodes as usize - 3).contains(&between), "{tokens:?}");
     }
 
     #[test]
