@@ -1,4 +1,4 @@
-"""Four drivers at once against three nodes that die, stop, lose each other and are replaced."""
+"""Four drivers at once against nodes that die, stop, lose each other and are replaced."""
 
 import json
 import os
@@ -20,9 +20,9 @@ HERE = Path(__file__).parent
 class Program:
     """The load of one driver, as a process that is asked over its input."""
 
-    def __init__(self, name, command, log, **variables):
+    def __init__(self, name, command, log, addresses, **variables):
         self.name = name
-        environment = dict(os.environ, LOAD_HOSTS=",".join(ADDRESSES), **variables)
+        environment = dict(os.environ, LOAD_HOSTS=",".join(addresses), **variables)
         with open(log, "wb") as errors:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -60,6 +60,11 @@ class Program:
 class Drivers:
     """The phases; the load runs from `load` to `end`."""
 
+    # By the numbers of the nodes, from 1.
+    ADDRESSES = ADDRESSES
+    START = ["--smp", "1", "--memory", "192M"]
+    REPLICATION = f"'{DATACENTER}': 3"
+
     def __init__(self, nodes):
         self.nodes = nodes
         self.connection = None
@@ -69,13 +74,13 @@ class Drivers:
 
     def start(self):
         # A dead node counts as dead sooner than by default: only then can it be replaced.
-        self.nodes.cluster("start", "--nodes", "3", "--smp", "1", "--memory", "192M", "--",
+        self.nodes.cluster("start", "--nodes", str(len(self.ADDRESSES)), *self.START, "--",
                            "--phi-convict-threshold", "5")
-        self.connection = Connection()
+        self.connection = Connection(self.ADDRESSES)
         session = self.connection.session
         session.execute(
             "CREATE KEYSPACE faults WITH replication = "
-            f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': 3}}"
+            f"{{'class': 'NetworkTopologyStrategy', {self.REPLICATION}}}"
         )
         session.execute("CREATE TABLE faults.kv (driver text, k int, v text, PRIMARY KEY ((driver, k)))")
         session.execute("CREATE TABLE faults.register (k text PRIMARY KEY, v int)")
@@ -94,7 +99,7 @@ class Drivers:
         }
         for name, command in commands.items():
             log = self.nodes.directory / f"load-{name}.log"
-            self.programs.append(Program(name, command, log, **variables))
+            self.programs.append(Program(name, command, log, self.ADDRESSES, **variables))
         for program in self.programs:
             line = program.line("ready")
             assert line == "ready", f"{program.name}: {line}"
@@ -108,10 +113,13 @@ class Drivers:
             lambda: all(p.acknowledged() > before[p.name] + 5 for p in self.programs),
         )
 
+    def numbers(self):
+        return range(1, len(self.ADDRESSES) + 1)
+
     def everybody_up(self):
-        for node in (1, 2, 3):
+        for node in self.numbers():
             until(f"node {node} says UN",
-                  lambda: self.nodes.letters(node) == {a: "UN" for a in ADDRESSES})
+                  lambda: self.nodes.letters(node) == {a: "UN" for a in self.ADDRESSES})
 
     # ------------------------------------------------------------ faults
 
@@ -131,37 +139,44 @@ class Drivers:
 
     def partition(self):
         """One node alone refuses what needs a quorum; drivers find the others."""
-        self.nodes.cluster("partition", "1", "2,3")
+        others = ",".join(str(n) for n in self.numbers() if n != 1)
+        self.nodes.cluster("partition", "1", others)
         shown = self.nodes.cluster("status").stdout
-        assert "cut off from each other: 1 | 2,3" in shown, shown
-        expected = {a: "DN" for a in ADDRESSES}
-        expected["127.0.0.1"] = "UN"
+        assert f"cut off from each other: 1 | {others}" in shown, shown
+        expected = {a: "DN" for a in self.ADDRESSES}
+        expected[self.ADDRESSES[0]] = "UN"
         until("node 1 sees nobody", lambda: self.nodes.letters(1) == expected)
-        refused = SimpleStatement("SELECT v FROM faults.register WHERE k = 'shared'")
-        try:
-            self.connection.on(1, refused, level=ConsistencyLevel.QUORUM)
-        except Exception as error:
-            assert "Unavailable" in repr(error), error
-        else:
-            raise AssertionError("node 1 alone answered at QUORUM")
+        self.refused(1)
         self.all_go_on("while node 1 is cut off")
         self.nodes.cluster("heal")
         self.everybody_up()
 
+    def refused(self, node):
+        """Nothing is read at QUORUM through a node that does not reach one."""
+        read = SimpleStatement("SELECT v FROM faults.register WHERE k = 'shared'")
+        try:
+            self.connection.on(node, read, level=ConsistencyLevel.QUORUM)
+        except Exception as error:
+            assert "Unavailable" in repr(error), error
+        else:
+            raise AssertionError(f"node {node} answered at QUORUM")
+
     def rolling_restart(self):
-        for node in (1, 2, 3):
+        for node in self.numbers():
             self.nodes.cluster("restart", str(node))
             self.everybody_up()
         self.all_go_on("after the restarts")
 
     def replace(self):
-        before = self.nodes.status(1)[ADDRESSES[2]]["host"]
+        address = self.ADDRESSES[2]
+        before = self.nodes.status(1)[address]["host"]
         self.nodes.cluster("kill", "3")
+        others = [n for n in self.numbers() if n != 3]
         until("node 3 is down for all",
-              lambda: all(self.nodes.letters(n)[ADDRESSES[2]] == "DN" for n in (1, 2)))
+              lambda: all(self.nodes.letters(n)[address] == "DN" for n in others))
         self.nodes.cluster("replace", "3")
         self.everybody_up()
-        assert self.nodes.status(1)[ADDRESSES[2]]["host"] != before
+        assert self.nodes.status(1)[address]["host"] != before
         self.all_go_on("after the replacement")
 
     # ------------------------------------------------------------ end
@@ -213,3 +228,32 @@ class Drivers:
             program.end()
 
     PHASES = [start, load, kill, pause, partition, rolling_restart, replace, end, lies_are_found]
+
+
+class Six(Drivers):
+    """The same with six nodes in two data centers, which also lose each other: a quorum of all replicas
+    needs both."""
+
+    ADDRESSES = [f"127.0.0.{number}" for number in range(1, 7)]
+    START = ["--dcs", "2", "--smp", "1", "--memory", "160M"]
+    REPLICATION = "'datacenter1': 3, 'datacenter2': 3"
+
+    def cut_data_centers(self):
+        """Nobody is acknowledged anything while there is no quorum; then all go on."""
+        self.nodes.cluster("partition", "1,3,5", "2,4,6")
+        for node in (1, 2):
+            until(f"node {node} sees its data center",
+                  lambda: sorted(self.nodes.letters(node).values()) == ["DN"] * 3 + ["UN"] * 3)
+            self.refused(node)
+        # What was on its way is answered by now, so that what follows was not begun before the cut.
+        time.sleep(3)
+        before = {p.name: p.acknowledged() for p in self.programs}
+        time.sleep(3)
+        after = {p.name: p.acknowledged() for p in self.programs}
+        assert before == after, f"acknowledged without a quorum: {before}, {after}"
+        self.nodes.cluster("heal")
+        self.everybody_up()
+        self.all_go_on("after the data centers met again")
+
+    PHASES = [Drivers.start, Drivers.load, Drivers.kill, Drivers.pause, Drivers.partition,
+              cut_data_centers, Drivers.rolling_restart, Drivers.replace, Drivers.end]

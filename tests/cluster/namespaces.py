@@ -20,6 +20,7 @@ from cassandra import ConsistencyLevel
 
 from cluster import PATIENCE, Nodes, until
 from datacenters import ROWS, Datacenters
+from faults import Six
 
 PREFIX = "hlns-"
 SWITCH, CLIENT = PREFIX + "switch", PREFIX + "client"
@@ -145,30 +146,54 @@ class Servers(Nodes):
         self.home = enter(CLIENT)
 
     def cluster(self, command, *arguments, check=True):
+        number = int(arguments[0]) if arguments and arguments[0].isdigit() else 0
         if command == "start":
-            for number in NUMBERS:
-                self.start(number)
-            for number in NUMBERS:
-                until(f"node {number} serves clients", lambda: self.answers(number))
+            for each in NUMBERS:
+                (self.directory / f"node{each}").mkdir()
+                self.start(each)
+            for each in NUMBERS:
+                until(f"node {each} serves clients", lambda: self.answers(each))
         elif command == "partition":
+            # The two data centers.
             self.network.route(False)
         elif command == "heal":
             self.network.route(True)
+        elif command == "kill":
+            self.stop(number, signal.SIGKILL)
+        elif command == "pause":
+            self.processes[number].send_signal(signal.SIGSTOP)
+        elif command == "resume":
+            self.processes[number].send_signal(signal.SIGCONT)
+        elif command == "start-node":
+            self.start(number)
+        elif command == "restart":
+            assert self.stop(number, signal.SIGTERM) == 0, f"node {number}; see its log"
+            self.start(number)
+        elif command == "replace":
+            shutil.rmtree(self.directory / f"node{number}")
+            (self.directory / f"node{number}").mkdir()
+            self.start(number, "--replace-address-first-boot", address(number))
+        else:
+            raise AssertionError(f"{command} is not there with namespaces")
 
-    def start(self, number):
+    def stop(self, number, how):
+        self.processes[number].send_signal(how)
+        return self.processes[number].wait(PATIENCE)
+
+    def start(self, number, *more):
         work = self.directory / f"node{number}"
-        work.mkdir()
         (work / "cassandra-rackdc.properties").write_text(
             f"dc=datacenter{datacenter(number)}\nrack=rack{(number + 1) // 2}\n")
         at = address(number)
-        with open(self.directory / f"node{number}.log", "wb") as log:
+        seed = address(2 if number == 1 and more else 1)
+        with open(self.directory / f"node{number}.log", "ab") as log:
             self.processes[number] = subprocess.Popen(
                 ["ip", "netns", "exec", f"{PREFIX}n{number}", self.helenus, "server",
                  "--workdir", str(work), "--cluster-name", "namespaces", "--smp", "1",
                  "--memory", "160M", "--listen-address", at, "--rpc-address", at,
-                 "--api-address", at, "--seeds", f"{address(1)}:7000",
+                 "--api-address", at, "--seeds", f"{seed}:7000",
                  "--endpoint-snitch", "GossipingPropertyFileSnitch",
-                 "--phi-convict-threshold", "5"],
+                 "--phi-convict-threshold", "5", *more],
                 cwd=work, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def answers(self, number):
@@ -180,12 +205,16 @@ class Servers(Nodes):
             return False
 
     def nodetool(self, node, *arguments, check=True):
-        return self.run("nodetool", "-h", address(node), *arguments, check=check).stdout
+        """Asked on the node's own side, which is there when its cable is not."""
+        done = run("ip", "netns", "exec", f"{PREFIX}n{node}", self.helenus, "nodetool", "-h",
+                   address(node), *arguments, check=check)
+        return done.stdout
 
     def end(self):
         for process in self.processes.values():
             # `ip netns exec` became the node.
             process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
         codes = []
         for process in self.processes.values():
             try:
@@ -238,3 +267,26 @@ class Namespaces(Datacenters):
             3, wrote, "pulled", ConsistencyLevel.ONE) is None)
 
     PHASES = [*Datacenters.PHASES, latency, pull_a_cable]
+
+
+class NamespaceDrivers(Six):
+    """Four drivers under faults, with real cables and, where the kernel has netem, a way to go."""
+
+    ADDRESSES = [address(number) for number in NUMBERS]
+    Nodes = Servers
+
+    def latency(self):
+        why = self.nodes.network.delay()
+        print(f"       {why or LATENCY + ' between the data centers'}")
+
+    def pull_a_cable(self):
+        """Its node is reached by nobody, clients neither, with all connections open."""
+        self.nodes.network.cable(1, False)
+        expected = {a: "UN" if a == self.ADDRESSES[0] else "DN" for a in self.ADDRESSES}
+        until("node 1 sees nobody", lambda: self.nodes.letters(1) == expected)
+        self.all_go_on("while the cable of node 1 is out")
+        self.nodes.network.cable(1, True)
+        self.everybody_up()
+
+    PHASES = [Six.start, latency, Six.load, Six.kill, Six.pause, pull_a_cable, Six.cut_data_centers,
+              Six.rolling_restart, Six.replace, Six.end]
