@@ -17,11 +17,13 @@ GROUPS = {
     "datacenters": datacenters.Datacenters,
     "upkeep": upkeep.Upkeep,
     "six": faults.Six,
+    "upgrade": faults.Upgrade,
     "namespaces": namespaces.Namespaces,
     "namespaces-drivers": namespaces.NamespaceDrivers,
 }
-# Only when they are named: they take long, or need rights that tests should not need.
-OPTIONAL = ("six", "namespaces", "namespaces-drivers")
+# Only when they are named: they take long, or need rights, or another build.
+OPTIONAL = ("six", "upgrade", "namespaces", "namespaces-drivers")
+
 
 def run(test):
     """Its phases up to the first failure: they build on each other. Passed, failed, not run."""
@@ -62,6 +64,8 @@ def main():
     for name in wanted:
         print(f"-- {name}", flush=True)
         why = namespaces.missing() if name.startswith("namespaces") else ""
+        if name == "upgrade":
+            why = faults.lacking_for_upgrade()
         if why:
             print(f"skipped: {why}")
             results.append((0, 0, 0))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Three nodes as processes of this machine, driven by cassandra-driver and nodetool; see README.md.
-#   run.sh [HELENUS [three] [leaving] [faults] [datacenters] [upkeep] [six] [namespaces]
-#   [namespaces-drivers]]
+#   run.sh [HELENUS [three] [leaving] [faults] [datacenters] [upkeep] [six] [upgrade]
+#   [namespaces] [namespaces-drivers]]
 # The program is by default $HELENUS_BIN, then target/debug/helenus; the names choose parts.
 # Needs python3 with venv, and 127.0.0.1 to 127.0.0.6 with the ports 7000, 9042, 10000 and 19042
 # free; for drivers under faults also Go, a JDK with Maven, and Rust. Ends with "N passed, N failed"; exit
@@ -43,7 +43,7 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.installed"; then
 fi
 helenus=${1:-${HELENUS_BIN:-$target/debug/helenus}}
 [ -x "$helenus" ] || { echo "$helenus is not there; build it with: cargo build" >&2; exit 2; }
-if [ $# -lt 2 ] || [[ " ${*:2} " =~ \ (faults|six|namespaces-drivers)\  ]]; then
+if [ $# -lt 2 ] || [[ " ${*:2} " =~ \ (faults|six|upgrade|namespaces-drivers)\  ]]; then
   build_loads
 fi
 exec "$venv/bin/python" -B "$here/main.py" "$helenus" "$work" "${@:2}"
