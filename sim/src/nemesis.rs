@@ -103,6 +103,13 @@ impl Nemesis {
                 self.give_up_soon(run, number);
             }
         }
+        if run.scenario.even {
+            // At the same moment a member leaves, which is refused where their ranges meet.
+            let number = 1 + (run.world.random_u64() % (first as u64 - 1).max(1)) as usize;
+            if run.members.get(number).is_some_and(|m| m.is_up && !m.may_end && !m.has_left) {
+                run.begin_decommission(number);
+            }
+        }
     }
 
     fn give_up_soon(&mut self, run: &Run, number: usize) {
