@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result, anyhow, bail};
 use conformance::client::{Answer, Client, Parameters};
 use conformance::fuzz::known::Known;
-use conformance::fuzz::round::{self, Found, Outcome, Pair, Upset};
+use conformance::fuzz::round::{self, Done, Found, Outcome, Pair, Upset};
 
 const USAGE: &str = "\
 usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
@@ -118,16 +118,15 @@ fn run(options: &Options) -> Result<bool> {
             }
         }
     }
-    let mut total = Outcome::default();
-    let (mut explained, mut unexplained, mut parted) = (0_usize, 0_usize, 0_usize);
+    let mut sum = Sum::default();
     for number in 0..options.rounds {
         let seed = options.seed + number;
         // Never behind the clock of the servers: their compactions drop what has run out by it.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let mut upset = |upset: Upset, keyspace: &str| match (upset, &options.admin) {
-            (Upset::Restart, _) => restart(options, keyspace).map(Some),
-            (_, None) => Ok(None),
-            (_, Some(admin)) => ask_admin(admin, upset, keyspace).map(|()| None),
+            (Upset::Restart, _) => restart(options, keyspace),
+            (_, None) => Ok(Done::Not),
+            (_, Some(admin)) => ask_admin(admin, upset, keyspace).map(|()| Done::Kept),
         };
         let mut pair = Pair {
             ours: &mut ours,
@@ -139,29 +138,65 @@ fn run(options: &Options) -> Result<bool> {
         };
         let outcome = round::run(&mut pair, &options.keyspace, seed, options.statements)
             .with_context(|| format!("round of seed {seed}"))?;
-        total.statements += outcome.statements;
-        total.refused += outcome.refused;
-        total.bound += outcome.bound;
-        parted += usize::from(outcome.parted);
-        total.rows += outcome.rows;
+        sum.add(&outcome);
         let (with_reason, without): (Vec<Found>, Vec<Found>) =
             outcome.found.into_iter().partition(|found| known.explains(found));
-        explained += with_reason.len();
-        unexplained += without.len();
+        sum.explained += with_reason.len();
+        sum.unexplained += without.len();
         for found in without.iter().take(SHOWN) {
             print(found, seed, options.history);
         }
         if without.len() > SHOWN {
             println!("seed {seed}: and {} more", without.len() - SHOWN);
         }
+        // A line that is written over: whatever ends the run, what was compared until then is known.
+        eprint!("\rseed {seed} done, {sum}    ");
     }
-    println!(
-        "{} statements, {} of them with bound values, {} refused by both, {} rows compared, \
-         {explained} differences with a reason, {unexplained} without; {parted} rounds ended when \
-         one server alone refused a change",
-        total.statements, total.bound, total.refused, total.rows
-    );
-    Ok(unexplained == 0)
+    eprintln!();
+    println!("{sum}");
+    Ok(sum.unexplained == 0)
+}
+
+/// What the rounds so far showed.
+#[derive(Default)]
+struct Sum {
+    total: Outcome,
+    explained: usize,
+    unexplained: usize,
+    parted: usize,
+}
+
+impl Sum {
+    fn add(&mut self, outcome: &Outcome) {
+        let total = &mut self.total;
+        total.statements += outcome.statements;
+        total.refused += outcome.refused;
+        total.bound += outcome.bound;
+        total.rows += outcome.rows;
+        total.flushes += outcome.flushes;
+        total.compactions += outcome.compactions;
+        total.restarts += outcome.restarts;
+        self.parted += usize::from(outcome.parted);
+    }
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { total, explained, unexplained, parted } = self;
+        write!(
+            out,
+            "{} statements, {} of them with bound values, {} refused by both, {} rows compared, \
+             {explained} differences with a reason, {unexplained} without; {parted} rounds ended \
+             when one server alone refused a change; {} flushes, {} compactions, {} restarts",
+            total.statements,
+            total.bound,
+            total.refused,
+            total.rows,
+            total.flushes,
+            total.compactions,
+            total.restarts
+        )
+    }
 }
 
 fn print(found: &Found, seed: u64, history: bool) {
@@ -190,19 +225,28 @@ fn connect(target: &str) -> Result<Client> {
     Client::start(Box::new(stream), 5)
 }
 
-/// Runs the command and connects anew.
-fn restart(options: &Options, keyspace: &str) -> Result<Client> {
+/// Runs the command and connects anew to both.
+fn restart(options: &Options, keyspace: &str) -> Result<Done> {
     let command = options.restart.as_deref().unwrap_or("true");
     let status = std::process::Command::new("sh").arg("-c").arg(command).status()?;
     if !status.success() {
         bail!("{command}: {status}");
     }
-    let mut client = connect(&options.ours)?;
-    let response = client.query(&format!("USE {keyspace}"), &Parameters::default())?;
-    match response.answer {
-        Answer::Error(error) => bail!("after the restart: {}", error.message),
-        _ => Ok(client),
-    }
+    // A connection is warned once, of a statement that its server had not prepared yet: a new one is
+    // prepared here, so that it does not matter which of those that follow are known to whom.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let unknown = format!("SELECT key FROM local WHERE key = '{}'", since.as_nanos());
+    let again = |target: &str| {
+        let mut client = connect(target)?;
+        client.query("USE system", &Parameters::default())?;
+        client.prepare(&unknown, None)?;
+        let response = client.query(&format!("USE {keyspace}"), &Parameters::default())?;
+        match response.answer {
+            Answer::Error(error) => bail!("{target} after the restart: {}", error.message),
+            _ => Ok(client),
+        }
+    };
+    Ok(Done::Anew(Box::new((again(&options.ours)?, again(&options.theirs)?))))
 }
 
 /// Says it to the admin port in HTTP.

@@ -28,8 +28,19 @@ pub enum Upset {
     Restart,
 }
 
-/// Upsets our server; gives a new connection when the old one is lost by that.
-pub type Upsetting<'a> = dyn FnMut(Upset, &str) -> Result<Option<Client>> + 'a;
+/// What came of an upset.
+pub enum Done {
+    /// The server cannot be upset so.
+    Not,
+    /// The connection is as it was.
+    Kept,
+    /// The connection was lost: new ones to ours and to the reference, since some warnings come once per
+    /// connection.
+    Anew(Box<(Client, Client)>),
+}
+
+/// Upsets our server.
+pub type Upsetting<'a> = dyn FnMut(Upset, &str) -> Result<Done> + 'a;
 
 /// Two servers.
 pub struct Pair<'a> {
@@ -75,6 +86,12 @@ pub struct Outcome {
     pub bound: usize,
     /// Rows that were compared.
     pub rows: usize,
+    /// How often ours was flushed.
+    pub flushes: usize,
+    /// How often ours was compacted.
+    pub compactions: usize,
+    /// How often ours was restarted.
+    pub restarts: usize,
     /// One server made a change that the other refused, which ends the round.
     pub parted: bool,
     /// Differences.
@@ -137,8 +154,8 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
             _ => None,
         };
         if let Some(upset) = upset {
-            if let Some(client) = (pair.upset)(upset, keyspace)? {
-                *pair.ours = client;
+            if !pair.upset(upset, keyspace, &mut outcome)? {
+                continue;
             }
             history.push(format!("-- {upset:?}"));
             let again: Vec<_> = asked.iter().rev().take(AGAIN).cloned().collect();
@@ -162,6 +179,21 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
 }
 
 impl Pair<'_> {
+    /// Whether it was done.
+    fn upset(&mut self, upset: Upset, keyspace: &str, outcome: &mut Outcome) -> Result<bool> {
+        match (self.upset)(upset, keyspace)? {
+            Done::Not => return Ok(false),
+            Done::Kept => {}
+            Done::Anew(clients) => (*self.ours, *self.theirs) = *clients,
+        }
+        match upset {
+            Upset::Flush => outcome.flushes += 1,
+            Upset::Compact => outcome.compactions += 1,
+            Upset::Restart => outcome.restarts += 1,
+        }
+        Ok(true)
+    }
+
     fn compare(
         &mut self,
         statement: &Statement,

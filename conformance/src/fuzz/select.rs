@@ -20,13 +20,14 @@ pub fn statement(table: &Table, random: &mut Random) -> Statement {
 pub fn everything(table: &Table) -> Vec<String> {
     let mut all = vec![format!("SELECT * FROM {}", table.name)];
     if table.mode == Mode::Stated {
-        let stamps: Vec<String> = table
-            .values()
-            .iter()
-            .filter(|column| !column.kind.is_multi_cell())
-            .map(|column| format!("writetime({0}), ttl({0})", column.name))
-            .collect();
+        let (multi_cell, others): (Vec<&Column>, Vec<&Column>) =
+            table.values().into_iter().partition(|column| column.kind.is_multi_cell());
+        let mut stamps: Vec<String> =
+            others.iter().map(|c| format!("writetime({0}), ttl({0})", c.name)).collect();
         if !stamps.is_empty() {
+            if table.has_mortal_rows {
+                stamps.extend(multi_cell.iter().map(|column| column.name.clone()));
+            }
             all.push(format!("SELECT {} FROM {}", stamps.join(", "), table.name));
         }
     }

@@ -207,9 +207,7 @@ impl Decimal {
         rounding: Rounding,
     ) -> Result<Decimal, TypeError> {
         if other.is_zero() {
-            // The two texts of Java, which divides zero as a long and others as big integers.
-            let text = if self.is_zero() { "/ by zero" } else { "BigInteger divide by zero" };
-            return Err(TypeError::Arithmetic(text.to_owned()));
+            return Err(TypeError::Arithmetic("BigInteger divide by zero".to_owned()));
         }
         // self / other = (a / b) · 10^(bs − as); times 10^scale for the wanted digits.
         let raise = i64::from(scale)
@@ -273,7 +271,8 @@ impl Decimal {
     /// Division by zero, or scales too far apart.
     pub fn cql_remainder(&self, other: &Decimal) -> Result<Decimal, TypeError> {
         if other.is_zero() {
-            return Err(TypeError::Arithmetic("Division by zero".to_owned()));
+            let text = if self.is_zero() { "Division undefined" } else { "Division by zero" };
+            return Err(TypeError::Arithmetic(text.to_owned()));
         }
         let (a, b, scale) = align(self, other)?;
         let quotient = &a / &b;

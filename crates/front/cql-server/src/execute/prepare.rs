@@ -81,11 +81,9 @@ pub(super) fn prepare(text: &str, keyspace: Option<&str>, cx: &Cx<'_>) -> Result
         watch.group_by()?;
     }
     cx.server.counters.prepared.inc();
-    let warning = if prepared.is_qualified || cx.session.warned_use.replace(true) {
-        None
-    } else {
-        Some(use_warning(&prepared, keyspace))
-    };
+    // What is known already is answered without a word. Source: `QueryProcessor.prepare`.
+    let warns = is_new && !prepared.is_qualified && !cx.session.warned_use.replace(true);
+    let warning = warns.then(|| use_warning(&prepared, keyspace));
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let ticket = cx.ticket.clone();
     let keyspace = keyspace.map(str::to_owned);

@@ -1,6 +1,7 @@
 //! Which partitions and rows a statement names: keys, clustering prefixes and bounds in the scratch
 //! buffer.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,16 +12,18 @@ use smallvec::SmallVec;
 
 use super::ModifyPlan;
 use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
+use super::write::slice;
 use crate::error::PlanError;
 use crate::functions::push_key_component;
 use crate::plan::{BindEnv, Bound, BoundValue};
-use crate::select::{half_space, intersect, ordered};
+use crate::select::{half_space, intersect, key_component, ordered};
 
 /// Partitions or rows that one statement may name by IN in all combinations.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
 
 impl ModifyPlan {
-    /// Serialised partition keys, each once.
+    /// Serialised partition keys, each once, ascending by their values: the first of them that fails is
+    /// the one that is told. Source: `PartitionKeySingleRestrictionSet.values`.
     pub(super) fn keys(
         &self,
         values: &[BoundValue<'_>],
@@ -56,8 +59,8 @@ impl ModifyPlan {
             }
             combined = next;
         }
-        combined.sort_unstable();
-        combined.dedup();
+        combined.sort_by(|a, b| self.compare_keys(a, b));
+        combined.dedup_by(|a, b| self.compare_keys(a, b).is_eq());
         for key in combined {
             check_key(key.len())?;
             let at = scratch.len();
@@ -65,6 +68,15 @@ impl ModifyPlan {
             keys.push(at..scratch.len());
         }
         Ok(keys)
+    }
+
+    fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let columns = self.table.partition_key();
+        let mut all = (0_u16..).zip(columns).map(|(index, column)| {
+            let of = |key| key_component(key, columns.len(), index).unwrap_or_default();
+            column.ty.compare(of(a), of(b))
+        });
+        all.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
     /// Serialised clusterings or prefixes, ascending, each once.
@@ -112,6 +124,46 @@ impl ModifyPlan {
             prefixes.push(at..scratch.len());
         }
         Ok(prefixes)
+    }
+}
+
+impl ModifyPlan {
+    /// The ranges of rows that bounds name below every prefix.
+    pub(super) fn ranges(
+        &self,
+        bounds: (Option<&SliceBound>, Option<&SliceBound>),
+        reversed: &[bool],
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Vec<Slice>, PlanError> {
+        let mut ranges = Vec::new();
+        for prefix in self.prefixes(values, env, scratch)? {
+            let prefix = slice(scratch, &prefix).to_vec();
+            let order = self.shape.clustering();
+            ranges.extend(pieces(&prefix, bounds, reversed, order, values, env)?.0);
+        }
+        Ok(ranges)
+    }
+
+    /// Looks at the values that name rows; how many rows or ranges they name.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`] for them.
+    #[cold]
+    pub(super) fn count_named(
+        &self,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<usize, PlanError> {
+        match &self.clustering {
+            ClusteringPlan::Slice { lower, upper, reversed, .. } => {
+                let bounds = (lower.as_ref(), upper.as_ref());
+                Ok(self.ranges(bounds, reversed, values, env, scratch)?.len())
+            }
+            ClusteringPlan::Prefix { .. } => Ok(self.prefixes(values, env, scratch)?.len()),
+        }
     }
 }
 

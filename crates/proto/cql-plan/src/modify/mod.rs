@@ -406,7 +406,8 @@ fn insert_json(
     for (column, term) in table.columns.iter().zip(terms) {
         if is_primary_key(column) {
             clause.equal(column, term)?;
-        } else if !matches!(term, PlannedTerm::Unset) {
+        } else {
+            // Also what is unset: the statement is about every column.
             operations.set_planned(column, term);
         }
     }

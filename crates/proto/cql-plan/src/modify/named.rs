@@ -89,10 +89,11 @@ impl ModifyPlan {
         if self.is_about_statics() {
             return Ok(Named::Static);
         }
+        let mut scratch = Vec::new();
         if !self.names_one_row() {
+            self.count_named(values, env, &mut scratch)?;
             return Ok(Named::Range);
         }
-        let mut scratch = Vec::new();
         let rows =
             self.with_document(values, env, |values| self.prefixes(values, env, &mut scratch))?;
         Ok(Named::Row(rows.first().map(|row| slice(&scratch, row).to_vec()).unwrap_or_default()))

@@ -14,7 +14,6 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds, WallMic
 
 use super::attributes::Stamp;
 use super::clause::ClusteringPlan;
-use super::keys::pieces;
 use super::lists::{FoundLists, RowLists};
 use super::rows::{before, write_row};
 use super::{ModifyKind, ModifyPlan};
@@ -259,14 +258,15 @@ impl ModifyPlan {
         let keys = self.keys(values, env, scratch)?;
         let mut update = Update::default();
         let now = env.now.seconds();
-        let (timestamp, ranges, elements) = match stamp {
-            Stamp::Default(default) => {
-                let timestamp = self.attributes.timestamp(default, values, env)?;
-                (timestamp, timestamp, env.now)
-            }
-            Stamp::Ballot(ballot) => (ballot, before(ballot), WallMicros(ballot.0)),
+        let stamped = self.stamped(stamp, values, env);
+        let ((timestamp, ranges, elements), ttl) = match stamped {
+            Ok(stamped) => stamped,
+            // Rows are named first. Source: `ModificationStatement.addUpdates`.
+            Err(error) => match self.count_named(values, env, scratch)? {
+                0 => return Ok(SmallVec::new()),
+                _ => return Err(error),
+            },
         };
-        let ttl = self.attributes.ttl(&self.table, now, values, env)?;
         let expires_at = match ttl {
             TtlSeconds::NONE => DeletionSeconds::NONE,
             ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))),
@@ -297,6 +297,25 @@ impl ModifyPlan {
             updates.extend(keys.into_iter().map(|key| Update { key, ..update.clone() }));
         }
         Ok(updates)
+    }
+
+    /// The timestamps of cells, of ranges and of elements, and the TTL.
+    #[inline]
+    fn stamped(
+        &self,
+        stamp: Stamp,
+        values: &[BoundValue<'_>],
+        env: &BindEnv<'_>,
+    ) -> Result<((TimestampMicros, TimestampMicros, WallMicros), TtlSeconds), PlanError> {
+        let stamps = match stamp {
+            Stamp::Default(default) => {
+                let timestamp = self.attributes.timestamp(default, values, env)?;
+                (timestamp, timestamp, env.now)
+            }
+            Stamp::Ballot(ballot) => (ballot, before(ballot), WallMicros(ballot.0)),
+        };
+        let ttl = self.attributes.ttl(&self.table, env.now.seconds(), values, env)?;
+        Ok((stamps, ttl))
     }
 
     fn collect_partition(
@@ -407,15 +426,11 @@ impl ModifyPlan {
                     return Err(not_ranges());
                 }
                 let deletion = times.range_deletion();
-                for prefix in self.prefixes(values, env, scratch)? {
-                    let prefix = slice(scratch, &prefix).to_vec();
-                    let (order, bounds) =
-                        (self.shape.clustering(), (lower.as_ref(), upper.as_ref()));
-                    for piece in pieces(&prefix, bounds, reversed, order, values, env)?.0 {
-                        let start = (push_bytes(scratch, &piece.start), piece.start_after);
-                        let end = (push_bytes(scratch, &piece.end), piece.end_after);
-                        update.tombstones.push(Tombstone { start, end, deletion });
-                    }
+                let bounds = (lower.as_ref(), upper.as_ref());
+                for piece in self.ranges(bounds, reversed, values, env, scratch)? {
+                    let start = (push_bytes(scratch, &piece.start), piece.start_after);
+                    let end = (push_bytes(scratch, &piece.end), piece.end_after);
+                    update.tombstones.push(Tombstone { start, end, deletion });
                 }
             }
             ClusteringPlan::Prefix { width, .. } if whole_rows => {

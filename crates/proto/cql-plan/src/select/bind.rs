@@ -562,7 +562,8 @@ fn add_filter<'v>(
         }
         Condition::In(_) => {
             let rows = v.rows(restriction)?;
-            let values = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());
+            // Behind a null Cassandra finds no values any more.
+            let values = rows.into_iter().map_while(|row| row.into_iter().next().flatten());
             out.push(Filter::new(column, Test::In(values.collect())));
         }
         Condition::Slice { start, end } => {

@@ -121,6 +121,8 @@ pub struct SelectPlan {
     bypass_cache: bool,
     /// A partition without rows is shown for its static row.
     static_alone: bool,
+    /// Static columns are selected.
+    selects_statics: bool,
     /// The static row is looked at.
     uses_statics: bool,
     /// Digest of the statement and the table, for paging states.
@@ -237,7 +239,8 @@ impl SelectPlan {
         let row_limit = limit(&select.limit, "[limit]", CqlType::Int)?;
         let timeout = limit(&select.timeout, "[timeout]", CqlType::Duration)?;
         let static_alone = restrictions.shows_static_alone(table);
-        let uses_statics = uses_statics(&selection, &restrictions, table);
+        let selects_statics = selects_statics(&selection);
+        let uses_statics = selects_statics || restrictions.filters_statics(table);
         let (columns, json) = result_columns(select, table, &selection);
         Ok(SelectPlan {
             comparator: ClusteringComparator::for_table(table),
@@ -253,6 +256,7 @@ impl SelectPlan {
             timeout,
             bypass_cache: select.bypass_cache,
             static_alone,
+            selects_statics,
             uses_statics,
             digest: digest(statement, table),
             warning,
@@ -745,7 +749,7 @@ fn group_prefix(
     Ok(prefix)
 }
 
-fn uses_statics(selection: &PlannedSelection, restrictions: &Restrictions, table: &Table) -> bool {
+fn selects_statics(selection: &PlannedSelection) -> bool {
     let mut is_static = |expr: &Expr| match expr {
         Expr::Column(source) | Expr::Fact { source, .. } => matches!(source, Source::Static(..)),
         _ => false,
@@ -753,10 +757,6 @@ fn uses_statics(selection: &PlannedSelection, restrictions: &Restrictions, table
     let outputs = selection.outputs.iter().map(|o| &o.expr);
     let arguments = selection.aggregates.iter().flat_map(|a| &a.arguments);
     outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
-        || restrictions
-            .other
-            .iter()
-            .any(|r| table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Static))
 }
 
 fn result_columns(

@@ -68,8 +68,13 @@ impl SelectPlan {
     ) -> Result<(), PlanError> {
         bound.filters = bind::filters(&self.restrictions, v)?.into();
         let mut command = self.command(v, bound)?;
+        let is_empty = command.slices.0.is_empty();
+        // Bounds of the ring are not looked at then, unless static columns are selected.
+        if is_empty && !self.selects_statics {
+            return Ok(());
+        }
         let range = bind::key_range(&self.restrictions, v)?;
-        let nothing = command.slices.0.is_empty() || bound.limit == 0;
+        let nothing = is_empty || bound.limit == 0;
         let (Some(partitions), false) = (range, nothing) else { return Ok(()) };
         command.partitions = partitions;
         if let (Some(state), Partitions::Range(range)) = (state, &mut command.partitions) {

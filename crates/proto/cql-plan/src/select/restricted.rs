@@ -186,6 +186,13 @@ impl Restrictions {
             .any(|r| r.is_eq() && (r.first..r.first + r.count).contains(&column))
     }
 
+    /// A static column is compared with something.
+    pub(crate) fn filters_statics(&self, table: &Table) -> bool {
+        self.other
+            .iter()
+            .any(|r| table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Static))
+    }
+
     /// A partition without rows is shown for its static row.
     pub(crate) fn shows_static_alone(&self, table: &Table) -> bool {
         let regular = |r: &Restriction| {

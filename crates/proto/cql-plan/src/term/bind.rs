@@ -217,7 +217,9 @@ fn bind_marker<'v>(
         Some(BoundValue::Bytes(bytes)) => {
             ty.validate(bytes).map_err(invalid_value)?;
             match ty {
-                CqlType::Set { .. } | CqlType::Map { .. } => Ok(Bound::Value(sorted(bytes, ty)?)),
+                CqlType::Set { .. } | CqlType::Map { .. } | CqlType::List { .. } => {
+                    Ok(Bound::Value(sorted(bytes, ty)?))
+                }
                 _ => Ok(Bound::Value(Cow::Borrowed(bytes))),
             }
         }
@@ -239,34 +241,66 @@ pub(crate) fn sort_entries<K: AsRef<[u8]>, V>(entries: &mut Vec<(K, V)>, order: 
     });
 }
 
-/// A set or map as clients send it, in the order of its elements and without doubles. Borrowed
-/// when it was so already.
+/// Whether a set or map is in it that clients may have sent in another order. Those inside tuples and
+/// user types stay as they are, as in Cassandra.
+fn has_order(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::Set { .. } | CqlType::Map { .. } => true,
+        CqlType::List { element, .. } => has_order(element),
+        _ => false,
+    }
+}
+
+/// A collection as clients send it, each set and map in it in the order of its elements and without
+/// doubles. Borrowed when it was so already. Source: `CollectionSerializer`, which reads and writes
+/// every element.
 pub(crate) fn sorted<'v>(bytes: &'v [u8], ty: &CqlType) -> Result<Cow<'v, [u8]>, PlanError> {
+    let is_borrowed = |part: &Cow<'_, [u8]>| matches!(part, Cow::Borrowed(_));
     let sorted = match ty {
         CqlType::Set { element, .. } => {
             let order = Comparator::for_type(element);
             let mut elements = Vec::new();
             for item in Elements::new(bytes, CollectionKind::Set).map_err(invalid_value)? {
-                elements.extend(item.map_err(invalid_value)?);
+                let Some(item) = item.map_err(invalid_value)? else { continue };
+                elements.push(sorted(item, element)?);
             }
-            if elements.is_sorted_by(|a, b| order.compare(a, b).is_lt()) {
+            if elements.iter().all(is_borrowed)
+                && elements.is_sorted_by(|a, b| order.compare(a, b).is_lt())
+            {
                 return Ok(Cow::Borrowed(bytes));
             }
             elements.sort_by(|a, b| order.compare(a, b));
             elements.dedup_by(|a, b| order.compare(a, b).is_eq());
             encode_collection(&elements)
         }
-        CqlType::Map { key, .. } => {
+        CqlType::Map { key, value, .. } => {
             let order = Comparator::for_type(key);
             let mut entries = Vec::new();
             for entry in Entries::new(bytes).map_err(invalid_value)? {
-                entries.push(entry.map_err(invalid_value)?);
+                let (of_key, of_value) = entry.map_err(invalid_value)?;
+                entries.push((sorted(of_key, key)?, sorted(of_value, value)?));
             }
-            if entries.is_sorted_by(|a, b| order.compare(a.0, b.0).is_lt()) {
+            if entries.iter().all(|(key, value)| is_borrowed(key) && is_borrowed(value))
+                && entries.is_sorted_by(|a, b| order.compare(&a.0, &b.0).is_lt())
+            {
                 return Ok(Cow::Borrowed(bytes));
             }
             sort_entries(&mut entries, &order);
             encode_map(entries)
+        }
+        CqlType::List { element, .. } if has_order(element) => {
+            let mut elements = Vec::new();
+            for item in Elements::new(bytes, CollectionKind::List).map_err(invalid_value)? {
+                // A null, which IN may have, is told by whoever takes the list apart.
+                let Some(item) = item.map_err(invalid_value)? else {
+                    return Ok(Cow::Borrowed(bytes));
+                };
+                elements.push(sorted(item, element)?);
+            }
+            if elements.iter().all(is_borrowed) {
+                return Ok(Cow::Borrowed(bytes));
+            }
+            encode_collection(&elements)
         }
         _ => return Ok(Cow::Borrowed(bytes)),
     };

@@ -56,21 +56,33 @@ impl PlannedIn {
         match self {
             PlannedIn::Terms(terms) => terms.iter().map(|t| t.bind(values, env)).collect(),
             PlannedIn::Marker(marker) => match marker.bind(values, env)? {
-                Bound::Value(Cow::Borrowed(bytes)) => {
-                    let mut bound = Vec::new();
-                    for item in Elements::new(bytes, CollectionKind::List).map_err(invalid_value)? {
-                        let item = item.map_err(invalid_value)?;
-                        bound.push(item.map_or(Bound::Null, |b| Bound::Value(Cow::Borrowed(b))));
-                    }
-                    Ok(bound)
+                Bound::Value(Cow::Borrowed(bytes)) => items_of(bytes, Cow::Borrowed),
+                // A set in it was not in order.
+                Bound::Value(Cow::Owned(bytes)) => {
+                    items_of(&bytes, |item| Cow::Owned(item.to_vec()))
                 }
                 Bound::Unset => {
                     Err(PlanError::invalid(format!("Invalid unset value for column {column}")))
                 }
-                _ => Err(PlanError::invalid(format!("Invalid null value for column {column}"))),
+                Bound::Null => {
+                    Err(PlanError::invalid(format!("Invalid null value for column {column}")))
+                }
             },
         }
     }
+}
+
+/// The items of a list; nulls inside are given as they are.
+fn items_of<'b, 'v>(
+    bytes: &'b [u8],
+    take: impl Fn(&'b [u8]) -> Cow<'v, [u8]>,
+) -> Result<Vec<Bound<'v>>, PlanError> {
+    let mut bound = Vec::new();
+    for item in Elements::new(bytes, CollectionKind::List).map_err(invalid_value)? {
+        let item = item.map_err(invalid_value)?;
+        bound.push(item.map_or(Bound::Null, |item| Bound::Value(take(item))));
+    }
+    Ok(bound)
 }
 
 /// The right side of `(a, b) op …`: a term per column, or a marker for the whole tuple.
