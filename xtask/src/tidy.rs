@@ -249,6 +249,8 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
             "workdir"
                 | "data_file_directories"
                 | "commitlog_directory"
+                | "commitlog_restore_directories"
+                | "commitlog_restore_point_in_time"
                 | "max_mutation_size"
                 | "partitioner"
                 | "endpoint_snitch"

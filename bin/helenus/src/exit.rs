@@ -32,6 +32,7 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::ClusterName { .. }
         | StartError::Address(_)
         | StartError::Snitch { .. }
+        | StartError::Archiving { .. }
         | StartError::Place { .. } => USAGE,
         StartError::Metadata(OpenError::Log { .. })
         | StartError::Submit(SubmitError::Rejected(_))

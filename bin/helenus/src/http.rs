@@ -56,6 +56,19 @@ impl Api {
         self.call(method, path, Some(&body)).map(|_| ())
     }
 
+    /// Commands; the answer.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn order<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, HttpError> {
+        let body = serde_json::to_vec(body).map_err(|e| HttpError::Strange(e.to_string()))?;
+        parsed(&self.call("POST", path, Some(&body))?)
+    }
+
     /// Commands without a body; the answer.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
-//! The one binary: server, nodetool, CQL shell, offline SSTable tools, load generator.
+//! The one binary: server, nodetool, CQL shell, offline tools for SSTables and the commit log, load generator.
 //!
 //! Owns: the command line, the log's form, what this machine offers (cores, memory, host names),
 //! signals, exit codes. Never: decisions about data; a node is started through crate `node`.
 //!
-//! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`bench`], [`local_cluster`].
+//! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`commitlog_tools`], [`bench`], [`local_cluster`].
 
 mod bench;
+mod commitlog_tools;
 mod exit;
 mod http;
 mod local_cluster;
@@ -59,6 +60,11 @@ enum Command {
         #[command(subcommand)]
         command: sstable_tools::Command,
     },
+    /// Look into segments of the commit log
+    Commitlog {
+        #[command(subcommand)]
+        command: commitlog_tools::Command,
+    },
     /// Put load on a server over its CQL port and report throughput and latency
     Bench {
         #[command(subcommand)]
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
         Command::Nodetool { arguments } => nodetool::main(arguments),
         Command::Cqlsh { arguments } => cqlsh::main(&arguments),
         Command::Sstable { command } => sstable_tools::main(command),
+        Command::Commitlog { command } => commitlog_tools::main(command),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
         Command::Version => {
@@ -139,6 +146,12 @@ mod tests {
         assert!(parse("helenus sstable verify a-Data.db b-Data.db").is_ok());
         assert!(parse("helenus sstable verify").is_err());
         assert!(parse("helenus sstable mend a-Data.db").is_err());
+    }
+
+    #[test]
+    fn commitlog_dump_needs_files() {
+        assert!(parse("helenus commitlog dump --json a.log b.log").is_ok());
+        assert!(parse("helenus commitlog dump --json").is_err());
     }
 
     #[test]

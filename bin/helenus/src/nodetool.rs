@@ -6,6 +6,7 @@
 mod cluster;
 mod repair;
 mod settings;
+mod upkeep;
 mod verbs;
 
 use admin::model::{
@@ -91,7 +92,7 @@ impl Line {
                 ));
             }
             let own = command.map_or(&[][..], |c| c.flags);
-            let Some(flag) = GLOBAL.iter().chain(own).find(|f| f.names.contains(&name)) else {
+            let Some(flag) = own.iter().chain(GLOBAL).find(|f| f.names.contains(&name)) else {
                 unexpected.push(word);
                 continue;
             };
@@ -142,6 +143,8 @@ enum Failure {
     BadUse(String),
     /// A text on standard output as it is.
     Printed(String),
+    /// The same on standard error.
+    Told(String),
     /// The API was not reached.
     Connect(std::io::Error),
     /// `error: …`.
@@ -189,6 +192,10 @@ fn report(failure: &Failure, api: Option<&Api>) -> u8 {
             print!("{text}");
             BAD_USE
         }
+        Failure::Told(text) => {
+            eprint!("{text}");
+            BAD_USE
+        }
         Failure::Connect(error) => {
             let (host, port) = api.map_or(("", 0), |a| (a.host.as_str(), a.port));
             let kind = match error.kind() {
@@ -219,7 +226,7 @@ fn run(line: &Line) -> Result<String, Failure> {
             Ok(layout::describe_cluster(&node(api)?, &cluster::report(api)?, line.style))
         }
         "flush" => tables_command(line, "/api/v1/flush"),
-        "compact" => tables_command(line, "/api/v1/compact"),
+        "compact" => upkeep::compact(line),
         "upgradesstables" => upgrade_sstables(line),
         "drain" => {
             api.command("POST", "/api/v1/drain", &DrainRequest {})?;
@@ -257,7 +264,7 @@ fn run(line: &Line) -> Result<String, Failure> {
         "repair_admin" => repair::admin(line),
         "autorepairstatus" => repair::auto_status(line),
         "setautorepairconfig" => repair::set_auto(line),
-        _ => match settings::run(line) {
+        _ => match upkeep::run(line).or_else(|| settings::run(line)) {
             Some(done) => done,
             None => cluster::run(line),
         },
@@ -321,16 +328,19 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
         Some(list) => list.to_owned(),
         None => all_or(&line.arguments),
     };
+    let ttl_seconds = line.value("--ttl").map(ttl).transpose()?;
+    let of_ttl = line.value("--ttl").map(|ttl| format!(", ttl={ttl}")).unwrap_or_default();
     // Printed before the attempt, as Cassandra does: scripts read it also after a failure.
     println!(
         "Requested creating snapshot(s) for [{}] with snapshot name [{tag}] and options \
-         {{skipFlush={skip_flush}}}",
+         {{skipFlush={skip_flush}{of_ttl}}}",
         of
     );
     let tables = line.value("--table").map(str::to_owned).into_iter().collect();
     let whole = vec![(line.arguments.clone(), tables)];
     for (keyspaces, tables) in named.unwrap_or(whole) {
-        let body = SnapshotRequest { tag: tag.clone(), keyspaces, tables, skip_flush };
+        let tag = tag.clone();
+        let body = SnapshotRequest { tag, keyspaces, tables, skip_flush, ttl_seconds };
         match line.api.command("POST", "/api/v1/snapshots", &body) {
             Ok(()) => {}
             Err(HttpError::Refused(400, words)) => return Err(Failure::BadUse(words)),
@@ -338,6 +348,27 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
         }
     }
     Ok(format!("Snapshot directory: {tag}\n"))
+}
+
+/// Whole seconds of a duration with its unit, in Cassandra's words when it is none.
+fn ttl(text: &str) -> Result<u32, Failure> {
+    let units = "[SECONDS, MINUTES, HOURS, DAYS]";
+    let bad = || {
+        Failure::BadUse(format!(
+            "Invalid duration: {text} Accepted units:{units} where case matters and only \
+             non-negative values."
+        ))
+    };
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text.get(digits.len()..) {
+        Some("s") => 1,
+        Some("m") => 60,
+        Some("h") => 3600,
+        Some("d") => 86_400,
+        _ => return Err(bad()),
+    };
+    let count: u32 = digits.parse().map_err(|_| bad())?;
+    count.checked_mul(unit).filter(|n| *n < i32::MAX as u32).ok_or_else(bad)
 }
 
 /// Keyspaces with the tables to take of each.
@@ -402,17 +433,36 @@ fn wants_json(line: &Line) -> Result<bool, Failure> {
 }
 
 fn table_stats(line: &Line) -> Result<String, Failure> {
-    let json = wants_json(line)?;
+    let format = line.value("--format").unwrap_or_default();
+    if !["", "json", "yaml"].contains(&format) {
+        return Err(Failure::BadUse("arguments for -F are json,yaml only.".to_owned()));
+    }
+    let sort = line.value("--sort").map(layout::SortKey::parse).transpose();
+    let sort = sort.map_err(Failure::BadUse)?;
+    let top: i32 = match line.value("--top") {
+        None => 0,
+        Some(text) => text
+            .parse()
+            .map_err(|_| Failure::BadUse(format!("top: can not convert \"{text}\" to a int")))?,
+    };
+    if top > 0 && sort.is_none() {
+        let text = "cannot filter top K tables without specifying a sort key.";
+        return Err(Failure::BadUse(text.to_owned()));
+    }
+    let top = usize::try_from(top)
+        .map_err(|_| Failure::BadUse("argument for top must be a positive integer.".to_owned()))?;
     let filter = TableFilter { ignore: line.has("-i"), names: line.arguments.clone() };
     let options = TableStatsOptions {
         human_readable: line.has("--human-readable"),
         location_check: line.has("--sstable-location-check"),
+        sort,
+        top,
     };
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
-    let text = if json {
-        layout::table_stats_json(&tables, &filter, options)
-    } else {
-        layout::table_stats(&tables, &filter, options)
+    let text = match format {
+        "json" => layout::table_stats_json(&tables, &filter, options),
+        "yaml" => layout::table_stats_yaml(&tables, &filter, options),
+        _ => layout::table_stats(&tables, &filter, options),
     };
     text.map_err(Failure::BadUse)
 }
@@ -518,6 +568,38 @@ mod tests {
     }
 
     #[test]
+    fn the_order_of_tablestats_is_checked_before_anybody_is_asked() {
+        let refused = [
+            ("tablestats -F xml", "arguments for -F are json,yaml only."),
+            ("tablestats -t 3", "cannot filter top K tables without specifying a sort key."),
+            ("tablestats -s reads -t -3", "argument for top must be a positive integer."),
+            ("tablestats -s reads -t x", "top: can not convert \"x\" to a int"),
+            ("tablestats -s dropped_mutations", "Unsupported sort key: dropped_mutations"),
+        ];
+        for (text, expected) in refused {
+            match table_stats(&parse(text).unwrap()) {
+                Err(Failure::BadUse(message)) => assert_eq!(message, expected, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_snapshots_ttl_has_a_unit() {
+        let of = |text| ttl(text).ok();
+        assert_eq!(
+            (of("60s"), of("5m"), of("2h"), of("1d")),
+            (Some(60), Some(300), Some(7200), Some(86_400))
+        );
+        for bad in
+            ["", "5", "s", "-5s", "5S", "5ms", "1.5h", "24856d", "99999999999s", "5s5", "5\u{e9}"]
+        {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        assert_eq!(of("24855d"), Some(24_855 * 86_400));
+    }
+
+    #[test]
     fn snapshots_are_cleared_by_name_or_all_not_both() {
         let clear = |text: &str| match clear_snapshot(&parse(text).unwrap()) {
             Err(Failure::BadUse(message)) => message,
@@ -541,6 +623,9 @@ mod tests {
                 "setguardrailsconfig" => "group_by_enabled true",
                 "disablehintsfordc" | "enablehintsfordc" => "dc1",
                 "bootstrap" => "resume",
+                "import" => "ks t /directory",
+                "getcompactionthreshold" | "refresh" => "ks t",
+                "setcompactionthreshold" => "ks t 4 32",
                 "setautorepairconfig" => "enabled true",
                 _ if verb.required.is_empty() => "",
                 _ => "7",
@@ -561,5 +646,8 @@ mod tests {
         let text = parse("scrub -ns ks").unwrap_err();
         assert!(text.starts_with("scrub is not supported: ") && text.contains("helenus sstable"));
         assert_eq!(parse("move -5").unwrap().arguments, ["-5"]);
+        // An option of the command comes before one of all.
+        let line = parse("-p 9 import -p ks t /d").unwrap();
+        assert_eq!((line.api.port, line.has("--copy-data")), (9, true));
     }
 }

@@ -9,7 +9,7 @@ use admin::model::{
     GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport, RunningReport,
     SettingsReport, SnapshotReport,
 };
-use admin::{ActionError, ClusterAction, ShardActions, Work};
+use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
 use cql_server::CqlServer;
@@ -58,15 +58,13 @@ pub(crate) struct Actions {
     pub(crate) policy: Arc<PolicyMesh>,
 }
 
-/// A time UUID of the table's id, the shard and the place in its list: stable while it runs.
-fn task_id(table: TableId, shard: ShardId, place: usize) -> Uuid {
-    let mut id = *table.0.as_bytes();
-    id[15] = id[15].wrapping_add(u8::try_from(place).unwrap_or(u8::MAX));
-    let [high, low] = shard.0.to_be_bytes();
-    id[13] = id[13].wrapping_add(high);
-    id[14] = id[14].wrapping_add(low);
-    id[6] = (id[6] & 0x0f) | 0x10;
-    Uuid::from_bytes(id)
+/// A UUID with the form of Cassandra's: of the number that a compaction has on its shard, the shard, and
+/// the second half of the table's id.
+pub(crate) fn task_id(table: TableId, shard: ShardId, number: u64) -> Uuid {
+    let table = table.0.as_u128() & u128::from(u64::MAX >> 2);
+    let (low, middle) = (number & 0xffff_ffff, (number >> 32) & 0xffff);
+    let time = low << 32 | middle << 16 | 0x1000 | u64::from(shard.0 & 0xfff);
+    Uuid::from_u128(u128::from(time) << 64 | 1 << 63 | table)
 }
 
 fn failed(error: StoreError) -> ActionError {
@@ -119,6 +117,11 @@ impl ShardActions for Actions {
         })
     }
 
+    fn upkeep(&self, action: UpkeepAction) -> Work<UpkeepReply> {
+        let this = self.clone();
+        Box::pin(async move { this.carry_out(action).await })
+    }
+
     fn drain(&self) -> Work<()> {
         self.serving.set(false);
         self.stopped.set(true);
@@ -134,13 +137,18 @@ impl ShardActions for Actions {
         })
     }
 
-    fn take_snapshot(&self, tag: String, tables: Vec<TableId>, skip_flush: bool) -> Work<()> {
+    fn take_snapshot(
+        &self,
+        (tag, ttl_seconds): (String, Option<u32>),
+        tables: Vec<TableId>,
+        skip_flush: bool,
+    ) -> Work<()> {
         let store = self.store.clone();
         Box::pin(async move {
             if skip_flush {
                 return Err(ActionError::Unsupported("a snapshot without flush"));
             }
-            store.snapshot(&tag, Some(&tables)).await.map_err(failed)
+            store.snapshot_for(&tag, Some(&tables), ttl_seconds).await.map_err(failed)
         })
     }
 
@@ -189,6 +197,7 @@ impl ShardActions for Actions {
                     true_bytes: s.true_bytes,
                     disk_bytes: s.disk_bytes,
                     created_at: s.created_at,
+                    expires_at: s.expires_at,
                 })
                 .collect())
         })
@@ -215,16 +224,10 @@ impl ShardActions for Actions {
             .store
             .compactions()
             .into_iter()
-            .enumerate()
-            .map(|(i, c)| RunningReport {
-                id: task_id(c.table, self.rt.shard(), i).to_string(),
+            .map(|c| RunningReport {
+                id: task_id(c.table, self.rt.shard(), c.id).to_string(),
                 sstables: c.inputs as u64,
-                kind: match c.reason.as_str() {
-                    "cleanup" => "Cleanup",
-                    "upgrade" => "Upgrade sstables",
-                    _ => "Compaction",
-                }
-                .to_owned(),
+                kind: c.kind.to_owned(),
                 keyspace: c.keyspace,
                 table: c.name,
                 completed: c.done_bytes,

@@ -33,6 +33,8 @@ pub struct Beginning {
     pub snapshot: Arc<ClusterSnapshot>,
     /// Number of this run.
     pub run: u64,
+    /// The archive of the commit log.
+    pub archiving: conf::Archiving,
     /// The node speaks to others.
     pub has_peers: bool,
 }

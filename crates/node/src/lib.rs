@@ -14,9 +14,11 @@
 //! between shards, metadata, store.
 
 mod actions;
+mod archiving;
 pub mod boot;
 mod cluster;
 mod counter_id;
+mod expiry;
 mod first_role;
 pub mod fuzz;
 mod import;
@@ -30,6 +32,7 @@ mod shard;
 pub mod system_tables;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod views;
 
 use std::future::Future;
@@ -116,6 +119,14 @@ pub enum StartError {
     #[error("{path} {what}")]
     Snitch {
         /// The file, or where it was looked for.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The archive of the commit log, or what is to be replayed, is not as it is asked for.
+    #[error("{path} {what}")]
+    Archiving {
+        /// The file or setting.
         path: String,
         /// What is wrong with it.
         what: String,

@@ -10,7 +10,7 @@ use cluster::{
     ADDRESS_UNKNOWN, Address, ClusterSnapshot, LocalNode, Members, Transformation, metalog,
 };
 use conf::snitch::Place;
-use conf::{Options, Snitch};
+use conf::{Archiving, Options, Snitch};
 use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt};
@@ -19,13 +19,15 @@ use stdx::{HostId, Token};
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
-use crate::{StartError, first_role, import, parts};
+use crate::{StartError, archiving, first_role, import, parts};
 
 /// What shard 0 made of the work directory.
 pub(crate) struct Opened {
     pub(crate) snapshot: Arc<ClusterSnapshot>,
     /// Number of this run.
     pub(crate) run: u64,
+    /// The archive of the commit log, and what of it is replayed.
+    pub(crate) archiving: Archiving,
     pub(crate) log: LogFile,
     /// Held as long as the node runs.
     pub(crate) lock: FileLock,
@@ -75,7 +77,9 @@ pub(crate) async fn open(
             start.first(&base).await?
         }
     };
-    Ok(Opened { snapshot: Arc::new(snapshot), run, log, lock, messaging })
+    archiving::check_replay(options, &snapshot.schema)?;
+    let archiving = archiving::prepare(rt, options).await?;
+    Ok(Opened { snapshot: Arc::new(snapshot), run, archiving, log, lock, messaging })
 }
 
 /// What a start is made of.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use admin::NodeFacts;
 use cluster::shard_of_token;
 use conf::{
-    Address, Authenticator, Authorizer, CommitLogSync, DataSize, NetworkAuthorizer, Options,
-    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
+    Address, Authenticator, Authorizer, CommitLogCompression, CommitLogSync, DataSize,
+    NetworkAuthorizer, Options, Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
 };
 use cql_plan::auth::AccessRules;
 use cql_plan::functions::user::FunctionLimits;
@@ -55,6 +55,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     };
     store.segment_bytes = options.commitlog_segment_size.0;
     store.mutation_bytes_max = usize::try_from(options.mutation_bytes_max()).unwrap_or(usize::MAX);
+    store.commitlog_compression = options.commitlog_compression.map(algorithm);
     let log_bytes = options.commitlog_total_space.map_or(COMMITLOG_DEFAULT, |size| size.0);
     store.commitlog_bytes_max = log_bytes / u64::from(shards.max(1));
     store.memtable_bytes_max = match options.memtable_heap_space {
@@ -77,6 +78,16 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.disk_reserve_bytes = options.min_free_space_per_drive.0;
     store.room_wait_max = options.write_request_timeout.min(Duration::from_secs(2));
     store
+}
+
+/// The compressor of the commit log.
+fn algorithm(compression: CommitLogCompression) -> codec::Algorithm {
+    match compression {
+        CommitLogCompression::Lz4 => codec::Algorithm::Lz4,
+        CommitLogCompression::Snappy => codec::Algorithm::Snappy,
+        CommitLogCompression::Deflate => codec::Algorithm::Deflate,
+        CommitLogCompression::Zstd => codec::Algorithm::Zstd,
+    }
 }
 
 /// The version of SSTables that is written.
@@ -334,6 +345,7 @@ mod tests {
         let options = Options {
             max_mutation_size: Some(DataSize(5 << 20)),
             commitlog_total_space: Some(DataSize(100 << 20)),
+            commitlog_compression: Some(CommitLogCompression::Zstd),
             memtable_heap_space: Some(DataSize(64 << 20)),
             column_index_size: Some(DataSize(4 << 10)),
             min_free_space_per_drive: DataSize(7),
@@ -352,6 +364,7 @@ mod tests {
         assert_eq!((store.mutation_bytes_max, store.column_index_bytes), (5 << 20, 4 << 10));
         assert_eq!((store.commitlog_bytes_max, store.memtable_bytes_max), (50 << 20, 32 << 20));
         assert_eq!(store.disk_reserve_bytes, 7);
+        assert_eq!(store.commitlog_compression, Some(codec::Algorithm::Zstd));
         assert!(store.snapshot_before_compaction && store.incremental_backups);
         let server = server_settings(&options).unwrap();
         assert_eq!(server.storage_address.to_string(), "127.0.0.1:7007");

@@ -61,7 +61,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
                 Verdict::GoOn
             }
         },
-        StoreFailure::Backup(_) => Verdict::GoOn,
+        StoreFailure::Backup(_) | StoreFailure::Archive(_) => Verdict::GoOn,
     }
 }
 
@@ -104,6 +104,13 @@ impl Policy {
             }
             StoreFailure::Backup(what) => {
                 tracing::error!(%what, "an incremental backup is not complete");
+                return;
+            }
+            StoreFailure::Archive(what) => {
+                tracing::error!(
+                    %what,
+                    "a commit-log segment could not be archived; it is kept until it can be"
+                );
                 return;
             }
         };

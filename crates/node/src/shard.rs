@@ -28,7 +28,8 @@ use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
 use crate::{
-    Outcome, ReadyHook, StartError, counter_id, first_role, open, parts, serving, system_tables,
+    Outcome, ReadyHook, StartError, archiving, counter_id, expiry, first_role, open, parts,
+    serving, system_tables,
 };
 
 /// Requests that may wait for one shard, per kind of request.
@@ -89,6 +90,7 @@ pub(crate) async fn run(
         let answer = opened.as_ref().map(|o| Beginning {
             snapshot: o.snapshot.clone(),
             run: o.run,
+            archiving: o.archiving.clone(),
             has_peers: o.messaging.is_some(),
         });
         boot::serve(&rt, &meshes.boot, answer);
@@ -103,7 +105,7 @@ pub(crate) async fn run(
         boot::arrive(&rt, &meshes.boot, Point::Opened, false).await;
         return;
     };
-    let Beginning { snapshot, run, has_peers } = beginning;
+    let Beginning { snapshot, run, archiving, has_peers } = beginning;
     let (log, lock, messaging) = match opened {
         Some(o) => (Some(o.log), Some(o.lock), o.messaging),
         None => {
@@ -111,8 +113,10 @@ pub(crate) async fn run(
         }
     };
 
-    let store_options =
+    let mut store_options =
         parts::store_options(&options, snapshot.local.host_id, run, rt.shard_count());
+    store_options.replay = archiving::replay_options(&options, &archiving);
+    store_options.commitlog_archive_directory = archiving.archive_directory;
     let store = match Store::open(rt.clone(), store_options, snapshot.schema.clone()).await {
         Ok((store, report)) => {
             report_replay(&rt, &report);
@@ -350,6 +354,7 @@ impl Parts {
         }
         report_batches(rt, &coordinator.replay_batches(&membership.snapshot()).await);
         own_rows.record_estimates();
+        expiry::expire_snapshots(rt, &self.own_rows, &self.store);
         if let Some(cluster) = &self.cluster {
             let liveness = cluster.liveness.clone();
             server.set_applied_epochs(move |host| liveness.applied_epoch(host));
@@ -472,6 +477,9 @@ impl Parts {
     }
 }
 
+/// Most tables whose counts are in one line of the log.
+const REPLAYED_TABLES_NAMED: usize = 50;
+
 fn report_replay(rt: &Rt, report: &store::ReplayReport) {
     for (file, offset, bytes) in &report.tails {
         tracing::warn!(
@@ -483,11 +491,17 @@ fn report_replay(rt: &Rt, report: &store::ReplayReport) {
         );
     }
     if report.segments > 0 {
+        let named = report.tables.iter().take(REPLAYED_TABLES_NAMED);
+        let tables: Vec<String> = named.map(|(name, count)| format!("{name}: {count}")).collect();
         tracing::info!(
             shard = rt.shard().0,
             segments = report.segments,
             bytes = report.bytes,
             applied = report.applied,
+            not_listed = report.not_listed,
+            after_the_point_in_time = report.too_late,
+            dropped_tables = report.dropped_tables,
+            tables = tables.join(", "),
             took_ms = report.took.as_millis() as u64,
             "replayed the commit log"
         );

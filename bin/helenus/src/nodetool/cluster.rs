@@ -73,7 +73,8 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
         "removenode" if first() == "status" => {
             let (node, cluster) = (node(api)?, report(api)?);
             let status = layout::removal_status(&node, &cluster, style);
-            Ok(format!("RemovalStatus: {status}\n"))
+            let progress = layout::removal_progress(&node, &cluster, style);
+            Ok(format!("RemovalStatus: {status}\n{progress}"))
         }
         "removenode" if first() == "force" => {
             let (node, cluster) = (node(api)?, report(api)?);
@@ -120,6 +121,10 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
         "assassinate" => ClusterCommand::Assassinate { address: first() },
         "removenode" => ClusterCommand::RemoveNode { host_id: first() },
         "abortdecommission" | "abortmove" => ClusterCommand::AbortMovement {},
+        "abortrebuild" => ClusterCommand::AbortRebuild {},
+        "abortremovenode" => {
+            ClusterCommand::AbortRemoval { host_id: line.arguments.first().cloned() }
+        }
         // A token below zero may be written with a backslash.
         "move" => ClusterCommand::Move { token: first().replace('\\', "") },
         "rebuild" => {

@@ -155,6 +155,8 @@ pub(super) const VERBS: &[Verb] = &[
         ]),
     Verb::plain("abortdecommission", "Abort an in-progress decommission of the node I am connecting to while its data is copied"),
     Verb::plain("abortmove", "Abort an in-progress move of the node I am connecting to while data is copied"),
+    Verb::plain("abortrebuild", "Abort an in-progress rebuild of the node I am connecting to; what came stays, and the same rebuild goes on with the rest"),
+    Verb::plain("abortremovenode", "Abort the removal of a dead node while its data is copied").takes("[<ID>]", "Host ID of the node; the one whose removal is in progress otherwise", 1),
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
     Verb::plain("autorepairstatus", "Print what is repaired by itself, and when it was"),
     Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).needs("resume", "resume", "Resume bootstrap streaming"),
@@ -167,7 +169,13 @@ pub(super) const VERBS: &[Verb] = &[
             switch(&["--all"], "Lists all connections"),
             switch(&["--client-options"], "Lists all connections and the client options"),
         ]),
-    Verb::plain("compact", "Force a (major) compaction on one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("compact", "Force a (major) compaction on one or more tables or user-defined compaction on given SSTables").flags(&[
+            valued(&["-et", "--end-token"], "end_token", "Use -et to specify a token at which compaction range ends (inclusive)"),
+            valued(&["--partition"], "partition_key", "String representation of the partition key"),
+            switch(&["-s", "--split-output"], "Use -s to not create a single big file"),
+            valued(&["-st", "--start-token"], "start_token", "Use -st to specify a token at which the compaction range starts (inclusive)"),
+            switch(&["--user-defined"], "Use --user-defined to submit listed files for user-defined compaction"),
+        ]).takes("[<keyspace> <tables>...] or <SSTable file>...", "The keyspace followed by one or many tables or list of SSTable data files when using --user-defined", usize::MAX),
     Verb::plain("compactionhistory", "Print history of compaction").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
     Verb::plain("compactionplan", "Print what would be compacted now, and why; nothing is changed").flags(&[switch(
             &["-H", "--human-readable"],
@@ -181,11 +189,13 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("decommission", "Decommission the *node I am connecting to*").flags(&[switch(&["-f", "--force"], "Force decommission of this node even when it reduces the number of replicas to below configured RF")]),
     Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
     Verb::plain("describering", "Shows the token ranges info of a given keyspace").needs("keyspace", "<keyspace>", "The keyspace name"),
+    Verb::plain("disableautocompaction", "Disable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("disablebinary", "Disable native transport (binary protocol)"),
     Verb::plain("disablegossip", "Disable gossip (effectively marking the node down)"),
     Verb::plain("disablehandoff", "Disable storing hinted handoffs"),
     Verb::plain("disablehintsfordc", "Disable hints for a data center").takes("<datacenter>", "The data center to disable", 1),
     Verb::plain("drain", "Drain the node (stop accepting writes and flush all tables)"),
+    Verb::plain("enableautocompaction", "Enable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("enablebinary", "Reenable native transport (binary protocol)"),
     Verb::plain("enablegossip", "Reenable gossip"),
     Verb::plain("enablehandoff", "Reenable future hints storing on the current node"),
@@ -194,6 +204,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("getbatchlogreplaythrottle", "Print batchlog replay throttle in KB/s. This is reduced proportionally to the number of nodes in the cluster."),
     Verb::plain("getcolumnindexsize", "Print the granularity of the collation index of rows within a partition in KiB"),
+    Verb::plain("getcompactionthreshold", "Print min and max compaction thresholds for a given table").takes("<keyspace> <table>", "The keyspace with a table", usize::MAX),
     Verb::plain("getcompactionthroughput", "Print the MiB/s throughput cap for compaction in the system as a rounded number").flags(&[switch(&["-d", "--precise-mib"], "Print the MiB/s throughput cap for compaction in the system as a precise number (double)")]),
     Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
     Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
@@ -206,6 +217,16 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("gettraceprobability", "Print the current trace probability value"),
     Verb::plain("gossipinfo", "Shows the gossip information for the cluster"),
     Verb::plain("help", "Display help information").takes("[<command>]", "The command", 1),
+    Verb::plain("import", "Import new SSTables to the system").flags(&[
+            switch(&["-c", "--no-invalidate-caches"], "Accepted: there is no row cache"),
+            switch(&["-e", "--extended-verify"], "Verify all values in the new SSTables, which is also done without it"),
+            switch(&["-l", "--keep-level"], "Keep the level on the new SSTables"),
+            switch(&["-p", "--copy-data"], "Copy data from source directories instead of moving them"),
+            switch(&["-q", "--quick"], "Do a quick import without verifying SSTables and tokens"),
+            switch(&["-r", "--keep-repaired"], "Keep any repaired information from the SSTables"),
+            switch(&["-t", "--no-tokens"], "Don't verify that all tokens in the new SSTable are owned by the current node"),
+            switch(&["-v", "--no-verify"], "Don't verify new SSTables"),
+        ]).takes("<keyspace> <table> <directory> ...", "The keyspace, table name and directories to import SSTables from", usize::MAX),
     Verb::plain("info", "Print node information (uptime, load, ...)").flags(&[switch(&["-T", "--tokens"], "Display all tokens")]),
     Verb::plain("join", "Join the ring"),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
@@ -220,6 +241,7 @@ pub(super) const VERBS: &[Verb] = &[
             valued(&["-s", "--sources"], "specific_sources", "Use -s to specify hosts that this node should stream from when -ts is used. Multiple hosts should be separated using commas (e.g. 127.0.0.1,127.0.0.2,...)"),
             valued(&["-ts", "--tokens"], "specific_tokens", "Use -ts to rebuild specific token ranges, in the format of \"(start_token_1,end_token_1],(start_token_2,end_token_2],...(start_token_n,end_token_n]\"."),
         ]).takes("[<src-dc-name>]", "Name of DC from which to select sources for streaming. By default, pick any DC (except local DC when --exclude-local-dc is set)", 1),
+    Verb::plain("refresh", "Load newly placed SSTables to the system without restart (deprecated, use import)").takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", 1),
@@ -227,6 +249,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("ring", "Print information about the token ring").takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
+    Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
@@ -248,6 +271,7 @@ pub(super) const VERBS: &[Verb] = &[
                 "The list of Keyspace.table to take snapshot.(you must not specify only keyspace)",
             ),
             valued(&["-t", "--tag"], "tag", "The name of the snapshot"),
+            valued(&["--ttl"], "ttl", "Specify a TTL of created snapshot"),
             switch(
                 &["-sf", "--skip-flush"],
                 "Do not flush memtables before snapshotting (snapshot will not contain unflushed \
@@ -255,14 +279,18 @@ pub(super) const VERBS: &[Verb] = &[
             ),
         ]).takes("[<keyspaces...>]", "List of keyspaces. By default, all keyspaces", usize::MAX),
     Verb::plain("status", "Print cluster information (state, load, IDs, ...)").takes("[<keyspace>]", "The keyspace name", 1),
+    Verb::plain("statusautocompaction", "status of autocompaction of the given keyspace and table").flags(&[switch(&["-a", "--all"], "Show auto compaction status for each keyspace/table")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("statusbackup", "Status of incremental backup"),
     Verb::plain("statusbinary", "Status of native transport (binary protocol)"),
     Verb::plain("statusgossip", "Status of gossip"),
     Verb::plain("statushandoff", "Status of storing future hints on the current node"),
+    Verb::plain("stop", "Stop compaction").flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")]).takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, ANTICOMPACTION; of Cassandra's other types none run here", 1),
     Verb::plain("stopdaemon", "Stop cassandra daemon"),
     Verb::plain("tablehistograms", "Print statistic histograms for a given table").takes("[<keyspace> <table> | <keyspace.table>]", "The keyspace and table name", usize::MAX),
     Verb::plain("tablestats", "Print statistics on tables").flags(&[
-            valued(&["-F", "--format"], "format", "Output format (json)"),
+            valued(&["-F", "--format"], "format", "Output format (json, yaml)"),
+            valued(&["-s", "--sort"], "sort_key", "Sort tables by specified sort key (as Cassandra's; a wrong one is answered with the list)"),
+            valued(&["-t", "--top"], "top", "Show only the top K tables for the sort key (specify the number K of tables to be shown"),
             switch(
                 &["-H", "--human-readable"],
                 "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
@@ -283,7 +311,7 @@ pub(super) const VERBS: &[Verb] = &[
 ];
 
 /// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 13] = [
+const REFUSED: [(&str, &[&str]); 12] = [
     (
         "there is no audit log and no log of all queries",
         &[
@@ -326,20 +354,8 @@ const REFUSED: [(&str, &[&str]); 13] = [
         ],
     ),
     (
-        "compactions go by themselves; see compact, cleanup and \
-         setcompactionthroughput, and ALTER TABLE … WITH compaction",
-        &[
-            "disableautocompaction",
-            "enableautocompaction",
-            "forcecompact",
-            "garbagecollect",
-            "getcompactionthreshold",
-            "relocatesstables",
-            "recompress_sstables",
-            "setcompactionthreshold",
-            "statusautocompaction",
-            "stop",
-        ],
+        "see compact, cleanup and ALTER TABLE … WITH compaction",
+        &["forcecompact", "garbagecollect", "relocatesstables", "recompress_sstables"],
     ),
     (
         "shards have no thread pools",
@@ -354,11 +370,6 @@ const REFUSED: [(&str, &[&str]); 13] = [
     (
         "files are looked at by \"helenus sstable\" while no node has them open",
         &["getsstables", "scrub", "verify"],
-    ),
-    (
-        "files are not taken in while the node runs: put them into the table's directory and start \
-         it",
-        &["import", "refresh"],
     ),
     (
         "it is a setting: see docs/user/configuration.md",

@@ -41,7 +41,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("client_error_reporting_exclusions", ""),
     ("client_request_size_metrics_enabled", "true"),
     ("column_index_cache_size", "2KiB"),
-    ("commitlog_compression", ""),
     ("commitlog_disk_access_mode", "legacy"),
     ("commitlog_max_compression_buffers_in_pool", "3"),
     ("concurrent_counter_writes", "32"),

@@ -1,8 +1,10 @@
 //! Typed options, cassandra.yaml names and spellings.
 //!
 //! Owns: the table of settings ([`options`]), the grammars of their values ([`value`]), Cassandra's
-//! old spellings ([`spelling`]), the settings that limit statements ([`guardrails`]), the property files of snitches ([`snitch`]) and the settings that are known without having an effect
-//! ([`known`]); the layers defaults < file < environment < command line ([`load()`]); the reference
+//! old spellings ([`spelling`]), the settings that limit statements ([`guardrails`]), the property
+//! files of snitches ([`snitch`]) and of the commit log's archive ([`commitlog`]), and the settings
+//! that are known without having an effect ([`known`]); the layers defaults < file < environment <
+//! command line ([`load()`]); the reference
 //! ([`reference_markdown`]). Never: reads a file, the environment or a host name; text and
 //! iterators come in, [`Options`] and warnings go out.
 //!
@@ -17,6 +19,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod commitlog;
 pub mod fuzz;
 pub mod guardrails;
 pub mod known;
@@ -28,6 +31,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
+pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
 pub use load::{
     CommandLine, ConfError, ConfErrors, ENV_PREFIX, Loaded, Origin, Sources, Warning, load,
     summarize,

@@ -375,9 +375,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
             loader.loaded.warnings.push(Warning::NobodyIsLimited { name });
         }
     }
-    if let Some((path, _)) = &sources.file
-        && loader.loaded.options.endpoint_snitch != Snitch::Simple
-    {
+    if let Some((path, _)) = &sources.file {
         let directory = path.rsplit_once('/').map_or(".", |(directory, _)| directory);
         loader.loaded.options.configuration_directory = Some(directory.to_owned());
     }

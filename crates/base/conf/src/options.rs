@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use stdx::Token;
 
+use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::value::{
     Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
     DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
@@ -94,7 +95,7 @@ macro_rules! settings {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Options {
             $($( $(#[doc = $help])+ pub $name: $ty, )+)+
-            /// No setting: directory of the file that was read, when the snitch has a file beside it.
+            /// No setting: directory of the file that was read; the snitch and archiving may have theirs beside it.
             pub configuration_directory: Option<String>,
         }
 
@@ -380,8 +381,8 @@ settings! {
         supported cold auto_repair_enabled: bool = true;
         /// Within which every table is repaired; 0 is 0.8 of its `gc_grace_seconds`, 8 days at most.
         supported cold auto_repair_window: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
-        /// Bytes per second of a node's own data that such repairs read; 0 is no limit but
-        /// `compaction_throughput`.
+        /// Most bytes per second of a node's own data that such repairs read, less while there is
+        /// time; 0 is no limit but `compaction_throughput`.
         supported cold auto_repair_throughput: DataRate = DataRate(8 << 20), 0 to TIB;
         /// After the start of a node until it begins.
         supported cold auto_repair_initial_delay: Duration = Duration::from_secs(300), 0 to DAY_MS;
@@ -401,6 +402,24 @@ settings! {
         /// Most space of the commit log; above it the tables of the oldest segment are flushed.
         /// Unset: 8 GiB.
         supported cold commitlog_total_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Compressor of segments: each write to the kernel becomes a block, or several. Unset: none,
+        /// which costs the least CPU. Segments of either kind are read whatever it says.
+        supported cold commitlog_compression: Option<CommitLogCompression> = None;
+        /// Directory in which every finished segment is linked, or copied where that cannot be, before
+        /// it may be deleted. As `archive_command` of `commitlog_archiving.properties`, which is read
+        /// when it lies beside `cassandra.yaml`. Not one of Cassandra's settings.
+        supported cold commitlog_archive_directory: Option<String> = None;
+        /// Directories whose segments are copied into the commit log at each start and replayed; to be
+        /// taken out again when the restore is done. As `restore_directories` of
+        /// `commitlog_archiving.properties`. Not one of Cassandra's settings.
+        supported cold commitlog_restore_directories: Vec<String> = Vec::new();
+        /// Mutations with a later timestamp are not replayed, nor is a TRUNCATE after it. As
+        /// `restore_point_in_time` of `commitlog_archiving.properties`. Not one of Cassandra's settings.
+        supported cold commitlog_restore_point_in_time: Option<RestorePoint> = None;
+        /// Keyspaces, or tables as `keyspace.table`, that are replayed; empty: all. What is left out is
+        /// lost. System keyspaces are always replayed. As Cassandra's property `cassandra.replayList`;
+        /// not one of its settings.
+        supported cold commitlog_replay_list: Vec<String> = Vec::new();
         /// Largest mutation. Unset: half of `commitlog_segment_size`.
         supported cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
     }
@@ -631,7 +650,7 @@ impl Options {
         !self.seeds.is_empty() || self.listen_address != loopback()
     }
 
-    /// Where the file `name` of the snitch is looked for, in this order.
+    /// Where the file `name` of the snitch, or of archiving, is looked for, in this order.
     pub fn snitch_files(&self, name: &str) -> Vec<String> {
         let beside = self.configuration_directory.iter().map(|d| format!("{d}/{name}"));
         beside.chain([self.below_workdir(name)]).collect()

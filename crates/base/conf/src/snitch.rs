@@ -45,7 +45,7 @@ impl Place {
 }
 
 /// What one line sets: name and value.
-fn property(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn property(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with(['#', '!']) {
         return None;

@@ -90,7 +90,7 @@ impl RepairHistory {
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
     /// Of which this node is a replica, without wrap, with whether others are too.
-    owned: Vec<(Token, Token, bool)>,
+    pub(crate) owned: Vec<(Token, Token, bool)>,
     /// Of which it is the first replica, and others are replicas too.
     pub(crate) primary: Vec<(Token, Token)>,
 }

@@ -116,6 +116,9 @@ pub(crate) struct Counts {
     pub(crate) auto_done: Counter,
     pub(crate) auto_failed: Counter,
     pub(crate) auto_oldest: Gauge,
+    pub(crate) auto_pace: Gauge,
+    pub(crate) auto_needed: Gauge,
+    pub(crate) auto_behind: Gauge,
 }
 
 pub(crate) struct Inner {
@@ -131,7 +134,7 @@ pub(crate) struct Inner {
     pub(crate) stopping: Cell<bool>,
     pub(crate) stop: Notify,
     /// Bytes per second that all repairs may read here; 0 = no limit.
-    rate: Cell<u64>,
+    pub(crate) rate: Cell<u64>,
     /// When everything read so far has been read at the rate allowed.
     free_at: Cell<Instant>,
     pub(crate) mesh: Arc<RepairMesh>,
@@ -184,6 +187,21 @@ impl Repair {
             auto_failed: counter(
                 "auto_repair_failed_total",
                 "repairs begun by the schedule, failed",
+            ),
+            auto_pace: telemetry.gauge(
+                "auto_repair_pace_bytes_per_second",
+                "how fast the schedule repairs",
+                &[],
+            ),
+            auto_needed: telemetry.gauge(
+                "auto_repair_needed_bytes_per_second",
+                "how fast it would have to, whatever its bounds",
+                &[],
+            ),
+            auto_behind: telemetry.gauge(
+                "auto_repair_behind",
+                "1: a window is over, or more is needed than auto_repair_throughput allows",
+                &[],
             ),
             auto_oldest: telemetry.gauge(
                 "auto_repair_oldest_seconds",

@@ -1,20 +1,122 @@
-//! Which table a node repairs next by itself: a decision from what is known, nothing else.
+//! What a node repairs next by itself, and how fast: decisions from what is known, nothing else.
 //!
 //! Each node repairs its primary ranges, so that every range of the ring has one node that sees to
-//! it. Nodes take turns by the clock: a repair begins in a turn of its node, and then one replica set
-//! after the other is busy with it. What has waited too long begins without a turn. A table is taken
-//! up at half of its window and is late at three quarters, so that nodes that are down for a while,
-//! and repairs that fail, do not push it over the end.
+//! it. Ranges are cut into *pieces* of some hundred MiB: each is noted when it is done, so that a repair
+//! that was cut off goes on behind it. The piece that has used up most of its window goes first, with
+//! others of its table, as much as one job takes.
+//!
+//! **When.** A piece is due at half of its window. Nodes take turns by the clock, so that one replica set
+//! after the other is busy; a table that was begun in a turn is gone through. At three quarters, or when
+//! the pace is above half of its bound, nobody waits for a turn.
+//!
+//! **How fast.** Everything shall be done in half of the time that is left to it. In the order of their
+//! ends of windows, the bytes of the first pieces divided by half of the time until the last one's end
+//! are what is needed for them; the most of these is the pace, not below [`Limits::floor`] (a job shall
+//! end while the cluster is what it was), nor above [`Limits::ceiling`]. Half, because nodes that are
+//! down and repairs that fail take the other half. More than the ceiling needed means: behind.
 
-/// A table whose primary ranges this node has.
+/// Part of the primary ranges of a table that this node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// When the least recently repaired of them was, seconds since 1970; `None`: never.
+pub struct Piece {
+    /// Which table: pieces of one have the same number.
+    pub table: usize,
+    /// When the least recently repaired of its tokens was, seconds since 1970; `None`: never.
     pub repaired_at: Option<i64>,
-    /// Seconds within which all are to be repaired; above 0.
+    /// Since when this node knows that it is to be repaired, seconds since 1970.
+    pub known_since: i64,
+    /// Seconds within which it is to be repaired; above 0.
     pub window_seconds: i64,
-    /// It failed a short while ago.
+    /// Bytes of this node that are read for it; an estimate.
+    pub bytes: u64,
+    /// Its table failed a short while ago.
     pub resting: bool,
+}
+
+impl Piece {
+    /// When its window began. What was never repaired is due at once: half of it counts as gone.
+    fn since(&self) -> i64 {
+        let never = self.known_since.saturating_sub(self.window_seconds / 2);
+        self.repaired_at.unwrap_or(never)
+    }
+
+    /// Share of its window that is used up, in millionths.
+    fn used(&self, now: i64) -> i64 {
+        let age = now.saturating_sub(self.since()).max(0);
+        age.saturating_mul(1_000_000) / self.window_seconds.max(1)
+    }
+
+    /// Seconds to the end of its window; below 0: since it.
+    fn left(&self, now: i64) -> i64 {
+        self.since().saturating_add(self.window_seconds).saturating_sub(now)
+    }
+
+    /// Whether it is to be repaired in one of the next turns.
+    pub fn is_due(&self, now: i64) -> bool {
+        self.used(now) >= DUE
+    }
+
+    /// Whether its window is over.
+    pub fn is_late(&self, now: i64) -> bool {
+        self.left(now) < 0
+    }
+}
+
+/// Millionths of its window at which a piece is due, and at which it waits for no turn.
+const DUE: i64 = 500_000;
+const PRESSED: i64 = 750_000;
+
+/// Bytes of the pieces that one job takes, unless one alone has more.
+pub const JOB_BYTES: u64 = 256 << 20;
+/// Pieces that one job takes.
+pub const JOB_PIECES: usize = 256;
+
+/// Between which rates the pace lies, bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Slower makes jobs that last for hours.
+    pub floor: u64,
+    /// Not to be exceeded; `u64::MAX`: no bound.
+    pub ceiling: u64,
+}
+
+impl Limits {
+    /// The limits below a ceiling; 0 = no bound.
+    pub fn below(ceiling: u64) -> Limits {
+        let ceiling = if ceiling == 0 { u64::MAX } else { ceiling };
+        Limits { floor: (ceiling / 64).clamp(64 << 10, 1 << 20).min(ceiling), ceiling }
+    }
+}
+
+/// How fast it is to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes per second.
+    pub bytes_per_second: u64,
+    /// What would be needed, whatever the limits.
+    pub needed: u64,
+    /// Pieces whose window is over.
+    pub late: u64,
+    /// More is needed than is allowed, or a window is over.
+    pub is_behind: bool,
+}
+
+/// The pace for all pieces of a node.
+pub fn pace(pieces: &[Piece], now: i64, limits: Limits) -> Pace {
+    let mut order: Vec<(i64, u64)> = pieces.iter().map(|p| (p.left(now), p.bytes)).collect();
+    order.sort_unstable();
+    let (mut bytes, mut needed) = (0_u64, 0_u64);
+    for (left, more) in order {
+        bytes = bytes.saturating_add(more);
+        let seconds = u64::try_from(left / 2).unwrap_or(0).max(1);
+        needed = needed.max(bytes.div_ceil(seconds));
+    }
+    let late = pieces.iter().filter(|p| p.is_late(now)).count() as u64;
+    Pace {
+        bytes_per_second: needed.clamp(limits.floor, limits.ceiling),
+        needed,
+        late,
+        is_behind: late > 0 || needed > limits.ceiling,
+    }
 }
 
 /// The moment, and the node's place.
@@ -28,6 +130,10 @@ pub struct Moment {
     pub nodes: u64,
     /// Length of a turn, seconds; above 0.
     pub turn_seconds: i64,
+    /// The pace is above half of its bound.
+    pub is_pressed: bool,
+    /// The table that was begun in a turn.
+    pub begun: Option<usize>,
 }
 
 impl Moment {
@@ -37,58 +143,50 @@ impl Moment {
         let of = i64::try_from(self.nodes.max(1)).unwrap_or(i64::MAX);
         u64::try_from(turn.rem_euclid(of)).is_ok_and(|n| n == self.position)
     }
-}
 
-/// Share of its window that a table has used up, in thousandths; a table that was never repaired has
-/// used up nearly all of it.
-fn used_permille(table: &Candidate, now: i64) -> i64 {
-    match table.repaired_at {
-        None => 749,
-        Some(at) => {
-            let age = now.saturating_sub(at).max(0);
-            age.saturating_mul(1000) / table.window_seconds.max(1)
-        }
+    fn lets_begin(&self, piece: &Piece) -> bool {
+        let used = piece.used(self.now);
+        let has_turn = self.is_turn() || self.is_pressed || self.begun == Some(piece.table);
+        !piece.resting && (used >= PRESSED || (used >= DUE && has_turn))
     }
 }
 
-/// Whether a table is to be repaired in one of the next turns.
-pub fn is_due(table: &Candidate, now: i64) -> bool {
-    used_permille(table, now) >= 500
-}
-
-/// The table to repair now, by its place in the list; `None`: none. When one begins, the most urgent of
-/// all that wait does: one that was never repaired first, so that late ones, which come back for ever
-/// where windows are short for what is to be done, cannot keep it waiting; then the one that has used up
-/// most of its window, the first of several.
-pub fn next(tables: &[Candidate], moment: &Moment) -> Option<usize> {
-    let is_turn = moment.is_turn();
-    let begins = |used: i64| used >= 750 || (used >= 500 && is_turn);
-    let mut any_begins = false;
-    let mut best: Option<(i64, usize)> = None;
-    for (at, table) in tables.iter().enumerate() {
-        let used = used_permille(table, moment.now);
-        if table.resting || used < 500 {
-            continue;
-        }
-        any_begins |= begins(used);
-        let urgency = if table.repaired_at.is_none() { i64::MAX } else { used };
-        if best.is_none_or(|(most, _)| urgency > most) {
-            best = Some((urgency, at));
-        }
-    }
-    best.filter(|_| any_begins).map(|(_, at)| at)
+/// The pieces to repair now, by their places in the list: the one that has used up most of its window,
+/// the first of several, and what of its table is due beside it, in the same order. Empty: nothing.
+pub fn next(pieces: &[Piece], moment: &Moment) -> Vec<usize> {
+    let now = moment.now;
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    order.sort_by_key(|at| pieces.get(*at).map(|p| -p.used(now)));
+    let all = || order.iter().filter_map(|at| Some((*at, pieces.get(*at)?)));
+    let Some((_, first)) = all().find(|(_, piece)| moment.lets_begin(piece)) else {
+        return Vec::new();
+    };
+    let mut bytes = 0_u64;
+    let of_job = all().filter(|(_, p)| p.table == first.table && p.is_due(now));
+    let fits = |(at, piece): (usize, &Piece)| {
+        bytes = bytes.saturating_add(piece.bytes);
+        (bytes <= JOB_BYTES || bytes == piece.bytes).then_some(at)
+    };
+    of_job.map_while(fits).take(JOB_PIECES).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn table(repaired_at: Option<i64>) -> Candidate {
-        Candidate { repaired_at, window_seconds: 1000, resting: false }
+    fn piece(table: usize, repaired_at: Option<i64>) -> Piece {
+        Piece {
+            table,
+            repaired_at,
+            known_since: 0,
+            window_seconds: 1000,
+            bytes: 100,
+            resting: false,
+        }
     }
 
     fn moment(now: i64, position: u64) -> Moment {
-        Moment { now, position, nodes: 3, turn_seconds: 10 }
+        Moment { now, position, nodes: 3, turn_seconds: 10, is_pressed: false, begun: None }
     }
 
     #[test]
@@ -101,62 +199,141 @@ mod tests {
     }
 
     #[test]
-    fn tables_wait_for_half_of_their_window_and_then_for_a_turn() {
-        let all = [table(Some(10_000))];
-        assert_eq!(next(&all, &moment(10_490, 1)), None);
-        assert_eq!(next(&all, &moment(10_500, 0)), Some(0));
-        assert_eq!(next(&all, &moment(10_500, 1)), None);
+    fn pieces_wait_for_half_of_their_window_and_then_for_a_turn() {
+        let all = [piece(0, Some(10_000))];
+        assert_eq!(next(&all, &moment(10_490, 1)), [0; 0]);
+        assert_eq!(next(&all, &moment(10_500, 0)), [0]);
+        assert_eq!(next(&all, &moment(10_500, 1)), [0; 0]);
+        let pressed = Moment { is_pressed: true, ..moment(10_500, 1) };
+        let begun = |table| Moment { begun: Some(table), ..moment(10_500, 1) };
+        assert_eq!(next(&all, &pressed), [0]);
+        assert_eq!((next(&all, &begun(0)), next(&all, &begun(1))), (vec![0], vec![]));
         // Late: at once.
-        assert_eq!(next(&all, &moment(10_750, 2)), Some(0));
-        // Never repaired: in the next turn.
-        assert_eq!(next(&[table(None)], &moment(10_510, 1)), Some(0));
-        assert_eq!(next(&[table(None)], &moment(10_510, 0)), None);
+        assert_eq!(next(&all, &moment(10_740, 1)), [0; 0]);
+        assert_eq!(next(&all, &moment(10_750, 2)), [0]);
     }
 
     #[test]
-    fn the_most_urgent_table_goes_first_and_one_that_failed_rests() {
-        let mut all = [table(Some(500)), table(Some(100)), table(Some(300))];
-        assert_eq!(next(&all, &moment(1200, 0)), Some(1));
+    fn what_was_never_repaired_is_due_when_it_is_known_and_goes_before_what_was() {
+        let new = Piece { known_since: 10_500, ..piece(0, None) };
+        assert_eq!(next(std::slice::from_ref(&new), &moment(10_500, 0)), [0]);
+        assert_eq!(next(std::slice::from_ref(&new), &moment(10_510, 0)), [0; 0]);
+        // It gets more urgent as others do, although nobody repairs it.
+        let all = [new, piece(1, Some(10_200))];
+        assert_eq!(next(&all, &moment(10_801, 0)), [0]);
+        assert!(!all[0].is_late(11_000) && all[0].is_late(11_001));
+    }
+
+    #[test]
+    fn the_most_urgent_piece_goes_first_and_a_table_that_failed_rests() {
+        let mut all = [piece(0, Some(500)), piece(1, Some(100)), piece(2, Some(300))];
+        assert_eq!(next(&all, &moment(1200, 0)), [1]);
         all[1].resting = true;
-        assert_eq!(next(&all, &moment(1200, 0)), Some(2));
+        assert_eq!(next(&all, &moment(1200, 0)), [2]);
         // A short window is more urgent than an old repair.
         all[0].window_seconds = 100;
-        assert_eq!(next(&all, &moment(1200, 0)), Some(0));
+        assert_eq!(next(&all, &moment(1200, 0)), [0]);
     }
 
     #[test]
-    fn a_table_that_was_never_repaired_does_not_wait_for_late_ones() {
-        // Windows that are too short for what is to be done: in every turn something is late.
-        let mut all = [table(Some(0)), table(None), table(Some(0))];
-        all[0].window_seconds = 1;
-        all[2].window_seconds = 1;
-        assert_eq!(next(&all, &moment(100, 0)), Some(1));
-        all[1].resting = true;
-        assert_eq!(next(&all, &moment(100, 0)), Some(0));
+    fn a_job_takes_what_of_its_table_is_due_oldest_first_up_to_its_bytes() {
+        let of = |table, at, bytes| Piece { bytes, ..piece(table, Some(at)) };
+        let all = [
+            of(0, 300, 7),
+            of(0, 100, JOB_BYTES - 7),
+            of(1, 150, 1),
+            of(0, 200, 6),
+            of(0, 900, 1),
+            of(0, 250, 2),
+        ];
+        let now = moment(1000, 1);
+        assert_eq!(next(&all, &now), [1, 3]);
+        // What is larger than a job has one for itself.
+        let large = [of(0, 100, JOB_BYTES + 1), of(0, 200, 1)];
+        assert_eq!(next(&large, &now), [0]);
+        let many: Vec<Piece> = (0..JOB_PIECES + 9).map(|_| of(0, 100, 0)).collect();
+        assert_eq!(next(&many, &now).len(), JOB_PIECES);
     }
 
     #[test]
-    fn every_table_of_every_node_is_repaired_within_its_window() {
-        // Three nodes with two tables each, repairs that take 20 s, a look every 5 s.
-        let mut repaired = [[None::<i64>; 2]; 3];
-        let mut busy_until = [0_i64; 3];
-        let mut worst = 0;
+    fn the_pace_is_what_is_needed_within_its_limits() {
+        let limits = Limits { floor: 10, ceiling: 1000 };
+        let of = |at, bytes| Piece { bytes, ..piece(0, Some(at)) };
+        let pace = |all: &[Piece], now| pace(all, now, limits);
+        // There is time: as slow as it may be.
+        assert_eq!(pace(&[], 0).bytes_per_second, 10);
+        assert_eq!(
+            pace(&[of(1000, 4000)], 1000),
+            Pace { bytes_per_second: 10, needed: 8, late: 0, is_behind: false }
+        );
+        // Twice the bytes, or less time: faster.
+        assert_eq!(pace(&[of(1000, 40_000)], 1000).bytes_per_second, 80);
+        assert_eq!(pace(&[of(1000, 40_000)], 1500).bytes_per_second, 160);
+        // What ends first counts with its own bytes, what ends later with all.
+        assert_eq!(pace(&[of(1000, 40_000), of(1500, 5_000)], 1500).needed, 160);
+        assert_eq!(pace(&[of(1000, 40_000), of(1500, 50_000)], 1500).needed, 180);
+        // More than is allowed is told.
+        let most = pace(&[of(1000, 250_000)], 1500);
+        assert_eq!((most.bytes_per_second, most.needed, most.is_behind), (1000, 1000, false));
+        let more = pace(&[of(1000, 250_001)], 1500);
+        assert_eq!((more.bytes_per_second, more.needed, more.is_behind), (1000, 1001, true));
+        let late = pace(&[of(1000, 5)], 2001);
+        assert_eq!((late.late, late.is_behind, late.bytes_per_second), (1, true, 10));
+    }
+
+    #[test]
+    fn limits_follow_the_setting() {
+        assert_eq!(Limits::below(8 << 20), Limits { floor: 128 << 10, ceiling: 8 << 20 });
+        assert_eq!(Limits::below(0), Limits { floor: 1 << 20, ceiling: u64::MAX });
+        assert_eq!(Limits::below(100), Limits { floor: 100, ceiling: 100 });
+    }
+
+    /// Nodes with tables of two pieces each, repairs at the pace, a look every 5 s; the worst age of a
+    /// piece, and the bytes of all jobs divided by the seconds that they took.
+    fn worst_age(bytes: u64, ceiling: u64) -> (i64, u64) {
+        let limits = Limits { floor: 1, ceiling };
+        let mut repaired = [[None::<i64>; 4]; 3];
+        let (mut busy_until, mut begun) = ([0_i64; 3], [None; 3]);
+        let (mut worst, mut read, mut busy) = (0, 0, 0);
         for now in (0..20_000).step_by(5) {
             for node in 0..3 {
                 if busy_until[node] > now {
                     continue;
                 }
-                let tables = repaired[node].map(table);
-                if let Some(at) = next(&tables, &moment(now, node as u64)) {
+                let of =
+                    |(at, time): (usize, &Option<i64>)| Piece { bytes, ..piece(at / 2, *time) };
+                let all: Vec<Piece> = repaired[node].iter().enumerate().map(of).collect();
+                let pace = pace(&all, now, limits);
+                let is_pressed = pace.needed > ceiling / 2;
+                let moment = Moment { is_pressed, begun: begun[node], ..moment(now, node as u64) };
+                let job = next(&all, &moment);
+                begun[node] = job.first().map(|at| at / 2);
+                let of_job = bytes * job.len() as u64;
+                let seconds = (of_job / pace.bytes_per_second) as i64;
+                for at in job {
                     repaired[node][at] = Some(now);
-                    busy_until[node] = now + 20;
+                    busy_until[node] = now + seconds;
                 }
+                read += of_job;
+                busy += seconds;
             }
-            if now > 100 {
+            if now > 1000 {
                 let ages = repaired.iter().flatten().map(|at| now - at.unwrap_or(0));
                 worst = worst.max(ages.max().unwrap());
             }
         }
-        assert!(worst < 700, "{worst}");
+        (worst, read / busy.max(1) as u64)
+    }
+
+    #[test]
+    fn every_piece_of_every_node_is_repaired_within_its_window_and_no_faster_than_it_must() {
+        // 4 pieces of 10,000 bytes in windows of 1,000 s: 40 a second at least.
+        for ceiling in [150, 1_000, 1_000_000] {
+            let (worst, rate) = worst_age(10_000, ceiling);
+            assert!(worst <= 1000, "{worst} at {ceiling}");
+            assert!(rate <= 150, "{rate} at {ceiling}");
+        }
+        let (worst, _) = worst_age(10_000, 20);
+        assert!(worst > 1000, "{worst}: that is too slow for it");
     }
 }

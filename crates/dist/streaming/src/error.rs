@@ -39,6 +39,9 @@ pub enum StreamError {
     /// This node is stopping.
     #[error("this node is stopping")]
     Stopping,
+    /// [`crate::Streaming::abort`]: ranges that were kept are here, the others are not.
+    #[error("it was given up by an operator")]
+    Aborted,
 }
 
 impl From<StoreError> for StreamError {

@@ -54,6 +54,8 @@ pub(crate) struct TableOrder {
 pub(crate) enum Order {
     /// Fetch what of these ranges is yours.
     Fetch(TableOrder),
+    /// What of the operation still runs is to end.
+    Abort(Uuid),
     /// The operation is over.
     Forget(Uuid),
 }
@@ -82,25 +84,26 @@ impl Streaming {
         plan: Vec<FetchRange>,
         progress: &dyn Fn(&FetchProgress),
     ) -> Result<FetchReport, StreamError> {
-        self.fetch_keeping(operation, plan, progress, &|_| Box::pin(std::future::ready(()))).await
+        let keep: &Keep<'_> = &|_| Box::pin(std::future::ready(()));
+        self.fetch_keeping((operation, self.new_plan()), plan, progress, keep).await
     }
 
-    /// The same; after each table `keep` is given its ranges that are here now, as they were asked
+    /// The same under a name of [`Streaming::new_plan`], by which it can be given up; after each table `keep` is given its ranges that are here now, as they were asked
     /// for, and is waited for. What it makes durable need not be fetched again after a crash.
     ///
     /// # Errors
-    /// As [`Streaming::fetch`].
+    /// As [`Streaming::fetch`]; `Aborted`.
     pub async fn fetch_keeping(
         &self,
-        operation: &str,
+        (operation, id): (&str, Uuid),
         plan: Vec<FetchRange>,
         progress: &dyn Fn(&FetchProgress),
         keep: &Keep<'_>,
     ) -> Result<FetchReport, StreamError> {
-        let mut id = [0; 16];
-        self.inner.rt.random_fill(&mut id);
-        let id = Uuid::from_bytes(id);
+        self.inner.running.borrow_mut().insert(id);
         let fetched = self.fetch_tables(id, operation, plan, (progress, keep)).await;
+        // From here on no abort is sent: none comes behind the order to forget.
+        self.inner.running.borrow_mut().remove(&id);
         for shard in 0..self.inner.rt.shard_count() {
             // A shard that is gone has forgotten it.
             let _ = self.inner.mesh.0.call(&self.inner.rt, ShardId(shard), Order::Forget(id)).await;
@@ -121,6 +124,9 @@ impl Streaming {
         let operation: Arc<str> = operation.into();
         for ranges in plan.chunk_by(|a, b| a.table == b.table) {
             let Some(table) = ranges.first().map(|f| f.table) else { continue };
+            if self.inner.aborted.borrow().contains(&id) {
+                return Err(StreamError::Aborted);
+            }
             let operation = operation.clone();
             let order = TableOrder { plan: id, operation, table, ranges: ranges.into() };
             let mut bad: Vec<Option<(Option<HostId>, String)>> = vec![None; ranges.len()];
@@ -185,8 +191,13 @@ impl Streaming {
     pub(crate) async fn obey(&self, order: Order) -> Result<ShardOutcome, StreamError> {
         match order {
             Order::Fetch(order) => self.pull_table(&order).await,
+            Order::Abort(plan) => {
+                self.inner.give_up(plan);
+                Ok(ShardOutcome::default())
+            }
             Order::Forget(plan) => {
                 self.inner.counts.forget(plan);
+                self.inner.aborted.borrow_mut().remove(&plan);
                 Ok(ShardOutcome::default())
             }
         }

@@ -80,7 +80,8 @@ impl Streaming {
         };
         let to = self.to_source(source, shard, Verb::StreamOpen);
         let response = inner.messaging.request(&to, |out| open.encode(out));
-        let response = inner.unless_stopped(response).await.map_err(Trouble::Fatal)?;
+        let response = inner.unless_aborted(pull.order.plan, response).await;
+        let response = response.map_err(Trouble::Fatal)?;
         let response = response.map_err(trouble_of)?;
         let answer = OpenAnswer::decode(&response.payload)
             .map_err(|error| Trouble::Source(error.to_string()))?;
@@ -160,7 +161,8 @@ impl Streaming {
                 }
             }
             let Some(Asked { component, bytes, answer }) = asked.pop_front() else { return Ok(()) };
-            let response = inner.unless_stopped(answer).await.map_err(Trouble::Fatal)?;
+            let response = inner.unless_aborted(pull.order.plan, answer).await;
+            let response = response.map_err(Trouble::Fatal)?;
             let response = response.map_err(trouble_of)?;
             let answer = read_chunk(&response.payload)
                 .map_err(|error| Trouble::Source(error.to_string()))?;

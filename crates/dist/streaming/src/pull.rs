@@ -158,7 +158,11 @@ impl Streaming {
             }
             inner.counts.retries.inc();
             tracing::debug!(source = %source, error = trouble.as_str(), "a page is asked for again");
-            inner.unless_stopped(inner.rt.sleep(pause)).await.map_err(Trouble::Fatal)?;
+            let paused = inner.unless_aborted(pull.order.plan, inner.rt.sleep(pause)).await;
+            if let Err(error) = paused {
+                self.leave(source, shard, pull);
+                return Err(Trouble::Fatal(error));
+            }
             pause = (pause * 2).min(inner.settings.retry_pause_max);
         }
         let id = (pull.order.plan, source);
@@ -181,7 +185,8 @@ impl Streaming {
             Some(asked) => asked,
             None => self.ask_page(source, shard, pull),
         };
-        let response = inner.unless_stopped(answer).await.map_err(Trouble::Fatal)?;
+        let response =
+            inner.unless_aborted(pull.order.plan, answer).await.map_err(Trouble::Fatal)?;
         let response = response.map_err(trouble_of)?;
         let answer = FetchAnswer::decode(&response.payload)
             .map_err(|error| Trouble::Source(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! [`Streaming`]: the object of a shard, its settings, its life.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use cluster::ClusterSnapshot;
 use messaging::Messaging;
 use rt::sync::Notify;
 use rt::{Gate, Group, Mesh, Rt};
+use stdx::{ShardId, Uuid};
 use store::Store;
 
 use crate::error::StreamError;
@@ -109,7 +111,12 @@ pub(crate) struct Inner {
     pub(crate) holds: Holds,
     pub(crate) counts: Counts,
     pub(crate) stopping: Cell<bool>,
+    /// Operations that this shard has begun.
+    pub(crate) running: RefCell<BTreeSet<Uuid>>,
+    /// Operations that are given up, until they are over.
+    pub(crate) aborted: RefCell<BTreeSet<Uuid>>,
     stop: Notify,
+    abort: Notify,
 }
 
 /// Streams of one shard. Clones are the same object.
@@ -131,7 +138,10 @@ impl Streaming {
             serving: Cell::new(0),
             holds: Holds::default(),
             stopping: Cell::new(false),
+            running: RefCell::default(),
+            aborted: RefCell::default(),
             stop: Notify::new(),
+            abort: Notify::new(),
             rt: rt.clone(),
             store,
             messaging,
@@ -166,6 +176,28 @@ impl Streaming {
         StreamStats { bytes_per_second_max, receiving, sending }
     }
 
+    /// A name for an operation that [`Streaming::abort`] may end.
+    pub fn new_plan(&self) -> Uuid {
+        let mut id = [0; 16];
+        self.inner.rt.random_fill(&mut id);
+        Uuid::from_bytes(id)
+    }
+
+    /// Has a fetch that this shard has begun end with `Aborted` as soon as every shard has heard of
+    /// it; false: none of that name runs. Tables that are here stay.
+    pub fn abort(&self, plan: Uuid) -> bool {
+        let inner = &self.inner;
+        if !inner.running.borrow().contains(&plan) {
+            return false;
+        }
+        inner.give_up(plan);
+        for shard in (0..inner.rt.shard_count()).filter(|n| *n != inner.rt.shard().0) {
+            // Sent now; a shard that cannot take it ends with the table that it fetches.
+            drop(inner.mesh.0.call(&inner.rt, ShardId(shard), Order::Abort(plan)));
+        }
+        true
+    }
+
     /// Ends what runs and refuses the rest.
     pub async fn stop(&self) {
         self.inner.stopping.set(true);
@@ -176,6 +208,37 @@ impl Streaming {
 }
 
 impl Inner {
+    /// What this shard does for an operation ends.
+    pub(crate) fn give_up(&self, plan: Uuid) {
+        self.aborted.borrow_mut().insert(plan);
+        self.abort.notify_waiters();
+    }
+
+    /// The outcome of `work` for an operation, unless that is given up or streaming stops first.
+    pub(crate) async fn unless_aborted<T>(
+        &self,
+        plan: Uuid,
+        work: impl Future<Output = T>,
+    ) -> Result<T, StreamError> {
+        let aborted = async {
+            loop {
+                let next = self.abort.notified();
+                if self.aborted.borrow().contains(&plan) {
+                    return;
+                }
+                next.await;
+            }
+        };
+        let (mut work, mut aborted) = (pin!(self.unless_stopped(work)), pin!(aborted));
+        poll_fn(|cx| {
+            if aborted.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(StreamError::Aborted));
+            }
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+
     /// The outcome of `work`, unless streaming stops first.
     pub(crate) async fn unless_stopped<T>(
         &self,

@@ -26,6 +26,14 @@ pub enum LogError {
         /// What was wrong there.
         what: &'static str,
     },
+    /// A segment of Cassandra's, whose format is not read.
+    #[error(
+        "{file} is a commit-log segment of Cassandra's, which is not read here; run \"nodetool drain\" on that node first, its SSTables then hold everything"
+    )]
+    Foreign {
+        /// The segment's file.
+        file: String,
+    },
     /// One record must fit into half a segment.
     #[error("mutation of {bytes} bytes is too large for the maximum size of {max}")]
     TooLarge {
@@ -34,6 +42,9 @@ pub enum LogError {
         /// The limit.
         max: usize,
     },
+    /// The compressor could not be set up.
+    #[error("there is no memory for the commit log's compressor")]
+    NoMemory,
     /// The log was closed.
     #[error("the commit log is closed")]
     Closed,

@@ -1,24 +1,34 @@
-//! Bytes of a segment, version 1. All integers little-endian. See `docs/formats/commitlog.md`.
+//! Bytes of a segment, versions 1 and 2. All integers little-endian. See
+//! `docs/formats/commitlog.md`.
 //!
 //! ```text
-//! header (68): "HLCL" · version u16 · 0 u16 · segment id u64 · host id 16 · shard u16 · shards u16
+//! header (68): "HLCL" · version u16 · compression u16 · segment id u64 · host id 16 · shard u16 · shards u16
 //!              · created (wall us) i64 · run u64 · previous segment u64 · its length u32 · crc32 u32
 //! record:      length u32 · crc32 u32 · kind u8 · payload (length - 1)
 //! ```
 //! The record's checksum covers segment id, offset, length, kind and payload, so bytes of another
-//! segment or place are never taken for a record.
+//! segment or place are never taken for a record. In version 1 records follow the header, in version
+//! 2 blocks of them ([`crate::blocks`]); a record's offset is that of version 1 in both.
 
 use codec::checksum::Crc32;
-use codec::{DecodeError, Reader, Writer};
+use codec::{Algorithm, DecodeError, Reader, Writer};
 use schema::{ColumnKind, Table};
 use stdx::{HostId, TableId, TimestampMicros, Uuid};
 
-/// The version this build writes and the only one it reads.
+use crate::blocks::{compression_code, compression_of};
+
+/// The version of segments that are not compressed, the only one of the first builds.
 pub const FORMAT_VERSION: u16 = 1;
+/// The version of compressed segments.
+pub const FORMAT_VERSION_COMPRESSED: u16 = 2;
 /// Length of the segment header.
 pub const HEADER_BYTES: usize = 68;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_BYTES: usize = 9;
+
+/// Longest record that is read, header left out: half of the largest segment, and its kind. What
+/// says that it is longer is damage, and no memory is taken for it.
+const RECORD_BYTES_MAX: usize = (1 << 30) + 1;
 
 const MAGIC: &[u8; 4] = b"HLCL";
 /// Begins the payload of every marker, so that markers are found behind damage.
@@ -86,6 +96,8 @@ pub struct SegmentHeader {
     pub run: u64,
     /// The writer's segment before it and that one's full length; zeros when it is the first.
     pub previous: LogPosition,
+    /// How its blocks are compressed; `None`: version 1, without blocks.
+    pub compression: Option<Algorithm>,
 }
 
 impl SegmentHeader {
@@ -93,8 +105,12 @@ impl SegmentHeader {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.extend_from_slice(&[0; 2]);
+        let version = match self.compression {
+            None => FORMAT_VERSION,
+            Some(_) => FORMAT_VERSION_COMPRESSED,
+        };
+        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&[compression_code(self.compression), 0]);
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.extend_from_slice(self.host.0.as_bytes());
         out.extend_from_slice(&self.shard.to_le_bytes());
@@ -117,18 +133,25 @@ impl SegmentHeader {
             return Err("no commit-log segment");
         }
         let version = r.array::<2>().map(u16::from_le_bytes).map_err(|_| "header")?;
-        if version != FORMAT_VERSION {
+        if version != FORMAT_VERSION && version != FORMAT_VERSION_COMPRESSED {
             return Err("written by a version of the format that this build does not read");
         }
         if codec::crc32(body).to_le_bytes() != crc {
             return Err("the header's checksum is wrong");
         }
-        Self::decode_body(&mut r).map_err(|_| "the header is cut short")
+        let code = r.array::<2>().map(u16::from_le_bytes).map_err(|_| "header")?;
+        let compression = compression_of(u32::from(code))
+            .filter(|compression| compression.is_some() == (version != FORMAT_VERSION))
+            .ok_or("compressed in a way that this build does not read")?;
+        Self::decode_body(&mut r, compression).map_err(|_| "the header is cut short")
     }
 
-    fn decode_body(r: &mut Reader<'_>) -> Result<SegmentHeader, DecodeError> {
-        r.skip(2)?;
+    fn decode_body(
+        r: &mut Reader<'_>,
+        compression: Option<Algorithm>,
+    ) -> Result<SegmentHeader, DecodeError> {
         Ok(SegmentHeader {
+            compression,
             id: SegmentId(u64::from_le_bytes(r.array()?)),
             host: HostId(Uuid::from_bytes(r.array()?)),
             shard: u16::from_le_bytes(r.array()?),
@@ -292,6 +315,16 @@ fn put_record(out: &mut impl Sink, at: LogPosition, kind: u8, parts: &[&[u8]]) {
     }
 }
 
+/// What bytes that may end too early turned out to be.
+pub(crate) enum Parsed<T> {
+    /// It is whole and its checksum is right.
+    Found(T),
+    /// This many bytes, from its first on, are needed to tell.
+    Need(usize),
+    /// There is none.
+    Invalid,
+}
+
 /// Reads the record at an offset of a segment: the record and where the next one begins; `None`
 /// when there is no valid record there.
 pub fn decode_record(
@@ -299,19 +332,39 @@ pub fn decode_record(
     bytes: &[u8],
     offset: usize,
 ) -> Option<(Record<'_>, usize)> {
-    let rest = bytes.get(offset..)?;
-    let (head, rest) = rest.split_first_chunk::<8>()?;
-    let (length, crc) = head.split_first_chunk::<4>()?;
-    let length = u32::from_le_bytes(*length);
-    let crc = u32::from_le_bytes(crc.try_into().ok()?);
-    let size = usize::try_from(length).ok()?;
-    let body = rest.get(..size)?;
     let at = LogPosition { segment, offset: u64::try_from(offset).ok()? };
-    if record_crc(at, length, body) != crc {
-        return None;
+    match parse_record(at, bytes.get(offset..)?) {
+        Parsed::Found((record, size)) => Some((record, offset.checked_add(size)?)),
+        Parsed::Need(_) | Parsed::Invalid => None,
     }
+}
+
+/// Reads the record that begins with `bytes` and has that position: the record and its length.
+pub(crate) fn parse_record(at: LogPosition, bytes: &[u8]) -> Parsed<(Record<'_>, usize)> {
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Parsed::Need(8) };
+    let Some((crc, rest)) = rest.split_first_chunk::<4>() else { return Parsed::Need(8) };
+    let length = u32::from_le_bytes(*length);
+    let crc = u32::from_le_bytes(*crc);
+    let Some((size, whole)) =
+        usize::try_from(length).ok().and_then(|size| Some((size, size.checked_add(8)?)))
+    else {
+        return Parsed::Invalid;
+    };
+    if size > RECORD_BYTES_MAX {
+        return Parsed::Invalid;
+    }
+    let Some(body) = rest.get(..size) else { return Parsed::Need(whole) };
+    if record_crc(at, length, body) != crc {
+        return Parsed::Invalid;
+    }
+    match record_of(body) {
+        Some(record) => Parsed::Found((record, whole)),
+        None => Parsed::Invalid,
+    }
+}
+
+fn record_of(body: &[u8]) -> Option<Record<'_>> {
     let (kind, payload) = body.split_first()?;
-    let next = offset.checked_add(8)?.checked_add(size)?;
     let record = match *kind {
         KIND_MUTATION => Record::Mutation(payload),
         KIND_DESCRIPTOR => Record::Descriptor(payload),
@@ -320,7 +373,7 @@ pub fn decode_record(
         _ => return None,
     };
     debug_assert_eq!(record.kind(), *kind);
-    Some((record, next))
+    Some(record)
 }
 
 fn decode_marker(payload: &[u8]) -> Option<LogPosition> {

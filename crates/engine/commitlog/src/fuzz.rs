@@ -3,12 +3,12 @@
 use crate::format::{SegmentHeader, decode_descriptor};
 use crate::replay::walk_segment;
 
-/// A segment's file.
+/// A segment's file, as a whole and in pieces: what is found must be the same.
 pub fn fuzz_segment(data: &[u8]) {
-    if let Ok(header) = SegmentHeader::decode(data) {
-        let _ = walk_segment(header.id, data);
-    }
-    let _ = walk_segment(crate::SegmentId(1 << 12), data);
+    let id = SegmentHeader::decode(data).map_or(crate::SegmentId(1 << 12), |header| header.id);
+    let whole = walk_segment(id, data, usize::MAX);
+    let in_pieces = walk_segment(id, data, 7);
+    stdx::invariant!(whole == in_pieces, "commit log: pieces of a segment are not the whole");
 }
 
 /// A descriptor record's payload.

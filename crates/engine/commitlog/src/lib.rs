@@ -1,7 +1,7 @@
 //! The commit log of one shard: append, one buffered write per turn, sync, replay.
 //!
-//! Owns: segment files below the commit-log directory, their format ([`format`]), sync modes and
-//! markers. Never: decodes mutations, decides what is flushed, or replays into tables; the store
+//! Owns: segment files below the commit-log directory and in the archive, their format, compression,
+//! sync modes and markers. Never: decodes mutations, decides what is flushed, or replays into tables; the store
 //! does, and says with [`CommitLog::release_below`] which segments are needed no longer.
 //!
 //! Invariants:
@@ -11,14 +11,19 @@
 //! position is corruption, damage after it is the tail of a crash.
 //! INV-log-4: segments of one writer are deleted oldest first, so the log is always a suffix of
 //! the history; replaying a suffix over flushed data changes nothing.
+//! INV-log-5: with an archive, a segment is deleted only when it is in there, whole and durable.
 //!
-//! See `docs/formats/commitlog.md`.
+//! Reading order: [`format`], [`blocks`], `log`, [`scan`], `replay`, [`archive`]. See
+//! `docs/formats/commitlog.md`.
 
+pub mod archive;
+pub mod blocks;
 mod error;
 pub mod format;
 pub mod fuzz;
 mod log;
 mod replay;
+pub mod scan;
 mod signal;
 #[cfg(test)]
 mod tests;

@@ -6,19 +6,22 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
-use rt::{Buf, File, Fs, Gate, Group, OpenOptions, Rt};
+use codec::Algorithm;
+use rt::{Buf, File, Fs, Gate, Group, Rt};
 use schema::Table;
-use stdx::{HostId, Instant, IoError, IoErrorKind, TableId, TimestampMicros};
+use stdx::{HostId, Instant, IoError, TableId, TimestampMicros};
 
+use crate::archive::Archive;
+use crate::blocks::Packer;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentHeader, SegmentId};
 use crate::signal::Signal;
+
+mod release;
+mod writing;
 
 /// Larger buffers are given back after a burst.
 const SPARE_BYTES_MAX: usize = 1 << 20;
@@ -58,6 +61,10 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// This shard's share of the log's total size; above it the oldest tables are flushed.
     pub total_bytes_max: u64,
+    /// How segments are compressed; `None`: not, in the format of the first builds.
+    pub compression: Option<Algorithm>,
+    /// Where every segment is linked, else copied, before it is deleted.
+    pub archive_directory: Option<String>,
 }
 
 /// A table version as its writer uses it: what to append before the first mutation per segment.
@@ -93,8 +100,10 @@ impl Chunk {
 #[derive(Clone)]
 struct SegmentFile {
     file: File,
-    /// Bytes of it that the kernel has.
+    /// Bytes of it that the kernel has, before they were compressed: what positions count.
     written: u64,
+    /// The same as they are in the file.
+    stored: u64,
     /// Bytes of it that are synced.
     synced: u64,
     /// Its directory entry is synced.
@@ -128,6 +137,9 @@ struct Inner {
     options: LogOptions,
     old: RefCell<VecDeque<SegmentId>>,
     state: RefCell<State>,
+    /// Of compressed segments; used by the one write at a time.
+    packer: RefCell<Option<Packer>>,
+    archive: Option<Archive>,
     signal: Signal,
     bytes_total: telemetry::Counter,
     syncs_total: telemetry::Counter,
@@ -174,7 +186,18 @@ impl CommitLog {
             closed: false,
             last_sync: rt.now(),
         };
+        // Only zstd's set-up can fail, for want of memory.
+        let packer = match options.compression {
+            Some(algorithm) => Some(Packer::new(algorithm).ok_or(LogError::NoMemory)?),
+            None => None,
+        };
+        let archive = match &options.archive_directory {
+            Some(directory) => Some(Archive::open(rt, directory).await?),
+            None => None,
+        };
         let inner = Inner {
+            packer: RefCell::new(packer),
+            archive,
             fs,
             gate: rt.gate("commitlog"),
             old: RefCell::new(old.into()),
@@ -230,6 +253,16 @@ impl CommitLog {
 
     pub(crate) fn options(&self) -> &LogOptions {
         &self.inner.options
+    }
+
+    pub(crate) fn archive(&self) -> Option<&Archive> {
+        self.inner.archive.as_ref()
+    }
+
+    /// Nothing can be promised any more.
+    pub(crate) fn fail(&self, error: LogError) {
+        self.inner.state.borrow_mut().failed.get_or_insert(error);
+        self.inner.signal.notify();
     }
 
     pub(crate) fn shard(&self) -> (rt::ShardId, u16) {
@@ -338,6 +371,7 @@ impl CommitLog {
             created: self.inner.rt.wall().0,
             run: self.inner.options.run,
             previous,
+            compression: self.inner.options.compression,
         };
         let mut bytes = Vec::with_capacity(format::HEADER_BYTES);
         header.encode(&mut bytes);
@@ -383,350 +417,6 @@ impl CommitLog {
                     .await
             }
         }
-    }
-
-    async fn write_until(&self, target: u64) -> Result<(), LogError> {
-        loop {
-            let begins = {
-                let mut state = self.inner.state.borrow_mut();
-                if state.written >= target {
-                    return Ok(());
-                }
-                if let Some(error) = &state.failed {
-                    return Err(error.clone());
-                }
-                !std::mem::replace(&mut state.writing, true)
-            };
-            if begins {
-                self.start_write().await;
-                let state = self.inner.state.borrow();
-                if state.written < target
-                    && let (false, Some(error)) = (state.writing, &state.disk_full)
-                {
-                    return Err(LogError::DiskFull(error.clone()));
-                }
-                continue;
-            }
-            let inner = &self.inner;
-            inner
-                .signal
-                .wait(|| {
-                    let state = inner.state.borrow();
-                    (state.written >= target || !state.writing || state.failed.is_some())
-                        .then_some(())
-                })
-                .await;
-            let state = self.inner.state.borrow();
-            if state.written < target
-                && let Some(error) = &state.disk_full
-            {
-                return Err(LogError::DiskFull(error.clone()));
-            }
-        }
-    }
-
-    /// Polls the write once here; when it has to wait, a task of the gate goes on with it.
-    async fn start_write(&self) {
-        let log = self.clone();
-        let mut write: Pin<Box<dyn Future<Output = ()>>> =
-            Box::pin(async move { log.write_all().await });
-        let done = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx).is_ready())).await;
-        if !done {
-            let spawned =
-                self.inner.gate.spawn(&self.inner.rt, Group::Statement, "commitlog-write", write);
-            if spawned.is_err() {
-                let mut state = self.inner.state.borrow_mut();
-                state.writing = false;
-                state.failed.get_or_insert(LogError::Closed);
-                drop(state);
-                self.inner.signal.notify();
-            }
-        }
-    }
-
-    /// Writes chunks until none is left. Runs at most once at a time (`writing`).
-    async fn write_all(&self) {
-        loop {
-            let (segment, offset, buf) = {
-                let mut state = self.inner.state.borrow_mut();
-                let spare = match state.queue.front() {
-                    Some(chunk) if !chunk.buf.is_empty() => state.spare.take().unwrap_or_default(),
-                    _ => Buf::default(),
-                };
-                let count = state.queue.len();
-                match state.queue.front_mut() {
-                    Some(chunk) if !chunk.buf.is_empty() => {
-                        let offset = chunk.offset;
-                        let buf = std::mem::replace(&mut chunk.buf, spare);
-                        // Appends from now on go behind what is being written.
-                        chunk.offset = offset + buf.len() as u64;
-                        (chunk.segment, offset, buf)
-                    }
-                    Some(_) if count > 1 => {
-                        let chunk = state.queue.pop_front();
-                        if let Some(chunk) = chunk
-                            && state.queue.front().is_some_and(|c| c.segment != chunk.segment)
-                            && let Some(file) = state.files.get_mut(&chunk.segment)
-                        {
-                            file.sealed = true;
-                        }
-                        continue;
-                    }
-                    _ => {
-                        if let Some(chunk) = state.queue.pop_front() {
-                            state.keep_spare(chunk.buf);
-                        }
-                        state.writing = false;
-                        break;
-                    }
-                }
-            };
-            let len = buf.len() as u64;
-            let file = match self.file_of(segment).await {
-                Ok(file) => file,
-                Err(error) => {
-                    self.write_failed(offset, buf, error);
-                    break;
-                }
-            };
-            let (mut buf, result) = file.write_at(buf, offset).await;
-            if let Err(error) = result {
-                self.write_failed(offset, buf, error);
-                break;
-            }
-            self.inner.bytes_total.add(len);
-            buf.clear();
-            let mut state = self.inner.state.borrow_mut();
-            state.disk_full = None;
-            state.written += len;
-            if let Some(file) = state.files.get_mut(&segment) {
-                file.written = offset + len;
-            }
-            state.keep_spare(buf);
-        }
-        self.inner.signal.notify();
-    }
-
-    fn write_failed(&self, offset: u64, buf: Buf, error: IoError) {
-        let mut state = self.inner.state.borrow_mut();
-        state.writing = false;
-        if let Some(chunk) = state.queue.front_mut() {
-            // Put the bytes back in front of what was appended meanwhile.
-            let mut whole = buf;
-            whole.extend_from_slice(&chunk.buf);
-            chunk.buf = whole;
-            chunk.offset = offset;
-        }
-        match LogError::of_write(error) {
-            LogError::DiskFull(error) => state.disk_full = Some(error),
-            error => {
-                state.failed.get_or_insert(error);
-            }
-        }
-    }
-
-    async fn file_of(&self, segment: SegmentId) -> Result<File, IoError> {
-        if let Some(file) = self.inner.state.borrow().files.get(&segment) {
-            return Ok(file.file.clone());
-        }
-        let options =
-            OpenOptions { read: true, write: true, create: true, ..OpenOptions::default() };
-        let file = self.inner.fs.open(&self.path_of(segment), options).await?;
-        let entry = SegmentFile {
-            file: file.clone(),
-            written: 0,
-            synced: 0,
-            entry_synced: false,
-            sealed: false,
-        };
-        self.inner.state.borrow_mut().files.insert(segment, entry);
-        Ok(file)
-    }
-
-    /// Writes and syncs everything appended so far, whatever the mode.
-    ///
-    /// # Errors
-    /// As [`CommitLog::commit`].
-    pub async fn sync(&self) -> Result<(), LogError> {
-        let target = self.inner.state.borrow().appended;
-        self.write_until(target).await?;
-        self.sync_until(target).await
-    }
-
-    async fn sync_until(&self, target: u64) -> Result<(), LogError> {
-        loop {
-            {
-                let mut state = self.inner.state.borrow_mut();
-                if let Some(error) = &state.failed {
-                    return Err(error.clone());
-                }
-                if state.synced >= target {
-                    return Ok(());
-                }
-                if !state.syncing {
-                    state.syncing = true;
-                    drop(state);
-                    let log = self.clone();
-                    let task = async move { log.sync_once().await };
-                    let spawned =
-                        self.inner.gate.spawn(&self.inner.rt, Group::Statement, "sync", task);
-                    if spawned.is_err() {
-                        self.inner.state.borrow_mut().syncing = false;
-                        return Err(LogError::Closed);
-                    }
-                }
-            }
-            let inner = &self.inner;
-            inner
-                .signal
-                .wait(|| {
-                    let state = inner.state.borrow();
-                    (state.synced >= target || !state.syncing || state.failed.is_some())
-                        .then_some(())
-                })
-                .await;
-        }
-    }
-
-    /// Syncs every segment that has unsynced bytes, oldest first, then appends the marker.
-    async fn sync_once(&self) {
-        let began = self.inner.rt.now();
-        let (goal, files, needs_entry) = {
-            let state = self.inner.state.borrow();
-            let files: Vec<(SegmentId, File, u64)> = state
-                .files
-                .iter()
-                .filter(|(_, f)| f.written > f.synced)
-                .map(|(id, f)| (*id, f.file.clone(), f.written))
-                .collect();
-            (state.written, files, state.files.values().any(|f| !f.entry_synced))
-        };
-        let result = self.sync_files(&files, needs_entry).await;
-        {
-            let mut state = self.inner.state.borrow_mut();
-            state.syncing = false;
-            match result {
-                Err(error) => {
-                    // After a failed fsync nobody knows what is on the disk: no later one can be
-                    // believed either.
-                    state.failed.get_or_insert(LogError::Failed(error));
-                }
-                Ok(()) => {
-                    state.last_sync = began;
-                    state.synced = state.synced.max(goal);
-                    for (id, _, written) in &files {
-                        if let Some(file) = state.files.get_mut(id) {
-                            file.synced = *written;
-                        }
-                    }
-                    for file in state.files.values_mut() {
-                        file.entry_synced |= file.synced > 0;
-                    }
-                    if let Some((segment, _, offset)) = files.last() {
-                        let synced = LogPosition { segment: *segment, offset: *offset };
-                        self.append_marker(&mut state, synced);
-                    }
-                    self.inner.syncs_total.inc();
-                    let took = self.inner.rt.now().since(began).as_micros();
-                    self.inner.sync_micros.record(u64::try_from(took).unwrap_or(u64::MAX));
-                }
-            }
-        }
-        self.inner.signal.notify();
-        let target = self.inner.state.borrow().appended;
-        // The marker itself waits for no one; a failure shows at the next commit.
-        let _ = self.write_until(target).await;
-    }
-
-    async fn sync_files(
-        &self,
-        files: &[(SegmentId, File, u64)],
-        needs_entry: bool,
-    ) -> Result<(), IoError> {
-        for (_, file, _) in files {
-            file.sync_data().await?;
-        }
-        if needs_entry {
-            self.inner.fs.sync_dir(&self.inner.options.directory).await?;
-        }
-        Ok(())
-    }
-
-    /// The marker counts as appended, but not as something that needs a sync of its own.
-    fn append_marker(&self, state: &mut State, synced: LogPosition) {
-        self.reserve(state, 24);
-        let at = state.end();
-        let before = state.appended;
-        state.put(|buf| format::encode_marker(buf, at, synced));
-        // Markers are not waited for: when nothing else was unsynced, nothing is now.
-        if state.synced == before {
-            state.synced = state.appended;
-        }
-    }
-
-    /// Deletes this run's segments that lie wholly below `position`, oldest first, and none while
-    /// segments of earlier runs are there (INV-log-4).
-    ///
-    /// # Errors
-    /// `Io`: a file could not be removed.
-    pub async fn release_below(&self, position: LogPosition) -> Result<(), LogError> {
-        loop {
-            if !self.inner.old.borrow().is_empty() {
-                return Ok(());
-            }
-            let segment = {
-                let state = self.inner.state.borrow();
-                match state.files.first_key_value() {
-                    Some((id, file))
-                        if *id < position.segment
-                            && file.sealed
-                            && state.queue.front().is_none_or(|c| c.segment != *id) =>
-                    {
-                        *id
-                    }
-                    _ => return Ok(()),
-                }
-            };
-            match self.inner.fs.remove_file(&self.path_of(segment)).await {
-                Ok(()) => {}
-                Err(error) if error.kind == IoErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.inner.state.borrow_mut().files.remove(&segment);
-        }
-    }
-
-    /// Deletes all segments of this run and takes no more appends: everything in them is flushed
-    /// and the node is drained.
-    ///
-    /// # Errors
-    /// `Io`: a file could not be removed.
-    pub async fn release_all(&self) -> Result<(), LogError> {
-        let after = {
-            let mut state = self.inner.state.borrow_mut();
-            state.closed = true;
-            if let Some(mut last) = state.files.last_entry() {
-                last.get_mut().sealed = true;
-            }
-            SegmentId::new(state.next_sequence, 0)
-        };
-        self.release_below(LogPosition { segment: after, offset: 0 }).await
-    }
-
-    /// Bytes of this run's segments.
-    pub fn total_bytes(&self) -> u64 {
-        self.inner.state.borrow().files.values().map(|f| f.written).sum()
-    }
-
-    /// When the log takes more than its share: the end of its oldest segment. Flushing every table
-    /// whose first unflushed mutation lies below frees it.
-    pub fn oldest_over_limit(&self) -> Option<LogPosition> {
-        if self.total_bytes() <= self.inner.options.total_bytes_max {
-            return None;
-        }
-        let state = self.inner.state.borrow();
-        let (id, file) = state.files.first_key_value()?;
-        file.sealed.then_some(LogPosition { segment: *id, offset: u64::MAX })
     }
 
     /// The error of the last write, when it was a full disk and no write succeeded since.

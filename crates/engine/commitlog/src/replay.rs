@@ -3,18 +3,13 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use rt::{Buf, IoError, OpenOptions};
+use rt::{Buf, OpenOptions};
 use stdx::{IoErrorKind, ShardId};
 
 use crate::error::LogError;
-use crate::format::{
-    self, HEADER_BYTES, LogPosition, MARKER_MAGIC, RECORD_HEADER_BYTES, Record, SegmentHeader,
-    SegmentId, decode_record,
-};
+use crate::format::{self, LogPosition, Record, SegmentHeader, SegmentId};
 use crate::log::CommitLog;
-
-/// Largest segment that is read: far above any that is written.
-const SEGMENT_BYTES_MAX: usize = 1 << 30;
+use crate::scan::{Found, PIECE_BYTES, Scan, Scanner, scan_bytes};
 
 /// What a replay found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,14 +22,6 @@ pub struct ReplaySummary {
     pub mutations: u64,
     /// Tails dropped: file, offset where the valid part ends, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
-}
-
-struct Scan {
-    header: Option<SegmentHeader>,
-    /// End of the valid records.
-    valid: usize,
-    len: usize,
-    what: &'static str,
 }
 
 impl CommitLog {
@@ -54,41 +41,35 @@ impl CommitLog {
         let mut scans: BTreeMap<SegmentId, Scan> = BTreeMap::new();
         let mut attested: BTreeMap<SegmentId, u64> = BTreeMap::new();
         // One buffer for all segments: fresh memory for each costs more than reading it.
-        let mut bytes = Buf::new();
+        let mut buf = Buf::new();
         for id in self.old_segments() {
-            let found;
-            (bytes, found) = self.read_segment(id, bytes).await?;
-            if !found {
-                self.forget_old(id);
-                continue;
-            }
-            let header = SegmentHeader::decode(&bytes);
-            if header.as_ref().is_ok_and(|h| h.run == self.options().run) {
-                // Another shard of this run wrote it while we started.
-                self.forget_old(id);
-                continue;
-            }
             let wanted = !released.contains(&id);
             // Each checksum is computed once: a record is visited as soon as it is found valid.
-            let scan = scan(id, &bytes, header, |header, offset, record| {
-                if let Record::Marker(synced) = record {
+            let mut take = |found: Found<'_>| {
+                if let Record::Marker(synced) = found.record {
                     attest(&mut attested, synced);
                 }
-                match header {
+                match found.header {
                     Some(header) if wanted => {
-                        summary.mutations += u64::from(matches!(record, Record::Mutation(_)));
-                        visit(header, record).map_err(|what| LogError::Corrupt {
+                        summary.mutations += u64::from(matches!(found.record, Record::Mutation(_)));
+                        visit(header, found.record).map_err(|what| LogError::Corrupt {
                             file: self.path_of(id),
-                            offset: offset as u64,
+                            offset: found.place,
                             what,
                         })
                     }
                     _ => Ok(()),
                 }
-            })?;
+            };
+            let scan;
+            (buf, scan) = self.scan_segment(id, buf, &mut take).await?;
+            let Some(scan) = scan else {
+                self.forget_old(id);
+                continue;
+            };
             if scan.header.is_some() {
                 summary.segments += 1;
-                summary.bytes += scan.valid as u64;
+                summary.bytes += scan.valid_place;
             }
             scans.insert(id, scan);
         }
@@ -113,42 +94,53 @@ impl CommitLog {
         }
         for (id, scan) in scans {
             let synced = attested.get(id).copied().unwrap_or(0);
-            if (scan.valid as u64) < synced {
-                return Err(LogError::Corrupt {
-                    file: self.path_of(*id),
-                    offset: scan.valid as u64,
-                    what: scan.what,
-                });
+            let (file, offset) = (self.path_of(*id), scan.valid_place);
+            if scan.valid < synced {
+                return Err(LogError::Corrupt { file, offset, what: scan.what });
             }
-            if scan.valid < scan.len {
-                let dropped = (scan.len - scan.valid) as u64;
-                summary.tails.push((self.path_of(*id), scan.valid as u64, dropped));
+            if offset < scan.length {
+                summary.tails.push((file, offset, scan.length - offset));
             }
         }
         Ok(())
     }
 
-    /// Reads a whole segment into `bytes`; false when there is none.
-    async fn read_segment(&self, id: SegmentId, bytes: Buf) -> Result<(Buf, bool), LogError> {
-        let path = self.path_of(id);
+    /// Reads a segment piece by piece; nothing when there is none, or when this run wrote it.
+    async fn scan_segment(
+        &self,
+        id: SegmentId,
+        buf: Buf,
+        visit: &mut impl FnMut(Found<'_>) -> Result<(), LogError>,
+    ) -> Result<(Buf, Option<Scan>), LogError> {
         let options = OpenOptions { read: true, ..OpenOptions::default() };
-        let file = match self.fs().open(&path, options).await {
+        let file = match self.fs().open(&self.path_of(id), options).await {
             Ok(file) => file,
             // The last shard to release it deleted it meanwhile.
-            Err(error) if error.kind == IoErrorKind::NotFound => return Ok((bytes, false)),
+            Err(error) if error.kind == IoErrorKind::NotFound => return Ok((buf, None)),
             Err(error) => return Err(error.into()),
         };
         let length = file.len().await?;
-        let fits = usize::try_from(length).ok().filter(|length| *length <= SEGMENT_BYTES_MAX);
-        let length = fits.ok_or_else(|| IoError {
-            kind: IoErrorKind::Device,
-            operation: "read",
-            path,
-            detail: format!("{length} bytes long, at most {SEGMENT_BYTES_MAX} are read"),
-        })?;
-        let (bytes, result) = file.read_at(bytes, 0, length).await;
+        let (mut buf, result) = file.read_at(buf, 0, PIECE_BYTES).await;
         result?;
-        Ok((bytes, true))
+        let mut scanner = Scanner::begin(id, length, &buf);
+        if scanner.header().is_some_and(|h| h.run == self.options().run) {
+            // Another shard of this run wrote it while we started.
+            return Ok((buf, None));
+        }
+        let mut begin = 0;
+        while let Some((at, want)) = scanner.wants() {
+            let there = usize::try_from(at.saturating_sub(begin)).unwrap_or(usize::MAX);
+            let mut piece = buf.get(there..).unwrap_or(&[]);
+            if piece.len() < want && begin.saturating_add(buf.len() as u64) < length {
+                let result;
+                (buf, result) = file.read_at(buf, at, want.max(PIECE_BYTES)).await;
+                result?;
+                begin = at;
+                piece = &buf;
+            }
+            scanner.feed(piece, visit)?;
+        }
+        Ok((buf, Some(scanner.finish())))
     }
 
     fn release_name(id: SegmentId, shard: ShardId, shards: u16) -> String {
@@ -197,7 +189,7 @@ impl CommitLog {
             let by_all = shards == 1
                 || (0..shards).all(|s| has(&Self::release_name(id, ShardId(s), shards)));
             if has(&id.file_name()) {
-                if !by_all {
+                if !by_all || !self.is_old_archived(id).await? {
                     return Ok(false);
                 }
                 self.remove(&format!("{directory}/{}", id.file_name())).await?;
@@ -219,7 +211,8 @@ impl CommitLog {
     }
 }
 
-fn is_note_of(name: &str, id: SegmentId) -> bool {
+/// Whether a file is a shard's note about that segment.
+pub(crate) fn is_note_of(name: &str, id: SegmentId) -> bool {
     name.strip_prefix(&id.file_name()).is_some_and(|rest| rest.starts_with(".flushed-"))
 }
 
@@ -228,70 +221,19 @@ fn attest(attested: &mut BTreeMap<SegmentId, u64>, synced: LogPosition) {
     *entry = (*entry).max(synced.offset);
 }
 
-/// Walks a segment's records and gives each to `visit` with the header and its offset. Behind the valid part only
-/// valid markers are, without a header.
-fn scan<E>(
-    id: SegmentId,
-    bytes: &[u8],
-    header: Result<SegmentHeader, &'static str>,
-    mut visit: impl FnMut(Option<&SegmentHeader>, usize, Record<'_>) -> Result<(), E>,
-) -> Result<Scan, E> {
-    let mut scan = Scan { header: None, valid: 0, len: bytes.len(), what: "" };
-    let mut offset = 0;
-    match header {
-        Err(what) => scan.what = what,
-        Ok(header) if header.id != id => scan.what = "the header names another segment",
-        Ok(header) => {
-            offset = HEADER_BYTES;
-            while let Some((record, next)) = decode_record(id, bytes, offset) {
-                visit(Some(&header), offset, record)?;
-                offset = next;
-            }
-            scan.header = Some(header);
-            scan.valid = offset;
-            scan.what = "no valid record";
-        }
-    }
-    // Behind the valid part: markers tell whether this is the tail of a crash or damage.
-    let mut from = offset;
-    while let Some(found) = find(bytes.get(from..).unwrap_or(&[]), MARKER_MAGIC) {
-        let at = from + found;
-        if let Some(start) = at.checked_sub(RECORD_HEADER_BYTES)
-            && let Some((marker @ Record::Marker(_), _)) = decode_record(id, bytes, start)
-        {
-            visit(None, start, marker)?;
-        }
-        from = at + 1;
-    }
-    Ok(scan)
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    let first = *needle.first()?;
-    let mut from = 0;
-    while let Some(rest) = haystack.get(from..) {
-        let at = from + rest.iter().position(|b| *b == first)?;
-        if haystack.get(at..)?.starts_with(needle) {
-            return Some(at);
-        }
-        from = at + 1;
-    }
-    None
-}
-
 /// Everything a replay does with one file's bytes, for fuzzing and tools: the valid records' count
-/// and where they end.
-pub fn walk_segment(id: SegmentId, bytes: &[u8]) -> (usize, usize) {
+/// and where they end in the file.
+pub fn walk_segment(id: SegmentId, bytes: &[u8], piece: usize) -> (usize, u64) {
     let mut count = 0;
-    let scan = scan(id, bytes, SegmentHeader::decode(bytes), |header, _, record| {
-        if let Record::Descriptor(payload) = record {
+    let scan = scan_bytes(id, bytes, piece, |found| {
+        if let Record::Descriptor(payload) = found.record {
             let _ = format::decode_descriptor(payload);
         }
-        count += usize::from(header.is_some());
+        count += usize::from(found.header.is_some());
         Ok::<(), Infallible>(())
     });
     match scan {
-        Ok(scan) => (count, scan.valid),
+        Ok(scan) => (count, scan.valid_place),
         Err(never) => match never {},
     }
 }

@@ -16,6 +16,9 @@ use crate::{
     TableTicket, fuzz,
 };
 
+mod archived;
+mod compressed;
+
 fn table() -> Table {
     Table {
         id: TableId(Uuid::from_u128(5)),
@@ -42,6 +45,8 @@ fn options(rt: &Rt, sync: SyncMode) -> LogOptions {
         sync,
         segment_bytes: 4096,
         total_bytes_max: 1 << 20,
+        compression: None,
+        archive_directory: None,
     }
 }
 
@@ -333,10 +338,8 @@ fn a_descriptor_names_every_column() {
     assert_eq!(descriptor.names, ("ks".to_owned(), "t".to_owned()));
 }
 
-/// The bytes of docs/formats/commitlog.md: a change here is a new format version.
-#[test]
-fn the_format_is_the_documented_one() {
-    let header = SegmentHeader {
+fn header(compression: Option<codec::Algorithm>) -> SegmentHeader {
+    SegmentHeader {
         id: SegmentId::new(1, 2),
         host: HostId(Uuid::from_u128(0x0102)),
         shard: 2,
@@ -344,7 +347,19 @@ fn the_format_is_the_documented_one() {
         created: 5,
         run: 6,
         previous: LogPosition { segment: SegmentId::new(0, 2), offset: 100 },
-    };
+        compression,
+    }
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let pairs = text.trim().as_bytes().chunks(2);
+    pairs.map(|p| u8::from_str_radix(std::str::from_utf8(p).unwrap(), 16).unwrap()).collect()
+}
+
+/// The bytes of docs/formats/commitlog.md: a change here is a new format version.
+#[test]
+fn the_format_is_the_documented_one() {
+    let header = header(None);
     let mut out = Vec::new();
     header.encode(&mut out);
     assert_eq!(out.len(), format::HEADER_BYTES);
@@ -359,12 +374,8 @@ const GOLDEN: &str = include_str!("golden_v1.hex");
 #[test]
 fn fuzz_targets_take_anything() {
     let mut corpus: Vec<Vec<u8>> = vec![vec![]];
-    let mut segment = Vec::new();
-    for pair in GOLDEN.as_bytes().chunks(2) {
-        let text = std::str::from_utf8(pair).unwrap();
-        segment.push(u8::from_str_radix(text, 16).unwrap());
-    }
-    corpus.push(segment);
+    corpus.push(from_hex(GOLDEN));
+    corpus.push(from_hex(include_str!("golden_v2.hex")));
     corpus.push(format::encode_descriptor(&table()));
     let mut seed = 1_u64;
     let mut random = move || {

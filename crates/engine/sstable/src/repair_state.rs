@@ -56,7 +56,17 @@ pub async fn write_level(fs: &Fs, meta: &SstableMeta, level: i32) -> Result<()> 
     change(fs, meta, |stats| stats.level = level).await
 }
 
-async fn change(fs: &Fs, meta: &SstableMeta, of: impl FnOnce(&mut StatsMetadata)) -> Result<()> {
+/// What a copy of a file set has that says something else of its level or its repairs: its
+/// Statistics.db, and its Checksums.db when that has an entry of it.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub async fn restated(
+    fs: &Fs,
+    meta: &SstableMeta,
+    of: impl FnOnce(&mut StatsMetadata),
+) -> Result<Vec<(Component, Vec<u8>)>> {
+    let mut changed = Vec::new();
     let path = meta.file(Component::Checksums);
     if meta.components().contains(&Component::Checksums) {
         let bytes = fs.read(&path, BYTES_MAX).await?;
@@ -65,7 +75,7 @@ async fn change(fs: &Fs, meta: &SstableMeta, of: impl FnOnce(&mut StatsMetadata)
         let before = list.components.len();
         list.components.retain(|c| c.component != Component::Statistics);
         if list.components.len() < before {
-            fs.write_atomic(&path, list.encode()).await?;
+            changed.push((Component::Checksums, list.encode()));
         }
     }
     let path = meta.file(Component::Statistics);
@@ -73,6 +83,13 @@ async fn change(fs: &Fs, meta: &SstableMeta, of: impl FnOnce(&mut StatsMetadata)
     let bytes = fs.read(&path, BYTES_MAX).await?;
     let mut statistics = Statistics::decode(&bytes, meta.version()).map_err(at)?;
     of(&mut statistics.stats);
-    fs.write_atomic(&path, statistics.encode().map_err(at)?).await?;
+    changed.push((Component::Statistics, statistics.encode().map_err(at)?));
+    Ok(changed)
+}
+
+async fn change(fs: &Fs, meta: &SstableMeta, of: impl FnOnce(&mut StatsMetadata)) -> Result<()> {
+    for (component, bytes) in restated(fs, meta, of).await? {
+        fs.write_atomic(&meta.file(component), bytes).await?;
+    }
     Ok(())
 }

@@ -65,6 +65,11 @@ impl OwnedRanges {
         self.0.get(at).is_some_and(inside)
     }
 
+    /// Whether every token from `first` to `last` is owned.
+    pub(crate) fn covers(&self, first: Token, last: Token) -> bool {
+        self.share_of(first, last) == Share::All
+    }
+
     /// What it is for a file of partitions from `first` to `last`.
     fn share_of(&self, first: Token, last: Token) -> Share {
         let at = self.0.partition_point(|(_, end)| *end < first);

@@ -5,7 +5,6 @@
 //! A compaction whose plan may be taken apart runs its parts one after another, each with all of its
 //! steps: when one ends its inputs are gone.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,13 +25,15 @@ use crate::files::{TableFile, Transaction, map_error};
 use crate::flush::ITEMS_PER_LOOK;
 use crate::outputs::Outputs;
 use crate::read::{FileSource, Source};
-use crate::slots::Claim;
+use crate::slots::{Claim, Progress};
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
 
 /// A compaction under way, for `nodetool compactionstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionProgress {
+    /// Its number on this shard, of all that have run since the start.
+    pub id: u64,
     /// The table.
     pub table: TableId,
     /// Keyspace name.
@@ -47,6 +48,8 @@ pub struct CompactionProgress {
     pub inputs: usize,
     /// Why it runs.
     pub reason: String,
+    /// As Cassandra names it: see [`CompactionRecord::kind`].
+    pub kind: &'static str,
 }
 
 /// A compaction that would begin now, for `nodetool compactionplan`.
@@ -145,7 +148,7 @@ pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, S
 }
 
 /// What plans are made from.
-struct Infos {
+pub(crate) struct Infos {
     /// Files that may be compacted.
     infos: Vec<SstableInfo>,
     /// Inputs of compactions that run.
@@ -157,7 +160,7 @@ struct Infos {
 }
 
 impl Infos {
-    fn state(&self) -> PlanState<'_> {
+    pub(crate) fn state(&self) -> PlanState<'_> {
         PlanState {
             candidates: &self.infos,
             others: &self.claimed,
@@ -202,7 +205,7 @@ struct Part<'a> {
 }
 
 impl Store {
-    fn infos(&self, table: &TableState) -> Infos {
+    pub(crate) fn infos(&self, table: &TableState) -> Infos {
         let now = self.inner.rt.wall();
         let gc_before = table.gc_before(now.seconds());
         let view = table.view();
@@ -268,6 +271,8 @@ impl Store {
     ) -> CompactionProgress {
         let version = table.version();
         CompactionProgress {
+            id: 0,
+            kind: kind_of(reason),
             table: table.id,
             keyspace: version.table.keyspace.to_string(),
             name: version.table.name.to_string(),
@@ -402,8 +407,7 @@ impl Store {
                 break;
             }
             let part = Part { job: Job { plan: &plan, ..job }, inputs: &inputs, run };
-            let done = &claim.progress.done;
-            result = self.compact_inputs(table, part, done, &mut totals).await;
+            result = self.compact_inputs(table, part, &claim.progress, &mut totals).await;
             self.note_write_result(&result);
             if result.is_err() || self.inner.stopping.get() {
                 break;
@@ -433,7 +437,7 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         part: Part<'_>,
-        done: &Rc<Cell<u64>>,
+        done: &Progress,
         totals: &mut Totals,
     ) -> Result<(), StoreError> {
         let Part { job, inputs, .. } = part;
@@ -493,7 +497,7 @@ impl Store {
         table: &Rc<TableState>,
         part: &Part<'_>,
         outputs: &mut Outputs<'_>,
-        done: &Rc<Cell<u64>>,
+        done: &Progress,
     ) -> Result<Option<Prepared>, StoreError> {
         let inputs = part.inputs;
         let mut counts = MergeCounts::default();
@@ -508,6 +512,17 @@ impl Store {
         let directory = self.directory_of(&table.version().table);
         let txn = self.write_txn(&directory, outputs.first(), inputs).await?;
         Ok(Some(Prepared { txn, counts }))
+    }
+
+    /// Whether a compaction is still wanted. In the words of Cassandra's CompactionInterruptedException.
+    fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
+        if self.inner.stopping.get() {
+            return Err(StoreError::Stopping);
+        }
+        match progress.stopped.get() {
+            true => Err(StoreError::Invalid("Compaction interrupted".to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn report_compacted(&self, table: &Table, plan: &Plan, done: &Totals) {
@@ -538,7 +553,7 @@ impl Store {
         table: &Rc<TableState>,
         part: &Part<'_>,
         outputs: &mut Outputs<'_>,
-        progress: (&Rc<Cell<u64>>, &mut MergeCounts),
+        progress: (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
         let Part { job: Job { plan, options, owned }, inputs, run } = *part;
         let version = table.version();
@@ -594,7 +609,7 @@ impl Store {
         read: &[&Rc<TableFile>],
         (mode, owned): (MergeMode, Option<&OwnedRanges>),
         outputs: &mut Outputs<'_>,
-        (done, counts): (&Rc<Cell<u64>>, &mut MergeCounts),
+        (progress, counts): (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
         let slices = Rc::new(Slices::all());
         let mut blocks: Vec<SequentialReader> =
@@ -618,13 +633,11 @@ impl Store {
                     let index = request.source as usize;
                     let Some(reader) = blocks.get_mut(index) else { continue };
                     let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-                    done.set(done.get() + chunk.bytes().len() as u64);
+                    progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
                     if let Some(source) = merge.source_mut(request.source) {
                         source.feed(request.block, chunk);
                     }
-                    if self.inner.stopping.get() {
-                        return Err(StoreError::Stopping);
-                    }
+                    self.check_goes_on(progress)?;
                 }
                 Advance::Item => {
                     if let (Item::Partition { token, .. }, Some(owned)) = (merge.item(), owned) {
@@ -655,6 +668,7 @@ impl Store {
                         written = length;
                         if due > self.inner.rt.now() {
                             self.inner.rt.sleep_until(due).await;
+                            self.check_goes_on(progress)?;
                         }
                     }
                 }

@@ -102,6 +102,9 @@ impl From<LogError> for StoreError {
                 key: String::new(),
             },
             LogError::Closed => StoreError::Stopping,
+            LogError::NoMemory | LogError::Foreign { .. } => {
+                StoreError::LogFailed(error.to_string())
+            }
             LogError::Io(e) => e.into(),
             LogError::Failed(e) if e.kind == IoErrorKind::Stopping => StoreError::Stopping,
             LogError::Failed(e) => StoreError::LogFailed(e.to_string()),

@@ -97,6 +97,21 @@ fn parse_record_name(name: &str) -> Option<Generation> {
     digits.parse().ok().map(Generation)
 }
 
+/// Whether a name is that of a record of unfinished work.
+pub(crate) fn is_record(name: &str) -> bool {
+    parse_txn_name(name).is_some() || parse_record_name(name).is_some()
+}
+
+/// Whether a shard has left a note that it uses a file no longer.
+pub(crate) async fn has_note(
+    fs: &Fs,
+    directory: &str,
+    generation: Generation,
+) -> Result<bool, StoreError> {
+    let entries = fs.read_dir(directory).await?;
+    Ok(entries.iter().any(|e| parse_note(&e.name, generation).is_some()))
+}
+
 /// Path of a file set's TOC.txt.
 pub(crate) fn toc_path(directory: &str, descriptor: Descriptor) -> String {
     format!("{directory}/{}", descriptor.file_name(Component::Toc))
@@ -266,7 +281,13 @@ impl Store {
         let mine = |generation: Generation| generation.0 % u64::from(shards) == u64::from(shard);
         let mut dead: FixedSet<Generation> = FixedSet::default();
         let mut released: FixedMap<Generation, Vec<(u16, u16)>> = FixedMap::default();
-        for entry in fs.read_dir(directory).await? {
+        let entries = fs.read_dir(directory).await?;
+        // First, on every shard: what a record names is no leftover below, and of an import every shard
+        // opens its slice.
+        for record in entries.iter().filter(|e| parse_record_name(&e.name).is_some()) {
+            finish_ingest(fs, directory, &record.name).await?;
+        }
+        for entry in entries {
             if let Some(generation) = parse_txn_name(&entry.name) {
                 let path = format!("{directory}/{}", entry.name);
                 let Some(txn) = read_txn(fs, &path).await? else { continue };
@@ -283,11 +304,6 @@ impl Store {
                             dead.insert(*input);
                         }
                     }
-                }
-            } else if let Some(generation) = parse_record_name(&entry.name) {
-                // Its entries come first by name: what it names is no leftover below.
-                if mine(generation) {
-                    finish_ingest(fs, directory, &entry.name).await?;
                 }
             } else if leftover_of(&entry.name).is_some_and(mine) {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
@@ -538,7 +554,12 @@ async fn remove_generation(
 /// Names the files of an ingest that a crash left with its record, then removes that.
 async fn finish_ingest(fs: &Fs, directory: &str, name: &str) -> Result<(), StoreError> {
     let path = format!("{directory}/{name}");
-    let Some(files) = decode_record(&fs.read(&path, 1 << 24).await?) else {
+    let bytes = match fs.read(&path, 1 << 24).await {
+        // Another shard was first.
+        Err(error) if error.kind == IoErrorKind::NotFound => return Ok(()),
+        bytes => bytes?,
+    };
+    let Some(files) = decode_record(&bytes) else {
         return Err(StoreError::Corrupt { file: path, what: "not an ingest record".to_owned() });
     };
     for descriptor in files {

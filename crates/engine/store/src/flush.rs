@@ -17,7 +17,7 @@ use stdx::{Generation, TableId, TimestampMicros, Token};
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::memtable::{Memtable, MemtableScan};
-use crate::store::Store;
+use crate::store::{Store, StoreFailure};
 use crate::table::{TableState, TableView, bump};
 
 /// Items that are written before the clock is looked at again: some 20 us, small against a turn.
@@ -267,6 +267,14 @@ impl Store {
         }
         let below = tables.iter().filter_map(|t| t.first_unflushed()).min();
         let below = below.unwrap_or_else(|| self.inner.log.position());
-        Ok(self.inner.log.release_below(below).await?)
+        let released = self.inner.log.release_below(below).await;
+        self.tell_archive_failure();
+        Ok(released?)
+    }
+
+    pub(crate) fn tell_archive_failure(&self) {
+        if let Some(what) = self.inner.log.take_archive_failure() {
+            self.tell_failure(StoreFailure::Archive(what));
+        }
     }
 }

@@ -11,17 +11,19 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `slots`,
-//! `compaction`, `repairing`, `cleanup`, `upgrade`, `ingest`, `whole`, `truncate`, `snapshot`, `background`.
+//! `compaction`, `control`, `repairing`, `cleanup`, `upgrade`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
 mod cleanup;
 mod compaction;
+mod control;
 mod error;
 mod estimates;
 mod files;
 mod flush;
 pub mod fuzz;
+mod import;
 mod ingest;
 mod memtable;
 mod options;
@@ -41,19 +43,21 @@ mod upgrade;
 mod whole;
 
 pub use cleanup::{Cleaned, OwnedRanges};
-pub use commitlog::SyncMode;
+pub use commitlog::{self, SyncMode};
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes};
 pub use compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
+pub use control::CompactionControl;
 pub use error::StoreError;
 pub use estimates::RangeEstimate;
+pub use import::{ImportOptions, Imported};
 pub use ingest::{Ingest, Ingested};
 pub use options::StoreOptions;
 pub use read::{Flow, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
-pub use replay::ReplayReport;
+pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};
 pub use snapshot::SnapshotInfo;
-pub use sstable::{Component, TokenFilter, Version};
+pub use sstable::{Component, Descriptor, TokenFilter, Version};
 pub use store::{Store, StoreFailure};
 pub use table::TableStats;
 pub use upgrade::UpgradeScope;

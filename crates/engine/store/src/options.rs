@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use codec::Algorithm;
 use commitlog::{LogOptions, SyncMode};
 use schema::Table;
 use sstable::Version;
 use stdx::{HostId, ShardId, Token};
+
+use crate::replay::ReplayOptions;
 
 /// Options of one shard's store; sizes are this shard's share.
 #[derive(Clone, Debug)]
@@ -30,6 +33,12 @@ pub struct StoreOptions {
     pub mutation_bytes_max: usize,
     /// Commit log above which the oldest tables are flushed.
     pub commitlog_bytes_max: u64,
+    /// How the commit log is compressed; `None`: not.
+    pub commitlog_compression: Option<Algorithm>,
+    /// Where commit-log segments are archived before they are deleted.
+    pub commitlog_archive_directory: Option<String>,
+    /// What of the old commit log is replayed.
+    pub replay: ReplayOptions,
     /// Budget of memtables; a flush of the largest begins at a third of it.
     pub memtable_bytes_max: usize,
     /// Budget of uncompressed chunks.
@@ -78,6 +87,9 @@ impl StoreOptions {
             segment_bytes: 32 << 20,
             mutation_bytes_max: usize::MAX,
             commitlog_bytes_max: 8 << 30,
+            commitlog_compression: None,
+            commitlog_archive_directory: None,
+            replay: ReplayOptions::default(),
             memtable_bytes_max: 256 << 20,
             chunk_cache_bytes_max: 256 << 20,
             disk_reserve_bytes: 64 << 20,
@@ -102,6 +114,8 @@ impl StoreOptions {
             sync: self.sync,
             segment_bytes: self.segment_bytes,
             total_bytes_max: self.commitlog_bytes_max,
+            compression: self.commitlog_compression,
+            archive_directory: self.commitlog_archive_directory.clone(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Outputs<'s> {
     /// What the merge reads.
     inputs: &'s [Rc<TableFile>],
     cut: Cut,
-    /// Tokens of `cut` that were passed.
+    /// Tokens, or sizes, of `cut` that were passed.
     passed: usize,
     options: Option<WriterOptions>,
     writer: Option<SstableWriter>,
@@ -86,6 +86,8 @@ impl<'s> Outputs<'s> {
             Cut::Never => 1,
             Cut::AtBytes(max) => bytes / (*max).max(1) + 1,
             Cut::AtTokens(tokens) => tokens.len() as u64 + 1,
+            // The first has half of them.
+            Cut::AtSizes(_) => 2,
         };
         options.expected_partitions = (options.expected_partitions / files).max(1);
         self.options = Some(options);
@@ -115,6 +117,11 @@ impl<'s> Outputs<'s> {
                 let crossed = before > self.passed;
                 self.passed = before;
                 crossed
+            }
+            Cut::AtSizes(sizes) => {
+                let is_full = sizes.get(self.passed).is_some_and(|n| writer.disk_length() > *n);
+                self.passed += usize::from(is_full);
+                is_full
             }
         };
         is_due && writer.partitions() > 0

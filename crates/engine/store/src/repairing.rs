@@ -27,6 +27,7 @@ use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::memtable::Memtable;
 use crate::outputs::Outputs;
+use crate::slots::Progress;
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
 use crate::whole::{has_partition, lies_in};
@@ -394,7 +395,7 @@ impl Store {
         // A truncation from now on names the outputs.
         let begin = || Outputs::begin(self, table, std::slice::from_ref(file), Cut::Never);
         let (Some(mut inside), Some(mut outside)) = (begin(), begin()) else { return Ok(()) };
-        let parts = (&mut inside, &mut outside);
+        let parts = (&mut inside, &mut outside, &*claim.progress);
         let result = self.split_into(table, file, (ranges, state), parts).await;
         self.note_write_result(&result);
         if let Err(error) = result {
@@ -442,9 +443,10 @@ impl Store {
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
         (ranges, state): (&OwnedRanges, RepairState),
-        (inside, outside): (&mut Outputs<'_>, &mut Outputs<'_>),
+        (inside, outside, progress): (&mut Outputs<'_>, &mut Outputs<'_>, &Progress),
     ) -> Result<(), StoreError> {
         let rest = ranges.complement();
+        let (inside, outside) = ((inside, progress), (outside, progress));
         self.write_part(table, file, inside, (ranges, state)).await?;
         self.write_part(table, file, outside, (&rest, state_of(file))).await
     }
@@ -453,7 +455,7 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
-        outputs: &mut Outputs<'_>,
+        (outputs, progress): (&mut Outputs<'_>, &Progress),
         (part, state): (&OwnedRanges, RepairState),
     ) -> Result<(), StoreError> {
         let version = table.version();
@@ -468,8 +470,8 @@ impl Store {
         options.run = meta.run();
         outputs.open(options).await?;
         let shown = (MergeMode::All, Some(part));
-        let (done, mut counts) = (Rc::default(), MergeCounts::default());
-        let progress = (&done, &mut counts);
+        let mut counts = MergeCounts::default();
+        let progress = (progress, &mut counts);
         self.merge_into(&version.shape, &[file], shown, outputs, progress).await?;
         outputs.finish().await
     }

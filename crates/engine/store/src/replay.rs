@@ -1,12 +1,112 @@
 //! Replay of old commit-log segments into memtables.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use commitlog::{Record, ReplaySummary, SegmentHeader};
-use data::MutationRef;
+use data::{ColumnRef, MutationRef, RowRef};
+use schema::{Schema, Table};
+use stdx::{FixedMap, TableId};
 
 use crate::error::StoreError;
+use crate::memtable::Memtable;
 use crate::store::Store;
+use crate::table::TableView;
+
+/// What of the old commit log is replayed; by default everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// `keyspace` or `keyspace.table`; empty: all. Keyspaces of the system are always replayed: what
+    /// is decided there (lightweight transactions, logged batches) must not be forgotten.
+    pub tables: Vec<String>,
+    /// The moment that is restored; what is later is left out.
+    pub until: Option<PointInTime>,
+}
+
+/// A moment as the timestamps of mutations count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointInTime {
+    /// Microseconds since 1970.
+    pub micros: i64,
+    /// Microseconds of one unit of the timestamps that clients write; 1 unless they count in others.
+    pub unit_micros: i64,
+}
+
+impl ReplayOptions {
+    /// Whether every name in the list is there.
+    ///
+    /// # Errors
+    /// The message of Cassandra 5.0 (`CommitLogReplayer.ReplayFilter`).
+    pub fn check(&self, schema: &Schema) -> Result<(), String> {
+        for item in &self.tables {
+            let item = item.trim();
+            if item.is_empty() || item.ends_with('.') {
+                return Err(format!("Invalid pair: '{item}'"));
+            }
+            let (keyspace, table) = item.split_once('.').unwrap_or((item, ""));
+            if table.contains('.') {
+                return Err(format!(
+                    "commitlog_replay_list property contains an item which is not in format \
+                     'keyspace' or 'keyspace.table' but it is '{item}'"
+                ));
+            }
+            if schema.keyspace(keyspace).is_none() {
+                return Err(format!("Unknown keyspace {keyspace}"));
+            }
+            if !table.is_empty() && schema.table(keyspace, table).is_none() {
+                return Err(format!("Unknown table {keyspace}.{table}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn includes(&self, table: &Table) -> bool {
+        self.tables.is_empty()
+            || is_of_system(table)
+            || self.tables.iter().any(|item| match item.trim().split_once('.') {
+                Some((keyspace, name)) => *keyspace == *table.keyspace && *name == *table.name,
+                None => *item.trim() == *table.keyspace,
+            })
+    }
+
+    /// Whether a mutation is of a later moment than the one that is restored.
+    fn is_after(&self, table: &Table, mutation: &MutationRef<'_>) -> bool {
+        let Some(until) = self.until else { return false };
+        let unit = if is_of_system(table) { 1 } else { until.unit_micros };
+        // NONE and LIVE are the smallest number: their product must not become large.
+        max_timestamp(mutation).saturating_mul(unit) > until.micros
+    }
+}
+
+fn is_of_system(table: &Table) -> bool {
+    &*table.keyspace == "system" || table.keyspace.starts_with("system_")
+}
+
+/// Largest timestamp in a mutation, as its writer counts; `i64::MIN` when there is none.
+pub fn max_timestamp(mutation: &MutationRef<'_>) -> i64 {
+    let rows = mutation.rows().map(|(_, row)| max_of_row(&row));
+    let tombstones = mutation.range_tombstones().map(|t| t.deletion.timestamp.0);
+    let static_row = mutation.static_row.as_ref().map(max_of_row);
+    let all = rows.chain(tombstones).chain(static_row).chain([mutation.deletion.timestamp.0]);
+    all.max().unwrap_or(i64::MIN)
+}
+
+fn max_of_row(row: &RowRef<'_>) -> i64 {
+    let (liveness, deletion, columns) = row.parts();
+    let mut max = liveness.timestamp.0.max(deletion.timestamp.0);
+    for (_, column) in columns {
+        match column {
+            ColumnRef::Simple(cell) => max = max.max(cell.timestamp.0),
+            ColumnRef::Complex(complex) => {
+                max = max.max(complex.deletion.timestamp.0);
+                for (_, cell) in complex.cells() {
+                    max = max.max(cell.timestamp.0);
+                }
+            }
+        }
+    }
+    max
+}
 
 /// What replay did, for the log line at start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +121,12 @@ pub struct ReplayReport {
     pub applied: u64,
     /// Mutations of tables that do not exist any more.
     pub dropped_tables: u64,
+    /// Mutations of this shard that `ReplayOptions::tables` left out.
+    pub not_listed: u64,
+    /// Mutations of this shard, and truncations, later than `ReplayOptions::until`.
+    pub too_late: u64,
+    /// Mutations applied, by `keyspace.table`, in the order of the names.
+    pub tables: Vec<(String, u64)>,
     /// Tails lost in a crash: file, offset of the first byte dropped, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
     /// Leftovers of unfinished writes that were removed.
@@ -33,9 +139,16 @@ impl Store {
     pub(crate) async fn replay(&self) -> Result<ReplayReport, StoreError> {
         let began = self.inner.rt.now();
         let mut report = ReplayReport::default();
+        let mut counts: FixedMap<TableId, u64> = FixedMap::default();
         let visit = |_: &SegmentHeader, record: Record<'_>| match record {
-            Record::Mutation(bytes) => self.replay_mutation(bytes, &mut report),
+            Record::Mutation(bytes) => self.replay_mutation(bytes, &mut report, &mut counts),
             Record::Truncation(truncation) => {
+                let until = self.inner.options.replay.until;
+                if until.is_some_and(|until| truncation.truncated_at.0 > until.micros) {
+                    // A table is restored although it was emptied later.
+                    report.too_late += 1;
+                    return Ok(());
+                }
                 self.replay_truncation(&truncation);
                 Ok(())
             }
@@ -46,12 +159,38 @@ impl Store {
         report.bytes = summary.bytes;
         report.mutations = summary.mutations;
         report.tails = summary.tails;
+        self.forget_emptied();
+        let named = counts.iter().filter_map(|(id, count)| {
+            let table = self.table(*id)?.version();
+            Some((format!("{}.{}", table.table.keyspace, table.table.name), *count))
+        });
+        report.tables = named.collect();
+        report.tables.sort_unstable();
         report.took = self.inner.rt.now().since(began);
         Ok(report)
     }
 
+    /// A memtable that a replayed TRUNCATE emptied is never flushed, so it must not keep the old log.
+    fn forget_emptied(&self) {
+        for table in self.all_tables() {
+            let view = table.view();
+            if view.active.is_replayed() && view.active.is_empty() {
+                table.set_view(TableView {
+                    active: Rc::new(Memtable::new()),
+                    flushing: view.flushing.clone(),
+                    files: view.files.clone(),
+                });
+            }
+        }
+    }
+
     /// An acknowledged mutation that cannot be read is an error, not a warning: the start is refused.
-    fn replay_mutation(&self, bytes: &[u8], report: &mut ReplayReport) -> Result<(), &'static str> {
+    fn replay_mutation(
+        &self,
+        bytes: &[u8],
+        report: &mut ReplayReport,
+        counts: &mut FixedMap<TableId, u64>,
+    ) -> Result<(), &'static str> {
         const UNREADABLE: &str = "its checksum is right, but it is no mutation of this version";
         let opened = MutationRef::open(bytes).ok_or(UNREADABLE)?;
         let token = codec::token_of(opened.key);
@@ -63,11 +202,22 @@ impl Store {
             report.dropped_tables += 1;
             return Ok(());
         };
-        let clustering = table.version().table.clustering_count;
+        let version = table.version();
+        let clustering = version.table.clustering_count;
         let mutation = MutationRef::parse(bytes, clustering).ok_or(UNREADABLE)?;
+        let options = &self.inner.options.replay;
+        if !options.includes(&version.table) {
+            report.not_listed += 1;
+            return Ok(());
+        }
+        if options.is_after(&version.table, &mutation) {
+            report.too_late += 1;
+            return Ok(());
+        }
         self.apply_to_memtable(&table, &mutation, token, None);
         table.view.borrow().active.set_replayed();
         report.applied += 1;
+        *counts.entry(opened.table).or_default() += 1;
         Ok(())
     }
 }

@@ -39,11 +39,13 @@ pub(crate) struct Slots {
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Uncompressed bytes read.
-    pub(crate) done: Rc<Cell<u64>>,
+    pub(crate) done: Cell<u64>,
     /// `done` when its part began, and the bytes of the part.
     pub(crate) part: Cell<(u64, u64)>,
     /// Bytes on disk that this part, or a later one, may need.
     pub(crate) needed: Cell<u64>,
+    /// Somebody wants it to end without an output.
+    pub(crate) stopped: Cell<bool>,
 }
 
 impl Progress {
@@ -149,6 +151,15 @@ impl Store {
         self.inner.slots.max.get()
     }
 
+    /// Has those running compactions of this shard give up that `is_meant` says, by what is shown of
+    /// them: their outputs are removed, their inputs stay. Returns how many. A background compaction
+    /// that was given up is not begun again for a minute.
+    pub fn stop_compactions(&self, is_meant: impl Fn(&CompactionProgress) -> bool) -> u64 {
+        let running = self.inner.slots.running.borrow();
+        let meant = running.iter().filter(|(_, shown, _)| is_meant(shown));
+        meant.map(|(.., progress)| progress.stopped.set(true)).count() as u64
+    }
+
     /// The compactions of this shard that run.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
         let running = self.inner.slots.running.borrow();
@@ -201,10 +212,11 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         inputs: Vec<Generation>,
-        shown: CompactionProgress,
+        mut shown: CompactionProgress,
     ) -> Claim {
         let slots = &self.inner.slots;
         let id = slots.next.get();
+        shown.id = id;
         slots.next.set(id + 1);
         let progress = Rc::new(Progress::default());
         debug_assert!(!inputs.iter().any(|g| table.claimed.borrow().contains(g)), "claimed twice");

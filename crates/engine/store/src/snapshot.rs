@@ -29,6 +29,8 @@ pub struct SnapshotInfo {
     pub disk_bytes: u64,
     /// `created_at` of its manifest, as written there; empty when there is none.
     pub created_at: String,
+    /// `expires_at` of its manifest, as written there; empty when it does not expire.
+    pub expires_at: String,
 }
 
 pub(crate) fn check_tag(tag: &str) -> Result<(), StoreError> {
@@ -45,6 +47,19 @@ impl Store {
     /// # Errors
     /// `Invalid`: a name that is no file name, or one that exists already. `DiskFull`, `Io`.
     pub async fn snapshot(&self, tag: &str, tables: Option<&[TableId]>) -> Result<(), StoreError> {
+        self.snapshot_for(tag, tables, None).await
+    }
+
+    /// The same; after so many seconds [`Store::clear_expired`] removes it.
+    ///
+    /// # Errors
+    /// As [`Store::snapshot`].
+    pub async fn snapshot_for(
+        &self,
+        tag: &str,
+        tables: Option<&[TableId]>,
+        ttl_seconds: Option<u32>,
+    ) -> Result<(), StoreError> {
         check_tag(tag)?;
         self.flush(tables).await?;
         let states: Vec<Rc<TableState>> = match tables {
@@ -53,7 +68,7 @@ impl Store {
         };
         for table in states {
             let files = table.view().files.clone();
-            self.snapshot_files(&table, tag, &files, &[]).await?;
+            self.link_snapshot(&table, (tag, ttl_seconds), &files, &[]).await?;
         }
         Ok(())
     }
@@ -63,6 +78,16 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         tag: &str,
+        files: &[Rc<TableFile>],
+        memtables: &[Rc<Memtable>],
+    ) -> Result<(), StoreError> {
+        self.link_snapshot(table, (tag, None), files, memtables).await
+    }
+
+    async fn link_snapshot(
+        &self,
+        table: &Rc<TableState>,
+        (tag, ttl_seconds): (&str, Option<u32>),
         files: &[Rc<TableFile>],
         memtables: &[Rc<Memtable>],
     ) -> Result<(), StoreError> {
@@ -85,7 +110,7 @@ impl Store {
         let text = (self.inner.options.schema_text)(&version.table);
         let shard = self.inner.rt.shard();
         write_shared(&fs, shard, &format!("{target}/schema.cql"), text).await?;
-        write_manifest(&fs, shard, &target, self.inner.rt.wall()).await
+        write_manifest_for(&fs, shard, &target, (self.inner.rt.wall(), ttl_seconds)).await
     }
 
     /// Links a new file into the table's `backups`, where that is wanted. A backup that fails costs
@@ -148,7 +173,8 @@ impl Store {
                         true_bytes += entry.len;
                     }
                 }
-                let manifest = fs.read(&format!("{path}/manifest.json"), 1 << 24).await;
+                let manifest = fs.read(&format!("{path}/manifest.json"), MANIFEST_BYTES_MAX).await;
+                let manifest = manifest.unwrap_or_default();
                 found.push(SnapshotInfo {
                     tag: tag.name,
                     table,
@@ -156,7 +182,8 @@ impl Store {
                     name: name.clone(),
                     true_bytes,
                     disk_bytes,
-                    created_at: manifest.ok().and_then(|m| created_at(&m)).unwrap_or_default(),
+                    created_at: text_of(&manifest, "created_at").unwrap_or_default(),
+                    expires_at: text_of(&manifest, "expires_at").unwrap_or_default(),
                 });
             }
         }
@@ -189,6 +216,29 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Removes the snapshots whose time is over, by their manifests; how many. To be called on one
+    /// shard, now and then.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn clear_expired(&self) -> Result<usize, StoreError> {
+        let (fs, now) = (self.inner.rt.fs(), iso_8601(self.inner.rt.wall()));
+        let mut removed = 0;
+        for directory in self.table_directories().await? {
+            let snapshots = format!("{}/snapshots", directory.path);
+            for entry in entries(&fs, &snapshots).await?.into_iter().filter(|e| e.is_dir) {
+                let path = format!("{snapshots}/{}", entry.name);
+                let manifest = fs.read(&format!("{path}/manifest.json"), MANIFEST_BYTES_MAX).await;
+                let Ok(manifest) = manifest else { continue };
+                if text_of(&manifest, "expires_at").is_some_and(|at| is_over(&at, &now)) {
+                    fs.remove_dir_all(&path).await?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
     }
 
     /// What there is below the data directory, in order of table: a dropped table leaves its
@@ -247,14 +297,31 @@ async fn write_shared(fs: &Fs, shard: ShardId, path: &str, text: String) -> Resu
     Ok(fs.rename(&own, path).await?)
 }
 
-/// Every shard writes the manifest after its links; the last one lists them all.
+/// The manifest of a snapshot that does not expire.
 pub(crate) async fn write_manifest(
     fs: &Fs,
     shard: ShardId,
     target: &str,
     now: WallMicros,
 ) -> Result<(), StoreError> {
+    write_manifest_for(fs, shard, target, (now, None)).await
+}
+
+/// Every shard writes the manifest after its links; the last one lists them all.
+async fn write_manifest_for(
+    fs: &Fs,
+    shard: ShardId,
+    target: &str,
+    (now, ttl_seconds): (WallMicros, Option<u32>),
+) -> Result<(), StoreError> {
     let mut listed: Option<Vec<String>> = None;
+    let expires_at = match ttl_seconds {
+        None => "null".to_owned(),
+        Some(seconds) => {
+            let micros = i64::from(seconds).saturating_mul(1_000_000);
+            format!("\"{}\"", iso_8601(WallMicros(now.0.saturating_add(micros))))
+        }
+    };
     loop {
         let names: Vec<String> = entries(fs, target)
             .await?
@@ -267,7 +334,7 @@ pub(crate) async fn write_manifest(
         }
         let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
         let text = format!(
-            "{{\"files\":[{}],\"created_at\":\"{}\",\"expires_at\":null,\"ephemeral\":false}}",
+            "{{\"files\":[{}],\"created_at\":\"{}\",\"expires_at\":{expires_at},\"ephemeral\":false}}",
             quoted.join(","),
             iso_8601(now)
         );
@@ -277,11 +344,26 @@ pub(crate) async fn write_manifest(
     Ok(fs.sync_dir(target).await?)
 }
 
-fn created_at(manifest: &[u8]) -> Option<String> {
+/// Most bytes of a manifest that are read.
+const MANIFEST_BYTES_MAX: usize = 1 << 24;
+
+/// The text of a field of a manifest; `None`: there is none, or it is null.
+fn text_of(manifest: &[u8], field: &str) -> Option<String> {
     let text = std::str::from_utf8(manifest).ok()?;
-    let (_, rest) = text.split_once("\"created_at\"")?;
-    let (_, rest) = rest.split_once('"')?;
+    let (_, rest) = text.split_once(&format!("\"{field}\""))?;
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
     rest.split_once('"').map(|(value, _)| value.to_owned())
+}
+
+/// Whether a time as [`iso_8601`] writes it is over, by whole seconds: Java writes as many digits behind
+/// them as it needs. What is no such time is never over.
+fn is_over(at: &str, now: &str) -> bool {
+    let shape = |text: &str| {
+        let bytes = text.bytes().take(19);
+        bytes.map(|b| if b.is_ascii_digit() { b'0' } else { b }).collect::<Vec<u8>>()
+    };
+    let is_time = at.ends_with('Z') && shape(at) == shape(now);
+    is_time && at.get(..19) < now.get(..19)
 }
 
 /// `2024-02-29T12:34:56.789Z`.
@@ -311,6 +393,33 @@ fn iso_8601(at: WallMicros) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_of_a_manifest_are_read_and_null_is_none() {
+        let ours = br#"{"files":[],"created_at":"a","expires_at":null,"ephemeral":false}"#;
+        assert_eq!(text_of(ours, "created_at").as_deref(), Some("a"));
+        assert_eq!(text_of(ours, "expires_at"), None);
+        let theirs = b"{\n  \"expires_at\" : \"2024-02-29T12:34:56.7Z\"\n}";
+        assert_eq!(text_of(theirs, "expires_at").as_deref(), Some("2024-02-29T12:34:56.7Z"));
+    }
+
+    #[test]
+    fn what_expires_is_over_after_its_second() {
+        let now = "2024-02-29T12:34:56.000Z";
+        for (at, expected) in [
+            ("2024-02-29T12:34:55.999Z", true),
+            ("2024-02-29T12:34:55Z", true),
+            ("2024-02-29T12:34:56.000Z", false),
+            ("2024-02-29T12:34:56Z", false),
+            ("2025-01-01T00:00:00Z", false),
+            ("1999-01-01", false),
+            ("1999-01-01T00:00:00+01:00", false),
+            ("", false),
+            ("\u{e9}999-01-01T00:00:00Z", false),
+        ] {
+            assert_eq!(is_over(at, now), expected, "{at}");
+        }
+    }
 
     #[test]
     fn times_are_written_as_iso_8601() {

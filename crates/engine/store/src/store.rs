@@ -85,6 +85,8 @@ pub enum StoreFailure {
     Corrupt(String),
     /// A new file could not be linked into its table's `backups`; it is in use all the same.
     Backup(String),
+    /// A commit-log segment could not be archived; it stays in the log until it can.
+    Archive(String),
 }
 
 /// The tables of one shard. Cheap to clone.
@@ -427,6 +429,7 @@ impl Store {
         let unflushed = self.all_tables().iter().any(|t| t.first_unflushed().is_some());
         if !unflushed && self.inner.old_log_released.get() {
             self.inner.log.release_all().await?;
+            self.tell_archive_failure();
         }
         Ok(())
     }

@@ -158,6 +158,15 @@ pub(crate) fn bump(cell: &Cell<u64>, by: u64) {
     cell.set(cell.get().wrapping_add(by));
 }
 
+/// What somebody has set in this run instead of options of the `compaction` map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overrides {
+    /// `enabled`.
+    pub(crate) automatic: Option<bool>,
+    /// `min_threshold` and `max_threshold`.
+    pub(crate) thresholds: Option<(u32, u32)>,
+}
+
 /// A table version, compiled.
 pub(crate) struct TableVersion {
     pub(crate) table: Arc<Table>,
@@ -168,12 +177,20 @@ pub(crate) struct TableVersion {
 }
 
 impl TableVersion {
-    fn new(table: Arc<Table>) -> Rc<TableVersion> {
+    fn new(table: Arc<Table>, overrides: Overrides) -> Rc<TableVersion> {
         let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let mut compaction = parse_options(map).map_err(|e| e.to_string());
+        if let Ok(options) = &mut compaction {
+            let tiered = &mut options.size_tiered;
+            let (min, max) =
+                overrides.thresholds.unwrap_or((tiered.min_threshold, tiered.max_threshold));
+            (tiered.min_threshold, tiered.max_threshold) = (min, max);
+            options.enabled = overrides.automatic.unwrap_or(options.enabled);
+        }
         Rc::new(TableVersion {
             shape: Rc::new(TableShape::for_table(&table)),
             ticket: TableTicket::new(&table),
-            compaction: parse_options(map).map_err(|e| e.to_string()),
+            compaction,
             table,
         })
     }
@@ -197,6 +214,7 @@ pub(crate) struct TableState {
     pub(crate) compaction_paused_until: Cell<Instant>,
     /// Inputs of compactions that run.
     pub(crate) claimed: RefCell<Vec<Generation>>,
+    overrides: Cell<Overrides>,
     /// Somebody has the table as a whole: no compaction of it begins.
     pub(crate) owned: Cell<bool>,
     /// How many have it or wait for it.
@@ -242,7 +260,8 @@ impl TableState {
     pub(crate) fn new(table: Arc<Table>) -> TableState {
         TableState {
             id: table.id,
-            version: RefCell::new(TableVersion::new(table)),
+            version: RefCell::new(TableVersion::new(table, Overrides::default())),
+            overrides: Cell::default(),
             view: RefCell::new(Rc::new(TableView::empty())),
             counters: TableCounters::default(),
             generation: Cell::new(Generation(0)),
@@ -316,8 +335,17 @@ impl TableState {
     /// Takes a new version of the table over, if it is one.
     pub(crate) fn set_table(&self, table: &Arc<Table>) {
         if !Arc::ptr_eq(&self.version.borrow().table, table) {
-            *self.version.borrow_mut() = TableVersion::new(table.clone());
+            *self.version.borrow_mut() = TableVersion::new(table.clone(), self.overrides.get());
         }
+    }
+
+    /// Changes what counts instead of options, also in later versions of the table.
+    pub(crate) fn change_overrides(&self, change: impl FnOnce(&mut Overrides)) {
+        let mut overrides = self.overrides.get();
+        change(&mut overrides);
+        self.overrides.set(overrides);
+        let table = self.version.borrow().table.clone();
+        *self.version.borrow_mut() = TableVersion::new(table, overrides);
     }
 
     /// Where in the log its first mutation lies that is in no SSTable.

@@ -32,6 +32,13 @@ pub enum ClusterAction {
     ForceRemoval,
     /// Give a decommission or a move of this node up; told to shard 0.
     AbortMovement,
+    /// Take the order back to remove a dead node; told to shard 0.
+    AbortRemoval {
+        /// Which one; `None`: the one in progress.
+        host: Option<HostId>,
+    },
+    /// Give up the rebuild of this node; told to shard 0.
+    AbortRebuild,
     /// Take a node out that joins; told to shard 0.
     AbortBootstrap {
         /// Which one; it joins.
@@ -175,6 +182,8 @@ impl ClusterAction {
             ClusterAction::RemoveNode { .. } | ClusterAction::ForceRemoval => "removenode",
             ClusterAction::AbortMovement => "giving up a movement",
             ClusterAction::AbortBootstrap { .. } => "abortbootstrap",
+            ClusterAction::AbortRemoval { .. } => "abortremovenode",
+            ClusterAction::AbortRebuild => "abortrebuild",
             ClusterAction::Move { .. } => "move",
             ClusterAction::Rebuild { .. } => "rebuild",
             ClusterAction::Assassinate { .. } => "assassinate",
@@ -209,6 +218,8 @@ impl ClusterCommand {
                 | ClusterCommand::ForceRemoval {}
                 | ClusterCommand::AbortMovement {}
                 | ClusterCommand::AbortBootstrap { .. }
+                | ClusterCommand::AbortRemoval { .. }
+                | ClusterCommand::AbortRebuild {}
                 | ClusterCommand::Move { .. }
                 | ClusterCommand::Rebuild { .. }
                 | ClusterCommand::Assassinate { .. }
@@ -226,6 +237,8 @@ impl ClusterCommand {
                 | ClusterCommand::ForceRemoval {}
                 | ClusterCommand::AbortMovement {}
                 | ClusterCommand::AbortBootstrap { .. }
+                | ClusterCommand::AbortRemoval { .. }
+                | ClusterCommand::AbortRebuild {}
                 | ClusterCommand::Move { .. }
                 | ClusterCommand::Rebuild { .. }
                 | ClusterCommand::Assassinate { .. }
@@ -266,6 +279,10 @@ pub(crate) fn resolve(
         }
         ClusterCommand::ForceRemoval {} => ClusterAction::ForceRemoval,
         ClusterCommand::AbortMovement {} => ClusterAction::AbortMovement,
+        ClusterCommand::AbortRemoval { host_id } => {
+            ClusterAction::AbortRemoval { host: moving::removed(snapshot, host_id.as_deref())? }
+        }
+        ClusterCommand::AbortRebuild {} => ClusterAction::AbortRebuild,
         ClusterCommand::AbortBootstrap { node } => {
             ClusterAction::AbortBootstrap { host: moving::joining(snapshot, &node)? }
         }
@@ -553,3 +570,6 @@ fn push(parts: &mut [String], c: char) {
 mod moving;
 #[cfg(test)]
 mod tests;
+pub(crate) mod upkeep;
+
+pub use upkeep::{UpkeepAction, UpkeepReply, UpkeepRequest};

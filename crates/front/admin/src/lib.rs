@@ -20,7 +20,7 @@ pub mod prometheus;
 pub mod server;
 pub mod shard;
 
-pub use commands::ClusterAction;
+pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
 pub use server::{AdminError, AdminHandle, AdminServer, LogControl, stages};
 pub use shard::{
     ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,

@@ -3,20 +3,24 @@
 mod cluster;
 mod ownership;
 mod repair;
+mod upkeep;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{
-    ClientReport, ClusterCommand, ClusterReport, EndpointsReport, GossipPeerReport, GossipReport,
-    HintsReport, LogLevelReport, PendingHintsReport, ReadRepairReport, RemovalReport,
+    ClientReport, ClusterCommand, ClusterReport, CopyReport, EndpointsReport, GossipPeerReport,
+    GossipReport, HintsReport, LogLevelReport, PendingHintsReport, ReadRepairReport, RemovalReport,
     SettingsReport, StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport,
     TrafficReport,
 };
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
     AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
+};
+pub use upkeep::{
+    CompactionCommand, CompactionSettings, ImportReport, ImportRequest, RefreshRequest,
 };
 
 use crate::histogram::HistogramReport;
@@ -389,6 +393,9 @@ pub struct SnapshotReport {
     pub disk_bytes: u64,
     /// `2026-11-21T05:14:49.204Z`; empty when it is not known.
     pub created_at: String,
+    /// When it is removed by itself; empty: never.
+    #[serde(default)]
+    pub expires_at: String,
 }
 
 /// Body of `POST /api/v1/flush` and `/api/v1/compact`.
@@ -452,6 +459,9 @@ pub struct SnapshotRequest {
     /// Memtables are not flushed first.
     #[serde(default)]
     pub skip_flush: bool,
+    /// Seconds after which it is removed by itself, 60 at least; `None`: never.
+    #[serde(default)]
+    pub ttl_seconds: Option<u32>,
 }
 
 /// Body of `DELETE /api/v1/snapshots`.

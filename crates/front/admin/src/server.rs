@@ -9,7 +9,9 @@ mod log;
 mod repair;
 mod scylla;
 mod scylla_data;
+mod scylla_metrics;
 mod scylla_tasks;
+mod upkeep;
 
 use std::future::Future;
 use std::io;
@@ -180,7 +182,7 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/node", get(node))
         .route("/api/v1/tables", get(tables))
         .route("/api/v1/latencies", get(latencies))
-        .route("/api/v1/compactions", get(compactions))
+        .route("/api/v1/compactions", get(compactions).post(upkeep::compaction))
         .route("/api/v1/compactions/history", get(compaction_history))
         .route("/api/v1/compactions/plan", get(compaction_plan))
         .route("/api/v1/snapshots", get(snapshots).post(take_snapshot).delete(clear_snapshots))
@@ -195,8 +197,10 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/log", get(log::levels).put(log::set))
         .merge(scylla::routes())
         .merge(scylla_data::routes())
+        .merge(scylla_metrics::routes())
         .merge(scylla_tasks::routes())
         .merge(repair::routes())
+        .merge(upkeep::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)
 }
@@ -393,6 +397,15 @@ GET    /api/v1/node         the cluster and this node
 GET    /api/v1/tables       numbers of all tables
 GET    /api/v1/latencies    how long clients' requests take
 GET    /api/v1/compactions  pending, running and finished compactions
+POST   /api/v1/compactions  {\"command\":\"stop\",\"kind\":\"COMPACTION\",\"id\":null}, or
+                            set_thresholds (keyspace, table, min, max),
+                            set_automatic (keyspaces, tables, enabled), files (files),
+                            range (keyspaces, tables, start, end),
+                            partition (keyspaces, tables, key), split (keyspaces, tables)
+GET    /api/v1/compactions/settings  thresholds, and whether compactions begin by themselves
+POST   /api/v1/import       {\"keyspace\":\"ks\",\"table\":\"t\",\"directories\":[\"/d\"]}, and keep_level,
+                            keep_repaired, no_verify, no_tokens, copy
+POST   /api/v1/refresh      {\"keyspace\":\"ks\",\"table\":\"t\"}
 GET    /api/v1/compactions/plan what would be compacted now, and why
 GET    /api/v1/compactions/history  compactions of the last week
 GET    /api/v1/snapshots    snapshots
@@ -562,11 +575,18 @@ async fn drain(State(api): State<Api>, Json(_): Json<DrainRequest>) -> Answer<Js
     api.command(AdminRequest::Drain).await
 }
 
+/// Cassandra's, unless `cassandra.snapshot.min_allowed_ttl_seconds` says otherwise.
+const TTL_SECONDS_MIN: u32 = 60;
+
 async fn take_snapshot(
     State(api): State<Api>,
     Json(body): Json<SnapshotRequest>,
 ) -> Answer<Json<DrainRequest>> {
-    let SnapshotRequest { tag, keyspaces, tables, skip_flush } = body;
+    let SnapshotRequest { tag, keyspaces, tables, skip_flush, ttl_seconds } = body;
+    if ttl_seconds.is_some_and(|seconds| seconds < TTL_SECONDS_MIN) {
+        let text = format!("ttl for snapshot must be at least {TTL_SECONDS_MIN} seconds");
+        return Err(ActionError::Argument(text).into());
+    }
     let _turn = api.snapshot_turn.lock().await;
     // Before any shard begins: half a snapshot under an old name would be two in one.
     let meets = |s: &SnapshotReport| {
@@ -578,7 +598,7 @@ async fn take_snapshot(
         return Err(ActionError::Exists(format!("Snapshot {tag} already exists.")).into());
     }
     let selection = Selection { keyspaces, tables };
-    api.command(AdminRequest::TakeSnapshot { tag, selection, skip_flush }).await
+    api.command(AdminRequest::TakeSnapshot { tag, selection, skip_flush, ttl_seconds }).await
 }
 
 async fn clear_snapshots(

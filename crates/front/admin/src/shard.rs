@@ -11,7 +11,7 @@ use schema::Schema;
 use stdx::{ShardId, TableId, Token};
 use store::Store;
 
-use crate::commands::{self, ClusterAction};
+use crate::commands::{self, ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
 use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
@@ -59,6 +59,8 @@ pub enum AdminRequest {
         /// Those of that version too.
         all: bool,
     },
+    /// About the files of tables and how they are compacted: see [`UpkeepRequest`].
+    Upkeep(UpkeepRequest),
     /// Take no more requests and write everything to disk.
     Drain,
     /// Keep the files as they are now under a name.
@@ -69,6 +71,8 @@ pub enum AdminRequest {
         selection: Selection,
         /// Memtables are not flushed first.
         skip_flush: bool,
+        /// Seconds after which it is removed; `None`: never.
+        ttl_seconds: Option<u32>,
     },
     /// Remove what there is of a snapshot that could not be taken; to one shard.
     AbandonSnapshot {
@@ -147,6 +151,8 @@ pub enum AdminReply {
     Clients(Vec<ClientReport>),
     /// To `ListSnapshots`.
     Snapshots(Vec<SnapshotReport>),
+    /// To `Upkeep`.
+    Upkeep(UpkeepReply),
     /// The command was carried out.
     Done,
     /// It was not.
@@ -182,10 +188,19 @@ pub trait ShardActions {
     /// Writes SSTables of these tables anew that are of other versions than the one written now, or
     /// all of them.
     fn upgrade(&self, tables: Vec<TableId>, all: bool) -> Work<()>;
+    /// Takes files in, compacts what is named, gives compactions up.
+    fn upkeep(&self, _: UpkeepAction) -> Work<UpkeepReply> {
+        Box::pin(async move { Err(ActionError::Unsupported("upkeep of files")) })
+    }
     /// Stops serving clients, flushes everything; the shard goes on answering administration.
     fn drain(&self) -> Work<()>;
-    /// Keeps the files of these tables as they are now.
-    fn take_snapshot(&self, tag: String, tables: Vec<TableId>, skip_flush: bool) -> Work<()>;
+    /// Keeps the files of these tables as they are now, for so many seconds if any are given.
+    fn take_snapshot(
+        &self,
+        tag: (String, Option<u32>),
+        tables: Vec<TableId>,
+        skip_flush: bool,
+    ) -> Work<()>;
     /// Removes the snapshot of that name of these tables; told to shard 0.
     fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()>;
     /// Finished compactions of the whole node, newest first.
@@ -495,12 +510,16 @@ impl Served {
             AdminRequest::Upgrade { selection, all } => {
                 self.actions.upgrade(selected(&schema, &selection)?, all).await?;
             }
+            AdminRequest::Upkeep(request) => {
+                let action = commands::upkeep::resolve(request, &schema)?;
+                return Ok(AdminReply::Upkeep(self.actions.upkeep(action).await?));
+            }
             AdminRequest::Drain => self.actions.drain().await?,
             AdminRequest::SetGuardrail(change) => self.actions.set_guardrail(&change)?,
-            AdminRequest::TakeSnapshot { tag, selection, skip_flush } => {
+            AdminRequest::TakeSnapshot { tag, selection, skip_flush, ttl_seconds } => {
                 check_tag(&tag)?;
                 let tables = selected(&schema, &selection)?;
-                self.actions.take_snapshot(tag, tables, skip_flush).await?;
+                self.actions.take_snapshot((tag, ttl_seconds), tables, skip_flush).await?;
             }
             AdminRequest::ClearSnapshots { tag, keyspaces } => {
                 if let Some(tag) = &tag {
@@ -566,7 +585,10 @@ fn check_tag(tag: &str) -> Result<(), ActionError> {
 }
 
 /// The tables of a selection, in Cassandra's words when there is none.
-fn selected(schema: &Schema, selection: &Selection) -> Result<Vec<TableId>, ActionError> {
+pub(crate) fn selected(
+    schema: &Schema,
+    selection: &Selection,
+) -> Result<Vec<TableId>, ActionError> {
     if !selection.tables.is_empty() && selection.keyspaces.len() != 1 {
         let text = "When specifying the table for a snapshot, you must specify one and only one \
                     keyspace";

@@ -21,6 +21,8 @@ impl ClusterShard {
             ClusterAction::RemoveNode { host } => self.remove_node(host).await.map_err(failed),
             ClusterAction::ForceRemoval => self.force_removal().map_err(failed),
             ClusterAction::AbortMovement => self.abort_movement().await.map_err(failed),
+            ClusterAction::AbortRemoval { host } => self.abort_removal(host).await.map_err(failed),
+            ClusterAction::AbortRebuild => self.abort_rebuild().map_err(failed),
             ClusterAction::AbortBootstrap { host } => {
                 self.abort_bootstrap(host).await.map_err(failed)
             }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use cluster::{ClusterSnapshot, HandoverStep, MemberState, Stage, Transformation};
 use rt::Group;
 use stdx::{Epoch, HostId, Instant};
+use streaming::FetchProgress;
 
 use super::leaving::{Job, Order, What};
 use super::member::ClusterShard;
@@ -133,7 +134,10 @@ impl ClusterShard {
                     Job::Done => Ok(true),
                     Job::Failed(text) => Err(text),
                 },
-                false => self.ask_to_take_over(host, &order).await.map_err(|e| e.to_string()),
+                false => {
+                    let taken = self.ask_to_take_over(host, &order).await;
+                    taken.map(|taken| taken.is_done).map_err(|e| e.to_string())
+                }
             };
             match answer {
                 Ok(true) => {
@@ -191,7 +195,11 @@ impl ClusterShard {
             let received = Received::load(&self.rt, &self.options.workdir, &name, key).await;
             let rest = received.rest(plan);
             if !rest.is_empty() {
-                let fetched = self.fetch_keeping("Replication change", rest, &received).await;
+                let operation = ("Replication change", self.streaming.new_plan());
+                let copies = &self.orders.copies;
+                let key = What::Keyspace(keyspace.to_owned()).key();
+                let told = |p: &FetchProgress| copies.note_own(&key, p.into());
+                let fetched = self.fetch_keeping(operation, rest, (&received, &told)).await;
                 fetched.map_err(|error| error.to_string())?;
             }
             received.forget().await;

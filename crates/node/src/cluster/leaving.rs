@@ -5,7 +5,7 @@
 //!
 //! Order payload: the host that goes (16 bytes), the epoch at which it began to (u64); or, of a keyspace
 //! that gets other replicas (`inheriting`), a host of zeros, the epoch, and its name. Answer: 0 the
-//! copy runs, 1 it is done; an error: it failed and begins anew with the next order.
+//! copy runs, 1 it is done, then how far it is (`giving_up`); an error: it failed and begins anew with the next order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,9 @@ use membership::SubmitError;
 use messaging::{MessagingError, Outgoing, Request, Responder};
 use rt::Group;
 use stdx::{Epoch, HostId, ShardId, Uuid};
-use streaming::{MayLack, StreamError};
+use streaming::{FetchProgress, MayLack, StreamError};
 
+use super::giving_up::{Copies, CopyProgress, Rebuilding, Taken, put_taken, read_taken};
 use super::member::ClusterShard;
 use super::movement::REGISTERS;
 use super::received::{Received, name_for};
@@ -64,7 +65,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         match self {
             What::Member(host) => host.to_string(),
             What::Keyspace(name) => format!("keyspace {name}"),
@@ -105,7 +106,9 @@ pub(crate) struct Orders {
     /// At which epoch the state of the node that goes has changed last.
     changed_at: Cell<Epoch>,
     /// This node copies what it owns.
-    pub(super) is_rebuilding: Cell<bool>,
+    pub(super) rebuilding: Rebuilding,
+    /// How far copies are.
+    pub(crate) copies: Copies,
     /// This node was leaving, and the others have decided that it is out.
     pub(super) put_out: Cell<bool>,
     /// The last decommission of this node in this run has failed.
@@ -160,6 +163,7 @@ impl Orders {
         self.forced.set(false);
         self.aborted.set(false);
         self.decided.set(false);
+        self.copies.forget_others();
     }
 
     /// All is copied: from here on the movement is not given up.
@@ -234,11 +238,13 @@ impl ClusterShard {
         }
         // Who removes another node holds it for dead, whatever this one has seen of it so far.
         let goes_itself = order.what == What::Member(request.from);
-        match self.order(&order, goes_itself) {
-            Job::Running => responder.respond(|out| out.put_u8(0)),
-            Job::Done => responder.respond(|out| out.put_u8(1)),
-            Job::Failed(text) => responder.fail(&ErrorReply::Internal(text)),
-        }
+        let is_done = match self.order(&order, goes_itself) {
+            Job::Running => false,
+            Job::Done => true,
+            Job::Failed(text) => return responder.fail(&ErrorReply::Internal(text)),
+        };
+        let taken = Taken { is_done, progress: self.orders.copies.own(&order.what.key()) };
+        responder.respond(|out| put_taken(&taken, out));
     }
 
     /// The state of a copy, which is begun if there is none.
@@ -260,6 +266,7 @@ impl ClusterShard {
             Some(_) | None => {}
         }
         self.orders.jobs.borrow_mut().insert(key.clone(), (epoch, Job::Running));
+        self.orders.copies.note_own(&key, CopyProgress::default());
         let (this, what) = (self.clone(), order.what.clone());
         let task = async move {
             let outcome = match this.carry_out(&what, epoch, goes_itself).await {
@@ -322,7 +329,14 @@ impl ClusterShard {
             }
             let plan = received.rest(plan.fetches);
             if !plan.is_empty() {
-                match self.fetch_keeping(operation, plan, &received).await {
+                let copies = &self.orders.copies;
+                let id = self.streaming.new_plan();
+                copies.begin(mover, id);
+                let of_order = What::Member(mover).key();
+                let told = |p: &FetchProgress| copies.note_own(&of_order, p.into());
+                let fetched = self.fetch_keeping((operation, id), plan, (&received, &told)).await;
+                copies.end(mover);
+                match fetched {
                     Ok(_) => {}
                     Err(error @ StreamError::Incomplete { .. }) => {
                         failure = error.to_string();
@@ -372,15 +386,19 @@ impl ClusterShard {
                 let since = *heard.entry(host).or_insert(now);
                 let done = if host == me {
                     match self.order(&order, false) {
-                        Job::Running => false,
-                        Job::Done => true,
                         Job::Failed(text) => return Err(text),
+                        job => {
+                            let own = self.orders.copies.own(&order.what.key());
+                            self.orders.copies.note_other(host, own);
+                            matches!(job, Job::Done)
+                        }
                     }
                 } else {
                     match self.ask_to_take_over(host, &order).await {
-                        Ok(done) => {
+                        Ok(taken) => {
                             heard.insert(host, self.rt.now());
-                            done
+                            self.orders.copies.note_other(host, taken.progress);
+                            taken.is_done
                         }
                         Err(MessagingError::Remote(ErrorReply::Internal(text))) => {
                             return Err(format!("node {host}: {text}"));
@@ -406,12 +424,12 @@ impl ClusterShard {
         &self,
         host: HostId,
         order: &Order,
-    ) -> std::result::Result<bool, MessagingError> {
+    ) -> std::result::Result<Taken, MessagingError> {
         let deadline = self.rt.now() + ANSWER;
         let to = Outgoing { host, shard: ShardId(0), verb: Verb::TakeOver, deadline, trace: None };
         let write = |out: &mut Vec<u8>| put_order(order, out);
         let answer = self.messaging.request(&to, write).await?;
-        Ok(answer.payload.first() == Some(&1))
+        read_taken(&answer.payload).map_err(|_| MessagingError::Malformed)
     }
 
     /// Takes `host` from one state to the next; the epoch after it.
@@ -512,7 +530,7 @@ impl ClusterShard {
     }
 
     /// Makes a member that was stopped on its way out, or to other tokens, a full one again.
-    async fn take_back(&self, host: HostId) -> Result<()> {
+    pub(super) async fn take_back(&self, host: HostId) -> Result<()> {
         use MemberState as S;
         let steps = [
             (S::LeaveHandover, S::Leaving),

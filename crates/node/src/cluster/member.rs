@@ -256,6 +256,7 @@ impl ClusterShard {
             if is_first {
                 this.forget_received(before, after);
                 this.orders.note(before, after);
+                this.end_copies(before, after);
             }
             if is_first && before.members != after.members {
                 this.liveness.set_members(this.gossip_members(after));

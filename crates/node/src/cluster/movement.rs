@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Member, MemberState, Transformation, choose_voters};
 use membership::SubmitError;
-use stdx::{Epoch, HostId, Instant};
-use streaming::{FetchRange, FetchReport, Keep, MayLack, PlanError, StreamError};
+use stdx::{Epoch, HostId, Instant, Uuid};
+use streaming::{FetchProgress, FetchRange, FetchReport, Keep, MayLack, PlanError, StreamError};
 
 use super::member::ClusterShard;
 use super::received::Received;
@@ -324,7 +324,8 @@ impl ClusterShard {
             }
             tracing::info!(ranges = plan.len(), "taking over data");
             let operation = if replaces { "Replace" } else { "Bootstrap" };
-            match self.fetch_keeping(operation, plan, &received).await {
+            let operation = (operation, self.streaming.new_plan());
+            match self.fetch_keeping(operation, plan, (&received, &|_| ())).await {
                 Ok(report) => {
                     tracing::info!(?report, "took over data");
                     break goes_without;
@@ -333,7 +334,10 @@ impl ClusterShard {
                     tracing::warn!(%error, "not all data could be taken over; trying again");
                     self.pause(FETCH_PAUSE).await?;
                 }
-                Err(StreamError::Stopping) => return Err(StartError::Stopped),
+                // Nobody gives up a join in this way: the node is taken out instead.
+                Err(StreamError::Stopping | StreamError::Aborted) => {
+                    return Err(StartError::Stopped);
+                }
                 Err(error @ StreamError::Store(_)) => {
                     return Err(StartError::Streaming { detail: error.to_string() });
                 }
@@ -363,15 +367,15 @@ impl ClusterShard {
         Received::load(&self.rt, &self.options.workdir, JOIN, key).await
     }
 
-    /// Fetches, and remembers what is here.
+    /// Fetches under a name and a plan's id, remembers what is here, and tells how far it is.
     pub(super) async fn fetch_keeping(
         &self,
-        operation: &str,
+        operation: (&str, Uuid),
         plan: Vec<FetchRange>,
-        received: &Received,
+        (received, told): (&Received, &dyn Fn(&FetchProgress)),
     ) -> Result<FetchReport, StreamError> {
         let keep: &Keep<'_> = &|ranges| Box::pin(received.keep(ranges));
-        self.streaming.fetch_keeping(operation, plan, &|_| (), keep).await
+        self.streaming.fetch_keeping(operation, plan, told, keep).await
     }
 
     /// That the dead replicas that a join waits for may come back by themselves: with nobody alive

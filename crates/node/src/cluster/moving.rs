@@ -69,11 +69,9 @@ impl ClusterShard {
     /// Why not, in words for the operator; what came stays, and the same command goes on with the
     /// rest.
     pub(crate) async fn rebuild(&self, rebuild: Rebuild) -> Result<()> {
-        if self.orders.is_rebuilding.replace(true) {
-            return Err("Node is still rebuilding. Check nodetool netstats.".to_owned());
-        }
+        self.orders.rebuilding.begin()?;
         let done = self.carry_out_rebuild(&rebuild).await;
-        self.orders.is_rebuilding.set(false);
+        self.orders.rebuilding.end();
         done
     }
 
@@ -92,7 +90,9 @@ impl ClusterShard {
         let plan = received.rest(plan);
         if !plan.is_empty() {
             tracing::info!(ranges = plan.len(), ?rebuild, "rebuilding");
-            match self.fetch_keeping("Rebuild", plan, &received).await {
+            let id = self.streaming.new_plan();
+            self.orders.rebuilding.fetches(id)?;
+            match self.fetch_keeping(("Rebuild", id), plan, (&received, &|_| ())).await {
                 Ok(report) => tracing::info!(?report, "rebuilt"),
                 Err(error) => return Err(error.to_string()),
             }

@@ -101,10 +101,11 @@ pub(crate) fn auto(repair: &Repair, enabled: Option<bool>) -> AutoRepairReport {
     }
     let status = repair.auto_status();
     let table = |t: repair::AutoTable| AutoRepairTable {
-        state: match (t.is_running, t.is_due) {
-            (true, _) => "RUNNING",
-            (false, true) => "DUE",
-            (false, false) => "DONE",
+        state: match (t.is_running, t.is_late, t.is_due) {
+            (true, _, _) => "RUNNING",
+            (false, true, _) => "LATE",
+            (false, false, true) => "DUE",
+            (false, false, false) => "DONE",
         }
         .to_owned(),
         keyspace: t.keyspace,
@@ -115,6 +116,10 @@ pub(crate) fn auto(repair: &Repair, enabled: Option<bool>) -> AutoRepairReport {
     AutoRepairReport {
         enabled: status.enabled,
         bytes_per_second: status.bytes_per_second,
+        pace_bytes_per_second: status.pace.bytes_per_second,
+        needed_bytes_per_second: status.pace.needed,
+        late_parts: status.pace.late,
+        is_behind: status.pace.is_behind,
         last_error: status.last_error,
         tables: status.tables.into_iter().map(table).collect(),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admin::model::{
-    ClusterReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport,
+    ClusterReport, CopyReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport,
     ReadRepairReport, RemovalReport, StreamFileReport, StreamProgress, StreamReport,
     StreamingReport, TrafficReport,
 };
@@ -32,9 +32,21 @@ impl ClusterShard {
             report.removal = self.orders.removal().map(|(host, waiting)| RemovalReport {
                 host_id: host.to_string(),
                 waiting_for: waiting.iter().map(ToString::to_string).collect(),
+                copies: self.copies_report(),
             });
         }
         report
+    }
+
+    fn copies_report(&self) -> Vec<CopyReport> {
+        let all = self.orders.copies.others().into_iter();
+        all.map(|(host, progress)| CopyReport {
+            host_id: host.to_string(),
+            ranges: progress.ranges,
+            ranges_done: progress.ranges_done,
+            bytes: progress.bytes,
+        })
+        .collect()
     }
 
     fn read_repairs(&self) -> ReadRepairReport {

@@ -112,7 +112,7 @@ fn counts<'r, 't>(
         .double("p99th", number(of.percentile(0.99)))
 }
 
-/// None of our snapshots expires or is ephemeral.
+/// None of our snapshots is ephemeral.
 pub(super) fn snapshot(
     table: &Table,
     snapshot: &SnapshotReport,
@@ -126,6 +126,9 @@ pub(super) fn snapshot(
         .bigint("true_size", whole(snapshot.true_bytes));
     if let Ok(millis) = types::temporal::parse_timestamp(&snapshot.created_at, None) {
         row.timestamp_millis("created_at", millis);
+    }
+    if let Ok(millis) = types::temporal::parse_timestamp(&snapshot.expires_at, None) {
+        row.timestamp_millis("expires_at", millis);
     }
     row.finish()
 }

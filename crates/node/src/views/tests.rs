@@ -92,11 +92,16 @@ fn what_nobody_counts_is_null() {
         true_bytes: 1,
         disk_bytes: 2,
         created_at: "2026-11-21T05:14:49.204Z".to_owned(),
+        expires_at: String::new(),
     };
     assert_eq!(
         shown(&snapshots, &tables::snapshot(&snapshots, &snapshot).unwrap()),
         "created_at='2026-11-21T05:14:49.204Z' ephemeral=false size_on_disk=2 true_size=1"
     );
+    let expires_at = "2026-11-21T06:14:49.204Z".to_owned();
+    let expires = SnapshotReport { expires_at, ..snapshot };
+    let text = shown(&snapshots, &tables::snapshot(&snapshots, &expires).unwrap());
+    assert!(text.contains(" expires_at='2026-11-21T06:14:49.204Z' "), "{text}");
 }
 
 #[test]

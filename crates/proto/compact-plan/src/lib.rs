@@ -37,7 +37,7 @@ mod validate;
 
 pub use incremental::IncrementalOptions;
 pub use leveled::LeveledOptions;
-pub use manual::{before_major, major, user_defined};
+pub use manual::{before_major, major, major_split, user_defined};
 pub use options::{
     CompactionOptions, OptionsError, Strategy, TombstoneOption, TombstoneOptions, parse_options,
 };
@@ -109,6 +109,8 @@ pub enum Cut {
     AtBytes(u64),
     /// Behind each of these tokens, which ascend.
     AtTokens(Vec<Token>),
+    /// When the first has so many bytes on disk, then the next; what follows the last is not cut.
+    AtSizes(Vec<u64>),
 }
 
 /// One compaction to run.

@@ -4,7 +4,7 @@ use stdx::Generation;
 
 use crate::options::{CompactionOptions, Strategy, TombstoneOptions};
 use crate::size_tiered::plan;
-use crate::{Plan, Reason, SstableInfo, TableState, incremental, leveled, unified};
+use crate::{Cut, Plan, Reason, SstableInfo, TableState, incremental, leveled, unified};
 
 /// Why a user-defined compaction cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,41 @@ pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
         .collect()
 }
 
+/// Outputs of a split major compaction are not made smaller than this, bytes. Source: Cassandra 5.0
+/// SplittingSizeTieredCompactionWriter.
+const SPLIT_BYTES_MIN: u64 = 50_000_000;
+/// Most outputs of it. Source: the same.
+const SPLIT_OUTPUTS_MAX: usize = 20;
+
+/// As [`major`], and size-tiered outputs are cut into several: one with half of what is there, the next
+/// with half of the rest and so on. The other strategies cut as they do always.
+pub fn major_split(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
+    let mut plans = major(options, state);
+    if options.strategy == Strategy::SizeTiered {
+        for plan in &mut plans {
+            let of_it = |f: &&SstableInfo| plan.inputs.contains(&f.generation);
+            let bytes = files(state).filter(of_it).map(|f| f.size_bytes).sum();
+            plan.cut = halves(bytes);
+        }
+    }
+    plans
+}
+
+fn halves(bytes: u64) -> Cut {
+    let mut sizes = Vec::new();
+    let mut next = bytes / 2;
+    while sizes.len() < SPLIT_OUTPUTS_MAX {
+        sizes.push(next);
+        if next < SPLIT_BYTES_MIN {
+            break;
+        }
+        next /= 2;
+    }
+    // The last one takes the rest.
+    sizes.pop();
+    if sizes.is_empty() { Cut::Never } else { Cut::AtSizes(sizes) }
+}
+
 /// What should be done before a major compaction, so that it needs little space: by incremental
 /// compaction small files that lie across the fragments of large runs are cut like these first. Files
 /// change by it: [`major`] is asked afterwards.
@@ -71,7 +106,8 @@ pub fn before_major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<
         .collect()
 }
 
-/// A compaction of named files; a file named twice counts once.
+/// A compaction of named files; a file named twice counts once. Several files of levels become one of
+/// level 0, which may overlap any other.
 ///
 /// # Errors
 /// See [`ManualError`].
@@ -96,7 +132,11 @@ pub fn user_defined(
     if inputs.is_empty() {
         return Err(ManualError::Empty);
     }
-    Ok(plan(&inputs, state, tombstones, Reason::UserDefined))
+    let mut plan = plan(&inputs, state, tombstones, Reason::UserDefined);
+    if inputs.len() > 1 {
+        plan.level = 0;
+    }
+    Ok(plan)
 }
 
 #[cfg(test)]
@@ -151,6 +191,33 @@ mod tests {
         assert_eq!(inputs, [vec![2], vec![3]]);
         let named = user_defined(&[Generation(1)], &TombstoneOptions::default(), &state(&files));
         assert_eq!(named, Err(ManualError::NotACandidate { generation: Generation(1) }));
+    }
+
+    #[test]
+    fn a_split_major_compaction_halves_size_tiered_outputs_down_to_the_smallest() {
+        let cut_of = |bytes: u64, strategy| {
+            let files = [SstableInfo { size_bytes: bytes, ..file(1, 0) }];
+            let options = CompactionOptions { strategy, ..CompactionOptions::default() };
+            major_split(&options, &state(&files)).remove(0).cut
+        };
+        let tiered = |bytes| cut_of(bytes, Strategy::SizeTiered);
+        assert_eq!(tiered(99_999_999), Cut::Never);
+        assert_eq!(tiered(100_000_000), Cut::AtSizes(vec![50_000_000]));
+        assert_eq!(tiered(400_000_000), Cut::AtSizes(vec![200_000_000, 100_000_000, 50_000_000]));
+        let Cut::AtSizes(most) = tiered(u64::MAX) else { panic!() };
+        assert_eq!(most.len(), SPLIT_OUTPUTS_MAX - 1);
+        let windows = cut_of(400_000_000, Strategy::TimeWindow);
+        assert_eq!(windows, Cut::Never);
+    }
+
+    #[test]
+    fn several_named_files_of_a_level_become_one_of_level_0_and_one_keeps_its_level() {
+        let files = [1, 2].map(|n| SstableInfo { level: 3, ..file(n, 0) });
+        let level = |named: &[u64]| {
+            let named: Vec<Generation> = named.iter().map(|g| Generation(*g)).collect();
+            user_defined(&named, &TombstoneOptions::default(), &state(&files)).unwrap().level
+        };
+        assert_eq!((level(&[2]), level(&[1, 2])), (3, 0));
     }
 
     #[test]

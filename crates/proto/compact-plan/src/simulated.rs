@@ -365,7 +365,8 @@ impl Table<'_> {
 /// The outputs of a compaction.
 fn pieces(versions: Vec<Version>, cut: &Cut) -> Vec<Vec<Version>> {
     match cut {
-        Cut::Never => vec![versions],
+        // Only somebody's request has such sizes, which has no place in a model of the background.
+        Cut::Never | Cut::AtSizes(_) => vec![versions],
         Cut::AtBytes(bytes) => {
             let most = usize::try_from((bytes / ENTRY_BYTES).max(1)).unwrap_or(usize::MAX);
             versions.chunks(most).map(<[Version]>::to_vec).collect()

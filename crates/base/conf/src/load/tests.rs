@@ -278,7 +278,10 @@ fn files_of_the_snitch_are_looked_for_beside_the_configuration_first() {
     let text = "workdir: /w\nendpoint_snitch: GossipingPropertyFileSnitch\n";
     assert_eq!(of("/etc/c/cassandra.yaml", text), ["/etc/c/x", "/w/x"]);
     assert_eq!(of("cassandra.yaml", text), ["./x", "/w/x"]);
-    assert_eq!(of("/etc/c/cassandra.yaml", "workdir: /w\n"), ["/w/x"]);
+    // Archiving asks for its file whatever the snitch is.
+    assert_eq!(of("/etc/c/cassandra.yaml", "workdir: /w\n"), ["/etc/c/x", "/w/x"]);
+    let nowhere = load(&Sources::default()).unwrap().options;
+    assert_eq!(nowhere.snitch_files("x"), ["./helenus-data/x"]);
 }
 
 #[test]
@@ -316,8 +319,18 @@ fn settings_that_contradict_each_other_are_refused() {
 #[test]
 fn an_empty_value_leaves_the_default() {
     let loaded = yaml("prepared_statements_cache_size:\nnum_tokens:\nkey_cache_size:\n").unwrap();
-    assert_eq!(loaded.options, Options::default());
+    let configuration_directory = Some(".".to_owned());
+    assert_eq!(loaded.options, Options { configuration_directory, ..Options::default() });
     assert!(loaded.warnings.is_empty());
+}
+
+#[test]
+fn the_commit_log_is_compressed_as_cassandras_file_says() {
+    let text = "commitlog_compression:\n  - class_name: LZ4Compressor\n    parameters:\n";
+    let loaded = yaml(text).unwrap();
+    assert_eq!(loaded.options.commitlog_compression, Some(crate::CommitLogCompression::Lz4));
+    assert!(loaded.warnings.is_empty());
+    assert!(yaml("commitlog_compression:\n  - class_name: LZ5Compressor\n").is_err());
 }
 
 #[test]

@@ -316,6 +316,22 @@ fn a_node_that_stops_does_not_wait_for_its_pages() {
 }
 
 #[test]
+fn a_fetch_that_is_given_up_does_not_wait_for_its_pages() {
+    for (seed, shards) in [(910, 1), (911, 2)] {
+        let mut source = Spec::new(1, shards, data(4));
+        source.settings.outbound_bytes_per_second = 100;
+        let mut own = Spec::new(3, shards, vec![]).fetching(from(&[1]));
+        own.settings.page_timeout = Duration::from_secs(1_000_000);
+        own.gives_up_after = Some(Duration::from_secs(1));
+        let cluster = Cluster::start(seed, vec![source, own]);
+        assert_eq!(cluster.finish(), Err(StreamError::Aborted));
+        assert_eq!(cluster.dump(3), Dump::new());
+        let facts = cluster.facts.lock().unwrap();
+        assert_eq!(facts.sessions, vec![], "it is forgotten");
+    }
+}
+
+#[test]
 fn the_check_sees_what_is_missing_changed_or_too_much() {
     let range = [TokenRange { start: Token(i64::MIN), end: Token(0) }];
     let inside = (0..).map(key).find(|k| codec::token_of(k) < Token(0)).unwrap();

@@ -231,6 +231,8 @@ struct Spec {
     settings: StreamSettings,
     /// Turns the nodes' answers into others.
     tamper: Option<fn(&mut Vec<u8>)>,
+    /// So long after its beginning it gives the fetch up.
+    gives_up_after: Option<Duration>,
 }
 
 impl Spec {
@@ -243,7 +245,9 @@ impl Spec {
             ..StreamSettings::default()
         };
         let snapshot = Arc::new(Mutex::new(Arc::new(joining().with_local(host(n)).unwrap())));
-        Spec { n, shards, data: Arc::new(data), plan: None, snapshot, settings, tamper: None }
+        let (tamper, gives_up_after) = (None, None);
+        let data = Arc::new(data);
+        Spec { n, shards, data, plan: None, snapshot, settings, tamper, gives_up_after }
     }
 
     fn fetching(mut self, plan: Vec<FetchRange>) -> Spec {
@@ -321,7 +325,20 @@ async fn node(
             rt.gate("test").spawn(&rt, rt::Group::Admin, "test-stop", stop).unwrap();
             let told = facts.clone();
             let progress = |progress: &FetchProgress| told.lock().unwrap().progress.push(*progress);
-            let outcome = streaming.fetch("Bootstrap", plan, &progress).await;
+            let id = streaming.new_plan();
+            if let Some(after) = spec.gives_up_after {
+                let (rt, of_task) = (rt.clone(), streaming.clone());
+                let give_up = async move {
+                    rt.clone().sleep(after).await;
+                    assert!(!of_task.abort(Uuid::nil()), "no such plan");
+                    assert!(of_task.abort(id));
+                };
+                let gate = streaming.inner.gate.clone();
+                gate.spawn(&streaming.inner.rt, rt::Group::Admin, "test-abort", give_up).unwrap();
+            }
+            let keep: &Keep<'_> = &|_| Box::pin(std::future::ready(()));
+            let outcome = streaming.fetch_keeping(("Bootstrap", id), plan, &progress, keep).await;
+            assert!(!streaming.abort(id), "it is over");
             facts.lock().unwrap().outcome = Some(outcome);
         }
         while facts.lock().unwrap().outcome.is_none() {

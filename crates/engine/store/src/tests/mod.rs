@@ -4,13 +4,16 @@
 
 mod basics;
 mod cleanup;
+mod control;
 mod crash;
 mod everywhere;
 mod faults;
+mod import;
 mod incremental;
 mod ingest;
 mod outputs;
 mod repairing;
+mod replaying;
 mod replica;
 mod shards;
 mod strategies;
@@ -23,6 +26,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use codec::Algorithm;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{
     CellRef, ClusteringBuf, ColumnRef, DeletionTime, Liveness, MutationBuilder, MutationRef,
@@ -104,7 +108,8 @@ pub(crate) fn schema() -> Arc<Schema> {
     schema_of(vec![table(options)])
 }
 
-/// Small sizes, so that flushes and rotations happen; each start writes another version of files.
+/// Small sizes, so that flushes and rotations happen; each start writes another version of files and
+/// compresses its log in another way.
 pub(crate) fn options(rt: &Rt) -> StoreOptions {
     let run = u64::try_from(rt.wall().0).unwrap();
     let host = HostId(Uuid::from_u128(7));
@@ -115,7 +120,15 @@ pub(crate) fn options(rt: &Rt) -> StoreOptions {
     options.segment_bytes = 64 << 10;
     options.disk_reserve_bytes = 0;
     let versions = sstable::WriterOptions::VERSIONS;
-    options.sstable_version = versions[rt.random_u64() as usize % versions.len()];
+    let random = rt.random_u64() as usize;
+    options.sstable_version = versions[random % versions.len()];
+    options.commitlog_compression = match random / versions.len() % 5 {
+        1 => Some(Algorithm::Lz4),
+        2 => Some(Algorithm::Snappy),
+        3 => Some(Algorithm::Deflate),
+        4 => Some(Algorithm::Zstd),
+        _ => None,
+    };
     options
 }
 

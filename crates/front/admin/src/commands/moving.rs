@@ -57,6 +57,22 @@ pub(super) fn joining(snapshot: &ClusterSnapshot, text: &str) -> Result<HostId, 
     }
 }
 
+/// A node whose removal is to be given up.
+pub(super) fn removed(
+    snapshot: &ClusterSnapshot,
+    text: Option<&str>,
+) -> Result<Option<HostId>, ActionError> {
+    let Some(text) = text else { return Ok(None) };
+    let id = Uuid::parse_str(text).map_err(|_| argument(format!("Invalid UUID string: {text}")))?;
+    match HostId(id) {
+        host if host == snapshot.local.host_id => {
+            Err(argument("this node leaves by itself: use abortdecommission"))
+        }
+        host if snapshot.members.contains_key(&host) => Ok(Some(host)),
+        _ => Err(failed("Host ID not found.")),
+    }
+}
+
 /// A rebuild of what there is.
 pub(super) fn rebuild(
     snapshot: &ClusterSnapshot,

@@ -1,3 +1,5 @@
+mod upkeep;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

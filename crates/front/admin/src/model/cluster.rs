@@ -389,6 +389,22 @@ pub struct RemovalReport {
     pub host_id: String,
     /// UUIDs of the nodes that have not confirmed yet.
     pub waiting_for: Vec<String>,
+    /// How far the nodes are that copy what it had.
+    #[serde(default)]
+    pub copies: Vec<CopyReport>,
+}
+
+/// How far a node is that copies because another one goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyReport {
+    /// UUID of the node that copies.
+    pub host_id: String,
+    /// Ranges of tables that it copies; 0: it has not begun, or does not say.
+    pub ranges: u64,
+    /// Those that it has; counted when a table is done.
+    pub ranges_done: u64,
+    /// Bytes that came to it.
+    pub bytes: u64,
 }
 
 /// One kind of work.
@@ -440,6 +456,14 @@ pub enum ClusterCommand {
     ForceRemoval {},
     /// Gives a decommission or a move of this node up while its copies are made.
     AbortMovement {},
+    /// Gives up the removal of a dead node while its data is copied.
+    AbortRemoval {
+        /// UUID; `None`: the removal in progress, or the one that was left behind.
+        #[serde(default)]
+        host_id: Option<String>,
+    },
+    /// Gives up the rebuild of this node; what came stays.
+    AbortRebuild {},
     /// Takes a node out that joins and has not finished.
     AbortBootstrap {
         /// UUID, or IP address with or without port.

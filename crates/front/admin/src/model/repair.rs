@@ -47,8 +47,20 @@ pub struct RepairOrder {
 pub struct AutoRepairReport {
     /// Whether they begin.
     pub enabled: bool,
-    /// Bytes per second that they read; 0 = no limit of its own.
+    /// Bytes per second that they read at most; 0 = no limit of its own.
     pub bytes_per_second: u64,
+    /// Bytes per second that they read now: enough for every window, less while there is time.
+    #[serde(default)]
+    pub pace_bytes_per_second: u64,
+    /// What would be needed, whatever the bounds.
+    #[serde(default)]
+    pub needed_bytes_per_second: u64,
+    /// Parts of tables that were not repaired within their window.
+    #[serde(default)]
+    pub late_parts: u64,
+    /// A window is over, or more is needed than is allowed.
+    #[serde(default)]
+    pub is_behind: bool,
     /// Why the last one failed that did.
     pub last_error: Option<String>,
     /// Tables of which this node has primary ranges.
@@ -66,7 +78,7 @@ pub struct AutoRepairTable {
     pub repaired_at: Option<i64>,
     /// Seconds within which they are to be.
     pub window_seconds: i64,
-    /// `RUNNING`, `DUE` or `DONE`.
+    /// `RUNNING`, `LATE`, `DUE` or `DONE`.
     pub state: String,
 }
 

@@ -263,6 +263,26 @@ pub fn removal_status(node: &NodeReport, cluster: &ClusterReport, style: HostSty
     )
 }
 
+/// How far the nodes are that copy for a removal, a line each; not in Cassandra. Empty when none runs.
+pub fn removal_progress(node: &NodeReport, cluster: &ClusterReport, style: HostStyle) -> String {
+    let mut out = String::new();
+    let Some(removal) = &cluster.removal else { return out };
+    for copy in &removal.copies {
+        let member = node.nodes.iter().find(|m| m.host_id == copy.host_id);
+        let name = member.map_or_else(|| copy.host_id.clone(), |m| slashed(m, style));
+        let is_waited_for = removal.waiting_for.contains(&copy.host_id);
+        let _ = match (is_waited_for, copy.ranges) {
+            (false, _) => writeln!(out, "    {name}: done, {} bytes", copy.bytes),
+            (true, 0) => writeln!(out, "    {name}: begins"),
+            (true, ranges) => {
+                let (done, bytes) = (copy.ranges_done, copy.bytes);
+                writeln!(out, "    {name}: {done} of {ranges} ranges, {bytes} bytes")
+            }
+        };
+    }
+    out
+}
+
 /// The mode of a node in one word, from what it says or from its place in the ring.
 pub(super) fn mode(node: &NodeReport, cluster: &ClusterReport) -> String {
     if !cluster.operation_mode.is_empty() {

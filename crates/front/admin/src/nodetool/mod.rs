@@ -12,11 +12,14 @@ mod history;
 mod repair;
 mod settings;
 mod tables;
+mod tables_order;
+mod upkeep;
+mod yaml;
 
 pub use cluster::{
     ThroughputUnit, describe_ring, failure_detector, get_endpoints, get_timeout, gossip_info,
-    max_hint_window, net_stats, pending_hints, removal_status, status_binary, status_gossip,
-    status_handoff, stream_throughput, tp_stats, tp_stats_json,
+    max_hint_window, net_stats, pending_hints, removal_progress, removal_status, status_binary,
+    status_gossip, status_handoff, stream_throughput, tp_stats, tp_stats_json,
 };
 pub use format::{file_size, pretty_memory};
 pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWanted, guardrails};
@@ -27,7 +30,9 @@ pub use settings::{
     client_stats, compaction_throughput, data_paths, data_paths_json, logging_levels,
     trace_probability,
 };
-pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json};
+pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json, table_stats_yaml};
+pub use tables_order::{SORT_KEYS, SortKey};
+pub use upkeep::auto_compaction;
 
 use std::fmt::Write;
 
@@ -384,7 +389,8 @@ pub fn list_snapshots(snapshots: &[SnapshotReport]) -> String {
     ]);
     for s in snapshots {
         let (true_size, size) = (file_size(s.true_bytes), file_size(s.disk_bytes));
-        table.add(&[&s.tag, &s.keyspace, &s.table, &true_size, &size, &s.created_at, ""]);
+        let (created, expires) = (&s.created_at, &s.expires_at);
+        table.add(&[&s.tag, &s.keyspace, &s.table, &true_size, &size, created, expires]);
     }
     table.print(&mut out);
     let total = snapshots.iter().map(|s| s.true_bytes).sum();

@@ -53,8 +53,18 @@ pub fn auto_repair(report: &AutoRepairReport) -> String {
     let mut out = format!("Enabled: {}\n", report.enabled);
     match report.bytes_per_second {
         0 => out.push_str("Throughput: as compaction_throughput\n"),
-        rate => out.push_str(&format!("Throughput: {} KiB/s\n", rate / 1024)),
+        rate => out.push_str(&format!("Throughput: at most {} KiB/s\n", rate / 1024)),
     }
+    let kib = |bytes: u64| bytes.div_ceil(1024);
+    out.push_str(&format!("Pace: {} KiB/s\n", kib(report.pace_bytes_per_second)));
+    out.push_str(&match report.is_behind {
+        false => "Behind: no\n".to_owned(),
+        true => format!(
+            "Behind: yes, {} parts of tables are past their window, {} KiB/s are needed\n",
+            report.late_parts,
+            kib(report.needed_bytes_per_second)
+        ),
+    });
     if let Some(error) = &report.last_error {
         out.push_str(&format!("Last failure: {error}\n"));
     }
@@ -120,6 +130,22 @@ mod tests {
             "Repair job has failed with the error message: Repair command #1 failed with error a. \
              Check the logs on the repair participants for further details"
         );
+    }
+
+    #[test]
+    fn the_schedule_says_how_fast_it_goes_and_when_it_is_behind() {
+        let report = AutoRepairReport {
+            enabled: true,
+            bytes_per_second: 8 << 20,
+            pace_bytes_per_second: 128 << 10,
+            needed_bytes_per_second: 70 << 10,
+            ..AutoRepairReport::default()
+        };
+        let text = "Enabled: true\nThroughput: at most 8192 KiB/s\nPace: 128 KiB/s\n";
+        assert_eq!(auto_repair(&report), format!("{text}Behind: no\nNo replicated tables\n"));
+        let report = AutoRepairReport { is_behind: true, late_parts: 3, ..report };
+        let behind = "Behind: yes, 3 parts of tables are past their window, 70 KiB/s are needed\n";
+        assert_eq!(auto_repair(&report), format!("{text}{behind}No replicated tables\n"));
     }
 
     #[test]

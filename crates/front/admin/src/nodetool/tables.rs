@@ -1,4 +1,4 @@
-//! `nodetool tablestats`.
+//! `nodetool tablestats`; its order: `tables_order`, its YAML: `yaml`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,6 +6,8 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::format::{decimal, file_size, java_double, pretty_memory};
+use super::tables_order::SortKey;
+use super::yaml;
 use crate::histogram::HistogramReport;
 use crate::model::TableReport;
 
@@ -16,6 +18,10 @@ pub struct TableStatsOptions {
     pub human_readable: bool,
     /// `SSTables in correct location` is shown (`-l`).
     pub location_check: bool,
+    /// Tables one after the other by this, not by keyspace (`-s`).
+    pub sort: Option<SortKey>,
+    /// Only so many of them (`-t`); 0 is all.
+    pub top: usize,
 }
 
 impl TableStatsOptions {
@@ -89,6 +95,9 @@ pub fn table_stats(
     let chosen = filter.choose(tables)?;
     let count: usize = chosen.values().map(Vec::len).sum();
     let mut out = String::new();
+    if let Some(key) = options.sort {
+        return Ok(table_stats_sorted(key, chosen, options));
+    }
     let _ = writeln!(out, "Total number of tables: {count}\n----------------");
     for (keyspace, shown) in chosen {
         let all = || tables.iter().filter(|t| t.keyspace == keyspace);
@@ -101,22 +110,65 @@ pub fn table_stats(
         let _ = writeln!(out, "\tWrite Count: {writes}\n\tWrite Latency: {write_ms} ms");
         out.push_str("\tPending Flushes: 0\n");
         for table in shown {
-            print_table(&mut out, table, options);
+            print_table(&mut out, table, ("\t\t", &table.table), options);
         }
         out.push_str("----------------\n");
     }
     Ok(out)
 }
 
-fn print_table(out: &mut String, table: &TableReport, options: TableStatsOptions) {
+/// The tables in the order that is asked for, whatever their keyspaces.
+fn table_stats_sorted(
+    key: SortKey,
+    chosen: BTreeMap<&str, Vec<&TableReport>>,
+    options: TableStatsOptions,
+) -> String {
+    let shown = sorted(key, &chosen, options);
+    let count: usize = chosen.values().map(Vec::len).sum();
+    let mut out = String::new();
+    if shown.is_empty() {
+        return out;
+    }
+    let of = match options.top {
+        0 => String::new(),
+        top => format!(" (showing top {} by {})", top.min(count), key.name()),
+    };
+    let _ = writeln!(out, "Total number of tables: {count}{of}\n----------------");
+    for table in shown {
+        let name = format!("{}.{}", table.keyspace, table.table);
+        print_table(&mut out, table, ("\t", &name), options);
+    }
+    out.push_str("----------------\n");
+    out
+}
+
+fn sorted<'a>(
+    key: SortKey,
+    chosen: &BTreeMap<&str, Vec<&'a TableReport>>,
+    options: TableStatsOptions,
+) -> Vec<&'a TableReport> {
+    let mut all: Vec<&TableReport> = chosen.values().flatten().copied().collect();
+    all.sort_by(|a, b| key.compare(a, b));
+    if options.top > 0 {
+        all.truncate(options.top);
+    }
+    all
+}
+
+fn print_table(
+    out: &mut String,
+    table: &TableReport,
+    (indent, name): (&str, &str),
+    options: TableStatsOptions,
+) {
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(out, "\t\t{name}: {value}");
+        let _ = writeln!(out, "{indent}{name}: {value}");
     };
     let bytes = |n: u64| options.bytes(n);
-    line("Table", &table.table);
+    line("Table", name);
     line("SSTable count", &table.sstables.to_string());
     line("Old SSTable count", "0");
-    line("Max SSTable size", &pretty_memory(0));
+    line("Max SSTable size", &pretty_memory(table.sstable_bytes_max));
     line("Space used (live)", &bytes(table.disk_bytes));
     line("Space used (total)", &bytes(table.disk_bytes));
     line("Space used by snapshots (total)", &bytes(table.snapshot_bytes));
@@ -168,7 +220,7 @@ fn keyspace_ms<'a>(tables: impl Iterator<Item = &'a HistogramReport>) -> String 
     }
 }
 
-fn compression_ratio(table: &TableReport) -> f64 {
+pub(super) fn compression_ratio(table: &TableReport) -> f64 {
     match table.uncompressed_bytes {
         // As Cassandra for a table without SSTables.
         0 => -1.0,
@@ -176,7 +228,7 @@ fn compression_ratio(table: &TableReport) -> f64 {
     }
 }
 
-fn read_write_ratio(table: &TableReport) -> f64 {
+pub(super) fn read_write_ratio(table: &TableReport) -> f64 {
     match table.writes {
         0 => 0.0,
         writes => table.reads as f64 / writes as f64,
@@ -184,7 +236,7 @@ fn read_write_ratio(table: &TableReport) -> f64 {
 }
 
 /// With Cassandra's two digits; nothing at all counts as repaired.
-fn percent_repaired(table: &TableReport) -> f64 {
+pub(super) fn percent_repaired(table: &TableReport) -> f64 {
     let ratio = percent(table.repaired_bytes, table.uncompressed_bytes);
     (ratio * 100.0).round() / 100.0
 }
@@ -203,9 +255,51 @@ pub fn table_stats_json(
     filter: &TableFilter,
     options: TableStatsOptions,
 ) -> Result<String, String> {
+    let root = table_stats_map(tables, filter, options)?;
+    let mut out = serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default();
+    out.push('\n');
+    Ok(out)
+}
+
+/// `nodetool tablestats -F yaml`, keys in alphabetical order.
+///
+/// # Errors
+/// As [`table_stats`].
+pub fn table_stats_yaml(
+    tables: &[TableReport],
+    filter: &TableFilter,
+    options: TableStatsOptions,
+) -> Result<String, String> {
+    let root = table_stats_map(tables, filter, options)?;
+    // SnakeYAML ends its text with a line, and the tool with another one.
+    Ok(yaml::block(&Value::Object(root), &DOUBLES) + "\n")
+}
+
+/// Which values are numbers for Java when they are none.
+const DOUBLES: [&str; 5] = [
+    "average_live_cells_per_slice_last_five_minutes",
+    "average_tombstones_per_slice_last_five_minutes",
+    "read_latency",
+    "read_latency_ms",
+    "write_latency_ms",
+];
+
+fn table_stats_map(
+    tables: &[TableReport],
+    filter: &TableFilter,
+    options: TableStatsOptions,
+) -> Result<Map<String, Value>, String> {
     let chosen = filter.choose(tables)?;
     let mut root = Map::new();
     let count: usize = chosen.values().map(Vec::len).sum();
+    root.insert("total_number_of_tables".to_owned(), count.into());
+    if let Some(key) = options.sort {
+        for table in sorted(key, &chosen, options) {
+            let name = format!("{}.{}", table.keyspace, table.table);
+            root.insert(name, as_json(table, options));
+        }
+        return Ok(root);
+    }
     for (keyspace, shown) in chosen {
         let all = || tables.iter().filter(|t| t.keyspace == keyspace);
         let of_tables: Map<String, Value> =
@@ -221,10 +315,7 @@ pub fn table_stats_json(
         });
         root.insert(keyspace.to_owned(), of_keyspace);
     }
-    root.insert("total_number_of_tables".to_owned(), count.into());
-    let mut out = serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default();
-    out.push('\n');
-    Ok(out)
+    Ok(root)
 }
 
 /// A number, or the text that stands for none: JSON has no NaN.
@@ -237,7 +328,7 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
     let mut value = json!({
         "sstable_count": table.sstables,
         "old_sstable_count": 0,
-        "max_sstable_size": 0,
+        "max_sstable_size": table.sstable_bytes_max,
         "twcs": null,
         "sstables_in_each_level": [],
         "sstable_bytes_in_each_level": [],

@@ -124,6 +124,7 @@ fn listsnapshots_is_cassandras() {
         true_bytes: sizes.0,
         disk_bytes: sizes.1,
         created_at: at.to_owned(),
+        expires_at: String::new(),
     };
     let snapshots = [
         snapshot("tag1", "e", (1055, 1055), "2026-11-21T05:14:49.204Z"),
@@ -131,6 +132,13 @@ fn listsnapshots_is_cassandras() {
     ];
     assert_eq!(list_snapshots(&snapshots), include_str!("testdata/listsnapshots.txt"));
     assert_eq!(list_snapshots(&[]), "Snapshot Details: \nThere are no snapshots\n");
+    let expires_at = "2026-11-22T05:14:49.204Z".to_owned();
+    let text = list_snapshots(&[SnapshotReport { expires_at, ..snapshots[0].clone() }]);
+    let line = text.lines().nth(2).unwrap();
+    assert!(
+        line.trim_end().ends_with(" 2026-11-21T05:14:49.204Z 2026-11-22T05:14:49.204Z"),
+        "{line}"
+    );
 }
 
 fn compactions() -> CompactionReport {
@@ -210,7 +218,7 @@ fn filter(ignore: bool, names: &[&str]) -> TableFilter {
 
 #[test]
 fn tablestats_is_cassandras() {
-    let options = TableStatsOptions { human_readable: true, location_check: false };
+    let options = TableStatsOptions { human_readable: true, ..TableStatsOptions::default() };
     let text = table_stats(&tables(), &filter(false, &["adm_h.t"]), options).unwrap();
     assert_eq!(text, include_str!("testdata/tablestats.txt"));
 }
@@ -237,7 +245,7 @@ fn tablestats_shows_what_is_asked_for() {
 
 #[test]
 fn tablestats_as_json_has_the_same_numbers() {
-    let options = TableStatsOptions { human_readable: false, location_check: true };
+    let options = TableStatsOptions { location_check: true, ..TableStatsOptions::default() };
     let text = table_stats_json(&tables(), &filter(false, &["adm_h.t"]), options).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let table = &value["adm_h"]["tables"]["t"];
@@ -245,6 +253,46 @@ fn tablestats_as_json_has_the_same_numbers() {
     assert_eq!(table["local_write_count"], 2);
     assert_eq!(table["sstables_in_correct_location"], true);
     assert_eq!(value["total_number_of_tables"], 1);
+}
+
+#[test]
+fn tablestats_are_sorted_and_cut() {
+    let mut all = tables();
+    for (at, table) in all.iter_mut().enumerate() {
+        table.reads = 5 + at as u64;
+    }
+    let options = |key: &str, top| TableStatsOptions {
+        sort: Some(SortKey::parse(key).unwrap()),
+        top,
+        ..TableStatsOptions::default()
+    };
+    let text = table_stats(&all, &filter(false, &[]), options("reads", 2)).unwrap();
+    let mut lines = text.lines();
+    let title = lines.next().unwrap();
+    assert_eq!(title, "Total number of tables: 3 (showing top 2 by reads)");
+    assert_eq!(lines.next(), Some("----------------"));
+    let names: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("\tTable: ")).collect();
+    assert_eq!(names, ["system.local", "adm_h.t"]);
+    assert!(text.ends_with("\tDroppable tombstone ratio: 0.00000\n\n----------------\n"), "{text}");
+    assert!(!text.contains("Keyspace: "));
+    let text = table_stats(&all, &filter(false, &["adm_h"]), options("reads", 0)).unwrap();
+    assert!(text.starts_with("Total number of tables: 2\n"), "{text}");
+    let text = table_stats_json(&all, &filter(false, &[]), options("reads", 1)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value.as_object().unwrap().len(), 2);
+    assert_eq!(value["system.local"]["local_read_count"], 7);
+}
+
+#[test]
+fn tablestats_as_yaml_has_the_same_numbers() {
+    let options = TableStatsOptions::default();
+    let text = table_stats_yaml(&tables(), &filter(false, &["adm_h.t"]), options).unwrap();
+    assert!(text.starts_with("adm_h:\n  pending_flushes: 0\n  read_count: "), "{text}");
+    assert!(text.contains(
+        "\n  tables:\n    t:\n      average_live_cells_per_slice_last_five_minutes: .NaN\n"
+    ));
+    assert!(text.contains("\n      space_used_live: '5098'\n"), "{text}");
+    assert!(text.ends_with("\ntotal_number_of_tables: 1\n\n"), "{text}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl Api {
                 all.merge(*report);
             }
         }
-        let metrics = self.metrics_of_all().await?;
+        let metrics = self.metrics().await?;
         let mut stages = stages(&metrics, &self.tables().await?, &self.compactions().await?);
         stages.append(&mut all.stages);
         all.stages = stages;
@@ -33,7 +33,7 @@ impl Api {
         Ok(all)
     }
 
-    async fn metrics_of_all(&self) -> Answer<Snapshot> {
+    pub(super) async fn metrics(&self) -> Answer<Snapshot> {
         let mut all = Snapshot::default();
         for reply in self.ask(&AdminRequest::Metrics).await? {
             if let AdminReply::Metrics(snapshot) = reply {

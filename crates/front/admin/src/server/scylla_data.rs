@@ -442,6 +442,7 @@ async fn take_snapshot(State(api): State<Api>, Query(query): Query<SnapshotQuery
         keyspaces: list(query.kn),
         tables: list(query.cf),
         skip_flush: query.sf,
+        ttl_seconds: None,
     };
     super::take_snapshot(State(api), Json(body)).await.map(|_| ())
 }

@@ -1,5 +1,7 @@
 //! The whole way: HTTP over a socket, the mesh, shards on their threads.
 
+mod upkeep;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -170,7 +172,8 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ABANDONED.lock().unwrap().push(tag);
             AdminReply::Done
         }
-        AdminRequest::Flush(_)
+        AdminRequest::Upkeep(_)
+        | AdminRequest::Flush(_)
         | AdminRequest::Compact(_)
         | AdminRequest::Upgrade { .. }
         | AdminRequest::Drain
@@ -245,6 +248,23 @@ fn scyllas_paths_do_the_same_and_browsers_are_refused() {
     assert_eq!(node.get("/storage_service/gossiping"), (200, "true".to_owned()));
     assert_eq!(node.get("/storage_service/hostid/local"), (200, "\"h\"".to_owned()));
     assert_eq!(node.get("/storage_service/natural_endpoints/k?cf=t&key=1").0, 200);
+    assert_eq!(node.get("/messaging_service/messages/sent").1, r#"[{"key":"p","value":7}]"#);
+    assert_eq!(node.get("/cache_service/metrics/row/entries"), (200, "0".to_owned()));
+    assert_eq!(node.get("/column_family/metrics/live_ss_table_count").0, 200);
+    assert_eq!(node.get("/column_family/metrics/live_ss_table_count/ks:nosuch").0, 400);
+    for path in [
+        "/column_family/metrics/read_latency/ks:t",
+        "/cache_service/metrics/row/hit_rate",
+        "/cache_service/save_caches",
+        "/messaging_service/messages/replied",
+        "/storage_proxy/metrics/range/histogram",
+        "/stream_manager/metrics/incoming/127.0.0.1",
+    ] {
+        let (status, text) = node.get(path);
+        assert_eq!(status, 404, "{path}");
+        assert!(text.contains("this node does not count "), "{path}: {text}");
+    }
+    assert_eq!(node.get("/storage_proxy/read_rpc_timeout").0, 501, "it stands beside them");
     // Neither hints nor streaming are there: no value is made up.
     for path in ["/storage_proxy/max_hint_window", "/storage_service/stream_throughput"] {
         assert_eq!(node.get(path).0, 501, "{path}");
@@ -332,6 +352,12 @@ fn wrong_requests_cost_only_themselves() {
     assert_eq!(node.get("/api/v1/drain").0, 405);
     assert_eq!(node.json("POST", "/api/v1/flush", "{").0, 400);
     assert_eq!(node.json("POST", "/api/v1/flush", r#"{"tabels":[]}"#).0, 422);
+    let short = r#"{"tag":"short","ttl_seconds":59}"#;
+    let (status, text) = node.json("POST", "/api/v1/snapshots", short);
+    assert_eq!(status, 400, "{text}");
+    assert!(text.contains("ttl for snapshot must be at least 60 seconds"), "{text}");
+    let long = r#"{"tag":"long","ttl_seconds":60}"#;
+    assert_eq!(node.json("POST", "/api/v1/snapshots", long).0, 200);
     let form = "POST /api/v1/drain HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
                 Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}";
     assert_eq!(node.send(form).0, 415);

@@ -91,3 +91,48 @@ fn nobody_cleans_while_a_node_moves() {
         net.check_rows(n, 60);
     }
 }
+
+/// What shard 0 of a node answers.
+fn asked(net: &Net, of: &Started, request: AdminRequest) -> AdminReply {
+    let found: Rc<RefCell<Option<AdminReply>>> = Rc::default();
+    let (out, admin) = (found.clone(), of.admin.clone());
+    net.world.client(&format!("a{}", net.world.random_u64()), move |rt| async move {
+        *out.borrow_mut() = Some(admin.call(&rt, ShardId(0), request).await.unwrap());
+    });
+    net.world.run_until(|| found.borrow().is_some(), Duration::from_secs(60)).unwrap();
+    found.take().unwrap()
+}
+
+#[test]
+fn a_snapshot_goes_when_its_time_is_over_also_over_a_restart() {
+    let net = Net::new(90);
+    let mut nodes = net.cluster(&[1]);
+    net.fill(1, 1, 5);
+    for (tag, ttl_seconds) in [("stays", None), ("goes", Some(60)), ("later", Some(600))] {
+        let (keyspaces, tables) = (vec!["ks".to_owned()], Vec::new());
+        let selection = admin::Selection { keyspaces, tables };
+        let (tag, skip_flush) = (tag.to_owned(), false);
+        let request = AdminRequest::TakeSnapshot { tag, selection, skip_flush, ttl_seconds };
+        let reply = asked(&net, &nodes[0], request);
+        assert!(matches!(reply, AdminReply::Done), "{reply:?}");
+    }
+    let listed = |of: &Started| match asked(&net, of, AdminRequest::ListSnapshots) {
+        AdminReply::Snapshots(mut all) => {
+            all.sort_by(|a, b| a.tag.cmp(&b.tag));
+            all.into_iter().map(|s| (s.tag, !s.expires_at.is_empty())).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    let of = |tag: &str, expires| (tag.to_owned(), expires);
+    net.run(50);
+    assert_eq!(listed(&nodes[0]), [of("goes", true), of("later", true), of("stays", false)]);
+    net.run(80);
+    assert_eq!(listed(&nodes[0]), [of("later", true), of("stays", false)]);
+    net.world.kill(&nodes[0].node);
+    nodes[0] = net.start(1);
+    net.until_ready(&[&nodes[0]]);
+    net.run(10);
+    assert_eq!(listed(&nodes[0]), [of("later", true), of("stays", false)]);
+    net.run(600);
+    assert_eq!(listed(&nodes[0]), [of("stays", false)]);
+}

@@ -266,3 +266,180 @@ fn what_a_keyspace_does_not_ask_for_any_more_goes_by_itself_over_a_restart() {
         net.check_rows(n, 60);
     }
 }
+
+/// What a node says of its part in the cluster, all shards together.
+fn report(net: &Net, of: &Started) -> admin::model::ClusterReport {
+    let mut all = admin::model::ClusterReport::default();
+    for shard in (0..of.shards).map(ShardId) {
+        let found: Rc<RefCell<Option<AdminReply>>> = Rc::default();
+        let (out, admin) = (found.clone(), of.admin.clone());
+        net.world.client(&format!("a{}", net.world.random_u64()), move |rt| async move {
+            *out.borrow_mut() = Some(admin.call(&rt, shard, AdminRequest::Cluster).await.unwrap());
+        });
+        net.world.run_until(|| found.borrow().is_some(), Duration::from_secs(60)).unwrap();
+        let Some(AdminReply::Cluster(one)) = found.take() else { panic!("no report") };
+        all.merge(*one);
+    }
+    all
+}
+
+/// Runs until that is so of what a node says.
+fn until(net: &Net, of: &Started, what: impl Fn(&admin::model::ClusterReport) -> bool) {
+    for _ in 0..2_000 {
+        if what(&report(net, of)) {
+            return;
+        }
+        net.world.run_for(Duration::from_millis(5));
+    }
+    panic!("it never came to that");
+}
+
+/// So slow that what is copied takes a while.
+fn slowly(net: &Net, nodes: &[Started], bytes_per_second: u64) {
+    for node in nodes {
+        for reply in
+            net.command_all(node, &ClusterCommand::SetStreamThroughput { bytes_per_second })
+        {
+            done(&reply);
+        }
+    }
+}
+
+fn finished(net: &Net, reply: &Rc<RefCell<Option<AdminReply>>>) -> AdminReply {
+    net.world.run_until(|| reply.borrow().is_some(), Duration::from_secs(100)).unwrap();
+    reply.take().unwrap()
+}
+
+#[test]
+fn a_rebuild_is_given_up_and_the_same_one_goes_on_with_the_rest() {
+    let net = Net::new(350);
+    let mut nodes = net.cluster(&[1, 2]);
+    net.fill(1, 2, 60);
+    net.query(1, "CREATE TABLE ks.more (k int PRIMARY KEY, v text)").unwrap();
+    for k in 0..60 {
+        let insert = format!("INSERT INTO ks.more (k, v) VALUES ({k}, 'v{k}')");
+        net.query_at(1, &insert, Consistency::All).unwrap();
+    }
+    let node = net.start_with(3, net.options_in(3, "dc2"));
+    net.until_ready(&[&node]);
+    nodes.push(node);
+    net.run(5);
+    net.alter(1, "{'class': 'NetworkTopologyStrategy', 'dc1': 2, 'dc2': 1}").unwrap();
+    let nothing = refused(net.command(&nodes[2], ClusterCommand::AbortRebuild {}));
+    assert!(nothing.contains("no rebuild in progress"), "{nothing}");
+    // The new replica takes over what lightweight transactions decided.
+    net.run(10);
+    // Before it fetches anything.
+    let had = counter(&nodes[2], "stream_received_partitions_total");
+    let rebuilding = net.begin_command(&nodes[2], rebuild("dc1"));
+    net.world.run_for(Duration::from_millis(500));
+    done(&net.command(&nodes[2], ClusterCommand::AbortRebuild {}));
+    let text = refused(finished(&net, &rebuilding));
+    assert!(text.contains("given up by an operator"), "{text}");
+    assert_eq!(counter(&nodes[2], "stream_received_partitions_total"), had);
+    // While it does.
+    slowly(&net, &nodes, 3_000);
+    let rebuilding = net.begin_command(&nodes[2], rebuild("dc1"));
+    until(&net, &nodes[2], |report| {
+        let sessions = &report.streaming.as_ref().unwrap().sessions;
+        let of_rebuild = |s: &&admin::model::StreamReport| {
+            s.operation == "Rebuild" && s.receiving.is_some_and(|p| p.files > 0 && p.bytes > 0)
+        };
+        sessions.iter().find(of_rebuild).is_some()
+    });
+    done(&net.command(&nodes[2], ClusterCommand::AbortRebuild {}));
+    let text = refused(finished(&net, &rebuilding));
+    assert!(text.contains("given up by an operator"), "{text}");
+    assert_eq!(report(&net, &nodes[2]).streaming.unwrap().sessions, []);
+    let before = streamed(&nodes[2]);
+    net.run(5);
+    assert_eq!(streamed(&nodes[2]), before, "it still copies");
+    slowly(&net, &nodes, 0);
+    done(&net.command(&nodes[2], rebuild("dc1")));
+    for (table, k) in ["t", "more"].into_iter().flat_map(|t| (0..60).map(move |k| (t, k))) {
+        let select = format!("SELECT v FROM ks.{table} WHERE k = {k}");
+        let found = net.query_at(3, &select, Consistency::LocalOne).unwrap();
+        assert_eq!(found, [[Some(format!("v{k}").into_bytes())]], "row {k} of {table}");
+    }
+}
+
+fn id_of(net: &Net, n: u8) -> String {
+    stdx::Uuid::from_slice(&net.host_of(n)).unwrap().to_string()
+}
+
+#[test]
+fn a_removal_is_given_up_and_the_dead_node_is_a_member_as_before() {
+    let net = Net::new(351);
+    let nodes = net.cluster(&[1, 2, 3, 4]);
+    net.fill(1, 2, 60);
+    let dead = id_of(&net, 4);
+    net.world.kill(&nodes[3].node);
+    net.run(40);
+    let abort = |host_id| ClusterCommand::AbortRemoval { host_id };
+    let nothing = refused(net.command(&nodes[0], abort(None)));
+    assert!(nothing.contains("no removal in progress"), "{nothing}");
+    let unknown = refused(net.command(&nodes[0], abort(Some("7".to_owned()))));
+    assert_eq!(unknown, "Invalid UUID string: 7");
+    slowly(&net, &nodes[..3], 500);
+    let remove = || ClusterCommand::RemoveNode { host_id: dead.clone() };
+    let removing = net.begin_command(&nodes[0], remove());
+    until(&net, &nodes[0], |report| {
+        let removal = report.removal.as_ref();
+        removal.is_some_and(|r| r.copies.iter().any(|c| c.ranges > 0 && c.bytes > 0))
+    });
+    let copying = |node| {
+        let sessions = report(&net, node).streaming.unwrap().sessions;
+        let is_copy = |s: &admin::model::StreamReport| s.operation == "Restore replica count";
+        sessions.iter().any(|s| is_copy(s) && s.receiving.is_some())
+    };
+    assert!(nodes[..3].iter().any(copying));
+    done(&net.command(&nodes[0], abort(Some(dead.clone()))));
+    let text = refused(finished(&net, &removing));
+    assert!(text.contains("given up by an operator"), "{text}");
+    // Nobody copies any more, although all of it would have taken minutes.
+    net.run(2);
+    assert!(!nodes[..3].iter().any(copying), "copies go on");
+    assert_eq!(report(&net, &nodes[0]).removal, None);
+    slowly(&net, &nodes[..3], 0);
+    let again = net.start(4);
+    net.until_ready(&[&again]);
+    net.run(10);
+    net.check_peers(&[1, 2, 3, 4]);
+    for n in 1..=4 {
+        net.check_rows(n, 60);
+    }
+    net.world.kill(&again.node);
+    net.run(40);
+    done(&net.command(&nodes[0], remove()));
+    net.run(5);
+    net.check_rows(2, 60);
+}
+
+/// Who carried it out died: another one takes the order back.
+#[test]
+fn a_removal_that_was_left_behind_is_given_up_at_another_node() {
+    let net = Net::new(352);
+    let nodes = net.cluster(&[1, 2, 3, 4]);
+    net.fill(1, 2, 40);
+    let dead = id_of(&net, 4);
+    net.world.kill(&nodes[3].node);
+    net.run(40);
+    slowly(&net, &nodes[..3], 100);
+    let _removing = net.begin_command(&nodes[2], ClusterCommand::RemoveNode { host_id: dead });
+    let is_copying =
+        |r: &admin::model::ClusterReport| r.removal.as_ref().is_some_and(|r| !r.copies.is_empty());
+    until(&net, &nodes[2], is_copying);
+    net.world.kill(&nodes[2].node);
+    net.run(40);
+    done(&net.command(&nodes[0], ClusterCommand::AbortRemoval { host_id: None }));
+    let nothing = refused(net.command(&nodes[0], ClusterCommand::AbortRemoval { host_id: None }));
+    assert!(nothing.contains("no removal in progress"), "{nothing}");
+    slowly(&net, &nodes[..2], 0);
+    let back: Vec<Started> = [3, 4].map(|n| net.start(n)).into_iter().collect();
+    net.until_ready(&back.iter().collect::<Vec<_>>());
+    net.run(10);
+    net.check_peers(&[1, 2, 3, 4]);
+    for n in 1..=4 {
+        net.check_rows(n, 40);
+    }
+}

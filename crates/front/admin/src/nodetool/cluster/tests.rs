@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::tests::{SIMPLE, keyspace, three_nodes};
-use crate::model::{PendingHintsReport, RemovalReport, TrafficReport};
+use crate::model::{CopyReport, PendingHintsReport, RemovalReport, TrafficReport};
 
 const PLAIN: HostStyle = HostStyle { port: false };
 const PORTS: HostStyle = HostStyle { port: true };
@@ -232,10 +232,26 @@ fn removals_name_the_token_and_who_is_waited_for() {
     cluster.removal = Some(RemovalReport {
         host_id: node.nodes[1].host_id.clone(),
         waiting_for: vec![node.nodes[0].host_id.clone(), node.nodes[2].host_id.clone()],
+        copies: Vec::new(),
     });
     assert_eq!(
         removal_status(&node, &cluster, PLAIN),
         "Removing token (0). Waiting for replication confirmation from [/127.0.0.1,/127.0.0.3]."
+    );
+    assert_eq!(removal_progress(&node, &cluster, PLAIN), "");
+    let copy = |at: usize, ranges, ranges_done| CopyReport {
+        host_id: node.nodes[at].host_id.clone(),
+        ranges,
+        ranges_done,
+        bytes: 70 * ranges_done,
+    };
+    if let Some(removal) = &mut cluster.removal {
+        removal.waiting_for.remove(1);
+        removal.copies = vec![copy(0, 12, 5), copy(2, 3, 3)];
+    }
+    assert_eq!(
+        removal_progress(&node, &cluster, PLAIN),
+        "    /127.0.0.1: 5 of 12 ranges, 350 bytes\n    /127.0.0.3: done, 210 bytes\n"
     );
 }
 

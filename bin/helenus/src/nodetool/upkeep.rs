@@ -1,0 +1,265 @@
+//! Commands about the files of tables: taking files in, compactions and what rules them.
+
+use admin::model::{
+    CompactionCommand, CompactionSettings, ImportReport, ImportRequest, RefreshRequest,
+    TablesRequest,
+};
+use admin::nodetool as layout;
+
+use super::cluster::bad;
+use super::{Failure, Line, keyspaces_and_tables};
+use crate::http::HttpError;
+
+/// `None`: another one's command.
+pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
+    Some(match line.verb {
+        "import" => import(line),
+        "refresh" => refresh(line),
+        "stop" => stop(line),
+        "getcompactionthreshold" => threshold(line),
+        "setcompactionthreshold" => set_threshold(line),
+        "disableautocompaction" => set_automatic(line, false),
+        "enableautocompaction" => set_automatic(line, true),
+        "statusautocompaction" => automatic(line),
+        _ => return None,
+    })
+}
+
+fn import(line: &Line) -> Result<String, Failure> {
+    let [keyspace, table, directories @ ..] = line.arguments.as_slice() else {
+        return Err(bad("import requires keyspace, table name and directories".to_owned()));
+    };
+    if directories.is_empty() {
+        return Err(bad("import requires keyspace, table name and directories".to_owned()));
+    }
+    let quick = line.has("--quick");
+    if quick {
+        println!("Doing a quick import - skipping sstable verification and row cache invalidation");
+    }
+    let request = ImportRequest {
+        keyspace: keyspace.clone(),
+        table: table.clone(),
+        directories: directories.to_vec(),
+        keep_level: line.has("--keep-level"),
+        keep_repaired: line.has("--keep-repaired"),
+        // Of the two Cassandra's tool takes the one that looks.
+        no_verify: quick || (line.has("--no-verify") && !line.has("--extended-verify")),
+        no_tokens: quick || line.has("--no-tokens"),
+        copy: line.has("--copy-data"),
+    };
+    let report: ImportReport = line.api.order("/api/v1/import", &request).map_err(of_table)?;
+    if report.failed.is_empty() {
+        return Ok(String::new());
+    }
+    let mut text = "Some directories failed to import, check server logs for details:\n".to_owned();
+    for directory in report.failed {
+        text.push_str(&format!("{directory}\n"));
+    }
+    Err(Failure::Told(text))
+}
+
+fn refresh(line: &Line) -> Result<String, Failure> {
+    println!("nodetool refresh is deprecated, use nodetool import instead");
+    let [keyspace, table] = line.arguments.as_slice() else {
+        return Err(bad("refresh requires ks and cf args".to_owned()));
+    };
+    let request = RefreshRequest { keyspace: keyspace.clone(), table: table.clone() };
+    line.api.command("POST", "/api/v1/refresh", &request).map_err(of_table)?;
+    Ok(String::new())
+}
+
+/// A table that is not there is told as Cassandra's tool does.
+fn of_table(error: HttpError) -> Failure {
+    match error {
+        HttpError::Refused(400, words) => Failure::Told(format!("{words}\n")),
+        other => other.into(),
+    }
+}
+
+fn tell(line: &Line, command: &CompactionCommand) -> Result<String, Failure> {
+    match line.api.command("POST", "/api/v1/compactions", command) {
+        Ok(()) => Ok(String::new()),
+        Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn stop(line: &Line) -> Result<String, Failure> {
+    let command = match line.value("--compaction-id") {
+        Some(id) => CompactionCommand::Stop { kind: None, id: Some(id.to_owned()) },
+        // As Cassandra's tool does, which stops nothing then.
+        None => {
+            let kind = line.arguments.first().map_or("UNKNOWN", String::as_str);
+            CompactionCommand::Stop { kind: Some(kind.to_owned()), id: None }
+        }
+    };
+    tell(line, &command)
+}
+
+fn settings(line: &Line) -> Result<Vec<CompactionSettings>, Failure> {
+    Ok(line.api.get("/api/v1/compactions/settings")?)
+}
+
+fn threshold(line: &Line) -> Result<String, Failure> {
+    let [keyspace, table] = line.arguments.as_slice() else {
+        return Err(bad("getcompactionthreshold requires ks and cf args".to_owned()));
+    };
+    let all = settings(line)?;
+    let Some(found) = all.iter().find(|s| s.keyspace == *keyspace && s.table == *table) else {
+        let text = format!("ColumnFamilyStore for {keyspace}/{table} not found.\n");
+        return Err(Failure::Told(text));
+    };
+    let (min, max) = (found.min_threshold, found.max_threshold);
+    Ok(format!(
+        "Current compaction thresholds for {keyspace}/{table}: \n min = {min},  max = {max}\n"
+    ))
+}
+
+fn set_threshold(line: &Line) -> Result<String, Failure> {
+    let [keyspace, table, min, max] = line.arguments.as_slice() else {
+        let text = "setcompactionthreshold requires ks, cf, min, and max threshold args.";
+        return Err(bad(text.to_owned()));
+    };
+    let number = |text: &str| -> Result<i32, Failure> {
+        text.parse().map_err(|_| bad(format!("For input string: \"{text}\"")))
+    };
+    let (min, max) = (number(min)?, number(max)?);
+    let wrong = |text: &str| Err(bad(text.to_owned()));
+    let (Ok(least), Ok(most)) = (u32::try_from(min), u32::try_from(max)) else {
+        return wrong("Thresholds must be positive integers");
+    };
+    if min > max {
+        return wrong("Min threshold cannot be greater than max.");
+    }
+    if min < 2 && max != 0 {
+        return wrong("Min threshold must be at least 2");
+    }
+    let command = CompactionCommand::SetThresholds {
+        keyspace: keyspace.clone(),
+        table: table.clone(),
+        min: least,
+        max: most,
+    };
+    line.api.command("POST", "/api/v1/compactions", &command).map_err(of_table)?;
+    Ok(String::new())
+}
+
+fn set_automatic(line: &Line, enabled: bool) -> Result<String, Failure> {
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    tell(line, &CompactionCommand::SetAutomatic { keyspaces, tables, enabled })
+}
+
+fn automatic(line: &Line) -> Result<String, Failure> {
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    let mut all = settings(line)?;
+    if let Some(keyspace) = keyspaces.first() {
+        let is_there = |t: &String| all.iter().any(|s| s.keyspace == *keyspace && s.table == *t);
+        if let Some(missing) = tables.iter().find(|t| !is_there(t)) {
+            return Err(bad(format!("Unknown keyspace/cf pair ({keyspace}.{missing})")));
+        }
+        all.retain(|s| s.keyspace == *keyspace && (tables.is_empty() || tables.contains(&s.table)));
+    }
+    Ok(layout::auto_compaction(&all, line.has("--all")))
+}
+
+/// `compact` in all its forms.
+pub(super) fn compact(line: &Line) -> Result<String, Failure> {
+    let (start, end) = (line.value("--start-token"), line.value("--end-token"));
+    let by_token = start.is_some() || end.is_some();
+    let key = line.value("--partition");
+    let (split, by_file) = (line.has("--split-output"), line.has("--user-defined"));
+    let wrong = |text: &str| Err(Failure::Node(format!("Invalid option combination: {text}")));
+    if split && (by_file || by_token || key.is_some()) {
+        return wrong("Can not use split-output here");
+    }
+    if by_file && (by_token || key.is_some()) {
+        return wrong("Can not provide tokens when using user-defined");
+    }
+    if by_file {
+        let files = line.arguments.iter().flat_map(|a| a.split(',')).map(str::to_owned).collect();
+        return Ok(order(line, &CompactionCommand::Files { files })?);
+    }
+    let range = match by_token {
+        true => Some((token(start.unwrap_or(""))?, token(end.unwrap_or(""))?)),
+        false => None,
+    };
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    let command = match (range, key) {
+        (Some((start, end)), _) => CompactionCommand::Range { keyspaces, tables, start, end },
+        (None, Some(key)) => {
+            CompactionCommand::Partition { keyspaces, tables, key: key.to_owned() }
+        }
+        (None, None) if split => CompactionCommand::Split { keyspaces, tables },
+        (None, None) => {
+            line.api.command("POST", "/api/v1/compact", &TablesRequest { keyspaces, tables })?;
+            return Ok(String::new());
+        }
+    };
+    Ok(order(line, &command)?)
+}
+
+fn order(line: &Line, command: &CompactionCommand) -> Result<String, HttpError> {
+    line.api.command("POST", "/api/v1/compactions", command)?;
+    Ok(String::new())
+}
+
+fn token(text: &str) -> Result<i64, Failure> {
+    text.parse().map_err(|_| {
+        Failure::Node(format!(
+            "Invalid token for Murmur3Partitioner. Got {text} but expected a long value (unsigned \
+             8 bytes integer)."
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let words = text.split_whitespace().map(str::to_owned).collect();
+        let line = Line::parse(words).unwrap();
+        let result = if line.verb == "compact" { Some(compact(&line)) } else { run(&line) };
+        match result {
+            Some(Err(Failure::BadUse(text) | Failure::Node(text))) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_cassandras_words_before_the_node_is_asked() {
+        for (text, expected) in [
+            ("import ks t", "import requires keyspace, table name and directories"),
+            ("import ks", "import requires keyspace, table name and directories"),
+            ("refresh ks", "refresh requires ks and cf args"),
+            ("getcompactionthreshold ks", "getcompactionthreshold requires ks and cf args"),
+            (
+                "setcompactionthreshold ks t 4",
+                "setcompactionthreshold requires ks, cf, min, and max threshold args.",
+            ),
+            ("setcompactionthreshold ks t x 4", "For input string: \"x\""),
+            ("setcompactionthreshold ks t -1 4", "Thresholds must be positive integers"),
+            ("setcompactionthreshold ks t 5 4", "Min threshold cannot be greater than max."),
+            ("setcompactionthreshold ks t 1 4", "Min threshold must be at least 2"),
+            (
+                "compact -s --user-defined f",
+                "Invalid option combination: Can not use split-output here",
+            ),
+            (
+                "compact -s --partition 1 ks",
+                "Invalid option combination: Can not use split-output here",
+            ),
+            (
+                "compact --user-defined -st 1 f",
+                "Invalid option combination: Can not provide tokens when using user-defined",
+            ),
+            (
+                "compact -st 1 ks",
+                "Invalid token for Murmur3Partitioner. Got  but expected a long value (unsigned 8 \
+                 bytes integer).",
+            ),
+        ] {
+            assert_eq!(refused(text), expected, "{text}");
+        }
+    }
+}

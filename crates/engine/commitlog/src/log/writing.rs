@@ -1,0 +1,327 @@
+//! From the buffer to the kernel and to the disk: writes, syncs, markers.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use rt::{Buf, File, Group, IoError, OpenOptions};
+
+use super::{BUFFER_BYTES, CommitLog, SegmentFile, State};
+use crate::error::LogError;
+use crate::format::{self, LogPosition, SegmentId};
+
+impl CommitLog {
+    pub(super) async fn write_until(&self, target: u64) -> Result<(), LogError> {
+        loop {
+            let begins = {
+                let mut state = self.inner.state.borrow_mut();
+                if state.written >= target {
+                    return Ok(());
+                }
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                !std::mem::replace(&mut state.writing, true)
+            };
+            if begins {
+                self.start_write().await;
+                let state = self.inner.state.borrow();
+                if state.written < target
+                    && let (false, Some(error)) = (state.writing, &state.disk_full)
+                {
+                    return Err(LogError::DiskFull(error.clone()));
+                }
+                continue;
+            }
+            let inner = &self.inner;
+            inner
+                .signal
+                .wait(|| {
+                    let state = inner.state.borrow();
+                    (state.written >= target || !state.writing || state.failed.is_some())
+                        .then_some(())
+                })
+                .await;
+            let state = self.inner.state.borrow();
+            if state.written < target
+                && let Some(error) = &state.disk_full
+            {
+                return Err(LogError::DiskFull(error.clone()));
+            }
+        }
+    }
+
+    /// Polls the write once here; when it has to wait, a task of the gate goes on with it.
+    async fn start_write(&self) {
+        let log = self.clone();
+        let mut write: Pin<Box<dyn Future<Output = ()>>> =
+            Box::pin(async move { log.write_all().await });
+        let done = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx).is_ready())).await;
+        if !done {
+            let spawned =
+                self.inner.gate.spawn(&self.inner.rt, Group::Statement, "commitlog-write", write);
+            if spawned.is_err() {
+                let mut state = self.inner.state.borrow_mut();
+                state.writing = false;
+                state.failed.get_or_insert(LogError::Closed);
+                drop(state);
+                self.inner.signal.notify();
+            }
+        }
+    }
+
+    /// Writes chunks until none is left. Runs at most once at a time (`writing`).
+    async fn write_all(&self) {
+        loop {
+            let (segment, offset, buf) = {
+                let mut state = self.inner.state.borrow_mut();
+                let spare = match state.queue.front() {
+                    Some(chunk) if !chunk.buf.is_empty() => state.spare.take().unwrap_or_default(),
+                    _ => Buf::default(),
+                };
+                let count = state.queue.len();
+                match state.queue.front_mut() {
+                    Some(chunk) if !chunk.buf.is_empty() => {
+                        let offset = chunk.offset;
+                        let buf = std::mem::replace(&mut chunk.buf, spare);
+                        // Appends from now on go behind what is being written.
+                        chunk.offset = offset + buf.len() as u64;
+                        (chunk.segment, offset, buf)
+                    }
+                    Some(_) if count > 1 => {
+                        let chunk = state.queue.pop_front();
+                        if let Some(chunk) = chunk
+                            && state.queue.front().is_some_and(|c| c.segment != chunk.segment)
+                            && let Some(file) = state.files.get_mut(&chunk.segment)
+                        {
+                            file.sealed = true;
+                        }
+                        continue;
+                    }
+                    _ => {
+                        if let Some(chunk) = state.queue.pop_front() {
+                            state.keep_spare(chunk.buf);
+                        }
+                        state.writing = false;
+                        break;
+                    }
+                }
+            };
+            let len = buf.len() as u64;
+            let file = match self.file_of(segment).await {
+                Ok(file) => file,
+                Err(error) => {
+                    self.write_failed(offset, buf, error);
+                    break;
+                }
+            };
+            let (mut buf, result) = if self.inner.options.compression.is_some() {
+                // In a box: every write makes the future around it.
+                Box::pin(self.put_blocks(&file, segment, offset, buf)).await
+            } else {
+                let (buf, result) = file.write_at(buf, offset).await;
+                (buf, result.map(|()| len))
+            };
+            let stored = match result {
+                Ok(stored) => stored,
+                Err(error) => {
+                    self.write_failed(offset, buf, error);
+                    break;
+                }
+            };
+            self.inner.bytes_total.add(stored);
+            buf.clear();
+            let mut state = self.inner.state.borrow_mut();
+            state.disk_full = None;
+            state.written += len;
+            if let Some(file) = state.files.get_mut(&segment) {
+                file.written = offset + len;
+                file.stored += stored;
+            }
+            state.keep_spare(buf);
+        }
+        self.inner.signal.notify();
+    }
+
+    /// Writes what was appended at `offset` as blocks. Gives the buffer back, and the bytes that the
+    /// file has more. The header of a segment stays as it is, records become blocks behind what the
+    /// file has. After a failure the next try writes at the same place, from the same record on.
+    async fn put_blocks(
+        &self,
+        file: &File,
+        segment: SegmentId,
+        offset: u64,
+        buf: Buf,
+    ) -> (Buf, Result<u64, IoError>) {
+        let place = self.inner.state.borrow().files.get(&segment).map_or(0, |f| f.stored);
+        let header = if offset == 0 { format::HEADER_BYTES.min(buf.len()) } else { 0 };
+        let mut packed = Buf::with_capacity(BUFFER_BYTES);
+        packed.extend_from_slice(buf.get(..header).unwrap_or(&[]));
+        let records = buf.get(header..).unwrap_or(&[]);
+        if let Some(packer) = self.inner.packer.borrow_mut().as_mut() {
+            packer.pack(segment, place, offset + header as u64, records, &mut packed);
+        }
+        let stored = packed.len() as u64;
+        let (_, result) = file.write_at(packed, place).await;
+        (buf, result.map(|()| stored))
+    }
+
+    fn write_failed(&self, offset: u64, buf: Buf, error: IoError) {
+        let mut state = self.inner.state.borrow_mut();
+        state.writing = false;
+        if let Some(chunk) = state.queue.front_mut() {
+            // Put the bytes back in front of what was appended meanwhile.
+            let mut whole = buf;
+            whole.extend_from_slice(&chunk.buf);
+            chunk.buf = whole;
+            chunk.offset = offset;
+        }
+        match LogError::of_write(error) {
+            LogError::DiskFull(error) => state.disk_full = Some(error),
+            error => {
+                state.failed.get_or_insert(error);
+            }
+        }
+    }
+
+    async fn file_of(&self, segment: SegmentId) -> Result<File, IoError> {
+        if let Some(file) = self.inner.state.borrow().files.get(&segment) {
+            return Ok(file.file.clone());
+        }
+        let options =
+            OpenOptions { read: true, write: true, create: true, ..OpenOptions::default() };
+        let file = self.inner.fs.open(&self.path_of(segment), options).await?;
+        let entry = SegmentFile {
+            file: file.clone(),
+            written: 0,
+            stored: 0,
+            synced: 0,
+            entry_synced: false,
+            sealed: false,
+        };
+        self.inner.state.borrow_mut().files.insert(segment, entry);
+        Ok(file)
+    }
+
+    /// Writes and syncs everything appended so far, whatever the mode.
+    ///
+    /// # Errors
+    /// As [`CommitLog::commit`].
+    pub async fn sync(&self) -> Result<(), LogError> {
+        let target = self.inner.state.borrow().appended;
+        self.write_until(target).await?;
+        self.sync_until(target).await
+    }
+
+    pub(super) async fn sync_until(&self, target: u64) -> Result<(), LogError> {
+        loop {
+            {
+                let mut state = self.inner.state.borrow_mut();
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                if state.synced >= target {
+                    return Ok(());
+                }
+                if !state.syncing {
+                    state.syncing = true;
+                    drop(state);
+                    let log = self.clone();
+                    let task = async move { log.sync_once().await };
+                    let spawned =
+                        self.inner.gate.spawn(&self.inner.rt, Group::Statement, "sync", task);
+                    if spawned.is_err() {
+                        self.inner.state.borrow_mut().syncing = false;
+                        return Err(LogError::Closed);
+                    }
+                }
+            }
+            let inner = &self.inner;
+            inner
+                .signal
+                .wait(|| {
+                    let state = inner.state.borrow();
+                    (state.synced >= target || !state.syncing || state.failed.is_some())
+                        .then_some(())
+                })
+                .await;
+        }
+    }
+
+    /// Syncs every segment that has unsynced bytes, oldest first, then appends the marker.
+    async fn sync_once(&self) {
+        let began = self.inner.rt.now();
+        let (goal, files, needs_entry) = {
+            let state = self.inner.state.borrow();
+            let files: Vec<(SegmentId, File, u64)> = state
+                .files
+                .iter()
+                .filter(|(_, f)| f.written > f.synced)
+                .map(|(id, f)| (*id, f.file.clone(), f.written))
+                .collect();
+            (state.written, files, state.files.values().any(|f| !f.entry_synced))
+        };
+        let result = self.sync_files(&files, needs_entry).await;
+        {
+            let mut state = self.inner.state.borrow_mut();
+            state.syncing = false;
+            match result {
+                Err(error) => {
+                    // After a failed fsync nobody knows what is on the disk: no later one can be
+                    // believed either.
+                    state.failed.get_or_insert(LogError::Failed(error));
+                }
+                Ok(()) => {
+                    state.last_sync = began;
+                    state.synced = state.synced.max(goal);
+                    for (id, _, written) in &files {
+                        if let Some(file) = state.files.get_mut(id) {
+                            file.synced = *written;
+                        }
+                    }
+                    for file in state.files.values_mut() {
+                        file.entry_synced |= file.synced > 0;
+                    }
+                    if let Some((segment, _, offset)) = files.last() {
+                        let synced = LogPosition { segment: *segment, offset: *offset };
+                        self.append_marker(&mut state, synced);
+                    }
+                    self.inner.syncs_total.inc();
+                    let took = self.inner.rt.now().since(began).as_micros();
+                    self.inner.sync_micros.record(u64::try_from(took).unwrap_or(u64::MAX));
+                }
+            }
+        }
+        self.inner.signal.notify();
+        let target = self.inner.state.borrow().appended;
+        // The marker itself waits for no one; a failure shows at the next commit.
+        let _ = self.write_until(target).await;
+        self.archive_finished().await;
+    }
+
+    async fn sync_files(
+        &self,
+        files: &[(SegmentId, File, u64)],
+        needs_entry: bool,
+    ) -> Result<(), IoError> {
+        for (_, file, _) in files {
+            file.sync_data().await?;
+        }
+        if needs_entry {
+            self.inner.fs.sync_dir(&self.inner.options.directory).await?;
+        }
+        Ok(())
+    }
+
+    /// The marker counts as appended, but not as something that needs a sync of its own.
+    fn append_marker(&self, state: &mut State, synced: LogPosition) {
+        self.reserve(state, 24);
+        let at = state.end();
+        let before = state.appended;
+        state.put(|buf| format::encode_marker(buf, at, synced));
+        // Markers are not waited for: when nothing else was unsynced, nothing is now.
+        if state.synced == before {
+            state.synced = state.appended;
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One segment's bytes to its records, in pieces: nothing is held but a piece and one record.
+//!
+//! Owns: what is a valid record, where the valid part of a file ends, which markers lie behind it.
+//! Never: reads a file; whoever does asks [`Scanner::wants`] and gives to [`Scanner::feed`].
+
+use codec::Compressor;
+
+use crate::blocks::{BLOCK_MAGIC, parse_block};
+use crate::format::{
+    HEADER_BYTES, LogPosition, MARKER_MAGIC, Parsed, RECORD_HEADER_BYTES, Record, SegmentHeader,
+    SegmentId, parse_record,
+};
+
+/// Bytes that are worth reading at once; more only when one record or block is longer.
+pub const PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes of a marker's record; what is looked at behind each beginning of a magic number.
+const MARKER_BYTES: usize = RECORD_HEADER_BYTES + 24;
+
+/// A record with its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The segment's header; `None`: a marker behind the valid part, the record is of no other use.
+    pub header: Option<&'a SegmentHeader>,
+    /// Its position, as markers count: of a compressed segment not the one in the file.
+    pub offset: u64,
+    /// Where it, or the block with it, begins in the file.
+    pub place: u64,
+    /// Its bytes, before they were compressed.
+    pub bytes: usize,
+    /// The record.
+    pub record: Record<'a>,
+}
+
+/// What was found out about a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// Its header, when it is valid.
+    pub header: Option<SegmentHeader>,
+    /// End of the valid records as markers count; 0 without a header.
+    pub valid: u64,
+    /// End of the valid records in the file.
+    pub valid_place: u64,
+    /// Length of the file.
+    pub length: u64,
+    /// Why reading ended there.
+    pub what: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Valid records.
+    Records,
+    /// Behind them: markers tell whether this is the tail of a crash or damage.
+    Search,
+    Done,
+}
+
+/// What a step made of the bytes it was given.
+enum Step {
+    /// Go on behind so many of them.
+    Took(usize),
+    /// More bytes are needed, or all is done.
+    Stop,
+}
+
+/// Walks a segment whose file has a known length.
+pub struct Scanner {
+    id: SegmentId,
+    length: u64,
+    header: Option<SegmentHeader>,
+    stage: Stage,
+    /// Place in the file of the next byte that is wanted.
+    at: u64,
+    want: usize,
+    /// Place in the file where the search goes on; `at` lies a little before.
+    searched: u64,
+    valid: u64,
+    valid_place: u64,
+    what: &'static str,
+    codec: Option<Compressor>,
+    block: Vec<u8>,
+}
+
+impl Scanner {
+    /// Begins with the first bytes of the file (all there are, or at least the header's).
+    pub fn begin(id: SegmentId, length: u64, bytes: &[u8]) -> Scanner {
+        let mut scanner = Scanner {
+            id,
+            length,
+            header: None,
+            stage: Stage::Search,
+            at: 0,
+            want: MARKER_BYTES,
+            searched: 0,
+            valid: 0,
+            valid_place: 0,
+            what: "",
+            codec: None,
+            block: Vec::new(),
+        };
+        match SegmentHeader::decode(bytes) {
+            Err(what) => scanner.what = what,
+            Ok(header) if header.id != id => scanner.what = "the header names another segment",
+            Ok(header) => {
+                scanner.header = Some(header);
+                scanner.stage = Stage::Records;
+                scanner.want = 8;
+                scanner.at = HEADER_BYTES as u64;
+                scanner.valid = scanner.at;
+                scanner.valid_place = scanner.at;
+            }
+        }
+        scanner
+    }
+
+    /// The header, when it is valid.
+    pub fn header(&self) -> Option<&SegmentHeader> {
+        self.header.as_ref()
+    }
+
+    /// Place and least number of the bytes to feed next (fewer only at the end of the file); `None`:
+    /// all was seen.
+    pub fn wants(&self) -> Option<(u64, usize)> {
+        (self.stage != Stage::Done).then_some((self.at, self.want))
+    }
+
+    /// What was found, when nothing is wanted any more.
+    pub fn finish(self) -> Scan {
+        Scan {
+            header: self.header,
+            valid: self.valid,
+            valid_place: self.valid_place,
+            length: self.length,
+            what: self.what,
+        }
+    }
+
+    /// Takes the bytes at the place that was wanted and gives each record to `visit`.
+    ///
+    /// # Errors
+    /// Those of `visit`; the scanner is of no use then.
+    pub fn feed<E>(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if bytes.len() < self.want {
+            // The file ends here, whatever its length was.
+            self.length = self.length.min(self.at.saturating_add(bytes.len() as u64));
+        }
+        let mut rest = bytes;
+        loop {
+            let compressed = self.header.as_ref().is_some_and(|h| h.compression.is_some());
+            let step = match self.stage {
+                Stage::Records if compressed => self.block(rest, visit)?,
+                Stage::Records => self.record(rest, visit)?,
+                Stage::Search => self.search(rest, visit)?,
+                Stage::Done => Step::Stop,
+            };
+            match step {
+                Step::Took(count) => {
+                    self.at += count as u64;
+                    rest = rest.get(count..).unwrap_or(&[]);
+                }
+                Step::Stop => return Ok(()),
+            }
+        }
+    }
+
+    /// More bytes from `place` on; false: the file has not so many.
+    fn need(&mut self, place: u64, count: usize) -> bool {
+        let is_there = place.saturating_add(count as u64) <= self.length;
+        if is_there {
+            self.at = place;
+            self.want = count;
+        }
+        is_there
+    }
+
+    fn valid_part_ends(&mut self, what: &'static str) -> Step {
+        self.what = what;
+        self.stage = Stage::Search;
+        self.searched = self.at;
+        Step::Took(0)
+    }
+
+    fn record<E>(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+    ) -> Result<Step, E> {
+        let position = LogPosition { segment: self.id, offset: self.at };
+        Ok(match parse_record(position, bytes) {
+            Parsed::Found((record, size)) => {
+                let (header, offset) = (self.header.as_ref(), self.at);
+                visit(Found { header, offset, place: offset, bytes: size, record })?;
+                self.valid = self.at + size as u64;
+                self.valid_place = self.valid;
+                Step::Took(size)
+            }
+            Parsed::Need(count) if self.need(self.at, count) => Step::Stop,
+            Parsed::Need(_) | Parsed::Invalid => self.valid_part_ends("no valid record"),
+        })
+    }
+
+    fn block<E>(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+    ) -> Result<Step, E> {
+        let block = match parse_block(self.id, self.at, bytes) {
+            Parsed::Found(block) => block,
+            Parsed::Need(count) if self.need(self.at, count) => return Ok(Step::Stop),
+            Parsed::Need(_) | Parsed::Invalid => {
+                return Ok(self.valid_part_ends("no valid block"));
+            }
+        };
+        if block.offset != self.valid {
+            return Ok(self.valid_part_ends("a block of another position"));
+        }
+        if let Err(what) = block.unpack(&mut self.codec, &mut self.block) {
+            return Ok(self.valid_part_ends(what));
+        }
+        let (mut from, place) = (0, self.at);
+        while from < self.block.len() {
+            let position = LogPosition { segment: self.id, offset: self.valid };
+            match parse_record(position, self.block.get(from..).unwrap_or(&[])) {
+                Parsed::Found((record, size)) => {
+                    let (header, offset) = (self.header.as_ref(), self.valid);
+                    visit(Found { header, offset, place, bytes: size, record })?;
+                    from += size;
+                    self.valid += size as u64;
+                }
+                Parsed::Need(_) | Parsed::Invalid => {
+                    return Ok(self.valid_part_ends("no valid record in a block"));
+                }
+            }
+        }
+        self.valid_place = self.at + block.bytes as u64;
+        Ok(Step::Took(block.bytes))
+    }
+
+    /// Looks for markers and for blocks with markers; when the header is damaged, for both.
+    fn search<E>(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+    ) -> Result<Step, E> {
+        let base = self.at;
+        loop {
+            let from = usize::try_from(self.searched.saturating_sub(base)).unwrap_or(usize::MAX);
+            let rest = bytes.get(from..).unwrap_or(&[]);
+            let (marker, block) = (MARKER_MAGIC.first(), BLOCK_MAGIC.first());
+            let next = rest.iter().position(|b| Some(b) == marker || Some(b) == block);
+            let Some(next) = next else {
+                self.searched = base.saturating_add(bytes.len() as u64).max(self.searched);
+                return Ok(self.search_on(1));
+            };
+            let index = from.saturating_add(next);
+            self.searched = base.saturating_add(index as u64);
+            let wanted = match self.candidate(base, bytes, index, visit)? {
+                Parsed::Found(size) => {
+                    self.searched = self.searched.saturating_add(size as u64);
+                    continue;
+                }
+                Parsed::Need(count) => count,
+                Parsed::Invalid => 0,
+            };
+            if wanted > 0 && self.need_behind(wanted) {
+                return Ok(Step::Stop);
+            }
+            self.searched = self.searched.saturating_add(1);
+        }
+    }
+
+    /// Wants bytes from a marker's header before the place of the search on.
+    fn need_behind(&mut self, count: usize) -> bool {
+        let before = self.searched.saturating_sub(RECORD_HEADER_BYTES as u64);
+        let more = usize::try_from(self.searched.saturating_sub(before)).unwrap_or(0);
+        self.need(before, count.saturating_add(more))
+    }
+
+    fn search_on(&mut self, count: usize) -> Step {
+        if !self.need_behind(count) {
+            self.stage = Stage::Done;
+        }
+        Step::Stop
+    }
+
+    /// What lies at `bytes[index]`, which begins like a magic number: the bytes it takes.
+    fn candidate<E>(
+        &mut self,
+        base: u64,
+        bytes: &[u8],
+        index: usize,
+        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+    ) -> Result<Parsed<usize>, E> {
+        let rest = bytes.get(index..).unwrap_or(&[]);
+        let compressed = self.header.as_ref().map(|h| h.compression.is_some());
+        let magic = MARKER_MAGIC.as_slice();
+        let common = rest.len().min(magic.len());
+        if compressed != Some(true) && rest.get(..common) == magic.get(..common) {
+            if rest.len() < MARKER_BYTES - RECORD_HEADER_BYTES {
+                return Ok(Parsed::Need(MARKER_BYTES - RECORD_HEADER_BYTES));
+            }
+            let Some(start) = index.checked_sub(RECORD_HEADER_BYTES) else {
+                return Ok(Parsed::Invalid);
+            };
+            let place = base.saturating_add(start as u64);
+            let position = LogPosition { segment: self.id, offset: place };
+            let record = bytes.get(start..).unwrap_or(&[]);
+            if let Parsed::Found((record @ Record::Marker(_), size)) =
+                parse_record(position, record)
+            {
+                visit(Found { header: None, offset: place, place, bytes: size, record })?;
+            }
+            return Ok(Parsed::Invalid);
+        }
+        if compressed == Some(false) {
+            return Ok(Parsed::Invalid);
+        }
+        let place = base.saturating_add(index as u64);
+        let block = match parse_block(self.id, place, rest) {
+            Parsed::Found(block) => block,
+            Parsed::Need(count) => return Ok(Parsed::Need(count)),
+            Parsed::Invalid => return Ok(Parsed::Invalid),
+        };
+        if block.unpack(&mut self.codec, &mut self.block).is_err() {
+            return Ok(Parsed::Invalid);
+        }
+        let (mut from, mut offset) = (0, block.offset);
+        while let Parsed::Found((record, size)) = parse_record(
+            LogPosition { segment: self.id, offset },
+            self.block.get(from..).unwrap_or(&[]),
+        ) {
+            if matches!(record, Record::Marker(_)) {
+                visit(Found { header: None, offset, place, bytes: size, record })?;
+            }
+            from += size;
+            offset += size as u64;
+        }
+        Ok(Parsed::Found(block.bytes))
+    }
+}
+
+/// Scans bytes that are all there, `piece` at a time.
+///
+/// # Errors
+/// Those of `visit`.
+pub fn scan_bytes<E>(
+    id: SegmentId,
+    bytes: &[u8],
+    piece: usize,
+    mut visit: impl FnMut(Found<'_>) -> Result<(), E>,
+) -> Result<Scan, E> {
+    let mut scanner = Scanner::begin(id, bytes.len() as u64, bytes);
+    while let Some((at, want)) = scanner.wants() {
+        let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        let to = from.saturating_add(want.max(piece)).min(bytes.len());
+        scanner.feed(bytes.get(from..to).unwrap_or(&[]), &mut visit)?;
+    }
+    Ok(scanner.finish())
+}

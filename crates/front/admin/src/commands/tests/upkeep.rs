@@ -1,0 +1,89 @@
+//! What requests about files name.
+
+use stdx::Generation;
+
+use super::*;
+use crate::commands::upkeep::{UpkeepAction, UpkeepRequest, resolve};
+use crate::model::CompactionCommand;
+
+fn check(command: CompactionCommand, expect: Result<UpkeepAction, &str>) {
+    let found = resolve(UpkeepRequest::Compaction(command.clone()), &snapshot(2).schema);
+    let found = found.map_err(|error| error.to_string());
+    assert_eq!(found, expect.map_err(str::to_owned), "{command:?}");
+}
+
+fn id(name: &str) -> TableId {
+    TableId(Uuid::from_u128(name.len() as u128))
+}
+
+#[test]
+fn kinds_of_compactions_are_cassandras_names() {
+    let stop = |kind: &str| CompactionCommand::Stop { kind: Some(kind.to_owned()), id: None };
+    let of = |kind| Ok(UpkeepAction::Stop { kind: Some(kind), id: None });
+    check(stop("MAJOR_COMPACTION"), of("Major compaction"));
+    check(stop("CLEANUP"), of("Cleanup"));
+    // There are none: nothing is listed so.
+    check(stop("UNKNOWN"), of(""));
+    check(stop("VALIDATION"), Err("a repair is given up with \"nodetool repair_admin cancel\""));
+    check(stop("Cleanup"), Err("compaction_type: can not convert \"Cleanup\" to a OperationType"));
+    let by_id = CompactionCommand::Stop { kind: None, id: Some("x".to_owned()) };
+    check(by_id, Ok(UpkeepAction::Stop { kind: None, id: Some("x".to_owned()) }));
+}
+
+#[test]
+fn files_are_those_of_a_tables_directory() {
+    let schema = snapshot(2).schema.clone();
+    let directory = schema.keyspaces["ks"].tables["t"].directory_name();
+    let files = |names: &[String]| CompactionCommand::Files { files: names.to_vec() };
+    let path = |name: &str| format!("/data/ks/{directory}/{name}");
+    let named = [path("nb-7-big-Data.db"), path("da-9-bti-Data.db")];
+    let expected = vec![(id("t"), vec![Generation(7), Generation(9)])];
+    check(files(&named), Ok(UpkeepAction::Files(expected)));
+    // Of no table that is there.
+    check(files(&["/data/ks/t-1/nb-7-big-Data.db".to_owned()]), Ok(UpkeepAction::Files(vec![])));
+    check(
+        files(&[path("Data.db")]),
+        Err(
+            "Invalid sstable file Data.db: the name doesn't look like a supported sstable file name",
+        ),
+    );
+}
+
+#[test]
+fn a_range_may_go_over_the_end_of_the_ring() {
+    let range = |start, end| CompactionCommand::Range {
+        keyspaces: vec!["ks".to_owned()],
+        tables: vec!["t".to_owned()],
+        start,
+        end,
+    };
+    let of = |ranges: &[(i64, i64)]| {
+        let ranges = ranges.iter().map(|(a, b)| (Token(*a), Token(*b))).collect();
+        Ok(UpkeepAction::Ranges(vec![id("t")], ranges))
+    };
+    check(range(-5, 7), of(&[(-5, 7)]));
+    check(range(7, -5), of(&[(7, i64::MAX), (i64::MIN, -5)]));
+}
+
+#[test]
+fn partitions_and_tables_that_cannot_be_are_refused_in_cassandras_words() {
+    let partition = |table: &str, key: &str| CompactionCommand::Partition {
+        keyspaces: vec!["ks".to_owned()],
+        tables: vec![table.to_owned()],
+        key: key.to_owned(),
+    };
+    let key = vec![(id("t"), 5_i32.to_be_bytes().to_vec())];
+    check(partition("t", "5"), Ok(UpkeepAction::Partitions(key)));
+    check(
+        partition("t", "x"),
+        Err("Unable to parse partition key 'x' for table ks.t; Unable to make int from 'x'"),
+    );
+    check(partition("nosuch", "5"), Err("Unknown keyspace/cf pair (ks.nosuch)"));
+    let thresholds = CompactionCommand::SetThresholds {
+        keyspace: "ks".to_owned(),
+        table: "nosuch".to_owned(),
+        min: 2,
+        max: 3,
+    };
+    check(thresholds, Err("ColumnFamilyStore for ks/nosuch not found."));
+}

@@ -1,0 +1,261 @@
+//! What a shard is asked of the files of its tables: taking files in, and compactions that somebody
+//! wants, does not want, or wants otherwise.
+
+use schema::{Schema, Table};
+use stdx::{Generation, TableId, Token};
+use store::Descriptor;
+
+use super::argument;
+use crate::model::{CompactionCommand, CompactionSettings, ImportRequest};
+use crate::shard::{ActionError, Selection, selected};
+
+/// The question, with tables by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpkeepRequest {
+    /// Take files in; to shard 0. Answered with [`UpkeepReply::Imported`].
+    Import(ImportRequest),
+    /// Name files in a table's directory that the node does not know. Answered with
+    /// [`UpkeepReply::Imported`].
+    NewFiles {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+    },
+    /// Take these in; to shard 0. Answered with [`UpkeepReply::Imported`].
+    Refresh {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// What the shards named.
+        files: Vec<Descriptor>,
+    },
+    /// Show what was taken in; to every shard.
+    Adopt {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// What shard 0 took in.
+        files: Vec<Descriptor>,
+    },
+    /// To every shard.
+    Compaction(CompactionCommand),
+    /// Any shard can answer, with [`UpkeepReply::Settings`].
+    Settings,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpkeepReply {
+    /// It is done.
+    Done,
+    /// Files that were taken in or named, and directories that were refused.
+    Imported {
+        /// Files.
+        files: Vec<Descriptor>,
+        /// Directories.
+        failed: Vec<String>,
+    },
+    /// How tables are compacted.
+    Settings(Vec<CompactionSettings>),
+}
+
+/// The same with everything looked up: what is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpkeepAction {
+    /// See [`UpkeepRequest::Import`].
+    Import {
+        /// Into which table.
+        table: TableId,
+        /// From where, and how.
+        request: ImportRequest,
+    },
+    /// See [`UpkeepRequest::NewFiles`].
+    NewFiles(TableId),
+    /// See [`UpkeepRequest::Refresh`].
+    Refresh(TableId, Vec<Descriptor>),
+    /// See [`UpkeepRequest::Adopt`].
+    Adopt(TableId, Vec<Descriptor>),
+    /// Give running compactions up.
+    Stop {
+        /// Of this kind, as compactions are listed; `None`: of any.
+        kind: Option<&'static str>,
+        /// With this id.
+        id: Option<String>,
+    },
+    /// See [`CompactionCommand::SetThresholds`].
+    SetThresholds(TableId, (u32, u32)),
+    /// See [`CompactionCommand::SetAutomatic`].
+    SetAutomatic(Vec<TableId>, bool),
+    /// Compact named files of tables.
+    Files(Vec<(TableId, Vec<Generation>)>),
+    /// Compact files with tokens of these ranges, both ends included.
+    Ranges(Vec<TableId>, Vec<(Token, Token)>),
+    /// Compact the files that may have these partitions.
+    Partitions(Vec<(TableId, Vec<u8>)>),
+    /// Compact everything into several files.
+    Split(Vec<TableId>),
+    /// See [`UpkeepRequest::Settings`].
+    Settings(Vec<(TableId, CompactionSettings)>),
+}
+
+/// Cassandra's names of kinds with what compactions of them are listed as; empty: there are none here,
+/// so that there is nothing to give up. Source: OperationType.
+const KINDS: [(&str, &str); 22] = [
+    ("P0", ""),
+    ("CLEANUP", "Cleanup"),
+    ("SCRUB", ""),
+    ("UPGRADE_SSTABLES", "Upgrade sstables"),
+    ("VERIFY", ""),
+    ("MAJOR_COMPACTION", "Major compaction"),
+    ("RELOCATE", ""),
+    ("GARBAGE_COLLECT", ""),
+    ("FLUSH", ""),
+    ("WRITE", ""),
+    ("ANTICOMPACTION", "Anticompaction after repair"),
+    ("VALIDATION", ""),
+    ("INDEX_BUILD", ""),
+    ("VIEW_BUILD", ""),
+    ("COMPACTION", "Compaction"),
+    ("TOMBSTONE_COMPACTION", "Tombstone Compaction"),
+    ("UNKNOWN", ""),
+    ("STREAM", ""),
+    ("KEY_CACHE_SAVE", ""),
+    ("ROW_CACHE_SAVE", ""),
+    ("COUNTER_CACHE_SAVE", ""),
+    ("INDEX_SUMMARY", ""),
+];
+
+/// Looks up what a request names.
+///
+/// # Errors
+/// `Argument`, in Cassandra's words where it has them.
+pub(crate) fn resolve(
+    request: UpkeepRequest,
+    schema: &Schema,
+) -> Result<UpkeepAction, ActionError> {
+    Ok(match request {
+        UpkeepRequest::Import(request) => {
+            let table = table_of(schema, &request.keyspace, &request.table)?.id;
+            UpkeepAction::Import { table, request }
+        }
+        UpkeepRequest::NewFiles { keyspace, table } => {
+            UpkeepAction::NewFiles(table_of(schema, &keyspace, &table)?.id)
+        }
+        UpkeepRequest::Refresh { keyspace, table, files } => {
+            UpkeepAction::Refresh(table_of(schema, &keyspace, &table)?.id, files)
+        }
+        UpkeepRequest::Adopt { keyspace, table, files } => {
+            UpkeepAction::Adopt(table_of(schema, &keyspace, &table)?.id, files)
+        }
+        UpkeepRequest::Compaction(command) => compaction(command, schema)?,
+        UpkeepRequest::Settings => UpkeepAction::Settings(
+            stored(schema)
+                .map(|table| {
+                    let keyspace = table.keyspace.to_string();
+                    let of_table = CompactionSettings {
+                        keyspace,
+                        table: table.name.to_string(),
+                        ..CompactionSettings::default()
+                    };
+                    (table.id, of_table)
+                })
+                .collect(),
+        ),
+    })
+}
+
+fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepAction, ActionError> {
+    let ids = |keyspaces, tables| selected(schema, &Selection { keyspaces, tables });
+    Ok(match command {
+        CompactionCommand::Stop { kind, id } => {
+            UpkeepAction::Stop { kind: kind.as_deref().map(kind_of).transpose()?, id }
+        }
+        CompactionCommand::SetThresholds { keyspace, table, min, max } => {
+            UpkeepAction::SetThresholds(table_of(schema, &keyspace, &table)?.id, (min, max))
+        }
+        CompactionCommand::SetAutomatic { keyspaces, tables, enabled } => {
+            UpkeepAction::SetAutomatic(ids(keyspaces, tables)?, enabled)
+        }
+        CompactionCommand::Files { files } => UpkeepAction::Files(files_of(schema, &files)?),
+        CompactionCommand::Range { keyspaces, tables, start, end } => {
+            UpkeepAction::Ranges(ids(keyspaces, tables)?, ranges_of(start, end))
+        }
+        CompactionCommand::Partition { keyspaces, tables, key } => {
+            let mut named = Vec::new();
+            for id in ids(keyspaces, tables)? {
+                let Some(table) = stored(schema).find(|t| t.id == id) else { continue };
+                let parsed = super::key_bytes(table, &key).map_err(|error| {
+                    argument(format!(
+                        "Unable to parse partition key '{key}' for table {}.{}; {error}",
+                        table.keyspace, table.name
+                    ))
+                });
+                named.push((id, parsed?));
+            }
+            UpkeepAction::Partitions(named)
+        }
+        CompactionCommand::Split { keyspaces, tables } => {
+            UpkeepAction::Split(ids(keyspaces, tables)?)
+        }
+    })
+}
+
+fn kind_of(name: &str) -> Result<&'static str, ActionError> {
+    if name == "VALIDATION" {
+        return Err(argument("a repair is given up with \"nodetool repair_admin cancel\""));
+    }
+    let found = KINDS.iter().find(|(kind, _)| *kind == name).map(|(_, listed)| *listed);
+    found.ok_or_else(|| {
+        argument(format!("compaction_type: can not convert \"{name}\" to a OperationType"))
+    })
+}
+
+/// `[start, end]`, or over the end of the ring.
+fn ranges_of(start: i64, end: i64) -> Vec<(Token, Token)> {
+    match start < end {
+        true => vec![(Token(start), Token(end))],
+        false => vec![(Token(start), Token::MAX), (Token::MIN, Token(end))],
+    }
+}
+
+/// Files by table. As Cassandra does, those of tables that are not there are passed over.
+fn files_of(
+    schema: &Schema,
+    files: &[String],
+) -> Result<Vec<(TableId, Vec<Generation>)>, ActionError> {
+    let mut found: Vec<(TableId, Vec<Generation>)> = Vec::new();
+    for file in files {
+        let mut parts = file.trim().rsplit('/');
+        let name = parts.next().unwrap_or_default();
+        let Some((descriptor, _)) = Descriptor::parse(name) else {
+            return Err(argument(format!(
+                "Invalid sstable file {name}: the name doesn't look like a supported sstable file \
+                 name"
+            )));
+        };
+        let (directory, keyspace) = (parts.next().unwrap_or_default(), parts.next());
+        let is_of = |t: &&Table| t.directory_name() == directory && keyspace == Some(&*t.keyspace);
+        let Some(table) = stored(schema).find(is_of) else { continue };
+        match found.iter_mut().find(|(id, _)| *id == table.id) {
+            Some((_, of_it)) => of_it.push(descriptor.generation),
+            None => found.push((table.id, vec![descriptor.generation])),
+        }
+    }
+    Ok(found)
+}
+
+/// All tables but virtual ones, by name.
+fn stored(schema: &Schema) -> impl Iterator<Item = &Table> {
+    let keyspaces = schema.keyspaces.values().filter(|k| !k.is_virtual);
+    keyspaces.flat_map(|k| k.tables.values()).map(|table| &**table)
+}
+
+fn table_of<'a>(schema: &'a Schema, keyspace: &str, table: &str) -> Result<&'a Table, ActionError> {
+    let found = schema.keyspace(keyspace).filter(|k| !k.is_virtual);
+    let found = found.and_then(|k| k.tables.get(table));
+    let missing = || argument(format!("ColumnFamilyStore for {keyspace}/{table} not found."));
+    found.map(|table| &**table).ok_or_else(missing)
+}

@@ -1,0 +1,130 @@
+//! What is asked of the files of tables, and told of how they are compacted.
+
+use serde::{Deserialize, Serialize};
+
+/// Body of `POST /api/v1/import`: SSTables of directories of the node's machine become files of a
+/// table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImportRequest {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Directories, as the node sees them.
+    pub directories: Vec<String>,
+    /// The level in the files stays; else it becomes 0.
+    pub keep_level: bool,
+    /// What the files say of repairs stays; else they become unrepaired.
+    pub keep_repaired: bool,
+    /// Checksums and rows are not looked at.
+    pub no_verify: bool,
+    /// Partitions may be of any token.
+    pub no_tokens: bool,
+    /// The directories keep their files; else they are moved.
+    pub copy: bool,
+}
+
+/// Answer to `POST /api/v1/import`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportReport {
+    /// How many files came.
+    pub files: u64,
+    /// Directories that were refused; the node's log says why.
+    pub failed: Vec<String>,
+}
+
+/// Body of `POST /api/v1/refresh`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefreshRequest {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+}
+
+/// Body of `POST /api/v1/compactions`: what every shard does with its files. Keyspaces and tables that
+/// are empty are all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum CompactionCommand {
+    /// Gives running compactions up.
+    Stop {
+        /// Those of this kind, by Cassandra's name: `COMPACTION`.
+        #[serde(default)]
+        kind: Option<String>,
+        /// The one of this id.
+        #[serde(default)]
+        id: Option<String>,
+    },
+    /// How many files a compaction takes at least and at most, until the node stops.
+    SetThresholds {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// At least.
+        min: u32,
+        /// At most; 0: none begins by itself.
+        max: u32,
+    },
+    /// Whether compactions begin by themselves, until the node stops.
+    SetAutomatic {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+        /// They do.
+        enabled: bool,
+    },
+    /// Compacts named files.
+    Files {
+        /// Paths of Data components, or their names in the table's directory.
+        files: Vec<String>,
+    },
+    /// Compacts the files that have tokens of a range.
+    Range {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+        /// Behind this token.
+        start: i64,
+        /// Up to this one; at or before the start, the range goes over the end of the ring.
+        end: i64,
+    },
+    /// Compacts the files that may have a partition.
+    Partition {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+        /// The key as text, components separated by `:`.
+        key: String,
+    },
+    /// Compacts all files into several, each half of what is left, where the strategy knows no other
+    /// way of cutting.
+    Split {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+    },
+}
+
+/// `GET /api/v1/compactions/settings`: how one table is compacted now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionSettings {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Compactions begin by themselves.
+    pub automatic: bool,
+    /// Files of a compaction at least.
+    pub min_threshold: u32,
+    /// Files of a compaction at most.
+    pub max_threshold: u32,
+}

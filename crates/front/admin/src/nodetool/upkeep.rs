@@ -1,0 +1,56 @@
+//! How tables are compacted, as nodetool prints it.
+
+use super::format::Table;
+use crate::model::CompactionSettings;
+
+/// `statusautocompaction`, with `-a` by table.
+pub fn auto_compaction(tables: &[CompactionSettings], by_table: bool) -> String {
+    let word = |automatic: bool| if automatic { "running" } else { "not running" };
+    if by_table {
+        let mut layout = Table::new(" ");
+        layout.add(&["Keyspace", "Table", "Status"]);
+        for table in tables {
+            layout.add(&[&table.keyspace, &table.table, word(table.automatic)]);
+        }
+        let mut out = String::new();
+        layout.print(&mut out);
+        return out;
+    }
+    let running = tables.iter().filter(|t| t.automatic).count();
+    let text = match running {
+        n if n == tables.len() => "running",
+        0 => "not running",
+        _ => "partially running",
+    };
+    format!("{text}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_none_or_some_tables_are_compacted_by_themselves() {
+        let table = |name: &str, automatic| CompactionSettings {
+            keyspace: "ks".to_owned(),
+            table: name.to_owned(),
+            automatic,
+            ..CompactionSettings::default()
+        };
+        let (on, off) = (table("on", true), table("switched_off", false));
+        let text = |tables: &[&CompactionSettings], by_table| {
+            let tables: Vec<CompactionSettings> = tables.iter().map(|t| (*t).clone()).collect();
+            auto_compaction(&tables, by_table)
+        };
+        assert_eq!(text(&[&on, &on], false), "running\n");
+        assert_eq!(text(&[&off, &off], false), "not running\n");
+        assert_eq!(text(&[&on, &off], false), "partially running\n");
+        assert_eq!(text(&[], false), "running\n");
+        assert_eq!(
+            text(&[&on, &off], true),
+            "Keyspace Table        Status     \n\
+             ks       on           running    \n\
+             ks       switched_off not running\n"
+        );
+    }
+}

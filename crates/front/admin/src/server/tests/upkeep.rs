@@ -1,0 +1,72 @@
+//! An import is taken in by the first shard and shown by all.
+
+use stdx::Generation;
+use store::Descriptor;
+
+use super::*;
+use crate::commands::{UpkeepReply, UpkeepRequest};
+
+static SHOWN: std::sync::Mutex<Vec<(u16, u64)>> = std::sync::Mutex::new(Vec::new());
+
+fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
+    let AdminRequest::Upkeep(request) = request else { return AdminReply::Done };
+    let taken = |numbers: &[u64], failed: &[&str]| {
+        let files = numbers.iter().map(|n| Descriptor::nb(Generation(*n))).collect();
+        let failed = failed.iter().map(|f| (*f).to_owned()).collect();
+        AdminReply::Upkeep(UpkeepReply::Imported { files, failed })
+    };
+    match request {
+        UpkeepRequest::Import(_) | UpkeepRequest::Refresh { .. } if shard != 0 => {
+            AdminReply::Failed(ActionError::Failed("asked".to_owned()))
+        }
+        UpkeepRequest::Import(request) => match request.directories.as_slice() {
+            [none] if none == "/none" => {
+                let text = "Directory /none does not exist".to_owned();
+                AdminReply::Failed(ActionError::Failed(text))
+            }
+            [bad] if bad == "/bad" => taken(&[], &["/bad"]),
+            _ => taken(&[4, 6], &["/bad"]),
+        },
+        UpkeepRequest::NewFiles { .. } => taken(&[100 + u64::from(shard)], &[]),
+        UpkeepRequest::Refresh { files, .. } => {
+            let numbers: Vec<u64> = files.iter().map(|d| d.generation.0 + 10).collect();
+            taken(&numbers, &[])
+        }
+        UpkeepRequest::Adopt { files, .. } => {
+            let mut shown = SHOWN.lock().unwrap();
+            shown.extend(files.iter().map(|d| (shard, d.generation.0)));
+            AdminReply::Upkeep(UpkeepReply::Done)
+        }
+        UpkeepRequest::Compaction(_) => AdminReply::Upkeep(UpkeepReply::Done),
+        UpkeepRequest::Settings => AdminReply::Upkeep(UpkeepReply::Settings(Vec::new())),
+    }
+}
+
+fn shown() -> Vec<(u16, u64)> {
+    let mut shown = std::mem::take(&mut *SHOWN.lock().unwrap());
+    shown.sort_unstable();
+    shown
+}
+
+#[test]
+fn what_the_first_shard_takes_in_every_shard_shows() {
+    let node = TestNode::start(answer_upkeep);
+    let import = |directory: &str| {
+        let body =
+            format!("{{\"keyspace\":\"ks\",\"table\":\"t\",\"directories\":[\"{directory}\"]}}");
+        node.json("POST", "/api/v1/import", &body)
+    };
+    assert_eq!(import("/good"), (200, r#"{"files":2,"failed":["/bad"]}"#.to_owned()));
+    assert_eq!(shown(), [(0, 4), (0, 6), (1, 4), (1, 6)]);
+    assert_eq!(import("/bad"), (200, r#"{"files":0,"failed":["/bad"]}"#.to_owned()));
+    let (status, body) = import("/none");
+    assert!(status == 500 && body.contains("Directory /none does not exist"), "{body}");
+    assert_eq!(shown(), []);
+    let refresh = r#"{"keyspace":"ks","table":"t"}"#;
+    assert_eq!(node.json("POST", "/api/v1/refresh", refresh).0, 200);
+    assert_eq!(shown(), [(0, 110), (0, 111), (1, 110), (1, 111)]);
+    let stop = r#"{"command":"stop","kind":"COMPACTION"}"#;
+    assert_eq!(node.json("POST", "/api/v1/compactions", stop).0, 200);
+    assert_eq!(node.get("/api/v1/compactions/settings"), (200, "[]".to_owned()));
+    node.stop();
+}

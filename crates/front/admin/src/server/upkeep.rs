@@ -1,0 +1,112 @@
+//! Files that are taken in, and compactions that somebody asks for.
+//!
+//! An import is taken in by shard 0 and then shown by every shard: see crate `store`.
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use rt::MeshError;
+use stdx::ShardId;
+use store::Descriptor;
+
+use super::{Answer, Api, ApiError, Busy};
+use crate::commands::{UpkeepReply, UpkeepRequest};
+use crate::model::{
+    CompactionCommand, CompactionSettings, DrainRequest, ImportReport, ImportRequest,
+    RefreshRequest,
+};
+use crate::shard::{AdminReply, AdminRequest};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/import", post(import))
+        .route("/api/v1/refresh", post(refresh))
+        .route("/api/v1/compactions/settings", get(settings))
+}
+
+impl Api {
+    /// Asks shard 0.
+    async fn upkeep(&self, request: UpkeepRequest) -> Answer<UpkeepReply> {
+        match self.caller.call(ShardId(0), AdminRequest::Upkeep(request)).await? {
+            AdminReply::Upkeep(reply) => Ok(reply),
+            AdminReply::Failed(error) => Err(error.into()),
+            _ => Err(MeshError::Closed.into()),
+        }
+    }
+
+    /// What shard 0 took in is shown by all.
+    async fn take_in(
+        &self,
+        (keyspace, table): (String, String),
+        request: UpkeepRequest,
+    ) -> Answer<ImportReport> {
+        let UpkeepReply::Imported { files, failed } = self.upkeep(request).await? else {
+            return Err(MeshError::Closed.into());
+        };
+        let report = ImportReport { files: files.len() as u64, failed };
+        if !files.is_empty() {
+            let adopt = UpkeepRequest::Adopt { keyspace, table, files };
+            self.call(&AdminRequest::Upkeep(adopt)).await?;
+        }
+        Ok(report)
+    }
+
+    /// Files in the directory of a table that no shard knows.
+    async fn new_files(&self, keyspace: &str, table: &str) -> Answer<Vec<Descriptor>> {
+        let (keyspace, table) = (keyspace.to_owned(), table.to_owned());
+        let request = AdminRequest::Upkeep(UpkeepRequest::NewFiles { keyspace, table });
+        let mut all = Vec::new();
+        for reply in self.call(&request).await? {
+            if let AdminReply::Upkeep(UpkeepReply::Imported { files, .. }) = reply {
+                all.extend(files);
+            }
+        }
+        Ok(all)
+    }
+}
+
+async fn import(
+    State(api): State<Api>,
+    Json(body): Json<ImportRequest>,
+) -> Answer<Json<ImportReport>> {
+    // To the end, also when the client goes away: the shards must all show the same.
+    let task = tokio::spawn(async move {
+        let _busy = Busy::new(&api.busy);
+        let table = (body.keyspace.clone(), body.table.clone());
+        api.take_in(table, UpkeepRequest::Import(body)).await
+    });
+    let done = task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())));
+    done.map(Json)
+}
+
+async fn refresh(
+    State(api): State<Api>,
+    Json(RefreshRequest { keyspace, table }): Json<RefreshRequest>,
+) -> Answer<Json<DrainRequest>> {
+    let task = tokio::spawn(async move {
+        let _busy = Busy::new(&api.busy);
+        let files = api.new_files(&keyspace, &table).await?;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let of = (keyspace.clone(), table.clone());
+        let request = UpkeepRequest::Refresh { keyspace, table, files };
+        api.take_in(of, request).await.map(|_| ())
+    });
+    let done = task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())));
+    done.map(|()| Json(DrainRequest {}))
+}
+
+pub(super) async fn compaction(
+    State(api): State<Api>,
+    Json(command): Json<CompactionCommand>,
+) -> Answer<Json<DrainRequest>> {
+    api.command(AdminRequest::Upkeep(UpkeepRequest::Compaction(command))).await
+}
+
+async fn settings(State(api): State<Api>) -> Answer<Json<Vec<CompactionSettings>>> {
+    match api.upkeep(UpkeepRequest::Settings).await? {
+        UpkeepReply::Settings(settings) => Ok(Json(settings)),
+        _ => Err(MeshError::Closed.into()),
+    }
+}

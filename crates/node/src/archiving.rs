@@ -1,0 +1,70 @@
+//! The archive of the commit log at start: what `commitlog_archiving.properties` and the settings
+//! say, and archived segments that come back before any shard opens its log.
+
+use conf::commitlog::ARCHIVING;
+use conf::{Archiving, Options};
+use rt::{Fs, IoErrorKind, Rt};
+use schema::Schema;
+use store::commitlog::archive;
+use store::{PointInTime, ReplayOptions, StoreError};
+
+use crate::StartError;
+
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Reads the file, if it is there, and brings back the segments that are to be restored.
+///
+/// # Errors
+/// `Archiving`: the file asks for what is not there; `Store`: an archived segment is damaged; `Io`.
+pub(crate) async fn prepare(rt: &Rt, options: &Options) -> Result<Archiving, StartError> {
+    let fs = rt.fs();
+    let archiving = read(&fs, options).await?.with_settings(options);
+    if archiving.restore_directories.is_empty() {
+        return Ok(archiving);
+    }
+    let (from, to) = (&archiving.restore_directories, options.commitlog_directory());
+    let restored = archive::restore(&fs, from, &to)
+        .await
+        .map_err(|error| StartError::Store { shard: 0, error: StoreError::from(error) })?;
+    for file in &restored.ignored {
+        tracing::warn!(%file, "not a commit-log segment, not restored");
+    }
+    tracing::info!(
+        segments = restored.segments,
+        there_already = restored.there,
+        directories = from.join(", "),
+        "restored archived commit-log segments; take the directories out of the configuration when \
+         the node has started, or they are replayed again"
+    );
+    Ok(archiving)
+}
+
+async fn read(fs: &Fs, options: &Options) -> Result<Archiving, StartError> {
+    for path in options.snitch_files(ARCHIVING) {
+        let bytes = match fs.read(&path, FILE_BYTES_MAX).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind == IoErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        return Archiving::parse(&text).map_err(|what| StartError::Archiving { path, what });
+    }
+    Ok(Archiving::default())
+}
+
+/// What shards replay.
+///
+/// # Errors
+/// `Archiving`: the list names what is not there.
+pub(crate) fn check_replay(options: &Options, schema: &Schema) -> Result<(), StartError> {
+    replay_options(options, &Archiving::default())
+        .check(schema)
+        .map_err(|what| StartError::Archiving { path: "commitlog_replay_list:".to_owned(), what })
+}
+
+/// The same for the store of a shard.
+pub(crate) fn replay_options(options: &Options, archiving: &Archiving) -> ReplayOptions {
+    let unit_micros = archiving.unit_micros;
+    let until = archiving.restore_point.map(|micros| PointInTime { micros, unit_micros });
+    ReplayOptions { tables: options.commitlog_replay_list.clone(), until }
+}

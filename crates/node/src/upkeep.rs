@@ -1,0 +1,140 @@
+//! Files that an administrator has a shard take in, and compactions that he asks for.
+
+use admin::model::{CompactionSettings, ImportRequest};
+use admin::{ActionError, UpkeepAction, UpkeepReply};
+use cluster::ranges::merge;
+use cluster::{ClusterSnapshot, Replication};
+use stdx::{TableId, Token};
+use store::{ImportOptions, Imported, OwnedRanges, StoreError};
+
+use crate::actions::Actions;
+
+/// The words of a refusal are Cassandra's RuntimeException, which ends its nodetool with 2.
+fn failed(error: StoreError) -> ActionError {
+    ActionError::Failed(error.to_string())
+}
+
+/// What the node stores of a table, or is about to; `None`: everything.
+fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
+    let replication = snapshot.replication_of_table(table)?;
+    if replication == Replication::Local {
+        return None;
+    }
+    let placements = snapshot.placements(&replication);
+    let ranges = merge(placements.ranges_written_to(snapshot.local.host_id));
+    let mut ranges: Vec<(Token, Token)> =
+        ranges.into_iter().flat_map(|range| range.unwrapped()).map(|r| (r.start, r.end)).collect();
+    ranges.sort_unstable();
+    Some(OwnedRanges::new(ranges))
+}
+
+impl Actions {
+    /// Carries an action out on this shard.
+    ///
+    /// # Errors
+    /// `Failed`, in the words of the store.
+    pub(crate) async fn carry_out(&self, action: UpkeepAction) -> Result<UpkeepReply, ActionError> {
+        let store = &self.store;
+        match action {
+            UpkeepAction::Import { table, request } => {
+                return self.import(table, request).await;
+            }
+            UpkeepAction::NewFiles(table) => {
+                let files = store.claim_new_files(table).await.map_err(failed)?;
+                return Ok(UpkeepReply::Imported { files, failed: Vec::new() });
+            }
+            UpkeepAction::Refresh(table, files) => {
+                let done = store.refresh(table, &files).await.map_err(failed)?;
+                return Ok(told(table, done));
+            }
+            UpkeepAction::Adopt(table, files) => {
+                store.adopt(table, &files).await.map_err(failed)?;
+            }
+            UpkeepAction::Stop { kind, id } => {
+                let shard = self.rt.shard();
+                store.stop_compactions(|shown| {
+                    kind.is_none_or(|kind| kind == shown.kind)
+                        && id.as_ref().is_none_or(|id| {
+                            crate::actions::task_id(shown.table, shard, shown.id).to_string() == *id
+                        })
+                });
+            }
+            UpkeepAction::SetThresholds(table, thresholds) => {
+                store.set_compaction_thresholds(table, thresholds).map_err(failed)?;
+            }
+            UpkeepAction::SetAutomatic(tables, enabled) => {
+                for table in tables {
+                    store.set_automatic_compaction(table, enabled).map_err(failed)?;
+                }
+            }
+            UpkeepAction::Files(tables) => {
+                for (table, files) in tables {
+                    store.compact_files(table, &files).await.map_err(failed)?;
+                }
+            }
+            UpkeepAction::Ranges(tables, ranges) => {
+                for table in tables {
+                    store.compact_ranges(table, &ranges).await.map_err(failed)?;
+                }
+            }
+            UpkeepAction::Partitions(tables) => {
+                for (table, key) in tables {
+                    store.compact_partition(table, &key).await.map_err(failed)?;
+                }
+            }
+            UpkeepAction::Split(tables) => {
+                for table in tables {
+                    store.compact_split(table).await.map_err(failed)?;
+                }
+            }
+            UpkeepAction::Settings(tables) => {
+                let control = |(id, of_table): (TableId, CompactionSettings)| {
+                    let control = store.compaction_control(id)?;
+                    Some(CompactionSettings {
+                        automatic: control.automatic,
+                        min_threshold: control.min_threshold,
+                        max_threshold: control.max_threshold,
+                        ..of_table
+                    })
+                };
+                return Ok(UpkeepReply::Settings(tables.into_iter().filter_map(control).collect()));
+            }
+        }
+        Ok(UpkeepReply::Done)
+    }
+
+    async fn import(
+        &self,
+        table: TableId,
+        request: ImportRequest,
+    ) -> Result<UpkeepReply, ActionError> {
+        let options = ImportOptions {
+            keep_level: request.keep_level,
+            keep_repaired: request.keep_repaired,
+            verify: !request.no_verify,
+            copy: request.copy,
+            owned: match request.no_tokens {
+                true => None,
+                false => owned(&self.membership.snapshot(), table),
+            },
+        };
+        let done = self.store.import(table, &request.directories, &options).await;
+        Ok(told(table, done.map_err(failed)?))
+    }
+}
+
+/// Says in the log what the answer has no place for.
+fn told(table: TableId, done: Imported) -> UpkeepReply {
+    let table = table.0;
+    for (directory, error) in &done.failed {
+        tracing::error!(%table, directory, %error, "a directory was not imported");
+    }
+    for file in &done.left {
+        tracing::warn!(%table, file, "imported, and could not be removed from where it was");
+    }
+    if !done.files.is_empty() {
+        tracing::info!(%table, files = done.files.len(), "files were imported");
+    }
+    let failed = done.failed.into_iter().map(|(directory, _)| directory).collect();
+    UpkeepReply::Imported { files: done.files, failed }
+}
