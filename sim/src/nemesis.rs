@@ -8,6 +8,7 @@ use stdx::{Instant, IoErrorKind};
 
 use crate::checks::Trouble;
 use crate::cluster::{Member, Run};
+use crate::operator::Pending;
 use crate::scenario::Fault;
 
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
@@ -106,7 +107,9 @@ impl Nemesis {
         if run.scenario.even {
             // At the same moment a member leaves, which is refused where their ranges meet.
             let number = 1 + (run.world.random_u64() % (first as u64 - 1).max(1)) as usize;
-            if run.members.get(number).is_some_and(|m| m.is_up && !m.may_end && !m.has_left) {
+            let moves = |p: &Pending| matches!(p, Pending::Move(n) if *n == number);
+            let is_well = run.members.get(number).is_some_and(|m| m.is_up && !m.may_end);
+            if is_well && !run.pending.iter().any(moves) {
                 run.begin_decommission(number);
             }
         }

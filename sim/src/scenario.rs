@@ -36,6 +36,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("counters_moving", include_str!("../scenarios/counters_moving.toml")),
     ("lwt_moving", include_str!("../scenarios/lwt_moving.toml")),
     ("joining_together", include_str!("../scenarios/joining_together.toml")),
+    ("joining_strict", include_str!("../scenarios/joining_strict.toml")),
 ];
 
 /// What the driver of a run may do to it.
