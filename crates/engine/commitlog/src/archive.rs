@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
+use rt::sync::Semaphore;
 use rt::{Buf, File, Fs, IoError, OpenOptions, Rt};
 use stdx::IoErrorKind;
 
@@ -26,6 +27,9 @@ pub(crate) struct Archive {
     /// This run's segments that are in it.
     done: RefCell<BTreeSet<SegmentId>>,
     busy: Cell<bool>,
+    /// One segment at a time: a sync and a release may come to the same one, and both would copy to
+    /// the one unfinished file.
+    slot: Semaphore,
     /// Why the last segment is not in it, and whether that was told.
     error: RefCell<Option<(IoError, bool)>>,
     archived_total: telemetry::Counter,
@@ -43,6 +47,7 @@ impl Archive {
             unfinished: format!("unfinished-{}", rt.shard().0),
             done: RefCell::default(),
             busy: Cell::new(false),
+            slot: Semaphore::new(1),
             error: RefCell::default(),
             archived_total: telemetry.counter(
                 "commitlog_archived_segments_total",
@@ -59,6 +64,7 @@ impl Archive {
 
     /// Steps 2 and 3 for a segment that is synced; false: it failed, for a reason that is kept.
     pub(crate) async fn put(&self, path: &str, id: SegmentId) -> bool {
+        let _slot = self.slot.acquire(1).await;
         match self.try_put(path, id).await {
             Ok(()) => {
                 self.archived_total.inc();
