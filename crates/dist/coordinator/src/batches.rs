@@ -34,6 +34,7 @@ use schema::Schema;
 use stdx::{Instant, TimestampMicros, Token, Uuid, WallMicros};
 use store::StoreError;
 
+use crate::batch_handover::keeps_batches;
 use crate::batch_log::{BatchTable, Entries, Entry, Fate, patience};
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::writing::Purpose;
@@ -284,7 +285,7 @@ impl Coordinator {
 
     /// Deletes an entry. Nobody waits: the deletion goes to the kernel with the next commit of its
     /// shard, and a crash before costs one replay.
-    fn remove_entry(&self, table: BatchTable, id: &[u8], written_at: TimestampMicros) {
+    pub(crate) fn remove_entry(&self, table: BatchTable, id: &[u8], written_at: TimestampMicros) {
         let at = TimestampMicros(self.inner.rt.wall().0.max(written_at.0));
         let deletion = table.deletion(id, at);
         let token = codec::token_of(id);
@@ -560,6 +561,9 @@ impl Coordinator {
         snapshot: &ClusterSnapshot,
     ) -> BatchReplay {
         let (rt, batches) = (&self.inner.rt, &self.inner.batches);
+        if !keeps_batches(snapshot) {
+            return BatchReplay::default();
+        }
         let stopping = batches.stopping.get();
         // Deletions of entries so far; a failure of the log shows at the next write.
         let _ = self.commit().await;

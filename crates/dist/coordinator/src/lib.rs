@@ -12,6 +12,7 @@
 //! goes through the parts for several.
 
 mod applying;
+mod batch_handover;
 mod batch_log;
 mod batch_wire;
 pub mod batches;

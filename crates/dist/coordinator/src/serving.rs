@@ -17,6 +17,7 @@ use stdx::{Epoch, TableId, Token, Uuid, WallMicros};
 
 use crate::Coordinator;
 use crate::applying::Acknowledge;
+use crate::batch_handover::keeps_batches;
 use crate::batch_log::{BatchTable, is_durable};
 use crate::batch_wire::{self, BatchRemove, BatchStore};
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
@@ -266,6 +267,10 @@ impl Coordinator {
     ) -> Result<Work<'a>, Refused> {
         let BatchStore { id, written_at, mutations } =
             BatchStore::decode(payload).map_err(malformed)?;
+        if !keeps_batches(snapshot) {
+            // Nobody would replay it. Its coordinator knows soon that others are to be asked.
+            return Err(Refused::Error(ErrorReply::EpochTooOld { needed: snapshot.epoch }));
+        }
         for mutation in &mutations {
             // A table that this node does not know yet would look as if it had been dropped.
             check(snapshot, mutation)?;

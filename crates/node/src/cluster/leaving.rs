@@ -493,18 +493,14 @@ impl ClusterShard {
         let epoch = self.step_if(host, from, to, || orders.changed_at.get() == began).await?;
         self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         if host == self.membership.snapshot().local.host_id {
+            self.hand_over_batches().await?;
             self.hand_over_hints().await;
         }
         self.submit_leave(host).await
     }
 
-    /// Gives the hints of all shards to another member, which keeps them for their replicas. What
-    /// nobody takes is lost: the replicas are repaired.
-    async fn hand_over_hints(&self) {
-        if !self.options.transfer_hints_on_decommission {
-            return;
-        }
-        let snapshot = self.membership.snapshot();
+    /// Members that are alive and stay, those of this node's datacenter first.
+    fn heirs(&self, snapshot: &ClusterSnapshot) -> Vec<HostId> {
         let me = snapshot.local_member();
         let mut others: Vec<&std::sync::Arc<cluster::Member>> = snapshot.members.values().collect();
         others.retain(|m| {
@@ -513,9 +509,40 @@ impl ClusterShard {
                 && self.liveness.is_alive(m.host_id)
         });
         others.sort_by_key(|m| me.is_none_or(|me| me.datacenter != m.datacenter));
-        for member in others.into_iter().take(HINT_TAKERS) {
+        others.into_iter().map(|m| m.host_id).collect()
+    }
+
+    /// Gives the entries of this node's batch log to other members: it will not be heard any more when
+    /// it has left. Before that nobody stores more here.
+    async fn hand_over_batches(&self) -> Result<()> {
+        let mut failure = String::new();
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                self.pause(ASK_AGAIN).await.map_err(|e| e.to_string())?;
+            }
+            let snapshot = self.membership.snapshot();
+            let heirs = self.heirs(&snapshot);
+            match self.coordinator.hand_over_batches(&snapshot, &heirs).await {
+                Ok(0) => return Ok(()),
+                Ok(batches) => {
+                    tracing::info!(batches, "logged batches were handed to other nodes");
+                    return Ok(());
+                }
+                Err(text) => failure = text,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Gives the hints of all shards to another member, which keeps them for their replicas. What
+    /// nobody takes is lost: the replicas are repaired.
+    async fn hand_over_hints(&self) {
+        if !self.options.transfer_hints_on_decommission {
+            return;
+        }
+        for host in self.heirs(&self.membership.snapshot()).into_iter().take(HINT_TAKERS) {
             let calls: Vec<_> = (0..self.rt.shard_count())
-                .map(|shard| self.hints_mesh.call(&self.rt, ShardId(shard), member.host_id))
+                .map(|shard| self.hints_mesh.call(&self.rt, ShardId(shard), host))
                 .collect();
             let mut is_done = true;
             for call in calls {
@@ -524,7 +551,7 @@ impl ClusterShard {
             if is_done {
                 return;
             }
-            tracing::info!(host = %member.host_id, "not all hints could be handed to a node");
+            tracing::info!(%host, "not all hints could be handed to a node");
         }
         tracing::warn!("hints of this node for others are lost: repair the nodes they were for");
     }

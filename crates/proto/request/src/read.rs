@@ -636,7 +636,10 @@ impl ReadRequest {
         // Pending replicas count on top, so others than those read may be needed.
         let more = block_for.saturating_sub(self.got_data.len());
         let others = self.plan.repairable().minus(self.got_data);
-        for to in others.iter().take(more) {
+        // Those first that will be read from soon: what was read must be seen there too.
+        let is_pending = |to: &Target| self.plan.replicas.get(*to).is_some_and(|r| r.pending);
+        let (pending, natural): (Vec<Target>, Vec<Target>) = others.iter().partition(is_pending);
+        for to in pending.into_iter().chain(natural).take(more) {
             self.send_repair(to, missing, out);
         }
         let up_to_date = self.got_data.minus(missing).len();

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use cluster::Consistency::{self, All, One, Quorum};
+use cluster::MemberState;
+use dist_testing::host;
 use request::{RequestError, WriteType};
 
 use super::nodes::{Nodes, Options, TIMEOUT};
@@ -302,4 +304,52 @@ fn replays_keep_to_their_throttle() {
     assert_eq!(left_after_a_second(0), 0);
     // Three nodes of which n2 has two shards: some hundred bytes per second and shard.
     assert!(left_after_a_second(3 * 2 * 200) > 0);
+}
+
+/// n2 hands its log over, as the node that leaves does.
+fn hand_over(nodes: &Nodes, takers: &[u8]) -> Result<u64, String> {
+    let takers: Vec<_> = takers.iter().map(|n| host(*n)).collect();
+    nodes.run_on(nodes.shard(2, 0), |shard| async move {
+        let snapshot = shard.snapshot();
+        shard.coordinator.hand_over_batches(&snapshot, &takers).await
+    })
+}
+
+#[test]
+fn a_node_that_leaves_hands_its_batches_to_others() {
+    let nodes = Nodes::start(&Options::new(10));
+    leave_behind(&nodes, 12);
+    for n in 2..=3 {
+        nodes.set_state(n, 2, MemberState::LeaveHandover);
+        nodes.set_down(1, true);
+    }
+    nodes.kill(3);
+    let error = hand_over(&nodes, &[1, 3]).unwrap_err();
+    assert!(error.contains("could not be handed"), "{error}");
+    assert_eq!(nodes.logged(2), 12, "what nobody takes stays");
+    nodes.run(40_000);
+    assert_eq!(nodes.logged(2), 12, "it replays nothing any more: nobody would listen soon");
+    nodes.restart(3);
+    nodes.set_state(3, 2, MemberState::LeaveHandover);
+    nodes.run(2_000);
+    assert_eq!(hand_over(&nodes, &[1, 3]), Ok(12));
+    assert_eq!(nodes.logged(2), 0);
+    nodes.kill(2);
+    nodes.remove_member(3, 2);
+    nodes.run(60_000);
+    assert_eq!((check_atomic(&nodes.rows(3)), nodes.logged(3)), (Ok(20), 0), "n3 replayed them");
+}
+
+#[test]
+fn a_node_that_is_about_to_go_keeps_no_batches() {
+    let nodes = Nodes::start(&Options::new(11));
+    nodes.connect(1);
+    nodes.set_state(2, 2, MemberState::LeaveHandover);
+    let result = write(&nodes, 1, 1, Quorum);
+    let Err(ReplicatedError::Request(error)) = result else { panic!("{result:?}") };
+    assert!(matches!(error, RequestError::WriteFailure { .. }), "{error:?}");
+    assert_eq!(nodes.logged(2), 0);
+    nodes.set_state(1, 2, MemberState::LeaveHandover);
+    write(&nodes, 1, 2, Quorum).unwrap();
+    assert_eq!(nodes.count_of(2, "batchlog_writes_total"), 0);
 }

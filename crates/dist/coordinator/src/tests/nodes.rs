@@ -525,22 +525,28 @@ impl Nodes {
         }
     }
 
-    /// What shard 0 of a node knows is that another one has left.
+    /// What a node knows is that another one has left.
     pub(super) fn remove_member(&self, n: u8, gone: u8) {
-        let shard = self.shard(n, 0);
-        let mut next = (*shard.snapshot()).clone();
-        next.epoch = Epoch(next.epoch.0 + 1);
-        next.members.remove(&host(gone));
-        *shard.snapshot.borrow_mut() = Arc::new(next);
+        for shard in self.all_shards(n) {
+            let mut next = (*shard.snapshot()).clone();
+            next.epoch = Epoch(next.epoch.0 + 1);
+            next.members.remove(&host(gone));
+            *shard.snapshot.borrow_mut() = Arc::new(next);
+        }
     }
 
     /// What a node knows is that another one has taken over its ranges.
     pub(super) fn finish_joining(&self, n: u8, joined: u8) {
+        self.set_state(n, joined, MemberState::Normal);
+    }
+
+    /// What a node knows is that a member is in this state now.
+    pub(super) fn set_state(&self, n: u8, of: u8, state: MemberState) {
         for shard in self.all_shards(n) {
             let mut next = (*shard.snapshot()).clone();
             next.epoch = Epoch(next.epoch.0 + 1);
-            if let Some(member) = next.members.get_mut(&host(joined)) {
-                *member = Arc::new(Member { state: MemberState::Normal, ..(**member).clone() });
+            if let Some(member) = next.members.get_mut(&host(of)) {
+                *member = Arc::new(Member { state, ..(**member).clone() });
             }
             shard.messaging.set_epoch(next.epoch);
             *shard.snapshot.borrow_mut() = Arc::new(next);

@@ -70,7 +70,11 @@ fn log_nodes(
     let members: Vec<_> = snapshot
         .members
         .values()
-        .filter(|m| m.datacenter == local.datacenter && m.state != MemberState::Joining)
+        .filter(|m| {
+            // Who is about to go takes none (`batch_handover`).
+            let keeps = !matches!(m.state, MemberState::Joining | MemberState::LeaveHandover);
+            m.datacenter == local.datacenter && keeps
+        })
         .collect();
     let mut racks: Vec<&str> = members.iter().map(|m| m.rack.as_str()).collect();
     racks.push(&local.rack);

@@ -407,10 +407,10 @@ fn a_pending_replica_gets_the_repair_too() {
     run.digest(1, 8);
     run.data(1, 8);
     let out = run.reconciled(3, &[], &[1]);
-    // Three are needed: one has it, one of those read, and one more.
-    assert_eq!(out, [repair(1, &[1]), repair(2, &[1]), wake(END)]);
+    // Three are needed: one has it, one of those read, and the one that will be read from soon.
+    assert_eq!(out, [repair(1, &[1]), repair(3, &[1]), wake(END)]);
     assert_eq!(run.repair_ack(1), NONE);
-    assert_eq!(run.repair_ack(2), rows(RowsFrom::Merged, 3));
+    assert_eq!(run.repair_ack(3), rows(RowsFrom::Merged, 3));
 
     let down = ReplicaInfo { alive: false, ..pending(3, 0) };
     let replicas = [replica(0, 0), replica(1, 0), dead(2, 0), down];
