@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,7 +240,8 @@ pub(crate) struct TableState {
 
 /// A file being written; ends when dropped.
 pub(crate) struct InFlight {
-    table: Rc<TableState>,
+    // Its table may hold it, among its orphans.
+    table: Weak<TableState>,
     generation: Generation,
 }
 
@@ -252,7 +253,9 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.table.writing.borrow_mut().retain(|g| *g != self.generation);
+        if let Some(table) = self.table.upgrade() {
+            table.writing.borrow_mut().retain(|g| *g != self.generation);
+        }
     }
 }
 
@@ -308,7 +311,7 @@ impl TableState {
     /// Registers a file as being written.
     pub(crate) fn in_flight(self: &Rc<Self>, generation: Generation) -> InFlight {
         self.writing.borrow_mut().push(generation);
-        InFlight { table: self.clone(), generation }
+        InFlight { table: Rc::downgrade(self), generation }
     }
 
     pub(crate) fn generations_in_flight(&self) -> Vec<Generation> {
