@@ -47,10 +47,17 @@ enum Undo {
     Replace(usize),
     /// What it does is given up: leaving, moving, joining.
     GiveUp(usize),
+    /// A dead host is taken out through a node; given up there, or by another one.
+    OrderRemoval(String, usize),
+    GiveUpRemoval(String, usize, bool),
+    GiveUpRebuild(usize),
 }
 
 /// Longer than it takes until all hold a dead node for dead.
 const KNOWN_AS_DOWN: Duration = Duration::from_secs(60);
+
+/// Longer than it usually takes until one does.
+const NOTICED_AS_DOWN: Duration = Duration::from_secs(20);
 
 /// The faults of a run.
 pub struct Nemesis {
@@ -116,8 +123,33 @@ impl Nemesis {
     }
 
     fn give_up_soon(&mut self, run: &Run, number: usize) {
-        let after = Duration::from_micros(run.world.random_u64() % GIVE_UP_MICROS);
+        let after = micros(run, GIVE_UP_MICROS);
         self.undo.push((run.world.now() + after, Undo::GiveUp(number)));
+    }
+
+    /// A node dies for good. Where things are given up its removal is ordered while others break, when it
+    /// is known to be dead, and given up.
+    fn remove(&mut self, run: &mut Run, node: usize) -> bool {
+        if !run.begin_removal(node) {
+            return false;
+        }
+        let dead = run.pending.iter().find_map(|pending| match pending {
+            Pending::Remove(host) => Some(host.clone()),
+            _ => None,
+        });
+        if let Some(host) = dead.filter(|_| run.scenario.has(Fault::Abort)) {
+            let staying: Vec<usize> = (0..run.members.len())
+                .filter(|n| run.members.get(*n).is_some_and(|m| m.is_up && !m.has_left))
+                .collect();
+            let draw = || staying.get(run.world.random_u64() as usize % staying.len().max(1));
+            let (by, given_up_at) = (draw().copied().unwrap_or(0), draw().copied().unwrap_or(0));
+            let begins = run.world.now() + NOTICED_AS_DOWN + micros(run, GIVE_UP_MICROS);
+            let ends = begins + micros(run, GIVE_UP_MICROS);
+            let by_host = given_up_at != by;
+            self.undo.push((begins, Undo::OrderRemoval(host.clone(), by)));
+            self.undo.push((ends, Undo::GiveUpRemoval(host, given_up_at, by_host)));
+        }
+        true
     }
 
     /// Until that many requests have ended; meanwhile heals what is due.
@@ -183,6 +215,9 @@ impl Nemesis {
             }
             Undo::Replace(node) => run.replace(node),
             Undo::GiveUp(node) => run.give_up(node),
+            Undo::OrderRemoval(host, at) => run.order_removal(at, &host),
+            Undo::GiveUpRemoval(host, at, by_host) => run.give_up_removal(at, &host, by_host),
+            Undo::GiveUpRebuild(node) => run.give_up_rebuild(node),
         }
     }
 
@@ -213,7 +248,10 @@ impl Nemesis {
                 | Undo::Links(_)
                 | Undo::Disk(_)
                 | Undo::Restart(_)
-                | Undo::GiveUp(_) => {}
+                | Undo::GiveUp(_)
+                | Undo::OrderRemoval(..)
+                | Undo::GiveUpRemoval(..)
+                | Undo::GiveUpRebuild(_) => {}
             }
         }
         run.world.heal_all();
@@ -271,7 +309,13 @@ impl Nemesis {
             Undo::GoodDisk(n) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
                 *n == node
             }
-            Undo::Heal(_) | Undo::Links(_) | Undo::Disk(_) | Undo::GiveUp(_) => false,
+            Undo::Heal(_)
+            | Undo::Links(_)
+            | Undo::Disk(_)
+            | Undo::GiveUp(_)
+            | Undo::OrderRemoval(..)
+            | Undo::GiveUpRemoval(..)
+            | Undo::GiveUpRebuild(_) => false,
         })
     }
 
@@ -433,7 +477,7 @@ impl Nemesis {
                 }
                 self.trouble(run, node, self.end);
                 if fault == Fault::Remove {
-                    return run.begin_removal(node);
+                    return self.remove(run, node);
                 }
                 run.begin_decommission(node);
             }
@@ -470,7 +514,13 @@ impl Nemesis {
                     return false;
                 }
                 match fault {
-                    Fault::Rebuild => run.begin_rebuild(node),
+                    Fault::Rebuild => {
+                        run.begin_rebuild(node);
+                        if run.scenario.has(Fault::Abort) {
+                            let after = micros(run, GIVE_UP_MICROS);
+                            self.undo.push((run.world.now() + after, Undo::GiveUpRebuild(node)));
+                        }
+                    }
                     Fault::Repair => run.begin_repair(node),
                     Fault::Move => return run.pending.is_empty() && run.begin_move(node),
                     _ => run.begin_compaction(node),
@@ -493,6 +543,11 @@ impl Nemesis {
         let from = run.world.now();
         run.troubles.push(Trouble { node, from, until: until + AFTERMATH });
     }
+}
+
+/// As drawn, below that many microseconds.
+fn micros(run: &Run, below: u64) -> Duration {
+    Duration::from_micros(run.world.random_u64() % below)
 }
 
 /// A node that has files of hints, and therefore soon writes more.

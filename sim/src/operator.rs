@@ -18,11 +18,9 @@ use crate::schedule;
 use crate::survey;
 
 /// Longest time of one operation when everything is healed.
-const OPERATION_MAX: Duration = Duration::from_secs(600);
+pub const OPERATION_MAX: Duration = Duration::from_secs(600);
 /// Longest time of an orderly stop before the node is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
-/// How long what was given up may take to end.
-const AFTER_GIVING_UP: Duration = Duration::from_secs(60);
 /// How long nodes are given to say at which epoch they are.
 const EPOCH_SAID: Duration = Duration::from_millis(400);
 /// How often, and how many times, it is looked who moves.
@@ -40,8 +38,10 @@ pub enum Pending {
     Move(usize),
     /// That node is dead for good and is to be taken out.
     Remove(String),
-    /// What one of the above is given up by, of a node that leaves (true) or moves, or joins.
+    /// What one of the above is given up by, of a node that leaves, moves or joins.
     GivenUp(usize, Movement, Reply),
+    /// What the removal of a dead node is given up by; it is removed in the end.
+    RemovalGivenUp(String, Reply),
 }
 
 /// What can be given up.
@@ -64,14 +64,14 @@ impl Pending {
         match self {
             Pending::Decommission(n) => *n == number,
             Pending::GivenUp(n, what, _) => *n == number && *what != Movement::Moving,
-            Pending::Move(_) | Pending::Remove(_) => false,
+            Pending::Move(_) | Pending::Remove(_) | Pending::RemovalGivenUp(..) => false,
         }
     }
 }
 
 impl Run {
     /// Asks a shard of a node.
-    fn admin(&mut self, number: usize, shard: ShardId, request: AdminRequest) -> Reply {
+    pub fn admin(&mut self, number: usize, shard: ShardId, request: AdminRequest) -> Reply {
         let reply = Reply::default();
         let Some(member) = self.members.get(number) else { return reply };
         let (out, admin) = (reply.clone(), member.admin.clone());
@@ -246,97 +246,27 @@ impl Run {
     }
 
     /// Waits until a node does not move any more.
-    fn finish_move(&mut self, number: usize) -> Result<(), String> {
+    pub fn finish_move(&mut self, number: usize) -> Result<(), String> {
         let limit = self.world.now() + OPERATION_MAX;
+        // It was ordered to leave too, and that came first.
+        let may_leave = self.members.get(number).is_some_and(|m| m.may_end || m.has_left);
         loop {
+            if may_leave && self.is_out(number) {
+                return Ok(());
+            }
             let answer = self.admin_now(number, AdminRequest::Cluster)?;
             match answer {
                 AdminReply::Cluster(report) if report.operation_mode == "NORMAL" => return Ok(()),
+                AdminReply::Cluster(report)
+                    if may_leave && report.operation_mode == "DECOMMISSIONED" =>
+                {
+                    return Ok(());
+                }
                 other if self.world.now() > limit => {
                     return Err(format!("{} does not end its move: {other:?}", name(number)));
                 }
                 _ => self.world.run_for(Duration::from_secs(2)),
             }
-        }
-    }
-
-    /// Gives up what a node does: leaving, taking another token, joining.
-    pub fn give_up(&mut self, number: usize) {
-        let of_node = |pending: &Pending| match pending {
-            Pending::Decommission(n) if *n == number => Some(Movement::Leaving),
-            Pending::Move(n) if *n == number => Some(Movement::Moving),
-            _ => None,
-        };
-        let found = self.pending.iter().enumerate().find_map(|(at, p)| Some((at, of_node(p)?)));
-        let is_newcomer = self.members.get(number).is_some_and(|m| m.is_newcomer && !m.has_left);
-        let (what, at, command) = match found {
-            Some((at, what)) => {
-                self.pending.remove(at);
-                (what, number, ClusterCommand::AbortMovement {})
-            }
-            None if is_newcomer => {
-                let node = self.world.ip(&name(number)).to_string();
-                (Movement::Joining, 0, ClusterCommand::AbortBootstrap { node })
-            }
-            None => return,
-        };
-        let reply = match self.sabotage.no_aborts {
-            true => Rc::new(RefCell::new(Some(AdminReply::Done))),
-            false => self.admin(at, ShardId(0), AdminRequest::Command(command)),
-        };
-        self.pending.push(Pending::GivenUp(number, what, reply));
-    }
-
-    /// What was given up is not done, if the node said so; else it is ended as if nothing had been
-    /// given up.
-    fn finish_given_up(
-        &mut self,
-        number: usize,
-        what: Movement,
-        reply: &Reply,
-    ) -> Result<(), String> {
-        self.world.run_for(AFTER_GIVING_UP);
-        let is_given_up = matches!(*reply.borrow(), Some(AdminReply::Done));
-        if is_given_up {
-            self.bump(match what {
-                Movement::Leaving => "decommission given up",
-                Movement::Moving => "move given up",
-                Movement::Joining => "joining given up",
-            });
-        }
-        let member = self.members.get(number);
-        let is_alive = member.is_some_and(|m| self.world.is_alive(&m.life));
-        let is_newcomer = member.is_some_and(|m| m.is_newcomer);
-        match what {
-            Movement::Joining if is_given_up && is_alive && is_newcomer => {
-                Err(format!("{} goes on although its joining was given up", name(number)))
-            }
-            Movement::Joining => {
-                if !is_alive {
-                    // As an administrator does it: the disk is emptied first.
-                    self.ended(number);
-                    self.wipe(number);
-                    self.restart(number);
-                }
-                if let Some(member) = self.members.get_mut(number) {
-                    member.may_end = false;
-                }
-                Ok(())
-            }
-            Movement::Leaving if is_given_up && self.is_out(number) => {
-                Err(format!("{} left although its decommission was given up", name(number)))
-            }
-            Movement::Leaving if is_given_up => {
-                if let Some(member) = self.members.get_mut(number) {
-                    member.may_end = false;
-                }
-                self.finish_move(number)
-            }
-            Movement::Leaving => {
-                self.pending.push(Pending::Decommission(number));
-                self.finish_operations()
-            }
-            Movement::Moving => self.finish_move(number),
         }
     }
 
@@ -373,8 +303,12 @@ impl Run {
                 self.finish_given_up(*number, *what, reply)?;
                 continue;
             }
+            if let Pending::RemovalGivenUp(host_id, reply) = &pending {
+                self.finish_removal_given_up(host_id, reply)?;
+                continue;
+            }
             let (at, command) = match &pending {
-                Pending::Move(_) | Pending::GivenUp(..) => continue,
+                Pending::Move(_) | Pending::GivenUp(..) | Pending::RemovalGivenUp(..) => continue,
                 Pending::Decommission(number) => {
                     (*number, ClusterCommand::Decommission { force: false })
                 }
@@ -636,6 +570,7 @@ fn is_over(text: &str) -> bool {
         "already left",
         "is not in the cluster",
         "unknown host",
+        "Host ID not found",
         "has left",
     ]
     .iter()

@@ -28,6 +28,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("new_datacenter", include_str!("../scenarios/new_datacenter.toml")),
     ("repairing", include_str!("../scenarios/repairing.toml")),
     ("aborting", include_str!("../scenarios/aborting.toml")),
+    ("giving_up", include_str!("../scenarios/giving_up.toml")),
     ("other_shards", include_str!("../scenarios/other_shards.toml")),
     ("racks", include_str!("../scenarios/racks.toml")),
     ("levels", include_str!("../scenarios/levels.toml")),
@@ -99,7 +100,8 @@ pub enum Fault {
     /// An operator turns the schedule of repairs of a node off while one runs, and on again.
     Unschedule,
     /// A node begins to leave, or to take another token, and an operator gives that up. Of
-    /// scenarios with newcomers: the joining of half of them is given up too.
+    /// scenarios with newcomers: the joining of half of them is given up too; of those with rebuilds and
+    /// removals: these.
     Abort,
     /// The keyspace gets another number of replicas. Only for conditional writes: of the others, a
     /// replica that is new has nothing until it is repaired.
