@@ -364,6 +364,7 @@ impl Parts {
         if let Some(cluster) = &self.cluster {
             cluster.tell_load(self.meshes.admin.clone());
             cluster.hand_over_keyspaces();
+            cluster.go_on_leaving();
             cluster.liveness.set_ready(options.start_native_transport);
         }
         Ok(handle)

@@ -302,6 +302,9 @@ impl Coordinator {
     /// before clients are served. What cannot be applied now is tried again by the background task
     /// of this shard.
     pub async fn replay_batches(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
+        if !keeps_batches(snapshot) {
+            return BatchReplay::default();
+        }
         self.scan_batches(snapshot, |_| true, None).await
     }
 

@@ -14,6 +14,7 @@ use stdx::{HostId, Uuid};
 use streaming::FetchProgress;
 
 use super::leaving::Orders;
+use super::leaving::TOO_LATE;
 use super::member::ClusterShard;
 
 type Result<T> = std::result::Result<T, String>;
@@ -158,10 +159,15 @@ fn removed_elsewhere(
     is_alive: impl Fn(HostId) -> bool,
 ) -> Result<HostId> {
     let me = snapshot.local.host_id;
-    let leaves = |state| matches!(state, MemberState::Leaving | MemberState::LeaveHandover);
-    let leavers = snapshot.members.values().filter(|m| leaves(m.state) && m.host_id != me);
+    let leavers = snapshot.members.values();
+    let leavers = leavers.filter(|m| m.state == MemberState::Leaving && m.host_id != me);
     let mut leavers = leavers.map(|m| m.host_id).filter(|host| named.is_none_or(|n| n == *host));
     let Some(host) = leavers.next() else {
+        let is_named = |host: HostId| named.is_none_or(|n| n == host);
+        let mut members = snapshot.members.values();
+        if members.any(|m| m.state == MemberState::LeaveHandover && is_named(m.host_id)) {
+            return Err(TOO_LATE.to_owned());
+        }
         return Err("there is no removal in progress that could be given up".to_owned());
     };
     if leavers.next().is_some() {

@@ -38,10 +38,20 @@ const SILENCE: Duration = Duration::from_secs(60);
 const ATTEMPTS: usize = 3;
 /// Members that a leaver offers its hints to, one after the other.
 const HINT_TAKERS: usize = 3;
+/// Pause before a node that was ended while it handed over tries once more to leave.
+const GO_ON: Duration = Duration::from_secs(10);
+/// Why a handover is not given up.
+pub(super) const TOO_LATE: &str = "all data is copied and others are read from already: too late; the same order \
+    once more ends it";
 /// Patience with the voters at each step.
 const SUBMIT: Duration = Duration::from_secs(30);
 
 type Result<T> = std::result::Result<T, String>;
+
+/// Whether others are read from already.
+fn is_handing_over(state: MemberState) -> bool {
+    matches!(state, MemberState::LeaveHandover | MemberState::MoveHandover)
+}
 
 /// What moves when `mover` goes.
 fn movements_of(
@@ -491,6 +501,12 @@ impl ClusterShard {
         let (from, to) = (MemberState::Leaving, MemberState::LeaveHandover);
         let orders = self.orders.clone();
         let epoch = self.step_if(host, from, to, || orders.changed_at.get() == began).await?;
+        self.end_leaving(host, epoch).await
+    }
+
+    /// All is copied, and since `epoch` the others are read from: there is no way back, for what was read
+    /// there and was never acknowledged need not be with those who were read from before.
+    async fn end_leaving(&self, host: HostId, epoch: Epoch) -> Result<()> {
         self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         if host == self.membership.snapshot().local.host_id {
             self.hand_over_batches().await?;
@@ -556,16 +572,11 @@ impl ClusterShard {
         tracing::warn!("hints of this node for others are lost: repair the nodes they were for");
     }
 
-    /// Makes a member that was stopped on its way out, or to other tokens, a full one again.
+    /// Makes a member that was stopped on its way out, or to other tokens, a full one again. Not one that
+    /// has come to its handover: that is ended.
     pub(super) async fn take_back(&self, host: HostId) -> Result<()> {
         use MemberState as S;
-        let steps = [
-            (S::LeaveHandover, S::Leaving),
-            (S::Leaving, S::Normal),
-            (S::MoveHandover, S::Moving),
-            (S::Moving, S::Normal),
-        ];
-        for (from, to) in steps {
+        for (from, to) in [(S::Leaving, S::Normal), (S::Moving, S::Normal)] {
             let snapshot = self.membership.snapshot();
             if snapshot.members.get(&host).is_some_and(|member| member.state == from) {
                 self.step(host, from, to).await?;
@@ -582,6 +593,9 @@ impl ClusterShard {
         let snapshot = self.membership.snapshot();
         let me = snapshot.local.host_id;
         let is_running = self.orders.removal.borrow().is_some();
+        if !is_running && snapshot.local_member().is_some_and(|m| is_handing_over(m.state)) {
+            return Err(TOO_LATE.to_owned());
+        }
         let is_moving = snapshot.local_member().is_some_and(|m| {
             m.is_in_transition()
                 && !matches!(m.state, MemberState::Joining | MemberState::JoinHandover)
@@ -633,14 +647,49 @@ impl ClusterShard {
             return Ok(());
         }
         let left = async {
-            self.take_back(host).await?;
-            self.move_out(host).await
+            let snapshot = self.membership.snapshot();
+            match snapshot.local_member().map(|member| member.state) {
+                Some(MemberState::LeaveHandover) => self.end_leaving(host, snapshot.epoch).await,
+                Some(MemberState::MoveHandover) => {
+                    self.end_moving(host, snapshot.epoch).await?;
+                    self.move_out(host).await
+                }
+                _ => {
+                    self.take_back(host).await?;
+                    self.move_out(host).await
+                }
+            }
         };
         let left = left.await;
         self.orders.decommission_failed.set(left.is_err());
         left?;
         tracing::info!("this node has left the cluster");
         Ok(())
+    }
+
+    /// A node that was ended while it handed over goes on with it: a decommission. Shard 0 only.
+    pub(crate) fn go_on_leaving(&self) {
+        let hands_over = |this: &ClusterShard| {
+            let snapshot = this.membership.snapshot();
+            snapshot.local_member().is_some_and(|m| m.state == MemberState::LeaveHandover)
+        };
+        if self.rt.shard() != ShardId(0) || !hands_over(self) {
+            return;
+        }
+        tracing::info!("this node was leaving, and all of its data is copied: it goes on to leave");
+        let this = self.clone();
+        let task = async move {
+            while hands_over(&this) {
+                if let Err(error) = this.decommission().await {
+                    tracing::warn!(error, "this node has not left yet and tries again");
+                }
+                if this.pause(GO_ON).await.is_err() {
+                    return;
+                }
+            }
+        };
+        // A closed gate: the node stops, and the next start goes on.
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "go-on-leaving", task);
     }
 
     /// Takes a dead node out and has its data copied from the other replicas. Shard 0 only.
@@ -664,11 +713,13 @@ impl ClusterShard {
                 self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
             }
             // It died on its way out or to another token, or somebody's removal did.
-            MemberState::Leaving
-            | MemberState::LeaveHandover
-            | MemberState::Moving
-            | MemberState::MoveHandover => {
+            MemberState::Leaving | MemberState::Moving => {
                 self.take_back(host).await?;
+                return self.move_out(host).await;
+            }
+            MemberState::LeaveHandover => return self.end_leaving(host, snapshot.epoch).await,
+            MemberState::MoveHandover => {
+                self.end_moving(host, snapshot.epoch).await?;
                 return self.move_out(host).await;
             }
         }
@@ -693,6 +744,13 @@ impl ClusterShard {
     pub(crate) async fn abort_bootstrap(&self, host: HostId) -> Result<()> {
         let state = self.membership.snapshot().members.get(&host).map(|m| m.state);
         if state == Some(MemberState::JoinHandover) {
+            if self.liveness.is_alive(host) {
+                return Err(
+                    "it has copied everything and is read from already: too late".to_owned()
+                );
+            }
+            // Dead, it would hold up the ring for ever: what was read from it alone, and never
+            // acknowledged, is gone.
             self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
         }
         self.submit_leave(host).await

@@ -149,13 +149,20 @@ impl ClusterShard {
                     }
                     MemberState::Normal
                 }
-                // A decommission that was cut off: nothing was lost, the node is here again.
-                MemberState::LeaveHandover => MemberState::Leaving,
+                // A decommission that was cut off when all was copied. The others are read from
+                // already: back here it could show less than they did. It goes on when this node
+                // serves (`leaving`).
+                MemberState::LeaveHandover => break,
                 MemberState::Leaving => {
                     tracing::warn!("this node was about to leave; it is a member again");
                     MemberState::Normal
                 }
-                MemberState::MoveHandover => MemberState::Moving,
+                MemberState::MoveHandover => {
+                    if has_tables {
+                        self.wait_until_applied(snapshot.epoch).await?;
+                    }
+                    MemberState::Normal
+                }
                 MemberState::Moving => {
                     tracing::warn!("this node was about to move; it stays where it was");
                     MemberState::Normal
@@ -223,9 +230,10 @@ impl ClusterShard {
     /// Waits until every live member says that it has applied an epoch. Who is down asks for it
     /// before it serves anybody again.
     pub(crate) async fn wait_until_applied(&self, epoch: Epoch) -> Result<(), StartError> {
-        let settled = self.gossips_since.get() + GOSSIP_SETTLES;
         let mut remind_at = self.rt.now() + REMIND;
         loop {
+            // An order of an administrator may come before this node gossips.
+            let settled = self.gossips_since.get() + GOSSIP_SETTLES;
             let snapshot = self.membership.snapshot();
             let me = snapshot.local.host_id;
             let behind = |host: &HostId| {

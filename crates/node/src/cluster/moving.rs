@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::{MemberState, Transformation};
 use membership::SubmitError;
-use stdx::Token;
+use stdx::{Epoch, HostId, Token};
 use streaming::{Rebuild, plan_rebuild};
 
 use super::member::ClusterShard;
@@ -59,6 +59,11 @@ impl ClusterShard {
             return Err(error);
         }
         let epoch = self.step(host, MemberState::Moving, MemberState::MoveHandover).await?;
+        self.end_moving(host, epoch).await
+    }
+
+    /// All is copied, and since `epoch` the ranges are read where they will be.
+    pub(super) async fn end_moving(&self, host: HostId, epoch: Epoch) -> Result<()> {
         self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         self.step(host, MemberState::MoveHandover, MemberState::Normal).await.map(|_| ())
     }
