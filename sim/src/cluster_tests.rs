@@ -97,7 +97,7 @@ fn a_new_datacenter_that_lacks_data_is_found() {
 #[test]
 fn what_goes_on_although_it_was_given_up_is_found() {
     let sabotage = Sabotage { no_aborts: true, ..Sabotage::default() };
-    found("aborting", sabotage.clone(), &["was given up"]);
+    found("aborting", sabotage, &["was given up"]);
     found("giving_up", sabotage, &["taken out although its removal was given up"]);
 }
 

@@ -91,6 +91,14 @@ class Upkeep(Test):
         tool("setstreamthroughput", "-m", "3")
         assert tool("getstreamthroughput", "-m") == "Current stream throughput: 3.0 MiB/s\n"
         assert self.api("/storage_service/stream_throughput") == 3
+        tool("setinterdcstreamthroughput", "-m", "2")
+        assert tool("getinterdcstreamthroughput", "-m") == (
+            "Current inter-datacenter stream throughput: 2.0 MiB/s\n"
+        )
+        assert tool("getstreamthroughput", "-m") == "Current stream throughput: 3.0 MiB/s\n"
+        for verb, state in [("enablebackup", "running\n"), ("disablebackup", "not running\n")]:
+            tool(verb)
+            assert tool("statusbackup") == state
         tool("setbatchlogreplaythrottle", "500")
         assert tool("getbatchlogreplaythrottle") == "Batchlog replay throttle: 500 KB/s\n"
         assert tool("getseeds") == "Seed node list does not contain any remote node IPs\n"

@@ -10,6 +10,8 @@ use serde::de::DeserializeOwned;
 
 /// Longest answer that is taken: 100,000 tables fit.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+const JSON: &str = "application/json";
+const OCTETS: &str = "application/octet-stream";
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -77,9 +79,30 @@ impl Api {
         parsed(&self.call("POST", path, None)?)
     }
 
+    /// Posts bytes that are not JSON; waits at most so long for the network.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn post_bytes(&self, path: &str, body: &[u8], patience: Duration) -> Result<(), HttpError> {
+        self.exchange("POST", path, Some((OCTETS, body)), Some(patience)).map(|_| ())
+    }
+
     fn call(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, HttpError> {
+        self.exchange(method, path, body.map(|body| (JSON, body)), None)
+    }
+
+    fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<(&str, &[u8])>,
+        patience: Option<Duration>,
+    ) -> Result<Vec<u8>, HttpError> {
         let mut stream = self.connect().map_err(HttpError::Connect)?;
+        stream.set_read_timeout(patience).map_err(HttpError::Connect)?;
+        stream.set_write_timeout(patience).map_err(HttpError::Connect)?;
         let head = self.head(method, path, body);
+        let body = body.map(|(_, bytes)| bytes);
         let mut answer = Vec::new();
         stream
             .write_all(head.as_bytes())
@@ -97,12 +120,12 @@ impl Api {
         Err(HttpError::Refused(status, words))
     }
 
-    fn head(&self, method: &str, path: &str, body: Option<&[u8]>) -> String {
+    fn head(&self, method: &str, path: &str, body: Option<(&str, &[u8])>) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let about_body = match body {
-            Some(body) => {
-                format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+            Some((kind, body)) => {
+                format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len())
             }
             None => String::new(),
         };
@@ -219,7 +242,7 @@ mod tests {
     #[test]
     fn ipv6_hosts_stand_in_brackets() {
         let api = Api { host: "::1".to_owned(), port: 10_000 };
-        let head = api.head("POST", "/x", Some(b"{}"));
+        let head = api.head("POST", "/x", Some((JSON, b"{}")));
         assert!(head.contains("\r\nHost: [::1]:10000\r\n"), "{head}");
         assert!(head.contains("\r\nContent-Length: 2\r\n") && head.ends_with("\r\n\r\n"));
     }

@@ -4,6 +4,7 @@
 //! of their own), so that it is parsed here from one table of commands.
 
 mod cluster;
+mod names;
 mod repair;
 mod settings;
 mod upkeep;
@@ -218,8 +219,8 @@ fn run(line: &Line) -> Result<String, Failure> {
     let keyspace = line.arguments.first().map(String::as_str);
     match line.verb {
         "help" => Ok(help(keyspace)),
-        "status" => layout::status(&node(api)?, keyspace, line.style).map_err(Failure::Printed),
-        "ring" => layout::ring(&node(api)?, keyspace, line.style).map_err(Failure::Printed),
+        "status" => layout::status(&shown(line)?, keyspace, line.style).map_err(Failure::Printed),
+        "ring" => layout::ring(&shown(line)?, keyspace, line.style).map_err(Failure::Printed),
         "info" => info(line),
         "version" => Ok(layout::version(&node(api)?)),
         "describecluster" => {
@@ -269,6 +270,20 @@ fn run(line: &Line) -> Result<String, Failure> {
             None => cluster::run(line),
         },
     }
+}
+
+/// The node, with names for addresses where `-r` asks for them.
+fn shown(line: &Line) -> Result<NodeReport, Failure> {
+    let mut node = node(&line.api)?;
+    if line.has("--resolve-ip") {
+        let names = names::of(&node)?;
+        for member in &mut node.nodes {
+            if let Some(name) = names.get(&member.address) {
+                member.address.clone_from(name);
+            }
+        }
+    }
+    Ok(node)
 }
 
 fn node(api: &Api) -> Result<NodeReport, Failure> {
@@ -617,7 +632,7 @@ mod tests {
             assert!(text.starts_with(&format!("NAME\n        nodetool {} - ", verb.name)));
             assert!(help(None).contains(&format!("\n    {} ", verb.name)));
             let arguments = match verb.name {
-                "getendpoints" => "ks t 1",
+                "getendpoints" | "getsstables" => "ks t 1",
                 "gettimeout" => "read",
                 "settimeout" => "read 5",
                 "setguardrailsconfig" => "group_by_enabled true",

@@ -4,11 +4,12 @@
 //! `sstable`). Tools that change a directory refuse one that a node has open.
 //!
 //! Reading order: [`targets`], [`out`], [`partitions`], [`analyses`], [`change`], [`schema_file`],
-//! [`export`], [`write`].
+//! [`export`], [`write`], [`load`].
 
 mod analyses;
 mod change;
 mod export;
+mod load;
 mod out;
 mod partitions;
 mod schema_file;
@@ -101,6 +102,8 @@ pub enum Command {
     Export(export::Export),
     /// Make SSTables of rows in CSV or lines of JSON, as Cassandra's CQLSSTableWriter does
     Write(write::Write),
+    /// Send the rows of a table's files to a running cluster, as Cassandra's sstableloader does
+    Load(load::Load),
     /// Mark files as repaired or not, as Cassandra's sstablerepairedset does
     #[command(name = "repairedset")]
     RepairedSet(change::RepairedSet),
@@ -136,6 +139,7 @@ impl Command {
             Command::Purge(options) => analyses::purge(rt, options).await,
             Command::Export(options) => export::run(rt, options).await,
             Command::Write(options) => write::run(rt, options).await,
+            Command::Load(options) => load::run(rt, options).await,
             Command::RepairedSet(options) => change::repaired_set(rt, options).await,
             Command::Levels(options) => change::levels(rt, options).await,
             Command::Split(options) => change::split(rt, options).await,

@@ -84,7 +84,7 @@ impl Actions {
             batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
             column_index_bytes: options.column_index_size.map_or(COLUMN_INDEX_BYTES, |size| size.0),
             trace_probability: self.server.trace_probability(),
-            incremental_backups: options.incremental_backups,
+            incremental_backups: self.store.incremental_backups(),
             phi_convict_threshold: options.phi_convict_threshold.0,
         }
     }
@@ -241,6 +241,8 @@ impl ShardActions for Actions {
             compressed_bytes_compacted,
             // This shard's share: the sum over shards is the node's limit.
             bytes_per_second_max: self.store.compaction_throughput(),
+            // As in Cassandra only those that the disk had no room for.
+            aborted: self.store.refused_compactions(),
             running,
             ..CompactionReport::default()
         }
@@ -338,6 +340,10 @@ impl ShardActions for Actions {
                     let bytes = kib_per_second.saturating_mul(1024);
                     this.live.borrow_mut().batchlog_replay_throttle = DataSize(bytes);
                     this.coordinator.set_batch_replay_throttle(bytes);
+                    Ok(())
+                }
+                (_, ClusterAction::SetIncrementalBackups { enabled }) => {
+                    this.store.set_incremental_backups(enabled);
                     Ok(())
                 }
                 (_, ClusterAction::SetTraceProbability { per_million }) => {

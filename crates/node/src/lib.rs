@@ -22,6 +22,7 @@ mod expiry;
 mod first_role;
 pub mod fuzz;
 mod import;
+mod loading;
 mod open;
 mod own_rows;
 pub mod parts;

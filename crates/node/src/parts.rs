@@ -175,6 +175,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.credentials_validity = options.credentials_validity;
     settings.prepared_bytes_max = prepared_bytes(options);
     settings.dynamic_data_masking_enabled = options.dynamic_data_masking_enabled;
+    settings.drop_compact_storage_enabled = options.drop_compact_storage_enabled;
     settings.user_defined_functions_enabled = options.user_defined_functions_enabled;
     settings.user_function_limits = FunctionLimits {
         fuel: options.user_defined_functions_fuel,

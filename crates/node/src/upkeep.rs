@@ -1,11 +1,11 @@
 //! Files that an administrator has a shard take in, and compactions that he asks for.
 
-use admin::model::{CompactionSettings, ImportRequest};
+use admin::model::{CompactionSettings, GarbageGranularity, ImportRequest, SstableReport};
 use admin::{ActionError, UpkeepAction, UpkeepReply};
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{TableId, Token};
-use store::{ImportOptions, Imported, OwnedRanges, StoreError};
+use store::{ImportOptions, Imported, OwnedRanges, StoreError, TombstoneOption};
 
 use crate::actions::Actions;
 
@@ -50,6 +50,16 @@ impl Actions {
             UpkeepAction::Adopt(table, files) => {
                 store.adopt(table, &files).await.map_err(failed)?;
             }
+            UpkeepAction::FilesOfPartition { table, key, is_leveled } => {
+                let files = store.files_of_partition(table, &key).await.map_err(failed)?;
+                let report =
+                    |(path, level)| SstableReport { path, level: is_leveled.then_some(level) };
+                return Ok(UpkeepReply::Files(files.into_iter().map(report).collect()));
+            }
+            UpkeepAction::LoadTarget(table) => return self.load_target(table),
+            UpkeepAction::Load { table, consistency, mutations } => {
+                self.load(table, &consistency, &mutations).await?;
+            }
             UpkeepAction::Stop { kind, id } => {
                 let shard = self.rt.shard();
                 store.stop_compactions(|shown| {
@@ -85,6 +95,15 @@ impl Actions {
             UpkeepAction::Split(tables) => {
                 for table in tables {
                     store.compact_split(table).await.map_err(failed)?;
+                }
+            }
+            UpkeepAction::Garbage(tables, granularity) => {
+                let by = match granularity {
+                    GarbageGranularity::Row => TombstoneOption::Row,
+                    GarbageGranularity::Cell => TombstoneOption::Cell,
+                };
+                for table in tables {
+                    store.garbage_collect(table, by).await.map_err(failed)?;
                 }
             }
             UpkeepAction::Settings(tables) => {

@@ -3,7 +3,7 @@
 use admin::model::{ClusterCommand, ClusterReport, EndpointsReport};
 use admin::nodetool::{self as layout, ThroughputUnit};
 
-use super::{Failure, Line, node, wants_json};
+use super::{Failure, Line, names, node, wants_json};
 use crate::http::{Api, HttpError};
 
 /// What the node says of its part in the cluster.
@@ -22,7 +22,12 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
         "getendpoints" => get_endpoints(line),
         "gossipinfo" => {
             let (node, cluster) = (node(api)?, report(api)?);
-            layout::gossip_info(&node, cluster.gossip.as_ref(), style).map_err(Failure::Node)
+            let text = layout::gossip_info(&node, cluster.gossip.as_ref(), style);
+            let text = text.map_err(Failure::Node)?;
+            match line.has("--resolve-ip") {
+                true => Ok(names::titled(&text, &names::of(&node)?)),
+                false => Ok(text),
+            }
         }
         "failuredetector" => {
             let (node, cluster) = (node(api)?, report(api)?);
@@ -51,7 +56,7 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
             let cluster = report(api)?;
             Ok(if json { layout::tp_stats_json(&cluster) } else { layout::tp_stats(&cluster) })
         }
-        "getstreamthroughput" => {
+        "getstreamthroughput" | "getinterdcstreamthroughput" => {
             let unit = match (line.has("--mib"), line.has("--precise-mbit")) {
                 (true, true) => {
                     let text = "You cannot use more than one flag with this command";
@@ -61,7 +66,11 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
                 (false, true) => ThroughputUnit::PreciseMegabits,
                 (false, false) => ThroughputUnit::Megabits,
             };
-            layout::stream_throughput(report(api)?.streaming.as_ref(), unit).map_err(Failure::Node)
+            let show = match line.verb {
+                "getstreamthroughput" => layout::stream_throughput,
+                _ => layout::inter_dc_stream_throughput,
+            };
+            show(report(api)?.streaming.as_ref(), unit).map_err(Failure::Node)
         }
         "gettimeout" => match line.arguments.as_slice() {
             [kind] => layout::get_timeout(&report(api)?, kind).map_err(Failure::BadUse),
@@ -157,10 +166,15 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
             ClusterCommand::SetHintWindow { millis: number(&first(), "max_hint_window")? }
         }
         "setstreamthroughput" => {
-            let value = number(&first(), "stream_throughput")?;
-            let unit = if line.has("--mib") { 1 << 20 } else { 1_000_000 / 8 };
-            ClusterCommand::SetStreamThroughput { bytes_per_second: value.saturating_mul(unit) }
+            let bytes_per_second = throughput(line, "stream_throughput")?;
+            ClusterCommand::SetStreamThroughput { bytes_per_second }
         }
+        "setinterdcstreamthroughput" => {
+            let bytes_per_second = throughput(line, "inter_dc_stream_throughput")?;
+            ClusterCommand::SetInterDcStreamThroughput { bytes_per_second }
+        }
+        "disablebackup" => ClusterCommand::SetIncrementalBackups { enabled: false },
+        "enablebackup" => ClusterCommand::SetIncrementalBackups { enabled: true },
         "settimeout" => match line.arguments.as_slice() {
             [kind, millis] => {
                 let millis = match millis.parse::<i64>() {
@@ -180,6 +194,12 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
         },
         other => return Err(bad(format!("Found unexpected parameters: [{other}]"))),
     })
+}
+
+/// Bytes per second, from megabits or MiB.
+fn throughput(line: &Line, title: &str) -> Result<u64, Failure> {
+    let value = number(line.arguments.first().map_or("", String::as_str), title)?;
+    Ok(value.saturating_mul(if line.has("--mib") { 1 << 20 } else { 1_000_000 / 8 }))
 }
 
 pub(super) fn bad(text: String) -> Failure {
@@ -284,6 +304,11 @@ mod tests {
         };
         assert_eq!(stream("setstreamthroughput 200"), 25_000_000);
         assert_eq!(stream("setstreamthroughput -m 24"), 24 << 20);
+        let far = ask("setinterdcstreamthroughput -m 3").unwrap();
+        let bytes_per_second = 3 << 20;
+        assert_eq!(far, ClusterCommand::SetInterDcStreamThroughput { bytes_per_second });
+        let backups = ask("enablebackup").unwrap();
+        assert_eq!(backups, ClusterCommand::SetIncrementalBackups { enabled: true });
         let window = ask("setmaxhintwindow 5000").unwrap();
         assert_eq!(window, ClusterCommand::SetHintWindow { millis: 5000 });
     }

@@ -1,12 +1,12 @@
 //! Commands about the files of tables: taking files in, compactions and what rules them.
 
 use admin::model::{
-    CompactionCommand, CompactionSettings, ImportReport, ImportRequest, RefreshRequest,
-    TablesRequest,
+    CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,
+    RefreshRequest, SstableReport, TablesRequest,
 };
 use admin::nodetool as layout;
 
-use super::cluster::bad;
+use super::cluster::{bad, encoded};
 use super::{Failure, Line, keyspaces_and_tables};
 use crate::http::HttpError;
 
@@ -15,7 +15,9 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
     Some(match line.verb {
         "import" => import(line),
         "refresh" => refresh(line),
+        "getsstables" => sstables(line),
         "stop" => stop(line),
+        "garbagecollect" => garbage_collect(line),
         "getcompactionthreshold" => threshold(line),
         "setcompactionthreshold" => set_threshold(line),
         "disableautocompaction" => set_automatic(line, false),
@@ -68,6 +70,25 @@ fn refresh(line: &Line) -> Result<String, Failure> {
     Ok(String::new())
 }
 
+fn sstables(line: &Line) -> Result<String, Failure> {
+    let [keyspace, table, key] = line.arguments.as_slice() else {
+        return Err(bad("getsstables requires ks, cf and key args".to_owned()));
+    };
+    let path = format!(
+        "/api/v1/sstables?keyspace={}&table={}&key={}&hex={}",
+        encoded(keyspace),
+        encoded(table),
+        encoded(key),
+        line.has("--hex-format")
+    );
+    let files: Vec<SstableReport> = match line.api.get(&path) {
+        Ok(files) => files,
+        Err(HttpError::Refused(400, words)) => return Err(Failure::BadUse(words)),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(layout::sstables(&files, line.has("--show-levels")))
+}
+
 /// A table that is not there is told as Cassandra's tool does.
 fn of_table(error: HttpError) -> Failure {
     match error {
@@ -94,6 +115,23 @@ fn stop(line: &Line) -> Result<String, Failure> {
         }
     };
     tell(line, &command)
+}
+
+fn garbage_collect(line: &Line) -> Result<String, Failure> {
+    let granularity = match line.value("--granularity") {
+        None | Some("ROW") => GarbageGranularity::Row,
+        Some("CELL") => GarbageGranularity::Cell,
+        Some(other) => {
+            let text = format!("Invalid value for granularity: {other}. Allowed values: ROW, CELL");
+            return Err(bad(text));
+        }
+    };
+    let jobs = line.value("--jobs").unwrap_or("1");
+    if jobs.parse::<u32>().is_err() {
+        return Err(bad(format!("jobs: can not convert \"{jobs}\" to a int")));
+    }
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    tell(line, &CompactionCommand::GarbageCollect { keyspaces, tables, granularity })
 }
 
 fn settings(line: &Line) -> Result<Vec<CompactionSettings>, Failure> {

@@ -75,6 +75,13 @@ pub(super) const GLOBAL: &[Flag] = &[
 pub(super) const REFUSED_GLOBAL: &[&str] =
     &["-u", "--username", "-pw", "--password", "-pwf", "--password-file"];
 
+/// Names are looked up where the tool runs.
+const RESOLVE: Flag = switch(&["-r", "--resolve-ip"], "Show node domain names instead of IPs");
+const THROUGHPUT_FLAGS: &[Flag] = &[
+    switch(&["-m", "--mib"], "Print the throughput cap in MiB/s"),
+    switch(&["-d", "--precise-mbit"], "Print the throughput cap in precise Mbits (double)"),
+];
+
 const TABLES: &str = "[<keyspace> <tables>...]";
 /// Of `gettimeout`.
 const TIMEOUT_HELP: &str = "The timeout type, one of (read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, internodestreaminguser, misc (general rpc_timeout_in_ms))";
@@ -190,12 +197,14 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
     Verb::plain("describering", "Shows the token ranges info of a given keyspace").needs("keyspace", "<keyspace>", "The keyspace name"),
     Verb::plain("disableautocompaction", "Disable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("disablebackup", "Disable incremental backup"),
     Verb::plain("disablebinary", "Disable native transport (binary protocol)"),
     Verb::plain("disablegossip", "Disable gossip (effectively marking the node down)"),
     Verb::plain("disablehandoff", "Disable storing hinted handoffs"),
     Verb::plain("disablehintsfordc", "Disable hints for a data center").takes("<datacenter>", "The data center to disable", 1),
     Verb::plain("drain", "Drain the node (stop accepting writes and flush all tables)"),
     Verb::plain("enableautocompaction", "Enable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("enablebackup", "Enable incremental backup"),
     Verb::plain("enablebinary", "Reenable native transport (binary protocol)"),
     Verb::plain("enablegossip", "Reenable gossip"),
     Verb::plain("enablehandoff", "Reenable future hints storing on the current node"),
@@ -204,18 +213,27 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("getbatchlogreplaythrottle", "Print batchlog replay throttle in KB/s. This is reduced proportionally to the number of nodes in the cluster."),
     Verb::plain("getcolumnindexsize", "Print the granularity of the collation index of rows within a partition in KiB"),
+    Verb::plain("garbagecollect", "Remove deleted data from one or more tables").flags(&[
+            valued(&["-g", "--granularity"], "granularity", "Granularity of garbage removal. ROW (default) removes deleted partitions and rows, CELL also removes overwritten or deleted cells."),
+            valued(&["-j", "--jobs"], "jobs", "Accepted: each shard looks at one file at a time"),
+        ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("getcompactionthreshold", "Print min and max compaction thresholds for a given table").takes("<keyspace> <table>", "The keyspace with a table", usize::MAX),
     Verb::plain("getcompactionthroughput", "Print the MiB/s throughput cap for compaction in the system as a rounded number").flags(&[switch(&["-d", "--precise-mib"], "Print the MiB/s throughput cap for compaction in the system as a precise number (double)")]),
     Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
     Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
     Verb::plain("getguardrailsconfig", "Print runtime configuration of guardrails.").flags(&[valued(&["-c", "--category"], "guardrailCategory", "Category of guardrails to filter, can be one of 'values', 'thresholds', 'flags', 'others'."), switch(&["--expand"], "Expand all guardrail names so they reflect their counterparts in cassandra.yaml")]).takes("[<name>]", "Specific name of a guardrail to get configuration of.", usize::MAX),
+    Verb::plain("getinterdcstreamthroughput", "Print the throughput cap for inter-datacenter streaming in rounded megabits. For precise number, please, use option -d").flags(THROUGHPUT_FLAGS),
     Verb::plain("getlogginglevels", "Get the runtime logging levels"),
     Verb::plain("getmaxhintwindow", "Print the max hint window in ms"),
     Verb::plain("getseeds", "Get the currently in use seed node IP list excluding the node IP"),
+    Verb::plain("getsstables", "Print the sstable filenames that own the key").flags(&[
+            switch(&["-hf", "--hex-format"], "Specify the key in hexadecimal string format"),
+            switch(&["-l", "--show-levels"], "If the table is using leveled compaction the level of each sstable will be included in the output (Default: false)"),
+        ]).takes("<keyspace> <cfname> <key>", "The keyspace, the column family, and the key", usize::MAX),
     Verb::plain("getstreamthroughput", "Print the throughput cap for streaming in rounded megabits. For precise number, please, use option -d").flags(&[switch(&["-m", "--mib"], "Print the throughput cap for streaming in MiB/s"), switch(&["-d", "--precise-mbit"], "Print the throughput cap for streaming in precise Mbits (double)")]),
     Verb::plain("gettimeout", "Print the timeout of the given type in ms").takes("<timeout_type>", TIMEOUT_HELP, usize::MAX),
     Verb::plain("gettraceprobability", "Print the current trace probability value"),
-    Verb::plain("gossipinfo", "Shows the gossip information for the cluster"),
+    Verb::plain("gossipinfo", "Shows the gossip information for the cluster").flags(&[RESOLVE]),
     Verb::plain("help", "Display help information").takes("[<command>]", "The command", 1),
     Verb::plain("import", "Import new SSTables to the system").flags(&[
             switch(&["-c", "--no-invalidate-caches"], "Accepted: there is no row cache"),
@@ -246,7 +264,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", 1),
     Verb::plain("resumehandoff", "Resume hints delivery process"),
-    Verb::plain("ring", "Print information about the token ring").takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
+    Verb::plain("ring", "Print information about the token ring").flags(&[RESOLVE]).takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX),
@@ -254,6 +272,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
     Verb::plain("setguardrailsconfig", "Modify runtime configuration of guardrails.").takes("[<setter> <value1> ...]", "For flags, possible values are 'true' or 'false'. For thresholds, two values are expected, first for failure, second for warning. For values, enumeration of values expected or one value where multiple items are separated by comma. Setting for thresholds accepting strings and value guardrails are reset by specifying 'null' or '[]' value. For thresholds accepting integers, the reset value is -1.", usize::MAX),
+    Verb::plain("setinterdcstreamthroughput", "Set throughput cap for inter-datacenter streaming, within that of all streams, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("inter_dc_stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
     Verb::plain("setlogginglevel", "Set the log level threshold for a given component or class. Will reset to the initial configuration if called with no parameters.").takes("<component|module> <level>", "The component or module to change the level for and the log level threshold to set. Will reset to initial level if omitted. Available components: bootstrap, compaction, repair, streaming, cql, ring; ROOT is everything", 2),
     Verb::plain("setmaxhintwindow", "Set the specified max hint window in ms").needs("max_hint_window", "<value_in_ms>", "Value of maxhintwindow in ms"),
     Verb::plain("setstreamthroughput", "Set throughput cap for streaming in the system, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
@@ -278,13 +297,13 @@ pub(super) const VERBS: &[Verb] = &[
                  data)",
             ),
         ]).takes("[<keyspaces...>]", "List of keyspaces. By default, all keyspaces", usize::MAX),
-    Verb::plain("status", "Print cluster information (state, load, IDs, ...)").takes("[<keyspace>]", "The keyspace name", 1),
+    Verb::plain("status", "Print cluster information (state, load, IDs, ...)").flags(&[RESOLVE]).takes("[<keyspace>]", "The keyspace name", 1),
     Verb::plain("statusautocompaction", "status of autocompaction of the given keyspace and table").flags(&[switch(&["-a", "--all"], "Show auto compaction status for each keyspace/table")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("statusbackup", "Status of incremental backup"),
     Verb::plain("statusbinary", "Status of native transport (binary protocol)"),
     Verb::plain("statusgossip", "Status of gossip"),
     Verb::plain("statushandoff", "Status of storing future hints on the current node"),
-    Verb::plain("stop", "Stop compaction").flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")]).takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, ANTICOMPACTION; of Cassandra's other types none run here", 1),
+    Verb::plain("stop", "Stop compaction").flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")]).takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, ANTICOMPACTION, GARBAGE_COLLECT; of Cassandra's other types none run here", 1),
     Verb::plain("stopdaemon", "Stop cassandra daemon"),
     Verb::plain("tablehistograms", "Print statistic histograms for a given table").takes("[<keyspace> <table> | <keyspace.table>]", "The keyspace and table name", usize::MAX),
     Verb::plain("tablestats", "Print statistics on tables").flags(&[
@@ -311,7 +330,7 @@ pub(super) const VERBS: &[Verb] = &[
 ];
 
 /// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 12] = [
+const REFUSED: [(&str, &[&str]); 13] = [
     (
         "there is no audit log and no log of all queries",
         &[
@@ -339,23 +358,28 @@ const REFUSED: [(&str, &[&str]); 12] = [
     (
         "there is no such cache here; nothing of it needs to be made invalid",
         &[
-            "getauthcacheconfig",
             "invalidatecountercache",
-            "invalidatecredentialscache",
             "invalidatejmxpermissionscache",
             "invalidatekeycache",
             "invalidatenetworkpermissionscache",
             "invalidatepermissionscache",
             "invalidaterolescache",
             "invalidaterowcache",
-            "setauthcacheconfig",
-            "setcachecapacity",
-            "setcachekeystosave",
         ],
     ),
     (
+        "verified passwords are remembered for credentials_validity, roles and permissions not at \
+         all: a changed one counts at once; see docs/user/configuration.md",
+        &["getauthcacheconfig", "invalidatecredentialscache", "setauthcacheconfig"],
+    ),
+    (
+        "there are no caches of keys, rows and counters, and none is saved; the one of blocks of \
+         files has its part of the setting memory",
+        &["setcachecapacity", "setcachekeystosave"],
+    ),
+    (
         "see compact, cleanup and ALTER TABLE … WITH compaction",
-        &["forcecompact", "garbagecollect", "relocatesstables", "recompress_sstables"],
+        &["forcecompact", "relocatesstables", "recompress_sstables"],
     ),
     (
         "shards have no thread pools",
@@ -369,14 +393,12 @@ const REFUSED: [(&str, &[&str]); 12] = [
     ("there is no Java virtual machine", &["gcstats", "sjk"]),
     (
         "files are looked at by \"helenus sstable\" while no node has them open",
-        &["getsstables", "scrub", "verify"],
+        &["scrub", "verify"],
     ),
     (
         "it is a setting: see docs/user/configuration.md",
         &[
-            "disablebackup",
             "disableoldprotocolversions",
-            "enablebackup",
             "enableoldprotocolversions",
             "getdefaultrf",
             "getsnapshotthrottle",
@@ -386,10 +408,6 @@ const REFUSED: [(&str, &[&str]); 12] = [
             "setdefaultrf",
             "setsnapshotthrottle",
         ],
-    ),
-    (
-        "one limit holds for all streams: see setstreamthroughput",
-        &["getinterdcstreamthroughput", "setinterdcstreamthroughput"],
     ),
     (
         "the schema comes from the metadata log, the same for all nodes",
@@ -423,4 +441,22 @@ pub(super) fn verb(name: &str) -> Option<&'static Verb> {
         other => other,
     };
     VERBS.iter().find(|v| v.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_has_one_reason_and_is_no_command() {
+        let mut seen = Vec::new();
+        for name in REFUSED.iter().flat_map(|(_, names)| *names) {
+            assert!(verb(name).is_none(), "{name}");
+            assert!(!seen.contains(&name), "{name}");
+            seen.push(name);
+        }
+        // Of all caches, only that of passwords keeps what clients' statements change.
+        let why = refused("invalidatecredentialscache").unwrap();
+        assert!(why.contains("credentials_validity"), "{why}");
+    }
 }

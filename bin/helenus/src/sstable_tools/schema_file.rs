@@ -25,7 +25,11 @@ pub(super) fn read(path: &str) -> Result<Arc<Schema>, String> {
     of_text(&text).map_err(|e| format!("{path}: {e}"))
 }
 
-fn of_text(text: &str) -> Result<Arc<Schema>, String> {
+/// As [`read`], of a text.
+///
+/// # Errors
+/// A text that names the statement.
+pub(super) fn of_text(text: &str) -> Result<Arc<Schema>, String> {
     let mut schema = Schema::default();
     let mut last = 0_u128;
     for statement in cql_syntax::split_statements(text) {
@@ -72,6 +76,7 @@ fn apply(schema: &mut Schema, statement: &str, last: &mut u128) -> Result<(), St
         now: WallMicros(0),
         watch: None,
         default_factor: 1,
+        drop_compact_storage: true,
         functions: None,
     };
     let wrong = |e: &dyn std::fmt::Display| format!("{e} in {statement}");

@@ -3,6 +3,8 @@
 //!
 //! The rows go through a store of their own, as those of a node do: what has the same key is merged.
 
+mod statics;
+
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
@@ -160,6 +162,8 @@ struct Rows<'o> {
     options: &'o Write,
     table: &'o Arc<Table>,
     plan: ModifyPlan,
+    /// For lines of static columns only.
+    of_statics: Option<ModifyPlan>,
     uuids: UuidSource,
     now: stdx::WallMicros,
 }
@@ -181,11 +185,20 @@ impl<'o> Rows<'o> {
         }
         let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
         let limits = PlanLimits::default();
-        let context = PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
-        let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
-        let PlanKind::Modify(plan) = plan.kind else { return Err("not a write".to_owned()) };
+        let planned = |schema: &Arc<Schema>| {
+            let context =
+                PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
+            let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
+            match plan.kind {
+                PlanKind::Modify(plan) => Ok(plan),
+                _ => Err("not a write".to_owned()),
+            }
+        };
+        let plan = planned(schema)?;
+        let of_statics = statics::schema_of_statics(schema, table).map(Arc::new);
+        let of_statics = of_statics.map(|schema| planned(&schema)).transpose()?;
         let uuids = UuidSource::new(rt.random_u64());
-        Ok(Rows { options, table, plan, uuids, now })
+        Ok(Rows { options, table, plan, of_statics, uuids, now })
     }
 
     async fn write(&self, store: &Store, buffer: u64) -> Result<u64, String> {
@@ -255,10 +268,19 @@ impl<'o> Rows<'o> {
         };
         let mut bytes = Vec::new();
         let values = [BoundValue::Bytes(json.as_bytes())];
-        let mutations = self.plan.bind(&values, &options, &mut bytes).map_err(|e| e.to_string())?;
+        let of_statics = match &self.of_statics {
+            Some(plan) if statics::is_of_statics(self.table, json)? => Some(plan),
+            _ => None,
+        };
+        let plan = of_statics.unwrap_or(&self.plan);
+        let mutations = plan.bind(&values, &options, &mut bytes).map_err(|e| e.to_string())?;
         for mutation in &mutations {
             let mutation = bytes.get(mutation.range.clone()).unwrap_or_default();
-            let mutation = MutationRef::open(mutation).ok_or("a mutation that is none")?;
+            let mut mutation = MutationRef::open(mutation).ok_or("a mutation that is none")?;
+            let of_partition = of_statics.map(|_| statics::static_mutation(&mutation));
+            if let Some(bytes) = &of_partition {
+                mutation = MutationRef::open(bytes).ok_or("a mutation that is none")?;
+            }
             store.apply(&mutation, false).map_err(|e| e.to_string())?;
         }
         Ok(bytes.len() as u64)
@@ -422,8 +444,11 @@ mod tests {
         assert_eq!(written("csv", "csv", "c,k,l\na,1,\"[\"\"x\"\"]\"\n\"\",2,\n"), (exit::OK, 1));
         assert_eq!(written("none", "json", ""), (exit::OK, 0));
         assert_eq!(written("key", "json", "{\"c\": \"b\"}"), (exit::FAILED, 0));
-        let no_clustering = format!("{json}{{\"k\": 2, \"s\": 6}}");
-        assert_eq!(written("static", "json", &no_clustering), (exit::FAILED, 0));
+        let of_partition = "{\"K\": 2, \"s\": 6}\n";
+        assert_eq!(written("static", "json", of_partition), (exit::OK, 1));
+        assert_eq!(written("statics", "csv", "k,c,s\n1,,5\n1,a,\n"), (exit::OK, 1));
+        let of_row = format!("{json}{{\"k\": 2, \"s\": 6, \"v\": \"0x01\"}}");
+        assert_eq!(written("of-row", "json", &of_row), (exit::FAILED, 0));
         assert_eq!(written("cells", "csv", "c,k\na\n").0, exit::FAILED);
         assert_eq!(written("column", "csv", "c,x\na,1\n").0, exit::FAILED);
         assert_eq!(written("parquet", "parquet", ""), (exit::USAGE, 0));

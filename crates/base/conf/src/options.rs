@@ -376,6 +376,9 @@ settings! {
         supported cold stream_entire_sstables: bool = true;
         /// Bytes per second of streams to other nodes; 0 is no limit.
         supported cold stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
+        /// Bytes per second of streams to nodes of other datacenters, within the limit of all
+        /// streams; 0 is no limit of their own.
+        supported cold inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Whether every replicated table is repaired by itself: each node sees to its primary
         /// ranges, in turns. Tombstones of such tables go only behind what is repaired.
         supported cold auto_repair_enabled: bool = true;
@@ -584,6 +587,8 @@ settings! {
         supported hot drop_keyspace_enabled: bool = true;
         /// Whether columns may get masks, and masks have an effect.
         supported cold dynamic_data_masking_enabled: bool = false;
+        /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
+        supported cold drop_compact_storage_enabled: bool = false;
         /// Whether users' functions and aggregates may be made and called. They are WebAssembly.
         supported cold user_defined_functions_enabled: bool = false;
         /// What one call of a user's function may use: about so many instructions.

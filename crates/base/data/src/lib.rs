@@ -12,7 +12,7 @@
 //! deleted ([`counter`]).
 //!
 //! Reading order: [`deletion`], [`row`], [`clustering`], [`mutation`], [`cursor`], [`merge`],
-//! [`tombstones`], [`merge_cursor`].
+//! [`tombstones`], [`merge_cursor`], [`shadow`].
 
 pub mod clustering;
 pub mod command;
@@ -32,6 +32,7 @@ mod page_tests;
 mod raw;
 pub mod replica_page;
 pub mod row;
+pub mod shadow;
 pub mod shape;
 #[cfg(test)]
 mod tests;
@@ -45,5 +46,6 @@ pub use merge::{Keep, Merged, Outcome, Purge, merge_rows};
 pub use merge_cursor::{GcBefore, MergeCursor, MergeMode};
 pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
 pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef};
+pub use shadow::{ShadowBy, ShadowCursor};
 pub use shape::TableShape;
 pub use tombstones::{BoundBuf, RangeTombstone, RangeTombstoneList};

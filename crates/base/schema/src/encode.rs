@@ -11,8 +11,8 @@ use types::{CqlType, UdtType};
 use crate::change::SchemaChange;
 use crate::functions::{UserAggregate, UserFunction};
 use crate::model::{
-    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, KeyspaceParams, Table, TableKind,
-    TableOptions,
+    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Table,
+    TableKind, TableOptions,
 };
 
 /// Deepest nesting of a type that is decoded; CQL itself allows less.
@@ -350,6 +350,9 @@ pub fn table(out: &mut Vec<u8>, t: &Table) {
     out.put_u8(match t.kind {
         TableKind::Regular => 0,
         TableKind::Virtual => 1,
+        TableKind::Compact(CompactForm::Static) => 2,
+        TableKind::Compact(CompactForm::Dense) => 3,
+        TableKind::Compact(CompactForm::DenseCompound) => 4,
     });
     out.put_vint_unsigned(t.columns.len() as u64);
     for c in &t.columns {
@@ -376,6 +379,9 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
     let kind = match r.u8()? {
         0 => TableKind::Regular,
         1 => TableKind::Virtual,
+        2 => TableKind::Compact(CompactForm::Static),
+        3 => TableKind::Compact(CompactForm::Dense),
+        4 => TableKind::Compact(CompactForm::DenseCompound),
         other => return Err(r.invalid(i64::from(other))),
     };
     let mut columns = Vec::new();

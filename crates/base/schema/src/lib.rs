@@ -9,7 +9,7 @@
 //! statics by name, regulars by name (names compared as bytes, as Cassandra orders them).
 //! INV-schema-4: `Table::masks` has entries of columns of the table only, each a masking function
 //! whose result has the column's type. A table without masks is encoded as before there were any, and
-//! so is a keyspace without functions. INV-schema-5: functions and aggregates of a keyspace are ordered
+//! so is a keyspace without functions, and one of whose tables none is compact. INV-schema-5: functions and aggregates of a keyspace are ordered
 //! by name and types, and no two of a kind have the same name and types.
 
 pub mod change;
@@ -23,7 +23,7 @@ pub mod tombstone_gc;
 pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
 pub use functions::{UserAggregate, UserFunction};
 pub use model::{
-    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table,
-    TableKind, TableOptions,
+    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Schema,
+    Table, TableKind, TableOptions,
 };
 pub use tombstone_gc::{TOMBSTONE_GC, TombstoneGc, TombstoneGcMode};

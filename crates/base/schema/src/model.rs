@@ -72,6 +72,22 @@ pub enum TableKind {
     Regular,
     /// Computed on read.
     Virtual,
+    /// Stored, made WITH COMPACT STORAGE.
+    Compact(CompactForm),
+}
+
+/// What a table made WITH COMPACT STORAGE keeps its rows in. Whichever it is, it has at least one
+/// clustering column and one regular column, and its rows have no markers: a row is there while it has
+/// a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactForm {
+    /// No clustering column was written: what was written is static; the clustering column and the
+    /// regular column are hidden. Flags: none.
+    Static,
+    /// One clustering column. Flag `dense`.
+    Dense,
+    /// Several clustering columns, the last of which may be null in a row. Flags `dense`, `compound`.
+    DenseCompound,
 }
 
 /// One table.
@@ -135,6 +151,48 @@ impl Table {
             .iter()
             .chain(self.dropped.values().map(|d| &d.column))
             .any(|c| c.ty.is_counter())
+    }
+
+    /// Computed on read.
+    pub fn is_virtual(&self) -> bool {
+        self.kind == TableKind::Virtual
+    }
+
+    /// What it is if it was made WITH COMPACT STORAGE.
+    pub fn compact_form(&self) -> Option<CompactForm> {
+        match self.kind {
+            TableKind::Compact(form) => Some(form),
+            TableKind::Regular | TableKind::Virtual => None,
+        }
+    }
+
+    /// Made WITH COMPACT STORAGE, without clustering columns.
+    pub fn is_static_compact(&self) -> bool {
+        self.kind == TableKind::Compact(CompactForm::Static)
+    }
+
+    /// Whether statements may not name the column: it is there only to hold what compact storage
+    /// holds. Source: `CompactTableMetadata.isHiddenColumn`.
+    pub fn is_hidden(&self, column: &Column) -> bool {
+        match self.compact_form() {
+            None => false,
+            Some(CompactForm::Static) => {
+                matches!(column.kind, ColumnKind::Clustering { .. } | ColumnKind::Regular)
+            }
+            Some(CompactForm::Dense | CompactForm::DenseCompound) => {
+                column.kind == ColumnKind::Regular && column.ty == CqlType::Empty
+            }
+        }
+    }
+
+    /// The columns that statements may name, with their places in `columns`.
+    pub fn visible(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, c)| !self.is_hidden(c))
+    }
+
+    /// The column of that exact name, unless it is hidden.
+    pub fn visible_column(&self, name: &str) -> Option<&Column> {
+        self.column(name).filter(|c| !self.is_hidden(c))
     }
 
     /// The column of that exact name.

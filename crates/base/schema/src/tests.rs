@@ -9,8 +9,8 @@ use types::{CqlType, UdtType};
 
 use crate::encode;
 use crate::{
-    Column, ColumnKind, ColumnMask, DroppedColumn, KeyspaceParams, Schema, SchemaChange,
-    SchemaError, Table, TableKind, TableOptions, UserAggregate, UserFunction,
+    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, KeyspaceParams, Schema,
+    SchemaChange, SchemaError, Table, TableKind, TableOptions, UserAggregate, UserFunction,
 };
 
 fn udt(fields: &[(&str, CqlType)]) -> UdtType {
@@ -72,6 +72,27 @@ fn masked(version: u64) -> Table {
     Table { masks, ..table(version) }
 }
 
+fn compact(form: CompactForm) -> Table {
+    Table { kind: TableKind::Compact(form), ..table(1) }
+}
+
+#[test]
+fn columns_that_only_hold_what_compact_storage_holds_are_hidden() {
+    let hidden = |table: &Table| -> Vec<String> {
+        let all = table.columns.iter().filter(|c| table.is_hidden(c));
+        all.map(|c| c.name.to_string()).collect()
+    };
+    assert_eq!(hidden(&table(1)), [""; 0]);
+    assert_eq!(hidden(&compact(CompactForm::Static)), ["c", "a", "m"]);
+    let mut dense = compact(CompactForm::Dense);
+    assert_eq!(hidden(&dense), [""; 0]);
+    dense.columns[4].ty = CqlType::Empty;
+    assert_eq!(hidden(&dense), ["m"]);
+    assert!(dense.column("m").is_some() && dense.visible_column("m").is_none());
+    dense.kind = TableKind::Regular;
+    assert!(dense.visible_column("m").is_some());
+}
+
 #[test]
 fn a_table_without_masks_is_written_as_before_there_were_masks() {
     let mut bytes = Vec::new();
@@ -104,6 +125,9 @@ fn every_change_survives_its_encoding_and_no_cut_of_it_is_accepted() {
         SchemaChange::CreateTable(table(1)),
         SchemaChange::AlterTable(table(7)),
         SchemaChange::AlterTable(masked(8)),
+        SchemaChange::CreateTable(compact(CompactForm::Static)),
+        SchemaChange::CreateTable(compact(CompactForm::Dense)),
+        SchemaChange::CreateTable(compact(CompactForm::DenseCompound)),
         SchemaChange::DropTable { keyspace: "ks".into(), table: "t".into() },
         SchemaChange::CreateType(udt(&[("f", CqlType::list(CqlType::Inet, true))])),
         SchemaChange::AlterType(udt(&[("f", CqlType::set(CqlType::Varint, true))])),

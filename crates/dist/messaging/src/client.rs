@@ -202,6 +202,7 @@ impl Inner {
             .push(now, &header, to.deadline, write)
             .map_err(|e| MessagingError::TooLarge { length: e.length, max: e.max })?;
         link.counters.sent.inc();
+        self.counters.sent(to.verb.number());
         link.last_request.set(now);
         link.outbox.wake_writer();
         Ok(begin)

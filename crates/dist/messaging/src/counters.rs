@@ -1,6 +1,6 @@
 //! What is counted, per peer and per verb.
 
-use internode::Verb;
+use internode::{Lane, Verb};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,6 +36,41 @@ pub struct PeerStats {
     pub received_bytes: u64,
     /// The last ping's round trip.
     pub rtt: Option<Duration>,
+}
+
+/// Messages of one kind, to all peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindStats {
+    /// Requests that wait for answers.
+    pub pending: u64,
+    /// Messages sent, answers included.
+    pub sent: u64,
+    /// Requests and messages that were given up.
+    pub dropped: u64,
+}
+
+/// Messages by kind, as Cassandra tells its connections apart: for `nodetool netstats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindsStats {
+    /// Streams and repairs, which have connections of their own.
+    pub large: KindStats,
+    /// Everything else.
+    pub small: KindStats,
+    /// Rounds of gossip.
+    pub gossip: KindStats,
+}
+
+impl KindsStats {
+    /// The kind of a verb's number.
+    pub(crate) fn of(&mut self, verb: u16) -> &mut KindStats {
+        match Verb::from_number(verb) {
+            Some(Verb::GossipSyn | Verb::GossipAck | Verb::GossipAck2 | Verb::GossipShutdown) => {
+                &mut self.gossip
+            }
+            Some(verb) if verb.lane() == Lane::Bulk => &mut self.large,
+            _ => &mut self.small,
+        }
+    }
 }
 
 /// Counters of one peer.
@@ -109,6 +144,7 @@ pub(crate) struct Counters {
     shard: telemetry::Shard,
     peers: RefCell<BTreeMap<HostId, Rc<PeerCounters>>>,
     by_verb: RefCell<BTreeMap<Verb, Counter>>,
+    kinds: Cell<KindsStats>,
     /// Connections of strangers and refused nodes.
     pub(crate) refused: Counter,
 }
@@ -117,7 +153,8 @@ impl Counters {
     pub(crate) fn new(shard: telemetry::Shard) -> Counters {
         let refused =
             shard.counter("internode_refused_connections_total", "handshakes refused", &[]);
-        Counters { shard, peers: RefCell::default(), by_verb: RefCell::default(), refused }
+        let (peers, by_verb, kinds) = Default::default();
+        Counters { shard, peers, by_verb, kinds, refused }
     }
 
     pub(crate) fn peer(&self, host: HostId) -> Rc<PeerCounters> {
@@ -133,8 +170,23 @@ impl Counters {
         self.peers.borrow().iter().map(|(host, c)| (*host, c.clone())).collect()
     }
 
+    /// Messages by kind; what waits is not counted here.
+    pub(crate) fn kinds(&self) -> KindsStats {
+        self.kinds.get()
+    }
+
+    /// A message with a verb of this number goes to a peer.
+    pub(crate) fn sent(&self, verb: u16) {
+        let mut kinds = self.kinds.get();
+        kinds.of(verb).sent += 1;
+        self.kinds.set(kinds);
+    }
+
     /// A message of this kind was given up: what `nodetool tpstats` lists by verb.
     pub(crate) fn dropped(&self, verb: Verb) {
+        let mut kinds = self.kinds.get();
+        kinds.of(verb.number()).dropped += 1;
+        self.kinds.set(kinds);
         let mut by_verb = self.by_verb.borrow_mut();
         let counter = by_verb.entry(verb).or_insert_with(|| {
             let labels = [("verb", verb.name())];

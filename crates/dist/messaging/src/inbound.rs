@@ -522,6 +522,7 @@ impl Inner {
             let _ = inbound.outbox.push(now, &header, deadline, |out| error.encode(out));
         }
         inbound.counters.sent.inc();
+        self.counters.sent(verb);
         let limit = self.settings.response_bytes_max.saturating_mul(RESPONSE_OVERRUN);
         if inbound.outbox.len() > limit {
             tracing::warn!(peer = %inbound.address, host = %inbound.from,

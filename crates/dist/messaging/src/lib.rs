@@ -36,7 +36,7 @@ mod settings;
 mod tests;
 
 pub use client::{Answer, Client, Completion, Completions, SendId};
-pub use counters::PeerStats;
+pub use counters::{KindStats, KindsStats, PeerStats};
 pub use error::{Bound, MessagingError, OpenError};
 pub use futures::{RequestFuture, Response};
 pub use inbound::{Handler, Request, Responder};

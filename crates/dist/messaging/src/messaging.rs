@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Completions};
 use crate::connect::{Route, RouteKey};
-use crate::counters::{Counters, PeerStats};
+use crate::counters::{Counters, KindsStats, PeerStats};
 use crate::cut::Cuts;
 use crate::error::{MessagingError, OpenError};
 use crate::futures::{FutureState, Futures, RequestFuture};
@@ -295,6 +295,11 @@ impl Messaging {
         self.inner.serving.get()
     }
 
+    /// Messages of this shard by kind.
+    pub fn kinds_stats(&self) -> KindsStats {
+        self.inner.kinds_stats()
+    }
+
     /// Every peer that there was traffic with, by host id.
     pub fn peer_stats(&self) -> Vec<PeerStats> {
         self.inner.peer_stats()
@@ -369,6 +374,14 @@ impl Inner {
             && self.serving.get() == 0
             && self.queued_bytes.get() == 0
             && self.answer_bytes.get() == 0
+    }
+
+    fn kinds_stats(&self) -> KindsStats {
+        let mut kinds = self.counters.kinds();
+        for waiting in self.pending.borrow().iter() {
+            kinds.of(waiting.verb.number()).pending += 1;
+        }
+        kinds
     }
 
     fn peer_stats(&self) -> Vec<PeerStats> {

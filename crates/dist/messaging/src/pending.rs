@@ -59,6 +59,11 @@ fn bucket_of(tick: u64) -> u16 {
 }
 
 impl Pending {
+    /// All that wait, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.slots.iter().filter_map(|slot| slot.waiting.as_ref())
+    }
+
     pub(crate) fn new() -> Pending {
         Pending {
             slots: Vec::new(),

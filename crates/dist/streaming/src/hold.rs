@@ -14,7 +14,7 @@ use rt::sync::Notify;
 use stdx::{HostId, Instant, Uuid};
 use store::Held;
 
-use crate::serve::{PAGE_BYTES_MIN, Serving};
+use crate::serve::Serving;
 use crate::streaming::Inner;
 use crate::wire::{ChunkRequest, FileOffer, OpenAnswer, OpenRequest, put_chunk};
 
@@ -149,12 +149,12 @@ impl Serving {
         };
         let wanted = usize::try_from(chunk.bytes).unwrap_or(usize::MAX);
         let wanted = wanted.min(inner.settings.chunk_bytes);
-        let bytes = whole_blocks(inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN));
+        let bytes = whole_blocks(self.page_bytes(from, wanted));
         let read = match file.read(chunk.component, chunk.offset, bytes).await {
             Ok(read) => read,
             Err(error) => return self.fail(&error, responder),
         };
-        let Some(responder) = self.pace(read.len(), responder).await else { return };
+        let Some(responder) = self.pace(from, read.len(), responder).await else { return };
         let sent = read.len() as u64;
         inner.counts.sent_bytes.add(sent);
         inner.counts.sent_chunks.inc();

@@ -134,7 +134,7 @@ impl Serving {
         }
         let wanted = usize::try_from(fetch.bytes).unwrap_or(usize::MAX);
         let wanted = wanted.min(inner.settings.page_bytes);
-        let bytes = inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN);
+        let bytes = self.page_bytes(from, wanted);
         let stream = StreamRead {
             table: fetch.table,
             ranges: fetch.key_ranges(),
@@ -160,7 +160,7 @@ impl Serving {
             Ok(read) => read,
             Err(error) => return self.fail(&error, responder),
         };
-        let Some(responder) = self.pace(read.page.len(), responder).await else { return };
+        let Some(responder) = self.pace(from, read.page.len(), responder).await else { return };
         let bytes = read.page.len() as u64;
         inner.counts.sent_bytes.add(bytes);
         let id = (fetch.plan, from);
@@ -181,10 +181,40 @@ impl Serving {
         responder.fail(&error_reply(error));
     }
 
-    /// Waits until so many bytes may go; `None` when nobody waits for them any more.
-    pub(crate) async fn pace(&self, bytes: usize, responder: Responder) -> Option<Responder> {
+    /// Whether a peer is in another datacenter; one that is no member is taken for a near one, as
+    /// Cassandra does.
+    fn is_far(&self, peer: HostId) -> bool {
+        let snapshot = (self.0.inner.snapshot)();
+        let datacenter = |host| snapshot.members.get(&host).map(|member| &member.datacenter);
+        match (datacenter(snapshot.local.host_id), datacenter(peer)) {
+            (Some(own), Some(other)) => own != other,
+            _ => false,
+        }
+    }
+
+    /// Bytes that a page for this peer may have so that it goes within about a second.
+    pub(crate) fn page_bytes(&self, peer: HostId, wanted: usize) -> usize {
         let inner = &self.0.inner;
-        let due = inner.throttle.borrow_mut().due(inner.rt.now(), bytes);
+        let bytes = inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN);
+        match self.is_far(peer) {
+            true => inner.inter_dc.borrow().page_bytes(bytes, PAGE_BYTES_MIN),
+            false => bytes,
+        }
+    }
+
+    /// Waits until so many bytes may go to this peer; `None` when nobody waits for them any more.
+    pub(crate) async fn pace(
+        &self,
+        peer: HostId,
+        bytes: usize,
+        responder: Responder,
+    ) -> Option<Responder> {
+        let inner = &self.0.inner;
+        let now = inner.rt.now();
+        let mut due = inner.throttle.borrow_mut().due(now, bytes);
+        if self.is_far(peer) {
+            due = due.max(inner.inter_dc.borrow_mut().due(now, bytes));
+        }
         if due > inner.rt.now() && inner.unless_stopped(inner.rt.sleep_until(due)).await.is_err() {
             responder.fail(&ErrorReply::Stopping);
             return None;

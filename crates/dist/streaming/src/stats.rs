@@ -81,6 +81,8 @@ impl SessionStats {
 pub struct StreamStats {
     /// Bytes per second that this shard sends at most; 0 = no limit.
     pub bytes_per_second_max: u64,
+    /// The same to other datacenters; 0 = no limit of their own.
+    pub inter_dc_bytes_per_second_max: u64,
     /// What it fetches.
     pub receiving: Vec<SessionStats>,
     /// What it gives.

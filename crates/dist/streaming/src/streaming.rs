@@ -37,6 +37,9 @@ pub struct StreamSettings {
     /// Bytes per second that this node gives to peers, all shards together
     /// (`stream_throughput_outbound`); 0 = no limit. Default 24 MiB, as Cassandra's.
     pub outbound_bytes_per_second: u64,
+    /// The same for peers in other datacenters, beside the limit for all
+    /// (`inter_dc_stream_throughput_outbound`); 0 = no limit. Default 24 MiB, as Cassandra's.
+    pub inter_dc_bytes_per_second: u64,
     /// Bytes after which a page ends. Default 1 MiB.
     pub page_bytes: usize,
     /// Longest wait for one page. Default 30 s.
@@ -65,6 +68,7 @@ impl Default for StreamSettings {
     fn default() -> StreamSettings {
         StreamSettings {
             outbound_bytes_per_second: 24 << 20,
+            inter_dc_bytes_per_second: 24 << 20,
             page_bytes: 1 << 20,
             page_timeout: Duration::from_secs(30),
             attempts: 8,
@@ -104,7 +108,10 @@ pub(crate) struct Inner {
     pub(crate) snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
     pub(crate) settings: StreamSettings,
     pub(crate) gate: Gate,
+    /// Of what all peers are given.
     pub(crate) throttle: RefCell<Throttle>,
+    /// Of what peers in other datacenters are given.
+    pub(crate) inter_dc: RefCell<Throttle>,
     /// Pages being made.
     pub(crate) serving: Cell<usize>,
     /// What is held for peers.
@@ -131,10 +138,12 @@ impl Streaming {
     pub fn new(parts: StreamParts) -> Streaming {
         let StreamParts { rt, store, messaging, mesh, snapshot, settings } = parts;
         let rate = share_of(settings.outbound_bytes_per_second, rt.shard_count());
+        let inter_dc = share_of(settings.inter_dc_bytes_per_second, rt.shard_count());
         let inner = Rc::new(Inner {
             gate: rt.gate("streaming"),
             counts: Counts::new(&rt.telemetry()),
             throttle: RefCell::new(Throttle::new(rate)),
+            inter_dc: RefCell::new(Throttle::new(inter_dc)),
             serving: Cell::new(0),
             holds: Holds::default(),
             stopping: Cell::new(false),
@@ -169,11 +178,18 @@ impl Streaming {
         self.inner.throttle.borrow_mut().set_rate(rate);
     }
 
+    /// As [`Streaming::set_throughput`], of what goes to other datacenters.
+    pub fn set_inter_dc_throughput(&self, bytes_per_second: u64) {
+        let rate = share_of(bytes_per_second, self.inner.rt.shard_count());
+        self.inner.inter_dc.borrow_mut().set_rate(rate);
+    }
+
     /// What this shard streams now.
     pub fn stats(&self) -> StreamStats {
         let (receiving, sending) = self.inner.counts.stats(self.inner.rt.now());
         let bytes_per_second_max = self.inner.throttle.borrow().rate();
-        StreamStats { bytes_per_second_max, receiving, sending }
+        let inter_dc_bytes_per_second_max = self.inner.inter_dc.borrow().rate();
+        StreamStats { bytes_per_second_max, inter_dc_bytes_per_second_max, receiving, sending }
     }
 
     /// A name for an operation that [`Streaming::abort`] may end.

@@ -87,7 +87,16 @@ impl Archive {
 
     async fn try_put(&self, path: &str, id: SegmentId) -> Result<(), IoError> {
         let target = format!("{}/{}", self.directory, id.file_name());
-        let length = self.fs.metadata(path).await?.len;
+        let length = match self.fs.metadata(path).await {
+            Ok(metadata) => metadata.len,
+            // Deleted while this waited for its turn: that is done behind the same steps only.
+            Err(error)
+                if error.kind == IoErrorKind::NotFound && self.fs.exists(&target).await? =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         match self.fs.metadata(&target).await {
             // A restart, or another shard, has done it; what is shorter is not this one.
             Ok(there) if there.len >= length => return self.fs.sync_dir(&self.directory).await,
@@ -139,7 +148,9 @@ impl CommitLog {
         }
         for id in self.finished_segments() {
             let is_done = archive.done.borrow().contains(&id);
-            if !is_done && archive.put(&self.path_of(id), id).await {
+            let is_put = !is_done && archive.put(&self.path_of(id), id).await;
+            // It may be released, and forgotten, by now.
+            if is_put && self.finished_segments().contains(&id) {
                 archive.done.borrow_mut().insert(id);
             }
         }

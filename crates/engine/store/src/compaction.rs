@@ -16,13 +16,14 @@ use data::{Advance, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices};
 use rt::Group;
 use schema::Table;
 use sst_format::header::EncodingStats;
-use sstable::SequentialReader;
+use sstable::{ROWS_BLOCK, SequentialReader};
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::files::{TableFile, Transaction, map_error};
 use crate::flush::ITEMS_PER_LOOK;
+use crate::garbage::{self, Merging};
 use crate::outputs::Outputs;
 use crate::read::{FileSource, Source};
 use crate::slots::{Claim, Progress};
@@ -80,7 +81,8 @@ pub struct CompactionRecord {
     pub bytes_out: u64,
     /// How many partitions were merged out of so many inputs, ascending.
     pub merged: Vec<(u32, u64)>,
-    /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`, `Cleanup`.
+    /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`, `Cleanup`,
+    /// `Remove deleted data`.
     pub kind: &'static str,
 }
 
@@ -91,6 +93,7 @@ fn kind_of(reason: &Reason) -> &'static str {
         Reason::Cleanup => "Cleanup",
         Reason::Upgrade => "Upgrade sstables",
         Reason::Anticompaction => "Anticompaction after repair",
+        Reason::Garbage(_) => "Remove deleted data",
         _ => "Compaction",
     }
 }
@@ -598,8 +601,22 @@ impl Store {
             Reason::Upgrade => MergeMode::All,
             _ => purge,
         };
-        let shown = (mode, owned);
-        self.merge_into(&version.shape, &read, shown, outputs, progress).await
+        let (shown, shape) = ((mode, owned), &version.shape);
+        let by = match never {
+            true => None,
+            false => garbage::shadow_by(&plan.reason, options),
+        };
+        let shadows = match by {
+            Some(by) => garbage::shadows_of(table, plan, &read, by),
+            None => Vec::new(),
+        };
+        match by {
+            Some(by) if !shadows.is_empty() => {
+                let shadows = (by, shadows.as_slice());
+                self.merge_beside(shape, (&read, shadows), shown, outputs, progress).await
+            }
+            _ => self.merge_into(shape, &read, shown, outputs, progress).await,
+        }
     }
 
     /// Merges files into outputs. Ends before all is read when an input is gone.
@@ -609,20 +626,31 @@ impl Store {
         read: &[&Rc<TableFile>],
         (mode, owned): (MergeMode, Option<&OwnedRanges>),
         outputs: &mut Outputs<'_>,
+        progress: (&Progress, &mut MergeCounts),
+    ) -> Result<(), StoreError> {
+        let blocks = read.iter().map(|f| f.reader.sequential()).collect();
+        let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
+        let merge = MergeCursor::new(shape, mode, false, sources);
+        self.write_merged(merge, blocks, owned, outputs, progress).await
+    }
+
+    /// A file's partitions of a range, in order.
+    pub(crate) fn whole_source(&self, file: &Rc<TableFile>, range: KeyRange) -> Source {
+        let cursor = file.reader.range_cursor(0, range, Rc::new(Slices::all()), file.filter);
+        let shard_of = self.inner.options.shard_of;
+        Source::File(Box::new(FileSource::new(file.clone(), cursor, shard_of)))
+    }
+
+    /// Writes what is merged. `blocks` are the files of the merge's sources, by number.
+    pub(crate) async fn write_merged<M: Merging>(
+        &self,
+        mut merge: M,
+        mut blocks: Vec<SequentialReader>,
+        owned: Option<&OwnedRanges>,
+        outputs: &mut Outputs<'_>,
         (progress, counts): (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
-        let slices = Rc::new(Slices::all());
-        let mut blocks: Vec<SequentialReader> =
-            read.iter().map(|f| f.reader.sequential()).collect();
-        let sources = read.iter().map(|file| {
-            let cursor = file.reader.range_cursor(0, KeyRange::all(), slices.clone(), file.filter);
-            Source::File(Box::new(FileSource::new(
-                (*file).clone(),
-                cursor,
-                self.inner.options.shard_of,
-            )))
-        });
-        let mut merge = MergeCursor::new(shape, mode, false, sources);
+        let mut next_blocks = vec![0; merge.inputs().count()];
         let mut written = outputs.data_length();
         let mut items = 0;
         let mut is_foreign = false;
@@ -633,10 +661,15 @@ impl Store {
                     let index = request.source as usize;
                     let Some(reader) = blocks.get_mut(index) else { continue };
                     let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-                    progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
-                    if let Some(source) = merge.source_mut(request.source) {
-                        source.feed(request.block, chunk);
+                    // The total is that of the inputs' data; a block in which a row is cut off is asked
+                    // for again.
+                    if let Some(next) = next_blocks.get_mut(index)
+                        && (*next..ROWS_BLOCK).contains(&request.block)
+                    {
+                        *next = request.block + 1;
+                        progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
                     }
+                    merge.feed(request, chunk);
                     self.check_goes_on(progress)?;
                 }
                 Advance::Item => {
@@ -657,7 +690,7 @@ impl Store {
                         }
                         // The inputs stand on a partition until the merge goes into it.
                         let has = |s: &&Source| matches!(s.item(), Item::Partition { key: k, .. } if k == key);
-                        counts.add(merge.sources().filter(has).count());
+                        counts.add(merge.inputs().filter(has).count());
                     }
                     if outputs.put(merge.item())? {
                         items = ITEMS_PER_LOOK;

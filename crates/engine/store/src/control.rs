@@ -13,6 +13,8 @@ use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::store::Store;
 use crate::table::TableState;
+use crate::whole::has_partition;
+use sst_format::Component;
 
 /// How a table is compacted now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,6 +146,37 @@ impl Store {
             spans && file.reader.may_contain(&hash)
         })
         .await
+    }
+
+    /// Files of this shard that have the partition, by the path of their Data, with their levels. By
+    /// their indexes: a Bloom filter alone is not believed.
+    ///
+    /// # Errors
+    /// `UnknownTable`; a file that cannot be read.
+    pub async fn files_of_partition(
+        &self,
+        id: TableId,
+        key: &[u8],
+    ) -> Result<Vec<(String, u32)>, StoreError> {
+        let (token, hash) = (codec::token_of(key), codec::hash_key(key));
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let directory = self.directory_of(&table.version().table);
+        // No key has the least token: there is one before.
+        let range = (Token(token.0.saturating_sub(1)), token);
+        let mut found = Vec::new();
+        let view = table.view();
+        for file in &view.files {
+            let meta = file.reader.meta();
+            let spans = meta.first_token() <= token && token <= meta.last_token();
+            if spans && file.reader.may_contain(&hash) && has_partition(file, range).await? {
+                let name = meta.descriptor().file_name(Component::Data);
+                found.push((
+                    format!("{directory}/{name}"),
+                    u32::try_from(meta.statistics().stats.level).unwrap_or(0),
+                ));
+            }
+        }
+        Ok(found)
     }
 
     async fn compact_chosen(

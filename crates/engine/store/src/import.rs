@@ -297,6 +297,11 @@ impl Store {
             let reader =
                 SstableReader::open(fs, &set.directory, set.descriptor, Some(&version.table));
             let reader = reader.await.map_err(map_error)?;
+            let header = &reader.meta().statistics().header;
+            if let Err(error) = header.check_types(&version.table) {
+                let file = set.path(Component::Statistics);
+                return Err(StoreError::Invalid(format!("{file}: of another table: {error}")));
+            }
             if options.verify {
                 verify(&reader).await.map_err(map_error)?;
             }

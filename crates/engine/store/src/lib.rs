@@ -11,7 +11,7 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `slots`,
-//! `compaction`, `control`, `repairing`, `cleanup`, `upgrade`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
+//! `compaction`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
@@ -23,6 +23,7 @@ mod estimates;
 mod files;
 mod flush;
 pub mod fuzz;
+mod garbage;
 mod import;
 mod ingest;
 mod memtable;
@@ -44,7 +45,7 @@ mod whole;
 
 pub use cleanup::{Cleaned, OwnedRanges};
 pub use commitlog::{self, SyncMode};
-pub use compact_plan::{GcPolicy, NEVER, RepairTimes};
+pub use compact_plan::{GcPolicy, NEVER, RepairTimes, TombstoneOption};
 pub use compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
 pub use control::CompactionControl;
 pub use error::StoreError;

@@ -33,6 +33,8 @@ pub(crate) struct Slots {
     pub(crate) changed: Notify,
     /// When all that was written would have been written at the rate that is allowed.
     paced: Cell<Instant>,
+    /// Refused for want of space.
+    refused: Cell<u64>,
 }
 
 /// How far a compaction is.
@@ -68,6 +70,7 @@ impl Slots {
             next: Cell::new(0),
             changed: Notify::new(),
             paced: Cell::new(Instant::ZERO),
+            refused: Cell::new(0),
         }
     }
 
@@ -225,6 +228,11 @@ impl Store {
         Claim { store: self.clone(), table: table.clone(), inputs, id, progress }
     }
 
+    /// Compactions that did not begin, or did not go on, for want of space, since the start.
+    pub fn refused_compactions(&self) -> u64 {
+        self.inner.slots.refused.get()
+    }
+
     /// Reserves space for a compaction, which its progress then needs less and less of.
     ///
     /// # Errors
@@ -246,6 +254,8 @@ impl Store {
         };
         let wanted = needed.saturating_add(others).saturating_add(options.disk_reserve_bytes);
         if free < wanted {
+            let refused = &self.inner.slots.refused;
+            refused.set(refused.get() + 1);
             return Err(StoreError::DiskFull {
                 detail: format!(
                     "{what} needs up to {needed} bytes, {free} are free, of which others may need \

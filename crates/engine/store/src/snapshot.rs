@@ -113,12 +113,21 @@ impl Store {
         write_manifest_for(&fs, shard, &target, (self.inner.rt.wall(), ttl_seconds)).await
     }
 
+    /// Whether new files are linked into `backups`, of tables that do not say no.
+    pub fn incremental_backups(&self) -> bool {
+        self.inner.backups.get()
+    }
+
+    /// Links files that are written from now on into `backups`, or does not, until the store stops.
+    pub fn set_incremental_backups(&self, enabled: bool) {
+        self.inner.backups.set(enabled);
+    }
+
     /// Links a new file into the table's `backups`, where that is wanted. A backup that fails costs
     /// the backup only: the file is complete and in use.
     pub(crate) async fn back_up(&self, table: &TableState, file: &TableFile) {
         let version = table.version();
-        let wanted =
-            self.inner.options.incremental_backups && version.table.options.incremental_backups;
+        let wanted = self.inner.backups.get() && version.table.options.incremental_backups;
         if !wanted {
             return;
         }

@@ -60,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) compacted_last: Cell<Option<TableId>>,
     /// Bytes per second of compactions; 0 is no limit.
     pub(crate) compaction_rate: Cell<u64>,
+    /// Flushed files are linked into `backups`.
+    pub(crate) backups: Cell<bool>,
     /// Why writes are refused for lack of space.
     pub(crate) disk_full: RefCell<Option<String>>,
     /// Segments of earlier runs are gone.
@@ -109,6 +111,7 @@ impl Store {
         let cache = ChunkCache::new(options.chunk_cache_bytes_max, &rt.telemetry());
         let inner = Inner {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
+            backups: Cell::new(options.incremental_backups),
             gate: rt.gate("store"),
             log,
             tables: RefCell::default(),

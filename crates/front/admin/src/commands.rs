@@ -119,6 +119,16 @@ pub enum ClusterAction {
         /// Bytes per second of the node; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Most that is streamed to other datacenters; told to every shard.
+    SetInterDcStreamThroughput {
+        /// Bytes per second of the node; 0 is no limit.
+        bytes_per_second: u64,
+    },
+    /// Link new SSTables into `backups` or not; told to every shard.
+    SetIncrementalBackups {
+        /// Link them.
+        enabled: bool,
+    },
     /// Most that compactions write; told to every shard.
     SetCompactionThroughput {
         /// Bytes per second of the node; 0 is no limit.
@@ -197,6 +207,8 @@ impl ClusterAction {
             ClusterAction::SetHintThrottle { .. } => "sethintedhandoffthrottlekb",
             ClusterAction::SetHintWindow { .. } => "setmaxhintwindow",
             ClusterAction::SetStreamThroughput { .. } => "setstreamthroughput",
+            ClusterAction::SetInterDcStreamThroughput { .. } => "setinterdcstreamthroughput",
+            ClusterAction::SetIncrementalBackups { .. } => "turning backups on or off",
             ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
             ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
@@ -338,6 +350,12 @@ pub(crate) fn resolve(
         ClusterCommand::SetHintWindow { millis } => ClusterAction::SetHintWindow { millis },
         ClusterCommand::SetStreamThroughput { bytes_per_second } => {
             ClusterAction::SetStreamThroughput { bytes_per_second }
+        }
+        ClusterCommand::SetInterDcStreamThroughput { bytes_per_second } => {
+            ClusterAction::SetInterDcStreamThroughput { bytes_per_second }
+        }
+        ClusterCommand::SetIncrementalBackups { enabled } => {
+            ClusterAction::SetIncrementalBackups { enabled }
         }
         ClusterCommand::SetCompactionThroughput { bytes_per_second } => {
             ClusterAction::SetCompactionThroughput { bytes_per_second }

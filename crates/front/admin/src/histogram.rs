@@ -37,6 +37,16 @@ impl HistogramReport {
         self.buckets.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
+    /// Upper bounds of its buckets, inclusive: all that latencies have, and those beyond as far as it
+    /// is filled. One more bucket than latencies have bounds is what lies beyond them.
+    pub(crate) fn bounds(&self) -> Vec<u64> {
+        let count = match self.buckets.len() {
+            n if n <= BOUNDS.len() + 1 => BOUNDS.len(),
+            n => n,
+        };
+        (0..count).map(bound).collect()
+    }
+
     /// Adds another one's values.
     pub fn merge(&mut self, other: &HistogramReport) {
         telemetry::add_buckets(&mut self.buckets, &other.buckets);

@@ -1,6 +1,7 @@
 //! What the API says, as JSON. Names are stable: fields are added, never renamed.
 
 mod cluster;
+mod load;
 mod ownership;
 mod repair;
 mod upkeep;
@@ -11,16 +12,18 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{
     ClientReport, ClusterCommand, ClusterReport, CopyReport, EndpointsReport, GossipPeerReport,
-    GossipReport, HintsReport, LogLevelReport, PendingHintsReport, ReadRepairReport, RemovalReport,
-    SettingsReport, StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport,
-    TrafficReport,
+    GossipReport, HintsReport, LogLevelReport, MessageCounts, MessagesReport, PendingHintsReport,
+    ReadRepairReport, RemovalReport, SettingsReport, StageReport, StreamFileReport, StreamProgress,
+    StreamReport, StreamingReport, TrafficReport,
 };
+pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
     AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
 };
 pub use upkeep::{
-    CompactionCommand, CompactionSettings, ImportReport, ImportRequest, RefreshRequest,
+    CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,
+    RefreshRequest, SstableReport,
 };
 
 use crate::histogram::HistogramReport;
@@ -245,7 +248,7 @@ pub struct CompactionReport {
     pub pending: Vec<PendingReport>,
     /// Finished since start.
     pub completed: u64,
-    /// Given up since start.
+    /// Not begun or not gone on with for want of disk space, since start.
     pub aborted: u64,
     /// Uncompressed bytes that went through compactions since start.
     pub bytes_compacted: u64,

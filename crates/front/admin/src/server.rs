@@ -5,10 +5,12 @@
 //! is never given).
 
 mod cluster;
+mod load;
 mod log;
 mod repair;
 mod scylla;
 mod scylla_data;
+mod scylla_histograms;
 mod scylla_metrics;
 mod scylla_tasks;
 mod upkeep;
@@ -202,6 +204,7 @@ fn routes(state: Api) -> Router {
         .merge(repair::routes())
         .merge(upkeep::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .merge(load::routes())
         .with_state(state)
 }
 
@@ -401,10 +404,13 @@ POST   /api/v1/compactions  {\"command\":\"stop\",\"kind\":\"COMPACTION\",\"id\"
                             set_thresholds (keyspace, table, min, max),
                             set_automatic (keyspaces, tables, enabled), files (files),
                             range (keyspaces, tables, start, end),
-                            partition (keyspaces, tables, key), split (keyspaces, tables)
+                            partition (keyspaces, tables, key), split (keyspaces, tables),
+                            garbage_collect (keyspaces, tables, granularity: ROW or CELL)
 GET    /api/v1/compactions/settings  thresholds, and whether compactions begin by themselves
 POST   /api/v1/import       {\"keyspace\":\"ks\",\"table\":\"t\",\"directories\":[\"/d\"]}, and keep_level,
                             keep_repaired, no_verify, no_tokens, copy
+GET    /api/v1/load         ?keyspace=ks&table=t: the table, for helenus sstable load
+POST   /api/v1/load         ?keyspace=ks&table=t&consistency=ALL: its mutations (docs/user/sstable-tools.md)
 POST   /api/v1/refresh      {\"keyspace\":\"ks\",\"table\":\"t\"}
 GET    /api/v1/compactions/plan what would be compacted now, and why
 GET    /api/v1/compactions/history  compactions of the last week
@@ -422,6 +428,8 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_hints_for_datacenter (datacenter, enabled), pause_hints (paused),
                             truncate_hints (address), set_hint_throttle (kib_per_second),
                             set_hint_window (millis), set_stream_throughput (bytes_per_second),
+                            set_inter_dc_stream_throughput (bytes_per_second),
+                            set_incremental_backups (enabled),
                             set_timeout (kind, millis), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
                             set_concurrent_compactors (count),
@@ -432,6 +440,7 @@ PUT    /api/v1/guardrails   {\"name\":\"tables_threshold\",\"values\":[\"200\",\
 GET    /api/v1/log          levels of the log
 PUT    /api/v1/log          {\"logger\":\"store\",\"level\":\"DEBUG\"}; level \"\": as it was
 GET    /api/v1/endpoints    ?keyspace=&table=&key=: who has a partition
+GET    /api/v1/sstables     ?keyspace=&table=&key=[&hex=true]: files of this node that have it
 
 The paths of ScyllaDB's API for the same things work too: /storage_service/, /gossiper/,
 /failure_detector/, /hinted_handoff/, /storage_proxy/, /column_family/, /compaction_manager/,

@@ -73,6 +73,7 @@ async fn change(
                 now: server.rt.wall(),
                 watch,
                 default_factor: server.settings.default_keyspace_rf,
+                drop_compact_storage: server.settings.drop_compact_storage_enabled,
                 functions: Some(&server.plan_limits.functions),
             };
             plan.outcome(&mut cx)?

@@ -359,10 +359,10 @@ impl Read {
         let mut stats = ReadStats::default();
         let computed = match table.kind {
             TableKind::Virtual => Some(virtual_tables::rows(&self.server, table).await),
-            TableKind::Regular if is_computed(table) => {
+            TableKind::Regular | TableKind::Compact(_) if is_computed(table) => {
                 Some(virtual_tables::auth_rows(&self.server, table))
             }
-            TableKind::Regular => None,
+            TableKind::Regular | TableKind::Compact(_) => None,
         };
         let order = match (&self.snapshot, deadline) {
             (Some(snapshot), Some(deadline)) => Some(ReplicatedRead {

@@ -78,6 +78,8 @@ pub struct ServerSettings {
     pub tombstone_failure_threshold: u32,
     /// Whether columns may get masks, and masks have an effect.
     pub dynamic_data_masking_enabled: bool,
+    /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
+    pub drop_compact_storage_enabled: bool,
     /// Whether users' functions may be made and called.
     pub user_defined_functions_enabled: bool,
     /// What one call of a user's function may use.
@@ -207,6 +209,7 @@ impl ServerSettings {
             tombstone_warn_threshold: 1_000,
             tombstone_failure_threshold: 100_000,
             dynamic_data_masking_enabled: false,
+            drop_compact_storage_enabled: false,
             user_defined_functions_enabled: false,
             user_function_limits: FunctionLimits::default(),
             use_statements_enabled: true,

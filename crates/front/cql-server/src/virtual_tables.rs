@@ -11,7 +11,7 @@ use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
     CellRef, ClusteringBuf, ClusteringComparator, DeletionTime, Liveness, RowBuilder, RowRef,
 };
-use schema::{Table, TableKind};
+use schema::Table;
 use std::cmp::Ordering;
 use std::future::Future;
 use std::pin::Pin;
@@ -206,7 +206,7 @@ enum KeyOrder {
 
 impl KeyOrder {
     fn of(table: &Table) -> KeyOrder {
-        if table.kind == TableKind::Regular {
+        if !table.is_virtual() {
             return KeyOrder::Tokens;
         }
         let keys = table.columns.iter().take(table.partition_key_count);

@@ -68,6 +68,10 @@ impl ClusterShard {
                 self.streaming.set_throughput(bytes_per_second);
                 Ok(())
             }
+            ClusterAction::SetInterDcStreamThroughput { bytes_per_second } => {
+                self.streaming.set_inter_dc_throughput(bytes_per_second);
+                Ok(())
+            }
             ClusterAction::CutLinks { addresses } => {
                 if !network::may_cut(&self.options) {
                     return Err(ActionError::Argument(

@@ -145,6 +145,7 @@ impl ClusterShard {
             snapshot: snapshot(),
             settings: StreamSettings {
                 outbound_bytes_per_second: options.stream_throughput_outbound.0,
+                inter_dc_bytes_per_second: options.inter_dc_stream_throughput_outbound.0,
                 whole_files: options.stream_entire_sstables,
                 ..StreamSettings::default()
             },

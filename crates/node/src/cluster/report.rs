@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use admin::model::{
-    ClusterReport, CopyReport, GossipPeerReport, GossipReport, HintsReport, PendingHintsReport,
-    ReadRepairReport, RemovalReport, StreamFileReport, StreamProgress, StreamReport,
-    StreamingReport, TrafficReport,
+    ClusterReport, CopyReport, GossipPeerReport, GossipReport, HintsReport, MessageCounts,
+    MessagesReport, PendingHintsReport, ReadRepairReport, RemovalReport, StreamFileReport,
+    StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
 use cluster::MemberState;
 use gossip::Flags;
+use messaging::KindStats;
 use stdx::ShardId;
 use streaming::SessionStats;
 
@@ -19,6 +20,7 @@ impl ClusterShard {
     pub(crate) fn report(&self) -> ClusterReport {
         let mut report = ClusterReport {
             traffic: self.traffic(),
+            messages: Some(self.messages()),
             hints: Some(self.hints_report()),
             streaming: Some(self.streaming_report()),
             read_repair: Some(self.read_repairs()),
@@ -89,6 +91,20 @@ impl ClusterShard {
             schema_version: None,
         });
         GossipReport { active: self.liveness.is_gossiping(), peers: peers.collect() }
+    }
+
+    fn messages(&self) -> MessagesReport {
+        let kinds = self.messaging.kinds_stats();
+        let counts = |kind: KindStats| MessageCounts {
+            pending: kind.pending,
+            sent: kind.sent,
+            dropped: kind.dropped,
+        };
+        MessagesReport {
+            large: counts(kinds.large),
+            small: counts(kinds.small),
+            gossip: counts(kinds.gossip),
+        }
     }
 
     fn traffic(&self) -> Vec<TrafficReport> {
@@ -164,6 +180,7 @@ impl ClusterShard {
         let sending = sending.map(|s| StreamReport { sending: Some(progress(s)), ..report(s) });
         StreamingReport {
             bytes_per_second_max: stats.bytes_per_second_max,
+            inter_dc_bytes_per_second_max: stats.inter_dc_bytes_per_second_max,
             sessions: receiving.chain(sending).collect(),
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cql_plan::functions::{can_mask, check_mask};
 use cql_plan::raw_type;
 use schema::{
-    Column, ColumnKind, ColumnMask, DroppedColumn, KeyspaceParams, Schema, SchemaChange, Table,
-    TableKind, TableOptions,
+    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, KeyspaceParams, Schema,
+    SchemaChange, Table, TableKind, TableOptions,
 };
 use stdx::{ColumnId, TableId, TimestampMicros};
 use types::{CqlType, TypeError, UdtType};
@@ -156,8 +156,9 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
         let name = format!("{keyspace}.{}", row.required_text("table_name")?);
         let flags = row.text_list("flags")?;
         let has = |flag: &str| flags.iter().any(|f| f == flag);
-        if has("dense") || has("super") || !has("compound") {
-            found.push(format!("COMPACT STORAGE of table {name}"));
+        // DROP COMPACT STORAGE there makes a table of it that can be taken over.
+        if has("super") {
+            found.push(format!("super columns of table {name}"));
         }
         let classes = [
             ("compaction", "org.apache.cassandra.db.compaction.", COMPACTIONS.as_slice()),
@@ -199,6 +200,10 @@ fn parse_type(
     keyspace: &str,
     types: &Types,
 ) -> Result<CqlType, ImportError> {
+    // The value of a compact table that declares none; no statement can name it.
+    if text == "empty" {
+        return Ok(CqlType::Empty);
+    }
     let wrong = |detail: String| row.wrong(column, &format!("type {text}: {detail}"));
     let raw = cql_syntax::parse_type(text).map_err(|e| wrong(e.to_string()))?;
     raw_type::resolve(&raw, keyspace, types).map_err(|e| wrong(e.to_string()))
@@ -293,7 +298,7 @@ fn table(
         id: TableId(row.required_uuid("id")?),
         keyspace: keyspace.clone(),
         name: name.as_str().into(),
-        kind: TableKind::Regular,
+        kind: kind(row)?,
         columns,
         partition_key_count,
         clustering_count,
@@ -303,6 +308,18 @@ fn table(
         masks,
         version: 1,
         next_column_id: next,
+    })
+}
+
+/// What `flags` say of a table that has no super columns.
+fn kind(row: &Row) -> Result<TableKind, ImportError> {
+    let flags = row.text_list("flags")?;
+    let has = |flag: &str| flags.iter().any(|f| f == flag);
+    Ok(match (has("dense"), has("compound")) {
+        (false, true) => TableKind::Regular,
+        (false, false) => TableKind::Compact(CompactForm::Static),
+        (true, false) => TableKind::Compact(CompactForm::Dense),
+        (true, true) => TableKind::Compact(CompactForm::DenseCompound),
     })
 }
 

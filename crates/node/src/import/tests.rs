@@ -124,6 +124,7 @@ fn planned() -> Schema {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            drop_compact_storage: true,
             functions: None,
         });
         for change in outcome.unwrap().changes {
@@ -395,7 +396,7 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
             "column_masks" => place.push(row(name, &[ks(), t(), ("column_name", text("m"))])),
             "tables" => {
                 place.push(flags("counts", &["compound", "counter"]));
-                place.push(flags("thrift", &["dense"]));
+                place.push(flags("thrift", &["dense", "super"]));
                 place.push(flags("fine", &["compound"]));
             }
             _ => {}
@@ -412,7 +413,7 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
             "function ks.f",
             "trigger ks.t.g",
             "mask of column ks.t.m",
-            "COMPACT STORAGE of table ks.thrift",
+            "super columns of table ks.thrift",
         ]
     );
 }
@@ -452,14 +453,14 @@ async fn rewrite_as_older(fs: &Fs, directory: &str, renamed: &[(&str, &str)]) {
     }
 }
 
-/// The golden directory as an older version would have written it, but for the names of its columns:
-/// these keep the order of the ones in whose place they are.
+/// The golden directory as an older version would have written it, but for the names of its columns,
+/// which stand in other places of the order than those that they replace, and are not there already.
 fn make_older(work: &Path) {
     const RENAMED: [(&str, &str); 4] = [
-        ("cql_version", "cql_older"),
-        ("additional_write_policy", "additional_older"),
-        ("read_repair", "read_repair_chance"),
-        ("memtable", "memtabl"),
+        ("cql_version", "zql_version"),
+        ("additional_write_policy", "z_write_policy"),
+        ("read_repair", "a_read_repair"),
+        ("memtable", "a_memtable"),
     ];
     let data = work.join("data");
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -609,4 +610,64 @@ fn masks_of_native_functions_are_taken_over() {
     let values: Vec<Option<Vec<u8>>> = mask.args.iter().map(|(_, value)| value.clone()).collect();
     assert_eq!(values, [Some(vec![0, 0, 0, 2]), None, Some(b"#".to_vec())]);
     assert_eq!(mask.args[2].0, types::CqlType::Text);
+}
+
+#[test]
+fn compact_tables_are_known_by_their_flags() {
+    use schema::{CompactForm, TableKind};
+    let base = cql_plan::system::system_schema();
+    let forms: [(&str, &[&str], TableKind); 4] = [
+        ("a", &["compound"], TableKind::Regular),
+        ("b", &[], TableKind::Compact(CompactForm::Static)),
+        ("c", &["dense"], TableKind::Compact(CompactForm::Dense)),
+        ("d", &["compound", "dense"], TableKind::Compact(CompactForm::DenseCompound)),
+    ];
+    let mut rows = SchemaRows::default();
+    for (name, place) in rows.tables_mut() {
+        let row = |values: &[(&str, Vec<u8>)]| row(name, values);
+        let ks = ("keyspace_name", text("ks"));
+        if name == "keyspaces" {
+            let class = "org.apache.cassandra.locator.NetworkTopologyStrategy";
+            let replication = types::wire::encode_map([("class", class)]).unwrap();
+            place.push(row(&[ks.clone(), ("replication", replication)]));
+        }
+        for (id, (table, flags, _)) in (1..).zip(&forms) {
+            let t = ("table_name", text(table));
+            let column = |name: &str, kind: &str, position: i32, ty: &str| {
+                row(&[
+                    ks.clone(),
+                    t.clone(),
+                    ("column_name", text(name)),
+                    ("kind", text(kind)),
+                    ("position", position.to_be_bytes().to_vec()),
+                    ("type", text(ty)),
+                ])
+            };
+            match name {
+                "tables" => place.push(row(&[
+                    ks.clone(),
+                    t.clone(),
+                    ("flags", list_of(flags)),
+                    ("id", vec![id; 16]),
+                ])),
+                "columns" => {
+                    place.push(column("k", "partition_key", 0, "text"));
+                    place.push(column("c", "clustering", 0, "text"));
+                    place.push(column("value", "regular", -1, "empty"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let changes = definitions::changes(&base, &rows).unwrap();
+    let found: Vec<_> = changes
+        .iter()
+        .filter_map(|change| match change {
+            SchemaChange::CreateTable(t) => Some((t.name.to_string(), t.kind)),
+            _ => None,
+        })
+        .collect();
+    let expected: Vec<_> =
+        forms.iter().map(|(name, _, kind)| ((*name).to_owned(), *kind)).collect();
+    assert_eq!(found, expected);
 }

@@ -21,9 +21,11 @@ pub const HANDOVER: u64 = 1 << 1;
 pub const MASKS: u64 = 1 << 2;
 /// User functions and aggregates.
 pub const FUNCTIONS: u64 = 1 << 3;
+/// Tables made WITH COMPACT STORAGE.
+pub const COMPACT_TABLES: u64 = 1 << 4;
 
 /// What this build can do.
-pub const SUPPORTED: u64 = ROLES | HANDOVER | MASKS | FUNCTIONS;
+pub const SUPPORTED: u64 = ROLES | HANDOVER | MASKS | FUNCTIONS | COMPACT_TABLES;
 
 impl Transformation {
     /// The features that every member must have who is to read this entry, one bit each.
@@ -32,10 +34,9 @@ impl Transformation {
             Transformation::Auth(_) => ROLES,
             Transformation::HandOver(_) => HANDOVER,
             Transformation::Schema(change) => match &**change {
-                SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table)
-                    if !table.masks.is_empty() =>
-                {
-                    MASKS
+                SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table) => {
+                    let masks = if table.masks.is_empty() { 0 } else { MASKS };
+                    masks | table.compact_form().map_or(0, |_| COMPACT_TABLES)
                 }
                 SchemaChange::PutFunction(_)
                 | SchemaChange::DropFunction { .. }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tables_with_masks_need_masks() {
+    fn tables_need_masks_and_compact_tables_only_where_they_have_them() {
         let mut table = crate::testing::table();
         let needs = |table: &schema::Table| {
             let create = schema::SchemaChange::CreateTable(table.clone());
@@ -113,6 +114,10 @@ mod tests {
         let mask = schema::ColumnMask { function: "mask_null".into(), args: Vec::new() };
         table.masks.insert(stdx::ColumnId(1), mask);
         assert_eq!(needs(&table), MASKS);
+        table.kind = schema::TableKind::Compact(schema::CompactForm::Dense);
+        assert_eq!(needs(&table), MASKS | COMPACT_TABLES);
+        table.masks.clear();
+        assert_eq!(needs(&table), COMPACT_TABLES);
     }
 
     #[test]

@@ -207,6 +207,8 @@ pub enum Reason {
     Upgrade,
     /// A file of which a part takes part in an incremental repair.
     Anticompaction,
+    /// A file that loses what others of its table hide.
+    Garbage(TombstoneOption),
 }
 
 impl core::fmt::Display for Reason {
@@ -242,6 +244,7 @@ impl core::fmt::Display for Reason {
             Reason::Cleanup => f.write_str("cleanup"),
             Reason::Upgrade => f.write_str("upgrade"),
             Reason::Anticompaction => f.write_str("anticompaction"),
+            Reason::Garbage(_) => f.write_str("garbage collection"),
         }
     }
 }

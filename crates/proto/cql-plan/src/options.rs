@@ -39,6 +39,8 @@ const TABLE_OPTIONS: &[&str] = &[
 
 /// Smallest `bloom_filter_fp_chance` that Cassandra's filter tables reach.
 const BLOOM_CHANCE_MIN: f64 = 6.71e-5;
+/// Levels that Zstandard has.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -131_072..=22;
 /// Largest TTL, 20 years.
 const TTL_MAX: i32 = 630_720_000;
 
@@ -290,7 +292,7 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
             }
             _ => {
                 return Err(PlanError::config(format!(
-                    "Invalid caching sub-options {key}: only 'keys' and 'rows_per_partition' are \
+                    "Invalid caching sub-options [{key}]: only 'keys' and 'rows_per_partition' are \
                      allowed"
                 )));
             }
@@ -304,7 +306,7 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
                 ),
                 _ => format!(
                     "Invalid value '{value}' for caching sub-option 'rows_per_partition': only \
-                     'ALL', 'NONE', or a non-negative integer value are allowed"
+                     'ALL', 'NONE', and integer values are allowed"
                 ),
             }));
         }
@@ -400,9 +402,52 @@ fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
     {
         return Err(PlanError::config(format!("Unknown compression options {name}")));
     }
+    check_compressor(&short, &map)?;
+    if let Some(text) = map.get("min_compress_ratio") {
+        let ratio: f64 =
+            text.parse().map_err(|_| PlanError::config("Invalid value for min_compress_ratio"))?;
+        if ratio < 0.0 {
+            return Err(PlanError::config("Invalid negative min_compress_ratio"));
+        }
+        if ratio > 0.0 && ratio < 1.0 {
+            return Err(PlanError::config(
+                "min_compress_ratio can either be 0 or greater than or equal to 1",
+            ));
+        }
+    }
     map.insert("chunk_length_in_kb".to_owned(), length.to_string());
     map.insert("class".to_owned(), format!("{COMPRESSION_PACKAGE}{short}"));
     Ok(map)
+}
+
+/// The options of one compressor. Source: `LZ4Compressor.create`, `ZstdCompressor.create`.
+fn check_compressor(class: &str, map: &BTreeMap<String, String>) -> Result<(), PlanError> {
+    if let Some(kind) = map.get("lz4_compressor_type")
+        && kind != "fast"
+        && kind != "high"
+    {
+        return Err(PlanError::config(format!(
+            "Invalid compressor type '{kind}' specified for LZ4 parameter 'lz4_compressor_type'. \
+             Valid options are [high, fast]."
+        )));
+    }
+    if let Some(level) = map.get("lz4_high_compressor_level")
+        && !level.parse().is_ok_and(|level: i32| (1..=17).contains(&level))
+    {
+        return Err(PlanError::config(format!(
+            "Invalid value [{level}] for parameter 'lz4_high_compressor_level'. Value must be \
+             between 1 and 17."
+        )));
+    }
+    let Some(level) = map.get("compression_level") else { return Ok(()) };
+    let why = match level.parse() {
+        Ok(level) if ZSTD_LEVELS.contains(&level) => return Ok(()),
+        Ok(level) => {
+            format!("java.lang.IllegalArgumentException compression_level={level} is invalid")
+        }
+        Err(_) => format!("java.lang.NumberFormatException For input string: \"{level}\""),
+    };
+    Err(PlanError::config(format!("{class}.create() threw an error: {why}")))
 }
 
 /// `99p`, `99PERCENTILE`, `50ms`, `ALWAYS`, `NEVER`/`NONE`, `MIN(…)`, `MAX(…)`, in Cassandra's
@@ -426,17 +471,25 @@ pub fn speculative_retry(text: &str) -> Result<String, PlanError> {
             return Ok(format!("{}({a},{b})", name.to_uppercase()));
         }
     }
+    let number = |digits: &str| -> Option<f64> {
+        let are_digits = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        digits.parse().ok().filter(|_| are_digits)
+    };
     if let Some(ms) = lower.strip_suffix("ms") {
-        let ms: f64 = ms.trim().parse().map_err(|_| bad())?;
-        let digits = if ms == ms.trunc() { format!("{ms:.0}") } else { ms.to_string() };
-        return Ok(format!("{digits}ms"));
+        // Parts of milliseconds are cut off, and what is too large, as Java's cast does.
+        return Ok(format!("{}ms", number(ms).ok_or_else(bad)? as i32));
     }
     let percent = lower
         .strip_suffix("percentile")
         .or_else(|| lower.strip_suffix('p'))
-        .and_then(|p| p.trim().parse::<f64>().ok())
-        .filter(|p| *p > 0.0 && *p < 100.0)
+        .and_then(number)
         .ok_or_else(bad)?;
+    if percent <= 0.0 || percent >= 100.0 {
+        return Err(PlanError::config(format!(
+            "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 \
+             and 100.0)"
+        )));
+    }
     let digits =
         if percent == percent.trunc() { format!("{percent:.0}") } else { percent.to_string() };
     Ok(format!("{digits}p"))
@@ -509,12 +562,10 @@ fn replication_map(
         let full = text.split('/').next().unwrap_or(text);
         match full.trim().parse::<i64>() {
             Ok(n) if n < 0 => Err(PlanError::config(format!(
-                "Replication factor must be non-negative; found {n}"
+                "Replication factor must be non-negative, found {n}"
             ))),
             Ok(n) if n <= i64::from(i32::MAX) => Ok(n as u32),
-            _ => {
-                Err(PlanError::config(format!("Replication factor must be numeric; found {text}")))
-            }
+            _ => Err(PlanError::config(format!("For input string: \"{text}\""))),
         }
     };
     match short.as_str() {

@@ -158,7 +158,25 @@ fn resolve_in(
         RawType::Custom(class) => {
             let (ty, _) = types::parse_marshal(class)
                 .map_err(|_| PlanError::syntax(format!("Cannot parse type {class}")))?;
+            if let Some(unknown) = unknown_class(&ty) {
+                return Err(PlanError::syntax(format!(
+                    "Error setting type {class}: Unable to find abstract-type class '{unknown}'"
+                )));
+            }
             ty
         }
     })
+}
+
+/// The first class in a type that is none of the types that are there. Cassandra has some more, which
+/// no CQL type stands for.
+fn unknown_class(ty: &CqlType) -> Option<String> {
+    match ty {
+        CqlType::Custom(class) => {
+            let name = class.split('(').next().unwrap_or(class);
+            let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
+            Some(format!("{package}{name}"))
+        }
+        ty => ty.sub_types().into_iter().find_map(unknown_class),
+    }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use data::{DeletionTime, MutationBuilder, RowRef};
-use schema::{Column, ColumnKind, Keyspace, Schema, Table, TableOptions};
+use schema::{Column, ColumnKind, CompactForm, Keyspace, Schema, Table, TableOptions};
 use stdx::{DeletionSeconds, HostId, TableId, TimestampMicros, Token, Uuid};
 use types::{CqlType, wire};
 
@@ -239,10 +239,14 @@ fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     map.iter().map(|(k, v)| (k.as_str(), v.as_str()))
 }
 
-/// `flags` of a table: `compound` for every CQL table, `counter` beside it.
+/// `flags` of a table: `compound` for every CQL table, `counter` beside it; those of compact tables
+/// say their form.
 fn flags(table: &Table) -> impl Iterator<Item = &'static str> + use<> {
-    let counter = table.is_counter();
-    [Some("compound"), counter.then_some("counter")].into_iter().flatten()
+    let form = table.compact_form();
+    let compound = matches!(form, None | Some(CompactForm::DenseCompound));
+    let dense = matches!(form, Some(CompactForm::Dense | CompactForm::DenseCompound));
+    let all = [(compound, "compound"), (table.is_counter(), "counter"), (dense, "dense")];
+    all.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag))
 }
 
 /// `bloom_filter_fp_chance` as shown: the given one or the default of the compaction strategy.

@@ -8,6 +8,7 @@ use schema::{ColumnKind, Table};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 use types::CqlType;
 
+use crate::foreign::reads;
 use crate::{FormatError, Result, Version};
 
 const TIMESTAMP_EPOCH: i64 = 1_442_880_000_000_000;
@@ -190,7 +191,7 @@ impl SerializationHeader {
     /// Reads the component's bytes.
     ///
     /// # Errors
-    /// `Decode`, `Unsupported` for a type that does not parse.
+    /// `Decode`, `Unsupported` for a type that does not parse, `Invalid` for two columns of one name.
     pub fn decode(bytes: &[u8]) -> Result<SerializationHeader> {
         let mut r = Reader::new(bytes, "serialization header");
         let stats = EncodingStats::decode(&mut r)?;
@@ -219,6 +220,12 @@ impl SerializationHeader {
             }
         }
         r.finish()?;
+        // Columns are found by name: of two, one would be read or written as the other.
+        let mut names: Vec<&str> = lists.iter().flatten().map(|c| c.name.as_str()).collect();
+        names.sort_unstable();
+        if !names.is_sorted_by(|a, b| a < b) {
+            return Err(FormatError::Invalid { what: "two columns of one name", offset: 0 });
+        }
         let [statics, regulars] = lists;
         Ok(SerializationHeader { stats, key_types, clustering_types, statics, regulars })
     }
@@ -231,7 +238,7 @@ impl SerializationHeader {
     ///
     /// # Errors
     /// `UnknownColumn` for a column that the table neither has nor had, but for system tables, where
-    /// it is passed over; `Invalid` when the number
+    /// it is passed over, as one of another type is; `Invalid` when the number
     /// of clustering columns differs.
     pub fn read_schema(&self, table: &Table, version: Version) -> Result<ReadSchema> {
         if self.clustering_types.len() != table.clustering().len() {
@@ -250,9 +257,13 @@ impl SerializationHeader {
                     _ => false,
                 });
                 // Other versions have other columns in system tables, which mean nothing here.
-                if current.is_none() && dropped.is_none() && !is_system_keyspace(&table.keyspace) {
+                let is_system = is_system_keyspace(&table.keyspace);
+                if current.is_none() && dropped.is_none() && !is_system {
                     return Err(FormatError::UnknownColumn { column: column.name.clone() });
                 }
+                // Nor do those that have the name, but another type: such values could be read by the
+                // file's type and not be written by the table's.
+                let current = current.filter(|c| !is_system || reads(&c.ty, &column.ty));
                 // A column that became another kind of cell is read by the file's shape and then
                 // dropped: its cells cannot be shown.
                 let id = current
@@ -272,8 +283,8 @@ impl SerializationHeader {
         })
     }
 
-    /// What writing rows needs. Columns of the header that are not the table's are a broken
-    /// invariant of the caller: headers for writing come from [`SerializationHeader::for_table`].
+    /// What writing rows needs. Columns of the header that are not the table's, or there twice, are a
+    /// broken invariant of the caller: headers for writing come from [`SerializationHeader::for_table`].
     pub fn write_schema(&self, table: &Table, version: Version) -> WriteSchema {
         let resolve = |columns: &[HeaderColumn]| {
             let mut ids = Vec::with_capacity(columns.len());
@@ -290,6 +301,7 @@ impl SerializationHeader {
                     by_id.resize(slot.saturating_add(1), u16::MAX);
                 }
                 if let Some(entry) = by_id.get_mut(slot) {
+                    stdx::invariant!(*entry == u16::MAX, "a header for writing has a column twice");
                     *entry = u16::try_from(index).unwrap_or(u16::MAX);
                 }
                 ids.push(WriteColumn { id, fixed: cell_length(&column.ty) });
@@ -427,5 +439,31 @@ impl WriteSchema {
     /// Whether every partition gets a static row.
     pub fn has_static(&self) -> bool {
         !self.statics.columns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_names_a_column_twice_is_refused() {
+        let column = |name: &str| HeaderColumn { name: name.to_owned(), ty: CqlType::Int };
+        let decoded = |statics: &[&str], regulars: &[&str]| {
+            let header = SerializationHeader {
+                stats: EncodingStats::NONE,
+                key_types: vec![CqlType::Int],
+                clustering_types: Vec::new(),
+                statics: statics.iter().map(|name| column(name)).collect(),
+                regulars: regulars.iter().map(|name| column(name)).collect(),
+            };
+            let mut bytes = Vec::new();
+            header.encode(&mut bytes);
+            SerializationHeader::decode(&bytes).map(|back| assert_eq!(back, header))
+        };
+        assert_eq!(decoded(&["s"], &["b", "a"]), Ok(()));
+        let twice = Err(FormatError::Invalid { what: "two columns of one name", offset: 0 });
+        assert_eq!(decoded(&[], &["a", "b", "a"]), twice);
+        assert_eq!(decoded(&["a"], &["a"]), twice);
     }
 }

@@ -36,6 +36,7 @@ pub mod clustering;
 pub mod component;
 pub mod compression_info;
 pub mod filter;
+mod foreign;
 pub mod fuzz;
 pub mod header;
 pub mod histogram;

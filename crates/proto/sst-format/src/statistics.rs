@@ -50,6 +50,12 @@ impl Partitioner {
     }
 }
 
+/// Zero bytes that Cassandra leaves behind the statistics for each null in the least and the greatest
+/// clustering of a compact table: it counts the length of a value that it then does not write.
+const NULL_PADDING: usize = 2;
+/// Nulls in two clusterings at most, far above what a primary key has.
+const NULLS_MAX: usize = 256;
+
 /// Bytes left at the end of the stats part for each point of the tombstone histogram, since `oa`.
 const POINT_PADDING: usize = 4;
 
@@ -325,6 +331,15 @@ impl StatsMetadata {
             if padding.len() <= padding_max && padding.iter().all(|b| *b == 0) {
                 r.skip(padding.len())?;
             }
+        } else {
+            let padding = r.peek_rest();
+            let is_even = padding.len().is_multiple_of(NULL_PADDING);
+            if is_even
+                && padding.len() <= NULLS_MAX * NULL_PADDING
+                && padding.iter().all(|b| *b == 0)
+            {
+                r.skip(padding.len())?;
+            }
         }
         r.finish()?;
         let [min_clustering, max_clustering] = clusterings;
@@ -541,4 +556,42 @@ fn check(crc: &Crc32, expected: u32, offset: u64) -> Result<()> {
         return Ok(());
     }
     Err(FormatError::Checksum { what: "table of contents", offset, expected, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats_collector::{FileFacts, StatsCollector};
+
+    #[test]
+    fn lengths_of_nulls_that_were_not_written_are_passed_over() {
+        let facts = FileFacts {
+            commit_log: Vec::new(),
+            originating_host: None,
+            level: 0,
+            repaired_at: 0,
+            pending_repair: None,
+            compression_ratio: -1.0,
+            key_range: None,
+        };
+        let (stats, _) = StatsCollector::default().finish(facts);
+        let header = SerializationHeader {
+            stats: crate::header::EncodingStats::NONE,
+            key_types: Vec::new(),
+            clustering_types: Vec::new(),
+            statics: Vec::new(),
+            regulars: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        stats.encode(Version::Nb, &header, &mut bytes).unwrap();
+        let with = |padding: &[u8]| {
+            StatsMetadata::decode(&[bytes.as_slice(), padding].concat(), Version::Nb)
+        };
+        let whole = with(&[]).unwrap();
+        assert_eq!(with(&[0, 0]).unwrap(), whole);
+        assert_eq!(with(&[0; 2 * NULLS_MAX]).unwrap(), whole);
+        for wrong in [&[0][..], &[0, 1], &[1, 0], &[0; 2 * NULLS_MAX + 2]] {
+            assert!(with(wrong).is_err(), "{} bytes", wrong.len());
+        }
+    }
 }

@@ -16,15 +16,23 @@ use crate::{
 
 /// One partition of one source.
 #[derive(Clone, Debug, Default)]
-struct Part {
+pub(super) struct Part {
     deletion: Option<i64>,
     rows: BTreeMap<i32, (i64, bool)>,
     ranges: Vec<(i32, i32, i64)>,
 }
 
-type Source = BTreeMap<i32, Part>;
+impl Part {
+    /// Whether a deletion of it hides a cell of that row and time.
+    pub(super) fn hides(&self, n: i32, timestamp: i64) -> bool {
+        self.deletion.is_some_and(|d| timestamp <= d)
+            || self.ranges.iter().any(|(from, to, d)| *from <= n && n < *to && timestamp <= *d)
+    }
+}
 
-enum Event {
+pub(super) type Source = BTreeMap<i32, Part>;
+
+pub(super) enum Event {
     Partition(Token, Vec<u8>, DeletionTime),
     Row(Vec<u8>, Vec<u8>),
     Marker(Vec<u8>, bool, Option<DeletionTime>, Option<DeletionTime>),
@@ -32,10 +40,29 @@ enum Event {
 }
 
 /// A cursor over a list; every second call asks for a block first.
-struct ListCursor {
+pub(super) struct ListCursor {
     events: Vec<Event>,
     at: usize,
     asked: bool,
+}
+
+impl ListCursor {
+    pub(super) fn new(events: Vec<Event>) -> ListCursor {
+        ListCursor { events, at: 0, asked: false }
+    }
+}
+
+/// Keeps an item for a [`ListCursor`].
+pub(super) fn events_of(item: Item<'_>, events: &mut Vec<Event>) {
+    events.push(match item {
+        Item::Partition { token, key, deletion } => Event::Partition(token, key.to_vec(), deletion),
+        Item::Row { clustering, row } => Event::Row(clustering.to_vec(), row.bytes().to_vec()),
+        Item::Marker(m) => {
+            Event::Marker(m.position.prefix.to_vec(), m.position.after, m.close, m.open)
+        }
+        Item::PartitionEnd => Event::End,
+        Item::Static(_) => panic!("no static rows here"),
+    });
 }
 
 impl Cursor for ListCursor {
@@ -97,7 +124,7 @@ fn list_of(ranges: &[(i32, i32, i64)]) -> RangeTombstoneList {
 }
 
 /// Events of a source in read order. Positions are doubled: a row at 2n + 1, its lower bound at 2n.
-fn cursor(source: &Source, reversed: bool) -> ListCursor {
+pub(super) fn cursor(source: &Source, reversed: bool) -> ListCursor {
     let mut events = Vec::new();
     for (pk, part) in source {
         let partition_deletion = part.deletion.map_or(DeletionTime::LIVE, deletion);
@@ -130,7 +157,7 @@ fn cursor(source: &Source, reversed: bool) -> ListCursor {
         events.extend(placed.into_iter().map(|(_, e)| e));
         events.push(Event::End);
     }
-    ListCursor { events, at: 0, asked: false }
+    ListCursor::new(events)
 }
 
 fn part() -> impl Strategy<Value = Part> {
@@ -142,7 +169,7 @@ fn part() -> impl Strategy<Value = Part> {
         .prop_map(|(deletion, rows, ranges)| Part { deletion, rows, ranges })
 }
 
-fn sources() -> impl Strategy<Value = Vec<Source>> {
+pub(super) fn sources() -> impl Strategy<Value = Vec<Source>> {
     vec(btree_map(0..3_i32, part(), 0..3), 1..4)
 }
 
@@ -166,17 +193,20 @@ fn naive(sources: &[Source]) -> BTreeMap<(i32, i32), (i64, bool)> {
     found
 }
 
-struct Seen {
-    rows: Vec<((i32, i32), (i64, bool))>,
+pub(super) struct Seen {
+    pub(super) rows: Vec<((i32, i32), (i64, bool))>,
     /// The deletion that the stream says covers each row number of each partition.
-    covered: BTreeMap<(i32, i32), DeletionTime>,
-    digest: u64,
+    pub(super) covered: BTreeMap<(i32, i32), DeletionTime>,
+    pub(super) digest: u64,
+}
+
+fn run(sources: &[Source], mode: MergeMode, reversed: bool) -> Seen {
+    run_cursors(sources.iter().map(|s| cursor(s, reversed)).collect(), mode, reversed)
 }
 
 /// Runs a merge and checks its shape: order, alternation of markers.
-fn run(sources: &[Source], mode: MergeMode, reversed: bool) -> Seen {
-    let shape = shape();
-    let cursors = sources.iter().map(|s| cursor(s, reversed));
+pub(super) fn run_cursors(cursors: Vec<ListCursor>, mode: MergeMode, reversed: bool) -> Seen {
+    let (shape, count) = (shape(), cursors.len());
     let mut merge = MergeCursor::new(&shape, mode, reversed, cursors);
     let mut seen = Seen { rows: Vec::new(), covered: BTreeMap::new(), digest: 0 };
     let mut digest = Digest::new();
@@ -195,7 +225,7 @@ fn run(sources: &[Source], mode: MergeMode, reversed: bool) -> Seen {
         match merge.advance().unwrap() {
             Advance::End => break,
             Advance::NeedBlock(request) => {
-                assert!((request.source as usize) < sources.len() && request.block == 7);
+                assert!((request.source as usize) < count && request.block == 7);
                 continue;
             }
             Advance::Item => {}
@@ -238,7 +268,7 @@ fn run(sources: &[Source], mode: MergeMode, reversed: bool) -> Seen {
     seen
 }
 
-fn clustering_number(clustering: &[u8]) -> i32 {
+pub(super) fn clustering_number(clustering: &[u8]) -> i32 {
     let bytes = crate::clustering::components(clustering).next().unwrap().unwrap();
     i32::from_be_bytes(bytes.try_into().unwrap())
 }

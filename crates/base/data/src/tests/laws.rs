@@ -17,7 +17,7 @@ fn cell() -> impl Strategy<Value = OwnedCell> {
     })
 }
 
-fn row() -> impl Strategy<Value = OwnedRow> {
+pub(super) fn row() -> impl Strategy<Value = OwnedRow> {
     (
         option::of(0..12_i64),
         option::of(0..12_i64),
@@ -36,7 +36,7 @@ fn row() -> impl Strategy<Value = OwnedRow> {
         })
 }
 
-fn active() -> impl Strategy<Value = DeletionTime> {
+pub(super) fn active() -> impl Strategy<Value = DeletionTime> {
     option::of(0..12_i64).prop_map(|d| d.map_or(DeletionTime::LIVE, deletion))
 }
 

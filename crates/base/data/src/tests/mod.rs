@@ -3,6 +3,7 @@
 mod counters;
 mod cursors;
 mod laws;
+mod shadow;
 
 use std::collections::BTreeMap;
 

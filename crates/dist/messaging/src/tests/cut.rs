@@ -50,6 +50,38 @@ fn a_short_cut_delays_and_loses_nothing() {
 }
 
 #[test]
+fn messages_are_counted_by_kind() {
+    let w = world(11);
+    let (one, two, ledger) = pair(&w, settings());
+    let (_, client) = recorder(&one, &ledger);
+    let ask = |token, verb, when| {
+        let to = outgoing(&one.rt, 2, verb, 500);
+        send(&client, &ledger, token, &to, &payload(token, when, 2000));
+    };
+    ask(1, Verb::Mutation, NOW);
+    ask(2, Verb::StreamOpen, NOW);
+    ask(3, Verb::StreamFile, NEVER);
+    ask(4, Verb::GossipSyn, NOW);
+    ask(5, Verb::Read, NOW);
+    w.run_for(millis(100));
+    let counts = |kind: KindStats| (kind.pending, kind.sent, kind.dropped);
+    let kinds = one.messaging.kinds_stats();
+    assert_eq!(
+        [kinds.large, kinds.small, kinds.gossip].map(counts),
+        [(1, 2, 0), (0, 2, 0), (0, 1, 0)]
+    );
+    // The other's are the answers.
+    let kinds = two.messaging.kinds_stats();
+    assert_eq!(
+        [kinds.large, kinds.small, kinds.gossip].map(counts),
+        [(0, 1, 0), (0, 2, 0), (0, 1, 0)]
+    );
+    w.run_for(millis(1000));
+    let kinds = one.messaging.kinds_stats();
+    assert_eq!([kinds.large, kinds.small].map(counts), [(0, 2, 1), (0, 2, 0)]);
+}
+
+#[test]
 fn a_long_cut_ends_connections_and_keeps_new_ones_from_being_made() {
     for seed in 0..10 {
         let w = world(seed);

@@ -303,6 +303,29 @@ fn a_throttled_source_takes_its_time() {
 }
 
 #[test]
+fn nodes_of_other_datacenters_have_a_limit_of_their_own() {
+    let took = |datacenter: &str, rate: u64| {
+        let mut source = Spec::new(1, 2, data(3));
+        source.settings.outbound_bytes_per_second = 0;
+        source.settings.inter_dc_bytes_per_second = rate;
+        let mut snapshot = (**source.snapshot.lock().unwrap()).clone();
+        let fetches = snapshot.members.get_mut(&host(3)).unwrap();
+        Arc::make_mut(fetches).datacenter = datacenter.to_owned();
+        *source.snapshot.lock().unwrap() = Arc::new(snapshot);
+        let specs = vec![source, Spec::new(3, 2, vec![]).fetching(from(&[1]))];
+        let cluster = Cluster::start(810, specs);
+        let began = cluster.world.now();
+        let report = cluster.finish().unwrap();
+        (cluster.world.now().since(began), report.bytes)
+    };
+    let (slow, bytes) = took("far", 10_000);
+    assert!(slow > Duration::from_millis(bytes * 1000 / 10_000 / 2), "{slow:?} for {bytes}");
+    for (quick, _) in [took("dc", 10_000), took("far", 0)] {
+        assert!(quick * 5 < slow, "{quick:?} {slow:?}");
+    }
+}
+
+#[test]
 fn a_node_that_stops_does_not_wait_for_its_pages() {
     let mut source = Spec::new(1, 1, data(4));
     source.settings.outbound_bytes_per_second = 100;

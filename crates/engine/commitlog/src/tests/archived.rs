@@ -143,3 +143,22 @@ fn a_segment_longer_than_a_piece_is_replayed_whole() {
     assert_eq!(lengths, (0..50).chain(0..50).map(sizes).collect::<Vec<_>>());
     assert!(segments(&world).len() <= 4);
 }
+
+#[test]
+fn a_segment_that_is_archived_and_deleted_while_another_waits_for_its_turn_is_no_failure() {
+    let world = World::new(35, WorldOptions::default());
+    write_archived(&world);
+    let name = files_in(&world, "archive").remove(1);
+    life(&world, move |rt| {
+        let name = name.clone();
+        async move {
+            let log = CommitLog::open(&rt, archiving(&rt)).await.unwrap();
+            let archive = log.archive().unwrap();
+            let id = crate::format::SegmentId::from_file_name(&name).unwrap();
+            assert!(archive.put(&format!("commitlog/{name}"), id).await);
+            rt.fs().remove_file(&format!("archive/{name}")).await.unwrap();
+            assert!(!archive.put(&format!("commitlog/{name}"), id).await);
+            assert!(log.take_archive_failure().is_some_and(|text| text.contains(&name)));
+        }
+    });
+}

@@ -103,6 +103,35 @@ fn a_compaction_that_is_given_up_leaves_its_inputs_and_no_output() {
 }
 
 #[test]
+fn the_progress_of_a_compaction_ends_at_its_total() {
+    run(426, |rt| async move {
+        let store = open_with(&rt, &[("enabled", "false")]).await;
+        for ck in 0..2 {
+            file_of(&store, 0..2_000, ck).await;
+        }
+        store.set_compaction_throughput(1 << 20);
+        let (other, gate) = (store.clone(), rt.gate("test"));
+        let ended = std::rc::Rc::new(std::cell::Cell::new(false));
+        let seen = ended.clone();
+        let task = async move {
+            other.compact_major(TABLE).await.unwrap();
+            seen.set(true);
+        };
+        gate.spawn(&rt, rt::Group::Admin, "compaction", task).unwrap();
+        let (mut done, mut total) = (0, 0);
+        while !ended.get() {
+            if let Some(shown) = store.compactions().first() {
+                (done, total) = (shown.done_bytes, shown.total_bytes);
+            }
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        // Many blocks, and rows over their ends.
+        assert!(total > 500_000 && done <= total && done > total / 2, "{done} of {total}");
+        gate.close().await;
+    });
+}
+
+#[test]
 fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
     run(421, |rt| async move {
         let store = open_with(&rt, &[("max_threshold", "10"), ("min_threshold", "8")]).await;
@@ -197,8 +226,15 @@ fn files_with_tokens_of_a_range_or_with_a_partition_are_compacted_and_no_others(
         assert_eq!(store.compact_ranges(TABLE, &upper).await, Ok(2));
         let left = generations(&store);
         assert_eq!((left.len(), &left[..2]), (3, &[all[0], all[2]][..]));
+        let files = store.files_of_partition(TABLE, &key(low[3])).await.unwrap();
+        let numbers: Vec<&str> =
+            files.iter().filter_map(|(path, _)| path.rsplit('-').nth(2)).collect();
+        assert_eq!(numbers, [all[0].to_string(), all[2].to_string()], "{files:?}");
         assert_eq!(store.compact_partition(TABLE, &key(low[3])).await, Ok(2));
         assert_eq!(generations(&store).len(), 2);
+        assert_eq!(store.files_of_partition(TABLE, &key(low[3])).await.unwrap().len(), 1);
+        let nobodys = store.files_of_partition(TABLE, &key(1_000_000)).await;
+        assert_eq!(nobodys, Ok(vec![]), "no row of it was written");
         assert_eq!(read_all(&store).await, rows);
     });
 }

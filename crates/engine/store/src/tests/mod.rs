@@ -8,6 +8,7 @@ mod control;
 mod crash;
 mod everywhere;
 mod faults;
+mod garbage;
 mod import;
 mod incremental;
 mod ingest;

@@ -1,7 +1,7 @@
 //! Random operations under every strategy, changed while it runs, agree with a model; several
 //! compactions at once never share a file and keep to what there is of space and slots.
 
-use compact_plan::Strategy;
+use compact_plan::{Strategy, TombstoneOption};
 
 use super::incremental::{noise, set_fragment_size};
 use super::*;
@@ -22,7 +22,13 @@ fn schema_by(strategy: Strategy) -> Arc<Schema> {
             &[("min_threshold", "2"), ("max_threshold", "4")]
         }
     };
-    let compaction = map_of(strategy, more);
+    let mut compaction = map_of(strategy, more);
+    let overlapping = match strategy {
+        Strategy::Leveled | Strategy::Unified => "row",
+        Strategy::SizeTiered | Strategy::Incremental => "cell",
+        Strategy::TimeWindow | Strategy::DateTiered => "none",
+    };
+    compaction.insert("provide_overlapping_tombstones".to_owned(), overlapping.to_owned());
     schema_of(vec![table(TableOptions {
         gc_grace_seconds: 0,
         compaction,
@@ -98,6 +104,11 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
                         match rt.random_u64() % 24 {
                             0..6 => store.flush(None).await.unwrap(),
                             6 => store.compact_major(TABLE).await.unwrap(),
+                            14 => {
+                                let by = [TombstoneOption::Row, TombstoneOption::Cell][step % 2];
+                                store.garbage_collect(TABLE, by).await.unwrap();
+                                mine.check(&store, &what).await;
+                            }
                             7 | 8 => {
                                 strategy = Strategy::ALL[rt.random_u64() as usize % 6];
                                 store.set_schema(schema_by(strategy));
@@ -173,6 +184,7 @@ async fn live_until_a_crash(rt: Rt, known: Arc<Mutex<Known>>, armed: Arc<Mutex<b
         match rt.random_u64() % 16 {
             0..5 => drop(store.flush(None).await),
             5 => drop(store.compact_major(TABLE).await),
+            10 => drop(store.garbage_collect(TABLE, TombstoneOption::Cell).await),
             6 => {
                 strategy = Strategy::ALL[rt.random_u64() as usize % 6];
                 store.set_schema(schema_by(strategy));
@@ -333,6 +345,7 @@ fn space_is_reserved_beside_that_of_others() {
         store.reserve(&two.progress, 1_000, 600_000, "two").await.unwrap();
         let refused = store.reserve(&one.progress, 1_000, 600_000, "one").await;
         assert!(matches!(refused, Err(StoreError::DiskFull { .. })));
+        assert_eq!(store.refused_compactions(), 2);
         drop(two);
         store.reserve(&one.progress, 1_000, 600_000, "one").await.unwrap();
         store.stop().await;

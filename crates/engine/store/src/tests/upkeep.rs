@@ -168,10 +168,18 @@ fn flushed_files_are_linked_into_backups_and_compacted_ones_are_not() {
         store.set_schema(schema_of(vec![table(options)]));
         write(&store, &insert(3, 1, "a", 100)).await.unwrap();
         store.flush(None).await.unwrap();
+        // Nor is anything linked while an administrator does not want it.
+        store.set_schema(schema_of(vec![table(TableOptions::default())]));
+        for (i, wanted) in [(4, false), (5, true)] {
+            store.set_incremental_backups(wanted);
+            assert_eq!(store.incremental_backups(), wanted);
+            write(&store, &insert(i, 1, "a", 100)).await.unwrap();
+            store.flush(None).await.unwrap();
+        }
         store.stop().await;
     });
     let files = files(&world);
-    assert_eq!(count(&files, "/backups/"), 2, "{files:?}");
+    assert_eq!(count(&files, "/backups/"), 3, "{files:?}");
     assert_eq!(count(&files, "-compact-t/"), 2, "{files:?}");
 }
 

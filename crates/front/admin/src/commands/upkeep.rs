@@ -6,7 +6,9 @@ use stdx::{Generation, TableId, Token};
 use store::Descriptor;
 
 use super::argument;
-use crate::model::{CompactionCommand, CompactionSettings, ImportRequest};
+use crate::model::{
+    CompactionCommand, CompactionSettings, GarbageGranularity, ImportRequest, SstableReport,
+};
 use crate::shard::{ActionError, Selection, selected};
 
 /// The question, with tables by name.
@@ -40,6 +42,37 @@ pub enum UpkeepRequest {
         /// What shard 0 took in.
         files: Vec<Descriptor>,
     },
+    /// Name the files that have a partition; to every shard. Answered with
+    /// [`UpkeepReply::Files`].
+    FilesOfPartition {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// As for `getendpoints`.
+        key: String,
+        /// The key is the bytes of the partition key in hexadecimal digits.
+        is_hex: bool,
+    },
+    /// Tell what a table is, for who loads files into it. Any shard can answer, with
+    /// [`UpkeepReply::Table`].
+    LoadTarget {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+    },
+    /// Write these mutations to the replicas; to any one shard.
+    Load {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// Name of the consistency level.
+        consistency: String,
+        /// Each behind its length, u32 little-endian.
+        mutations: Vec<u8>,
+    },
     /// To every shard.
     Compaction(CompactionCommand),
     /// Any shard can answer, with [`UpkeepReply::Settings`].
@@ -60,6 +93,10 @@ pub enum UpkeepReply {
     },
     /// How tables are compacted.
     Settings(Vec<CompactionSettings>),
+    /// A table as in the metadata log.
+    Table(Vec<u8>),
+    /// Files and their levels.
+    Files(Vec<SstableReport>),
 }
 
 /// The same with everything looked up: what is carried out.
@@ -78,6 +115,26 @@ pub enum UpkeepAction {
     Refresh(TableId, Vec<Descriptor>),
     /// See [`UpkeepRequest::Adopt`].
     Adopt(TableId, Vec<Descriptor>),
+    /// See [`UpkeepRequest::FilesOfPartition`].
+    FilesOfPartition {
+        /// Which table.
+        table: TableId,
+        /// Bytes of the partition key.
+        key: Vec<u8>,
+        /// Levels mean something.
+        is_leveled: bool,
+    },
+    /// See [`UpkeepRequest::LoadTarget`].
+    LoadTarget(TableId),
+    /// See [`UpkeepRequest::Load`].
+    Load {
+        /// Into which table.
+        table: TableId,
+        /// Name of the consistency level.
+        consistency: String,
+        /// Each behind its length, u32 little-endian.
+        mutations: Vec<u8>,
+    },
     /// Give running compactions up.
     Stop {
         /// Of this kind, as compactions are listed; `None`: of any.
@@ -97,6 +154,8 @@ pub enum UpkeepAction {
     Partitions(Vec<(TableId, Vec<u8>)>),
     /// Compact everything into several files.
     Split(Vec<TableId>),
+    /// See [`CompactionCommand::GarbageCollect`].
+    Garbage(Vec<TableId>, GarbageGranularity),
     /// See [`UpkeepRequest::Settings`].
     Settings(Vec<(TableId, CompactionSettings)>),
 }
@@ -111,7 +170,7 @@ const KINDS: [(&str, &str); 22] = [
     ("VERIFY", ""),
     ("MAJOR_COMPACTION", "Major compaction"),
     ("RELOCATE", ""),
-    ("GARBAGE_COLLECT", ""),
+    ("GARBAGE_COLLECT", "Remove deleted data"),
     ("FLUSH", ""),
     ("WRITE", ""),
     ("ANTICOMPACTION", "Anticompaction after repair"),
@@ -149,6 +208,25 @@ pub(crate) fn resolve(
         }
         UpkeepRequest::Adopt { keyspace, table, files } => {
             UpkeepAction::Adopt(table_of(schema, &keyspace, &table)?.id, files)
+        }
+        UpkeepRequest::FilesOfPartition { keyspace, table, key, is_hex } => {
+            let table = table_of(schema, &keyspace, &table)?;
+            let key = match is_hex {
+                true => hex_bytes(&key).ok_or_else(|| {
+                    argument(format!("the key {key} is not written in pairs of hexadecimal digits"))
+                })?,
+                false => super::key_bytes(table, &key)?,
+            };
+            let class = table.options.compaction.get("class");
+            let is_leveled = class.is_some_and(|c| c.ends_with("LeveledCompactionStrategy"));
+            UpkeepAction::FilesOfPartition { table: table.id, key, is_leveled }
+        }
+        UpkeepRequest::LoadTarget { keyspace, table } => {
+            UpkeepAction::LoadTarget(loaded(schema, &keyspace, &table)?)
+        }
+        UpkeepRequest::Load { keyspace, table, consistency, mutations } => {
+            let table = loaded(schema, &keyspace, &table)?;
+            UpkeepAction::Load { table, consistency, mutations }
         }
         UpkeepRequest::Compaction(command) => compaction(command, schema)?,
         UpkeepRequest::Settings => UpkeepAction::Settings(
@@ -199,6 +277,9 @@ fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepActio
         }
         CompactionCommand::Split { keyspaces, tables } => {
             UpkeepAction::Split(ids(keyspaces, tables)?)
+        }
+        CompactionCommand::GarbageCollect { keyspaces, tables, granularity } => {
+            UpkeepAction::Garbage(ids(keyspaces, tables)?, granularity)
         }
     })
 }
@@ -258,4 +339,22 @@ fn table_of<'a>(schema: &'a Schema, keyspace: &str, table: &str) -> Result<&'a T
     let found = found.and_then(|k| k.tables.get(table));
     let missing = || argument(format!("ColumnFamilyStore for {keyspace}/{table} not found."));
     found.map(|table| &**table).ok_or_else(missing)
+}
+
+/// Bytes of pairs of hexadecimal digits; `None`: they are none.
+fn hex_bytes(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+    let pairs = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// A table that files are loaded into: a user's.
+fn loaded(schema: &Schema, keyspace: &str, table: &str) -> Result<TableId, ActionError> {
+    if keyspace == "system" || keyspace.starts_with("system_") {
+        return Err(argument(format!(
+            "{keyspace} is a system keyspace: nothing is loaded into it"
+        )));
+    }
+    Ok(table_of(schema, keyspace, table)?.id)
 }

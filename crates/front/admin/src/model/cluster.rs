@@ -25,6 +25,9 @@ pub struct ClusterReport {
     /// Messages from and to each peer.
     #[serde(default)]
     pub traffic: Vec<TrafficReport>,
+    /// Messages to all peers by kind; `None`: no messaging on this node.
+    #[serde(default)]
+    pub messages: Option<MessagesReport>,
     /// Writes kept for replicas that missed them; `None`: no hints on this node.
     #[serde(default)]
     pub hints: Option<HintsReport>,
@@ -131,6 +134,7 @@ impl ClusterReport {
                 None => self.traffic.push(traffic),
             }
         }
+        self.messages = merged(self.messages.take(), other.messages, MessagesReport::merge);
         self.hints = merged(self.hints.take(), other.hints, HintsReport::merge);
         self.streaming = merged(self.streaming.take(), other.streaming, StreamingReport::merge);
         self.read_repair = merged(self.read_repair.take(), other.read_repair, |a, b| {
@@ -250,6 +254,42 @@ impl TrafficReport {
     }
 }
 
+/// Messages of this node by kind, as Cassandra tells its connections apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagesReport {
+    /// Of streams and repairs.
+    pub large: MessageCounts,
+    /// All others.
+    pub small: MessageCounts,
+    /// Of gossip.
+    pub gossip: MessageCounts,
+}
+
+/// Messages of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageCounts {
+    /// Requests that wait for answers.
+    pub pending: u64,
+    /// Messages sent, answers included.
+    pub sent: u64,
+    /// Requests and messages given up.
+    pub dropped: u64,
+}
+
+impl MessagesReport {
+    fn merge(&mut self, other: MessagesReport) {
+        for (mine, other) in [
+            (&mut self.large, other.large),
+            (&mut self.small, other.small),
+            (&mut self.gossip, other.gossip),
+        ] {
+            mine.pending += other.pending;
+            mine.sent += other.sent;
+            mine.dropped += other.dropped;
+        }
+    }
+}
+
 /// Hinted handoff.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HintsReport {
@@ -303,6 +343,9 @@ pub struct PendingHintsReport {
 pub struct StreamingReport {
     /// Most that is sent, bytes per second; 0 is no limit.
     pub bytes_per_second_max: u64,
+    /// The same to other datacenters; 0 is no limit of their own.
+    #[serde(default)]
+    pub inter_dc_bytes_per_second_max: u64,
     /// What is under way.
     pub sessions: Vec<StreamReport>,
 }
@@ -310,6 +353,7 @@ pub struct StreamingReport {
 impl StreamingReport {
     fn merge(&mut self, other: StreamingReport) {
         self.bytes_per_second_max += other.bytes_per_second_max;
+        self.inter_dc_bytes_per_second_max += other.inter_dc_bytes_per_second_max;
         self.sessions.extend(other.sessions);
     }
 }
@@ -553,6 +597,16 @@ pub enum ClusterCommand {
         /// Bytes per second; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Most that streaming sends to other datacenters, within the limit of all.
+    SetInterDcStreamThroughput {
+        /// Bytes per second; 0 is no limit of their own.
+        bytes_per_second: u64,
+    },
+    /// Links new SSTables into `backups`, or does not.
+    SetIncrementalBackups {
+        /// Links them.
+        enabled: bool,
+    },
     /// Most that compactions write.
     SetCompactionThroughput {
         /// Bytes per second; 0 is no limit.
@@ -620,20 +674,28 @@ mod tests {
             rtt_micros: rtt,
             ..TrafficReport::default()
         };
+        let messages = |n| {
+            let counts = |of: u64| MessageCounts { pending: of, sent: of * 2, dropped: of * 3 };
+            let (large, small, gossip) = (counts(n), counts(n * 4), counts(n * 5));
+            Some(MessagesReport { large, small, gossip })
+        };
         let mut all = ClusterReport {
             operation_mode: "NORMAL".to_owned(),
             gossip: Some(GossipReport { active: true, peers: Vec::new() }),
             traffic: vec![traffic("a", 3, None)],
+            messages: messages(1),
             hints: hints("a", 1, 50, 60),
             ..ClusterReport::default()
         };
         all.merge(ClusterReport {
             traffic: vec![traffic("a", 4, Some(7)), traffic("b", 1, Some(2))],
+            messages: messages(10),
             hints: hints("a", 2, 40, 55),
             dropped: BTreeMap::from([("READ_REQ".to_owned(), 2)]),
             ..ClusterReport::default()
         });
         assert_eq!(all.operation_mode, "NORMAL");
+        assert_eq!(all.messages, messages(11));
         assert!(all.gossip.is_some_and(|g| g.active));
         let sent: Vec<_> = all.traffic.iter().map(|t| (t.sent, t.rtt_micros)).collect();
         assert_eq!(sent, [(7, Some(7)), (1, Some(2))]);

@@ -35,6 +35,15 @@ pub struct ImportReport {
     pub failed: Vec<String>,
 }
 
+/// A file of `GET /api/v1/sstables`: those of this node that have a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SstableReport {
+    /// Of its Data component.
+    pub path: String,
+    /// `None`: the table is not leveled.
+    pub level: Option<u32>,
+}
+
 /// Body of `POST /api/v1/refresh`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,6 +113,15 @@ pub enum CompactionCommand {
         /// The key as text, components separated by `:`.
         key: String,
     },
+    /// Has files lose what deletions in other files hide.
+    GarbageCollect {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+        /// What hides.
+        granularity: GarbageGranularity,
+    },
     /// Compacts all files into several, each half of what is left, where the strategy knows no other
     /// way of cutting.
     Split {
@@ -112,6 +130,16 @@ pub enum CompactionCommand {
         /// Tables of the one keyspace.
         tables: Vec<String>,
     },
+}
+
+/// What is looked for in other files: see [`CompactionCommand::GarbageCollect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum GarbageGranularity {
+    /// Deletions of partitions, ranges and rows.
+    Row,
+    /// Deletions of cells too, and cells that are newer.
+    Cell,
 }
 
 /// `GET /api/v1/compactions/settings`: how one table is compacted now.

@@ -337,14 +337,16 @@ pub fn net_stats(
         format!("{name:<25}{active:>10}{pending:>10}{completed:>15}{dropped:>10}\n")
     };
     out.push_str(&row("Pool Name", ["Active", "Pending", "Completed", "Dropped"]));
-    let sum = |of: fn(&crate::model::TrafficReport) -> u64| {
-        cluster.traffic.iter().map(of).sum::<u64>().to_string()
-    };
-    // One connection carries messages of every kind: all of them are in the row of the small ones.
-    let all = [sum(|t| t.pending), sum(|t| t.sent), sum(|t| t.dropped)];
-    out.push_str(&row("Large messages", ["n/a", "0", "0", "0"]));
-    out.push_str(&row("Small messages", ["n/a", &all[0], &all[1], &all[2]]));
-    out.push_str(&row("Gossip messages", ["n/a", "0", "0", "0"]));
+    let messages = cluster.messages.unwrap_or_default();
+    for (name, counts) in [
+        ("Large messages", messages.large),
+        ("Small messages", messages.small),
+        ("Gossip messages", messages.gossip),
+    ] {
+        let [pending, sent, dropped] =
+            [counts.pending, counts.sent, counts.dropped].map(|n| n.to_string());
+        out.push_str(&row(name, ["n/a", &pending, &sent, &dropped]));
+    }
     out
 }
 
@@ -379,8 +381,30 @@ pub fn stream_throughput(
     unit: ThroughputUnit,
 ) -> Result<String, String> {
     let bytes = streaming.ok_or_else(|| missing("streaming"))?.bytes_per_second_max;
+    Ok(format!("Current stream throughput: {}\n", throughput(bytes, unit)?))
+}
+
+/// `nodetool getinterdcstreamthroughput`; Cassandra's words, without the number that its tool writes
+/// before them by mistake.
+///
+/// # Errors
+/// As [`stream_throughput`].
+pub fn inter_dc_stream_throughput(
+    streaming: Option<&StreamingReport>,
+    unit: ThroughputUnit,
+) -> Result<String, String> {
+    let streaming = streaming.ok_or_else(|| missing("streaming"))?;
+    let text = throughput(streaming.inter_dc_bytes_per_second_max, unit)?;
+    let what = match unit {
+        ThroughputUnit::PreciseMegabits => "stream",
+        _ => "inter-datacenter stream",
+    };
+    Ok(format!("Current {what} throughput: {text}\n"))
+}
+
+fn throughput(bytes: u64, unit: ThroughputUnit) -> Result<String, String> {
     let megabits = bytes as f64 * 8.0 / 1e6;
-    let text = match unit {
+    Ok(match unit {
         _ if bytes == 0 => "unlimited".to_owned(),
         ThroughputUnit::MebibytesPerSecond => {
             format!("{} MiB/s", java_double(bytes as f64 / f64::from(1 << 20)))
@@ -392,8 +416,7 @@ pub fn stream_throughput(
                         megabits/s";
             return Err(text.to_owned());
         }
-    };
-    Ok(format!("Current stream throughput: {text}\n"))
+    })
 }
 
 /// How a throughput is shown.

@@ -18,8 +18,9 @@ mod yaml;
 
 pub use cluster::{
     ThroughputUnit, describe_ring, failure_detector, get_endpoints, get_timeout, gossip_info,
-    max_hint_window, net_stats, pending_hints, removal_progress, removal_status, status_binary,
-    status_gossip, status_handoff, stream_throughput, tp_stats, tp_stats_json,
+    inter_dc_stream_throughput, max_hint_window, net_stats, pending_hints, removal_progress,
+    removal_status, status_binary, status_gossip, status_handoff, stream_throughput, tp_stats,
+    tp_stats_json,
 };
 pub use format::{file_size, pretty_memory};
 pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWanted, guardrails};
@@ -32,7 +33,7 @@ pub use settings::{
 };
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json, table_stats_yaml};
 pub use tables_order::{SORT_KEYS, SortKey};
-pub use upkeep::auto_compaction;
+pub use upkeep::{auto_compaction, sstables};
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! How tables are compacted, as nodetool prints it.
 
 use super::format::Table;
-use crate::model::CompactionSettings;
+use crate::model::{CompactionSettings, SstableReport};
 
 /// `statusautocompaction`, with `-a` by table.
 pub fn auto_compaction(tables: &[CompactionSettings], by_table: bool) -> String {
@@ -25,9 +25,30 @@ pub fn auto_compaction(tables: &[CompactionSettings], by_table: bool) -> String 
     format!("{text}\n")
 }
 
+/// `getsstables`, with `-l` the levels of a leveled table before the names, as Cassandra's.
+pub fn sstables(files: &[SstableReport], with_levels: bool) -> String {
+    let mut files: Vec<(Option<u32>, &str)> =
+        files.iter().map(|f| (f.level.filter(|_| with_levels), f.path.as_str())).collect();
+    files.sort_unstable();
+    let line = |(level, path): (Option<u32>, &str)| match level {
+        Some(level) => format!("{level}: {path}\n"),
+        None => format!("{path}\n"),
+    };
+    files.into_iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_shown_by_level_where_there_are_levels() {
+        let file = |path: &str, level| SstableReport { path: path.to_owned(), level };
+        let files = [file("/a", Some(2)), file("/b", Some(0))];
+        assert_eq!(sstables(&files, true), "0: /b\n2: /a\n");
+        assert_eq!(sstables(&files, false), "/a\n/b\n");
+        assert_eq!(sstables(&[file("/c", None)], true), "/c\n");
+    }
 
     #[test]
     fn all_none_or_some_tables_are_compacted_by_themselves() {

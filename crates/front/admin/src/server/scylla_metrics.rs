@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use telemetry::Snapshot;
 
 use super::scylla::Entry;
-use super::{Answer, Api, ApiError};
+use super::{Answer, Api, ApiError, scylla_histograms};
 use crate::model::{ClusterReport, NodeReport, StreamReport, TableReport};
 use crate::shard::ActionError;
 
@@ -29,6 +29,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/storage_proxy/read_repair_attempted", get(read_repair_attempted))
         .route("/storage_proxy/read_repair_repaired_blocking", get(read_repair_blocking))
         .route("/storage_proxy/metrics/{operation}/{number}", get(proxy_number))
+        .route("/storage_proxy/metrics/{operation}/{number}/", get(proxy_number))
         .route("/stream_manager/{*rest}", get(unknown))
         .route("/messaging_service/{*rest}", get(unknown))
         .route("/cache_service/{*rest}", get(unknown))
@@ -206,8 +207,9 @@ async fn cache(Path((cache, number)): Path<(String, String)>) -> Answer<Json<u64
 async fn table_metric(State(api): State<Api>, Path(path): Path<String>) -> Answer<Json<Value>> {
     let path = path.trim_end_matches('/');
     let (metric, name) = match path.rsplit_once('/') {
+        // Part of a metric's name, of all tables.
+        Some((_, "estimated_histogram")) | None => (path, None),
         Some((metric, name)) => (metric, Some(name)),
-        None => (path, None),
     };
     let mut tables = api.tables().await?;
     if let Some(name) = name {
@@ -224,6 +226,9 @@ async fn table_metric(State(api): State<Api>, Path(path): Path<String>) -> Answe
         let all = api.snapshots().await?;
         let of = all.iter().filter(|s| tables.iter().any(|t| is_of(s, t)));
         return Ok(Json(of.map(|s| s.true_bytes).sum::<u64>().into()));
+    }
+    if let Some(histogram) = scylla_histograms::of_tables(&tables, metric) {
+        return Ok(Json(json!(histogram)));
     }
     let found = number_of(&tables, metric, name.is_some());
     found.map(Json).ok_or_else(|| no_number(&format!("{metric} of tables")))
@@ -269,11 +274,14 @@ async fn read_repair_blocking(State(api): State<Api>) -> Answer<Json<u64>> {
 async fn proxy_number(
     State(api): State<Api>,
     Path((operation, number)): Path<(String, String)>,
-) -> Answer<Json<u64>> {
+) -> Answer<Json<Value>> {
     let found = match (operation.as_str(), number.as_str()) {
         ("write", "timeouts" | "unavailables") => {
             let name = format!("coordinator_write_{number}_total");
-            sum(&api.metrics().await?, &name, |_, _| true)
+            sum(&api.metrics().await?, &name, |_, _| true).map(Value::from)
+        }
+        (operation, "estimated_histogram") => {
+            scylla_histograms::of_requests(&api.latencies().await?, operation).map(|h| json!(h))
         }
         _ => None,
     };

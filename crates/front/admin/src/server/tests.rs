@@ -253,7 +253,20 @@ fn scyllas_paths_do_the_same_and_browsers_are_refused() {
     assert_eq!(node.get("/column_family/metrics/live_ss_table_count").0, 200);
     assert_eq!(node.get("/column_family/metrics/live_ss_table_count/ks:nosuch").0, 400);
     for path in [
+        "/column_family/metrics/read_latency/estimated_histogram",
+        "/column_family/metrics/write_latency/estimated_histogram/ks:t",
+        "/column_family/metrics/sstables_per_read_histogram/ks:t",
+        "/storage_proxy/metrics/range/estimated_histogram",
+        "/storage_proxy/metrics/read/estimated_histogram/",
+    ] {
+        let (status, text) = node.get(path);
+        assert_eq!(status, 200, "{path}: {text}");
+        assert!(text.starts_with(r#"{"bucket_offsets":["#), "{path}: {text}");
+    }
+    for path in [
         "/column_family/metrics/read_latency/ks:t",
+        "/column_family/metrics/read_latency/moving_average_histogram/ks:t",
+        "/storage_proxy/metrics/cas_read/estimated_histogram",
         "/cache_service/metrics/row/hit_rate",
         "/cache_service/save_caches",
         "/messaging_service/messages/replied",

@@ -2,10 +2,11 @@
 //!
 //! An import is taken in by shard 0 and then shown by every shard: see crate `store`.
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use rt::MeshError;
+use serde::Deserialize;
 use stdx::ShardId;
 use store::Descriptor;
 
@@ -13,7 +14,7 @@ use super::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
     CompactionCommand, CompactionSettings, DrainRequest, ImportReport, ImportRequest,
-    RefreshRequest,
+    RefreshRequest, SstableReport,
 };
 use crate::shard::{AdminReply, AdminRequest};
 
@@ -21,6 +22,7 @@ pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/import", post(import))
         .route("/api/v1/refresh", post(refresh))
+        .route("/api/v1/sstables", get(sstables))
         .route("/api/v1/compactions/settings", get(settings))
 }
 
@@ -102,6 +104,33 @@ pub(super) async fn compaction(
     Json(command): Json<CompactionCommand>,
 ) -> Answer<Json<DrainRequest>> {
     api.command(AdminRequest::Upkeep(UpkeepRequest::Compaction(command))).await
+}
+
+#[derive(Debug, Deserialize)]
+struct PartitionQuery {
+    keyspace: String,
+    table: String,
+    key: String,
+    #[serde(default)]
+    hex: bool,
+}
+
+async fn sstables(
+    State(api): State<Api>,
+    Query(query): Query<PartitionQuery>,
+) -> Answer<Json<Vec<SstableReport>>> {
+    let PartitionQuery { keyspace, table, key, hex: is_hex } = query;
+    let request = UpkeepRequest::FilesOfPartition { keyspace, table, key, is_hex };
+    let mut all = Vec::new();
+    for reply in api.call(&AdminRequest::Upkeep(request)).await? {
+        if let AdminReply::Upkeep(UpkeepReply::Files(files)) = reply {
+            all.extend(files);
+        }
+    }
+    // A file that shards share is named by each that has it.
+    all.sort_unstable();
+    all.dedup();
+    Ok(Json(all))
 }
 
 async fn settings(State(api): State<Api>) -> Answer<Json<Vec<CompactionSettings>>> {

@@ -378,3 +378,31 @@ fn where_nobody_logs_in_nobody_is_held_to_limits() {
         assert!(client.must("ALTER TABLE ks.t ADD added int").await.warnings.is_empty());
     });
 }
+
+#[test]
+fn drop_compact_storage_is_refused_unless_it_is_enabled() {
+    for enabled in [false, true] {
+        run(move |rt| async move {
+            let settings = ServerSettings { drop_compact_storage_enabled: enabled, ..settings() };
+            let server = node(&rt, settings, &Meshes::new(1)).await;
+            let mut client = Client::ready(&server, V4).await;
+            client.with_table().await;
+            client
+                .must("CREATE TABLE ks.old (k int PRIMARY KEY, v int) WITH COMPACT STORAGE")
+                .await;
+            let text = |table: &str| format!("ALTER TABLE {table} DROP COMPACT STORAGE");
+            let missing = client.query(&text("ks.nothing")).await;
+            assert_eq!(refusal(&missing), "Table 'ks.nothing' doesn't exist");
+            let old = client.query(&text("ks.old")).await;
+            let new = client.query(&text("ks.t")).await;
+            if enabled {
+                assert!(!matches!(old.body, Body::Error(..)), "{:?}", old.body);
+                let not_compact = "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE";
+                assert_eq!(refusal(&new), not_compact);
+            } else {
+                let off = "DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.";
+                assert_eq!((refusal(&old), refusal(&new)), (off, off));
+            }
+        });
+    }
+}

@@ -54,6 +54,7 @@ impl World {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            drop_compact_storage: true,
             functions: None,
         });
         for change in outcome.unwrap().changes {

@@ -336,7 +336,9 @@ fn columns_to_read(
 /// The columns of an answer that says no; `asked` is `None` for all. Source:
 /// `buildCasFailureResultSet`.
 fn shown(table: &Table, asked: Option<&[ColumnId]>, is_batch: bool) -> Vec<Column> {
-    let Some(asked) = asked else { return table.columns.clone() };
+    let Some(asked) = asked else {
+        return table.visible().map(|(_, column)| column.clone()).collect();
+    };
     let mut shown: Vec<Column> = Vec::new();
     if is_batch {
         shown.extend(table.partition_key().iter().chain(table.clustering()).cloned());

@@ -4,6 +4,7 @@
 //! will be applied to, so a retry on a newer schema is just another call. Indexes, views and COMPACT
 //! STORAGE are refused by name here.
 
+mod compact;
 mod function;
 mod guarded;
 mod keyspace;
@@ -125,6 +126,8 @@ pub struct DdlContext<'a> {
     pub watch: Option<&'a Watch>,
     /// Replicas of a keyspace that does not say how many (`default_keyspace_rf`).
     pub default_factor: u32,
+    /// Whether ALTER TABLE … DROP COMPACT STORAGE is allowed (`drop_compact_storage_enabled`).
+    pub drop_compact_storage: bool,
     /// Users' functions; `None`: they are switched off.
     pub functions: Option<&'a UserFunctions>,
 }

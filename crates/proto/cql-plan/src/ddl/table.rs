@@ -9,11 +9,13 @@ use cql_syntax::ast::{
 };
 use schema::encode::sort_key;
 use schema::{
-    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, SchemaChange, Table, TableKind,
+    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, SchemaChange, Table,
+    TableKind,
 };
 use stdx::{ColumnId, TableId, TimestampMicros, WallMicros};
 use types::CqlType;
 
+use super::compact;
 use super::mask::Masked;
 use super::{
     DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
@@ -107,16 +109,27 @@ fn definition_at(
         Some(k) => format!("{}.{name}", k.text),
         None => name.to_owned(),
     };
-    if statement.options.compact_storage {
-        return Err(PlanError::unsupported("COMPACT STORAGE"));
-    }
     let options = options::table_options(&statement.options.properties)?;
-    let (types, mut masks_by_name) = column_types(statement, keyspace, &shown, now)?;
+    let (mut types, mut masks_by_name) = column_types(statement, keyspace, &shown, now)?;
     let key = primary_key(statement, &shown)?;
     let in_key = key_columns(&key, &types, name)?;
     let reversed = clustering_order(statement, &key, &shown)?;
 
-    if types.values().any(|(ty, _)| ty.is_counter()) {
+    let has_counters = types.values().any(|(ty, _)| ty.is_counter());
+    let compact = match statement.options.compact_storage {
+        true => Some(compact::form(&types, &in_key, &key)?),
+        false => None,
+    };
+    if compact.is_none()
+        && key.clustering.is_empty()
+        && types.values().any(|(_, is_static)| *is_static)
+    {
+        return Err(PlanError::invalid(
+            "Static columns are only useful (and thus allowed) if the table has at least one \
+             clustering column",
+        ));
+    }
+    if has_counters {
         if types.iter().any(|(n, (ty, _))| !in_key.contains(n) && !ty.is_counter()) {
             return Err(PlanError::invalid(
                 "Cannot mix counter and non counter columns in the same table",
@@ -124,11 +137,12 @@ fn definition_at(
         }
         check_counter_options(&options)?;
     }
-    if key.clustering.is_empty() && types.values().any(|(_, is_static)| *is_static) {
-        return Err(PlanError::invalid(
-            "Static columns are only useful (and thus allowed) if the table has at least one \
-             clustering column",
-        ));
+    let hidden = compact.map(|form| compact::hidden(form, &types, &in_key, has_counters));
+    let hidden = hidden.unwrap_or_default();
+    if compact == Some(CompactForm::Static) {
+        for (_, is_static) in types.values_mut() {
+            *is_static = true;
+        }
     }
 
     let mut columns = Vec::with_capacity(types.len());
@@ -152,6 +166,7 @@ fn definition_at(
             let ty = types.get(name)?.0.clone();
             Some(Column { id: ColumnId(0), name: name.into(), ty, kind })
         })
+        .chain(hidden)
         .collect();
     columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     // Ids in the order of cells in SSTables (single-cell columns first): rows then unpack in one
@@ -171,9 +186,12 @@ fn definition_at(
         id: TableId(stdx::Uuid::nil()),
         keyspace: keyspace.name.clone(),
         name: name.into(),
-        kind: TableKind::Regular,
+        kind: compact.map_or(TableKind::Regular, TableKind::Compact),
         partition_key_count: key.partition.len(),
-        clustering_count: key.clustering.len(),
+        clustering_count: columns
+            .iter()
+            .filter(|c| matches!(c.kind, ColumnKind::Clustering { .. }))
+            .count(),
         static_count: columns.iter().filter(|c| c.kind == ColumnKind::Static).count(),
         next_column_id: columns.len() as u16,
         columns,
@@ -192,7 +210,7 @@ fn check_counter_options(options: &schema::TableOptions) -> Result<(), PlanError
     Ok(())
 }
 
-type ColumnTypes<'s> = BTreeMap<&'s str, (CqlType, bool)>;
+pub(super) type ColumnTypes<'s> = BTreeMap<&'s str, (CqlType, bool)>;
 
 /// Masks of new columns by their names.
 type MasksByName<'s> = BTreeMap<&'s str, ColumnMask>;
@@ -275,9 +293,12 @@ fn key_columns<'k>(
         in_key.push(name);
         if ty.is_multi_cell() {
             let what = if ty.is_collection() { "collection" } else { "user-defined" };
+            let ty = match ty {
+                CqlType::Udt(udt) => format!("\"{}.{}\"", udt.keyspace, udt.name),
+                ty => ty.to_cql_name(),
+            };
             return Err(PlanError::invalid(format!(
-                "Invalid non-frozen {what} type {} for PRIMARY KEY column '{name}'",
-                ty.to_cql_name()
+                "Invalid non-frozen {what} type {ty} for PRIMARY KEY column '{name}'"
             )));
         }
         if ty.is_counter() {
@@ -389,9 +410,17 @@ pub(super) fn alter(
             };
         }
         AlterTableChange::DropCompactStorage => {
-            return Err(PlanError::invalid(
-                "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE",
-            ));
+            if !cx.drop_compact_storage {
+                return Err(PlanError::invalid(
+                    "DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.",
+                ));
+            }
+            if table.compact_form().is_none() {
+                return Err(PlanError::invalid(
+                    "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE",
+                ));
+            }
+            table.kind = TableKind::Regular;
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
@@ -457,6 +486,9 @@ fn add_column(
         }
         return Err(PlanError::invalid(format!("Column with name '{name}' already exists")));
     }
+    if table.compact_form().is_some() {
+        return Err(PlanError::invalid("Cannot add new column to a COMPACT STORAGE table"));
+    }
     if definition.is_static && table.clustering_count == 0 {
         return Err(PlanError::invalid(
             "Static columns are only useful (and thus allowed) if the table has at least one \
@@ -521,6 +553,7 @@ fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
     new == old
         || (!new.is_multi_cell()
             && !old.is_multi_cell()
+            && new.fixed_len() == old.fixed_len()
             && matches!(
                 (new, old),
                 (CqlType::Blob, _)
@@ -555,6 +588,12 @@ fn drop_column(
             column.ty.to_cql_name()
         )));
     }
+    // Cassandra ends in an assertion here: a compact table without its value cannot be.
+    if table.compact_form().is_some() && column.kind == ColumnKind::Regular {
+        return Err(PlanError::invalid(format!(
+            "Cannot drop {name}: it is the one regular column of a COMPACT STORAGE table"
+        )));
+    }
     table.masks.remove(&column.id);
     table.dropped.insert(column.name.clone(), DroppedColumn { column, dropped_at });
     Ok(())
@@ -569,8 +608,11 @@ fn rename_column(
 ) -> Result<(), PlanError> {
     let shown = format!("{}.{}", table.keyspace, table.name);
     let (from, to) = (from.text.as_str(), to.text.as_str());
-    let Some(position) = before.columns.iter().position(|c| &*c.name == from) else {
-        if if_exists {
+    let found = before.columns.iter().position(|c| &*c.name == from);
+    let is_hidden =
+        found.and_then(|at| before.columns.get(at)).is_some_and(|column| before.is_hidden(column));
+    let Some(position) = found.filter(|_| !is_hidden) else {
+        if if_exists && !is_hidden {
             return Ok(());
         }
         return Err(PlanError::invalid(format!("Undefined column name {from} in table {shown}")));

@@ -87,6 +87,12 @@ pub(super) fn alter(
                 )));
             }
             if new.references_udt(name) {
+                let ty = match &new {
+                    CqlType::Udt(udt) if udt.frozen => {
+                        format!("frozen<{}.{}>", udt.keyspace, udt.name)
+                    }
+                    _ => ty.to_string(),
+                };
                 return Err(PlanError::invalid(format!(
                     "Cannot add new field {} of type {ty} to user type {cql_name} as it would \
                      create a circular reference",

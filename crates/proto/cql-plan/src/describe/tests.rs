@@ -28,6 +28,7 @@ fn schema() -> Schema {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            drop_compact_storage: true,
             functions: None,
         };
         let outcome = plan.outcome(&mut cx).unwrap();

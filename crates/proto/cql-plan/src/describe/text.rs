@@ -128,6 +128,13 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
     let is_virtual = table.kind == TableKind::Virtual;
     let dropped = if with_internals { java_order(&table.dropped) } else { Vec::new() };
     let mut out = String::new();
+    if table.compact_form().is_some() {
+        out.push_str(&format!(
+            "/*\nWarning: Table {name} omitted because it has constructs not compatible with CQL \
+             (was created via legacy API).\nApproximate structure, for reference:\n(this should not \
+             be used to reproduce this schema)\n\n"
+        ));
+    }
     if is_virtual {
         out.push_str(&format!(
             "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\n\
@@ -138,6 +145,9 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
     out.push_str(&format!(" TABLE {name} (\n"));
     push_columns(&mut out, table, &dropped);
     let mut options = Vec::new();
+    if table.compact_form().is_some() {
+        options.push("COMPACT STORAGE".to_owned());
+    }
     if with_internals {
         options.push(format!("ID = {}", table.id));
     }
@@ -163,11 +173,16 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
             out.push_str(&format!("\nALTER TABLE {name} ADD {};", definition(table, added)));
         }
     }
+    if table.compact_form().is_some() {
+        out.push_str("\n*/");
+    }
     out
 }
 
 fn definition(table: &Table, column: &Column) -> String {
-    let suffix = if column.kind == ColumnKind::Static { " static" } else { "" };
+    // What is static in a compact table is shown as it was written.
+    let is_shown = table.column(&column.name).is_none() || !table.is_static_compact();
+    let suffix = if column.kind == ColumnKind::Static && is_shown { " static" } else { "" };
     let mask = table.mask_of(column).map(mask).unwrap_or_default();
     format!("{} {}{suffix}{mask}", quoted(&column.name), column.ty)
 }
@@ -189,6 +204,7 @@ fn create_order(table: &Table) -> Vec<&Column> {
         out.extend(columns.iter().filter(|c| !c.is_complex()));
         out.extend(columns.iter().filter(|c| c.is_complex()));
     }
+    out.retain(|column| !table.is_hidden(column));
     out
 }
 
@@ -216,7 +232,7 @@ fn push_columns(out: &mut String, table: &Table, dropped: &[&DroppedColumn]) {
         if table.partition_key_count > 1 {
             key = format!("({key})");
         }
-        if table.clustering_count > 0 {
+        if table.clustering_count > 0 && !table.is_static_compact() {
             key = format!("{key}, {}", names(table.clustering()));
         }
         lines.push(format!("    PRIMARY KEY ({key})"));

@@ -356,7 +356,11 @@ pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, 
             (Json::Text(source), _) => text(source),
             _ => unexpected("a long or a datestring representation of a timestamp value", json),
         },
-        CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => {
+        CqlType::Empty => match json {
+            Json::Text(source) => text(source),
+            _ => refused(format!("Expected an empty string, but got: {json}")),
+        },
+        CqlType::Blob | CqlType::Custom(_) => {
             let wrong = |why: String| {
                 refused(format!("Value '{json}' is not a valid blob representation: {why}"))
             };

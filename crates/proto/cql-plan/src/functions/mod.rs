@@ -353,12 +353,11 @@ pub fn resolve_cast(
     to: &CqlType,
     args: &[&dyn Argument],
     receiver: Option<&CqlType>,
-) -> Result<NativeFunction, PlanError> {
+) -> Result<Option<NativeFunction>, PlanError> {
     let name = cast_name(to);
     let mut candidates = Vec::new();
     convert::candidates(&name, &mut candidates);
-    let unknown = || PlanError::invalid(format!("Unknown function system.{name} called"));
-    pick(&format!("system.{name}"), candidates, args, receiver)?.ok_or_else(unknown)
+    pick(&format!("system.{name}"), candidates, args, receiver)
 }
 
 fn eval_operator(

@@ -28,12 +28,14 @@ pub(super) enum RowPart {
     One(KeyPart),
     Tuple(Vec<Arc<str>>, PlannedTuple),
     TupleIn(Vec<Arc<str>>, PlannedTupleIn),
+    /// One of the last columns of a compact table, left out.
+    Absent,
 }
 
 impl RowPart {
     fn width(&self) -> usize {
         match self {
-            RowPart::One(_) => 1,
+            RowPart::One(_) | RowPart::Absent => 1,
             RowPart::Tuple(columns, _) | RowPart::TupleIn(columns, _) => columns.len(),
         }
     }
@@ -141,12 +143,16 @@ impl<'t> WhereClause<'t> {
             return refuse(format!("Cannot use {} with {}", self.kind.name(), op.symbol()));
         }
         match &relation.kind {
-            RelationKind::Column { column, op: Operator::Like, value } => refuse(format!(
-                "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is \
-                 not valid.",
-                column.to_cql(),
-                text_of(value)
-            )),
+            RelationKind::Column { column, op: Operator::Like, value } => {
+                let found = existing_column(self.table, &column.text)?;
+                plan_term(value, &Receiver::column(self.table, found), cx, binds)?;
+                refuse(format!(
+                    "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is \
+                     not valid.",
+                    column.to_cql(),
+                    text_of(value)
+                ))
+            }
             RelationKind::Column { column, op, value } => {
                 let column = existing_column(self.table, &column.text)?;
                 check_restrictable(column, op.symbol())?;
@@ -337,10 +343,12 @@ impl<'t> WhereClause<'t> {
         let restriction = slot.get_or_insert(Restriction::Slice { lower: None, upper: None });
         let Restriction::Slice { lower, upper } = restriction else { return Ok(()) };
         let (end, what) = if is_lower { (lower, "start") } else { (upper, "end") };
-        if end.is_some() {
+        if let Some(earlier) = end {
+            let width = earlier.columns.len().min(columns.len());
+            let common: Vec<&str> = columns.iter().take(width).map(|c| &*c.name).collect();
             return Err(PlanError::invalid(format!(
                 "More than one restriction was found for the {what} bound on {}",
-                first.name
+                common.join(" ,")
             )));
         }
         *end = Some(bound);
@@ -442,6 +450,7 @@ impl<'t> WhereClause<'t> {
                  only static columns"
             ));
         }
+        let mut absent = 0;
         if self.kind == ModifyKind::Delete {
             self.check_prefix()?;
         } else {
@@ -454,7 +463,11 @@ impl<'t> WhereClause<'t> {
             }
             let missing = self.unrestricted();
             // INSERT of static columns alone may leave the clustering out, but then all of it.
-            if !missing.is_empty() && (!only_statics || has_clustering) {
+            if self.table.compact_form().is_some() && has_clustering {
+                // The last clustering columns of a compact table may be left out: they are null then.
+                self.check_prefix()?;
+                absent = missing.len();
+            } else if !missing.is_empty() && (!only_statics || has_clustering) {
                 return refuse(format!("Some clustering keys are missing: {}", missing.join(", ")));
             }
         }
@@ -465,7 +478,7 @@ impl<'t> WhereClause<'t> {
             ));
         }
         let key = self.key.into_iter().flatten().collect();
-        Ok((key, clustering_plan(self.table, self.clustering)))
+        Ok((key, clustering_plan(self.table, self.clustering, absent)))
     }
 
     fn unrestricted(&self) -> Vec<&str> {
@@ -572,7 +585,12 @@ fn check_sliceable(column: &Column) -> Result<(), PlanError> {
     Err(PlanError::invalid(format!("Slice restrictions are not supported on {what}")))
 }
 
-fn clustering_plan(table: &Table, restrictions: Vec<Option<Restriction>>) -> ClusteringPlan {
+/// `absent`: how many columns behind those that are restricted are null.
+fn clustering_plan(
+    table: &Table,
+    restrictions: Vec<Option<Restriction>>,
+    absent: usize,
+) -> ClusteringPlan {
     let mut parts = Vec::new();
     let mut width = 0;
     for restriction in restrictions.into_iter().flatten() {
@@ -593,5 +611,6 @@ fn clustering_plan(table: &Table, restrictions: Vec<Option<Restriction>>) -> Clu
             }
         }
     }
-    ClusteringPlan::Prefix { parts, width }
+    parts.extend(std::iter::repeat_n(RowPart::Absent, absent));
+    ClusteringPlan::Prefix { parts, width: width + absent }
 }

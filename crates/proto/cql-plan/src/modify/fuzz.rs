@@ -34,6 +34,7 @@ fn schema() -> Option<Arc<Schema>> {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            drop_compact_storage: true,
             functions: None,
         };
         for change in plan.outcome(&mut cx).ok()?.changes {

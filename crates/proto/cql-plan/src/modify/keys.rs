@@ -243,6 +243,11 @@ fn for_each_row_value(
             push_component(&mut component, Some(bytes));
             visit(&component)
         }),
+        RowPart::Absent => {
+            let mut component = Vec::new();
+            push_component(&mut component, None);
+            visit(&component)
+        }
         RowPart::Tuple(columns, planned) => {
             let bound = planned.bind(columns.len(), values, env)?;
             visit(&tuple_components(columns, &bound)?)

@@ -15,6 +15,7 @@
 
 mod attributes;
 mod clause;
+mod compact;
 mod complex;
 pub(crate) mod fuzz;
 mod keys;
@@ -261,7 +262,7 @@ fn check_counter(attributes: &Attributes, conditions: &PlannedConditions) -> Res
 
 /// The column of a name.
 pub(crate) fn existing_column<'t>(table: &'t Table, name: &str) -> Result<&'t Column, PlanError> {
-    table.column(name).ok_or_else(|| {
+    table.visible_column(name).ok_or_else(|| {
         let (name, table) = (types::name::quote_identifier(name), full_name(table));
         PlanError::invalid(format!("Undefined column name {name} in table {table}"))
     })
@@ -405,9 +406,9 @@ fn insert_json(
     let mut operations = Operations::new(table);
     for (column, term) in table.columns.iter().zip(terms) {
         if is_primary_key(column) {
-            clause.equal(column, term)?;
+            clause.equal(existing_column(table, &column.name)?, term)?;
         } else {
-            // Also what is unset: the statement is about every column.
+            // Also what is unset, and the hidden value of a compact table: the statement is about every column.
             operations.set_planned(column, term);
         }
     }
@@ -471,13 +472,19 @@ fn where_clause<'t>(
     Ok(clause)
 }
 
-fn finish(
-    (table, kind): (&Arc<Table>, ModifyKind),
+fn finish<'t>(
+    (table, kind): (&'t Arc<Table>, ModifyKind),
     clause: WhereClause<'_>,
-    operations: Operations<'_>,
+    mut operations: Operations<'t>,
     attributes: Attributes,
     conditions: PlannedConditions,
 ) -> Result<ModifyPlan, PlanError> {
+    if kind != ModifyKind::Delete
+        && operations.is_empty()
+        && let Some(value) = compact::empty_value(table)
+    {
+        operations.set_planned(value, PlannedTerm::Constant(Arc::from([])));
+    }
     let (statics, regulars) = operations.finish()?;
     // A DELETE that names no column is about the whole row.
     let on_regulars = !regulars.is_empty() || (kind == ModifyKind::Delete && statics.is_empty());

@@ -78,7 +78,7 @@ impl ModifyPlan {
             RowPart::One(KeyPart::In(..)) => true,
             RowPart::TupleIn(_, PlannedTupleIn::Tuples(tuples)) => tuples.len() != 1,
             RowPart::TupleIn(_, PlannedTupleIn::Marker(..)) => true,
-            RowPart::One(KeyPart::Equal(..)) | RowPart::Tuple(..) => false,
+            RowPart::One(KeyPart::Equal(..)) | RowPart::Tuple(..) | RowPart::Absent => false,
         });
         if has_in {
             return Err(PlanError::invalid(format!(

@@ -146,6 +146,11 @@ impl<'t> Operations<'t> {
         Ok(())
     }
 
+    /// Nothing is written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
     /// `column = value` with the value planned already.
     pub(super) fn set_planned(&mut self, column: &'t Column, value: PlannedTerm) {
         self.push(column, ColumnOperation::Set(value));
@@ -196,9 +201,7 @@ impl<'t> Operations<'t> {
                 }
                 check_collection(column, &written)?;
                 let term = plan_term(value, &receiver, cx, binds);
-                if term.is_err()
-                    && matches!((&column.ty, value), (CqlType::Map { .. }, Term::Set(..)))
-                {
+                if term.is_err() && matches!(column.ty, CqlType::Map { .. }) {
                     return refused(format!(
                         "Value for a map addition has to be a map, but was: '{}'",
                         text_of(value)

@@ -33,6 +33,7 @@ pub(crate) fn schema_of(statements: &[&str]) -> Arc<Schema> {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            drop_compact_storage: true,
             functions: None,
         };
         let outcome = plan.outcome(&mut cx).unwrap_or_else(|e| panic!("{cql}: {e}"));
@@ -55,6 +56,10 @@ pub(crate) const TABLES: &[&str] = &[
      fl frozen<list<int>>, u address, fu frozen<address>, t tuple<int, text>, \
      vec vector<float, 3>, b blob, d double, ts timestamp, tu timeuuid, n varint)",
     "CREATE TABLE ks.x (k text PRIMARY KEY, v text) WITH default_time_to_live = 60",
+    "CREATE TABLE ks.cst (k int PRIMARY KEY, v int, w text) WITH COMPACT STORAGE",
+    "CREATE TABLE ks.cde (k int, c text, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
+    "CREATE TABLE ks.cco (k int, c int, d int, v int, PRIMARY KEY (k, c, d)) WITH COMPACT STORAGE",
+    "CREATE TABLE ks.cno (k int, c int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
 ];
 
 pub(crate) const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
@@ -185,7 +190,7 @@ pub(crate) fn show(schema: &Schema, bytes: &[u8]) -> String {
     out.join(" ")
 }
 
-fn check(cql: &str, values: &[BoundValue<'_>], expect: &[&str]) {
+pub(crate) fn check(cql: &str, values: &[BoundValue<'_>], expect: &[&str]) {
     let schema = schema_of(TABLES);
     match bind(&schema, cql, values) {
         Ok(found) => assert_eq!(found, expect, "{cql}"),
@@ -193,7 +198,7 @@ fn check(cql: &str, values: &[BoundValue<'_>], expect: &[&str]) {
     }
 }
 
-fn check_error(cql: &str, values: &[BoundValue<'_>], expect: &str) {
+pub(crate) fn check_error(cql: &str, values: &[BoundValue<'_>], expect: &str) {
     let schema = schema_of(TABLES);
     match bind(&schema, cql, values) {
         Ok(found) => panic!("{cql}: accepted as {found:?}"),

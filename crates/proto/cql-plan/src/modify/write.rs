@@ -347,6 +347,7 @@ impl ModifyPlan {
     ) -> Result<usize, PlanError> {
         let clusterings = self.prefixes(values, env, scratch)?;
         let named = clusterings.len();
+        self.check_compact(&clusterings, scratch)?;
         let header = (liveness, DeletionTime::LIVE);
         let Some((found, key)) = lists else {
             let none = RowLists::NONE;
@@ -398,7 +399,7 @@ impl ModifyPlan {
         let mut repeats = 1;
         if writes_rows {
             let liveness = match self.kind {
-                ModifyKind::Insert => times.liveness(),
+                ModifyKind::Insert if self.table.compact_form().is_none() => times.liveness(),
                 _ => Liveness::NONE,
             };
             repeats = self.collect_rows((liveness, times), values, env, lists, scratch, update)?;
@@ -440,8 +441,15 @@ impl ModifyPlan {
                 }
                 let prefixes = self.prefixes(values, env, scratch)?;
                 if *width == count {
-                    let header = (Liveness::NONE, times.deletion());
-                    let row = write_row(header, &[], times, values, env, RowLists::NONE, scratch)?;
+                    self.check_compact(&prefixes, scratch)?;
+                    let row = match self.compact_row_deletion(times, scratch) {
+                        None => {
+                            let header = (Liveness::NONE, times.deletion());
+                            let none = RowLists::NONE;
+                            write_row(header, &[], times, values, env, none, scratch)?
+                        }
+                        row => row,
+                    };
                     if let Some(row) = row {
                         update.rows.extend(prefixes.into_iter().map(|c| (c, row.clone())));
                     }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use cql_syntax::ast::{self, Selection, Statement};
+use cql_syntax::ast::{self, FunctionName, Selection, Statement};
 use schema::{ColumnKind, Table};
+use types::CqlType;
 
+use super::expr::Scope;
 use super::selection::{PlannedSelection, plan_selection, refuse, selected_columns};
 use crate::error::PlanError;
-use crate::plan::{Binds, PlanContext};
+use crate::functions;
+use crate::plan::{BindEnv, Binds, PlanContext};
 
 /// What Cassandra says before it looks at the WHERE clause, if anything. Of a table with static columns
 /// it asks first whether these alone are selected, and for that resolves columns and functions, no
@@ -21,7 +24,7 @@ pub(super) fn earlier_error(
     cx: &PlanContext<'_>,
 ) -> Option<PlanError> {
     let Selection::Items(items) = &select.selection else { return None };
-    if table.static_count == 0 {
+    if table.static_count == 0 || table.is_static_compact() {
         return None;
     }
     let kind = |at: &usize| table.columns.get(*at).map(|column| column.kind);
@@ -68,14 +71,60 @@ fn is_of_function(error: &PlanError) -> bool {
 }
 
 impl PlannedSelection {
-    /// Refuses a term that has no value where an element's key is wanted.
-    /// Source: `ElementsSelector.ElementSelector`.
+    /// Refuses a term that has no value where an element's key is wanted, or is null where a slice
+    /// ends. Source: `ElementsSelector.ElementSelector`, `SliceSelector`.
     #[cold]
     pub(super) fn check_key(&self, term: usize, is_unset: bool) -> Result<(), PlanError> {
+        if let Some((_, of)) = self.slice_keys.iter().find(|(key, _)| *key == term)
+            && !is_unset
+        {
+            return refuse(format!("Invalid null value for slice selection on {of}"));
+        }
         let Some((_, of)) = self.element_keys.iter().find(|(key, _)| *key == term) else {
             return Ok(());
         };
         let what = if is_unset { "unset" } else { "null" };
         refuse(format!("Invalid {what} value for element selection on {of}"))
     }
+
+    /// Evaluates calls of constants, which fail also where there is no row. Source:
+    /// `ScalarFunction.partialApplication`.
+    pub(super) fn check_constant_calls(
+        &self,
+        terms: &[Option<Vec<u8>>],
+        env: &BindEnv<'_>,
+    ) -> Result<(), PlanError> {
+        for call in &self.constant_calls {
+            let scope =
+                Scope { row: None, terms, aggregates: &[], first_row: &[], env, unmasked: true };
+            call.eval(&scope)?;
+        }
+        Ok(())
+    }
+}
+
+/// A sum or average of what is no number.
+pub(super) fn no_signature(name: &FunctionName, ty: &CqlType) -> String {
+    const KNOWN: [&str; 9] =
+        ["float", "smallint", "bigint", "tinyint", "varint", "decimal", "int", "double", "counter"];
+    let plain = &name.name.text;
+    let list = |types: &[&str]| -> Vec<String> {
+        types.iter().map(|ty| format!("system.{plain} : ({ty}) -> {ty}")).collect()
+    };
+    if *ty == CqlType::Timestamp {
+        // Its values are 64-bit integers, and so fit two of the functions.
+        return format!(
+            "Ambiguous call to function {} (can be matched by following signatures: {}): use type \
+             casts to disambiguate",
+            functions::plain_name(name),
+            list(&["bigint", "varint"]).join(", ")
+        );
+    }
+    let known = list(&KNOWN);
+    format!(
+        "Invalid call to function {}, none of its type signatures match (known type signatures: \
+         {})",
+        functions::plain_name(name),
+        known.join(", ")
+    )
 }

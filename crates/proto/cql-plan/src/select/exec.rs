@@ -156,6 +156,9 @@ impl<'p> SelectExec<'p> {
     /// A row of the partition.
     #[inline]
     pub fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        if self.plan.only_static_rows {
+            return Flow::Continue;
+        }
         if !self.bound.filters.row.is_empty() && !self.row_passes(clustering, row) {
             return Flow::Continue;
         }

@@ -5,7 +5,7 @@
 use schema::Table;
 
 use super::restricted::{Condition, Restriction};
-use super::restrictions::names;
+use super::restrictions::list;
 use crate::error::PlanError;
 
 /// One side of two slices: at most one of them may have it.
@@ -44,7 +44,7 @@ fn merge(table: &Table, old: Restriction, new: Restriction) -> Result<Restrictio
     let common = || {
         let (start, end) =
             (old.first.max(new.first), (old.first + old.count).min(new.first + new.count));
-        names(table.columns.get(start..end).unwrap_or(&[]))
+        list(table.columns.get(start..end).unwrap_or(&[]), " ,")
     };
     match (old.condition.clone(), new.condition.clone()) {
         (Condition::Eq(_), _) => refuse(format!(

@@ -125,6 +125,8 @@ pub struct SelectPlan {
     selects_statics: bool,
     /// The static row is looked at.
     uses_statics: bool,
+    /// Of a partition there is the static row only, whatever else is stored: a static compact table.
+    only_static_rows: bool,
     /// Digest of the statement and the table, for paging states.
     digest: u64,
     /// Said at execution about aggregates without a partition key.
@@ -184,7 +186,7 @@ impl SelectPlan {
             plan_selection(&select.selection, table, grouped, cx, binds).map_err(or_earlier)?;
         let selected = selected?;
         if select.distinct {
-            check_distinct(select, table, &selection, &selected, &restrictions)?;
+            check_distinct(select, table, &selected, &restrictions)?;
         }
         let shaping = shaping(select, table, &selection, &restrictions)?;
         let everything = matches!(shaping, Shaping::Groups { prefix: None });
@@ -258,6 +260,7 @@ impl SelectPlan {
             static_alone,
             selects_statics,
             uses_statics,
+            only_static_rows: table.is_static_compact(),
             digest: digest(statement, table),
             warning,
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
@@ -377,6 +380,7 @@ impl SelectPlan {
             }
             .with_function_fuel(FUEL_PER_REQUEST),
         };
+        self.selection.check_constant_calls(&bound.terms, &env)?;
         self.bind_reads(&v, state, &mut bound)?;
         // Grouped queries are paged inside also when they find nothing to read.
         let is_paged = match self.shaping {
@@ -533,6 +537,7 @@ impl From<Vec<Filter>> for BoundFilters {
 fn selects_only_statics(table: &Table, selected: &[usize]) -> bool {
     let kind = |index: &usize| table.columns.get(*index).map(|c| c.kind);
     table.static_count > 0
+        && !table.is_static_compact()
         && selected.iter().any(|i| kind(i) == Some(ColumnKind::Static))
         && selected
             .iter()
@@ -595,7 +600,6 @@ fn is_reversed(
 fn check_distinct(
     select: &ast::Select,
     table: &Table,
-    selection: &PlannedSelection,
     selected: &[usize],
     restrictions: &Restrictions,
 ) -> Result<(), PlanError> {
@@ -612,7 +616,7 @@ fn check_distinct(
              static columns.",
         ));
     }
-    let all: Vec<usize> = (0..selection.outputs.len()).collect();
+    let all: Vec<usize> = table.visible().map(|(at, _)| at).collect();
     let requested = match select.selection {
         Selection::Wildcard => &all,
         Selection::Items(_) => selected,

@@ -198,6 +198,10 @@ impl Restrictions {
         let regular = |r: &Restriction| {
             table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Regular)
         };
-        table.static_count > 0 && self.clustering.is_empty() && !self.other.iter().any(regular)
+        // A row of a static compact table is the static row.
+        table.is_static_compact()
+            || table.static_count > 0
+                && self.clustering.is_empty()
+                && !self.other.iter().any(regular)
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn existing_column<'t>(
     table: &'t Table,
     name: &Ident,
 ) -> Result<(usize, &'t Column), PlanError> {
-    table.columns.iter().enumerate().find(|(_, c)| *c.name == *name.text).ok_or_else(|| {
+    table.visible().find(|(_, c)| *c.name == *name.text).ok_or_else(|| {
         PlanError::invalid(format!(
             "Undefined column name {} in table {}",
             name,
@@ -619,7 +619,7 @@ fn in_condition(mut rows: Vec<Row>) -> Condition {
     Condition::In(InRows::List(rows))
 }
 
-fn list(columns: &[Column], separator: &str) -> String {
+pub(crate) fn list(columns: &[Column], separator: &str) -> String {
     columns.iter().map(|c| &*c.name).collect::<Vec<_>>().join(separator)
 }
 

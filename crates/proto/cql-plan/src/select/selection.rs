@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use cql_syntax::ast::{FunctionName, LiteralKind, RawType, SelectItem, Selection, Selector, Term};
+use cql_syntax::ast::{FunctionName, RawType, SelectItem, Selection, Selector, Term};
 use schema::Table;
 use types::aggregate::{Aggregate, AggregateKind};
 use types::{Comparator, CqlType};
 
 use super::accumulate::Accumulator;
 use super::arguments::{SelectorArgument, is_untyped, text_of_selector};
+use super::earlier::no_signature;
 use super::expr::Expr;
 use super::restrictions::existing_column;
 use crate::error::PlanError;
@@ -52,6 +53,10 @@ pub(crate) struct PlannedSelection {
     pub(crate) terms: Vec<PlannedTerm>,
     /// Those of them that are keys of elements, with what the element is of: they must have values.
     pub(crate) element_keys: Vec<(usize, String)>,
+    /// Those of them that are ends of slices, with what the slice is of: they are not null.
+    pub(crate) slice_keys: Vec<(usize, String)>,
+    /// Calls of constants: what is wrong with them is told whether or not there are rows.
+    pub(crate) constant_calls: Vec<Expr>,
     pub(crate) is_aggregate: bool,
 }
 
@@ -117,10 +122,16 @@ pub(crate) fn plan_selection(
     cx: &PlanContext<'_>,
     binds: &mut Binds,
 ) -> Result<PlannedSelection, PlanError> {
-    let mut planner = Planner { table, cx, plan: PlannedSelection::default(), in_aggregate: false };
+    let mut planner = Planner {
+        table,
+        cx,
+        plan: PlannedSelection::default(),
+        in_aggregate: false,
+        first_column: None,
+    };
     match selection {
         Selection::Wildcard => {
-            for column in &table.columns {
+            for (_, column) in table.visible() {
                 planner.plan.outputs.push(Output {
                     name: column.name.clone(),
                     ty: column.ty.clone(),
@@ -162,6 +173,8 @@ pub(super) struct Planner<'a, 'c> {
     cx: &'a PlanContext<'c>,
     plan: PlannedSelection,
     in_aggregate: bool,
+    /// The first column that was named.
+    first_column: Option<Arc<str>>,
 }
 
 pub(super) fn refuse<T>(text: String) -> Result<T, PlanError> {
@@ -202,6 +215,7 @@ impl Planner<'_, '_> {
         match selector {
             Selector::Column(name) => {
                 let (_, column) = existing_column(self.table, name)?;
+                self.first_column.get_or_insert_with(|| column.name.clone());
                 Ok(Planned {
                     expr: Expr::of_column(self.table, column)?,
                     ty: column.ty.clone(),
@@ -235,10 +249,14 @@ impl Planner<'_, '_> {
                 {
                     return Ok(planned);
                 }
-                self.call_typed(typed, binds, |args, _| {
-                    functions::resolve_cast(&to, args, expected).map(Some)
-                })?
-                .ok_or_else(no_type)
+                let found = self.call_typed(typed, binds, |args, _| {
+                    functions::resolve_cast(&to, args, expected)
+                })?;
+                found.ok_or_else(|| {
+                    // Cassandra names the first column that is selected, whichever is cast.
+                    let first = self.first_column.as_deref().unwrap_or_default();
+                    PlanError::invalid(format!("{first} cannot be cast to {}", to.to_cql_name()))
+                })
             }
             Selector::FunctionCall { name, args, .. } => self.function(name, args, expected, binds),
             Selector::Field { receiver, field } => {
@@ -275,6 +293,9 @@ impl Planner<'_, '_> {
                         .transpose()
                 };
                 let (from_index, to_index) = (bound(self, from)?, bound(self, to)?);
+                for index in from_index.iter().chain(&to_index) {
+                    self.plan.slice_keys.push((*index, receiver.name.clone()));
+                }
                 let text = |t: &Option<Term>| t.as_ref().map(text_of).unwrap_or_default();
                 Ok(Planned {
                     name: format!("{}[{}..{}]", receiver.name, text(from), text(to)),
@@ -515,11 +536,10 @@ impl Planner<'_, '_> {
                 name: format!("{{{}}}", names.join(", ")),
             }));
         }
+        // Of itself it has no type, whatever is in it.
+        let Some(CqlType::Map { key, value, .. }) = expected else { return Ok(None) };
+        let (key_ty, value_ty) = (Some(&**key), Some(&**value));
         let (keys, values): (Vec<Selector>, Vec<Selector>) = entries.iter().cloned().unzip();
-        let (key_ty, value_ty) = match expected {
-            Some(CqlType::Map { key, value, .. }) => (Some(&**key), Some(&**value)),
-            _ => (None, None),
-        };
         let (keys, key_names, key_ty) = self.items(&keys, key_ty, binds)?;
         let (values, value_names, value_ty) = self.items(&values, value_ty, binds)?;
         let (Some(key_ty), Some(value_ty)) = (key_ty, value_ty) else { return Ok(None) };
@@ -601,9 +621,8 @@ impl Planner<'_, '_> {
                 AggregateKind::Sum | AggregateKind::Avg => no_signature(name, &CqlType::Text),
             });
         };
-        if let (AggregateKind::Count, Selector::Literal(literal)) = (kind, arg)
-            && matches!(&literal.kind, LiteralKind::Integer(one) if one == "1")
-        {
+        // Of any constant it counts rows.
+        if let (AggregateKind::Count, Selector::Literal(_)) = (kind, arg) {
             return self.count_rows();
         }
         if self.in_aggregate {
@@ -687,38 +706,16 @@ impl Planner<'_, '_> {
                 expr: Expr::Aggregate(self.plan.aggregates.len() - 1),
             }));
         }
-        Ok(Some(Planned {
-            ty: function.returns.clone(),
-            name: function.column_name(&names),
-            expr: Expr::Call(Box::new(function), exprs),
-        }))
+        let is_constant = |e: &Expr| matches!(e, Expr::Term(_) | Expr::Null);
+        let of_constants = !exprs.is_empty() && exprs.iter().all(is_constant);
+        let (ty, name) = (function.returns.clone(), function.column_name(&names));
+        let is_native = function.callee.is_none();
+        let expr = Expr::Call(Box::new(function), exprs);
+        if of_constants && is_native {
+            self.plan.constant_calls.push(expr.clone());
+        }
+        Ok(Some(Planned { ty, name, expr }))
     }
-}
-
-/// A sum or average of what is no number.
-fn no_signature(name: &FunctionName, ty: &CqlType) -> String {
-    const KNOWN: [&str; 9] =
-        ["float", "smallint", "bigint", "tinyint", "varint", "decimal", "int", "double", "counter"];
-    let plain = &name.name.text;
-    let list = |types: &[&str]| -> Vec<String> {
-        types.iter().map(|ty| format!("system.{plain} : ({ty}) -> {ty}")).collect()
-    };
-    if *ty == CqlType::Timestamp {
-        // Its values are 64-bit integers, and so fit two of the functions.
-        return format!(
-            "Ambiguous call to function {} (can be matched by following signatures: {}): use type \
-             casts to disambiguate",
-            functions::plain_name(name),
-            list(&["bigint", "varint"]).join(", ")
-        );
-    }
-    let known = list(&KNOWN);
-    format!(
-        "Invalid call to function {}, none of its type signatures match (known type signatures: \
-         {})",
-        functions::plain_name(name),
-        known.join(", ")
-    )
 }
 
 fn field_of(receiver: &Planned, field: &str) -> Result<(usize, CqlType, usize), PlanError> {

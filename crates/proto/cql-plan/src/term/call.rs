@@ -151,7 +151,7 @@ pub(super) fn resolve_call(
             functions::resolve_operator(*op, &arguments, receiver_type).map(Some)
         }
         Callee::Cast(ty) => {
-            functions::resolve_cast(&raw_type::native(*ty), &arguments, receiver_type).map(Some)
+            functions::resolve_cast(&raw_type::native(*ty), &arguments, receiver_type)
         }
     }
 }
@@ -183,8 +183,16 @@ pub(super) fn plan_call(
     let function = match resolve_call(callee, args, Some(&receiver.ty), receiver, cx)? {
         Some(function) => function,
         None => {
-            let Callee::Named(name) = callee else {
-                return Err(PlanError::invalid("unknown operation"));
+            let name = match callee {
+                Callee::Named(name) => name,
+                Callee::Cast(ty) => {
+                    let cast = functions::cast_name(&raw_type::native(*ty));
+                    let text = format!("Unknown function system.{cast} called");
+                    return Err(PlanError::invalid(text));
+                }
+                Callee::Negate | Callee::Operator(_) => {
+                    return Err(PlanError::invalid("unknown operation"));
+                }
             };
             if functions::is_aggregate(name) {
                 return Err(aggregate_in_term(name, args, receiver, cx));

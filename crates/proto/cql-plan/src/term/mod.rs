@@ -371,7 +371,7 @@ pub fn test_literal(literal: &Literal, ty: &CqlType) -> Assignment {
         T::List { .. } | T::Set { .. } | T::Map { .. } | T::Udt(_) | T::Vector { .. } => {
             return Assignment::No;
         }
-        T::Custom(_) | T::Tuple(_) | T::Empty => return Assignment::Weak,
+        T::Custom(_) | T::Tuple(_) => return Assignment::Weak,
         _ => {}
     }
     if *ty == literal_type(literal) {

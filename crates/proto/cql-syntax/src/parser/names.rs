@@ -2,7 +2,7 @@
 
 use super::{Parser, Result};
 use crate::ast::{FunctionName, Ident, QualifiedName, Span};
-use crate::token::{Tok, Token};
+use crate::token::{Class, Tok, Token};
 
 impl Parser<'_> {
     /// A token as a name: folded to lower case unless quoted.
@@ -107,7 +107,12 @@ impl Parser<'_> {
             return Err(self.no_viable());
         }
         let token = self.bump();
-        Ok(self.ident_of(token))
+        let mut name = self.ident_of(token);
+        // Cassandra takes a keyword here as it is written.
+        if token.kind.class() == Some(Class::Basic) {
+            name.text = token.value(self.text).into_owned();
+        }
+        Ok(name)
     }
 
     /// A role's name; a string keeps its case like a quoted name.

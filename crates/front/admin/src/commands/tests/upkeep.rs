@@ -22,6 +22,7 @@ fn kinds_of_compactions_are_cassandras_names() {
     let of = |kind| Ok(UpkeepAction::Stop { kind: Some(kind), id: None });
     check(stop("MAJOR_COMPACTION"), of("Major compaction"));
     check(stop("CLEANUP"), of("Cleanup"));
+    check(stop("GARBAGE_COLLECT"), of("Remove deleted data"));
     // There are none: nothing is listed so.
     check(stop("UNKNOWN"), of(""));
     check(stop("VALIDATION"), Err("a repair is given up with \"nodetool repair_admin cancel\""));

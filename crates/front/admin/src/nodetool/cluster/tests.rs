@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::tests::{SIMPLE, keyspace, three_nodes};
-use crate::model::{CopyReport, PendingHintsReport, RemovalReport, TrafficReport};
+use crate::model::{CopyReport, MessageCounts, MessagesReport, PendingHintsReport, RemovalReport};
 
 const PLAIN: HostStyle = HostStyle { port: false };
 const PORTS: HostStyle = HostStyle { port: true };
@@ -128,7 +128,11 @@ Host ID                              Address        Rack DC  Status Total files 
 fn netstats_is_cassandras() {
     let node = three_nodes();
     let cluster = ClusterReport {
-        traffic: vec![TrafficReport { pending: 1, sent: 1234, dropped: 2, ..Default::default() }],
+        messages: Some(MessagesReport {
+            large: MessageCounts { pending: 3, sent: 40, dropped: 5 },
+            small: MessageCounts { pending: 1, sent: 1234, dropped: 2 },
+            gossip: MessageCounts { pending: 0, sent: 7, dropped: 1 },
+        }),
         ..ClusterReport::default()
     };
     let text = net_stats(&node, &cluster, PLAIN, false);
@@ -142,9 +146,9 @@ Attempted: 0
 Mismatch (Blocking): 0
 Mismatch (Background): 0
 Pool Name                    Active   Pending      Completed   Dropped
-Large messages                  n/a         0              0         0
+Large messages                  n/a         3             40         5
 Small messages                  n/a         1           1234         2
-Gossip messages                 n/a         0              0         0
+Gossip messages                 n/a         0              7         1
 "
     );
 }
@@ -173,7 +177,7 @@ fn netstats_shows_streams() {
     let sessions = vec![finished, session];
     let cluster = ClusterReport {
         operation_mode: "JOINING".to_owned(),
-        streaming: Some(StreamingReport { bytes_per_second_max: 0, sessions }),
+        streaming: Some(StreamingReport { sessions, ..StreamingReport::default() }),
         ..ClusterReport::default()
     };
     let text = net_stats(&node, &cluster, PORTS, true);
@@ -257,11 +261,26 @@ fn removals_name_the_token_and_who_is_waited_for() {
 
 #[test]
 fn throughput_and_timeouts_are_in_cassandras_words() {
-    let streaming = |bytes| StreamingReport { bytes_per_second_max: bytes, sessions: Vec::new() };
+    let streaming = |bytes| StreamingReport {
+        bytes_per_second_max: bytes,
+        inter_dc_bytes_per_second_max: bytes,
+        ..StreamingReport::default()
+    };
     let show = |bytes, unit| stream_throughput(Some(&streaming(bytes)), unit).unwrap();
     let unit = ThroughputUnit::Megabits;
     assert_eq!(show(0, unit), "Current stream throughput: unlimited\n");
     assert_eq!(show(25_000_000, unit), "Current stream throughput: 200 Mb/s\n");
+    let far = |bytes, unit| inter_dc_stream_throughput(Some(&streaming(bytes)), unit).unwrap();
+    assert_eq!(
+        far(24 << 20, ThroughputUnit::MebibytesPerSecond),
+        "Current inter-datacenter stream throughput: 24.0 MiB/s\n"
+    );
+    assert_eq!(
+        far(25_000_000, ThroughputUnit::PreciseMegabits),
+        "Current stream throughput: 200.0 Mb/s\n"
+    );
+    let none = far(0, ThroughputUnit::Megabits);
+    assert_eq!(none, "Current inter-datacenter stream throughput: unlimited\n");
     let refused = stream_throughput(Some(&streaming(24 << 20)), unit).unwrap_err();
     assert!(refused.starts_with("Use the -d flag"), "{refused}");
     let precise = show(24 << 20, ThroughputUnit::PreciseMegabits);

@@ -5,6 +5,7 @@ use store::Descriptor;
 
 use super::*;
 use crate::commands::{UpkeepReply, UpkeepRequest};
+use crate::model::SstableReport;
 
 static SHOWN: std::sync::Mutex<Vec<(u16, u64)>> = std::sync::Mutex::new(Vec::new());
 
@@ -39,6 +40,15 @@ fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
         }
         UpkeepRequest::Compaction(_) => AdminReply::Upkeep(UpkeepReply::Done),
         UpkeepRequest::Settings => AdminReply::Upkeep(UpkeepReply::Settings(Vec::new())),
+        UpkeepRequest::FilesOfPartition { key, is_hex, .. } => {
+            let file = |path: String| SstableReport { path, level: None };
+            // One that both shards have, and one of each.
+            let own = format!("/{key}-{is_hex}-{}", 9 - shard);
+            AdminReply::Upkeep(UpkeepReply::Files(vec![file("/x".to_owned()), file(own)]))
+        }
+        UpkeepRequest::LoadTarget { .. } | UpkeepRequest::Load { .. } => {
+            AdminReply::Failed(ActionError::Failed("asked".to_owned()))
+        }
     }
 }
 
@@ -46,6 +56,20 @@ fn shown() -> Vec<(u16, u64)> {
     let mut shown = std::mem::take(&mut *SHOWN.lock().unwrap());
     shown.sort_unstable();
     shown
+}
+
+#[test]
+fn files_of_a_partition_are_those_of_all_shards_each_once() {
+    let node = TestNode::start(answer_upkeep);
+    let paths = |query: &str| {
+        let (status, body) = node.get(&format!("/api/v1/sstables?keyspace=k&table=t&{query}"));
+        assert_eq!(status, 200, "{body}");
+        let files: Vec<SstableReport> = serde_json::from_str(&body).unwrap();
+        files.into_iter().map(|f| f.path).collect::<Vec<_>>()
+    };
+    assert_eq!(paths("key=a"), ["/a-false-8", "/a-false-9", "/x"]);
+    assert_eq!(paths("key=00&hex=true"), ["/00-true-8", "/00-true-9", "/x"]);
+    assert_eq!(node.get("/api/v1/sstables?keyspace=k&table=t").0, 400);
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn run(schema: &Schema, text: &str, moving: &[SocketAddr]) -> Result<DdlOutcome,
         now: WallMicros(0),
         watch: None,
         default_factor: 1,
+        drop_compact_storage: true,
         functions: None,
     })
 }
@@ -92,7 +93,7 @@ fn datacenters_must_exist_and_one_must_have_a_replica() {
         "Unrecognized strategy option {dc9} passed to NetworkTopologyStrategy for keyspace ks"
     );
     assert_eq!(refused(", 'dc1': 0"), "Configuration for at least one datacenter must be present");
-    assert_eq!(refused(", 'dc9': 'x'"), "Replication factor must be numeric; found x");
+    assert_eq!(refused(", 'dc9': 'x'"), "For input string: \"x\"");
     let text = "ALTER KEYSPACE system_auth WITH replication = {'class': \
                 'NetworkTopologyStrategy', 'dc1': 3}";
     assert_eq!(

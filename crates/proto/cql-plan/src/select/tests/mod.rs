@@ -75,6 +75,7 @@ impl World {
                     now: NOW,
                     watch: None,
                     default_factor: 1,
+                    drop_compact_storage: true,
                     functions: None,
                 })
                 .unwrap();

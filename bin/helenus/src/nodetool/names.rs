@@ -1,0 +1,91 @@
+//! Names of addresses, for `-r`: looked up where the tool runs, as Cassandra's does.
+//!
+//! The system's own look-up (hosts file, DNS, whatever it is set to) is asked through `getent`: the
+//! standard library has none from addresses to names. How long it waits is the system's setting.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+
+use admin::model::NodeReport;
+
+use super::Failure;
+
+/// Addresses in one call of `getent`.
+const ADDRESSES_MAX: usize = 500;
+
+/// Names by address, of the members that have one.
+///
+/// # Errors
+/// There is no `getent` on this machine.
+pub(super) fn of(node: &NodeReport) -> Result<BTreeMap<String, String>, Failure> {
+    let addresses: Vec<&str> = node.nodes.iter().map(|member| member.address.as_str()).collect();
+    let mut names = BTreeMap::new();
+    for some in addresses.chunks(ADDRESSES_MAX) {
+        let ran = Command::new("getent").arg("hosts").args(some).output();
+        let output = ran.map_err(|error| {
+            let text =
+                format!("-r asks the program getent for names, which cannot be run: {error}");
+            Failure::Node(text)
+        })?;
+        // It ends with 2 when one of them has no name; that one keeps its address.
+        read(&String::from_utf8_lossy(&output.stdout), some, &mut names);
+    }
+    Ok(names)
+}
+
+/// Lines of an address and its names, the first of which counts.
+fn read(output: &str, asked: &[&str], names: &mut BTreeMap<String, String>) {
+    for line in output.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(address), Some(name)) = (words.next(), words.next()) else { continue };
+        let Ok(address) = address.parse::<IpAddr>() else { continue };
+        let is_it = |text: &&&str| text.parse::<IpAddr>().is_ok_and(|asked| asked == address);
+        if let Some(asked) = asked.iter().find(is_it) {
+            names.insert((*asked).to_owned(), name.to_owned());
+        }
+    }
+}
+
+/// A text in which nodes are titles (`/127.0.0.1`, `/127.0.0.1:7000`), with their names instead.
+pub(super) fn titled(text: &str, names: &BTreeMap<String, String>) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let name = line.strip_prefix('/').and_then(|title| named(title, names));
+        out.push_str(name.as_deref().unwrap_or(line));
+        out.push('\n');
+    }
+    out
+}
+
+fn named(title: &str, names: &BTreeMap<String, String>) -> Option<String> {
+    if let Some(name) = names.get(title) {
+        return Some(name.clone());
+    }
+    let address: SocketAddr = title.parse().ok()?;
+    let name = names.get(&address.ip().to_string())?;
+    Some(format!("{name}:{}", address.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_names_of_what_was_asked_are_taken() {
+        let mut names = BTreeMap::new();
+        let output = "10.0.0.1        one.example one\n::1             localhost\nnonsense\n\n";
+        read(output, &["10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1"], &mut names);
+        let expected = [("0:0:0:0:0:0:0:1", "localhost"), ("10.0.0.1", "one.example")];
+        let expected = expected.map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn only_titles_get_names() {
+        let names = BTreeMap::from([("10.0.0.1".to_owned(), "one".to_owned())]);
+        let text = "/10.0.0.1:7000\n  INTERNAL:10.0.0.1:7000\n/10.0.0.2\n/10.0.0.1\n\n";
+        let expected = "one:7000\n  INTERNAL:10.0.0.1:7000\n/10.0.0.2\none\n\n";
+        assert_eq!(titled(text, &names), expected);
+    }
+}
