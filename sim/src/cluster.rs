@@ -387,6 +387,14 @@ impl Run {
 
     /// Everything is healed: who gave up joining is started again, and all must go well now.
     pub fn healed(&mut self) {
+        let is_refused = |run: &Run, member: &Member| {
+            let ended = member.is_up && !run.world.is_alive(&member.life);
+            ended && member.ending().contains("Cannot replace a live node")
+        };
+        if self.members.iter().any(|member| is_refused(self, member)) {
+            // As it says: when all have noticed that the old one is dead.
+            self.world.run_for(nemesis::KNOWN_AS_DOWN);
+        }
         for number in 0..self.members.len() {
             let Some(member) = self.members.get_mut(number) else { return };
             if member.may_end && member.is_up && !self.world.is_alive(&member.life) {

@@ -54,7 +54,7 @@ enum Undo {
 }
 
 /// Longer than it takes until all hold a dead node for dead.
-const KNOWN_AS_DOWN: Duration = Duration::from_secs(60);
+pub const KNOWN_AS_DOWN: Duration = Duration::from_secs(60);
 
 /// Longer than it usually takes until one does.
 const NOTICED_AS_DOWN: Duration = Duration::from_secs(20);

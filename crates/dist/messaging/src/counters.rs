@@ -60,16 +60,38 @@ pub struct KindsStats {
     pub gossip: KindStats,
 }
 
+/// Index of the kind of a verb's number, in the order of the fields of [`KindsStats`]. On the path of every
+/// message: comparisons of constants only.
+fn kind_of(verb: u16) -> usize {
+    const GOSSIP: [Verb; 4] =
+        [Verb::GossipSyn, Verb::GossipAck, Verb::GossipAck2, Verb::GossipShutdown];
+    match Verb::lane_of(verb) {
+        Lane::Bulk => 0,
+        _ if GOSSIP.iter().any(|gossip| gossip.number() == verb) => 2,
+        _ => 1,
+    }
+}
+
 impl KindsStats {
     /// The kind of a verb's number.
     pub(crate) fn of(&mut self, verb: u16) -> &mut KindStats {
-        match Verb::from_number(verb) {
-            Some(Verb::GossipSyn | Verb::GossipAck | Verb::GossipAck2 | Verb::GossipShutdown) => {
-                &mut self.gossip
-            }
-            Some(verb) if verb.lane() == Lane::Bulk => &mut self.large,
-            _ => &mut self.small,
+        match kind_of(verb) {
+            0 => &mut self.large,
+            1 => &mut self.small,
+            _ => &mut self.gossip,
         }
+    }
+}
+
+#[derive(Default)]
+struct KindCounts {
+    sent: Cell<u64>,
+    dropped: Cell<u64>,
+}
+
+impl KindCounts {
+    fn stats(&self) -> KindStats {
+        KindStats { pending: 0, sent: self.sent.get(), dropped: self.dropped.get() }
     }
 }
 
@@ -144,7 +166,7 @@ pub(crate) struct Counters {
     shard: telemetry::Shard,
     peers: RefCell<BTreeMap<HostId, Rc<PeerCounters>>>,
     by_verb: RefCell<BTreeMap<Verb, Counter>>,
-    kinds: Cell<KindsStats>,
+    kinds: [KindCounts; 3],
     /// Connections of strangers and refused nodes.
     pub(crate) refused: Counter,
 }
@@ -172,21 +194,22 @@ impl Counters {
 
     /// Messages by kind; what waits is not counted here.
     pub(crate) fn kinds(&self) -> KindsStats {
-        self.kinds.get()
+        let [large, small, gossip] = self.kinds.each_ref().map(KindCounts::stats);
+        KindsStats { large, small, gossip }
     }
 
     /// A message with a verb of this number goes to a peer.
     pub(crate) fn sent(&self, verb: u16) {
-        let mut kinds = self.kinds.get();
-        kinds.of(verb).sent += 1;
-        self.kinds.set(kinds);
+        if let Some(kind) = self.kinds.get(kind_of(verb)) {
+            kind.sent.set(kind.sent.get() + 1);
+        }
     }
 
     /// A message of this kind was given up: what `nodetool tpstats` lists by verb.
     pub(crate) fn dropped(&self, verb: Verb) {
-        let mut kinds = self.kinds.get();
-        kinds.of(verb.number()).dropped += 1;
-        self.kinds.set(kinds);
+        if let Some(kind) = self.kinds.get(kind_of(verb.number())) {
+            kind.dropped.set(kind.dropped.get() + 1);
+        }
         let mut by_verb = self.by_verb.borrow_mut();
         let counter = by_verb.entry(verb).or_insert_with(|| {
             let labels = [("verb", verb.name())];

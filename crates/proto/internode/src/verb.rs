@@ -132,7 +132,12 @@ impl Verb {
 
     /// Which connection carries it: bulk data must not stand in front of requests.
     pub const fn lane(self) -> Lane {
-        match self.number() >> 8 {
+        Verb::lane_of(self.number())
+    }
+
+    /// The same of a verb's number, known or not.
+    pub const fn lane_of(number: u16) -> Lane {
+        match number >> 8 {
             7 | 8 => Lane::Bulk,
             _ => Lane::Requests,
         }
