@@ -70,7 +70,9 @@ class Datacenters:
         """Each side goes on at LOCAL_QUORUM; what needs both is refused."""
         self.nodes.cluster("partition", "1,3,5", "2,4,6")
         first, second = self.all("UN", "DN"), self.all("DN", "UN")
-        for node, seen in ((1, first), (2, second), (5, first), (6, second)):
+        # All six: a conditional write is carried out at a replica, which may be any of its side, and one
+        # that has not noticed yet answers with failures where the others say Unavailable.
+        for node, seen in zip(range(1, 7), [first, second] * 3):
             until(f"node {node} sees its data center", lambda: self.nodes.letters(node) == seen)
         one, two = range(1000, 1000 + ROWS), range(2000, 2000 + ROWS)
         self.write(1, one, "first", ConsistencyLevel.LOCAL_QUORUM)
