@@ -42,13 +42,41 @@ impl Certain {
     }
 }
 
+/// A replica shows a write before the write is on its disk, and may lose it afterwards: the write was not
+/// acknowledged then, but some read may have seen it.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// Reads from here on may have seen it.
+    since: Instant,
+    /// From here on it may be gone.
+    gone: Instant,
+    /// Reads that began until here may have seen it.
+    until: Instant,
+}
+
+impl Loss {
+    /// The power went; whatever was read before may not have been synced.
+    pub fn power_cut(at: Instant) -> Self {
+        Self { since: Instant::ZERO, gone: at, until: at }
+    }
+
+    /// The disk took no writes from `since` on, and the node started again at `until`.
+    pub fn bad_disk(since: Instant, until: Instant) -> Self {
+        Self { since, gone: since, until }
+    }
+
+    /// A read looks between its begin and its end: its answer may be under way when the power goes.
+    fn takes_back(&self, known: &Certain, event: &Event) -> bool {
+        known.begin <= self.until && known.end >= self.since && self.gone <= event.end
+    }
+}
+
 /// Registers under QUORUM: no value that was never written, nothing acknowledged lost, nothing that
 /// was deleted comes back, and no read goes back behind an acknowledgement or a read that ended
 /// before it began.
 ///
-/// `losses` are the moments at which a value that was read but not acknowledged may be gone again: a
-/// write can be read before it is synced, so with a single replica a power cut takes it back.
-pub fn registers(history: &History, losses: &[Instant]) -> Verdict {
+/// `losses` are the times in which a value that was read but not acknowledged may go again.
+pub fn registers(history: &History, losses: &[Loss]) -> Verdict {
     let mut keys: BTreeMap<i32, Writes> = BTreeMap::new();
     let mut reads: Vec<(i32, &Event, Option<i64>)> = Vec::new();
     for event in &history.events {
@@ -113,11 +141,10 @@ fn read(
     writes: &Writes,
     event: &Event,
     value: Option<i64>,
-    losses: &[Instant],
+    losses: &[Loss],
 ) -> Result<i64, String> {
-    // A read looks between its begin and its end: its answer may be under way when the power goes.
     let is_lost = |known: &Certain| {
-        known.how == READ && losses.iter().any(|loss| known.begin <= *loss && *loss <= event.end)
+        known.how == READ && losses.iter().any(|loss| loss.takes_back(known, event))
     };
     let before = writes.certain.iter().filter(|known| {
         known.end <= event.begin && !is_lost(known) && known.scope.binds(event.scope)

@@ -101,7 +101,7 @@ fn a_power_cut_takes_back_what_was_only_read_and_nothing_else() {
     let after = |value| {
         let events = [&acknowledged[..], &[read(20, 25, Some(2)), read(50, 55, value)]].concat();
         move |losses: &[u64]| {
-            let losses: Vec<Instant> = losses.iter().map(|n| moment(*n)).collect();
+            let losses: Vec<Loss> = losses.iter().map(|n| Loss::power_cut(moment(*n))).collect();
             registers(&history(&events), &losses)
         }
     };
@@ -112,6 +112,20 @@ fn a_power_cut_takes_back_what_was_only_read_and_nothing_else() {
     assert!(after(Some(1))(&[60]).is_err(), "after the later read");
     assert_eq!(after(Some(2))(&[30]), Ok(()));
     assert!(after(None)(&[30]).is_err(), "the acknowledged one is not lost");
+}
+
+#[test]
+fn a_bad_disk_takes_back_what_was_only_read_while_it_was_bad() {
+    let acknowledged = [write(1, 0, 5, Ending::Done), write(2, 10, 90, unknown())];
+    let check = |value, since, until| {
+        let events = [&acknowledged[..], &[read(20, 25, Some(2)), read(50, 55, value)]].concat();
+        registers(&history(&events), &[Loss::bad_disk(moment(since), moment(until))])
+    };
+    assert_eq!(check(Some(1), 15, 40), Ok(()));
+    assert_eq!(check(Some(1), 22, 60), Ok(()), "the node ended by itself before");
+    assert!(check(Some(1), 30, 60).is_err(), "read before");
+    assert!(check(Some(1), 10, 15).is_err(), "read after");
+    assert!(check(None, 15, 40).is_err(), "the acknowledged one is not lost");
 }
 
 #[test]

@@ -132,7 +132,7 @@ pub struct Run {
     /// Operations of an administrator that have begun.
     pub pending: Vec<Pending>,
     /// When values that were read but not acknowledged may be lost.
-    pub losses: Vec<stdx::Instant>,
+    pub losses: Vec<checks::Loss>,
     /// What nodes said of their epochs.
     pub epochs: Vec<EpochView>,
     /// The keyspace may have another number of replicas than in the beginning.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rt::sim::{CrashKind, LinkOptions, SimNode};
 use stdx::{Instant, IoErrorKind};
 
-use crate::checks::Trouble;
+use crate::checks::{Loss, Trouble};
 use crate::cluster::{Member, Run};
 use crate::operator::Pending;
 use crate::scenario::Fault;
@@ -40,7 +40,8 @@ enum Undo {
     Links(usize),
     Disk(usize),
     /// The disk is good again; the node starts again on it.
-    GoodDisk(usize),
+    /// It was bad since then.
+    GoodDisk(usize, Instant),
     /// Bits by path are flipped back; the node starts again.
     Unrot(usize, Vec<(String, u64)>),
     /// A newcomer starts in its place.
@@ -201,7 +202,8 @@ impl Nemesis {
                 usual_links(run, node);
             }
             Undo::Disk(node) => run.world.disk(&name(node)).set_slow(None),
-            Undo::GoodDisk(node) => {
+            Undo::GoodDisk(node, since) => {
+                run.losses.push(Loss::bad_disk(since, run.world.now()));
                 let disk = run.world.disk(&name(node));
                 disk.set_free_bytes(None);
                 disk.clear_faults();
@@ -242,7 +244,7 @@ impl Nemesis {
         let mut replacements = Vec::new();
         for (_, undo) in std::mem::take(&mut self.undo) {
             match undo {
-                Undo::GoodDisk(_) | Undo::Unrot(..) => self.undo(run, undo),
+                Undo::GoodDisk(..) | Undo::Unrot(..) => self.undo(run, undo),
                 Undo::Replace(_) => replacements.push(undo),
                 Undo::Heal(_)
                 | Undo::Links(_)
@@ -306,7 +308,7 @@ impl Nemesis {
     /// Whether something ends a node, or keeps it from starting, already.
     fn is_in_repair(&self, node: usize) -> bool {
         self.undo.iter().any(|(_, undo)| match undo {
-            Undo::GoodDisk(n) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
+            Undo::GoodDisk(n, _) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
                 *n == node
             }
             Undo::Heal(_)
@@ -338,7 +340,7 @@ impl Nemesis {
                 }
                 end_process(run, fault, &name(node), &life);
                 if fault == Fault::PowerCut && run.scenario.replication == 1 {
-                    run.losses.push(run.world.now());
+                    run.losses.push(Loss::power_cut(run.world.now()));
                 }
                 run.ended(node);
                 let until = run.world.now() + length;
@@ -424,7 +426,7 @@ impl Nemesis {
                     }
                     Fault::DiskFull => {
                         disk.set_free_bytes(Some(run.world.random_u64() % 65_536));
-                        Undo::GoodDisk(node)
+                        Undo::GoodDisk(node, run.world.now())
                     }
                     _ => {
                         let one_in = 2 + run.world.random_u64() % 50;
@@ -432,7 +434,7 @@ impl Nemesis {
                         if run.world.random_u64().is_multiple_of(2) {
                             disk.set_failing(Some(IoErrorKind::Device));
                         }
-                        Undo::GoodDisk(node)
+                        Undo::GoodDisk(node, run.world.now())
                     }
                 };
                 if let Some(member) = run.members.get_mut(node) {
@@ -533,7 +535,7 @@ impl Nemesis {
     /// Whether a node has lost its disk, or will, or may not take writes.
     fn is_one_broken(&self, run: &Run) -> bool {
         let is_bad =
-            |undo: &Undo| matches!(undo, Undo::GoodDisk(_) | Undo::Unrot(..) | Undo::Replace(_));
+            |undo: &Undo| matches!(undo, Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Replace(_));
         self.undo.iter().any(|(_, undo)| is_bad(undo))
             || run.members.iter().any(|m| m.may_end)
             || !run.pending.is_empty()

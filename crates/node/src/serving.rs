@@ -68,7 +68,14 @@ impl Actions {
     /// Does to this shard what shard 0 decided.
     pub(crate) async fn serve(&self, what: Serving) {
         match what {
-            Serving::Stop => self.stop_serving().await,
+            Serving::Stop => {
+                if let Some(cluster) = &self.cluster {
+                    // What was applied here and could not be logged is gone with the process: the other
+                    // nodes must not go on reading it. To them this one is down, as Cassandra's is.
+                    cluster.liveness.set_gossiping(false);
+                }
+                self.stop_serving().await;
+            }
             Serving::Pause => {
                 self.serving.set(false);
                 self.server.pause().await;
