@@ -39,8 +39,9 @@ enum Undo {
     Heal(Vec<(usize, usize)>),
     Links(usize),
     Disk(usize),
-    /// The disk is good again; the node starts again on it.
-    /// It was bad since then.
+    /// A clock goes at the right speed again.
+    Drift(usize),
+    /// The disk, bad since then, is good again; the node starts again on it.
     GoodDisk(usize, Instant),
     /// Bits by path are flipped back; the node starts again.
     Unrot(usize, Vec<(String, u64)>),
@@ -215,6 +216,7 @@ impl Nemesis {
                 }
                 self.start_again(run, node);
             }
+            Undo::Drift(node) => run.world.drift_clock(&name(node), 0),
             Undo::Replace(node) => run.replace(node),
             Undo::GiveUp(node) => run.give_up(node),
             Undo::OrderRemoval(host, at) => run.order_removal(at, &host),
@@ -249,6 +251,7 @@ impl Nemesis {
                 Undo::Heal(_)
                 | Undo::Links(_)
                 | Undo::Disk(_)
+                | Undo::Drift(_)
                 | Undo::Restart(_)
                 | Undo::GiveUp(_)
                 | Undo::OrderRemoval(..)
@@ -314,6 +317,7 @@ impl Nemesis {
             Undo::Heal(_)
             | Undo::Links(_)
             | Undo::Disk(_)
+            | Undo::Drift(_)
             | Undo::GiveUp(_)
             | Undo::OrderRemoval(..)
             | Undo::GiveUpRemoval(..)
@@ -385,6 +389,11 @@ impl Nemesis {
             Fault::ClockJump => {
                 let micros = (run.world.random_u64() % 40_000_000) as i64 - 20_000_000;
                 run.world.jump_clock(&name(node), micros);
+            }
+            Fault::ClockDrift => {
+                let millionths = (run.world.random_u64() % 400_000) as i64 - 200_000;
+                run.world.drift_clock(&name(node), millionths);
+                self.undo.push((until, Undo::Drift(node)));
             }
             Fault::SlowDisk => {
                 run.world.disk(&name(node)).set_slow(Some(5_000..50_000));

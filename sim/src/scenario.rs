@@ -67,6 +67,8 @@ pub enum Fault {
     ThinLink,
     /// A wall clock jumps by up to 20 s, back or on.
     ClockJump,
+    /// A wall clock goes up to 20 % too fast or too slowly for a while; what it has gathered stays.
+    ClockDrift,
     /// Each file call of a node takes 5 to 50 ms.
     SlowDisk,
     /// Disk and links of a node are slow.
@@ -110,7 +112,7 @@ pub enum Fault {
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 30] = [
+    pub const ALL: [(&str, Fault); 31] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -123,6 +125,7 @@ impl Fault {
         ("lossy_link", Fault::LossyLink),
         ("thin_link", Fault::ThinLink),
         ("clock_jump", Fault::ClockJump),
+        ("clock_drift", Fault::ClockDrift),
         ("slow_disk", Fault::SlowDisk),
         ("slow_node", Fault::SlowNode),
         ("disk_full", Fault::DiskFull),
@@ -357,9 +360,9 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Whether clocks jump in it.
+    /// Whether clocks jump or drift in it.
     pub fn do_clocks_jump(&self) -> bool {
-        self.has(Fault::ClockJump)
+        self.has(Fault::ClockJump) || self.has(Fault::ClockDrift)
     }
 
     /// The datacenter of a node, both from 0.

@@ -15,6 +15,8 @@ const QUERY: u8 = 7;
 const RESULT: u8 = 8;
 const PREPARE: u8 = 9;
 const EXECUTE: u8 = 10;
+/// In the header: warnings come before the answer.
+const WARNINGS: u8 = 8;
 /// Longest answer that is taken.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -119,6 +121,47 @@ impl Client {
         })
     }
 
+    /// Executes a prepared SELECT without values at consistency ONE through all its pages; how many rows
+    /// came.
+    pub fn rows(&mut self, id: &[u8], page: u32) -> Result<u64> {
+        const SKIP_METADATA: u8 = 2;
+        const PAGE_SIZE: u8 = 4;
+        const PAGING_STATE: u8 = 8;
+        const MORE_PAGES: u32 = 2;
+        const NO_METADATA: u32 = 4;
+        let (mut state, mut rows) = (Vec::new(), 0);
+        loop {
+            let mut body = u16::try_from(id.len())?.to_be_bytes().to_vec();
+            body.extend_from_slice(id);
+            let has_state = if state.is_empty() { 0 } else { PAGING_STATE };
+            body.extend_from_slice(&[0, Level::One as u8, SKIP_METADATA | PAGE_SIZE | has_state]);
+            body.extend_from_slice(&page.to_be_bytes());
+            if !state.is_empty() {
+                body.extend_from_slice(&u32::try_from(state.len())?.to_be_bytes());
+                body.extend_from_slice(&state);
+            }
+            let (opcode, body) = self.ask(EXECUTE, &body)?;
+            let number = |at: usize| {
+                let bytes = body.get(at..at + 4).context("a short answer")?;
+                Ok::<u32, anyhow::Error>(u32::from_be_bytes(bytes.try_into()?))
+            };
+            if opcode == ERROR {
+                bail!("{}", String::from_utf8_lossy(body.get(6..).unwrap_or_default()));
+            }
+            // Kind "rows", flags, number of columns, the state, number of rows.
+            let flags = number(4)?;
+            if opcode != RESULT || number(0)? != 2 || flags & NO_METADATA == 0 {
+                bail!("an answer that is not rows without metadata");
+            }
+            if flags & MORE_PAGES == 0 {
+                return Ok(rows + u64::from(number(12)?));
+            }
+            let length = number(12)? as usize;
+            state = body.get(16..16 + length).context("a short answer")?.to_vec();
+            rows += u64::from(number(16 + length)?);
+        }
+    }
+
     fn ask(&mut self, opcode: u8, body: &[u8]) -> Result<(u8, Vec<u8>)> {
         let mut frame = vec![4, 0, 0, 0, opcode];
         frame.extend_from_slice(&u32::try_from(body.len())?.to_be_bytes());
@@ -126,13 +169,25 @@ impl Client {
         self.stream.write_all(&frame)?;
         let mut header = [0_u8; 9];
         self.stream.read_exact(&mut header)?;
-        let [_, _, _, _, opcode, length @ ..] = header;
+        let [_, flags, _, _, opcode, length @ ..] = header;
         let length = u32::from_be_bytes(length) as usize;
         if length > BODY_BYTES_MAX {
             bail!("an answer of {length} bytes");
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
+        if flags & WARNINGS != 0 {
+            // Texts behind their lengths, behind their number.
+            let number = |at: usize| match body.get(at..at + 2) {
+                Some([high, low]) => Ok(usize::from(u16::from_be_bytes([*high, *low]))),
+                _ => bail!("a short answer"),
+            };
+            let mut end = 2;
+            for _ in 0..number(0)? {
+                end += 2 + number(end)?;
+            }
+            body = body.get(end..).context("a short answer")?.to_vec();
+        }
         Ok((opcode, body))
     }
 }

@@ -6,7 +6,7 @@
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
-//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `report`;
+//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `report`;
 //! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`.
 
 mod cassandra;
@@ -23,6 +23,7 @@ pub mod process;
 pub mod repair;
 pub mod replicated;
 mod report;
+mod scans;
 mod schema;
 mod settings;
 mod start;
@@ -75,6 +76,14 @@ pub fn compare(root: &Path, words: &[&str]) -> Result<bool> {
     }
     if settings.has(Section::Start) {
         start::run(root, &home, &latte, &settings, &mut report)?;
+        report.write(&home)?;
+    }
+    if settings.has(Section::Scans) {
+        let mut kinds = vec![Kind::Helenus];
+        kinds.extend(settings.cassandra.then_some(Kind::Cassandra));
+        let mut servers = started(root, &home, &settings, &kinds)?;
+        scans::run(&mut servers, &settings, &mut report)?;
+        end(servers)?;
         report.write(&home)?;
     }
     println!("{}", report.verdict_lines());

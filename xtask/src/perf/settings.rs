@@ -14,6 +14,8 @@ pub enum Section {
     Equal,
     /// Start, memory, DDL, restart, replay.
     Start,
+    /// Whole tables filtered, counted, grouped.
+    Scans,
 }
 
 /// Settings of one comparison.
@@ -57,7 +59,13 @@ impl Settings {
             restart_mb: 1024,
             replay_mb: 256,
             cassandra: true,
-            sections: vec![Section::Null, Section::Load, Section::Equal, Section::Start],
+            sections: vec![
+                Section::Null,
+                Section::Load,
+                Section::Equal,
+                Section::Start,
+                Section::Scans,
+            ],
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -100,7 +108,8 @@ fn section(name: &str) -> Result<Section> {
         "load" => Section::Load,
         "equal" => Section::Equal,
         "start" => Section::Start,
-        _ => bail!("--only takes null, load, equal, start (with commas), not \"{name}\""),
+        "scans" => Section::Scans,
+        _ => bail!("--only takes null, load, equal, start, scans (with commas), not \"{name}\""),
     })
 }
 

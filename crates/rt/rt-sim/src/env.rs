@@ -49,7 +49,7 @@ impl Env {
     pub fn wall(&self) -> WallMicros {
         let state = self.core.state.borrow();
         let passed = i64::try_from(state.now.0 / 1000).unwrap_or(i64::MAX);
-        let skew = state.skews.get(&*self.name).copied().unwrap_or(0);
+        let skew = state.skews.get(&*self.name).map_or(0, |skew| skew.at(state.now));
         WallMicros(state.options.wall_start_micros.saturating_add(passed).saturating_add(skew))
     }
 

@@ -174,6 +174,24 @@ enum Next {
     Wait(Option<Instant>),
 }
 
+/// How a wall clock differs from virtual time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Skew {
+    /// At `since`.
+    micros: i64,
+    /// Of the time that passes since then.
+    millionths: i64,
+    since: Instant,
+}
+
+impl Skew {
+    pub(crate) fn at(self, now: Instant) -> i64 {
+        let passed = i128::from(now.0.saturating_sub(self.since.0)) / 1000;
+        let drifted = passed * i128::from(self.millionths) / 1_000_000;
+        self.micros.saturating_add(i64::try_from(drifted).unwrap_or(i64::MAX))
+    }
+}
+
 pub(crate) struct State {
     pub(crate) now: Instant,
     pub(crate) options: WorldOptions,
@@ -190,7 +208,7 @@ pub(crate) struct State {
     pub(crate) net: Network,
     addresses: BTreeMap<String, IpAddr>,
     names: BTreeMap<IpAddr, Rc<str>>,
-    pub(crate) skews: BTreeMap<String, i64>,
+    pub(crate) skews: BTreeMap<String, Skew>,
     pub(crate) crashes: Vec<(ProcessId, CrashKind)>,
 }
 
@@ -390,14 +408,24 @@ impl World {
 
     /// Shifts a node's wall clock by `micros` against virtual time, from now on.
     pub fn set_clock_skew(&self, name: &str, micros: i64) {
-        self.core.state.borrow_mut().skews.insert(name.to_string(), micros);
+        let skew = Skew { micros, ..Skew::default() };
+        self.core.state.borrow_mut().skews.insert(name.to_string(), skew);
     }
 
     /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
     pub fn jump_clock(&self, name: &str, micros: i64) {
         let mut state = self.core.state.borrow_mut();
         let skew = state.skews.entry(name.to_string()).or_default();
-        *skew = skew.saturating_add(micros);
+        skew.micros = skew.micros.saturating_add(micros);
+    }
+
+    /// From now on a node's wall clock goes too fast by that many millionths, too slowly below 0, on top
+    /// of what it was shifted before; 0 ends it, and what it has gathered stays.
+    pub fn drift_clock(&self, name: &str, millionths: i64) {
+        let mut state = self.core.state.borrow_mut();
+        let now = state.now;
+        let skew = state.skews.entry(name.to_string()).or_default();
+        *skew = Skew { micros: skew.at(now), millionths, since: now };
     }
 
     /// Stops a process's tasks for that long, as SIGSTOP does: time goes on, its machine takes and

@@ -364,4 +364,10 @@ impl World {
     pub fn jump_clock(&self, name: &str, micros: i64) {
         self.world.jump_clock(name, micros);
     }
+
+    /// From now on a node's wall clock goes too fast by that many millionths, too slowly below 0, on top
+    /// of what it was shifted before; 0 ends it, and what it has gathered stays.
+    pub fn drift_clock(&self, name: &str, millionths: i64) {
+        self.world.drift_clock(name, millionths);
+    }
 }

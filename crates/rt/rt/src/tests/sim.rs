@@ -400,6 +400,17 @@ fn wall_clocks_are_skewed_and_virtual_time_is_not() {
         assert!((start + 3_000_000..start + 4_000_000).contains(&rt.wall().0));
         assert!(rt.now().0 < 1_000_000_000);
     });
+    // Too slowly by a tenth for ten seconds, then at the right speed.
+    for (millionths, gathered) in [(-100_000, -1_000_000), (0, 0)] {
+        w.drift_clock("c", millionths);
+        in_world(&w, "c", move |rt| async move {
+            let (wall, now) = (rt.wall().0, rt.now().0);
+            rt.sleep(Duration::from_secs(10)).await;
+            let passed = i64::try_from((rt.now().0 - now) / 1000).unwrap();
+            let differs = rt.wall().0 - wall - passed - gathered;
+            assert!((-100..=100).contains(&differs), "{millionths}: {differs}");
+        });
+    }
 }
 
 #[test]
