@@ -68,6 +68,8 @@ struct Lane<C> {
     member: bool,
     /// The range deletion that is open in it.
     open: DeletionTime,
+    /// Of the partition that it is at the start of.
+    token: Token,
 }
 
 #[derive(Clone, Copy)]
@@ -120,6 +122,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 state: LaneState::Stale,
                 member: false,
                 open: DeletionTime::LIVE,
+                token: Token::MIN,
             })
             .collect();
         let keep = match &mode {
@@ -169,12 +172,13 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         (self.scratch, self.lanes.into_iter().map(|l| l.cursor))
     }
 
-    fn partition_of(lane: &Lane<C>) -> Option<(Token, &[u8], DeletionTime)> {
+    /// Key and deletion of the partition that the lane is at the start of.
+    fn partition_of(lane: &Lane<C>) -> Option<(&[u8], DeletionTime)> {
         if lane.state != LaneState::Ready {
             return None;
         }
         match lane.cursor.item() {
-            Item::Partition { token, key, deletion } => Some((token, key, deletion)),
+            Item::Partition { key, deletion, .. } => Some((key, deletion)),
             _ => None,
         }
     }
@@ -183,30 +187,40 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     fn begin_partition(&mut self) -> bool {
         let mut first: Option<(Token, &[u8])> = None;
         let mut first_lane = 0;
+        let mut several = false;
         let mut deletion = DeletionTime::LIVE;
         let mut members: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.lanes.len());
         for (index, lane) in self.lanes.iter().enumerate() {
-            let Some((token, key, lane_deletion)) = Self::partition_of(lane) else { continue };
+            // Most lanes are behind the first one by their tokens.
+            if first.is_some_and(|(token, _)| lane.token > token) {
+                continue;
+            }
+            let Some((key, lane_deletion)) = Self::partition_of(lane) else { continue };
             let order = match first {
                 None => Ordering::Less,
-                Some(f) => (token, key).cmp(&f),
+                Some(f) => (lane.token, key).cmp(&f),
             };
-            if order == Ordering::Less {
-                first = Some((token, key));
-                first_lane = index;
-                deletion = lane_deletion;
-                members.iter_mut().for_each(|m| *m = false);
-            } else if order == Ordering::Equal {
-                deletion = deletion.max(lane_deletion);
+            match order {
+                Ordering::Less => {
+                    if first.is_some() {
+                        members.iter_mut().for_each(|m| *m = false);
+                    }
+                    first = Some((lane.token, key));
+                    first_lane = index;
+                    several = false;
+                    deletion = lane_deletion;
+                }
+                Ordering::Equal => {
+                    several = true;
+                    deletion = deletion.max(lane_deletion);
+                }
+                Ordering::Greater => continue,
             }
-            if order != Ordering::Greater
-                && let Some(member) = members.get_mut(index)
-            {
+            if let Some(member) = members.get_mut(index) {
                 *member = true;
             }
         }
         let Some((token, key)) = first else { return false };
-        self.partition_deletion = deletion;
         let mut shown = deletion;
         match &self.mode {
             MergeMode::All => {}
@@ -224,7 +238,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 self.keep = Keep::Purge(purge);
             }
         }
-        let several = members.iter().filter(|m| **m).count() > 1;
+        self.partition_deletion = deletion;
         self.sole = (!several).then_some(first_lane);
         for (lane, member) in self.lanes.iter_mut().zip(members) {
             lane.member = member;
@@ -254,11 +268,21 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 }
             }
             lane.state = LaneState::Ready;
-            let Item::Row { row, .. } = lane.cursor.item() else {
-                if self.step() {
+            let row = match lane.cursor.item() {
+                Item::Row { row, .. } => row,
+                Item::PartitionEnd => {
+                    lane.member = false;
+                    lane.state = LaneState::Stale;
+                    self.in_partition = false;
+                    self.current = Current::PartitionEnd;
                     return Ok(Advance::Item);
                 }
-                continue;
+                Item::Partition { .. } | Item::Static(_) | Item::Marker(_) => {
+                    if self.step() {
+                        return Ok(Advance::Item);
+                    }
+                    continue;
+                }
             };
             let active = if self.open.is_live() { self.partition_deletion } else { self.open };
             self.scratch.clear();
@@ -492,7 +516,14 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                     continue;
                 }
                 match lane.cursor.advance()? {
-                    Advance::Item => lane.state = LaneState::Ready,
+                    Advance::Item => {
+                        lane.state = LaneState::Ready;
+                        if !self.in_partition
+                            && let Item::Partition { token, .. } = lane.cursor.item()
+                        {
+                            lane.token = token;
+                        }
+                    }
                     Advance::End => lane.state = LaneState::Done,
                     Advance::NeedBlock(request) => {
                         let source = u32::try_from(index).unwrap_or(u32::MAX);
@@ -512,36 +543,40 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
         }
     }
 
+    #[inline]
     fn item(&self) -> Item<'_> {
-        let of = |lane: usize| self.lanes.get(lane).map(|l| l.cursor.item());
-        let item = match self.current {
-            Current::None => None,
-            Current::Partition { lane, deletion } => match of(lane) {
-                Some(Item::Partition { token, key, .. }) => {
-                    Some(Item::Partition { token, key, deletion })
+        match self.current {
+            Current::StaticOf(lane) | Current::RowOf(lane) => {
+                if let Some(lane) = self.lanes.get(lane) {
+                    return lane.cursor.item();
                 }
-                _ => None,
-            },
-            Current::StaticOf(lane) | Current::RowOf(lane) => of(lane),
-            Current::StaticBuilt => Some(Item::Static(RowRef::trusted(&self.scratch))),
-            Current::RowBuilt(lane) => match of(lane) {
-                Some(Item::Row { clustering, .. }) => {
-                    Some(Item::Row { clustering, row: RowRef::trusted(&self.scratch) })
+            }
+            Current::PartitionEnd => return Item::PartitionEnd,
+            Current::Partition { lane, deletion } => {
+                if let Some(lane) = self.lanes.get(lane)
+                    && let Item::Partition { token, key, .. } = lane.cursor.item()
+                {
+                    return Item::Partition { token, key, deletion };
                 }
-                _ => None,
-            },
-            Current::Marker { lane, close, open } => match of(lane) {
-                Some(Item::Marker(marker)) => {
-                    Some(Item::Marker(Marker { position: marker.position, close, open }))
+            }
+            Current::StaticBuilt => return Item::Static(RowRef::trusted(&self.scratch)),
+            Current::RowBuilt(lane) => {
+                if let Some(lane) = self.lanes.get(lane)
+                    && let Item::Row { clustering, .. } = lane.cursor.item()
+                {
+                    return Item::Row { clustering, row: RowRef::trusted(&self.scratch) };
                 }
-                _ => None,
-            },
-            Current::PartitionEnd => Some(Item::PartitionEnd),
-        };
-        match item {
-            Some(item) => item,
-            None => stdx::invariant::broken(format_args!("merge: item asked for before advance")),
+            }
+            Current::Marker { lane, close, open } => {
+                if let Some(lane) = self.lanes.get(lane)
+                    && let Item::Marker(marker) = lane.cursor.item()
+                {
+                    return Item::Marker(Marker { position: marker.position, close, open });
+                }
+            }
+            Current::None => {}
         }
+        stdx::invariant::broken(format_args!("merge: item asked for before advance"))
     }
 
     fn skip_partition(&mut self) {

@@ -575,7 +575,10 @@ async fn file_sets(fs: &Fs, directory: &str) -> Result<Vec<FileSet>, StoreError>
 }
 
 /// Whether every partition lies in what the node owns.
-async fn check_owned(reader: &SstableReader, owned: &OwnedRanges) -> Result<(), StoreError> {
+pub(crate) async fn check_owned(
+    reader: &SstableReader,
+    owned: &OwnedRanges,
+) -> Result<(), StoreError> {
     let meta = reader.meta();
     if owned.covers(meta.first_token(), meta.last_token()) {
         return Ok(());

@@ -11,7 +11,7 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `slots`,
-//! `compaction`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
+//! `compaction`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod cache;
@@ -41,6 +41,7 @@ mod table;
 mod tests;
 mod truncate;
 mod upgrade;
+mod verify;
 mod whole;
 
 pub use cleanup::{Cleaned, OwnedRanges};
@@ -62,4 +63,5 @@ pub use sstable::{Component, Descriptor, TokenFilter, Version};
 pub use store::{Store, StoreFailure};
 pub use table::TableStats;
 pub use upgrade::UpgradeScope;
+pub use verify::VerifyOptions;
 pub use whole::{Held, HeldFile};

@@ -52,8 +52,9 @@ impl SstableCursor {
                 HeadKind::EndOfPartition => {
                     self.consume(&head)?;
                     self.ended = true;
-                    self.state = State::PartitionEnd;
-                    return Ok(Step::Again);
+                    self.current = Current::PartitionEnd;
+                    self.state = State::NextPartition;
+                    return Ok(Step::Item);
                 }
                 HeadKind::StaticRow => {
                     let at = self.data.position();

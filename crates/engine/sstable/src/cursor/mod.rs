@@ -496,7 +496,10 @@ impl SstableCursor {
             }
         }
         self.current = Current::Partition;
-        self.state = State::StaticRow;
+        self.state = match self.meta.schema().has_static() {
+            true => State::StaticRow,
+            false => self.first_state(),
+        };
         Ok(Step::Item)
     }
 
@@ -578,10 +581,6 @@ impl SstableCursor {
     }
 
     fn static_row(&mut self) -> Result<Step> {
-        if !self.meta.schema().has_static() {
-            self.state = self.first_state();
-            return Ok(Step::Again);
-        }
         let head = match self.ensure_head(true)? {
             Found::Need(block) => return Ok(Step::Need(block)),
             Found::Is(head) => head,
@@ -723,7 +722,12 @@ fn is_behind(token: Token, key: &[u8], bound: &RingBound) -> bool {
 impl Cursor for SstableCursor {
     fn advance(&mut self) -> Result<Advance> {
         loop {
-            match self.step() {
+            let step = match self.state {
+                // What a scan does nearly always.
+                State::Rows => self.rows(),
+                _ => self.step(),
+            };
+            match step {
                 Ok(Step::Again) => {}
                 Ok(Step::Item) => return Ok(Advance::Item),
                 Ok(Step::Need(block)) => {

@@ -34,7 +34,7 @@ pub use purge::{PurgeReport, Reclaimable, purge_preview};
 pub use scan::{Detail, PartitionScan, PartitionStats, ScanClock, range_of_key};
 pub use scrub::{Loss, ScrubReport, scrub};
 pub use upgrade::{split, upgrade};
-pub use verify::{VerifyReport, add_checksums, verify};
+pub use verify::{VerifyReport, add_checksums, verify, verify_checksums};
 
 pub use data::command::KeyRange;
 use schema::{Column, ColumnKind, Table, TableKind, TableOptions};

@@ -40,7 +40,7 @@ pub struct VerifyReport {
 /// # Errors
 /// `Corrupt` naming file and offset of the first fault; `Io`.
 pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
-    verify_raw(reader).await?;
+    verify_checksums(reader).await?;
     let meta = reader.meta().clone();
     let comparator = meta.comparator();
     let corrupt = |component: Component, offset: u64, what: &str| SstableError::Corrupt {
@@ -169,8 +169,12 @@ impl Place {
     }
 }
 
-/// Checksums over the raw bytes of the large components: the digest and Checksums.db.
-async fn verify_raw(reader: &SstableReader) -> Result<()> {
+/// Reads every byte of the large components and compares it with the digest and Checksums.db; nothing
+/// of what the bytes mean.
+///
+/// # Errors
+/// `Corrupt` naming file and offset of the first fault; `Io`.
+pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
     let meta = reader.meta();
     let large = meta.components().iter().filter(|c| c.is_large());
     for component in large.copied() {

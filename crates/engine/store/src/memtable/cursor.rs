@@ -75,6 +75,16 @@ impl PartitionCursor {
         }
     }
 
+    /// Begins another partition.
+    fn turn_to(&mut self, version: Rc<PartitionVersion>) {
+        self.version = version;
+        self.stage = Stage::Start;
+        self.slices_entered = 0;
+        self.row = None;
+        self.range = None;
+        self.open = false;
+    }
+
     fn slice_index(&self) -> usize {
         let entered = self.slices_entered.saturating_sub(1);
         if self.reversed { self.slices.0.len().saturating_sub(1 + entered) } else { entered }
@@ -364,20 +374,30 @@ impl Cursor for MemtableScan {
         {
             return Ok(Advance::Item);
         }
-        self.current = None;
         if self.at_end {
+            self.current = None;
             return Ok(Advance::End);
         }
         let next = self.next_partition();
         let Some(version) = next.filter(|v| self.is_inside(v)) else {
             self.at_end = true;
+            self.current = None;
             self.ahead.clear();
             return Ok(Advance::End);
         };
-        let mut cursor =
-            PartitionCursor::new(self.shape.clone(), self.slices.clone(), self.reversed, version);
+        let cursor = match &mut self.current {
+            Some(cursor) => {
+                cursor.turn_to(version);
+                cursor
+            }
+            none => none.insert(PartitionCursor::new(
+                self.shape.clone(),
+                self.slices.clone(),
+                self.reversed,
+                version,
+            )),
+        };
         cursor.advance()?;
-        self.current = Some(cursor);
         Ok(Advance::Item)
     }
 

@@ -19,6 +19,7 @@ mod replica;
 mod shards;
 mod strategies;
 mod upkeep;
+mod verifying;
 mod versions;
 mod whole;
 
