@@ -14,6 +14,7 @@ use conformance::run::{Difference, Mode, Report, run};
 const USAGE: &str = "\
 usage: conformance [--target HOST:PORT] [--record] [--prefix NAME] [--known FILE] [--verbose]
                    FILES...
+       conformance --coverage FOLDER
 
 Runs .cqltest files against a server and compares every answer with the file.
   --target HOST:PORT  the server; default HELENUS_HOST and HELENUS_PORT, else 127.0.0.1:9042
@@ -22,6 +23,8 @@ Runs .cqltest files against a server and compares every answer with the file.
   --known FILE        list of known differences (FILE:LINE reason), which are no failures; default
                       known-differences.txt beside the folder of the files; none with \"\"
   --verbose           name every file, not only those that differ
+  --coverage FOLDER   print which forms of statements and errors the cases in FOLDER, `conformance`
+                      in the source tree, have
 FILES may be folders: all .cqltest files in them, by name.
 exit status: 0 all answers agree, 1 some differ, 2 could not run";
 
@@ -72,6 +75,12 @@ fn options() -> Result<Options> {
                 options.known = Some(arguments.next().context("--known needs a file")?.into());
             }
             "--record" => options.mode = Mode::Record,
+            "--coverage" => {
+                let folder = arguments.next().context("--coverage needs a folder")?;
+                let (productions, files) = conformance::coverage::read(Path::new(&folder))?;
+                print!("{}", conformance::coverage::page(&productions, &files)?);
+                std::process::exit(0);
+            }
             "--verbose" => options.verbose = true,
             "--help" | "-h" => {
                 println!("{USAGE}");

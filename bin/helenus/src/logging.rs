@@ -2,14 +2,17 @@
 //! node runs (`nodetool setlogginglevel`).
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use admin::LogControl;
 use admin::model::LogLevelReport;
 use conf::{LogFormat, LogLevel};
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// What everything is called that has no level of its own.
@@ -25,6 +28,26 @@ pub struct Levels {
     /// Changed since, by module; `ROOT` is everything else.
     changed: Mutex<BTreeMap<String, String>>,
     reload: Reload,
+    errors: Arc<AtomicU64>,
+}
+
+/// Standard error, and how many errors were written to it.
+#[derive(Default)]
+struct Counted(Arc<AtomicU64>);
+
+impl<'a> MakeWriter<'a> for Counted {
+    type Writer = io::Stderr;
+
+    fn make_writer(&'a self) -> io::Stderr {
+        io::stderr()
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> io::Stderr {
+        if *event.level() == Level::ERROR {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        io::stderr()
+    }
 }
 
 /// Starts logging. `RUST_LOG` may name other levels by module (`info,store=debug`).
@@ -44,9 +67,11 @@ pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
         _ => level.to_string(),
     };
     let filter = filter(&first, level).map_err(|error| format!("RUST_LOG=\"{first}\": {error}"))?;
+    let counted = Counted::default();
+    let errors = counted.0.clone();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(counted)
         .with_span_events(FmtSpan::NONE);
     let reload: Reload = match format {
         LogFormat::Text => {
@@ -64,7 +89,7 @@ pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
         }
     };
     log_panics();
-    Ok(Levels { first, changed: Mutex::default(), reload })
+    Ok(Levels { first, changed: Mutex::default(), reload, errors })
 }
 
 fn filter(text: &str, level: LevelFilter) -> Result<EnvFilter, String> {
@@ -75,6 +100,10 @@ fn filter(text: &str, level: LevelFilter) -> Result<EnvFilter, String> {
 impl LogControl for Levels {
     fn levels(&self) -> Vec<LogLevelReport> {
         levels(&self.first, &self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
     }
 
     fn set(&self, wanted: &LogLevelReport) -> Result<(), String> {
@@ -186,5 +215,18 @@ mod tests {
             assert!(change(&mut changed, &wanted(logger, level)).is_err(), "{logger} {level}");
         }
         assert!(filter(&directives("info", &changed), LevelFilter::INFO).is_ok());
+    }
+
+    #[test]
+    fn errors_are_counted_and_nothing_else() {
+        let counted = Counted::default();
+        let errors = counted.0.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(counted).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::error!("an error");
+            tracing::warn!("a warning");
+            tracing::error!("another one");
+        });
+        assert_eq!(errors.load(Ordering::Relaxed), 2);
     }
 }

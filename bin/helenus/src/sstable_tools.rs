@@ -4,13 +4,14 @@
 //! `sstable`). Tools that change a directory refuse one that a node has open.
 //!
 //! Reading order: [`targets`], [`out`], [`partitions`], [`analyses`], [`change`], [`schema_file`],
-//! [`export`], [`write`], [`load`].
+//! [`export`], [`write`], [`parquet`], [`load`].
 
 mod analyses;
 mod change;
 mod export;
 mod load;
 mod out;
+mod parquet;
 mod partitions;
 mod schema_file;
 mod targets;
@@ -98,9 +99,9 @@ pub enum Command {
     Pstats(analyses::Analysis),
     /// What a compaction of all files of a table would free
     Purge(analyses::Analysis),
-    /// Print the live rows of a table's files, merged, as CSV or lines of JSON
+    /// Print the live rows of a table's files, merged, as CSV, lines of JSON or Parquet
     Export(export::Export),
-    /// Make SSTables of rows in CSV or lines of JSON, as Cassandra's CQLSSTableWriter does
+    /// Make SSTables of rows in CSV, lines of JSON or Parquet, as Cassandra's CQLSSTableWriter does
     Write(write::Write),
     /// Send the rows of a table's files to a running cluster, as Cassandra's sstableloader does
     Load(load::Load),
@@ -237,6 +238,8 @@ enum Failure {
     File(SstableError),
     /// A partition key that is not of the table's type.
     Key(String),
+    /// A value that the form of the output does not hold.
+    Value(String),
     Output(std::io::Error),
 }
 
@@ -338,6 +341,10 @@ fn report(path: &str, failure: &Failure) -> u8 {
         Failure::Key(error) => {
             eprintln!("helenus sstable: {path}: {error}");
             exit::USAGE
+        }
+        Failure::Value(error) => {
+            eprintln!("helenus sstable: {path}: {error}");
+            exit::FAILED
         }
         Failure::File(error) => {
             eprintln!("helenus sstable: {path}: {error}");

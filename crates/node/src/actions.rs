@@ -20,7 +20,7 @@ use store::{Store, StoreError, UpgradeScope};
 
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
-use crate::own_rows;
+use crate::own_rows::{self, OwnRows, PrimaryRanges};
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 
@@ -56,6 +56,8 @@ pub(crate) struct Actions {
     pub(crate) cluster: Option<ClusterShard>,
     /// The way to have every shard serve no clients any more.
     pub(crate) policy: Arc<PolicyMesh>,
+    /// What the node writes about itself.
+    pub(crate) own_rows: OwnRows,
 }
 
 /// A UUID with the form of Cassandra's: of the number that a compaction has on its shard, the shard, and
@@ -178,6 +180,11 @@ impl ShardActions for Actions {
                 counted: e.counted,
             })
             .collect()
+    }
+
+    fn key_samples(&self, table: TableId) -> Vec<Token> {
+        let ranges = PrimaryRanges::of(&self.membership.snapshot()).in_ring;
+        self.store.key_samples(table, &ranges)
     }
 
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>> {
@@ -345,6 +352,20 @@ impl ShardActions for Actions {
                 (_, ClusterAction::SetIncrementalBackups { enabled }) => {
                     this.store.set_incremental_backups(enabled);
                     Ok(())
+                }
+                (_, ClusterAction::ReplayBatchlog) => {
+                    let snapshot = this.membership.snapshot();
+                    let replay = this.coordinator.replay_abandoned(&snapshot).await;
+                    let (batches, left) = (replay.batches, replay.left);
+                    tracing::info!(batches, left, "the batch log was replayed by command");
+                    match replay.error {
+                        // What a dead replica misses is tried again by itself.
+                        Some(error) if left == 0 => Err(failed(error)),
+                        _ => Ok(()),
+                    }
+                }
+                (_, ClusterAction::RefreshSizeEstimates) => {
+                    this.own_rows.write_estimates().await.map_err(failed)
                 }
                 (_, ClusterAction::SetTraceProbability { per_million }) => {
                     this.server.set_trace_probability(f64::from(per_million) / 1e6);

@@ -4,12 +4,15 @@
 //! Owns: their content and when they are written. Never: rows that follow from the metadata log
 //! ([`crate::system_tables`]). Source: Cassandra's `SizeEstimatesRecorder`, `SystemKeyspace`.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::model::{EstimateReport, HistoryReport};
 use admin::{AdminMesh, AdminReply, AdminRequest};
+use cluster::{ClusterSnapshot, Member};
 use coordinator::Coordinator;
 use cql_plan::plan::UuidSource;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
@@ -29,10 +32,9 @@ const ESTIMATES_PERIOD: Duration = Duration::from_secs(300);
 const HISTORY_TTL: TtlSeconds = TtlSeconds(7 * 86_400);
 
 const ESTIMATES: [&str; 2] = ["size_estimates", "table_estimates"];
-/// `range_type` of `table_estimates`: on one node both mean the same ranges.
-const RANGE_TYPES: [&str; 2] = ["local_primary", "primary"];
 
-/// Everything that writes these rows needs.
+/// Everything that writes these rows needs. Clones share.
+#[derive(Clone)]
 pub(crate) struct OwnRows {
     pub(crate) rt: Rt,
     pub(crate) coordinator: Coordinator,
@@ -40,6 +42,8 @@ pub(crate) struct OwnRows {
     pub(crate) admin: Arc<AdminMesh>,
     /// Owner of the tasks that write.
     pub(crate) gate: Gate,
+    /// The estimates that the tables have.
+    pub(crate) written: Rc<RefCell<Written>>,
 }
 
 impl OwnRows {
@@ -74,9 +78,8 @@ impl OwnRows {
     pub(crate) fn record_estimates(self) {
         let (rt, gate) = (self.rt.clone(), self.gate.clone());
         let task = async move {
-            let mut written = Written::new();
             loop {
-                if let Err(error) = self.write_estimates(&mut written).await {
+                if let Err(error) = self.write_estimates().await {
                     tracing::debug!(%error, "size estimates could not be written");
                 }
                 let deadline = self.rt.now() + ESTIMATES_PERIOD;
@@ -88,10 +91,15 @@ impl OwnRows {
         let _ = gate.spawn(&rt, Group::Admin, "size-estimates", task);
     }
 
-    /// One round; what did not change since the last one is not written again.
-    async fn write_estimates(&self, written: &mut Written) -> Result<(), StoreError> {
+    /// One round; what did not change since the last one is not written again. On the shard that
+    /// [`OwnRows::record_estimates`] was called on.
+    ///
+    /// # Errors
+    /// As writes.
+    pub(crate) async fn write_estimates(&self) -> Result<(), StoreError> {
         let snapshot = self.membership.snapshot();
-        let ranges = ring_ranges(&snapshot.local.tokens);
+        let primary = PrimaryRanges::of(&snapshot);
+        let ranges = [&*primary.in_ring, &*primary.in_datacenter].concat();
         let mut all: BTreeMap<TableId, Vec<EstimateReport>> = BTreeMap::new();
         for shard in (0..self.rt.shard_count()).map(ShardId) {
             let request = AdminRequest::Estimates(ranges.clone());
@@ -107,52 +115,113 @@ impl OwnRows {
                 }
             }
         }
-        written.retain(|table, _| all.contains_key(table));
+        {
+            let mut written = self.written.borrow_mut();
+            if written.ranges != primary {
+                *written = Written { ranges: primary.clone(), tables: BTreeMap::new() };
+            }
+            written.tables.retain(|table, _| all.contains_key(table));
+        }
         for (id, estimates) in all {
-            if written.get(&id) == Some(&estimates) {
+            let before = self.written.borrow().tables.get(&id).cloned();
+            if before.as_ref() == Some(&estimates) {
                 continue;
             }
             // Asked again: it may have been dropped while the shards answered.
             let schema = self.membership.snapshot().schema.clone();
             let Some(table) = schema.table_by_id(id) else { continue };
-            let at = TimestampMicros(self.rt.wall().0);
-            for (token, mutation) in estimate_mutations(&schema, table, &ranges, &estimates, at) {
+            let now = self.rt.wall();
+            let mut mutations = match before {
+                Some(_) => Vec::new(),
+                // Rows of an earlier run may be there, or of ranges that the ring had before.
+                None => forget_estimates(&schema, table, WallMicros(now.0 - 1)),
+            };
+            let at = TimestampMicros(now.0);
+            mutations.extend(estimate_mutations(&schema, table, &primary, &estimates, at));
+            for (token, mutation) in mutations {
                 self.coordinator.apply(token, mutation, true).await?;
             }
-            written.insert(id, estimates);
+            self.written.borrow_mut().tables.insert(id, estimates);
         }
         Ok(())
     }
 }
 
-type Written = BTreeMap<TableId, Vec<EstimateReport>>;
+/// What the tables of estimates have.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// For these ranges.
+    ranges: PrimaryRanges,
+    /// Of each table, in the order of the ranges.
+    tables: BTreeMap<TableId, Vec<EstimateReport>>,
+}
 
-/// The ranges between the node's tokens, in ring order, the one over the end of the ring in two
-/// parts, as `Range.unwrap` does: behind the first token, up to the second; `Token::MIN` is the end.
-fn ring_ranges(tokens: &[Token]) -> Vec<(Token, Token)> {
-    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Vec::new() };
-    let mut ranges = vec![(Token::MIN, *first)];
-    ranges.extend(tokens.windows(2).filter_map(|pair| match pair {
-        [left, right] => Some((*left, *right)),
-        _ => None,
-    }));
-    ranges.push((*last, Token::MIN));
+/// Behind the first token, up to the second; `Token::MIN` as the second is the end of the ring.
+type Range = (Token, Token);
+
+/// The ranges that end with this node's tokens, in ring order, the one over the end of the ring in two
+/// parts, as `Range.unwrap` does. Each begins with the token before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrimaryRanges {
+    /// Among the tokens of all nodes: `primary`.
+    pub(crate) in_ring: Vec<Range>,
+    /// Among those of its datacenter: `local_primary`.
+    in_datacenter: Vec<Range>,
+}
+
+impl PrimaryRanges {
+    /// Those of this node; none while it joins.
+    pub(crate) fn of(snapshot: &ClusterSnapshot) -> PrimaryRanges {
+        let Some(me) = snapshot.local_member() else { return PrimaryRanges::default() };
+        let tokens = |is_wanted: &dyn Fn(&Member) -> bool| -> Vec<Token> {
+            let members = snapshot.members.values().filter(|m| is_wanted(m));
+            let mut all: Vec<Token> =
+                members.flat_map(|m| m.tokens_when(false).iter().copied()).collect();
+            all.sort_unstable();
+            all
+        };
+        let own = me.tokens_when(false);
+        PrimaryRanges {
+            in_ring: ranges_within(own, &tokens(&|_| true)),
+            in_datacenter: ranges_within(own, &tokens(&|m| m.datacenter == me.datacenter)),
+        }
+    }
+}
+
+/// The ranges of `own` tokens among those of a ring, which they are part of; both ascending.
+fn ranges_within(own: &[Token], ring: &[Token]) -> Vec<Range> {
+    let Some(last) = ring.last() else { return Vec::new() };
+    let mut ranges = Vec::new();
+    for token in own {
+        let before = ring.partition_point(|t| t < token).checked_sub(1);
+        match before.and_then(|n| ring.get(n)) {
+            Some(before) => ranges.push((*before, *token)),
+            None => ranges.extend([(Token::MIN, *token), (*last, Token::MIN)]),
+        }
+    }
+    ranges.sort_unstable();
     ranges
 }
 
 fn estimate_mutations(
     schema: &Schema,
     of: &Table,
-    ranges: &[(Token, Token)],
+    ranges: &PrimaryRanges,
     estimates: &[EstimateReport],
     at: TimestampMicros,
 ) -> Vec<(Token, Vec<u8>)> {
+    let (in_ring, in_datacenter) = estimates.split_at(ranges.in_ring.len().min(estimates.len()));
+    let primary = |range_type| (range_type, &ranges.in_ring, in_ring);
+    let local = ("local_primary", &ranges.in_datacenter, in_datacenter);
     let mut mutations = Vec::new();
     for name in ESTIMATES {
         let Some(table) = schema.table("system", name) else { continue };
-        let types: &[&str] = if name == "table_estimates" { &RANGE_TYPES } else { &[""] };
+        let types = match name {
+            "table_estimates" => vec![local, primary("primary")],
+            _ => vec![primary("")],
+        };
         let mut rows = Vec::new();
-        for range_type in types {
+        for (range_type, ranges, estimates) in types {
             for (range, estimate) in ranges.iter().zip(estimates) {
                 match estimate_row(table, of, range_type, *range, estimate, at) {
                     Ok(row) => rows.push(row),
@@ -361,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_go_once_around_the_ring() {
+    fn ranges_of_one_node_go_once_around_the_ring() {
         let tokens = [Token(-5), Token(3), Token(9)];
         let expected = [
             (Token::MIN, Token(-5)),
@@ -369,9 +438,23 @@ mod tests {
             (Token(3), Token(9)),
             (Token(9), Token::MIN),
         ];
-        assert_eq!(ring_ranges(&tokens), expected);
-        assert_eq!(ring_ranges(&[Token(1)]), [(Token::MIN, Token(1)), (Token(1), Token::MIN)]);
-        assert_eq!(ring_ranges(&[]), []);
+        assert_eq!(ranges_within(&tokens, &tokens), expected);
+        let one = [Token(1)];
+        assert_eq!(ranges_within(&one, &one), [(Token::MIN, Token(1)), (Token(1), Token::MIN)]);
+        assert_eq!(ranges_within(&[], &one), []);
+        assert_eq!(ranges_within(&[], &[]), []);
+    }
+
+    #[test]
+    fn ranges_of_several_nodes_share_the_ring() {
+        let ring = [-5, 3, 9, 20].map(Token);
+        let of = |own: &[i64]| {
+            let own: Vec<Token> = own.iter().copied().map(Token).collect();
+            ranges_within(&own, &ring)
+        };
+        assert_eq!(of(&[3, 20]), [(Token(-5), Token(3)), (Token(9), Token(20))]);
+        let others = [(Token::MIN, Token(-5)), (Token(3), Token(9)), (Token(20), Token::MIN)];
+        assert_eq!(of(&[-5, 9]), others);
     }
 
     #[test]

@@ -388,6 +388,14 @@ impl Parts {
                 admin: self.meshes.admin.clone(),
             }),
         });
+        let own_rows = OwnRows {
+            rt: rt.clone(),
+            coordinator: self.coordinator.clone(),
+            membership: self.membership.clone(),
+            admin: self.meshes.admin.clone(),
+            gate: self.own_rows.clone(),
+            written: Rc::default(),
+        };
         let actions = Rc::new(Actions {
             rt: rt.clone(),
             store: self.store.clone(),
@@ -403,6 +411,7 @@ impl Parts {
             drained: Rc::default(),
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
+            own_rows: own_rows.clone(),
         });
         let parts = ShardParts {
             rt: rt.clone(),
@@ -422,13 +431,6 @@ impl Parts {
         };
         policy.install();
         admin::serve_shard(&self.meshes.admin, parts);
-        let own_rows = OwnRows {
-            rt: rt.clone(),
-            coordinator: self.coordinator.clone(),
-            membership: self.membership.clone(),
-            admin: self.meshes.admin.clone(),
-            gate: self.own_rows.clone(),
-        };
         own_rows.record_compactions(&self.store);
         let (membership, of_shard) = (self.membership.clone(), rt.clone());
         let timeout = options.write_request_timeout;

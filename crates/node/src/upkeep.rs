@@ -1,11 +1,13 @@
 //! Files that an administrator has a shard take in, and compactions that he asks for.
 
-use admin::model::{CompactionSettings, GarbageGranularity, ImportRequest, SstableReport};
+use admin::model::{
+    CompactionSettings, GarbageGranularity, ImportRequest, SstableReport, VerifyRequest,
+};
 use admin::{ActionError, UpkeepAction, UpkeepReply};
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{TableId, Token};
-use store::{ImportOptions, Imported, OwnedRanges, StoreError, TombstoneOption};
+use store::{ImportOptions, Imported, OwnedRanges, StoreError, TombstoneOption, VerifyOptions};
 
 use crate::actions::Actions;
 
@@ -106,6 +108,7 @@ impl Actions {
                     store.garbage_collect(table, by).await.map_err(failed)?;
                 }
             }
+            UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
             UpkeepAction::Settings(tables) => {
                 let control = |(id, of_table): (TableId, CompactionSettings)| {
                     let control = store.compaction_control(id)?;
@@ -120,6 +123,32 @@ impl Actions {
             }
         }
         Ok(UpkeepReply::Done)
+    }
+
+    /// Goes on behind a damaged file; all of them are named in the end.
+    async fn verify(&self, tables: Vec<TableId>, how: VerifyRequest) -> Result<(), ActionError> {
+        let mut damaged = Vec::new();
+        for table in tables {
+            let options = VerifyOptions {
+                extended: how.extended,
+                latest_version: how.check_version,
+                quick: how.quick,
+                owned: match how.check_tokens {
+                    true => owned(&self.membership.snapshot(), table),
+                    false => None,
+                },
+                tell_policy: how.failure_policy,
+            };
+            let failed_ones = self.store.verify(table, &options).await.map_err(failed)?;
+            for (path, error) in failed_ones {
+                tracing::error!(%path, %error, "a file failed its verification");
+                damaged.push(format!("Invalid SSTable {path}, please force repair: {error}"));
+            }
+        }
+        match damaged.is_empty() {
+            true => Ok(()),
+            false => Err(ActionError::Failed(damaged.join("\n"))),
+        }
     }
 
     async fn import(

@@ -77,6 +77,31 @@ fn statements(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
     .collect()
 }
 
+/// How many partitions batches of each kind wrote to.
+fn batches(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
+    let all = merged(shards);
+    ["logged", "unlogged", "counter"]
+        .into_iter()
+        .map(|kind| {
+            let found = all.metrics.iter().find(|metric| {
+                metric.name == "cql_batch_partitions"
+                    && metric.labels.iter().any(|(name, value)| *name == "kind" && value == kind)
+            });
+            let partitions = match found.map(|metric| &metric.value) {
+                Some(telemetry::Value::Histogram(partitions)) => partitions.clone(),
+                _ => telemetry::HistogramSnapshot::default(),
+            };
+            VirtualRowBuilder::new(table)
+                .text("name", &format!("partitions_per_{kind}_batch"))
+                .bigint("max", whole(partitions.max))
+                .double("p50th", partitions.quantile(0.5) as f64)
+                .double("p999th", partitions.quantile(0.999) as f64)
+                .double("p99th", partitions.quantile(0.99) as f64)
+                .finish()
+        })
+        .collect()
+}
+
 type Rows = Result<Vec<cql_plan::virtual_row::VirtualRow>, VirtualRowError>;
 
 impl NodeViews {
@@ -163,6 +188,7 @@ impl NodeViews {
             ("system_views", "settings") => self.settings(table),
             ("system_views", "caches") => self.caches(table).await,
             ("system_views", "sstable_tasks") => self.sstable_tasks(table).await,
+            ("system_views", "batch_metrics") => batches(table, &self.metrics().await),
             ("system_views", "cql_metrics") => self.cql_metrics(table).await,
             ("system_views", "snapshots") => self.snapshots(table).await,
             ("system_views", "thread_pools") => self.thread_pools(table).await,

@@ -17,6 +17,7 @@ for driver in "$@"; do
     cp "$here/requirements-$driver.txt" "$stamp"
   fi
   echo "python ($driver-driver):"
-  "$venv/bin/python" -B -m pytest -q -p no:cacheprovider --tb=short --no-header "$here/test_driver.py" || status=1
+  "$venv/bin/python" -B -m pytest -q -p no:cacheprovider --tb=short --no-header \
+    "$here/test_driver.py" "$here/test_cqlengine.py" || status=1
 done
 exit $status

@@ -174,6 +174,8 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
             ClusterCommand::SetInterDcStreamThroughput { bytes_per_second }
         }
         "disablebackup" => ClusterCommand::SetIncrementalBackups { enabled: false },
+        "replaybatchlog" => ClusterCommand::ReplayBatchlog {},
+        "refreshsizeestimates" => ClusterCommand::RefreshSizeEstimates {},
         "enablebackup" => ClusterCommand::SetIncrementalBackups { enabled: true },
         "settimeout" => match line.arguments.as_slice() {
             [kind, millis] => {

@@ -172,11 +172,29 @@ pub(super) fn set_auto(line: &Line) -> Result<String, Failure> {
     Ok(String::new())
 }
 
+/// Why a part of Cassandra's `repair_admin` is not there.
+fn refused(part: &str) -> Option<&'static str> {
+    match part {
+        "summarize-pending" => Some("\"repair_admin list\" has the sessions that are under way"),
+        "summarize-repaired" => Some("\"autorepairstatus\" tells when tables were repaired"),
+        "cleanup" => Some("what ended sessions leave behind goes by itself"),
+        _ => None,
+    }
+}
+
 /// `list` and `cancel`.
 pub(super) fn admin(line: &Line) -> Result<String, Failure> {
     let api = &line.api;
+    let part = line.arguments.first().map_or("", String::as_str);
+    if let Some(why) = refused(part) {
+        return Err(bad(format!("repair_admin {part} is not supported: {why}")));
+    }
     let reports: Vec<RepairReport> = api.get("/api/v1/repairs")?;
     match line.arguments.first().map(String::as_str) {
+        _ if line.arguments.len() > 1 => {
+            let extra = line.arguments.get(1..).unwrap_or_default().join(", ");
+            Err(bad(format!("Found unexpected parameters: [{extra}]")))
+        }
         None | Some("list") => Ok(layout::repair_list(&reports)),
         Some("cancel") => {
             let Some(session) = line.value("--session") else {
@@ -234,6 +252,15 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_by_name() {
+        for part in ["summarize-pending", "summarize-repaired", "cleanup"] {
+            let words = ["repair_admin", part].map(str::to_owned).to_vec();
+            match admin(&Line::parse(words).unwrap()) {
+                Err(Failure::BadUse(text)) => {
+                    assert!(text.starts_with(&format!("repair_admin {part} is not")), "{text}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
         for (text, word) in [
             ("repair -tr", "--trace"),
             ("repair -st 5", "together"),

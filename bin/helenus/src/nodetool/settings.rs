@@ -53,6 +53,7 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
             format!("Current concurrent compactors in the system is: \n{}\n", report.concurrent)
         }),
         "setconcurrentcompactors" => set_concurrent_compactors(api, &first()),
+        "rangekeysample" => key_samples(api),
         "getseeds" => seeds(api),
         "gettraceprobability" => {
             settings(api).map(|s| layout::trace_probability(s.trace_probability))
@@ -157,6 +158,12 @@ fn data_paths(line: &Line) -> Result<String, Failure> {
         }
     }
     Ok(if json { layout::data_paths_json(&paths) } else { layout::data_paths(&paths) })
+}
+
+fn key_samples(api: &Api) -> Result<String, Failure> {
+    let tokens: Vec<String> = api.get("/api/v1/key_samples")?;
+    let lines = tokens.iter().map(|token| format!("\t{token}\n"));
+    Ok(std::iter::once("RangeKeySample: \n".to_owned()).chain(lines).collect())
 }
 
 fn seeds(api: &Api) -> Result<String, Failure> {

@@ -2,7 +2,7 @@
 
 use admin::model::{
     CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,
-    RefreshRequest, SstableReport, TablesRequest,
+    RefreshRequest, SstableReport, TablesRequest, VerifyRequest,
 };
 use admin::nodetool as layout;
 
@@ -18,6 +18,7 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         "getsstables" => sstables(line),
         "stop" => stop(line),
         "garbagecollect" => garbage_collect(line),
+        "verify" => verify(line),
         "getcompactionthreshold" => threshold(line),
         "setcompactionthreshold" => set_threshold(line),
         "disableautocompaction" => set_automatic(line, false),
@@ -132,6 +133,21 @@ fn garbage_collect(line: &Line) -> Result<String, Failure> {
     }
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     tell(line, &CompactionCommand::GarbageCollect { keyspaces, tables, granularity })
+}
+
+fn verify(line: &Line) -> Result<String, Failure> {
+    let how = VerifyRequest {
+        extended: line.has("--extended-verify"),
+        check_version: line.has("--check-version"),
+        failure_policy: line.has("--dfp"),
+        check_tokens: line.has("--check-tokens"),
+        quick: line.has("--quick"),
+    };
+    if how.check_tokens && !how.extended {
+        return Err(bad("Token verification requires --extended-verify".to_owned()));
+    }
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    tell(line, &CompactionCommand::Verify { keyspaces, tables, how })
 }
 
 fn settings(line: &Line) -> Result<Vec<CompactionSettings>, Failure> {

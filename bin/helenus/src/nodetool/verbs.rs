@@ -259,10 +259,13 @@ pub(super) const VERBS: &[Verb] = &[
             valued(&["-s", "--sources"], "specific_sources", "Use -s to specify hosts that this node should stream from when -ts is used. Multiple hosts should be separated using commas (e.g. 127.0.0.1,127.0.0.2,...)"),
             valued(&["-ts", "--tokens"], "specific_tokens", "Use -ts to rebuild specific token ranges, in the format of \"(start_token_1,end_token_1],(start_token_2,end_token_2],...(start_token_n,end_token_n]\"."),
         ]).takes("[<src-dc-name>]", "Name of DC from which to select sources for streaming. By default, pick any DC (except local DC when --exclude-local-dc is set)", 1),
+    Verb::plain("rangekeysample", "Shows the sampled keys held across all keyspaces"),
     Verb::plain("refresh", "Load newly placed SSTables to the system without restart (deprecated, use import)").takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
+    Verb::plain("refreshsizeestimates", "Refresh system.size_estimates"),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
-    Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", 1),
+    Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", usize::MAX),
+    Verb::plain("replaybatchlog", "Kick off batchlog replay and wait for finish"),
     Verb::plain("resumehandoff", "Resume hints delivery process"),
     Verb::plain("ring", "Print information about the token ring").flags(&[RESOLVE]).takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
@@ -325,6 +328,14 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("upgradesstables", "Rewrite sstables (for the requested tables) that are not on the current version (thus upgrading them to said current version)").flags(&[
             switch(&["-a", "--include-all-sstables"], "Use -a to include all sstables, even those already on the current version"),
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard upgrades one file at a time"),
+        ]).takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("verify", "Verify (check data checksum for) one or more tables").flags(&[
+            switch(&["-c", "--check-version"], "Also check that all sstables are the latest version"),
+            switch(&["-d", "--dfp"], "Invoke the disk failure policy if a corrupt sstable is found"),
+            switch(&["-e", "--extended-verify"], "Verify each cell data, beyond simply checking sstable checksums"),
+            switch(&["-f", "--force"], "Accepted: it need not be forced"),
+            switch(&["-q", "--quick"], "Do a quick check - avoid reading all data to verify checksums"),
+            switch(&["-t", "--check-tokens"], "Verify that all tokens in sstables are owned by this node"),
         ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("version", "Print cassandra version"),
 ];
@@ -392,8 +403,8 @@ const REFUSED: [(&str, &[&str]); 13] = [
     ),
     ("there is no Java virtual machine", &["gcstats", "sjk"]),
     (
-        "files are looked at by \"helenus sstable\" while no node has them open",
-        &["scrub", "verify"],
+        "damaged files are mended by \"helenus sstable scrub\" while no node has them open",
+        &["scrub"],
     ),
     (
         "it is a setting: see docs/user/configuration.md",
@@ -417,16 +428,7 @@ const REFUSED: [(&str, &[&str]); 13] = [
         "there are no indexes, views and triggers yet",
         &["rebuild_index", "reloadtriggers", "viewbuildstatus"],
     ),
-    (
-        "it is not there yet",
-        &[
-            "profileload",
-            "rangekeysample",
-            "refreshsizeestimates",
-            "replaybatchlog",
-            "toppartitions",
-        ],
-    ),
+    ("it is not there yet", &["profileload", "toppartitions"]),
 ];
 
 /// Why a command of Cassandra's is not there.

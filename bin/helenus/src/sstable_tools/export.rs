@@ -1,5 +1,7 @@
-//! `helenus sstable export`: the live rows of a table's files, merged, as CSV or lines of JSON.
+//! `helenus sstable export`: the live rows of a table's files, merged, as CSV, lines of JSON or Parquet.
 
+use std::fs::File;
+use std::io::{IsTerminal, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,33 +11,47 @@ use cql_plan::select::{BoundSelect, SelectExec, SelectPlan};
 use data::command::KeyRange;
 use data::{Advance, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
 use rt::Rt;
-use schema::{Schema, Table};
+use schema::{ColumnKind, Schema, Table};
 use sstable::{SstableReader, offline};
 use stdx::{TimestampMicros, Token, WallMicros};
 use types::CqlType;
 
 use super::out::Out;
+use super::parquet::{Decimals, FileWriter};
 use super::targets::{Search, find};
 use super::{Failure, finish, report, schema_file, wrong_paths};
 use crate::exit;
 
-/// Forms of rows in text.
+/// Forms of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RowForm {
     /// A line with the names of the columns, then a line for each row
     Csv,
     /// A line of JSON for each row
     Json,
-    /// Not there
+    /// A Parquet file
     Parquet,
 }
 
 /// What `export` is told.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Export {
-    /// Form of the rows; Parquet is not there
+    /// Form of the rows
     #[arg(long, value_enum, default_value = "json")]
     format: RowForm,
+    /// File to write; it must not be there. By default standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<String>,
+    /// Adds a column writetime(NAME) for each column that has one
+    #[arg(long)]
+    writetime: bool,
+    /// Adds a column ttl(NAME) for each column that has one
+    #[arg(long)]
+    ttl: bool,
+    /// Parquet: decimals as DECIMAL(PRECISION,SCALE) and varints as DECIMAL(PRECISION,0), or both as
+    /// text
+    #[arg(long, default_value = "38,18", value_name = "PRECISION,SCALE|text")]
+    decimals: Decimals,
     /// File with the CREATE statements of the table and its types; by default schema.cql beside the
     /// files
     #[arg(long, value_name = "FILE")]
@@ -51,14 +67,6 @@ pub struct Export {
     paths: Vec<String>,
 }
 
-/// Says that a form is not there.
-pub(super) fn refuse_parquet(form: RowForm) -> Option<u8> {
-    (form == RowForm::Parquet).then(|| {
-        eprintln!("helenus sstable: Parquet is not supported: use csv or json");
-        exit::USAGE
-    })
-}
-
 /// Says what is wrong with the arguments.
 pub(super) fn usage(text: &str) -> u8 {
     eprintln!("helenus sstable: {text}");
@@ -66,8 +74,11 @@ pub(super) fn usage(text: &str) -> u8 {
 }
 
 pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
-    if let Some(code) = refuse_parquet(options.format) {
-        return code;
+    if options.format == RowForm::Parquet
+        && options.output.is_none()
+        && std::io::stdout().is_terminal()
+    {
+        return usage("Parquet is not printed on a terminal: say --output FILE");
     }
     let search = Search { snapshots: true, backups: true, ..Search::default() };
     let targets = match find(&options.paths, search) {
@@ -95,44 +106,107 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
             Err(error) => return report(&target.file(sstable::Component::Data), &error.into()),
         }
     }
-    let mut out = Out::new();
-    let done = async {
-        let mut ranges = Vec::new();
-        for text in &options.key {
-            let Some(reader) = readers.first() else { break };
-            let header = &reader.meta().statistics().header;
-            let key = offline::key_of_text(header, text);
-            let key = key.map_err(|error| Failure::Key(error.to_string()))?;
-            ranges.push((reader.meta().token_of(&key), key));
-        }
-        ranges.sort();
-        ranges.dedup();
-        let mut ranges: Vec<KeyRange> =
-            ranges.iter().map(|(token, key)| offline::range_of_key(*token, key)).collect();
-        if options.key.is_empty() {
-            ranges.push(KeyRange::all());
-        }
-        let mut rows =
-            Rows::new(rt.wall(), &schema, &table, options.format).map_err(Failure::Key)?;
-        out.print(&rows.head());
-        for range in ranges {
-            rows.export(&readers, range, &mut out).await?;
-        }
-        Ok(())
+    let to: Box<dyn Write + Send> = match &options.output {
+        Some(path) => match File::create_new(path) {
+            Ok(file) => Box::new(file),
+            Err(error) => return usage(&format!("{path}: {error}")),
+        },
+        None => Box::new(std::io::stdout()),
     };
-    match done.await {
-        Ok(()) => finish(out),
+    let done = export(rt, options, (&schema, &table), &readers, to).await;
+    let code = match done {
+        Ok(None) => exit::OK,
+        Ok(Some(out)) => finish(out),
         Err(error) => report(&schema_file::name_of(&table), &error),
+    };
+    if code != exit::OK
+        && let Some(path) = &options.output
+        && let Err(error) = std::fs::remove_file(path)
+    {
+        eprintln!("helenus sstable: {path} is left in part: {error}");
+    }
+    code
+}
+
+/// Writes the rows; the text that is not flushed yet, if it is text.
+async fn export(
+    rt: &Rt,
+    options: &Export,
+    (schema, table): (&Arc<Schema>, &Arc<Table>),
+    readers: &[SstableReader],
+    to: Box<dyn Write + Send>,
+) -> Result<Option<Out>, Failure> {
+    let mut ranges = Vec::new();
+    for text in &options.key {
+        let Some(reader) = readers.first() else { break };
+        let header = &reader.meta().statistics().header;
+        let key = offline::key_of_text(header, text);
+        let key = key.map_err(|error| Failure::Key(error.to_string()))?;
+        ranges.push((reader.meta().token_of(&key), key));
+    }
+    ranges.sort();
+    ranges.dedup();
+    let mut ranges: Vec<KeyRange> =
+        ranges.iter().map(|(token, key)| offline::range_of_key(*token, key)).collect();
+    if options.key.is_empty() {
+        ranges.push(KeyRange::all());
+    }
+    let mut rows = Rows::new(rt.wall(), schema, table, options).map_err(Failure::Key)?;
+    let mut sink = match options.format {
+        RowForm::Parquet => {
+            let columns = rows.plan.result_columns().iter();
+            let columns: Vec<(String, CqlType)> =
+                columns.map(|column| (column.name.to_string(), column.ty.clone())).collect();
+            let to = Box::new(std::io::BufWriter::with_capacity(1 << 20, to));
+            Sink::Parquet(Box::new(FileWriter::new(to, &table.name, &columns, options.decimals)?))
+        }
+        form => Sink::Text(Out::to(to), form),
+    };
+    if let Sink::Text(out, RowForm::Csv) = &mut sink {
+        out.print(&rows.head());
+    }
+    for range in ranges {
+        rows.export(readers, range, &mut sink).await?;
+    }
+    match sink {
+        Sink::Text(out, _) => Ok(Some(out)),
+        Sink::Parquet(file) => file.finish().map(|()| None),
     }
 }
 
-/// Rows of a table to text, by the plan of `SELECT *`.
+/// Where rows go.
+enum Sink {
+    Text(Out, RowForm),
+    Parquet(Box<FileWriter>),
+}
+
+impl Sink {
+    /// Nobody reads any more.
+    fn is_broken(&self) -> bool {
+        matches!(self, Sink::Text(out, _) if out.is_broken())
+    }
+}
+
+/// Columns to select behind those of `SELECT *`.
+fn facts(table: &Table, options: &Export) -> Vec<String> {
+    let wanted = [("WRITETIME", options.writetime), ("TTL", options.ttl)];
+    let has_facts = |kind| matches!(kind, ColumnKind::Static | ColumnKind::Regular);
+    let columns = table.columns.iter().filter(|column| has_facts(column.kind));
+    let mut facts = Vec::new();
+    for column in columns.filter(|column| !column.ty.is_counter()) {
+        let name = types::name::quote_identifier(&column.name);
+        let named = wanted.iter().filter(|(_, is_wanted)| *is_wanted);
+        facts.extend(named.map(|(fact, _)| format!("{fact}({name})")));
+    }
+    facts
+}
+
+/// Rows of a table, by the plan of a query.
 struct Rows<'t> {
     table: &'t Arc<Table>,
     plan: SelectPlan,
     bound: BoundSelect,
     now: WallMicros,
-    form: RowForm,
     /// The partition that rows come of.
     token: Token,
     key: Vec<u8>,
@@ -146,14 +220,26 @@ impl<'t> Rows<'t> {
         now: WallMicros,
         schema: &Arc<Schema>,
         table: &'t Arc<Table>,
-        form: RowForm,
+        options: &Export,
     ) -> Result<Rows<'t>, String> {
-        let text = format!("SELECT * FROM {}", schema_file::quoted_name(table));
-        let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
         let limits = PlanLimits::default();
         let context = PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
-        let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
-        let PlanKind::Select(plan) = plan.kind else { return Err("not a query".to_owned()) };
+        let planned = |columns: &str| {
+            let text = format!("SELECT {columns} FROM {}", schema_file::quoted_name(table));
+            let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
+            let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
+            match plan.kind {
+                PlanKind::Select(plan) => Ok(plan),
+                _ => Err("not a query".to_owned()),
+            }
+        };
+        let mut plan = planned("*")?;
+        let facts = facts(table, options);
+        if !facts.is_empty() {
+            let names = plan.result_columns().iter();
+            let names = names.map(|column| types::name::quote_identifier(&column.name));
+            plan = planned(&names.chain(facts).collect::<Vec<_>>().join(", "))?;
+        }
         let uuids = UuidSource::new(0);
         let options = ExecuteOptions {
             now,
@@ -171,7 +257,6 @@ impl<'t> Rows<'t> {
             plan,
             bound,
             now,
-            form,
             token: Token::MIN,
             key: Vec::new(),
             static_row: None,
@@ -180,11 +265,8 @@ impl<'t> Rows<'t> {
         })
     }
 
-    /// What comes before all rows.
+    /// What comes before all rows of CSV.
     fn head(&self) -> String {
-        if self.form != RowForm::Csv {
-            return String::new();
-        }
         let names = self.plan.result_columns().iter();
         let names: Vec<String> = names.map(|column| csv_cell(&column.name)).collect();
         format!("{}\n", names.join(","))
@@ -194,7 +276,7 @@ impl<'t> Rows<'t> {
         &mut self,
         readers: &[SstableReader],
         range: KeyRange,
-        out: &mut Out,
+        sink: &mut Sink,
     ) -> Result<(), Failure> {
         let shape = TableShape::for_table(self.table);
         let slices = Rc::new(Slices::all());
@@ -204,7 +286,7 @@ impl<'t> Rows<'t> {
         let mut blocks: Vec<_> = readers.iter().map(SstableReader::sequential).collect();
         let mode = MergeMode::Live { now: self.now.seconds() };
         let mut cursor = MergeCursor::new(&shape, mode, false, cursors);
-        while !out.is_broken() {
+        while !sink.is_broken() {
             match cursor.advance().map_err(sstable::SstableError::from)? {
                 Advance::End => break,
                 Advance::NeedBlock(request) => {
@@ -216,15 +298,17 @@ impl<'t> Rows<'t> {
                     }
                 }
                 Advance::Item => {
-                    let text = self.item(cursor.item()).map_err(Failure::Key)?;
-                    out.print(&text);
+                    if self.item(cursor.item()).map_err(Failure::Key)? {
+                        self.give(sink)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn item(&mut self, item: Item<'_>) -> Result<String, String> {
+    /// Whether there is a row in `cells` now.
+    fn item(&mut self, item: Item<'_>) -> Result<bool, String> {
         match item {
             Item::Partition { token, key, .. } => {
                 self.token = token;
@@ -232,23 +316,23 @@ impl<'t> Rows<'t> {
                 self.key.extend_from_slice(key);
                 self.static_row = None;
                 self.has_rows = false;
-                Ok(String::new())
+                Ok(false)
             }
             Item::Static(row) => {
                 self.static_row = Some(row.bytes().to_vec());
-                Ok(String::new())
+                Ok(false)
             }
             Item::Row { clustering, row } => {
                 self.has_rows = true;
                 self.row(Some((clustering, row)))
             }
             Item::PartitionEnd if !self.has_rows => self.row(None),
-            Item::PartitionEnd | Item::Marker(_) => Ok(String::new()),
+            Item::PartitionEnd | Item::Marker(_) => Ok(false),
         }
     }
 
     /// A row; `None`: the partition has none, perhaps a static one.
-    fn row(&mut self, row: Option<(&[u8], RowRef<'_>)>) -> Result<String, String> {
+    fn row(&mut self, row: Option<(&[u8], RowRef<'_>)>) -> Result<bool, String> {
         self.cells.clear();
         let mut exec = SelectExec::new(&self.plan, &self.bound, &mut self.cells);
         let static_row = self.static_row.as_deref().map(RowRef::trusted);
@@ -258,17 +342,28 @@ impl<'t> Rows<'t> {
             None => exec.partition_end(),
         };
         let done = exec.finish().map_err(|e| e.to_string())?;
-        Ok(if done.rows == 0 { String::new() } else { self.line() })
+        Ok(done.rows > 0)
     }
 
-    /// The row in `cells`.
-    fn line(&self) -> String {
+    /// Gives the row in `cells` away.
+    fn give(&self, sink: &mut Sink) -> Result<(), Failure> {
         let mut cells = codec::Reader::new(&self.cells, "row");
-        let mut parts = Vec::new();
-        for column in self.plan.result_columns() {
+        let mut values = Vec::with_capacity(self.plan.result_columns().len());
+        for _ in self.plan.result_columns() {
             let Ok(length) = cells.i32() else { break };
-            let value = usize::try_from(length).ok().and_then(|length| cells.bytes(length).ok());
-            match (self.form, value) {
+            values.push(usize::try_from(length).ok().and_then(|length| cells.bytes(length).ok()));
+        }
+        match sink {
+            Sink::Parquet(file) => file.row(&values)?,
+            Sink::Text(out, form) => out.print(&self.line(*form, &values)),
+        }
+        Ok(())
+    }
+
+    fn line(&self, form: RowForm, values: &[Option<&[u8]>]) -> String {
+        let mut parts = Vec::new();
+        for (column, value) in self.plan.result_columns().iter().zip(values) {
+            match (form, value) {
                 (RowForm::Csv, None) => parts.push(String::new()),
                 (RowForm::Csv, Some(value)) => {
                     parts.push(csv_value(&json_value(&column.ty, value)))
@@ -283,7 +378,7 @@ impl<'t> Rows<'t> {
                 }
             }
         }
-        match self.form {
+        match form {
             RowForm::Csv => format!("{}\n", parts.join(",")),
             _ => format!("{{{}}}\n", parts.join(", ")),
         }

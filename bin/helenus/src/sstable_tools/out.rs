@@ -2,15 +2,20 @@
 
 use std::io::{IsTerminal, Write};
 
-/// Standard output. The first error ends the printing and is the tool's.
+/// Standard output, or a file in its place. The first error ends the printing and is the tool's.
 pub(super) struct Out {
-    to: std::io::BufWriter<std::io::Stdout>,
+    to: std::io::BufWriter<Box<dyn Write + Send>>,
     written: std::io::Result<()>,
 }
 
 impl Out {
     pub(super) fn new() -> Out {
-        Out { to: std::io::BufWriter::new(std::io::stdout()), written: Ok(()) }
+        Out::to(Box::new(std::io::stdout()))
+    }
+
+    /// As standard output, to another place.
+    pub(super) fn to(to: Box<dyn Write + Send>) -> Out {
+        Out { to: std::io::BufWriter::new(to), written: Ok(()) }
     }
 
     pub(super) fn print(&mut self, text: &str) {

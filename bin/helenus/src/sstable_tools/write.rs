@@ -1,8 +1,9 @@
-//! `helenus sstable write`: rows in CSV or lines of JSON become the SSTables of a table, as
+//! `helenus sstable write`: rows in CSV, lines of JSON or Parquet become the SSTables of a table, as
 //! Cassandra's `CQLSSTableWriter` makes them: sorted, in files of about `--buffer`.
 //!
 //! The rows go through a store of their own, as those of a node do: what has the same key is merged.
 
+mod columns;
 mod statics;
 
 use std::io::{BufRead, BufReader};
@@ -18,7 +19,8 @@ use stdx::{HostId, TimestampMicros, Uuid};
 use store::{Store, StoreOptions, Version};
 use types::CqlType;
 
-use super::export::{RowForm, json_name, refuse_parquet, usage};
+use super::export::{RowForm, json_name, usage};
+use super::parquet::FileReader;
 use super::{schema_file, written_version};
 use crate::exit;
 
@@ -28,8 +30,8 @@ const LINE_BYTES_MAX: usize = 256 << 20;
 /// What `write` is told.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Write {
-    /// Form of the rows; Parquet is not there. In CSV the first line names the columns, an empty cell
-    /// without quotes is left out
+    /// Form of the rows. In CSV the first line names the columns; an empty cell without quotes, and a
+    /// null of Parquet, is left out
     #[arg(long, value_enum, default_value = "json")]
     format: RowForm,
     /// File with the CREATE statements of the table and its types
@@ -53,14 +55,14 @@ pub struct Write {
     /// Directory for KEYSPACE/TABLE-ID; the table's directory must be empty or not there
     #[arg(long, short, value_name = "DIR")]
     output: String,
-    /// Files with rows; - is standard input
+    /// Files with rows; - is standard input, but not for Parquet
     #[arg(required = true, value_name = "FILE")]
     inputs: Vec<String>,
 }
 
 pub(super) async fn run(rt: &Rt, options: &Write) -> u8 {
-    if let Some(code) = refuse_parquet(options.format) {
-        return code;
+    if options.format == RowForm::Parquet && options.inputs.iter().any(|path| path == "-") {
+        return usage("Parquet is read from its end: give a file instead of -");
     }
     let Some(version) = written_version(&options.sstable_version) else {
         let name = &options.sstable_version;
@@ -157,53 +159,81 @@ fn without_compaction(schema: &Schema, table: &Table) -> Result<Arc<Schema>, Str
     only.apply(&change).map(Arc::new).map_err(|e| e.to_string())
 }
 
-/// Rows of input to mutations, by the plan of `INSERT JSON`.
+/// Rows of input to mutations, by the plans of `INSERT`.
 struct Rows<'o> {
     options: &'o Write,
+    schema: &'o Arc<Schema>,
     table: &'o Arc<Table>,
-    plan: ModifyPlan,
-    /// For lines of static columns only.
-    of_statics: Option<ModifyPlan>,
+    /// The schema in which the table has its partition key and static columns only.
+    schema_of_statics: Option<Arc<Schema>>,
     uuids: UuidSource,
     now: stdx::WallMicros,
+}
+
+/// How rows of the same columns are written.
+struct Plans {
+    plan: ModifyPlan,
+    /// For rows of static columns only.
+    of_statics: Option<ModifyPlan>,
 }
 
 impl<'o> Rows<'o> {
     fn new(
         rt: &Rt,
         options: &'o Write,
-        schema: &Arc<Schema>,
+        schema: &'o Arc<Schema>,
         table: &'o Arc<Table>,
     ) -> Result<Rows<'o>, String> {
         let now = rt.wall();
-        let mut text =
-            format!("INSERT INTO {} JSON ? DEFAULT UNSET", schema_file::quoted_name(table));
-        let timestamp = options.timestamp.unwrap_or(now.0);
+        let schema_of_statics = statics::schema_of_statics(schema, table).map(Arc::new);
+        let uuids = UuidSource::new(rt.random_u64());
+        let rows = Rows { options, schema, table, schema_of_statics, uuids, now };
+        // What cannot be written at all is refused before any file is read.
+        rows.plan(schema, "JSON ?").map(|_| rows)
+    }
+
+    /// The plan of an INSERT of these columns and values.
+    fn plan(&self, schema: &Arc<Schema>, what: &str) -> Result<ModifyPlan, String> {
+        let mut text = format!("INSERT INTO {} {what}", schema_file::quoted_name(self.table));
+        if what.starts_with("JSON") {
+            text.push_str(" DEFAULT UNSET");
+        }
+        let timestamp = self.options.timestamp.unwrap_or(self.now.0);
         text.push_str(&format!(" USING TIMESTAMP {timestamp}"));
-        if let Some(ttl) = options.ttl {
+        if let Some(ttl) = self.options.ttl {
             text.push_str(&format!(" AND TTL {ttl}"));
         }
         let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
-        let limits = PlanLimits::default();
-        let planned = |schema: &Arc<Schema>| {
-            let context =
-                PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
-            let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
-            match plan.kind {
-                PlanKind::Modify(plan) => Ok(plan),
-                _ => Err("not a write".to_owned()),
-            }
-        };
-        let plan = planned(schema)?;
-        let of_statics = statics::schema_of_statics(schema, table).map(Arc::new);
-        let of_statics = of_statics.map(|schema| planned(&schema)).transpose()?;
-        let uuids = UuidSource::new(rt.random_u64());
-        Ok(Rows { options, table, plan, of_statics, uuids, now })
+        let (now, limits) = (self.now, PlanLimits::default());
+        let context = PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
+        match cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?.kind {
+            PlanKind::Modify(plan) => Ok(plan),
+            _ => Err("not a write".to_owned()),
+        }
     }
 
     async fn write(&self, store: &Store, buffer: u64) -> Result<u64, String> {
         let (mut rows, mut bytes) = (0_u64, 0_u64);
+        let of_statics = self.schema_of_statics.as_ref();
+        let of_statics = of_statics.map(|schema| self.plan(schema, "JSON ?")).transpose()?;
+        let plans = Plans { plan: self.plan(self.schema, "JSON ?")?, of_statics };
         for path in &self.options.inputs {
+            if self.options.format == RowForm::Parquet {
+                let mut file = FileReader::open(path).map_err(|e| format!("{path}: {e}"))?;
+                let columns = columns::Columns::new(self, &file);
+                let columns = columns.map_err(|e| format!("{path}: {e}"))?;
+                let of_file = rows;
+                let at = |rows: u64, e: String| format!("{path}, row {}: {e}", rows - of_file + 1);
+                while let Some(row) = file.row().map_err(|e| at(rows, e))? {
+                    bytes += columns.write(self, store, &row).map_err(|e| at(rows, e))?;
+                    rows += 1;
+                    if bytes >= buffer {
+                        bytes = 0;
+                        store.flush(None).await.map_err(|e| e.to_string())?;
+                    }
+                }
+                continue;
+            }
             let input: Box<dyn BufRead> = match path.as_str() {
                 "-" => Box::new(BufReader::new(std::io::stdin())),
                 path => {
@@ -230,7 +260,7 @@ impl<'o> Rows<'o> {
                 if json.trim().is_empty() {
                     continue;
                 }
-                bytes += self.row(store, &json).map_err(wrong)?;
+                bytes += self.row(store, &plans, &json).map_err(wrong)?;
                 rows += 1;
                 if bytes >= buffer {
                     bytes = 0;
@@ -256,7 +286,19 @@ impl<'o> Rows<'o> {
     }
 
     /// Writes a row; its bytes.
-    fn row(&self, store: &Store, json: &str) -> Result<u64, String> {
+    fn row(&self, store: &Store, plans: &Plans, json: &str) -> Result<u64, String> {
+        let is_of_statics = plans.of_statics.is_some() && statics::is_of_statics(self.table, json)?;
+        self.bound(store, plans, is_of_statics, &[BoundValue::Bytes(json.as_bytes())])
+    }
+
+    /// Writes what a plan makes of values; its bytes.
+    fn bound(
+        &self,
+        store: &Store,
+        plans: &Plans,
+        is_of_statics: bool,
+        values: &[BoundValue<'_>],
+    ) -> Result<u64, String> {
         let options = ExecuteOptions {
             now: self.now,
             default_timestamp: TimestampMicros(self.now.0),
@@ -267,13 +309,9 @@ impl<'o> Rows<'o> {
             watch: None,
         };
         let mut bytes = Vec::new();
-        let values = [BoundValue::Bytes(json.as_bytes())];
-        let of_statics = match &self.of_statics {
-            Some(plan) if statics::is_of_statics(self.table, json)? => Some(plan),
-            _ => None,
-        };
-        let plan = of_statics.unwrap_or(&self.plan);
-        let mutations = plan.bind(&values, &options, &mut bytes).map_err(|e| e.to_string())?;
+        let of_statics = plans.of_statics.as_ref().filter(|_| is_of_statics);
+        let plan = of_statics.unwrap_or(&plans.plan);
+        let mutations = plan.bind(values, &options, &mut bytes).map_err(|e| e.to_string())?;
         for mutation in &mutations {
             let mutation = bytes.get(mutation.range.clone()).unwrap_or_default();
             let mut mutation = MutationRef::open(mutation).ok_or("a mutation that is none")?;
@@ -451,7 +489,7 @@ mod tests {
         assert_eq!(written("of-row", "json", &of_row), (exit::FAILED, 0));
         assert_eq!(written("cells", "csv", "c,k\na\n").0, exit::FAILED);
         assert_eq!(written("column", "csv", "c,x\na,1\n").0, exit::FAILED);
-        assert_eq!(written("parquet", "parquet", ""), (exit::USAGE, 0));
+        assert_eq!(written("parquet", "parquet", "PAR1"), (exit::FAILED, 0));
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod compare;
 pub mod compat;
 pub mod cql_type;
 pub mod duration;
+pub mod elementary;
 pub mod error;
 pub mod format;
 pub mod fuzz;

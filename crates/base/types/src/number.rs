@@ -384,7 +384,7 @@ fn scale_overflow() -> TypeError {
 ///
 /// # Errors
 /// Above [`DECIMAL_SHIFT_MAX`].
-fn pow10(exponent: u64) -> Result<BigInt, TypeError> {
+pub(crate) fn pow10(exponent: u64) -> Result<BigInt, TypeError> {
     match u32::try_from(exponent) {
         Ok(small) if exponent <= DECIMAL_SHIFT_MAX => Ok(BigInt::from(10).pow(small)),
         _ => Err(TypeError::Arithmetic(format!(
@@ -409,7 +409,7 @@ fn align(a: &Decimal, b: &Decimal) -> Result<(BigInt, BigInt, i32), TypeError> {
     })
 }
 
-fn divide_rounded(dividend: &BigInt, divisor: &BigInt, rounding: Rounding) -> BigInt {
+pub(crate) fn divide_rounded(dividend: &BigInt, divisor: &BigInt, rounding: Rounding) -> BigInt {
     let quotient = dividend / divisor;
     let remainder = dividend - &quotient * divisor;
     let twice = remainder.magnitude() * 2u32;

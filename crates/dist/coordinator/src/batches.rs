@@ -308,6 +308,19 @@ impl Coordinator {
         self.scan_batches(snapshot, |_| true, None).await
     }
 
+    /// Replays what coordinators of all shards left behind longer ago than twice the write timeout,
+    /// at the pace of the background task but at once. To be called on one shard; what cannot be
+    /// applied now stays with the background task.
+    pub async fn replay_abandoned(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
+        if !keeps_batches(snapshot) {
+            return BatchReplay::default();
+        }
+        let (now, write_timeout) = (self.inner.rt.wall(), self.write_timeout());
+        let throttle = self.batch_replay_throttle();
+        let rate = (throttle > 0).then(|| (throttle / snapshot.members.len().max(1) as u64).max(1));
+        self.scan_batches(snapshot, |e| e.is_abandoned(now, write_timeout), rate).await
+    }
+
     async fn scan_batches(
         &self,
         snapshot: &ClusterSnapshot,

@@ -15,6 +15,7 @@
 //! [`offline`].
 
 pub mod block;
+mod covered;
 pub mod cursor;
 pub mod meta;
 pub mod offline;

@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 
 use codec::checksum::crc32;
-use codec::{Compressor, KeyHash};
-use data::{ClusteringBuf, ClusteringComparator, Slices};
+use codec::{Compressor, KeyHash, hash_key};
+use data::{ClusteringComparator, Slices};
 use schema::Table;
 use sst_format::checksums::{CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, decode_digest};
 use sst_format::component::decode_toc;
@@ -20,6 +20,7 @@ use sst_format::{
 use stdx::{DeletionSeconds, FixedMap, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK};
+use crate::covered::Covered;
 use crate::{Result, SstableError};
 
 /// Bytes per block of an uncompressed Data file without CRC.db.
@@ -57,6 +58,7 @@ pub struct SstableMeta {
     statistics: Statistics,
     schema: ReadSchema,
     comparator: ClusteringComparator,
+    covered: Covered,
     index: IndexKind,
     filter: Option<BloomFilter>,
     compression: Option<CompressionInfo>,
@@ -195,6 +197,8 @@ impl SstableMeta {
         let filter = components.get(Component::Filter);
         let filter = filter.map(|bytes| BloomFilter::decode(bytes, version)).transpose();
         let filter = filter.map_err(at(Component::Filter))?;
+        let keys = [first, last].map(|key| hash_key(key).bloom);
+        let filter = filter.map(|filter| filter.settled(version, &keys));
         let compression = components.get(Component::CompressionInfo);
         let compression =
             compression.map(|bytes| CompressionInfo::decode(bytes, version)).transpose();
@@ -205,10 +209,12 @@ impl SstableMeta {
         let digest = digest.map_err(at(Component::Digest))?;
         let data_length =
             compression.as_ref().map_or(components.data_length, |info| info.data_length);
+        let comparator = ClusteringComparator::for_table(table);
         let meta = SstableMeta {
             directory: directory.to_owned(),
             descriptor,
-            comparator: ClusteringComparator::for_table(table),
+            covered: Covered::new(&statistics.stats, schema.has_static(), &comparator),
+            comparator,
             first: statistics.partitioner.token_of(first),
             last: statistics.partitioner.token_of(last),
             statistics,
@@ -450,22 +456,9 @@ impl SstableMeta {
     /// Whether rows in the slices may be in the file, by the smallest and largest clustering. False
     /// only when the file can also hold no deletion of whole partitions (which statistics before `oa`
     /// do not tell apart from other tombstones) and no static row.
+    #[inline]
     pub fn may_intersect(&self, slices: &Slices) -> bool {
-        let stats = &self.statistics.stats;
-        if stats.has_partition_deletions || self.schema.has_static() || self.comparator.is_empty() {
-            return true;
-        }
-        let prefix =
-            |values: &[Vec<u8>]| ClusteringBuf::from_components(values.iter().map(Vec::as_slice)).0;
-        let (min, max) = (prefix(&stats.min_clustering), prefix(&stats.max_clustering));
-        let (low, high) = (
-            data::BoundRef { prefix: &min, after: false },
-            data::BoundRef { prefix: &max, after: true },
-        );
-        slices.0.iter().any(|slice| {
-            self.comparator.compare_bounds(slice.start(), high).is_lt()
-                && self.comparator.compare_bounds(slice.end(), low).is_gt()
-        })
+        self.covered.meets(&self.comparator, slices)
     }
 
     /// Uncompressed bytes per Data block.

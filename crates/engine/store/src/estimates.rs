@@ -41,6 +41,45 @@ impl Store {
     }
 }
 
+/// Samples of one file at most: more of them are thinned out evenly.
+const SAMPLES_PER_FILE: usize = 4096;
+
+impl Store {
+    /// Tokens of some of the keys of this shard's files of a table, within ranges that begin behind
+    /// their first token and end with their second one (`Token::MIN`: the end of the ring): the
+    /// samples of the summaries, of a file without one its first and last key. Empty for unknown
+    /// tables.
+    ///
+    /// Memtables do not count, as in Cassandra.
+    pub fn key_samples(&self, id: TableId, ranges: &[(Token, Token)]) -> Vec<Token> {
+        let Some(table) = self.table(id) else { return Vec::new() };
+        let is_within = |token: Token| {
+            let is_in = |(left, right): &(Token, Token)| {
+                *left < token && (token <= *right || *right == Token::MIN)
+            };
+            ranges.iter().any(is_in)
+        };
+        let mut samples = Vec::new();
+        for file in &table.view().files {
+            let meta = file.reader.meta();
+            let tokens: Vec<Token> = match meta.summary() {
+                None => vec![meta.first_token(), meta.last_token()],
+                Some(summary) => {
+                    let step = summary.len().div_ceil(SAMPLES_PER_FILE).max(1);
+                    let indexes = (0..summary.len()).step_by(step);
+                    indexes.map(|n| codec::token_of(summary.key(n))).collect()
+                }
+            };
+            // A file that spans shards has keys of the others.
+            let is_own = |token: &Token| {
+                file.filter.is_none_or(|f| (f.shard_of)(*token, f.shard_count) == f.shard)
+            };
+            samples.extend(tokens.into_iter().filter(is_own).filter(|t| is_within(*t)));
+        }
+        samples
+    }
+}
+
 fn add(all: &mut RangeEstimate, file: &TableFile, (left, right): (Token, Token)) {
     let meta = file.reader.meta();
     let sizes = &meta.statistics().stats.partition_sizes;

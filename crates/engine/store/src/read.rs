@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
-    Advance, BlockRequest, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, Slices,
-    TableShape,
+    Advance, BlockRequest, Cursor, CursorError, DeletionTime, Item, MergeCursor, MergeMode, RowRef,
+    Slices, TableShape,
 };
 use smallvec::SmallVec;
 use sstable::{Chunk, SstableCursor};
@@ -292,8 +292,11 @@ impl Store {
     ) {
         let hash = codec::hash_key(key);
         let token = hash.token;
+        // The partition is deleted in memory up to here: files with nothing newer have no part in it.
+        let mut deleted = DeletionTime::LIVE.timestamp;
         for memtable in view.memtables() {
             for version in memtable.get(token, key).into_iter().flatten() {
+                deleted = deleted.max(version.deletion.timestamp);
                 sources.push(Source::Partition(PartitionCursor::new(
                     shape.clone(),
                     slices.clone(),
@@ -309,7 +312,11 @@ impl Store {
             if of_another {
                 continue;
             }
-            if !file.reader.may_contain(&hash) || !file.reader.meta().may_intersect(slices) {
+            let meta = file.reader.meta();
+            if meta.statistics().stats.max_timestamp < deleted
+                || !meta.may_contain(&hash)
+                || !meta.may_intersect(slices)
+            {
                 continue;
             }
             stats.sstables += 1;
@@ -342,7 +349,8 @@ impl Store {
         let (first, last) = (token_of(&range.start), token_of(&range.end));
         for file in &view.files {
             let meta = file.reader.meta();
-            if last < meta.first_token() || first > meta.last_token() {
+            if last < meta.first_token() || first > meta.last_token() || !meta.may_intersect(slices)
+            {
                 continue;
             }
             stats.sstables += 1;

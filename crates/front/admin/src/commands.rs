@@ -144,6 +144,10 @@ pub enum ClusterAction {
         /// KiB per second, divided by the number of nodes; 0 is no limit.
         kib_per_second: u64,
     },
+    /// Carry out what is in the batch log; told to shard 0.
+    ReplayBatchlog,
+    /// Write the estimates of tables' sizes anew; told to shard 0.
+    RefreshSizeEstimates,
     /// Trace requests that do not ask for it; told to every shard.
     SetTraceProbability {
         /// Of a million so many, a million at most.
@@ -212,6 +216,8 @@ impl ClusterAction {
             ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
             ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
+            ClusterAction::ReplayBatchlog => "replaybatchlog",
+            ClusterAction::RefreshSizeEstimates => "refreshsizeestimates",
             ClusterAction::SetTraceProbability { .. } => "settraceprobability",
             ClusterAction::StopDaemon => "stopdaemon",
             ClusterAction::CutLinks { .. } => "cutting links",
@@ -236,6 +242,8 @@ impl ClusterCommand {
                 | ClusterCommand::Rebuild { .. }
                 | ClusterCommand::Assassinate { .. }
                 | ClusterCommand::SetGossip { .. }
+                | ClusterCommand::ReplayBatchlog {}
+                | ClusterCommand::RefreshSizeEstimates {}
                 | ClusterCommand::StopDaemon {}
         )
     }
@@ -366,6 +374,8 @@ pub(crate) fn resolve(
         ClusterCommand::SetBatchlogThrottle { kib_per_second } => {
             ClusterAction::SetBatchlogThrottle { kib_per_second }
         }
+        ClusterCommand::ReplayBatchlog {} => ClusterAction::ReplayBatchlog,
+        ClusterCommand::RefreshSizeEstimates {} => ClusterAction::RefreshSizeEstimates,
         ClusterCommand::SetTraceProbability { per_million } => {
             if per_million > 1_000_000 {
                 return Err(argument("Trace probability must be between 0 and 1"));

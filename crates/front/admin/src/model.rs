@@ -23,7 +23,7 @@ pub use repair::{
 };
 pub use upkeep::{
     CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,
-    RefreshRequest, SstableReport,
+    RefreshRequest, SstableReport, VerifyRequest,
 };
 
 use crate::histogram::HistogramReport;
@@ -62,6 +62,9 @@ pub struct NodeReport {
     pub shards: u16,
     /// Memory budget, bytes.
     pub memory_bytes_max: u64,
+    /// Errors in the log since the start; 0 where nobody counts them.
+    #[serde(default)]
+    pub exceptions: u64,
 }
 
 /// One member of the cluster.

@@ -7,6 +7,7 @@
 mod cluster;
 mod load;
 mod log;
+mod rates;
 mod repair;
 mod scylla;
 mod scylla_data;
@@ -47,6 +48,7 @@ use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
 pub use cluster::stages;
 pub use log::LogControl;
+use rates::Rates;
 
 /// Connections at a time: more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 128;
@@ -109,15 +111,25 @@ impl AdminServer {
             };
             let busy = Arc::new(AtomicUsize::new(0));
             let snapshot_turn = Arc::new(Mutex::new(()));
-            let state = Api { caller, shards, busy: busy.clone(), snapshot_turn, log };
+            let rates = Rates::new();
+            let state = Api {
+                caller,
+                shards,
+                busy: busy.clone(),
+                snapshot_turn,
+                log,
+                rates: rates.clone(),
+            };
+            let follow = rates.follow(&state);
             let listener =
                 Limited { listener, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)), busy };
-            let serve = axum::serve(listener, routes(state));
+            let serve = axum::serve(listener, routes(state.clone()));
             // Whoever still has a connection open does not hold up the node: dropped, not drained.
             tokio::select! {
                 result = serve => if let Err(error) = result {
                     tracing::error!(%error, "admin server ended");
                 },
+                () = follow => {}
                 _ = stopped => {}
             }
         };
@@ -174,6 +186,7 @@ struct Api {
     /// One snapshot is taken at a time: see [`Api::in_turn`].
     snapshot_turn: Arc<Mutex<()>>,
     log: Option<Arc<dyn LogControl>>,
+    rates: Rates,
 }
 
 fn routes(state: Api) -> Router {
@@ -195,6 +208,7 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/cluster", get(cluster::report).post(cluster::command))
         .route("/api/v1/endpoints", get(cluster::endpoints))
         .route("/api/v1/clients", get(clients))
+        .route("/api/v1/key_samples", get(key_samples))
         .route("/api/v1/guardrails", get(guardrails).put(set_guardrail))
         .route("/api/v1/log", get(log::levels).put(log::set))
         .merge(scylla::routes())
@@ -343,6 +357,7 @@ impl Api {
         else {
             return Err(MeshError::Closed.into());
         };
+        node.exceptions = self.log.as_deref().map_or(0, LogControl::errors);
         let tables = self.tables().await?;
         let host_id = node.host_id.clone();
         if let Some(this) = node.nodes.iter_mut().find(|n| n.host_id == host_id) {
@@ -405,7 +420,9 @@ POST   /api/v1/compactions  {\"command\":\"stop\",\"kind\":\"COMPACTION\",\"id\"
                             set_automatic (keyspaces, tables, enabled), files (files),
                             range (keyspaces, tables, start, end),
                             partition (keyspaces, tables, key), split (keyspaces, tables),
-                            garbage_collect (keyspaces, tables, granularity: ROW or CELL)
+                            garbage_collect (keyspaces, tables, granularity: ROW or CELL),
+                            verify (keyspaces, tables, extended, check_version,
+                            failure_policy, check_tokens, quick)
 GET    /api/v1/compactions/settings  thresholds, and whether compactions begin by themselves
 POST   /api/v1/import       {\"keyspace\":\"ks\",\"table\":\"t\",\"directories\":[\"/d\"]}, and keep_level,
                             keep_repaired, no_verify, no_tokens, copy
@@ -433,8 +450,10 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_timeout (kind, millis), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
                             set_concurrent_compactors (count),
-                            set_batchlog_throttle (kib_per_second), stop_daemon
+                            set_batchlog_throttle (kib_per_second), replay_batchlog,
+                            refresh_size_estimates, stop_daemon
 GET    /api/v1/clients      connections of clients
+GET    /api/v1/key_samples  tokens of some of the keys on this node
 GET    /api/v1/guardrails   limits on statements
 PUT    /api/v1/guardrails   {\"name\":\"tables_threshold\",\"values\":[\"200\",\"150\"]}
 GET    /api/v1/log          levels of the log
@@ -489,6 +508,17 @@ async fn clients(State(api): State<Api>) -> Answer<Json<Vec<ClientReport>>> {
     }
     all.sort_by(|a, b| (&a.address, a.port).cmp(&(&b.address, b.port)));
     Ok(Json(all))
+}
+
+async fn key_samples(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+    let mut all = Vec::new();
+    for reply in api.ask(&AdminRequest::KeySamples).await? {
+        if let AdminReply::KeySamples(tokens) = reply {
+            all.extend(tokens);
+        }
+    }
+    all.sort_unstable();
+    Ok(Json(all.iter().map(ToString::to_string).collect()))
 }
 
 async fn guardrails(State(api): State<Api>) -> Answer<Json<Vec<GuardrailReport>>> {

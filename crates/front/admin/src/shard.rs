@@ -86,6 +86,9 @@ pub enum AdminRequest {
     /// What the SSTables of this shard have in these ranges: behind the first token, up to the
     /// second (`Token::MIN`: the end of the ring). Of tables in keyspaces that are replicated.
     Estimates(Vec<(Token, Token)>),
+    /// Tokens of some of the keys that the SSTables of this shard have, within the ranges that this
+    /// node has first. Of tables in keyspaces that are replicated.
+    KeySamples,
     /// This shard's part in the cluster.
     Cluster,
     /// Do something in the cluster: to shard 0 or to all, see [`ClusterCommand::is_for_one_shard`].
@@ -137,6 +140,8 @@ pub enum AdminReply {
     History(Vec<HistoryReport>),
     /// To `Estimates`: of each table, one for each range.
     Estimates(Vec<(TableId, Vec<EstimateReport>)>),
+    /// To `KeySamples`: in no order.
+    KeySamples(Vec<Token>),
     /// To `Cluster`.
     Cluster(Box<ClusterReport>),
     /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
@@ -207,6 +212,11 @@ pub trait ShardActions {
     fn compaction_history(&self) -> Work<Vec<HistoryReport>>;
     /// What this shard's SSTables of a table have in these ranges.
     fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport>;
+    /// Tokens of some keys of this shard's SSTables of a table, within the ranges that the node has
+    /// first.
+    fn key_samples(&self, _: TableId) -> Vec<Token> {
+        Vec::new()
+    }
     /// Snapshots of the node's tables; asked of shard 0.
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
     /// Removes snapshots: of this name (`None`: all) in these keyspaces (empty: all); told to
@@ -352,6 +362,11 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
                 Err(error) => AdminReply::Failed(error),
             });
         }
+        AdminRequest::KeySamples => {
+            let tables = parts.replicated_tables().into_iter();
+            let samples = tables.flat_map(|t| parts.actions.key_samples(t)).collect();
+            reply.send(AdminReply::KeySamples(samples));
+        }
         AdminRequest::Estimates(ranges) => {
             reply.send(AdminReply::Estimates(parts.estimates(&ranges)));
         }
@@ -404,6 +419,8 @@ impl Served {
             native_transport_active: self.actions.native_transport_active(),
             shards: self.rt.shard_count(),
             memory_bytes_max: self.facts.memory_bytes_max,
+            // Whoever has the log counts them.
+            exceptions: 0,
         }
     }
 
@@ -487,15 +504,20 @@ impl Served {
         report
     }
 
-    fn estimates(&self, ranges: &[(Token, Token)]) -> Vec<(TableId, Vec<EstimateReport>)> {
+    /// Tables of keyspaces that other nodes may have too.
+    fn replicated_tables(&self) -> Vec<TableId> {
         let schema = self.membership.snapshot().schema.clone();
         let is_local = |class: &String| class.ends_with("LocalStrategy");
         let replicated = schema
             .keyspaces
             .values()
             .filter(|k| !k.is_virtual && !k.params.replication.get("class").is_some_and(is_local));
-        let tables = replicated.flat_map(|k| k.tables.values());
-        tables.map(|t| (t.id, self.actions.estimates(t.id, ranges))).collect()
+        replicated.flat_map(|k| k.tables.values()).map(|t| t.id).collect()
+    }
+
+    fn estimates(&self, ranges: &[(Token, Token)]) -> Vec<(TableId, Vec<EstimateReport>)> {
+        let tables = self.replicated_tables().into_iter();
+        tables.map(|t| (t, self.actions.estimates(t, ranges))).collect()
     }
 
     async fn carry_out(&self, command: AdminRequest) -> Result<AdminReply, ActionError> {
@@ -554,6 +576,7 @@ impl Served {
             | AdminRequest::AutoRepair(_)
             | AdminRequest::Endpoints { .. }
             | AdminRequest::Estimates(_)
+            | AdminRequest::KeySamples
             | AdminRequest::Metrics => {
                 stdx::invariant::broken(format_args!("admin: a question was taken for a command"))
             }

@@ -1,6 +1,7 @@
 //! What the server of one shard counts, under the names that are exported.
 
 use crate::latency::{Kind, Latencies};
+use cql_syntax::ast::BatchKind;
 use cql_wire::ErrorCode;
 use std::rc::Rc;
 
@@ -25,6 +26,7 @@ pub(crate) struct Counters {
     pub(crate) connections: telemetry::Gauge,
     pub(crate) waiting: telemetry::Gauge,
     pub(crate) prepared_statements: telemetry::Gauge,
+    batch_partitions: [telemetry::Histogram; 3],
     errors: Vec<(ErrorCode, telemetry::Counter)>,
 }
 
@@ -100,7 +102,24 @@ impl Counters {
                 "prepared statements kept now",
                 &[],
             ),
+            batch_partitions: ["logged", "unlogged", "counter"].map(|kind| {
+                let help = "partitions that a batch without conditions writes to";
+                shard.histogram("cql_batch_partitions", help, &[("kind", kind)])
+            }),
             errors,
+        }
+    }
+
+    /// A batch without conditions writes to so many partitions.
+    pub(crate) fn batch(&self, kind: BatchKind, partitions: usize) {
+        let [logged, unlogged, counter] = &self.batch_partitions;
+        let histogram = match kind {
+            BatchKind::Logged => logged,
+            BatchKind::Unlogged => unlogged,
+            BatchKind::Counter => counter,
+        };
+        if partitions > 0 {
+            histogram.record(u64::try_from(partitions).unwrap_or(u64::MAX));
         }
     }
 

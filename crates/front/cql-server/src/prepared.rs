@@ -41,6 +41,7 @@ pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
             BatchEntry::Delete(s) => named(&s.table),
         }),
         StatementKind::CreateTable(s) => named(&s.table),
+        StatementKind::CopyTable(s) => named(&s.table) && named(&s.source),
         StatementKind::AlterTable(s) => named(&s.table),
         StatementKind::DropTable(s) => named(&s.table),
         _ => false,

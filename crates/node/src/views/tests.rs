@@ -9,7 +9,7 @@ use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
 use schema::Table;
 
-use super::{peers, statements, tables};
+use super::{batches, peers, statements, tables};
 
 fn table(name: &str) -> Arc<Table> {
     cql_plan::system::system_schema().table("system_views", name).unwrap().clone()
@@ -117,6 +117,27 @@ fn statements_are_kept_by_every_shard_and_executed_on_one() {
     let rows = statements(&table, &[shard(3, 5), shard(3, 1)]).unwrap();
     let values: Vec<String> = rows.iter().map(|row| shown(&table, row)).collect();
     assert_eq!(values, ["value=3.0", "value=0.0", "value=6.0", "value=0.75", "value=2.0"]);
+}
+
+#[test]
+fn batches_of_all_shards_are_counted_by_kind() {
+    let shard = |kind: &str, partitions: u64| {
+        let shard = telemetry::Shard::new();
+        shard.histogram("cql_batch_partitions", "x", &[("kind", kind)]).record(partitions);
+        shard.snapshot()
+    };
+    let table = table("batch_metrics");
+    let shards = [shard("logged", 2), shard("logged", 9), shard("counter", 1)];
+    let rows = batches(&table, &shards).unwrap();
+    let values: Vec<String> = rows.iter().map(|row| shown(&table, row)).collect();
+    assert_eq!(
+        values,
+        [
+            "max=9 p50th=2.0 p999th=9.0 p99th=9.0",
+            "max=0 p50th=0.0 p999th=0.0 p99th=0.0",
+            "max=1 p50th=1.0 p999th=1.0 p99th=1.0",
+        ]
+    );
 }
 
 #[test]

@@ -306,6 +306,28 @@ fn replays_keep_to_their_throttle() {
     assert!(left_after_a_second(3 * 2 * 200) > 0);
 }
 
+#[test]
+fn a_replay_by_command_takes_what_was_left_behind_and_waits_for_it() {
+    let nodes = Nodes::start(&Options::new(11));
+    leave_behind(&nodes, 12);
+    nodes.set_down(1, true);
+    let replay = |nodes: &Nodes| {
+        nodes.run_on(nodes.shard(2, 0), |shard| async move {
+            let snapshot = shard.snapshot();
+            shard.coordinator.replay_abandoned(&snapshot).await
+        })
+    };
+    // Somebody may still be at work on them.
+    assert_eq!(replay(&nodes).batches, 0);
+    assert_eq!(nodes.logged(2), 12);
+    // Just when they count as abandoned, before the background task looks again.
+    nodes.run(TIMEOUT.as_millis() as u64 * 2);
+    let logged = nodes.logged(2) as u64;
+    let done = replay(&nodes);
+    assert_eq!((done.batches, done.left, nodes.logged(2)), (logged, 0, 0));
+    assert!(logged > 0, "the background task was faster");
+}
+
 /// n2 hands its log over, as the node that leaves does.
 fn hand_over(nodes: &Nodes, takers: &[u8]) -> Result<u64, String> {
     let takers: Vec<_> = takers.iter().map(|n| host(*n)).collect();

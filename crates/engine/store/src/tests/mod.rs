@@ -13,6 +13,7 @@ mod import;
 mod incremental;
 mod ingest;
 mod outputs;
+mod pruning;
 mod repairing;
 mod replaying;
 mod replica;

@@ -8,6 +8,7 @@ use store::Descriptor;
 use super::argument;
 use crate::model::{
     CompactionCommand, CompactionSettings, GarbageGranularity, ImportRequest, SstableReport,
+    VerifyRequest,
 };
 use crate::shard::{ActionError, Selection, selected};
 
@@ -156,6 +157,8 @@ pub enum UpkeepAction {
     Split(Vec<TableId>),
     /// See [`CompactionCommand::GarbageCollect`].
     Garbage(Vec<TableId>, GarbageGranularity),
+    /// See [`CompactionCommand::Verify`].
+    Verify(Vec<TableId>, VerifyRequest),
     /// See [`UpkeepRequest::Settings`].
     Settings(Vec<(TableId, CompactionSettings)>),
 }
@@ -167,7 +170,7 @@ const KINDS: [(&str, &str); 22] = [
     ("CLEANUP", "Cleanup"),
     ("SCRUB", ""),
     ("UPGRADE_SSTABLES", "Upgrade sstables"),
-    ("VERIFY", ""),
+    ("VERIFY", "Verify"),
     ("MAJOR_COMPACTION", "Major compaction"),
     ("RELOCATE", ""),
     ("GARBAGE_COLLECT", "Remove deleted data"),
@@ -277,6 +280,12 @@ fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepActio
         }
         CompactionCommand::Split { keyspaces, tables } => {
             UpkeepAction::Split(ids(keyspaces, tables)?)
+        }
+        CompactionCommand::Verify { keyspaces, tables, how } => {
+            if how.check_tokens && !how.extended {
+                return Err(argument("Token verification requires --extended-verify".to_owned()));
+            }
+            UpkeepAction::Verify(ids(keyspaces, tables)?, how)
         }
         CompactionCommand::GarbageCollect { keyspaces, tables, granularity } => {
             UpkeepAction::Garbage(ids(keyspaces, tables)?, granularity)

@@ -622,6 +622,10 @@ pub enum ClusterCommand {
         /// KiB per second, divided by the number of nodes; 0 is no limit.
         kib_per_second: u64,
     },
+    /// Carries out what is in the batch log now; done when all of it was tried.
+    ReplayBatchlog {},
+    /// Writes the estimates of `system.size_estimates` and `system.table_estimates` anew.
+    RefreshSizeEstimates {},
     /// Traces requests although nobody asks.
     SetTraceProbability {
         /// Of a million requests so many.

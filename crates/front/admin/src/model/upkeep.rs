@@ -122,6 +122,16 @@ pub enum CompactionCommand {
         /// What hides.
         granularity: GarbageGranularity,
     },
+    /// Compares files with their checksums; those that failed are named in the error.
+    Verify {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+        /// How.
+        #[serde(flatten)]
+        how: VerifyRequest,
+    },
     /// Compacts all files into several, each half of what is left, where the strategy knows no other
     /// way of cutting.
     Split {
@@ -130,6 +140,22 @@ pub enum CompactionCommand {
         /// Tables of the one keyspace.
         tables: Vec<String>,
     },
+}
+
+/// How files are looked at: see [`CompactionCommand::Verify`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VerifyRequest {
+    /// Every partition, row, index entry and key of the filter, not the checksums only.
+    pub extended: bool,
+    /// Files of older versions fail.
+    pub check_version: bool,
+    /// The disk failure policy is told of a damaged file.
+    pub failure_policy: bool,
+    /// Every partition must belong to the node; with `extended` only.
+    pub check_tokens: bool,
+    /// The small components only.
+    pub quick: bool,
 }
 
 /// What is looked for in other files: see [`CompactionCommand::GarbageCollect`].

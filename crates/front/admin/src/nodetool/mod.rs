@@ -2,7 +2,7 @@
 //! to the byte.
 //!
 //! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
-//! does not have (key cache, uncaught exceptions) are shown as Cassandra shows their absence: 0 or NaN.
+//! does not have (key cache) are shown as Cassandra shows their absence: 0 or NaN.
 
 mod cluster;
 mod format;
@@ -252,7 +252,7 @@ pub fn info(
     line("Off Heap Memory (MB)", "0.00");
     line("Data Center", this.map_or("?", |n| &n.datacenter));
     line("Rack", this.map_or("?", |n| &n.rack));
-    line("Exceptions", "0");
+    line("Exceptions", &node.exceptions.to_string());
     let no_cache = "entries 0, size 0 bytes, capacity 0 bytes, 0 hits, 0 requests, \
                     NaN recent hit rate, 0 save period in seconds";
     for name in ["Key Cache", "Row Cache", "Counter Cache"] {

@@ -158,6 +158,11 @@ const MESSAGES: [(&str, &str); 17] = [
     ("Echo", "ECHO_REQ"),
 ];
 
+/// What came from other nodes and was not carried out, because it came too late; reads of ranges count
+/// as reads.
+const LATE: [(&str, &str); 2] =
+    [("replica_mutations_late_total", "MUTATION_REQ"), ("replica_reads_late_total", "READ_REQ")];
+
 /// Messages that were given up, by Cassandra's name, or by ours where it has none like it.
 fn dropped(metrics: &Snapshot) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> =
@@ -169,6 +174,11 @@ fn dropped(metrics: &Snapshot) -> Vec<(String, u64)> {
         };
         let theirs = MESSAGES.iter().find(|(ours, _)| ours == verb).map(|(_, name)| *name);
         all.push((theirs.unwrap_or(verb).to_owned(), count));
+    }
+    for (counter, name) in LATE {
+        if let Some(Value::Counter(count)) = metrics.find(counter).map(|m| &m.value) {
+            all.push((name.to_owned(), *count));
+        }
     }
     all
 }
@@ -184,9 +194,11 @@ mod tests {
             let labels = [("verb", verb)];
             shard.counter("internode_dropped_by_verb_total", "x", &labels).add(n);
         }
+        shard.counter("replica_mutations_late_total", "x", &[]).add(10);
+        shard.counter("replica_reads_late_total", "x", &[]).add(20);
         let all = dropped(&shard.snapshot());
         let of = |name: &str| all.iter().filter(|(n, _)| n == name).map(|(_, c)| c).sum::<u64>();
-        assert_eq!((of("MUTATION_REQ"), of("StreamFetch"), of("READ_REQ")), (5, 4, 0));
+        assert_eq!((of("MUTATION_REQ"), of("StreamFetch"), of("READ_REQ")), (15, 4, 20));
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub trait LogControl: Send + Sync {
     /// Levels by module; that of everything else first, as `ROOT`.
     fn levels(&self) -> Vec<LogLevelReport>;
 
+    /// Events of level ERROR that were logged since the start.
+    fn errors(&self) -> u64;
+
     /// Sets one; an empty level is that of the start, an empty logger with it is all of them.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/storage_service/join_ring", get(is_initialized))
         .route("/storage_service/rpc_server", get(no))
         .route("/storage_service/data_file/locations", get(data_files))
-        .route("/storage_service/incremental_backups", get(backups))
+        .route("/storage_service/incremental_backups", get(backups).post(set_backups))
         .route(
             "/storage_service/trace_probability",
             get(trace_probability).post(set_trace_probability),
@@ -227,6 +227,15 @@ async fn data_files(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
 
 async fn backups(State(api): State<Api>) -> Answer<Json<bool>> {
     Ok(Json(settings(&api).await?.incremental_backups))
+}
+
+#[derive(Debug, Deserialize)]
+struct SwitchQuery {
+    value: bool,
+}
+
+async fn set_backups(State(api): State<Api>, Query(query): Query<SwitchQuery>) -> Answer<()> {
+    told(api, ClusterCommand::SetIncrementalBackups { enabled: query.value }).await
 }
 
 async fn trace_probability(State(api): State<Api>) -> Answer<Json<f64>> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use telemetry::Snapshot;
 
 use super::scylla::Entry;
-use super::{Answer, Api, ApiError, scylla_histograms};
+use super::{Answer, Api, ApiError, rates, scylla_histograms};
 use crate::model::{ClusterReport, NodeReport, StreamReport, TableReport};
 use crate::shard::ActionError;
 
@@ -276,14 +276,13 @@ async fn proxy_number(
     Path((operation, number)): Path<(String, String)>,
 ) -> Answer<Json<Value>> {
     let found = match (operation.as_str(), number.as_str()) {
-        ("write", "timeouts" | "unavailables") => {
-            let name = format!("coordinator_write_{number}_total");
-            sum(&api.metrics().await?, &name, |_, _| true).map(Value::from)
-        }
         (operation, "estimated_histogram") => {
             scylla_histograms::of_requests(&api.latencies().await?, operation).map(|h| json!(h))
         }
-        _ => None,
+        _ => match number.strip_suffix("_rates") {
+            Some(number) => api.rates.of(&format!("{operation}/{number}")).map(|rate| json!(rate)),
+            None => rates::count(&api, &format!("{operation}/{number}")).await?.map(Value::from),
+        },
     };
     found.map(Json).ok_or_else(|| no_number(&format!("{number} of {operation} requests")))
 }

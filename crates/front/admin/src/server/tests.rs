@@ -140,6 +140,9 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ..HistoryReport::default()
         }]),
         AdminRequest::Estimates(_) => AdminReply::Estimates(Vec::new()),
+        AdminRequest::KeySamples => {
+            AdminReply::KeySamples(vec![stdx::Token(5), stdx::Token(-2 - i64::from(shard))])
+        }
         AdminRequest::Cluster => AdminReply::Cluster(Box::new(share_of_cluster(shard))),
         // What is for one shard is asked of no other, and what is for all fails with any.
         AdminRequest::Command(command) if command.is_for_one_shard() && shard != 0 => {
@@ -147,6 +150,11 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         }
         AdminRequest::Command(ClusterCommand::PauseHints { .. }) if shard == 1 => {
             AdminReply::Failed(ActionError::Unsupported("pausing hints"))
+        }
+        AdminRequest::Command(ClusterCommand::SetIncrementalBackups { enabled: false })
+            if shard == 1 =>
+        {
+            AdminReply::Failed(ActionError::Failed("only on".to_owned()))
         }
         AdminRequest::Command(ClusterCommand::RemoveNode { .. }) => {
             AdminReply::Failed(ActionError::Failed("Host ID not found.".to_owned()))
@@ -238,6 +246,12 @@ fn scyllas_paths_do_the_same_and_browsers_are_refused() {
         ))
     };
     assert_eq!(send("POST", "/storage_service/decommission", "").0, 200);
+    assert_eq!(send("POST", "/storage_service/incremental_backups?value=true", "").0, 200);
+    assert_eq!(send("POST", "/storage_service/incremental_backups?value=false", "").0, 500);
+    assert_eq!(send("POST", "/storage_service/incremental_backups?value=2", "").0, 400);
+    let rates = r#"{"count":0,"mean_rate":0.0,"rates":[0.0,0.0,0.0]}"#.to_owned();
+    assert_eq!(node.get("/storage_proxy/metrics/write/timeouts_rates"), (200, rates));
+    assert_eq!(node.get("/storage_proxy/metrics/range/timeouts_rates").0, 404);
     assert_eq!(send("POST", "/storage_service/decommission", "Origin: http://x\r\n").0, 403);
     assert_eq!(send("POST", "/storage_service/remove_node?host_id=x", "").0, 500);
     assert_eq!(send("POST", "/storage_service/remove_node", "").0, 400);
@@ -287,6 +301,10 @@ fn scyllas_paths_do_the_same_and_browsers_are_refused() {
 
 #[test]
 fn questions_are_answered_for_all_shards_together() {
+    let node = TestNode::start(answer);
+    let sampled = r#"["-3","-2","5","5"]"#.to_owned();
+    assert_eq!(node.get("/api/v1/key_samples"), (200, sampled));
+    node.stop();
     let node = TestNode::start(answer);
     let (status, body) = node.get("/api/v1/node");
     let report: NodeReport = serde_json::from_str(&body).unwrap();

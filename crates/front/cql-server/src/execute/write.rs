@@ -187,6 +187,7 @@ pub(crate) fn bind(
         }
         (None, _) => return Err(server.internal_failure("several statements, no batch")),
     };
+    server.counters.batch(kind, bound.mutations.len());
     let write_type = batch_type(kind, bound.mutations.len());
     Ok(Bound { mutations: bound.mutations, write_type, warnings: bound.warnings })
 }

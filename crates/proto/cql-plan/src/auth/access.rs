@@ -405,6 +405,17 @@ fn of_schema_change(plan: &DdlPlan, schema: &Schema) -> Vec<Requirement> {
         StatementKind::DropAggregate(s) => {
             of_drop(plan.keyspace(), &s.name.name.text, s.args.as_deref(), schema)
         }
+        StatementKind::CopyTable(s) => {
+            let source = s.source.keyspace.as_ref().map_or("", |keyspace| &keyspace.text);
+            let target = Resource::AllTables(plan.keyspace().to_owned());
+            vec![
+                Requirement::Permission(
+                    Permission::Select,
+                    Resource::table(source, &s.source.name.text),
+                ),
+                Requirement::Permission(Permission::Create, target),
+            ]
+        }
         _ => of_table_change(plan).into_iter().collect(),
     }
 }
@@ -452,6 +463,7 @@ pub fn created(plan: &DdlPlan, schema: &Schema) -> Vec<Resource> {
             Resource::KeyspaceFunctions(keyspace.to_owned()),
         ],
         StatementKind::CreateTable(s) => vec![Resource::table(keyspace, &s.table.name.text)],
+        StatementKind::CopyTable(s) => vec![Resource::table(keyspace, &s.table.name.text)],
         _ => Vec::new(),
     }
 }

@@ -44,6 +44,14 @@ pub(super) fn check(
             }
             return Ok((!ignored.is_empty()).then_some(StatementKind::CreateTable(left)));
         }
+        StatementKind::CopyTable(s) => {
+            let ignored = properties(watch, &s.properties)?;
+            let tables = users().map(|k| k.tables.len()).sum::<usize>();
+            watch.tables(&s.table.name.text, tables.saturating_add(1))?;
+            let mut left = s.clone();
+            left.properties.retain(|p| !ignored.contains(&p.name.text));
+            return Ok((!ignored.is_empty()).then_some(StatementKind::CopyTable(left)));
+        }
         StatementKind::AlterTable(s) => match &s.change {
             AlterTableChange::Add { columns, .. } => {
                 for column in columns {

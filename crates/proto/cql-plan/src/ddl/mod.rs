@@ -5,6 +5,7 @@
 //! STORAGE are refused by name here.
 
 mod compact;
+mod copy;
 mod function;
 mod guarded;
 mod keyspace;
@@ -154,8 +155,11 @@ impl DdlPlan {
             StatementKind::AlterKeyspace(s) => Ok(s.keyspace.text.clone()),
             StatementKind::DropKeyspace(s) => Ok(s.keyspace.text.clone()),
             StatementKind::CreateTable(s) => keyspace_of(&s.table, session_keyspace),
+            StatementKind::CopyTable(s) => keyspace_of(&s.source, session_keyspace)
+                .and_then(|_| keyspace_of(&s.table, session_keyspace)),
             StatementKind::AlterTable(s) => keyspace_of(&s.table, session_keyspace),
             StatementKind::DropTable(s) => keyspace_of(&s.table, session_keyspace),
+            StatementKind::DropTrigger(s) => keyspace_of(&s.table, session_keyspace),
             StatementKind::CreateType(s) => keyspace_of(&s.name, session_keyspace),
             StatementKind::AlterType(s) => keyspace_of(&s.name, session_keyspace),
             StatementKind::DropType(s) => keyspace_of(&s.name, session_keyspace),
@@ -169,7 +173,14 @@ impl DdlPlan {
         };
         Some(keyspace.and_then(|keyspace| {
             check_modifiable(&keyspace)?;
-            Ok(DdlPlan { statement: statement.clone(), keyspace })
+            let mut statement = statement.clone();
+            if let (StatementKind::CopyTable(s), Some(session)) = (&mut statement, session_keyspace)
+            {
+                let span = s.source.name.span;
+                let in_use = Ident { text: session.to_owned(), quoted: true, span };
+                s.source.keyspace.get_or_insert(in_use);
+            }
+            Ok(DdlPlan { statement, keyspace })
         }))
     }
 
@@ -211,6 +222,9 @@ impl DdlPlan {
             StatementKind::DropKeyspace(s) => keyspace::drop(s, cx),
             StatementKind::CreateTable(s) => table::create(s, &self.keyspace, cx)
                 .map(|outcome| outcome.warned_of(&s.options.properties)),
+            StatementKind::CopyTable(s) => {
+                copy::create(s, &self.keyspace, cx).map(|outcome| outcome.warned_of(&s.properties))
+            }
             StatementKind::AlterTable(s) => {
                 let outcome = table::alter(s, &self.keyspace, cx)?;
                 Ok(match &s.change {
@@ -231,6 +245,13 @@ impl DdlPlan {
             StatementKind::DropView(s) => absent(
                 s.if_exists,
                 format!("Materialized view '{}.{}' doesn't exist", self.keyspace, s.view.name.text),
+            ),
+            StatementKind::DropTrigger(s) => absent(
+                s.if_exists,
+                format!(
+                    "Trigger '{}' on '{}.{}' doesn't exist",
+                    s.name.text, self.keyspace, s.table.name.text
+                ),
             ),
             StatementKind::CreateFunction(s) => function::create(s, &self.keyspace, cx),
             StatementKind::CreateAggregate(s) => function::create_aggregate(s, &self.keyspace, cx),

@@ -69,7 +69,7 @@ pub(super) fn create(
 }
 
 /// Whether an ordinary user may have a table without compression.
-fn check_compression(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
+pub(super) fn check_compression(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
     match cx.watch {
         Some(watch) if options::is_uncompressed(&table.options) => watch.uncompressed_table(),
         _ => Ok(()),
@@ -84,12 +84,7 @@ pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table,
     definition_at(statement, keyspace, WallMicros(0))
 }
 
-fn definition_at(
-    statement: &CreateTable,
-    keyspace: &Keyspace,
-    now: WallMicros,
-) -> Result<Table, PlanError> {
-    let name = statement.table.name.text.as_str();
+pub(super) fn check_name(name: &str, keyspace: &Keyspace) -> Result<(), PlanError> {
     if !is_valid_name(name) {
         return Err(PlanError::config(format!(
             "{}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore \
@@ -105,6 +100,16 @@ fn definition_at(
             name.len()
         )));
     }
+    Ok(())
+}
+
+fn definition_at(
+    statement: &CreateTable,
+    keyspace: &Keyspace,
+    now: WallMicros,
+) -> Result<Table, PlanError> {
+    let name = statement.table.name.text.as_str();
+    check_name(name, keyspace)?;
     let shown = match &statement.table.keyspace {
         Some(k) => format!("{}.{name}", k.text),
         None => name.to_owned(),
@@ -203,7 +208,7 @@ fn definition_at(
 }
 
 /// Counters do not expire.
-fn check_counter_options(options: &schema::TableOptions) -> Result<(), PlanError> {
+pub(super) fn check_counter_options(options: &schema::TableOptions) -> Result<(), PlanError> {
     if options.default_time_to_live > 0 {
         return Err(PlanError::invalid("Cannot set default_time_to_live on a table with counters"));
     }

@@ -156,6 +156,10 @@ pub(super) fn alter(
             }
         }
     }
+    // IF EXISTS may leave everything as it was.
+    if udt == **before {
+        return Ok(DdlOutcome::nothing());
+    }
     Ok(DdlOutcome::one(
         SchemaChange::AlterType(udt),
         SchemaEventKind::Updated,

@@ -11,7 +11,9 @@ use types::compat::Assignment;
 use types::wire::{encode_collection, encode_tuple, encode_vector};
 use types::{CqlType, Decimal, Duration, temporal, timeuuid};
 
-use super::{Args, Argument, Call, NativeFunction, cannot_infer, wrong_argument, wrong_count};
+use super::{
+    Args, Argument, Call, NativeFunction, cannot_infer, digests, wrong_argument, wrong_count,
+};
 use crate::error::PlanError;
 use crate::plan::{BindEnv, UuidSource};
 
@@ -171,9 +173,14 @@ fn hash(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
 /// Gives the digest of a value.
 type DigestOf = fn(&[u8]) -> Vec<u8>;
 
-/// A digest by the name that Java has for it, in any case. Java's MD2 and SHA-3 are not there.
+/// A digest by the name that Java has for it, in any case.
 fn digest_of(algorithm: &str) -> Result<DigestOf, PlanError> {
     Ok(match algorithm.to_ascii_uppercase().as_str() {
+        "MD2" => digests::md2,
+        "SHA3-224" => |value| digests::sha3(value, 28),
+        "SHA3-256" => |value| digests::sha3(value, 32),
+        "SHA3-384" => |value| digests::sha3(value, 48),
+        "SHA3-512" => |value| digests::sha3(value, 64),
         "MD5" => |value| Md5::digest(value).to_vec(),
         "SHA" | "SHA1" | "SHA-1" => |value| Sha1::digest(value).to_vec(),
         "SHA-224" | "SHA224" => |value| Sha224::digest(value).to_vec(),

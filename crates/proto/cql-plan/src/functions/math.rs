@@ -1,8 +1,8 @@
 //! `abs`, `exp`, `log`, `log10`, `round`. Source: `MathFcts`, `NumberType`.
 
-use types::CqlType;
 use types::arithmetic::Number;
 use types::number::{Decimal, Rounding, varint_to_bytes};
+use types::{CqlType, TypeError, elementary};
 
 use super::{Args, NUMBERS, NativeFunction};
 use crate::error::PlanError;
@@ -37,6 +37,13 @@ fn eval(
             Some(n.divide(&one, 0, Rounding::HalfUp).map_err(super::invalid)?.to_bytes())
         }
         ("round", _) => f.arg(args, 0).map(<[u8]>::to_vec),
+        (name, Number::Decimal(n)) => Some(elementary(name, n).map_err(super::invalid)?.to_bytes()),
+        (name, Number::Varint(n)) => {
+            let whole = elementary(name, &Decimal::from_bigint(n.clone()))
+                .and_then(|result| result.to_bigint())
+                .map_err(super::invalid)?;
+            Some(varint_to_bytes(&whole))
+        }
         (name, n) => {
             let x = n.to_f64();
             let y = match name {
@@ -48,6 +55,15 @@ fn eval(
         }
     };
     Ok(value)
+}
+
+/// Of any-precision numbers, with 32 digits or more.
+fn elementary(name: &str, number: &Decimal) -> Result<Decimal, TypeError> {
+    match name {
+        "exp" => elementary::exp(number),
+        "log" => elementary::log(number),
+        _ => elementary::log10(number),
+    }
 }
 
 fn absolute(ty: &CqlType, number: &Number) -> Option<Vec<u8>> {

@@ -9,6 +9,7 @@
 mod blob;
 mod collections;
 mod convert;
+mod digests;
 pub mod json;
 pub(crate) mod masking;
 mod math;
@@ -130,19 +131,27 @@ impl NativeFunction {
 
     /// `system.name : (types) -> type`, as messages list signatures.
     fn signature(&self) -> String {
+        self.partial_signature(&[])
+    }
+
+    /// The same, with `(constant)` behind the types of arguments that are constants.
+    pub(crate) fn partial_signature(&self, constants: &[bool]) -> String {
         let args: Vec<String> = self
             .args
             .iter()
-            .map(|ty| match ty {
+            .enumerate()
+            .map(|(index, ty)| {
+                let name = ty.to_cql_name();
                 // Tuples are printed without `frozen<>` here.
-                CqlType::Tuple(_) => {
-                    let name = ty.to_cql_name();
-                    name.strip_prefix("frozen<")
-                        .and_then(|n| n.strip_suffix('>'))
-                        .unwrap_or(&name)
-                        .to_owned()
-                }
-                _ => ty.to_cql_name(),
+                let inner = match ty {
+                    CqlType::Tuple(_) => {
+                        name.strip_prefix("frozen<").and_then(|n| n.strip_suffix('>'))
+                    }
+                    _ => None,
+                };
+                let constant = constants.get(index).copied().unwrap_or(false);
+                let suffix = if constant { "(constant)" } else { "" };
+                format!("{}{suffix}", inner.unwrap_or(&name))
             })
             .collect();
         let name = types::name::quote_identifier(&self.name);

@@ -71,10 +71,13 @@ fn is_of_function(error: &PlanError) -> bool {
 }
 
 impl PlannedSelection {
-    /// Refuses a term that has no value where an element's key is wanted, or is null where a slice
-    /// ends. Source: `ElementsSelector.ElementSelector`, `SliceSelector`.
+    /// Refuses a term that has no value where an element's key is wanted, is null where a slice ends,
+    /// or unset where a function takes it. Source: `ElementsSelector.ElementSelector`, `SliceSelector`.
     #[cold]
     pub(super) fn check_key(&self, term: usize, is_unset: bool) -> Result<(), PlanError> {
+        if is_unset && let Some((_, of)) = self.call_terms.iter().find(|(call, _)| *call == term) {
+            return refuse(format!("Invalid unset value for argument in call to function {of}"));
+        }
         if let Some((_, of)) = self.slice_keys.iter().find(|(key, _)| *key == term)
             && !is_unset
         {

@@ -90,6 +90,8 @@ struct Group {
     last: Option<Vec<u8>>,
     /// That of its first row, where groups are sorted.
     first: Option<Vec<u8>>,
+    /// What the function of GROUP BY gave for its rows.
+    output: Option<Vec<u8>>,
 }
 
 /// A row kept until all are there.
@@ -419,9 +421,13 @@ impl<'p> SelectExec<'p> {
         clustering: Option<&[u8]>,
         row: Option<RowRef<'_>>,
     ) -> Flow {
+        let output = match self.group_output(clustering) {
+            Ok(output) => output,
+            Err(error) => return self.fail(error),
+        };
         if let Some(prefix) = prefix
             && self.group.open
-            && !self.same_group(prefix, clustering)
+            && !self.same_group(prefix, clustering, output.as_deref())
         {
             let flow = self.close_group(false);
             if flow != Flow::Continue {
@@ -430,6 +436,7 @@ impl<'p> SelectExec<'p> {
         }
         let first = !self.group.open;
         self.open_group();
+        self.group.output = output;
         let mut group = std::mem::take(&mut self.group);
         let result = self.feed_group(&mut group, first, clustering, row);
         if first && !self.plan.sort.is_empty() {
@@ -486,13 +493,35 @@ impl<'p> SelectExec<'p> {
         Ok(())
     }
 
-    fn same_group(&self, prefix: usize, clustering: Option<&[u8]>) -> bool {
+    /// What the function of GROUP BY gives for a row; null without one, and of a static row alone.
+    fn group_output(&self, clustering: Option<&[u8]>) -> Result<Option<Vec<u8>>, PlanError> {
+        let (Some(function), Some(_)) = (&self.plan.group_function, clustering) else {
+            return Ok(None);
+        };
+        let env = self.bound.env();
+        let scope = Scope {
+            row: Some(self.view(clustering, None)),
+            terms: &self.bound.terms,
+            aggregates: &[],
+            first_row: &[],
+            env: &env,
+            unmasked: self.bound.unmasked,
+        };
+        function.eval(&scope)
+    }
+
+    fn same_group(&self, prefix: usize, clustering: Option<&[u8]>, output: Option<&[u8]>) -> bool {
+        // With a function the last column of the prefix counts by what the function gives.
+        let (prefix, outputs) = match &self.plan.group_function {
+            None => (prefix, true),
+            Some(f) => (prefix.saturating_sub(1), f.is_same(self.group.output.as_deref(), output)),
+        };
         match (&self.group.last, clustering) {
             (Some(last), Some(clustering)) => {
-                components(last).take(prefix).eq(components(clustering).take(prefix))
+                outputs && components(last).take(prefix).eq(components(clustering).take(prefix))
             }
             (None, None) => true,
-            _ => prefix == 0,
+            _ => prefix == 0 && self.plan.group_function.is_none(),
         }
     }
 

@@ -18,6 +18,7 @@ mod exec;
 mod expr;
 mod facts;
 mod filter;
+mod group;
 mod masks;
 mod merge;
 mod reads;
@@ -51,11 +52,11 @@ pub use exec::{Flow, SelectDone, SelectExec};
 
 pub(crate) use bind::{half_space, intersect, ordered};
 
-use crate::functions::is_aggregate;
 use bind::Values;
 use earlier::earlier_error;
 use expr::Expr;
 use filter::Filter;
+use group::{GroupFunction, plan_groups};
 use restricted::{KeyAccess, Restrictions};
 use restrictions::{WhereContext, existing_column, plan_where};
 use selection::{PlannedSelection, plan_selection, selected_columns};
@@ -136,6 +137,8 @@ pub struct SelectPlan {
     allows_filtering: bool,
     /// GROUP BY is written.
     groups: bool,
+    /// What GROUP BY makes of the last clustering column of the groups' prefix.
+    group_function: Option<Box<GroupFunction>>,
     /// A mask of the result cannot be computed; told at each execution.
     wrong_mask: Option<PlanError>,
 }
@@ -182,13 +185,18 @@ impl SelectPlan {
         let grouped = !select.group_by.is_empty();
         let restrictions =
             plan_where(&select.relations, table, context, cx, binds).map_err(or_earlier)?;
-        let selection =
+        let mut selection =
             plan_selection(&select.selection, table, grouped, cx, binds).map_err(or_earlier)?;
         let selected = selected?;
         if select.distinct {
             check_distinct(select, table, &selected, &restrictions)?;
         }
-        let shaping = shaping(select, table, &selection, &restrictions)?;
+        let groups = match grouped {
+            true => Some(plan_groups(select, &restrictions, &mut selection, table, cx, binds)?),
+            false => None,
+        };
+        let (prefix, group_function) = groups.unzip();
+        let shaping = shaping(select, &selection, prefix);
         let everything = matches!(shaping, Shaping::Groups { prefix: None });
         if everything && select.per_partition_limit.is_some() {
             return Err(PlanError::invalid(
@@ -266,6 +274,7 @@ impl SelectPlan {
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
             allows_filtering: select.allow_filtering,
             groups: grouped,
+            group_function: group_function.flatten().map(Box::new),
             wrong_mask: masks::wrong(&selection),
             selection,
             table: table.clone(),
@@ -330,6 +339,9 @@ impl SelectPlan {
             true => 1,
             false => self.row_limit(&self.per_partition_limit, &v)?,
         };
+        if let Some(function) = &self.group_function {
+            function.check()?;
+        }
         if let Some(wrong) = &self.wrong_mask {
             return Err(wrong.clone());
         }
@@ -645,18 +657,9 @@ fn check_distinct(
     Ok(())
 }
 
-fn shaping(
-    select: &ast::Select,
-    table: &Table,
-    selection: &PlannedSelection,
-    restrictions: &Restrictions,
-) -> Result<Shaping, PlanError> {
-    if !select.group_by.is_empty() {
-        let prefix = group_prefix(select, table, restrictions)?;
-        return Ok(Shaping::Groups { prefix: Some(prefix) });
-    }
-    if selection.is_aggregate {
-        return Ok(Shaping::Groups { prefix: None });
+fn shaping(select: &ast::Select, selection: &PlannedSelection, prefix: Option<usize>) -> Shaping {
+    if prefix.is_some() || selection.is_aggregate {
+        return Shaping::Groups { prefix };
     }
     let sources: Option<Vec<Source>> = selection
         .outputs
@@ -678,79 +681,10 @@ fn shaping(
             });
             let streams = regular.windows(2).all(|w| matches!(w, [a, b] if a < b));
             let clustering = sources.iter().any(|s| matches!(s, Source::Clustering(_)));
-            Ok(Shaping::Plain { sources, streams, clustering })
+            Shaping::Plain { sources, streams, clustering }
         }
-        _ => Ok(Shaping::Expressions),
+        _ => Shaping::Expressions,
     }
-}
-
-/// Why a term of GROUP BY that is no column is refused.
-#[cold]
-fn no_group(selector: &ast::Selector) -> PlanError {
-    let aggregate = match selector {
-        ast::Selector::CountRows(_) => "count_rows",
-        ast::Selector::FunctionCall { name, args, .. } if is_aggregate(name) => {
-            // Cassandra takes `count(1)` for `count(*)`.
-            match (name.name.text.as_str(), args.as_slice()) {
-                ("count", [ast::Selector::Literal(_)]) => "count_rows",
-                (name, _) => name,
-            }
-        }
-        _ => return PlanError::unsupported("GROUP BY with functions"),
-    };
-    PlanError::invalid(format!(
-        "Aggregate functions are not supported within the GROUP BY clause, got: system.{aggregate}"
-    ))
-}
-
-/// How many clustering columns groups share. Source: `getAggregationSpecFactory`.
-fn group_prefix(
-    select: &ast::Select,
-    table: &Table,
-    restrictions: &Restrictions,
-) -> Result<usize, PlanError> {
-    let order = "Group by currently only support groups of columns following their declared order \
-                 in the PRIMARY KEY";
-    let keys = table.partition_key_count;
-    let primary = keys + table.clustering_count;
-    let mut next = 0;
-    for selector in &select.group_by {
-        let ast::Selector::Column(name) = selector else {
-            return Err(no_group(selector));
-        };
-        let (index, column) = existing_column(table, name)?;
-        if index >= primary {
-            return Err(PlanError::invalid(format!(
-                "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
-                column.name
-            )));
-        }
-        loop {
-            if next >= primary {
-                return Err(PlanError::invalid(order));
-            }
-            let here = next;
-            next += 1;
-            if here == index {
-                break;
-            }
-            if !restrictions.is_eq(here) {
-                return Err(PlanError::invalid(order));
-            }
-        }
-    }
-    if next < keys {
-        return Err(PlanError::invalid(
-            "Group by is not supported on only a part of the partition key",
-        ));
-    }
-    let prefix = next - keys;
-    if prefix > 0 && select.distinct {
-        return Err(PlanError::invalid(
-            "Grouping on clustering columns is not allowed for SELECT DISTINCT queries",
-        ));
-    }
-    Ok(prefix)
 }
 
 fn selects_statics(selection: &PlannedSelection) -> bool {

@@ -5,6 +5,8 @@
 //!
 //! Source: `cql3.selection.Selectable` and its parts.
 
+mod grouping;
+
 use std::sync::Arc;
 
 use cql_syntax::ast::{FunctionName, RawType, SelectItem, Selection, Selector, Term};
@@ -24,6 +26,8 @@ use crate::plan::{Binds, PlanContext};
 use crate::term::{
     PlannedTerm, Receiver, literal_type, operator, plan_term, resolve_hint, text_of,
 };
+
+pub(super) use grouping::{plan_group_selector, selectors_columns};
 
 /// An aggregate over the rows of a group.
 #[derive(Clone, Debug)]
@@ -55,6 +59,8 @@ pub(crate) struct PlannedSelection {
     pub(crate) element_keys: Vec<(usize, String)>,
     /// Those of them that are ends of slices, with what the slice is of: they are not null.
     pub(crate) slice_keys: Vec<(usize, String)>,
+    /// Those of them that are arguments of functions, with the function's name: they must be set.
+    pub(crate) call_terms: Vec<(usize, Arc<str>)>,
     /// Calls of constants: what is wrong with them is told whether or not there are rows.
     pub(crate) constant_calls: Vec<Expr>,
     pub(crate) is_aggregate: bool,
@@ -705,6 +711,11 @@ impl Planner<'_, '_> {
                 name: function.column_name(&names),
                 expr: Expr::Aggregate(self.plan.aggregates.len() - 1),
             }));
+        }
+        for expr in &exprs {
+            if let Expr::Term(index) = expr {
+                self.plan.call_terms.push((*index, function.name.clone()));
+            }
         }
         let is_constant = |e: &Expr| matches!(e, Expr::Term(_) | Expr::Null);
         let of_constants = !exprs.is_empty() && exprs.iter().all(is_constant);

@@ -90,6 +90,19 @@ pub struct CreateTable {
     pub options: TableOptions,
 }
 
+/// `CREATE TABLE [IF NOT EXISTS] table LIKE source [WITH …]`, which Cassandra has from 6.0 on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyTable {
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// The new table.
+    pub table: QualifiedName,
+    /// The table whose columns and options it gets.
+    pub source: QualifiedName,
+    /// `WITH`: options that it has otherwise.
+    pub properties: Vec<Property>,
+}
+
 /// One column of CREATE TABLE or ALTER TABLE … ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnDefinition {

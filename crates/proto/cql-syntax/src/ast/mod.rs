@@ -128,6 +128,8 @@ pub enum StatementKind {
     AlterKeyspace(AlterKeyspace),
     DropKeyspace(DropKeyspace),
     CreateTable(CreateTable),
+    /// CREATE TABLE … LIKE.
+    CopyTable(CopyTable),
     AlterTable(AlterTable),
     DropTable(DropTable),
     CreateType(CreateType),
@@ -178,6 +180,7 @@ impl StatementKind {
             StatementKind::AlterKeyspace(_) => "ALTER KEYSPACE",
             StatementKind::DropKeyspace(_) => "DROP KEYSPACE",
             StatementKind::CreateTable(_) => "CREATE TABLE",
+            StatementKind::CopyTable(_) => "CREATE TABLE LIKE",
             StatementKind::AlterTable(_) => "ALTER TABLE",
             StatementKind::DropTable(_) => "DROP TABLE",
             StatementKind::CreateType(_) => "CREATE TYPE",

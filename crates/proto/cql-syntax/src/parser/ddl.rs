@@ -3,9 +3,9 @@
 use super::{Parser, Result};
 use crate::ast::{
     AlterKeyspace, AlterTable, AlterTableChange, AlterType, AlterTypeChange, AlterView,
-    ColumnDefinition, CreateIndex, CreateKeyspace, CreateTable, CreateTrigger, CreateType,
-    CreateView, DropIndex, DropKeyspace, DropTable, DropTrigger, DropType, DropView, FunctionName,
-    Ident, IndexTarget, IndexTargetKind, Mask, PrimaryKey, RawType, StatementKind,
+    ColumnDefinition, CopyTable, CreateIndex, CreateKeyspace, CreateTable, CreateTrigger,
+    CreateType, CreateView, DropIndex, DropKeyspace, DropTable, DropTrigger, DropType, DropView,
+    FunctionName, Ident, IndexTarget, IndexTargetKind, Mask, PrimaryKey, RawType, StatementKind,
 };
 use crate::token::Tok;
 
@@ -127,6 +127,12 @@ impl Parser<'_> {
         self.expect(Tok::Columnfamily)?;
         let if_not_exists = self.if_not_exists()?;
         let table = self.table_name()?;
+        if self.eat(Tok::Like) {
+            let source = self.table_name()?;
+            let properties = if self.eat(Tok::With) { self.properties()? } else { Vec::new() };
+            let copy = CopyTable { if_not_exists, table, source, properties };
+            return Ok(StatementKind::CopyTable(copy));
+        }
         let mut columns = Vec::new();
         let mut primary_keys = Vec::new();
         self.expect(Tok::ParenOpen)?;

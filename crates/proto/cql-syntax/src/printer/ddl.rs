@@ -7,11 +7,11 @@ use super::terms::{function_ident, type_name};
 use super::{commas, join, string, when};
 use crate::ast::{
     AlterKeyspace, AlterTable, AlterTableChange, AlterType, AlterTypeChange, AlterView,
-    ColumnDefinition, CreateAggregate, CreateFunction, CreateIndex, CreateKeyspace, CreateTable,
-    CreateTrigger, CreateType, CreateView, Describe, DescribeTarget, DropAggregate, DropFunction,
-    DropIndex, DropKeyspace, DropTable, DropTrigger, DropType, DropView, Ident, IndexTarget,
-    IndexTargetKind, Literal, Mask, Order, PrimaryKey, Property, PropertyValue, RawType,
-    TableOptions,
+    ColumnDefinition, CopyTable, CreateAggregate, CreateFunction, CreateIndex, CreateKeyspace,
+    CreateTable, CreateTrigger, CreateType, CreateView, Describe, DescribeTarget, DropAggregate,
+    DropFunction, DropIndex, DropKeyspace, DropTable, DropTrigger, DropType, DropView, Ident,
+    IndexTarget, IndexTargetKind, Literal, Mask, Order, PrimaryKey, Property, PropertyValue,
+    RawType, TableOptions,
 };
 
 const IF_EXISTS: &str = "IF EXISTS ";
@@ -110,6 +110,15 @@ impl Display for CreateTable {
         when(f, !self.columns.is_empty() && !self.primary_keys.is_empty(), ", ")?;
         commas(f, &self.primary_keys)?;
         write!(f, "){}", self.options)
+    }
+}
+
+impl Display for CopyTable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("CREATE TABLE ")?;
+        when(f, self.if_not_exists, IF_NOT_EXISTS)?;
+        write!(f, "{} LIKE {}", self.table, self.source)?;
+        with(f, &self.properties)
     }
 }
 

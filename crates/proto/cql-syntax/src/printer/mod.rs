@@ -94,6 +94,7 @@ impl Display for StatementKind {
             StatementKind::AlterKeyspace(s) => s.fmt(f),
             StatementKind::DropKeyspace(s) => s.fmt(f),
             StatementKind::CreateTable(s) => s.fmt(f),
+            StatementKind::CopyTable(s) => s.fmt(f),
             StatementKind::AlterTable(s) => s.fmt(f),
             StatementKind::DropTable(s) => s.fmt(f),
             StatementKind::CreateType(s) => s.fmt(f),

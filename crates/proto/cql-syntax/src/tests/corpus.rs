@@ -102,6 +102,8 @@ pub(super) const ACCEPTED: &[&str] = &[
     "DROP KEYSPACE IF EXISTS ks",
     // tables
     "CREATE TABLE t (a int PRIMARY KEY)",
+    "CREATE TABLE a LIKE b",
+    "CREATE TABLE IF NOT EXISTS ks.a LIKE other.b WITH comment = 'x' AND gc_grace_seconds = 10",
     "CREATE TABLE IF NOT EXISTS ks.t (a int, b text STATIC, PRIMARY KEY ((a, c), d, e), c uuid,, d timeuuid, e inet,)",
     "CREATE COLUMNFAMILY t (a int, PRIMARY KEY (a))",
     "CREATE TABLE t (a ascii, b bigint, c blob, d boolean, e counter, f date, g decimal, h double, i duration, j float, k inet, l int, m smallint, n text, o time, p timestamp, q timeuuid, r tinyint, s uuid, t varchar, u varint PRIMARY KEY)",

@@ -6,6 +6,9 @@ use data::command::{Partitions, ReadCommand, RingBound};
 use super::super::restrictions::NEEDS_FILTERING;
 use super::*;
 
+const ONLY_MONOTONIC: &str =
+    "Only column names and monotonic scalar functions are supported in the GROUP BY clause.";
+
 fn refused(text: &str, message: &str) {
     let world = World::new();
     match world.bind(text, &[]) {
@@ -196,6 +199,15 @@ fn whole_statements_are_refused_with_cassandras_words() {
             "Cannot restrict clustering columns when selecting only static columns",
         ),
         ("SELECT k, c2, count(*) FROM t GROUP BY k, c2", group),
+        ("SELECT k FROM t GROUP BY k, cast(c1 as bigint)", ONLY_MONOTONIC),
+        ("SELECT k FROM t GROUP BY k, (int)c1", ONLY_MONOTONIC),
+        ("SELECT k FROM t GROUP BY k, 1", ONLY_MONOTONIC),
+        ("SELECT k FROM f GROUP BY k, fl[1]", ONLY_MONOTONIC),
+        (
+            "SELECT k FROM t GROUP BY k, c1 + 1",
+            "Only monotonic functions are supported in the GROUP BY clause. Got: system.\"_add\" : \
+             (int, int(constant)) -> int ",
+        ),
         (
             "SELECT k, count(*) FROM t GROUP BY v",
             "Group by is currently only supported on the columns of the PRIMARY KEY, got v",

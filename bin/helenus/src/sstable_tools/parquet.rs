@@ -1,0 +1,21 @@
+//! Rows in Parquet, there and back.
+//!
+//! Owns: which Parquet type a CQL type is ([`shape`]), rows to columns ([`rows_to_file`]), columns to
+//! rows ([`file_to_rows`]), values of Parquet to values of CQL ([`value`]). Never: encodings, pages,
+//! checksums and compression, which are the crate `parquet`'s.
+//!
+//! Of what others wrote every form of a list is read, every unit of time, numbers of other widths; a
+//! value that does not fit its column is refused by name. The types are in `docs/user/sstable-tools.md`.
+
+mod file_to_rows;
+mod rows_to_file;
+mod shape;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use file_to_rows::FileReader;
+pub(super) use rows_to_file::FileWriter;
+pub(super) use shape::Decimals;
+pub(super) use value::{Value, to_cql};

@@ -1,0 +1,89 @@
+//! Rows that come with the values of columns instead of JSON.
+
+use cql_plan::plan::BoundValue;
+use schema::{Column, ColumnKind};
+use store::Store;
+
+use super::{Plans, Rows};
+use crate::sstable_tools::parquet::{FileReader, Value, to_cql};
+use crate::sstable_tools::schema_file;
+
+/// The columns of a file and how its rows are written.
+pub(super) struct Columns<'o> {
+    columns: Vec<&'o Column>,
+    plans: Plans,
+}
+
+impl<'o> Columns<'o> {
+    /// # Errors
+    /// A column that the table does not have, or one of its key that the file does not.
+    pub(super) fn new(rows: &Rows<'o>, file: &FileReader) -> Result<Columns<'o>, String> {
+        let mut columns = Vec::new();
+        for name in file.names() {
+            let column = rows.table.column(name);
+            let table = || schema_file::name_of(rows.table);
+            columns.push(column.ok_or_else(|| format!("{} has no column \"{name}\"", table()))?);
+        }
+        let clustering = rows.table.clustering().iter();
+        let has_clustering =
+            clustering.clone().any(|key| columns.iter().any(|column| column.name == key.name));
+        let insert = |of_statics: bool| {
+            let columns = columns.iter().filter(|column| !of_statics || is_of_partition(column));
+            let names = columns.map(|column| types::name::quote_identifier(&column.name));
+            let names: Vec<String> = names.collect();
+            format!("({}) VALUES ({})", names.join(", "), vec!["?"; names.len()].join(", "))
+        };
+        let schema = rows.schema_of_statics.as_ref();
+        let of_statics = schema.map(|schema| rows.plan(schema, &insert(true))).transpose()?;
+        let plan = match &of_statics {
+            // Of static columns only: nothing else is ever written with it.
+            Some(_) if !has_clustering => rows.plan(schema.unwrap_or(rows.schema), &insert(true)),
+            _ => rows.plan(rows.schema, &insert(false)),
+        };
+        Ok(Columns { columns, plans: Plans { plan: plan?, of_statics } })
+    }
+
+    /// Writes a row; its bytes.
+    ///
+    /// # Errors
+    /// A value that is not of its column's type, a key that is null.
+    pub(super) fn write(
+        &self,
+        rows: &Rows<'_>,
+        store: &Store,
+        row: &[Value],
+    ) -> Result<u64, String> {
+        let mut values = Vec::with_capacity(row.len());
+        for (column, value) in self.columns.iter().zip(row) {
+            let value = to_cql(value, &column.ty);
+            values.push(value.map_err(|text| format!("column {}: {text}", column.name))?);
+        }
+        let given = || self.columns.iter().zip(&values).filter(|(_, value)| value.is_some());
+        let is_clustering = |kind| matches!(kind, ColumnKind::Clustering { .. });
+        let is_of_statics = self.plans.of_statics.is_some()
+            && !given().any(|(column, _)| is_clustering(column.kind));
+        if is_of_statics
+            && let Some((column, _)) = given().find(|(c, _)| c.kind == ColumnKind::Regular)
+        {
+            let name = &column.name;
+            return Err(format!(
+                "column {name} belongs to a row, and no clustering column is given"
+            ));
+        }
+        let wanted = self.columns.iter().zip(&values);
+        let wanted = wanted.filter(|(column, _)| !is_of_statics || is_of_partition(column));
+        let bound: Vec<BoundValue<'_>> = wanted
+            .map(|(column, value)| match (value, column.kind) {
+                (Some(value), _) => BoundValue::Bytes(value),
+                (None, ColumnKind::Regular | ColumnKind::Static) => BoundValue::Unset,
+                // Refused by name where it is bound.
+                (None, _) => BoundValue::Null,
+            })
+            .collect();
+        rows.bound(store, &self.plans, is_of_statics, &bound)
+    }
+}
+
+fn is_of_partition(column: &Column) -> bool {
+    matches!(column.kind, ColumnKind::PartitionKey(_) | ColumnKind::Static)
+}
