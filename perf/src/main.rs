@@ -7,7 +7,8 @@
 //!
 //! Sections: `memtable_read` (row in the memtable), `sstable_read` (row in one LZ4 SSTable, chunk
 //! and index cached), `write` (with the commit-log append), `slice_memtable` and `slice_sstable`
-//! (100 rows out of a partition of 1,000, somewhere in its middle).
+//! (100 rows out of a partition of 1,000, somewhere in its middle). With a third argument only
+//! `unprepared_read`: `memtable_read` as text, which is parsed and planned each time.
 
 #![expect(clippy::disallowed_macros, reason = "a command-line tool prints")]
 
@@ -111,6 +112,15 @@ fn read_frame(id: &[u8], key: i64) -> Vec<u8> {
     execute_frame(id, &[&key.to_be_bytes()])
 }
 
+/// The same read as text.
+fn text_frame(key: i64) -> Vec<u8> {
+    let query = format!("SELECT key, c0, c1, c2, c3, c4 FROM perf.standard1 WHERE key = {key}");
+    let mut parameters = QueryParameters::new(Consistency::LocalQuorum);
+    parameters.skip_metadata = true;
+    parameters.page_size = Some(5000);
+    frame(&Request::Query { query: &query, parameters })
+}
+
 /// Rows have the times 0, 1, …; a slice reads downwards from below `time`.
 fn slice_frame(id: &[u8], i: usize) -> Vec<u8> {
     let sensor = key_of(i, SENSORS);
@@ -190,6 +200,11 @@ fn measured_slice_sstable(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Conte
     std::hint::black_box(4) + through(c, frames, cx)
 }
 
+#[inline(never)]
+fn measured_unprepared_read(c: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
+    std::hint::black_box(5) + through(c, frames, cx)
+}
+
 type Section = fn(&mut Connection, &[Vec<u8>], &mut Context<'_>) -> usize;
 
 fn section(
@@ -212,7 +227,7 @@ fn section(
     println!("{name} requests {}", counted.len());
 }
 
-async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
+async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize, unprepared: bool) {
     rt.set_turn(std::time::Duration::from_secs(3600));
     let peer = SocketAddr::from(([127, 0, 0, 1], 4242));
     let mut connection = Connection::new(&server, peer);
@@ -274,6 +289,12 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize) {
         (0..2 * COUNT).map(|i| write_frame(&insert, key_of(i, rows))).collect();
     // 9 bytes of header, six cells of 12 and five times 36 bytes.
     let row = 9 + 12 + 5 * 36;
+    if unprepared {
+        let texts: Vec<Vec<u8>> = (0..2 * COUNT).map(|i| text_frame(key_of(i, rows))).collect();
+        section("unprepared_read", measured_unprepared_read, c, &texts, row);
+        rt.request_stop();
+        return;
+    }
     section("memtable_read", measured_memtable_read, c, &reads, row);
     section("write", measured_write, c, &writes, 9);
     // Three cells of 12, 12 and 20 bytes.
@@ -296,17 +317,19 @@ fn main() -> ExitCode {
     if let Some(("engine", rest)) = arguments.split_first().map(|(first, r)| (first.as_str(), r)) {
         return engine::main(rest);
     }
-    let (workdir, rows) = match arguments.as_slice() {
-        [workdir] => (workdir.clone(), 100_000),
-        [workdir, rows] => match rows.parse() {
-            Ok(rows) => (workdir.clone(), rows),
-            Err(_) => {
-                eprintln!("\"{rows}\" is not a number of rows");
-                return ExitCode::from(2);
+    let (workdir, rows, unprepared) = match arguments.as_slice() {
+        [workdir] => (workdir.clone(), 100_000, false),
+        [workdir, rows, rest @ ..] if rest.is_empty() || rest == ["unprepared"] => {
+            match rows.parse() {
+                Ok(rows) => (workdir.clone(), rows, !rest.is_empty()),
+                Err(_) => {
+                    eprintln!("\"{rows}\" is not a number of rows");
+                    return ExitCode::from(2);
+                }
             }
-        },
+        }
         _ => {
-            eprintln!("usage: perf WORKDIR [ROWS]");
+            eprintln!("usage: perf WORKDIR [ROWS [unprepared]]");
             return ExitCode::from(2);
         }
     };
@@ -322,7 +345,7 @@ fn main() -> ExitCode {
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Threads });
     let outcome = Arc::new(Outcome::default());
     let hook: node::ReadyHook =
-        Arc::new(move |rt, server, store| Box::pin(bench(rt, server, store, rows)));
+        Arc::new(move |rt, server, store| Box::pin(bench(rt, server, store, rows, unprepared)));
     let running = Node::start_with("perf", options, &machine, outcome, hook);
     match running.join() {
         Ok(()) => ExitCode::SUCCESS,

@@ -28,6 +28,7 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
@@ -725,7 +726,11 @@ fn result_columns(
 }
 
 fn digest(statement: &Statement, table: &Table) -> u64 {
-    let mut text = statement.to_string().into_bytes();
-    text.extend_from_slice(table.id.0.as_bytes());
-    codec::xxh3_64(&text)
+    // Room for most statements: they are written in many small pieces.
+    let mut text = String::with_capacity(512);
+    // Writing into a string cannot fail.
+    let _ = write!(text, "{statement}");
+    let mut bytes = text.into_bytes();
+    bytes.extend_from_slice(table.id.0.as_bytes());
+    codec::xxh3_64(&bytes)
 }
