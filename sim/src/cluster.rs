@@ -387,12 +387,13 @@ impl Run {
 
     /// Everything is healed: who gave up joining is started again, and all must go well now.
     pub fn healed(&mut self) {
+        // Refused because the old one was taken for alive, or given up before it could ask.
         let is_refused = |run: &Run, member: &Member| {
             let ended = member.is_up && !run.world.is_alive(&member.life);
-            ended && member.ending().contains("Cannot replace a live node")
+            ended && member.may_end && member.options.replace_address_first_boot.is_some()
         };
         if self.members.iter().any(|member| is_refused(self, member)) {
-            // As it says: when all have noticed that the old one is dead.
+            // As the refusal says: when all have noticed that the old one is dead.
             self.world.run_for(nemesis::KNOWN_AS_DOWN);
         }
         for number in 0..self.members.len() {
