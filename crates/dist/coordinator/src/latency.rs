@@ -282,6 +282,7 @@ mod tests {
             is_self: n == 1,
             alive: true,
             pending: false,
+            moves: false,
             hintable: true,
             latency_rank: 0,
         }

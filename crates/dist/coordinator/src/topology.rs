@@ -126,6 +126,7 @@ impl Topology {
                 is_self: site.is_self,
                 alive,
                 pending: at >= natural,
+                moves: replicas.moves(at),
                 // Asked for dead ones only, which are few: it is not cheap.
                 hintable: !site.is_self && (alive || is_hintable(host)),
                 latency_rank: 0,

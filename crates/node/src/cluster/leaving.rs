@@ -749,8 +749,8 @@ impl ClusterShard {
                     "it has copied everything and is read from already: too late".to_owned()
                 );
             }
-            // Dead, it would hold up the ring for ever: what was read from it alone, and never
-            // acknowledged, is gone.
+            // Dead, it would hold up the ring for ever. What was read since it began to be read from is
+            // on the others too: reads are joint while ranges move.
             self.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
         }
         self.submit_leave(host).await

@@ -7,7 +7,8 @@
 //! INV-placement-1: ranges cover the ring without gap or overlap. INV-placement-2: no node stands
 //! twice in a row. INV-placement-3: natural and pending together contain every node that is a
 //! replica before or after any of the movements in progress, so that a write that waits for the
-//! natural quorum plus all pending ones is seen by a read of an earlier or later step.
+//! natural quorum plus all pending ones is seen by a read of an earlier or later step. INV-placement-4: a
+//! node moves in a row ([`Replicas::moves`]) when it is a replica on one side of the movements only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ struct Row {
     start: u32,
     natural: u16,
     pending: u16,
+    /// By index: see [`Replicas::moves`].
+    moving: u128,
 }
 
 impl Placements {
@@ -75,18 +78,24 @@ impl Placements {
             let start = table.flat.len();
             read.replicas_at(replication, read.first_at(*end), &mut walk, &mut table.flat);
             let natural = table.flat.len() - start;
+            // In one of the two rings, not in both.
+            let mut moving = 0_u128;
             for ring in &others {
                 extra.clear();
                 ring.replicas_at(replication, ring.first_at(*end), &mut walk, &mut extra);
                 for node in &extra {
-                    if !table.flat.get(start..).unwrap_or(&[]).contains(node) {
+                    let here = table.flat.get(start..).unwrap_or(&[]);
+                    let at = here.iter().position(|n| n == node).unwrap_or_else(|| {
                         table.flat.push(*node);
-                    }
+                        table.flat.len() - start - 1
+                    });
+                    moving ^= bit(at);
                 }
             }
             let pending = table.flat.len() - start - natural;
             let start = u32::try_from(start).unwrap_or(u32::MAX);
-            table.rows.push(Row { start, natural: natural as u16, pending: pending as u16 });
+            let (natural, pending) = (natural as u16, pending as u16);
+            table.rows.push(Row { start, natural, pending, moving });
         }
         table
     }
@@ -115,7 +124,8 @@ impl Placements {
             let natural = of_first.natural_len();
             let pending = table.flat.len() - start - natural;
             let start = u32::try_from(start).unwrap_or(u32::MAX);
-            table.rows.push(Row { start, natural: natural as u16, pending: pending as u16 });
+            let (natural, pending) = (natural as u16, pending as u16);
+            table.rows.push(Row { start, natural, pending, moving: of_first.moving });
         }
         table
     }
@@ -131,7 +141,7 @@ impl Placements {
             replication: Replication::Local,
             nodes: vec![member],
             ends: vec![Token::MIN],
-            rows: vec![Row { start: 0, natural: 1, pending: 0 }],
+            rows: vec![Row { start: 0, natural: 1, pending: 0, moving: 0 }],
             flat: vec![0],
         }
     }
@@ -173,11 +183,18 @@ impl Placements {
     }
 
     fn row(&self, index: usize) -> Replicas<'_> {
-        let row = self.rows.get(index).copied().unwrap_or(Row { start: 0, natural: 0, pending: 0 });
+        let nobody = Row { start: 0, natural: 0, pending: 0, moving: 0 };
+        let row = self.rows.get(index).copied().unwrap_or(nobody);
         let rest = self.flat.get(row.start as usize..).unwrap_or(&[]);
         let all = rest.get(..usize::from(row.natural) + usize::from(row.pending)).unwrap_or(&[]);
-        Replicas { nodes: &self.nodes, all, natural: usize::from(row.natural).min(all.len()) }
+        let natural = usize::from(row.natural).min(all.len());
+        Replicas { nodes: &self.nodes, all, natural, moving: row.moving }
     }
+}
+
+/// Of more replicas than there are bits nobody reads or writes.
+fn bit(index: usize) -> u128 {
+    u32::try_from(index).ok().and_then(|at| 1_u128.checked_shl(at)).unwrap_or(0)
 }
 
 /// The replicas of one range. Indices run over the natural ones, then over the pending ones.
@@ -186,6 +203,7 @@ pub struct Replicas<'a> {
     nodes: &'a [Arc<Member>],
     all: &'a [NodeIndex],
     natural: usize,
+    moving: u128,
 }
 
 impl<'a> Replicas<'a> {
@@ -217,6 +235,18 @@ impl<'a> Replicas<'a> {
     /// Whether a member is read from.
     pub fn is_natural(self, host: HostId) -> bool {
         self.natural().any(|m| m.host_id == host)
+    }
+
+    /// Whether the member of that index has the range only before the movements in progress, or only
+    /// when they are finished. Every pending one does, and those natural ones whose place the pending
+    /// ones take or had.
+    pub fn moves(self, index: usize) -> bool {
+        self.moving & bit(index) != 0
+    }
+
+    /// Whether any of them moves.
+    pub fn is_moving(self) -> bool {
+        self.moving != 0
     }
 
     /// Number of natural replicas.

@@ -15,8 +15,9 @@
 //!
 //! Before `done` the driver waits until every replica that answers has applied the handover: then
 //! no coordinator reads by the ring before it any more. A handover may be taken back by this machine's
-//! rules; drivers do so with a dead newcomer's only: what was read since it began, and never
-//! acknowledged, need not be where was read before.
+//! rules; drivers do so with a dead newcomer's only. While a range moves, majorities are read that meet
+//! those of both rings (`request::ReadPlan`), so that what was read, though never acknowledged, is found
+//! by either.
 //!
 //! INV-topology-1: tokens and known addresses are each held by one member. INV-topology-2: voters
 //! are members that own data. INV-topology-3: each range depends on at most one movement in

@@ -25,8 +25,12 @@ pub struct ReplicaInfo {
     pub is_self: bool,
     /// The failure detector holds it for alive.
     pub alive: bool,
-    /// It will own the token and does not yet: written to in addition, never read.
+    /// It will own the token and does not yet, or hands it over: written to in addition, read only
+    /// together with natural ones that move ([`ReadPlan`]).
     pub pending: bool,
+    /// It owns the token only before the movements in progress, or only behind them. Every pending one
+    /// moves.
+    pub moves: bool,
     /// A hint may be stored for it: hints are on for its datacenter, its hint window has not
     /// passed, its hints do not fill their space. False for the coordinator itself. Of one that is
     /// alive it means only that it may be tried.
@@ -272,14 +276,22 @@ impl WritePlan {
 }
 
 /// Whom a read asks, in which order.
+///
+/// While a token moves, what a majority has shown must still be seen when the movement is over, also
+/// when nobody acknowledged it: the answers must be enough of the natural replicas, and of the replicas on
+/// the movement's other side so many that each majority of those meets them. Replicas that do not move are
+/// on both sides and come first, so that mostly nobody else is asked; levels below a majority (ONE)
+/// promise nothing of the kind and ask natural replicas only.
 #[derive(Clone, Debug)]
 pub struct ReadPlan {
     /// The level asked for.
     pub consistency: Consistency,
-    /// Natural and pending replicas, dead ones included: repairs are written to pending ones too.
+    /// Natural and pending replicas, dead ones included.
     pub replicas: Replicas,
     need: Need,
-    /// Alive natural replicas in scope, best first.
+    /// The level is a majority, and some in scope move.
+    is_joint: bool,
+    /// Those whose answers may count, alive, best first.
     candidates: SmallVec<[Target; 8]>,
     /// The first of them that meet the level.
     contacts: SmallVec<[Target; 8]>,
@@ -296,38 +308,79 @@ impl ReadPlan {
         replicas: &[ReplicaInfo],
     ) -> Result<ReadPlan, PlanError> {
         let replicas = Replicas::new(replicas)?;
+        let below = matches!(consistency, Consistency::One | Consistency::LocalOne);
+        let is_joint = !below && replicas.iter().any(|(_, r)| r.moves && need.counts(r));
         let mut candidates: SmallVec<[Target; 8]> = replicas
             .iter()
-            .filter(|(_, r)| r.alive && !r.pending && need.counts(r))
+            .filter(|(_, r)| r.alive && (is_joint || !r.pending) && need.counts(r))
             .map(|(t, _)| t)
             .collect();
-        candidates.sort_by_key(|t| (replicas.get(*t).map_or(u16::MAX, |r| r.latency_rank), *t));
-        let mut plan =
-            ReadPlan { consistency, replicas, need, candidates, contacts: SmallVec::new() };
+        let rank = |t: &Target| {
+            let replica = replicas.get(*t);
+            let moves = is_joint && replica.is_some_and(|r| r.moves);
+            let pending = replica.is_some_and(|r| r.pending);
+            (moves, pending, replica.map_or(u16::MAX, |r| r.latency_rank), *t)
+        };
+        candidates.sort_by_key(rank);
+        let contacts = SmallVec::new();
+        let mut plan = ReadPlan { consistency, replicas, need, is_joint, candidates, contacts };
         plan.contacts = plan.choose_contacts();
         Ok(plan)
     }
 
     fn choose_contacts(&self) -> SmallVec<[Target; 8]> {
-        let Need::Each(list, _) = &self.need else {
-            return self.candidates.iter().copied().take(self.need.sum()).collect();
-        };
-        let mut left = list.clone();
-        let dc_of = |t: Target| self.replicas.get(t).map(|r| r.dc);
-        let mut wanted = |t: &Target| {
-            let slot = left.iter_mut().find(|(dc, _)| Some(*dc) == dc_of(*t));
-            match slot {
-                Some((_, n)) if *n > 0 => {
-                    *n -= 1;
-                    true
+        let mut chosen = TargetSet::EMPTY;
+        let mut contacts = SmallVec::new();
+        for target in &self.candidates {
+            let Some(replica) = self.replicas.get(*target) else { continue };
+            let is_met = match &self.need {
+                Need::Each(list, _) => {
+                    let need = list.iter().find(|(dc, _)| *dc == replica.dc);
+                    need.is_none_or(|(dc, n)| self.is_met_where(chosen, |r| r.dc == *dc, *n))
                 }
-                _ => false,
+                _ => self.is_met_by(chosen),
+            };
+            if !is_met {
+                chosen.insert(*target);
+                contacts.push(*target);
             }
-        };
-        self.candidates.iter().copied().filter(|t| wanted(t)).collect()
+        }
+        contacts
     }
 
-    /// Alive natural replicas in scope, best first.
+    /// Whether the answers of `set`, all of them in scope, are enough.
+    pub fn is_met_by(&self, set: TargetSet) -> bool {
+        if let Need::Each(list, _) = &self.need {
+            return list.iter().all(|(dc, n)| self.is_met_where(set, |r| r.dc == *dc, *n));
+        }
+        if !self.is_joint {
+            return set.len() >= self.need.sum();
+        }
+        let n = u16::try_from(self.need.sum()).unwrap_or(u16::MAX);
+        self.is_met_where(set, |r| self.need.counts(r), n)
+    }
+
+    /// The same of one datacenter or all.
+    fn is_met_where(&self, set: TargetSet, here: impl Fn(&ReplicaInfo) -> bool, n: u16) -> bool {
+        let n = usize::from(n);
+        let (mut natural, mut other_side) = (0, 0);
+        for (_, replica) in self.replicas.iter().filter(|(t, r)| set.contains(*t) && here(r)) {
+            natural += usize::from(!replica.pending);
+            other_side += usize::from(replica.pending || !replica.moves);
+        }
+        natural >= n && (!self.is_joint || other_side >= self.needed_beside(here, n))
+    }
+
+    /// How many of those who own the token on the other side of its movement meet each `n` of them; 0
+    /// when `n` are no majority there, so that `n` and `n` need not meet either.
+    fn needed_beside(&self, here: impl Fn(&ReplicaInfo) -> bool, n: usize) -> usize {
+        let is_there = |r: &ReplicaInfo| here(r) && (r.pending || !r.moves);
+        let all = self.replicas.iter().filter(|(_, r)| is_there(r)).count();
+        let moves = self.replicas.iter().any(|(_, r)| here(r) && r.moves);
+        if moves && n.saturating_mul(2) > all { (all + 1).saturating_sub(n) } else { 0 }
+    }
+
+    /// Alive replicas whose answers may count, best first.
     pub fn candidates(&self) -> &[Target] {
         &self.candidates
     }
@@ -337,15 +390,9 @@ impl ReadPlan {
         &self.contacts
     }
 
-    /// Answers needed.
+    /// Answers needed, when those who are asked first give them.
     pub fn block_for(&self) -> usize {
-        self.need.sum()
-    }
-
-    /// Up-to-date replicas that a blocking read repair waits for: pending ones come on top.
-    pub fn repair_block_for(&self) -> usize {
-        let pending = self.replicas.which(|r| r.pending && self.need.counts(r)).len();
-        self.need.sum().saturating_add(pending)
+        self.need.sum().max(self.contacts.len())
     }
 
     /// Replicas that may take a repair: alive, in scope, pending ones too.
@@ -364,25 +411,33 @@ impl ReadPlan {
     /// # Errors
     /// `Unavailable`.
     pub fn check(&self) -> Result<(), RequestError> {
-        let consistency = self.consistency;
-        let missing = |datacenter: Option<u8>, required: usize, alive: usize| {
-            let numbers = (count(required), count(alive));
-            Err(self.need.unavailable(consistency, datacenter, numbers))
-        };
-        if let Need::Each(list, _) = &self.need {
-            let all: TargetSet = self.candidates.iter().copied().collect();
-            for (dc, n) in list {
-                let alive = self.replicas.count_in(all, |r| r.dc == *dc);
-                if alive < usize::from(*n) {
-                    return missing(Some(*dc), usize::from(*n), alive);
-                }
-            }
+        let all: TargetSet = self.candidates.iter().copied().collect();
+        if self.is_met_by(all) {
             return Ok(());
         }
-        if self.candidates.len() < self.need.sum() {
-            return missing(None, self.need.sum(), self.candidates.len());
+        let missing = |datacenter: Option<u8>, n: usize, here: &dyn Fn(&ReplicaInfo) -> bool| {
+            let natural = self.replicas.count_in(all, |r| !r.pending && here(r));
+            if natural < n {
+                return self.need.unavailable(
+                    self.consistency,
+                    datacenter,
+                    (count(n), count(natural)),
+                );
+            }
+            // As of a write, for which the pending ones count on top.
+            let required = n + self.replicas.which(|r| r.pending && here(r)).len().max(1);
+            let alive = self.replicas.count_in(all, here).min(required - 1);
+            let numbers = (count(required), count(alive));
+            self.need.unavailable(self.consistency, datacenter, numbers)
+        };
+        if let Need::Each(list, _) = &self.need {
+            for (dc, n) in list {
+                if !self.is_met_where(all, |r| r.dc == *dc, *n) {
+                    return Err(missing(Some(*dc), usize::from(*n), &|r| r.dc == *dc));
+                }
+            }
         }
-        Ok(())
+        Err(missing(None, self.need.sum(), &|r| self.need.counts(r)))
     }
 
     fn is_remote(&self, targets: &[Target]) -> bool {
@@ -405,8 +460,8 @@ impl ReadPlan {
             .filter_map(|t| self.replicas.get(*t).copied())
             .filter(|r| in_next(r.host))
             .collect();
-        // A pending replica owns one of the ranges only; merging would repair it for both.
-        if self.replicas.iter().chain(next.replicas.iter()).any(|(_, r)| r.pending) {
+        // Who moves may have one of the ranges only, and be needed for it.
+        if self.replicas.iter().chain(next.replicas.iter()).any(|(_, r)| r.pending || r.moves) {
             return None;
         }
         let merged = ReadPlan::new(self.consistency, self.need.clone(), &shared).ok()?;

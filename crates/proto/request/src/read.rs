@@ -217,7 +217,6 @@ pub struct ReadRequest {
     repair_sent: TargetSet,
     repair_acked: TargetSet,
     repair_failed: TargetSet,
-    repair_needed: usize,
 }
 
 impl ReadRequest {
@@ -244,7 +243,6 @@ impl ReadRequest {
             repair_sent: TargetSet::EMPTY,
             repair_acked: TargetSet::EMPTY,
             repair_failed: TargetSet::EMPTY,
-            repair_needed: 0,
         }
     }
 
@@ -424,10 +422,9 @@ impl ReadRequest {
     }
 
     fn settle_reading(&mut self, now: Instant, out: &mut Outputs<ReadOutput>) {
-        let block_for = self.plan.block_for();
-        if self.answered().len() < block_for {
+        if !self.plan.is_met_by(self.answered()) {
             // Whether those who may still answer are enough; if not, others are asked.
-            while self.answered().union(self.expected()).len() < block_for {
+            while !self.plan.is_met_by(self.answered().union(self.expected())) {
                 let asked = self.asked_data.union(self.asked_digest);
                 let Some(to) = self.next_candidate(asked) else { return self.give_up(out) };
                 let has_data =
@@ -446,7 +443,7 @@ impl ReadRequest {
             }
             return;
         };
-        if self.differ && block_for > 1 {
+        if self.differ && self.needs_digests() {
             return self.collect(now, out);
         }
         let (live_rows, exhausted) = (page.live_rows, page.exhausted);
@@ -464,15 +461,14 @@ impl ReadRequest {
     }
 
     fn settle_collecting(&mut self, out: &mut Outputs<ReadOutput>) {
-        let block_for = self.plan.block_for();
-        while self.got_data.union(self.asked_data.minus(self.failed)).len() < block_for {
+        while !self.plan.is_met_by(self.got_data.union(self.asked_data.minus(self.failed))) {
             match self.next_candidate(TargetSet::EMPTY) {
                 Some(to) => self.ask_data(to, out),
                 None => return self.give_up(out),
             }
         }
         // Those who differ and may still answer are waited for as far as the level needs them.
-        if self.got_data.len() >= block_for {
+        if self.plan.is_met_by(self.got_data) {
             self.reconcile(out);
         }
     }
@@ -569,10 +565,7 @@ impl ReadRequest {
                 (count(self.answered().len()), self.first.is_some())
             }
             Phase::Collecting | Phase::Merging | Phase::Extending => (block_for, true),
-            Phase::Repairing => {
-                let waiting = self.repair_needed.saturating_sub(self.repair_acked.len());
-                (count(self.plan.repair_block_for().saturating_sub(waiting)), true)
-            }
+            Phase::Repairing => (count(self.up_to_date().len()), true),
         };
         let received = received.min(block_for.saturating_sub(1));
         let consistency = self.plan.consistency;
@@ -588,7 +581,7 @@ impl ReadRequest {
         match self.phase {
             Phase::Reading => {
                 let asked = self.asked_data.union(self.asked_digest);
-                let enough_digests = self.answered().len() >= self.plan.block_for();
+                let enough_digests = self.plan.is_met_by(self.answered());
                 if self.first.is_some() {
                     if let Some(to) = self.next_candidate(asked) {
                         self.ask_digest(to, out);
@@ -622,32 +615,20 @@ impl ReadRequest {
             let outcome = self.outcome();
             return self.done(Ok(outcome), out);
         }
-        let block_for = self.plan.repair_block_for();
-        if self.plan.repairable().len() < block_for {
-            // Pending replicas that are down: what was read cannot be made durable at the level.
-            let (required, alive) = (count(block_for), count(self.plan.repairable().len()));
-            let consistency = self.plan.consistency;
-            return self.done(Err(RequestError::Unavailable { consistency, required, alive }), out);
-        }
         self.phase = Phase::Repairing;
         for to in missing.iter() {
             self.send_repair(to, TargetSet::from_iter([to]), out);
         }
-        // Pending replicas count on top, so others than those read may be needed.
-        let more = block_for.saturating_sub(self.got_data.len());
-        let others = self.plan.repairable().minus(self.got_data);
-        // Those first that will be read from soon: what was read must be seen there too.
-        let is_pending = |to: &Target| self.plan.replicas.get(*to).is_some_and(|r| r.pending);
-        let (pending, natural): (Vec<Target>, Vec<Target>) = others.iter().partition(is_pending);
-        for to in pending.into_iter().chain(natural).take(more) {
-            self.send_repair(to, missing, out);
-        }
-        let up_to_date = self.got_data.minus(missing).len();
-        self.repair_needed = block_for.saturating_sub(up_to_date);
-        if self.repair_needed > 0 {
+        if !self.plan.is_met_by(self.up_to_date()) {
             self.arm(now, self.config.additional_write, out);
         }
         self.settle_repairs(out);
+    }
+
+    /// Who has all of what was merged.
+    fn up_to_date(&self) -> TargetSet {
+        let missing = self.merge.repairs.intersection(self.got_data);
+        self.got_data.minus(missing).union(self.repair_acked)
     }
 
     fn send_repair(&mut self, to: Target, of: TargetSet, out: &mut Outputs<ReadOutput>) {
@@ -685,19 +666,21 @@ impl ReadRequest {
             return;
         }
         self.note(from, reason);
-        let possible = |read: &ReadRequest| read.repair_sent.minus(read.repair_failed).len();
-        if possible(self) < self.repair_needed {
+        let is_possible = |read: &ReadRequest| {
+            let may_come = read.repair_sent.minus(read.repair_failed);
+            read.plan.is_met_by(read.up_to_date().union(may_come))
+        };
+        if !is_possible(self) {
             self.speculate_repairs(out);
         }
-        if possible(self) < self.repair_needed {
-            let waiting = self.repair_needed.saturating_sub(self.repair_acked.len());
-            let error = self.error(self.plan.repair_block_for().saturating_sub(waiting));
+        if !is_possible(self) {
+            let error = self.error(self.up_to_date().len());
             self.done(Err(error), out);
         }
     }
 
     fn settle_repairs(&mut self, out: &mut Outputs<ReadOutput>) {
-        if self.phase == Phase::Repairing && self.repair_acked.len() >= self.repair_needed {
+        if self.phase == Phase::Repairing && self.plan.is_met_by(self.up_to_date()) {
             let outcome = self.outcome();
             self.done(Ok(outcome), out);
         }

@@ -80,7 +80,7 @@ impl Plan {
         u32::try_from(self.placements().ranges().len()).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Answers that the level needs.
+    /// Natural replicas that the level needs.
     pub(super) fn block_for(&self) -> usize {
         self.need.sum()
     }
@@ -107,11 +107,12 @@ impl Plan {
             Partitions::Key(key) => {
                 let plan = self.of_token(codec::token_of(key));
                 let best = plan.candidates().first().and_then(|t| plan.replicas.get(*t));
-                best.is_some_and(|r| r.is_self)
+                plan.block_for() == 1 && best.is_some_and(|r| r.is_self)
             }
             Partitions::Range(_) => {
                 let mut ranges = self.placements().ranges();
-                ranges.len() > 0 && ranges.all(|(_, replicas)| replicas.is_natural(me))
+                let is_mine = |r: cluster::Replicas<'_>| r.is_natural(me) && !r.is_moving();
+                ranges.len() > 0 && ranges.all(|(_, replicas)| is_mine(replicas))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Reads of other coordinators, for which this node is a replica.
 
-use cluster::Replication;
+use cluster::{Placements, Replication};
 use data::command::Partitions;
 use data::replica_page::PageLimits;
 use internode::{ErrorReply, ReadRequest, Verb};
@@ -136,42 +136,42 @@ impl Coordinator {
 
 /// Whether a coordinator has to learn first who holds what: it asks a node that does not hold it any
 /// more, or it is two steps of a movement behind. Then the other replicas that it asks may be none any
-/// more, and a level that it meets with them and this one says nothing.
+/// more, and a level that it meets with them and this one says nothing. While the range moves one step is
+/// too much: who has not heard of the movement does not ask those whom its reads must reach.
 fn is_outdated(
     cluster: &Cluster,
     snapshot: &cluster::ClusterSnapshot,
     epoch: Epoch,
     command: &data::command::ReadCommand,
 ) -> bool {
-    let topology = cluster.topology(snapshot, command.table);
-    let is_local = topology.is_some_and(|t| *t.placements.replication() == Replication::Local);
+    let Some(topology) = cluster.topology(snapshot, command.table) else { return true };
+    let placements = &topology.placements;
+    let is_local = *placements.replication() == Replication::Local;
     let is_behind = !is_local && epoch < cluster.moved_before(snapshot);
-    is_behind || !is_replica(cluster, snapshot, command)
+    let misses_step = !is_local && epoch < cluster.moved_at(snapshot);
+    let me = snapshot.local.host_id;
+    // The coordinator's metadata is older: it may ask a node that has handed its part over since.
+    let is_wrong =
+        |r: cluster::Replicas<'_>| r.position(me).is_none() || (misses_step && r.is_moving());
+    is_behind || touched(placements, command).any(is_wrong)
 }
 
-/// Whether this node holds all that is asked for. The coordinator's metadata is older: it may ask a
-/// node that has handed its part over since.
-fn is_replica(
-    cluster: &Cluster,
-    snapshot: &cluster::ClusterSnapshot,
+/// The replicas of every range that is read.
+fn touched<'a>(
+    placements: &'a Placements,
     command: &data::command::ReadCommand,
-) -> bool {
-    let Some(topology) = cluster.topology(snapshot, command.table) else { return false };
-    let me = snapshot.local.host_id;
-    let placements = &topology.placements;
-    let holds = |token| placements.replicas(token).position(me).is_some();
-    match &command.partitions {
-        Partitions::Key(key) => holds(codec::token_of(key)),
+) -> impl Iterator<Item = cluster::Replicas<'a>> {
+    let (first, upto) = match &command.partitions {
+        Partitions::Key(key) => (codec::token_of(key), codec::token_of(key)),
         Partitions::Range(range) => {
             let tokens = tokens_of(range);
-            let first = stdx::Token(tokens.after.0.saturating_add(1));
-            // The ranges whose ends lie within, and the one of the last token.
-            let within = |end: stdx::Token| first <= end && end <= tokens.upto;
-            holds(first)
-                && holds(tokens.upto)
-                && placements
-                    .ranges()
-                    .all(|(r, replicas)| !within(r.end) || replicas.position(me).is_some())
+            (stdx::Token(tokens.after.0.saturating_add(1)), tokens.upto)
         }
-    }
+    };
+    // Those of both ends, and all ranges that end between them: only looked through when there may be any.
+    let between = (first < upto).then(|| placements.ranges()).into_iter().flatten();
+    let between = between.filter(move |(r, _)| first <= r.end && r.end <= upto);
+    let ends = std::iter::once(first).chain((first < upto).then_some(upto));
+    let ends = ends.map(|token| placements.replicas(token));
+    ends.chain(between.map(|(_, replicas)| replicas))
 }

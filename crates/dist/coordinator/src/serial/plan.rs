@@ -108,6 +108,7 @@ impl Coordinator {
                 is_self: true,
                 alive: true,
                 pending: false,
+                moves: false,
                 hintable: false,
                 latency_rank: 0,
             });

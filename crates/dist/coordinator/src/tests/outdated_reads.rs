@@ -113,3 +113,34 @@ fn a_coordinator_that_cannot_learn_of_a_movement_fails_its_reads() {
     }
     assert!(failed > 0);
 }
+
+#[test]
+fn a_coordinator_that_has_not_heard_that_a_range_moves_learns_of_it_first() {
+    let nodes = Nodes::start(&Options {
+        nodes: vec![(1, "dc1"), (2, "dc1"), (3, "dc1"), (2, "dc1")],
+        joining: Some(4),
+        ..Options::new(13)
+    });
+    let now = (*nodes.shard(1, 0).snapshot()).clone();
+    let (mut old, mut joining) = (now.clone(), now);
+    old.epoch = Epoch(4);
+    old.members.remove(&host(4));
+    learn(&nodes, 1, &old);
+    joining.epoch = Epoch(5);
+    for n in 2..=4 {
+        learn(&nodes, n, &joining);
+    }
+    // n1 would ask itself and one other, of which one may give the range away.
+    let reads: Vec<Read> = (0..40).map(|pk| read(&nodes, pk)).collect();
+    nodes.run(20);
+    let answered = |reads: &[Read]| reads.iter().filter(|r| r.borrow().is_some()).count();
+    let refused = |n| nodes.count_of(n, "replica_reads_outdated_total");
+    let before = answered(&reads);
+    // With a factor of 3 the fourth node takes a part of the ring, not all of it.
+    assert!(before > 0 && before < 40, "{before}");
+    assert!((2..=4).map(refused).sum::<i64>() > 0);
+    learn(&nodes, 1, &joining);
+    nodes.run(500);
+    assert_eq!(answered(&reads), 40);
+    assert!(reads.iter().all(|r| r.borrow().as_ref().is_some_and(Result::is_ok)));
+}

@@ -88,6 +88,40 @@ fn a_move_writes_to_the_owners_by_old_and_by_new_tokens() {
 }
 
 #[test]
+fn those_move_that_have_a_range_on_one_side_of_a_movement_only() {
+    use MemberState as S;
+    let of = |all: &crate::Members, replication, token| {
+        let table = Placements::build(all, replication);
+        let replicas = table.replicas(Token(token));
+        let moving: BTreeSet<u128> = (0..replicas.len())
+            .filter(|at| replicas.moves(*at))
+            .filter_map(|at| Some(replicas.get(at)?.host_id.0.as_u128()))
+            .collect();
+        assert_eq!(replicas.is_moving(), !moving.is_empty());
+        moving.into_iter().collect::<Vec<u128>>()
+    };
+    let two = &Replication::Simple(2);
+    for (begun, handed_over) in [(S::Joining, S::JoinHandover), (S::Leaving, S::LeaveHandover)] {
+        for state in [begun, handed_over] {
+            let all = with_state(&four(), 2, state);
+            assert_eq!(of(&all, two, 5), [2, 3], "{state}");
+            assert_eq!(of(&all, two, 15), [2, 4], "{state}");
+            assert_eq!(of(&all, two, 35), [0; 0], "{state}");
+        }
+    }
+    // With one node more than there were replicas, who comes takes nobody's place.
+    let all = with_state(&four(), 2, S::Joining);
+    assert_eq!(of(&all, &Replication::Simple(4), 15), [2]);
+    assert_eq!(of(&four(), two, 15), [0; 0]);
+    let mut all = four();
+    let mut new = member(5, "d", "r", &[20]);
+    new.state = S::Joining;
+    new.replaces = Some(host(2));
+    all.insert(new.host_id, Arc::new(new));
+    assert_eq!(of(&all, two, 5), [2, 5]);
+}
+
+#[test]
 fn a_table_without_tokens_or_factor_has_nobody() {
     let none = members([member(1, "d", "r", &[])]);
     let r = Replication::Simple(3);

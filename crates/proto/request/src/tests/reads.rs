@@ -399,28 +399,119 @@ fn a_repair_that_is_not_acknowledged_goes_to_another_replica() {
     assert_eq!(out, [ReadOutput::Done(Err(expect))]);
 }
 
+/// Replicas 0, 1, 2 have the token; 3 takes the place of 2.
+fn taking_over() -> [ReplicaInfo; 4] {
+    let goes = ReplicaInfo { moves: true, ..replica(2, 0) };
+    [replica(0, 0), replica(1, 0), goes, pending(3, 0)]
+}
+
 #[test]
-fn a_pending_replica_gets_the_repair_too() {
-    let replicas = [replica(0, 0), replica(1, 0), replica(2, 0), pending(3, 0)];
-    let mut run = Run::started(Consistency::Quorum, &replicas, config(Threshold::Never));
-    run.data(0, 7);
-    run.digest(1, 8);
-    run.data(1, 8);
-    let out = run.reconciled(3, &[], &[1]);
-    // Three are needed: one has it, one of those read, and the one that will be read from soon.
-    assert_eq!(out, [repair(1, &[1]), repair(3, &[1]), wake(END)]);
-    assert_eq!(run.repair_ack(1), NONE);
+fn replicas_that_stay_are_enough_while_a_token_moves() {
+    // Even if who goes is the quickest.
+    let quick = |r: ReplicaInfo| ReplicaInfo { latency_rank: 9 - r.latency_rank, ..r };
+    let mut run =
+        Run::started(Consistency::Quorum, &taking_over().map(quick), config(Threshold::Never));
+    run.data(1, 7);
+    run.digest(0, 8);
+    run.data(0, 8);
+    assert_eq!(run.reconciled(3, &[], &[0]), [repair(0, &[0]), wake(END)]);
+    assert_eq!(run.repair_ack(0), rows(RowsFrom::Merged, 3));
+}
+
+#[test]
+fn who_goes_answers_together_with_who_comes() {
+    let mut replicas = taking_over();
+    replicas[0].alive = false;
+    let mut run = Run::new(Consistency::Quorum, &replicas, config(Threshold::Never));
+    let out = run.step(ReadInput::Start);
+    assert_eq!(out, [data(1), digest(2), digest(3), wake(END)]);
+    // A value that 1 and 2 have alone would be gone when 0 and 3 are asked.
+    assert_eq!(run.data(1, 7), NONE);
+    assert_eq!(run.digest(2, 7), NONE);
+    assert_eq!(run.digest(3, 8), [data(2), data(3), wake(END)]);
+    run.data(2, 7);
+    assert_eq!(run.data(3, 8), merge(&[1, 2, 3]));
+    assert_eq!(run.reconciled(3, &[], &[3]), [repair(3, &[3]), wake(END)]);
     assert_eq!(run.repair_ack(3), rows(RowsFrom::Merged, 3));
 
-    let down = ReplicaInfo { alive: false, ..pending(3, 0) };
-    let replicas = [replica(0, 0), replica(1, 0), dead(2, 0), down];
-    let mut run = Run::started(Consistency::Quorum, &replicas, config(Threshold::Never));
-    run.data(0, 7);
-    run.digest(1, 8);
-    run.data(1, 8);
+    // One that stays fails on the way: the two that move stand in for it.
+    let mut run = Run::started(Consistency::Quorum, &taking_over(), config(Threshold::Never));
+    assert_eq!(run.fail(1, ReplicaError::Overloaded), [digest(2), digest(3)]);
+
+    // ONE promises nothing about the next read.
+    let mut run = Run::new(Consistency::One, &replicas, config(Threshold::Never));
+    assert_eq!(run.step(ReadInput::Start), [data(1), wake(END)]);
+}
+
+#[test]
+fn a_level_that_only_one_side_of_a_movement_meets_is_unavailable() {
+    let mut replicas = taking_over();
+    replicas[0].alive = false;
+    replicas[3].alive = false;
+    let mut run = Run::new(Consistency::Quorum, &replicas, config(Threshold::Never));
     let consistency = Consistency::Quorum;
     let error = RequestError::Unavailable { consistency, required: 3, alive: 2 };
-    assert_eq!(run.reconciled(3, &[], &[1]), [ReadOutput::Done(Err(error))]);
+    assert_eq!(run.step(ReadInput::Start), [ReadOutput::Done(Err(error))]);
+    // With ALL nobody can be missed: who stays was asked, and is asked by everybody.
+    let mut replicas = taking_over();
+    replicas[3].alive = false;
+    let mut run = Run::new(Consistency::All, &replicas, config(Threshold::Never));
+    assert_eq!(run.step(ReadInput::Start), [data(0), digest(1), digest(2), wake(END)]);
+}
+
+/// Any two reads of a movement's steps, of the ring before it and of the one behind it meet: whoever the
+/// first may be satisfied with, the second asks one of them, or, once all is copied, one who copied from
+/// one of them.
+#[test]
+fn reads_before_during_and_behind_a_movement_meet() {
+    let plan_of = |replicas: &[ReplicaInfo], consistency| {
+        ReadPlan::new(consistency, need(consistency, replicas), replicas).unwrap()
+    };
+    // Hosts by their bits: those that stay, then the one that goes, then the one that comes.
+    let hosts = |plan: &ReadPlan, bits: u32| -> Option<u32> {
+        let set = (0..8).filter(|n| bits & (1 << n) != 0).map(Target).collect();
+        let met = plan.is_met_by(set);
+        let of = |t: Target| plan.replicas.get(t).map_or(0, |r| 1 << (r.host.0.as_u128() - 1));
+        met.then(|| set.iter().map(of).sum())
+    };
+    let answers = |replicas: &[ReplicaInfo], level| -> Vec<u32> {
+        let plan = plan_of(replicas, level);
+        (0..1_u32 << replicas.len()).filter_map(|bits| hosts(&plan, bits)).collect()
+    };
+    let levels = [Consistency::Quorum, Consistency::LocalQuorum, Consistency::All];
+    let mut pairs = 0;
+    for factor in 1..=5_u8 {
+        let stay: Vec<ReplicaInfo> = (0..factor - 1).map(|n| replica(n, 0)).collect();
+        let with = |more: &[ReplicaInfo]| [stay.clone(), more.to_vec()].concat();
+        let moving = |r: ReplicaInfo| ReplicaInfo { moves: true, ..r };
+        let (goes, comes) = (factor - 1, factor);
+        let steps = [
+            with(&[replica(goes, 0)]),
+            with(&[moving(replica(goes, 0)), pending(comes, 0)]),
+            with(&[moving(replica(comes, 0)), pending(goes, 0)]),
+            with(&[replica(comes, 0)]),
+        ];
+        for level in levels {
+            for (earlier, first) in steps.iter().enumerate() {
+                for (later, second) in steps.iter().enumerate().skip(earlier) {
+                    for mut seen in answers(first, level) {
+                        // The copy begins when nobody reads by the first step any more.
+                        if earlier == 0 && later >= 2 && seen & (1 << goes) != 0 {
+                            seen |= 1 << (goes + 1);
+                        }
+                        for asked in answers(second, level) {
+                            assert!(
+                                seen & asked != 0,
+                                "{level:?} of {factor}: {seen:b} in step {earlier}, {asked:b} in {later}"
+                            );
+                            pairs += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(pairs > 1_000, "{pairs}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub(crate) fn replica(n: u8, dc: u8) -> ReplicaInfo {
         is_self: n == 0,
         alive: true,
         pending: false,
+        moves: false,
         hintable: n != 0,
         latency_rank: u16::from(n),
     }
@@ -35,7 +36,7 @@ pub(crate) fn dead(n: u8, dc: u8) -> ReplicaInfo {
 }
 
 pub(crate) fn pending(n: u8, dc: u8) -> ReplicaInfo {
-    ReplicaInfo { pending: true, ..replica(n, dc) }
+    ReplicaInfo { pending: true, moves: true, ..replica(n, dc) }
 }
 
 /// What a level needs with these replicas' factors.
