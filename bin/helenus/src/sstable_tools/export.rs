@@ -229,7 +229,7 @@ impl<'t> Rows<'t> {
             let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
             let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
             match plan.kind {
-                PlanKind::Select(plan) => Ok(plan),
+                PlanKind::Select(plan) => Ok(*plan),
                 _ => Err("not a query".to_owned()),
             }
         };
@@ -349,7 +349,7 @@ impl<'t> Rows<'t> {
     fn give(&self, sink: &mut Sink) -> Result<(), Failure> {
         let mut cells = codec::Reader::new(&self.cells, "row");
         let mut values = Vec::with_capacity(self.plan.result_columns().len());
-        for _ in self.plan.result_columns() {
+        for _ in self.plan.result_columns().iter() {
             let Ok(length) = cells.i32() else { break };
             values.push(usize::try_from(length).ok().and_then(|length| cells.bytes(length).ok()));
         }

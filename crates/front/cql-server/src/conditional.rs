@@ -320,7 +320,7 @@ impl Conditional {
             ty: c.ty.clone(),
         });
         let version = self.session.version();
-        let description = Description::new(columns.collect()).encoded(version)?;
+        let description = Description::new(columns.collect::<Vec<_>>()).encoded(version)?;
         let mode = match self.describe {
             Describe::Skip => MetadataMode::Skip,
             Describe::Full | Describe::Changed => MetadataMode::Full,

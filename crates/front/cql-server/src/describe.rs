@@ -76,7 +76,7 @@ pub(crate) fn respond_rows(
         name: (*name).into(),
         ty: ty.clone(),
     });
-    let columns = Description::new(columns.collect());
+    let columns = Description::new(columns.collect::<Vec<_>>());
     let description = columns.encoded(session.version())?;
     let mode = match describe {
         Describe::Full => MetadataMode::Full,

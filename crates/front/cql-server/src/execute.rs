@@ -36,6 +36,7 @@ use cql_wire::{BoundValues, Consistency, Opcode, QueryParameters, Request};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Arc;
 use stdx::{TimestampMicros, WallMicros};
 use write::modify;
 
@@ -96,7 +97,7 @@ pub(crate) fn run(request: &Request<'_>, cx: &mut Cx<'_>) -> Result<Step> {
 }
 
 /// The columns of the result; `None` for statements that return none.
-pub(crate) fn result_columns(plan: &Plan) -> Option<Vec<Described>> {
+pub(crate) fn result_columns(plan: &Plan) -> Option<Arc<Vec<Described>>> {
     crate::select::result_columns(plan)
 }
 

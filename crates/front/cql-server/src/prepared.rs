@@ -92,7 +92,7 @@ impl Compiled {
             functions: Some(&planning.functions),
         };
         let plan = cql_plan::plan::plan(statement, &cx)?;
-        let markers = plan
+        let markers: Vec<Described> = plan
             .binds
             .iter()
             .map(|b| Described {

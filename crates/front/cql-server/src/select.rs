@@ -40,19 +40,9 @@ use store::{Flow, ReadStats, RowSink};
 const HAS_MORE_PAGES: u8 = 0x02;
 
 /// The columns of the result; `None` for statements that return none.
-pub(crate) fn result_columns(plan: &Plan) -> Option<Vec<Described>> {
+pub(crate) fn result_columns(plan: &Plan) -> Option<Arc<Vec<Described>>> {
     let PlanKind::Select(select) = &plan.kind else { return None };
-    let columns = select.result_columns().iter();
-    Some(
-        columns
-            .map(|c| Described {
-                keyspace: c.keyspace.clone(),
-                table: c.table.clone(),
-                name: c.name.clone(),
-                ty: c.ty.clone(),
-            })
-            .collect(),
-    )
+    Some(select.result_columns().clone())
 }
 
 /// Binds and begins a read. It is polled once in place; what it finds in memory is answered at once.
@@ -303,8 +293,8 @@ impl Read {
         };
         let version = self.session.version();
         match self.describe {
-            Describe::Full => body.extend_from_slice(&result.encoded(version)?.rows_full),
-            Describe::Skip => body.extend_from_slice(&result.encoded(version)?.rows_skip),
+            Describe::Full => body.extend_from_slice(result.encoded(version)?.rows_full()?),
+            Describe::Skip => body.extend_from_slice(result.encoded(version)?.rows_skip()?),
             Describe::Changed => body.extend_from_slice(&result.rows_changed(version)?),
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! CQL types as the protocol's metadata describes them, and descriptions encoded once.
 
+pub(crate) use cql_plan::select::ResultColumn as Described;
 use cql_wire::{ColumnSpec, ColumnsBlock, ProtocolVersion, WireError, WireType};
 use md5::{Digest, Md5};
 use std::cell::OnceCell;
@@ -47,19 +48,10 @@ pub(crate) fn wire_type(ty: &CqlType) -> WireType {
     }
 }
 
-/// One column or bind marker as the planner describes it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Described {
-    pub(crate) keyspace: Arc<str>,
-    pub(crate) table: Arc<str>,
-    pub(crate) name: Arc<str>,
-    pub(crate) ty: CqlType,
-}
-
 /// Columns with their encodings, made at first use for each protocol version.
 #[derive(Debug)]
 pub(crate) struct Description {
-    columns: Vec<Described>,
+    columns: Arc<Vec<Described>>,
     blocks: [OnceCell<Rc<Encoded>>; 3],
     id: OnceCell<[u8; 16]>,
 }
@@ -69,10 +61,40 @@ pub(crate) struct Description {
 pub(crate) struct Encoded {
     /// For PREPARED.
     pub(crate) block: ColumnsBlock,
-    /// Body of a RESULT of kind rows up to the count of rows, with all columns.
-    pub(crate) rows_full: Vec<u8>,
-    /// The same with the columns left out.
-    pub(crate) rows_skip: Vec<u8>,
+    /// Body of a RESULT of kind rows up to the count of rows, with all columns and without, once it is
+    /// asked for.
+    rows: [OnceCell<Vec<u8>>; 2],
+    version: ProtocolVersion,
+}
+
+impl Encoded {
+    /// Body of a RESULT of kind rows up to the count of rows.
+    ///
+    /// # Errors
+    /// As [`Description::encoded`].
+    pub(crate) fn rows_full(&self) -> Result<&[u8], WireError> {
+        self.rows(&self.rows[0], cql_wire::MetadataMode::Full)
+    }
+
+    /// As `rows_full`, with the columns left out.
+    ///
+    /// # Errors
+    /// As [`Description::encoded`].
+    pub(crate) fn rows_skip(&self) -> Result<&[u8], WireError> {
+        self.rows(&self.rows[1], cql_wire::MetadataMode::Skip)
+    }
+
+    fn rows<'a>(
+        &'a self,
+        slot: &'a OnceCell<Vec<u8>>,
+        mode: cql_wire::MetadataMode<'_>,
+    ) -> Result<&'a [u8], WireError> {
+        if let Some(rows) = slot.get() {
+            return Ok(rows);
+        }
+        let rows = rows_prefix(&self.block, self.version, mode)?;
+        Ok(slot.get_or_init(|| rows))
+    }
 }
 
 /// Where in `rows_full` and `rows_skip` the flags end and the paging state would begin: after kind,
@@ -82,8 +104,8 @@ pub(crate) const PAGING_STATE_AT: usize = 12;
 pub(crate) const FLAGS_LOW_BYTE_AT: usize = 7;
 
 impl Description {
-    pub(crate) fn new(columns: Vec<Described>) -> Description {
-        Description { columns, blocks: Default::default(), id: OnceCell::new() }
+    pub(crate) fn new(columns: impl Into<Arc<Vec<Described>>>) -> Description {
+        Description { columns: columns.into(), blocks: Default::default(), id: OnceCell::new() }
     }
 
     /// The columns.
@@ -95,7 +117,7 @@ impl Description {
     pub(crate) fn id(&self) -> &[u8; 16] {
         self.id.get_or_init(|| {
             let mut digest = Md5::new();
-            for column in &self.columns {
+            for column in self.columns.iter() {
                 digest.update(column.name.as_bytes());
                 digest.update([0]);
                 digest.update(column.ty.to_marshal_name().as_bytes());
@@ -134,9 +156,7 @@ impl Description {
             })
             .collect();
         let block = ColumnsBlock::encode(&specs, version)?;
-        let rows_full = rows_prefix(&block, version, cql_wire::MetadataMode::Full)?;
-        let rows_skip = rows_prefix(&block, version, cql_wire::MetadataMode::Skip)?;
-        Ok(Encoded { block, rows_full, rows_skip })
+        Ok(Encoded { block, rows: Default::default(), version })
     }
 
     /// As `Encoded::rows_full`, with the new id for a client that knows an older one.
@@ -152,7 +172,8 @@ fn rows_prefix(
     version: ProtocolVersion,
     mode: cql_wire::MetadataMode<'_>,
 ) -> Result<Vec<u8>, WireError> {
-    let mut out = Vec::new();
+    // Header, kind, flags, counts, and an id of the columns.
+    let mut out = Vec::with_capacity(block.bytes().len() + 64);
     let extras = cql_wire::FrameExtras::default();
     let rows = cql_wire::RowsEncoder::begin(&mut out, version, 0, &extras, block, mode)?;
     rows.finish(None)?;

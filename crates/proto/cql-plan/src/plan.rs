@@ -224,11 +224,15 @@ impl Plan {
 
 /// The kinds of plans.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each write that is not prepared an allocation"
+)]
 pub enum PlanKind {
     /// INSERT, UPDATE, DELETE.
     Modify(ModifyPlan),
     /// SELECT.
-    Select(SelectPlan),
+    Select(Box<SelectPlan>),
     /// BEGIN BATCH.
     Batch(BatchPlan),
     /// CREATE, ALTER, DROP.

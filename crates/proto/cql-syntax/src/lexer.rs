@@ -23,6 +23,11 @@ pub(crate) fn lex(text: &str) -> (Vec<Token>, Option<LexError>) {
     let mut tokens = Vec::with_capacity(text.len() / 3 + 4);
     let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0 };
     loop {
+        lexer.skip_blanks();
+        if let Some(token) = lexer.simple() {
+            tokens.push(token);
+            continue;
+        }
         match lexer.next() {
             Ok(token) if token.kind == Tok::Hidden => {}
             Ok(token) => {
@@ -76,6 +81,30 @@ impl<'t> Lexer<'t> {
         self.at = at;
     }
 
+    /// A word or a symbol of one character that begins nothing longer: nearly every token.
+    fn simple(&mut self) -> Option<Token> {
+        let rest = self.bytes.get(self.at..)?;
+        let (kind, len) = match *rest.first()? {
+            b'a'..=b'z' | b'A'..=b'Z' => scan_word(rest),
+            b',' => (Tok::Comma, 1),
+            b'(' => (Tok::ParenOpen, 1),
+            b')' => (Tok::ParenClose, 1),
+            b'=' => (Tok::Equal, 1),
+            b'?' => (Tok::Qmark, 1),
+            b'*' => (Tok::Star, 1),
+            _ => return None,
+        };
+        let start = offset32(self.at);
+        self.at += len;
+        Some(Token { kind, start, end: offset32(self.at) })
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.bytes.get(self.at).is_some_and(|b| is_blank(*b)) {
+            self.at += 1;
+        }
+    }
+
     /// The next token, white space and comments included (as [`Tok::Hidden`]).
     pub(crate) fn next(&mut self) -> Result<Token, LexError> {
         let start = self.at;
@@ -90,8 +119,7 @@ impl<'t> Lexer<'t> {
         let second = rest.get(1).copied();
         let token = match first {
             b' ' | b'\t' | b'\n' | b'\r' => {
-                let blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\n' | b'\r');
-                (Tok::Hidden, rest.iter().take_while(|b| blank(b)).count())
+                (Tok::Hidden, rest.iter().take_while(|b| is_blank(**b)).count())
             }
             b'a'..=b'z' | b'A'..=b'Z' => scan_word(rest),
             b'0'..=b'9' => {
@@ -218,6 +246,25 @@ impl<'t> Lexer<'t> {
     }
 }
 
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// By byte: letters, digits and `_`.
+static IN_WORDS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_';
+        byte += 1;
+    }
+    table
+};
+
+fn is_in_word(byte: u8) -> bool {
+    IN_WORDS.get(usize::from(byte)).copied().unwrap_or(false)
+}
+
 fn offset32(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
@@ -231,19 +278,17 @@ fn scan_word(rest: &[u8]) -> (Tok, usize) {
     if is_uuid(rest) {
         return (Tok::UuidLiteral, UUID_BYTES);
     }
-    let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
-    let len = rest.iter().take_while(|b| is_word(b)).count();
-    let word = rest.get(..len).unwrap_or(&[]);
+    let len = rest.iter().take_while(|b| is_in_word(**b)).count();
     if rest.first() == Some(&b'P')
         && let Some(iso) = iso_duration_len(rest)
         && iso >= len
     {
         return (Tok::DurationLiteral, iso);
     }
-    if word == b"expr" && rest.get(len) == Some(&b'(') {
+    if len == 4 && rest.starts_with(b"expr(") {
         return (Tok::ExprOpen, len + 1);
     }
-    (Tok::of_word(word), len)
+    (Tok::of_first(rest, len), len)
 }
 
 /// Text after `-`: comment, number, `-nan`, `-infinity`, `-P1Y`, or the sign alone.
@@ -263,9 +308,8 @@ fn scan_minus(rest: &[u8], second: Option<u8>) -> (Tok, usize) {
     {
         return (Tok::DurationLiteral, len + 1);
     }
-    let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
     // No need to look further than the longer of the two words.
-    let len = after.iter().take(b"infinity".len() + 1).take_while(|b| is_word(b)).count();
+    let len = after.iter().take(b"infinity".len() + 1).take_while(|b| is_in_word(**b)).count();
     match Tok::of_word(after.get(..len).unwrap_or(&[])) {
         Tok::Nan => (Tok::NegativeNan, len + 1),
         Tok::Infinity => (Tok::NegativeInfinity, len + 1),
@@ -395,6 +439,10 @@ fn designators_end(rest: &[u8], from: usize, designators: &[u8; 3]) -> Option<us
 const UUID_BYTES: usize = 36;
 
 fn is_uuid(rest: &[u8]) -> bool {
+    // Mostly told by the first dash.
+    if rest.get(8) != Some(&b'-') {
+        return false;
+    }
     let Some(candidate) = rest.get(..UUID_BYTES) else { return false };
     candidate.iter().enumerate().all(|(at, b)| match at {
         8 | 13 | 18 | 23 => *b == b'-',

@@ -54,17 +54,15 @@ macro_rules! tokens {
             }
         }
 
-        /// The keyword that a lower-case word is.
-        fn keyword_of(word: &[u8]) -> Option<Tok> {
-            match word {
-                $($($word => Some(Tok::$keyword),)*)*
-                $($native_word => Some(Tok::$native),)*
-                b"table" => Some(Tok::Columnfamily),
-                b"columnfamilies" => Some(Tok::Tables),
-                b"true" | b"false" => Some(Tok::BooleanLiteral),
-                _ => None,
-            }
-        }
+        /// The keywords, in lower case.
+        const KEYWORDS: &[(&[u8], Tok)] = &[
+            $($(($word, Tok::$keyword),)*)*
+            $(($native_word, Tok::$native),)*
+            (b"table", Tok::Columnfamily),
+            (b"columnfamilies", Tok::Tables),
+            (b"true", Tok::BooleanLiteral),
+            (b"false", Tok::BooleanLiteral),
+        ];
     };
 }
 
@@ -159,25 +157,99 @@ tokens! {
     }
 }
 
-/// Longest keyword, `columnfamilies`.
+/// Longest keyword, `columnfamilies`; words of up to 16 bytes are looked up as one number.
 const KEYWORD_BYTES_MAX: usize = 14;
+/// Slots of the table of keywords, a power of two: two thirds are free.
+const SLOTS: usize = 512;
+
+/// A keyword as the table has it: its bytes as one number, 0 where there is none.
+#[derive(Clone, Copy)]
+struct Slot {
+    word: u128,
+    kind: Tok,
+}
+
+/// Every statement that is not prepared asks for each of its words, so a word is found by its hash.
+static SLOT_OF: [Slot; SLOTS] = slots();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
+const fn slots() -> [Slot; SLOTS] {
+    let mut slots = [Slot { word: 0, kind: Tok::Ident }; SLOTS];
+    let mut index = 0;
+    while index < KEYWORDS.len() {
+        let (word, kind) = KEYWORDS[index];
+        assert!(word.len() <= KEYWORD_BYTES_MAX);
+        let word = packed(word);
+        let mut at = slot_of(word);
+        while slots[at].word != 0 {
+            at = (at + 1) % SLOTS;
+        }
+        slots[at] = Slot { word, kind };
+        index += 1;
+    }
+    slots
+}
+
+/// A word of letters, digits and `_` with at most 16 bytes as one number, whatever its case: the bit
+/// between upper and lower case is set in digits anyway, and makes no other word of any.
+#[expect(clippy::indexing_slicing, reason = "below the length")]
+const fn packed(word: &[u8]) -> u128 {
+    let mut packed = 0;
+    let mut at = 0;
+    while at < word.len() {
+        packed |= ((word[at] | 0x20) as u128) << (8 * at);
+        at += 1;
+    }
+    packed
+}
+
+const fn slot_of(word: u128) -> usize {
+    let folded = (word as u64) ^ ((word >> 64) as u64).rotate_left(29);
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize % SLOTS
+}
+
+/// The keyword of a packed word; `Ident` when it is none.
+fn keyword_of(word: u128) -> Tok {
+    let mut at = slot_of(word);
+    while let Some(slot) = SLOT_OF.get(at) {
+        if slot.word == word {
+            return slot.kind;
+        }
+        if slot.word == 0 {
+            break;
+        }
+        at = (at + 1) % SLOTS;
+    }
+    Tok::Ident
+}
 
 impl Tok {
     /// The keyword, boolean, or else plain name that a word is.
+    #[inline]
     pub(crate) fn of_word(word: &[u8]) -> Tok {
-        let mut buffer = [0u8; KEYWORD_BYTES_MAX];
-        let Some(lower) = buffer.get_mut(..word.len()) else { return Tok::Ident };
-        lower.copy_from_slice(word);
-        lower.make_ascii_lowercase();
-        keyword_of(lower).unwrap_or(Tok::Ident)
+        if word.is_empty() || word.len() > KEYWORD_BYTES_MAX {
+            return Tok::Ident;
+        }
+        keyword_of(packed(word))
+    }
+
+    /// As [`Tok::of_word`], of the first `len` bytes of a text.
+    #[inline]
+    pub(crate) fn of_first(text: &[u8], len: usize) -> Tok {
+        match text.first_chunk::<16>() {
+            Some(bytes) if (1..=KEYWORD_BYTES_MAX).contains(&len) => {
+                let ours = !(u128::MAX << (8 * len));
+                let lower = u128::from_ne_bytes([0x20; 16]);
+                keyword_of((u128::from_le_bytes(*bytes) | lower) & ours)
+            }
+            _ => Tok::of_word(text.get(..len).unwrap_or(&[])),
+        }
     }
 
     /// Whether it can be a name: plain, quoted (not empty), or an unreserved keyword.
+    #[inline]
     pub(crate) fn is_name(self) -> bool {
-        match self {
-            Tok::Ident | Tok::QuotedName => true,
-            other => other.is_unreserved(),
-        }
+        matches!(self, Tok::Ident | Tok::QuotedName) || self.is_unreserved()
     }
 
     /// Whether it is an unreserved keyword.
@@ -248,6 +320,46 @@ impl Token {
             Cow::Owned(inner.replace(doubled, quote))
         } else {
             Cow::Borrowed(inner)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a word is by the list, however long that takes.
+    fn listed(word: &[u8]) -> Tok {
+        let lower = word.to_ascii_lowercase();
+        KEYWORDS.iter().find(|(w, _)| *w == lower).map_or(Tok::Ident, |(_, kind)| *kind)
+    }
+
+    #[test]
+    fn every_word_is_what_the_list_says() {
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        for (word, _) in KEYWORDS {
+            words.extend([word.to_vec(), word.to_ascii_uppercase()]);
+            // Its neighbours: longer, shorter, with another letter anywhere.
+            words.push([word, b"s".as_slice()].concat());
+            words.push(word.split_last().map(|(_, rest)| rest.to_vec()).unwrap_or_default());
+            for at in 0..word.len() {
+                for other in [b'a', b'_', b'9', b'X'] {
+                    let mut changed = word.to_vec();
+                    changed[at] = other;
+                    words.push(changed);
+                }
+            }
+        }
+        words.push(b"a_name_that_is_longer_than_any_keyword".to_vec());
+        let keywords = words.iter().filter(|word| listed(word) != Tok::Ident).count();
+        assert!(keywords >= 2 * KEYWORDS.len() && keywords < words.len() / 2);
+        for word in words {
+            let shown = String::from_utf8_lossy(&word).into_owned();
+            assert_eq!(Tok::of_word(&word), listed(&word), "{shown}");
+            for behind in ["", " ", "(", " and much more than sixteen bytes"] {
+                let text = [&word, behind.as_bytes()].concat();
+                assert_eq!(Tok::of_first(&text, word.len()), listed(&word), "{shown}{behind}");
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::primitive::{
-    bytes, put_bytes, put_count, put_short_bytes, put_string, short_bytes, string,
+    bytes, check_count, put_bytes, put_count, put_short_bytes, put_string, short_bytes, string,
 };
 use crate::types::WireType;
 use crate::version::{Negotiated, ProtocolVersion};
@@ -51,9 +51,11 @@ impl ColumnsBlock {
             }
         };
         // The count is written in four bytes, but no table has more columns than two can say.
-        let mut count = Vec::new();
-        put_count(&mut count, columns.len(), "columns")?;
-        let mut bytes = Vec::new();
+        check_count(columns.len(), "columns")?;
+        // Two lengths and a type of two bytes; types with parts only grow it.
+        let add = |sum: usize, text: &str| sum.saturating_add(text.len()).saturating_add(4);
+        let shared = columns.first().map_or(0, |c| add(add(0, c.keyspace), c.table));
+        let mut bytes = Vec::with_capacity(columns.iter().fold(shared, |sum, c| add(sum, c.name)));
         if let (true, Some(first)) = (global, columns.first()) {
             put_string(&mut bytes, first.keyspace)?;
             put_string(&mut bytes, first.table)?;

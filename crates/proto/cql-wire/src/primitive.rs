@@ -99,14 +99,15 @@ pub(crate) fn string_list<'a>(r: &mut Reader<'a>) -> Result<Vec<&'a str>> {
 
 /// A count of two bytes.
 pub(crate) fn put_count(out: &mut Vec<u8>, count: usize, what: &'static str) -> Result<()> {
-    let max = usize::from(u16::MAX);
-    let short = u16::try_from(count).map_err(|_| codec::writer::LengthError {
-        what,
-        length: count,
-        max,
-    })?;
-    out.put_u16(short);
+    out.put_u16(check_count(count, what)?);
     Ok(())
+}
+
+/// A count that two bytes can say.
+pub(crate) fn check_count(count: usize, what: &'static str) -> Result<u16> {
+    let max = usize::from(u16::MAX);
+    let too_long = |_| codec::writer::LengthError { what, length: count, max };
+    Ok(u16::try_from(count).map_err(too_long)?)
 }
 
 /// `[string]`.

@@ -207,7 +207,7 @@ impl<'p> SelectExec<'p> {
         let more = self.cut.take().filter(|cut| !self.is_last(cut));
         let paging_state = more.map(|cut| {
             let state = PagingState {
-                statement: self.plan.digest,
+                statement: self.plan.digest(),
                 remaining: self.limit_left,
                 key: cut.key.to_vec(),
                 clustering: cut.clustering,

@@ -19,6 +19,7 @@ mod expr;
 mod facts;
 mod filter;
 mod group;
+mod identity;
 mod masks;
 mod merge;
 mod reads;
@@ -28,7 +29,6 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
@@ -58,6 +58,7 @@ use earlier::earlier_error;
 use expr::Expr;
 use filter::Filter;
 use group::{GroupFunction, plan_groups};
+use identity::Identity;
 use restricted::{KeyAccess, Restrictions};
 use restrictions::{WhereContext, existing_column, plan_where};
 use selection::{PlannedSelection, plan_selection, selected_columns};
@@ -110,7 +111,7 @@ pub struct SelectPlan {
     restrictions: Restrictions,
     selection: PlannedSelection,
     shaping: Shaping,
-    columns: Vec<ResultColumn>,
+    columns: Arc<Vec<ResultColumn>>,
     /// JSON keys of the outputs, when the result is one JSON text.
     json: Option<Vec<String>>,
     distinct: bool,
@@ -129,8 +130,8 @@ pub struct SelectPlan {
     uses_statics: bool,
     /// Of a partition there is the static row only, whatever else is stored: a static compact table.
     only_static_rows: bool,
-    /// Digest of the statement and the table, for paging states.
-    digest: u64,
+    /// Told from others by paging states.
+    identity: Identity,
     /// Said at execution about aggregates without a partition key.
     warning: Option<&'static str>,
     selects_all: bool,
@@ -155,7 +156,7 @@ pub(crate) fn plan_select(
 ) -> Result<Plan, PlanError> {
     let table = cx.table(&select.table)?.clone();
     let mut binds = Binds::new(&statement.bind_markers);
-    let plan = SelectPlan::new(select, statement, &table, cx, &mut binds)?;
+    let plan = Box::new(SelectPlan::new(select, statement, &table, cx, &mut binds)?);
     Plan::of_table(PlanKind::Select(plan), binds, &table)
 }
 
@@ -173,7 +174,12 @@ impl SelectPlan {
             ));
         }
         let or_earlier = |error| earlier_error(select, statement, table, cx).unwrap_or(error);
-        let selected = selected_columns(&select.selection, table);
+        // Looked at where static columns make a difference only; names that are none are found below.
+        let needs_selected = table.static_count > 0 || select.distinct;
+        let selected = match needs_selected {
+            true => selected_columns(&select.selection, table),
+            false => Ok(Vec::new()),
+        };
         let ordering = ordering_columns(select, table).map_err(or_earlier)?;
         // Cassandra prepares the selection after the WHERE clause; markers stand in text order.
         let context = WhereContext {
@@ -250,14 +256,14 @@ impl SelectPlan {
         let row_limit = limit(&select.limit, "[limit]", CqlType::Int)?;
         let timeout = limit(&select.timeout, "[timeout]", CqlType::Duration)?;
         let static_alone = restrictions.shows_static_alone(table);
-        let selects_statics = selects_statics(&selection);
+        let selects_statics = table.static_count > 0 && selects_statics(&selection);
         let uses_statics = selects_statics || restrictions.filters_statics(table);
         let (columns, json) = result_columns(select, table, &selection);
         Ok(SelectPlan {
             comparator: ClusteringComparator::for_table(table),
             restrictions,
             shaping,
-            columns,
+            columns: Arc::new(columns),
             json,
             distinct: select.distinct,
             reversed,
@@ -270,16 +276,21 @@ impl SelectPlan {
             selects_statics,
             uses_statics,
             only_static_rows: table.is_static_compact(),
-            digest: digest(statement, table),
+            identity: Identity::of(statement),
             warning,
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
             allows_filtering: select.allow_filtering,
             groups: grouped,
             group_function: group_function.flatten().map(Box::new),
-            wrong_mask: masks::wrong(&selection),
+            wrong_mask: if table.masks.is_empty() { None } else { masks::wrong(&selection) },
             selection,
             table: table.clone(),
         })
+    }
+
+    /// Digest of the statement and the table, for paging states.
+    fn digest(&self) -> u64 {
+        self.identity.digest(&self.table)
     }
 
     /// What the client is warned of at each execution.
@@ -309,7 +320,7 @@ impl SelectPlan {
     }
 
     /// The columns of the result.
-    pub fn result_columns(&self) -> &[ResultColumn] {
+    pub fn result_columns(&self) -> &Arc<Vec<ResultColumn>> {
         &self.columns
     }
 
@@ -353,7 +364,7 @@ impl SelectPlan {
             Some(rows) => rows,
         };
         let state = match options.paging_state {
-            Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest)?),
+            Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest())?),
             _ => None,
         };
         let mut terms = Vec::with_capacity(self.selection.terms.len());
@@ -662,30 +673,29 @@ fn shaping(select: &ast::Select, selection: &PlannedSelection, prefix: Option<us
     if prefix.is_some() || selection.is_aggregate {
         return Shaping::Groups { prefix };
     }
-    let sources: Option<Vec<Source>> = selection
-        .outputs
-        .iter()
-        .map(|output| match &output.expr {
-            // A counter's value is computed.
-            Expr::Column(source) if !source.is_counter() => Some(*source),
-            _ => None,
-        })
-        .collect();
-    match sources {
-        Some(sources) if !select.json => {
-            let ids = |wanted: fn(&Source) -> Option<stdx::ColumnId>| {
-                sources.iter().filter_map(wanted).collect::<Vec<_>>()
-            };
-            let regular = ids(|s| match s {
-                Source::Regular(id, _) => Some(*id),
-                _ => None,
-            });
-            let streams = regular.windows(2).all(|w| matches!(w, [a, b] if a < b));
-            let clustering = sources.iter().any(|s| matches!(s, Source::Clustering(_)));
-            Shaping::Plain { sources, streams, clustering }
-        }
-        _ => Shaping::Expressions,
+    if select.json {
+        return Shaping::Expressions;
     }
+    let mut sources = Vec::with_capacity(selection.outputs.len());
+    let (mut streams, mut clustering) = (true, false);
+    let mut last_id = None;
+    for output in &selection.outputs {
+        let source = match &output.expr {
+            // A counter's value is computed.
+            Expr::Column(source) if !source.is_counter() => *source,
+            _ => return Shaping::Expressions,
+        };
+        match source {
+            Source::Regular(id, _) => {
+                streams &= last_id.is_none_or(|last| last < id);
+                last_id = Some(id);
+            }
+            Source::Clustering(_) => clustering = true,
+            Source::Key(_) | Source::Static(..) => {}
+        }
+        sources.push(source);
+    }
+    Shaping::Plain { sources, streams, clustering }
 }
 
 fn selects_statics(selection: &PlannedSelection) -> bool {
@@ -723,14 +733,4 @@ fn result_columns(
         key
     });
     (vec![column(&Arc::from("[json]"), &CqlType::Text)], Some(keys.collect()))
-}
-
-fn digest(statement: &Statement, table: &Table) -> u64 {
-    // Room for most statements: they are written in many small pieces.
-    let mut text = String::with_capacity(512);
-    // Writing into a string cannot fail.
-    let _ = write!(text, "{statement}");
-    let mut bytes = text.into_bytes();
-    bytes.extend_from_slice(table.id.0.as_bytes());
-    codec::xxh3_64(&bytes)
 }

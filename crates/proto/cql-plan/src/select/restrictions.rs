@@ -40,7 +40,8 @@ pub(crate) fn existing_column<'t>(
     table: &'t Table,
     name: &Ident,
 ) -> Result<(usize, &'t Column), PlanError> {
-    table.visible().find(|(_, c)| *c.name == *name.text).ok_or_else(|| {
+    let named = table.columns.iter().enumerate().find(|(_, c)| *c.name == *name.text);
+    named.filter(|(_, c)| !table.is_hidden(c)).ok_or_else(|| {
         PlanError::invalid(format!(
             "Undefined column name {} in table {}",
             name,

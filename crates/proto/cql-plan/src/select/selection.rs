@@ -73,6 +73,7 @@ pub(crate) fn selected_columns(
 ) -> Result<Vec<usize>, PlanError> {
     let mut columns = Vec::new();
     if let Selection::Items(items) = selection {
+        columns.reserve(items.len());
         for item in items {
             columns_of(&item.selector, table, &mut columns)?;
         }
@@ -146,6 +147,7 @@ pub(crate) fn plan_selection(
             }
         }
         Selection::Items(items) => {
+            planner.plan.outputs.reserve_exact(items.len());
             for item in items {
                 let output = planner.item(item, binds)?;
                 planner.plan.outputs.push(output);
@@ -189,6 +191,13 @@ pub(super) fn refuse<T>(text: String) -> Result<T, PlanError> {
 
 impl Planner<'_, '_> {
     fn item(&mut self, item: &SelectItem, binds: &mut Binds) -> Result<Output, PlanError> {
+        if let (Selector::Column(name), None) = (&item.selector, &item.alias) {
+            // The most frequent kind has its name already.
+            let (_, column) = existing_column(self.table, name)?;
+            self.first_column.get_or_insert_with(|| column.name.clone());
+            let expr = Expr::of_column(self.table, column)?;
+            return Ok(Output { name: column.name.clone(), ty: column.ty.clone(), expr });
+        }
         if let Selector::Tuple(items, _) = &item.selector
             && items.len() == 1
         {
@@ -293,7 +302,7 @@ impl Planner<'_, '_> {
             Selector::Slice { receiver, from, to } => {
                 let receiver = self.selector(receiver, None, binds)?;
                 let (key_ty, _, map) = keyed(&receiver, "Slice")?;
-                let mut bound = |planner: &mut Self, term: &Option<Term>| {
+                let mut bound = |planner: &mut Self, term: &Option<Box<Term>>| {
                     term.as_ref()
                         .map(|t| planner.key_term(&receiver, t, &key_ty, map, binds))
                         .transpose()
@@ -302,7 +311,7 @@ impl Planner<'_, '_> {
                 for index in from_index.iter().chain(&to_index) {
                     self.plan.slice_keys.push((*index, receiver.name.clone()));
                 }
-                let text = |t: &Option<Term>| t.as_ref().map(text_of).unwrap_or_default();
+                let text = |t: &Option<Box<Term>>| t.as_deref().map(text_of).unwrap_or_default();
                 Ok(Planned {
                     name: format!("{}[{}..{}]", receiver.name, text(from), text(to)),
                     expr: Expr::Slice {

@@ -21,6 +21,8 @@ pub use dml::*;
 pub use select::*;
 pub use term::*;
 
+use std::sync::Arc;
+
 use crate::token::is_reserved;
 
 /// Byte range of a piece of the statement text, `start..end`. Not part of equality.
@@ -110,7 +112,21 @@ pub struct Statement {
     /// The bind markers in order of appearance; `None` for `?`, the name for `:name`. A name may
     /// occur more than once. [`BindMarker::index`] points in here.
     pub bind_markers: Vec<Option<String>>,
+    /// What it was read from. Not part of equality.
+    pub text: SourceText,
 }
+
+/// The text of a statement. All are equal, as spans are.
+#[derive(Clone, Debug)]
+pub struct SourceText(pub Arc<str>);
+
+impl PartialEq for SourceText {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for SourceText {}
 
 /// Every statement the grammar knows. One that we do not execute is still parsed, so that it is
 /// refused by name.

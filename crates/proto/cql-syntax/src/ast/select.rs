@@ -106,16 +106,16 @@ pub enum Selector {
         /// The collection.
         receiver: Box<Selector>,
         /// Key or index.
-        key: Term,
+        key: Box<Term>,
     },
     /// `x[from..to]`; at least one bound.
     Slice {
         /// The collection.
         receiver: Box<Selector>,
         /// Lower bound, inclusive.
-        from: Option<Term>,
+        from: Option<Box<Term>>,
         /// Upper bound, inclusive.
-        to: Option<Term>,
+        to: Option<Box<Term>>,
     },
     /// `(type) x`.
     TypeHint {

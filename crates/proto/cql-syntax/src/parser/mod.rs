@@ -22,7 +22,7 @@ mod terms;
 mod types;
 
 use crate::SyntaxError;
-use crate::ast::{RawType, Span, Statement, StatementKind, Term};
+use crate::ast::{RawType, SourceText, Span, Statement, StatementKind, Term};
 use crate::lexer::{LexError, lex};
 use crate::token::{Tok, Token};
 
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<Statement> {
     let kind = parser.statement()?;
     while parser.eat(Tok::Semicolon) {}
     parser.expect(Tok::Eof)?;
-    Ok(Statement { kind, bind_markers: parser.bind_markers })
+    Ok(Statement { kind, bind_markers: parser.bind_markers, text: SourceText(text.into()) })
 }
 
 /// Parses a type alone, for example `map<text, frozen<list<int>>>`.
@@ -141,10 +141,18 @@ impl<'t> Parser<'t> {
         self.token_at(self.at + ahead).kind
     }
 
+    #[inline]
     fn token_at(&self, index: usize) -> Token {
-        let last = self.tokens.last().copied();
+        match self.tokens.get(index) {
+            Some(token) => *token,
+            None => self.last_token(),
+        }
+    }
+
+    #[cold]
+    fn last_token(&self) -> Token {
         let end = Token { kind: Tok::Eof, start: 0, end: 0 };
-        self.tokens.get(index).copied().or(last).unwrap_or(end)
+        self.tokens.last().copied().unwrap_or(end)
     }
 
     /// Takes the current token.

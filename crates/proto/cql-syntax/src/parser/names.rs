@@ -8,6 +8,11 @@ impl Parser<'_> {
     /// A token as a name: folded to lower case unless quoted.
     pub(super) fn ident_of(&self, token: Token) -> Ident {
         let span = Span { start: token.start, end: token.end };
+        if token.kind == Tok::Ident {
+            let mut text = token.text(self.text).to_owned();
+            text.make_ascii_lowercase();
+            return Ident { text, quoted: false, span };
+        }
         let value = token.value(self.text);
         match token.kind {
             Tok::QuotedName | Tok::EmptyQuotedName | Tok::StringLiteral => {

@@ -10,6 +10,9 @@ use crate::ast::{
 };
 use crate::token::Tok;
 
+/// Most items of a selection that room is made for before they are read.
+const ITEMS_AT_FIRST: usize = 32;
+
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Result<Select> {
         self.expect(Tok::Select)?;
@@ -117,10 +120,34 @@ impl Parser<'_> {
         if self.eat(Tok::Star) {
             return Ok(Selection::Wildcard);
         }
-        Ok(Selection::Items(self.comma_list(Self::select_item)?))
+        let mut items = Vec::with_capacity(self.count_items());
+        items.push(self.select_item()?);
+        while self.eat(Tok::Comma) {
+            items.push(self.select_item()?);
+        }
+        Ok(Selection::Items(items))
     }
 
+    /// About as many items as are selected, for the list's first allocation.
+    fn count_items(&self) -> usize {
+        let ahead = self.tokens.get(self.at..).unwrap_or(&[]).iter().take(2 * ITEMS_AT_FIRST);
+        let selected = ahead.take_while(|token| token.kind != Tok::From);
+        1 + selected.filter(|token| token.kind == Tok::Comma).count()
+    }
+
+    #[inline]
     fn select_item(&mut self) -> Result<SelectItem> {
+        // Most are columns, of which these tokens can make nothing else.
+        if self.kind().is_name() && matches!(self.kind_at(1), Tok::Comma | Tok::From) {
+            let column = self.ident()?;
+            let span = column.span;
+            return Ok(SelectItem { selector: Selector::Column(column), alias: None, span });
+        }
+        self.selected_expression()
+    }
+
+    #[inline(never)]
+    fn selected_expression(&mut self) -> Result<SelectItem> {
         let start = self.start();
         let selector = self.selector()?;
         let span = self.span_from(start);
@@ -238,13 +265,13 @@ impl Parser<'_> {
     fn subscript(&mut self, receiver: Selector) -> Result<Selector> {
         let receiver = Box::new(receiver);
         self.expect(Tok::BracketOpen)?;
-        let from = if self.kind() == Tok::Range { None } else { Some(self.term()?) };
+        let from = if self.kind() == Tok::Range { None } else { Some(Box::new(self.term()?)) };
         let selector = match from {
             Some(key) if self.kind() != Tok::Range => Selector::Element { receiver, key },
             from => {
                 self.expect(Tok::Range)?;
                 let open = from.is_some() && self.kind() == Tok::BracketClose;
-                let to = if open { None } else { Some(self.term()?) };
+                let to = if open { None } else { Some(Box::new(self.term()?)) };
                 Selector::Slice { receiver, from, to }
             }
         };

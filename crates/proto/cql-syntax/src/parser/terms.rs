@@ -1,13 +1,27 @@
 //! Values.
 
 use super::types::TypeAhead;
-use super::{Parser, Result};
+use super::{NESTING_MAX, Parser, Result};
 use crate::ast::{ArithmeticOp, BindMarker, Literal, LiteralKind, NativeType, Term};
 use crate::token::Tok;
 
 impl Parser<'_> {
     /// Any value.
     pub(super) fn term(&mut self) -> Result<Term> {
+        // Most are a constant or a marker, and no operator behind it makes more of it.
+        let kind = self.kind();
+        if (kind == Tok::Qmark || is_constant(kind)) && self.nesting < NESTING_MAX {
+            let is_operand = matches!(
+                self.kind_at(1),
+                Tok::Plus | Tok::Minus | Tok::Star | Tok::Slash | Tok::Percent
+            );
+            if !is_operand {
+                return match kind {
+                    Tok::Qmark => Ok(Term::Bind(self.bind_marker()?)),
+                    _ => Ok(Term::Literal(self.constant()?)),
+                };
+            }
+        }
         self.nested(Self::sum)
     }
 

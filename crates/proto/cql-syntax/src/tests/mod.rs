@@ -187,7 +187,7 @@ fn ranges_split_numbers() {
     let bounds = |text: &str| match &select(text).selection {
         Selection::Items(items) => match &items[0].selector {
             Selector::Slice { from, to, .. } => {
-                (from.as_ref().map(Term::to_string), to.as_ref().map(Term::to_string))
+                (from.as_deref().map(Term::to_string), to.as_deref().map(Term::to_string))
             }
             other => panic!("{other:?}"),
         },

@@ -156,7 +156,7 @@ impl World {
         let statement = cql_syntax::parse(text)?;
         assert!(matches!(statement.kind, StatementKind::Select(_)), "{text}");
         match plan(&statement, &self.context(&limits))?.kind {
-            PlanKind::Select(select) => Ok(select),
+            PlanKind::Select(select) => Ok(*select),
             other => panic!("planned as {other:?}"),
         }
     }
@@ -298,7 +298,7 @@ fn decode(select: &SelectPlan, mut bytes: &[u8], rows: u32) -> Rows {
     let mut out = Vec::new();
     for _ in 0..rows {
         let mut cells = Vec::new();
-        for column in select.result_columns() {
+        for column in select.result_columns().iter() {
             let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
             let length = i32::from_be_bytes(*length);
             let Ok(length) = usize::try_from(length) else {
