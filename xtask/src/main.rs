@@ -43,6 +43,9 @@ cargo xtask COMMAND
                     plain socket
   perf repair [--mb 1000] [--memory 1G]
                     bytes read and sent by a repair of two nodes in sync
+  perf files [--rows 100000]
+                    MB of lists of random ints in both formats with two compressors; how long it takes
+                    to open 1,000 SSTables
   perf engine [--mb 256] [--repeat 3] [--dev]
                     SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
@@ -92,6 +95,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "engine", options @ ..] => perf::engine::run(&root, options),
         ["perf", "cluster", options @ ..] => perf::cluster::run(&root, options),
         ["perf", "streaming", options @ ..] => perf::streaming::run(&root, options),
+        ["perf", "files", options @ ..] => perf::files::run(&root, options),
         ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),

@@ -29,6 +29,13 @@ pub(crate) async fn prepare(rt: &Rt, options: &Options) -> Result<Archiving, Sta
     for file in &restored.ignored {
         tracing::warn!(%file, "not a commit-log segment, not restored");
     }
+    for segment in &restored.missing {
+        tracing::error!(
+            %segment,
+            "a commit-log segment is missing between those that were restored: its writes are lost \
+             unless it is put into a restore directory and the node is restored again"
+        );
+    }
     tracing::info!(
         segments = restored.segments,
         there_already = restored.there,

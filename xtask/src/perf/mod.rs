@@ -1,6 +1,6 @@
 //! `perf compare`: the same workloads against a null server, Helenus and a real Cassandra on this
 //! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf replicated`,
-//! `perf streaming`, `perf repair`: nodes of Helenus alone. `perf engine`, `perf instructions`: inside
+//! `perf streaming`, `perf repair`: nodes of Helenus alone. `perf files`: its files. `perf engine`, `perf instructions`: inside
 //! the process.
 //!
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
@@ -15,6 +15,7 @@ mod contended;
 mod cql;
 pub mod engine;
 mod equal;
+pub mod files;
 pub mod instructions;
 mod load;
 mod nodes;

@@ -1,13 +1,15 @@
 //! Rows in Parquet, there and back.
 //!
 //! Owns: which Parquet type a CQL type is ([`shape`]), rows to columns ([`rows_to_file`]), columns to
-//! rows ([`file_to_rows`]), values of Parquet to values of CQL ([`value`]). Never: encodings, pages,
+//! rows ([`file_to_rows`]), values of Parquet to values of CQL ([`value`]), what becomes of a panic of the
+//! crate's ([`guard`]). Never: encodings, pages,
 //! checksums and compression, which are the crate `parquet`'s.
 //!
 //! Of what others wrote every form of a list is read, every unit of time, numbers of other widths; a
 //! value that does not fit its column is refused by name. The types are in `docs/user/sstable-tools.md`.
 
 mod file_to_rows;
+mod guard;
 mod rows_to_file;
 mod shape;
 mod value;

@@ -4,9 +4,13 @@
 //! The rows go through a store of their own, as those of a node do: what has the same key is merged.
 
 mod columns;
+mod lines;
 mod statics;
+mod times;
 
-use std::io::{BufRead, BufReader};
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use clap::Args;
@@ -17,15 +21,13 @@ use rt::Rt;
 use schema::{Schema, Table};
 use stdx::{HostId, TimestampMicros, Uuid};
 use store::{Store, StoreOptions, Version};
-use types::CqlType;
 
-use super::export::{RowForm, json_name, usage};
+use lines::{Input, document};
+
+use super::export::{RowForm, usage};
 use super::parquet::FileReader;
 use super::{schema_file, written_version};
 use crate::exit;
-
-/// Longest row of input, bytes.
-const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// What `write` is told.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -81,6 +83,18 @@ pub(super) async fn run(rt: &Rt, options: &Write) -> u8 {
     if std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()) {
         return usage(&format!("{directory} is not empty"));
     }
+    // Nothing is begun with a file that is not whole.
+    if options.format == RowForm::Parquet
+        && let Err(text) = options.inputs.iter().try_for_each(|path| read_through(path))
+    {
+        eprintln!("helenus sstable: {text}");
+        return exit::FAILED;
+    }
+    let made = not_there([
+        options.output.clone(),
+        format!("{}/{}", options.output, table.keyspace),
+        directory.clone(),
+    ]);
     match write(rt, options, version, &schema, &table).await {
         Ok(rows) => {
             eprintln!("{rows} rows written to {directory}");
@@ -92,8 +106,46 @@ pub(super) async fn run(rt: &Rt, options: &Write) -> u8 {
             if removed.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
                 eprintln!("helenus sstable: {directory} is left in part");
             }
+            remove_made(&directory, &made);
             eprintln!("helenus sstable: {text}");
             exit::FAILED
+        }
+    }
+}
+
+/// Reads all rows of a Parquet file.
+fn read_through(path: &str) -> Result<(), String> {
+    let mut file = FileReader::open(path).map_err(|e| format!("{path}: {e}"))?;
+    let mut rows = 1_u64;
+    while file.row().map_err(|e| format!("{path}, row {rows}: {e}"))?.is_some() {
+        rows += 1;
+    }
+    Ok(())
+}
+
+/// Those of the directories, each in the one before it, that are not there yet.
+fn not_there(directories: [String; 3]) -> Vec<String> {
+    directories.into_iter().filter(|path| !std::fs::exists(path).unwrap_or(true)).collect()
+}
+
+/// Leaves the directories as they were, as far as nothing else came into them: one that was there, and
+/// empty, is there again.
+fn remove_made(directory: &str, made: &[String]) {
+    if !made.iter().any(|path| path == directory)
+        && let Err(error) = std::fs::create_dir(directory)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        eprintln!("helenus sstable: {directory}: {error}");
+    }
+    for path in made.iter().rev() {
+        let removed = std::fs::remove_dir(path);
+        if let Err(error) = removed.map_err(|error| error.kind())
+            && !matches!(
+                error,
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::DirectoryNotEmpty
+            )
+        {
+            eprintln!("helenus sstable: {path} is left: {error}");
         }
     }
 }
@@ -234,16 +286,9 @@ impl<'o> Rows<'o> {
                 }
                 continue;
             }
-            let input: Box<dyn BufRead> = match path.as_str() {
-                "-" => Box::new(BufReader::new(std::io::stdin())),
-                path => {
-                    let file = std::fs::File::open(path).map_err(|e| format!("{path}: {e}"))?;
-                    Box::new(BufReader::with_capacity(1 << 20, file))
-                }
-            };
-            let mut input = Input { input, line: 0 };
+            let mut input = Input::open(path)?;
             let columns = match self.options.format {
-                RowForm::Csv => self.columns(path, &mut input)?,
+                RowForm::Csv => lines::columns(self.table, path, &mut input)?,
                 _ => Vec::new(),
             };
             loop {
@@ -271,34 +316,17 @@ impl<'o> Rows<'o> {
         Ok(rows)
     }
 
-    /// The columns that the first line names.
-    fn columns(&self, path: &str, input: &mut Input) -> Result<Vec<(String, CqlType)>, String> {
-        let names = input.record().map_err(|e| format!("{path}: {e}"))?.unwrap_or_default();
-        let mut columns = Vec::new();
-        for name in names.into_iter().map(|cell| cell.unwrap_or_default()) {
-            let found = self.table.column(&name);
-            let found = found.ok_or_else(|| {
-                format!("{path}: {} has no column \"{name}\"", schema_file::name_of(self.table))
-            })?;
-            columns.push((json_name(&name), found.ty.clone()));
-        }
-        Ok(columns)
-    }
-
     /// Writes a row; its bytes.
     fn row(&self, store: &Store, plans: &Plans, json: &str) -> Result<u64, String> {
+        let (without_times, times) = times::taken_of_json(self.table, json)?;
+        let json = without_times.as_deref().unwrap_or(json);
         let is_of_statics = plans.of_statics.is_some() && statics::is_of_statics(self.table, json)?;
-        self.bound(store, plans, is_of_statics, &[BoundValue::Bytes(json.as_bytes())])
+        let row = Row { values: &[BoundValue::Bytes(json.as_bytes())], is_of_statics, times };
+        self.bound(store, plans, &row)
     }
 
     /// Writes what a plan makes of values; its bytes.
-    fn bound(
-        &self,
-        store: &Store,
-        plans: &Plans,
-        is_of_statics: bool,
-        values: &[BoundValue<'_>],
-    ) -> Result<u64, String> {
+    fn bound(&self, store: &Store, plans: &Plans, row: &Row<'_>) -> Result<u64, String> {
         let options = ExecuteOptions {
             now: self.now,
             default_timestamp: TimestampMicros(self.now.0),
@@ -309,14 +337,21 @@ impl<'o> Rows<'o> {
             watch: None,
         };
         let mut bytes = Vec::new();
-        let of_statics = plans.of_statics.as_ref().filter(|_| is_of_statics);
+        let of_statics = plans.of_statics.as_ref().filter(|_| row.is_of_statics);
         let plan = of_statics.unwrap_or(&plans.plan);
-        let mutations = plan.bind(values, &options, &mut bytes).map_err(|e| e.to_string())?;
+        let mutations = plan.bind(row.values, &options, &mut bytes).map_err(|e| e.to_string())?;
         for mutation in &mutations {
             let mutation = bytes.get(mutation.range.clone()).unwrap_or_default();
             let mut mutation = MutationRef::open(mutation).ok_or("a mutation that is none")?;
             let of_partition = of_statics.map(|_| statics::static_mutation(&mutation));
             if let Some(bytes) = &of_partition {
+                mutation = MutationRef::open(bytes).ok_or("a mutation that is none")?;
+            }
+            let timed = match row.times.is_empty() {
+                true => None,
+                false => Some(row.times.applied(self.table, &mutation, self.now.seconds())?),
+            };
+            if let Some(bytes) = &timed {
                 mutation = MutationRef::open(bytes).ok_or("a mutation that is none")?;
             }
             store.apply(&mutation, false).map_err(|e| e.to_string())?;
@@ -325,184 +360,9 @@ impl<'o> Rows<'o> {
     }
 }
 
-/// A row of cells as JSON.
-fn document(columns: &[(String, CqlType)], cells: &[Option<String>]) -> Result<String, String> {
-    if cells.len() != columns.len() {
-        return Err(format!("{} cells for {} columns", cells.len(), columns.len()));
-    }
-    let mut out = "{".to_owned();
-    for ((name, ty), cell) in columns.iter().zip(cells) {
-        let Some(cell) = cell else { continue };
-        if out.len() > 1 {
-            out.push_str(", ");
-        }
-        types::format::push_json_string(&mut out, name);
-        out.push_str(": ");
-        match ty {
-            CqlType::List { .. }
-            | CqlType::Set { .. }
-            | CqlType::Map { .. }
-            | CqlType::Udt(_)
-            | CqlType::Tuple(_)
-            | CqlType::Vector { .. } => out.push_str(cell),
-            _ => types::format::push_json_string(&mut out, cell),
-        }
-    }
-    out.push('}');
-    Ok(out)
-}
-
-/// Lines of a file, counted.
-struct Input {
-    input: Box<dyn BufRead>,
-    /// Lines read.
-    line: u64,
-}
-
-impl Input {
-    /// The next line with its end; `None`: there is none.
-    fn raw(&mut self) -> Result<Option<String>, String> {
-        let mut line = String::new();
-        let mut limited = std::io::Read::take(&mut self.input, LINE_BYTES_MAX as u64 + 1);
-        let read = limited.read_line(&mut line).map_err(|e| e.to_string())?;
-        if read > LINE_BYTES_MAX {
-            return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
-        }
-        self.line += 1;
-        Ok((read > 0).then_some(line))
-    }
-
-    fn text(&mut self) -> Result<Option<String>, String> {
-        self.raw()
-    }
-
-    /// The next record of CSV: cells in quotes may hold ends of lines and doubled quotes. `None` as
-    /// a cell: empty without quotes.
-    fn record(&mut self) -> Result<Option<Vec<Option<String>>>, String> {
-        let Some(mut text) = self.raw()? else { return Ok(None) };
-        // A quote in a cell is doubled, so a record has an even number of them.
-        while text.bytes().filter(|b| *b == b'"').count() % 2 == 1 {
-            let Some(more) = self.raw()? else { return Err("a quote is not closed".to_owned()) };
-            text.push_str(&more);
-            if text.len() > LINE_BYTES_MAX {
-                return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
-            }
-        }
-        cells_of(text.trim_end_matches(['\n', '\r'])).map(Some)
-    }
-}
-
-fn cells_of(record: &str) -> Result<Vec<Option<String>>, String> {
-    let mut cells = Vec::new();
-    let mut rest = record;
-    loop {
-        let (cell, behind) = match rest.strip_prefix('"') {
-            Some(inner) => quoted(inner)?,
-            None => {
-                let end = rest.find(',').unwrap_or(rest.len());
-                let (cell, behind) = rest.split_at(end);
-                if cell.contains('"') {
-                    return Err("a quote in a cell that does not begin with one".to_owned());
-                }
-                ((!cell.is_empty()).then(|| cell.to_owned()), behind)
-            }
-        };
-        cells.push(cell);
-        if behind.is_empty() {
-            return Ok(cells);
-        }
-        let next = behind.strip_prefix(',');
-        rest = next.ok_or_else(|| "something behind a closing quote".to_owned())?;
-    }
-}
-
-/// A cell behind its opening quote, and what is behind its closing one.
-fn quoted(inner: &str) -> Result<(Option<String>, &str), String> {
-    let mut cell = String::new();
-    let mut rest = inner;
-    loop {
-        let (before, behind) = rest.split_once('"').ok_or("a quote is not closed")?;
-        cell.push_str(before);
-        match behind.strip_prefix('"') {
-            Some(more) => {
-                cell.push('"');
-                rest = more;
-            }
-            None => return Ok((Some(cell), behind)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Writes rows of JSON or CSV to a directory below a new one and verifies the files.
-    fn written(name: &str, format: &str, rows: &str) -> (u8, usize) {
-        use clap::Parser;
-
-        #[derive(Parser)]
-        struct Line {
-            #[command(subcommand)]
-            command: crate::sstable_tools::Command,
-        }
-        let work = std::env::temp_dir().join(format!("helenus-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&work).unwrap();
-        let path = |name: &str| work.join(name).to_string_lossy().into_owned();
-        let schema = "CREATE TABLE ks.t (k int, c text, s int static, l list<text>, v blob, \
-                      PRIMARY KEY (k, c)) WITH id = 5bc52802-de25-35ed-aeab-188eecebb090";
-        std::fs::write(path("schema.cql"), schema).unwrap();
-        std::fs::write(path("rows"), rows).unwrap();
-        let (schema, rows, output) = (path("schema.cql"), path("rows"), path("out"));
-        let words = ["sstable", "write", "--schema", &schema, "--format", format];
-        let words =
-            words.into_iter().chain(["--sstable-version", "da", "--output", &output, &rows]);
-        let code = crate::sstable_tools::main(Line::parse_from(words).command);
-        let table = work.join("out/ks/t-5bc52802de2535edaeab188eecebb090");
-        let files = std::fs::read_dir(&table).into_iter().flatten().flatten();
-        let files: Vec<String> = files
-            .map(|entry| entry.path().to_string_lossy().into_owned())
-            .filter(|path| path.ends_with("-bti-Data.db"))
-            .collect();
-        for file in &files {
-            let verify = crate::sstable_tools::Command::Verify { files: vec![file.clone()] };
-            assert_eq!(crate::sstable_tools::main(verify), exit::OK);
-        }
-        let log = std::fs::read_dir(work.join("out")).into_iter().flatten().count();
-        assert!(log <= 1, "the log is left");
-        std::fs::remove_dir_all(&work).unwrap();
-        (code, files.len())
-    }
-
-    #[test]
-    fn rows_become_files_and_what_is_no_row_is_refused_with_nothing_written() {
-        let json = "{\"k\": 1, \"c\": \"b\", \"l\": [\"x\"], \"v\": \"0x01\"}\n\
-                    {\"k\": 1, \"c\": \"a\", \"s\": 5}\n\n";
-        assert_eq!(written("json", "json", json), (exit::OK, 1));
-        assert_eq!(written("csv", "csv", "c,k,l\na,1,\"[\"\"x\"\"]\"\n\"\",2,\n"), (exit::OK, 1));
-        assert_eq!(written("none", "json", ""), (exit::OK, 0));
-        assert_eq!(written("key", "json", "{\"c\": \"b\"}"), (exit::FAILED, 0));
-        let of_partition = "{\"K\": 2, \"s\": 6}\n";
-        assert_eq!(written("static", "json", of_partition), (exit::OK, 1));
-        assert_eq!(written("statics", "csv", "k,c,s\n1,,5\n1,a,\n"), (exit::OK, 1));
-        let of_row = format!("{json}{{\"k\": 2, \"s\": 6, \"v\": \"0x01\"}}");
-        assert_eq!(written("of-row", "json", &of_row), (exit::FAILED, 0));
-        assert_eq!(written("cells", "csv", "c,k\na\n").0, exit::FAILED);
-        assert_eq!(written("column", "csv", "c,x\na,1\n").0, exit::FAILED);
-        assert_eq!(written("parquet", "parquet", "PAR1"), (exit::FAILED, 0));
-    }
-
-    #[test]
-    fn records_have_cells_in_quotes_over_several_lines_and_nulls() {
-        let input = "a,\"b\"\"\nc\",,\"\"\n1,2\r\n\"x";
-        let mut input = Input { input: Box::new(std::io::Cursor::new(input)), line: 0 };
-        let text = |text: &str| Some(text.to_owned());
-        let first = vec![text("a"), text("b\"\nc"), None, text("")];
-        assert_eq!(input.record(), Ok(Some(first)));
-        assert_eq!(input.record(), Ok(Some(vec![text("1"), text("2")])));
-        assert_eq!(input.record(), Err("a quote is not closed".to_owned()));
-        assert_eq!(cells_of("").unwrap(), [None]);
-        assert_eq!(cells_of(",").unwrap(), [None, None]);
-        assert!(cells_of("\"a\"b").is_err() && cells_of("a\"b").is_err());
-    }
+/// A row to be written.
+struct Row<'v> {
+    values: &'v [BoundValue<'v>],
+    is_of_statics: bool,
+    times: times::Times,
 }

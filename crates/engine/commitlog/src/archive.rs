@@ -13,7 +13,7 @@ use rt::{Buf, File, Fs, IoError, OpenOptions, Rt};
 use stdx::IoErrorKind;
 
 use crate::error::LogError;
-use crate::format::{HEADER_BYTES, SegmentHeader, SegmentId};
+use crate::format::{HEADER_BYTES, LogPosition, SegmentHeader, SegmentId};
 use crate::log::CommitLog;
 use crate::replay::is_note_of;
 use crate::scan::PIECE_BYTES;
@@ -214,10 +214,14 @@ pub struct Restored {
     pub there: u64,
     /// Files that are no segments.
     pub ignored: Vec<String>,
+    /// Names of segments that are neither in the archive nor in the commit log, though one before and the
+    /// one behind them are: their writes are lost to the replay.
+    pub missing: Vec<String>,
 }
 
 /// Copies archived segments back into the commit log, where the next replay finds them. One that is
-/// there already is left as it is. To be called before any shard opens its log.
+/// there already is left as it is. To be called before any shard opens its log. What is missing between
+/// segments is told; not what an archive had before its first one, nor behind the last one of a run.
 ///
 /// # Errors
 /// `Corrupt`: a segment whose header is damaged or names another one; `Foreign`: a segment of
@@ -256,19 +260,53 @@ pub async fn restore(
         }
     }
     fs.sync_dir(log_directory).await?;
+    restored.missing = missing(fs, log_directory).await?;
     Ok(restored)
 }
 
-async fn check_header(fs: &Fs, path: &str, id: SegmentId) -> Result<(), LogError> {
+/// Names of segments that others in the directory were written behind, where earlier ones of that shard
+/// are there.
+async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> {
+    let entries = fs.read_dir(log_directory).await?;
+    let there: BTreeSet<SegmentId> =
+        entries.iter().filter_map(|entry| SegmentId::from_file_name(&entry.name)).collect();
+    let mut out = Vec::new();
+    for id in &there {
+        let path = format!("{log_directory}/{}", id.file_name());
+        // What has no header was never finished; the replay judges it.
+        let Ok(Ok(header)) = read_header(fs, &path).await.map(|bytes| decode(&bytes, *id)) else {
+            continue;
+        };
+        let before = header.previous.segment;
+        let is_between = |other: &&SegmentId| **other < before && other.shard() == id.shard();
+        if header.previous != LogPosition::default()
+            && !there.contains(&before)
+            && there.iter().any(|other| is_between(&other))
+        {
+            out.push(before.file_name());
+        }
+    }
+    Ok(out)
+}
+
+async fn read_header(fs: &Fs, path: &str) -> Result<Buf, IoError> {
     let file = fs.open(path, OpenOptions { read: true, ..OpenOptions::default() }).await?;
     let (bytes, result) = file.read_at(Buf::new(), 0, HEADER_BYTES).await;
-    result?;
-    let what = match SegmentHeader::decode(&bytes) {
-        Ok(header) if header.id == id => return Ok(()),
-        Ok(_) => "the header names another segment",
-        Err(what) => what,
-    };
-    Err(LogError::Corrupt { file: path.to_owned(), offset: 0, what })
+    result.map(|_| bytes)
+}
+
+fn decode(bytes: &[u8], id: SegmentId) -> Result<SegmentHeader, &'static str> {
+    match SegmentHeader::decode(bytes) {
+        Ok(header) if header.id == id => Ok(header),
+        Ok(_) => Err("the header names another segment"),
+        Err(what) => Err(what),
+    }
+}
+
+async fn check_header(fs: &Fs, path: &str, id: SegmentId) -> Result<(), LogError> {
+    let bytes = read_header(fs, path).await?;
+    let decoded = decode(&bytes, id).map(|_| ());
+    decoded.map_err(|what| LogError::Corrupt { file: path.to_owned(), offset: 0, what })
 }
 
 /// Whether a file has the name of a segment of Cassandra's.

@@ -55,6 +55,11 @@ impl SegmentId {
         self.0 >> 12
     }
 
+    /// The shard that wrote it.
+    pub(crate) fn shard(self) -> u64 {
+        self.0 & 0xfff
+    }
+
     /// File name.
     pub fn file_name(self) -> String {
         format!("helenus-commitlog-{:016x}.log", self.0)

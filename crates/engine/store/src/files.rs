@@ -64,9 +64,12 @@ impl TableFile {
     }
 }
 
+/// In the name of every note.
+const NOTE: &str = "-big-Released.";
+
 /// Notes have this name whatever the version of the file.
 fn note_prefix(generation: Generation) -> String {
-    format!("nb-{}-big-Released.", generation.0)
+    format!("nb-{}{NOTE}", generation.0)
 }
 
 fn note_name(generation: Generation, shard: u16, shards: u16) -> String {
@@ -314,7 +317,9 @@ impl Store {
                 )));
             }
         }
-        let names = fs.read_dir(directory).await?;
+        // Few of the names are notes, and each file asks for its own among them.
+        let mut names = fs.read_dir(directory).await?;
+        names.retain(|entry| entry.name.contains(NOTE));
         let mut highest = Generation(0);
         let mut files = Vec::new();
         for (descriptor, complete) in list_sstables(fs, directory).await.map_err(map_error)? {

@@ -160,6 +160,25 @@ fn set_len(image: &mut Vec<u8>, len: u64) {
     image.resize(len as usize, 0);
 }
 
+/// A read or write of a file, as it was asked for. See [`crate::DiskControl::watch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataCall {
+    /// It writes.
+    pub is_write: bool,
+    /// The page cache is bypassed, so place and length have to be aligned (the last ones of a file: the
+    /// length of the file).
+    pub is_direct: bool,
+    /// The path, as it was opened.
+    pub path: String,
+    /// The first byte.
+    pub offset: u64,
+    /// Bytes that are wanted, or given.
+    pub bytes: usize,
+}
+
+/// Most calls that are kept.
+const CALLS_MAX: usize = 100_000;
+
 /// One atomic change of names, waiting for a sync of one of `parents`.
 struct NameChange {
     parents: Vec<String>,
@@ -188,10 +207,23 @@ pub(crate) struct Disk {
     /// As `crash_at`, in that change of a path that has this part; how many are left.
     pub(crate) crash_below: Option<(String, u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
+    /// Reads and writes of files whose path has this part are kept, up to [`CALLS_MAX`].
+    pub(crate) watched: Option<(String, Vec<DataCall>)>,
     /// Locked path -> number of the process.
     pub(crate) locks: BTreeMap<String, usize>,
     /// How often its bytes were counted.
     rounds: Cell<u64>,
+}
+
+impl Disk {
+    pub(crate) fn note_call(&mut self, call: impl FnOnce() -> DataCall, path: &str) {
+        if let Some((part, calls)) = &mut self.watched
+            && path.contains(part.as_str())
+            && calls.len() < CALLS_MAX
+        {
+            calls.push(call());
+        }
+    }
 }
 
 /// The disks of all machines. Numbers are for who asks at every file call.

@@ -3,7 +3,9 @@
 //! Every call counts as one IO call of its node: it can be the one that fails or that crashes.
 //! Changes of names and content take effect at once, syncs when they are done.
 
-use crate::disk::{CrashKind, Disk, Inode, Node, is_change, normal, parent, self_and_parents};
+use crate::disk::{
+    CrashKind, DataCall, Disk, Inode, Node, is_change, normal, parent, self_and_parents,
+};
 use crate::env::Env;
 use crate::trace::hash_bytes;
 use crate::world::{Core, ProcessId, State, World};
@@ -359,6 +361,7 @@ impl File {
         if !file.options.read {
             return Err(self.error(IoErrorKind::PermissionDenied, "read", "not open for reading"));
         }
+        self.note_call(false, offset, len);
         file.env.io("read", &file.path, offset).await?;
         let inode = file.inode.borrow();
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(inode.cache.len());
@@ -371,12 +374,24 @@ impl File {
         Ok(bytes.len())
     }
 
+    fn note_call(&self, is_write: bool, offset: u64, bytes: usize) {
+        let file = &*self.inner;
+        let Some(mut state) = file.env.alive() else { return };
+        let Some(disk) = state.disks.get_mut(file.env.disk) else { return };
+        let (is_direct, path) = (file.options.direct, &file.path);
+        disk.note_call(
+            || DataCall { is_write, is_direct, path: path.clone(), offset, bytes },
+            path.as_str(),
+        );
+    }
+
     /// Writes all bytes into the page cache, at once; waits only when there are many.
     pub async fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), IoError> {
         let file = &*self.inner;
         if !file.options.write {
             return Err(self.error(IoErrorKind::PermissionDenied, "write", "not open for writing"));
         }
+        self.note_call(true, offset, bytes.len());
         let duration = match file.env.begin("write", &file.path, offset) {
             Begun::Ok(duration) => duration,
             Begun::Failed(error) => return Err(error),
@@ -572,6 +587,16 @@ impl DiskControl {
             disk.crash_below = None;
             disk.slow_micros = None;
         });
+    }
+
+    /// Keeps from now on what is read and written of files whose path has this part.
+    pub fn watch(&self, part: &str) {
+        self.with(|disk| disk.watched = Some((part.to_owned(), Vec::new())));
+    }
+
+    /// What was read and written since [`DiskControl::watch`], in order; the watch ends.
+    pub fn take_calls(&self) -> Vec<DataCall> {
+        self.with(|disk| disk.watched.take()).map(|(_, calls)| calls).unwrap_or_default()
     }
 
     /// Makes waiting calls (and buffered writes) take this long, in microseconds.

@@ -20,7 +20,7 @@ pub mod net;
 pub mod trace;
 pub mod world;
 
-pub use disk::CrashKind;
+pub use disk::{CrashKind, DataCall};
 pub use env::Env;
 pub use fs::{DiskControl, File, FileLock, OpenOptions};
 pub use link::LinkOptions;

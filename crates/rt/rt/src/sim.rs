@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stdx::Instant;
 
-pub use rt_sim::{CrashKind, DiskControl, LinkOptions, Stuck, WorldOptions};
+pub use rt_sim::{CrashKind, DataCall, DiskControl, LinkOptions, Stuck, WorldOptions};
 
 /// The simulated world. Clones are the same world.
 #[derive(Clone)]

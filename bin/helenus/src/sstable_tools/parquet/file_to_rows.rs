@@ -17,6 +17,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader as _, Length, SerializedFileReader};
 use parquet::schema::types::Type;
 
+use super::guard::guarded;
 use super::value::{Meaning, Value, meaning, of_bytes, of_int32, of_int64};
 
 /// Rows that are taken of a column at a time.
@@ -26,6 +27,7 @@ const DEPTH_MAX: u32 = 64;
 
 /// A file that is being read, row by row.
 pub(in crate::sstable_tools) struct FileReader {
+    path: Arc<str>,
     file: SerializedFileReader<Input>,
     /// Bytes of the file.
     length: u64,
@@ -44,7 +46,12 @@ impl FileReader {
     /// # Errors
     /// It is not a Parquet file, damaged, or has columns of types that are not read.
     pub(in crate::sstable_tools) fn open(path: &str) -> Result<FileReader, String> {
-        let file = File::open(path).map_err(|e| e.to_string())?;
+        let path: Arc<str> = path.into();
+        guarded(&path.clone(), || FileReader::opened(path))
+    }
+
+    fn opened(path: Arc<str>) -> Result<FileReader, String> {
+        let file = File::open(&*path).map_err(|e| e.to_string())?;
         let length = file.metadata().map_err(|e| e.to_string())?.len();
         let input = Input { file: Arc::new(file), length };
         let file = SerializedFileReader::new(input).map_err(|e| e.to_string())?;
@@ -55,7 +62,7 @@ impl FileReader {
             columns.push((field.name().to_owned(), node));
         }
         let (streams, meanings) = (Vec::new(), leaves.meanings);
-        Ok(FileReader { file, length, columns, meanings, groups: 0, streams, left: 0 })
+        Ok(FileReader { path, file, length, columns, meanings, groups: 0, streams, left: 0 })
     }
 
     /// Names of the columns.
@@ -68,6 +75,10 @@ impl FileReader {
     /// # Errors
     /// The file is damaged.
     pub(in crate::sstable_tools) fn row(&mut self) -> Result<Option<Vec<Value>>, String> {
+        guarded(&self.path.clone(), || self.next_row())
+    }
+
+    fn next_row(&mut self) -> Result<Option<Vec<Value>>, String> {
         while self.left <= 0 {
             if self.groups >= self.file.num_row_groups() {
                 return Ok(None);

@@ -98,6 +98,68 @@ fn rows_of_every_type_come_back_from_parquet() {
     assert!(!std::fs::exists(work.path("narrow.parquet")).unwrap());
 }
 
+/// Rows whose values were written at times of their own. Times to live are a number that nothing else has.
+const TIMED: &str = r#"{"k": 1, "\"C\"": "first", "s": 7, "\"writetime(s)\"": -5, "a": "x", "\"writetime(a)\"": 9000000, "\"ttl(a)\"": 7654321, "b": 5, "l": [3, 1, 3], "\"writetime(l)\"": [12, 10, 11], "\"ttl(l)\"": [null, 7654321, null], "m": {"y": -2, "x": 1}, "writetime(m)": [21, 22], "pp": {"at": [0.0, -0.25]}, "\"writetime(pp)\"": [null, 31], "v": 123456789012345678901234567890}
+{"k": 1, "\"C\"": "second", "s": 7, "\"writetime(s)\"": -5}
+{"k": 3, "s": 9, "\"writetime(s)\"": 41, "\"ttl(s)\"": 7654321}
+"#;
+
+/// Every time to live as it was at first: it gets less with every second.
+fn without_elapsed(text: &str) -> String {
+    let mut out = String::new();
+    for part in text.split_inclusive(|c: char| !c.is_ascii_digit()) {
+        let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+        match digits.len() == 7 && digits.starts_with("7654") {
+            true => out.push_str(&part.replacen(digits, "7654321", 1)),
+            false => out.push_str(part),
+        }
+    }
+    out
+}
+
+#[test]
+fn times_of_values_come_back_from_every_form() {
+    let work = Work::new("times-back");
+    std::fs::write(work.path("rows.json"), TIMED).unwrap();
+    assert_eq!(work.write("json", "rows.json", "first"), exit::OK);
+    let times = ["--writetime", "--ttl", "--decimals", "text"];
+    assert_eq!(work.export(&times, "first", "first.json"), exit::OK);
+    let first = without_elapsed(&work.text("first.json"));
+    for told in [
+        "\"\\\"writetime(a)\\\"\": 9000000, \"\\\"ttl(a)\\\"\": 7654321",
+        "\"\\\"writetime(b)\\\"\": 7000000",
+        "\"\\\"writetime(l)\\\"\": [12, 10, 11], \"\\\"ttl(l)\\\"\": [null, 7654321, null]",
+        "\"\\\"writetime(m)\\\"\": [21, 22]",
+        "\"\\\"writetime(pp)\\\"\": [null, 31]",
+        "\"\\\"writetime(s)\\\"\": -5",
+        "\"\\\"writetime(s)\\\"\": 41, \"\\\"ttl(s)\\\"\": 7654321",
+    ] {
+        assert!(first.contains(told), "{told}:\n{first}");
+    }
+    for form in ["json", "csv", "parquet"] {
+        let words = times.into_iter().chain(["--format", form]).collect::<Vec<_>>();
+        let (file, again) = (format!("times.{form}"), format!("again-{form}"));
+        assert_eq!(work.export(&words, "first", &file), exit::OK);
+        assert_eq!(work.write(form, &file, &again), exit::OK);
+        assert_eq!(work.export(&times, &again, &format!("{again}.json")), exit::OK);
+        assert_eq!(without_elapsed(&work.text(&format!("{again}.json"))), first, "{form}");
+    }
+    for (wrong, row) in [
+        ("no value", r#"{"k": 1, "C": "", "writetime(a)": 5}"#),
+        ("a number for a list", r#"{"k": 1, "C": "", "l": [1], "writetime(l)": 5}"#),
+        ("a list for a number", r#"{"k": 1, "C": "", "b": 1, "writetime(b)": [5]}"#),
+        ("too few", r#"{"k": 1, "C": "", "l": [1, 2], "writetime(l)": [5]}"#),
+        ("no time to live", r#"{"k": 1, "C": "", "b": 1, "ttl(b)": 0}"#),
+        ("too long", r#"{"k": 1, "C": "", "b": 1, "ttl(b)": 630720001}"#),
+        ("of a key", r#"{"k": 1, "C": "", "writetime(k)": 5}"#),
+        ("no number", r#"{"k": 1, "C": "", "b": 1, "writetime(b)": "now"}"#),
+    ] {
+        std::fs::write(work.path("wrong.json"), row.replace("\"C\"", r#""\"C\"""#)).unwrap();
+        assert_eq!(work.write("json", "wrong.json", "wrong"), exit::FAILED, "{wrong}");
+        assert!(!std::fs::exists(work.path("wrong")).unwrap(), "{wrong}");
+    }
+}
+
 #[test]
 fn write_times_and_times_to_live_are_columns_when_asked_for() {
     let work = Work::new("parquet-times");

@@ -4,13 +4,16 @@ use cql_plan::plan::BoundValue;
 use schema::{Column, ColumnKind};
 use store::Store;
 
-use super::{Plans, Rows};
+use super::times::{Fact, Times, fact_of};
+use super::{Plans, Row, Rows};
 use crate::sstable_tools::parquet::{FileReader, Value, to_cql};
 use crate::sstable_tools::schema_file;
 
 /// The columns of a file and how its rows are written.
 pub(super) struct Columns<'o> {
     columns: Vec<&'o Column>,
+    /// Of every column of the file: what its values are, in the order of the file.
+    kinds: Vec<Option<(Fact, &'o Column)>>,
     plans: Plans,
 }
 
@@ -18,8 +21,13 @@ impl<'o> Columns<'o> {
     /// # Errors
     /// A column that the table does not have, or one of its key that the file does not.
     pub(super) fn new(rows: &Rows<'o>, file: &FileReader) -> Result<Columns<'o>, String> {
-        let mut columns = Vec::new();
+        let (mut columns, mut kinds) = (Vec::new(), Vec::new());
         for name in file.names() {
+            let fact = fact_of(rows.table, name);
+            kinds.push(fact);
+            if fact.is_some() {
+                continue;
+            }
             let column = rows.table.column(name);
             let table = || schema_file::name_of(rows.table);
             columns.push(column.ok_or_else(|| format!("{} has no column \"{name}\"", table()))?);
@@ -40,7 +48,7 @@ impl<'o> Columns<'o> {
             Some(_) if !has_clustering => rows.plan(schema.unwrap_or(rows.schema), &insert(true)),
             _ => rows.plan(rows.schema, &insert(false)),
         };
-        Ok(Columns { columns, plans: Plans { plan: plan?, of_statics } })
+        Ok(Columns { columns, kinds, plans: Plans { plan: plan?, of_statics } })
     }
 
     /// Writes a row; its bytes.
@@ -53,8 +61,15 @@ impl<'o> Columns<'o> {
         store: &Store,
         row: &[Value],
     ) -> Result<u64, String> {
-        let mut values = Vec::with_capacity(row.len());
-        for (column, value) in self.columns.iter().zip(row) {
+        let mut times = Times::default();
+        for (kind, value) in self.kinds.iter().zip(row) {
+            if let Some((fact, column)) = kind {
+                times.put_value(*fact, column, value)?;
+            }
+        }
+        let mut values = Vec::with_capacity(self.columns.len());
+        let of_row = self.kinds.iter().zip(row).filter(|(kind, _)| kind.is_none());
+        for (column, (_, value)) in self.columns.iter().zip(of_row) {
             let value = to_cql(value, &column.ty);
             values.push(value.map_err(|text| format!("column {}: {text}", column.name))?);
         }
@@ -80,7 +95,7 @@ impl<'o> Columns<'o> {
                 (None, _) => BoundValue::Null,
             })
             .collect();
-        rows.bound(store, &self.plans, is_of_statics, &bound)
+        rows.bound(store, &self.plans, &Row { values: &bound, is_of_statics, times })
     }
 }
 

@@ -116,6 +116,26 @@ fn a_restore_refuses_damaged_headers_and_segments_of_cassandras() {
 }
 
 #[test]
+fn a_segment_that_is_missing_between_others_is_named() {
+    let world = World::new(36, WorldOptions::default());
+    write_archived(&world);
+    let names = files_in(&world, "archive");
+    assert!(names.len() > 5, "{names:?}");
+    // What lay before the first is not asked for.
+    let remove = |name: &String| world.disk("n1").remove(&format!("/n1/archive/{name}"));
+    remove(&names[0]);
+    assert_eq!(restore_life(&world).unwrap().missing, Vec::<String>::new());
+    for name in files_in(&world, "commitlog") {
+        world.disk("n1").remove(&format!("/n1/commitlog/{name}"));
+    }
+    remove(&names[2]);
+    remove(&names[4]);
+    let restored = restore_life(&world).unwrap();
+    assert_eq!(restored.missing, [names[2].clone(), names[4].clone()]);
+    assert_eq!(restored.segments, names.len() as u64 - 3);
+}
+
+#[test]
 fn a_segment_longer_than_a_piece_is_replayed_whole() {
     let world = World::new(34, WorldOptions::default());
     let sizes = |i: usize| 1 + i * 37_123 % 900_000;

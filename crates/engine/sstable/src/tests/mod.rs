@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod field_notes;
 mod golden;
 mod legacy;
 mod slices;

@@ -17,6 +17,7 @@ mod pruning;
 mod repairing;
 mod replaying;
 mod replica;
+mod requests;
 mod shards;
 mod strategies;
 mod upkeep;
