@@ -284,6 +284,7 @@ impl ShardActions for Actions {
         let mut live = self.live.borrow_mut();
         conf::guardrails::set(&mut live, name, values).map_err(ActionError::Argument)?;
         self.server.set_guardrails(parts::guardrails(&live));
+        self.store.set_partition_guardrails(parts::partition_guardrails(&live));
         if self.rt.shard() == ShardId(0) {
             tracing::info!(%name, ?values, "a guardrail was changed");
         }

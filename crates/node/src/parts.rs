@@ -288,6 +288,22 @@ pub fn guardrails(options: &Options) -> Guardrails {
     }
 }
 
+/// What partitions of files are held to.
+pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
+    let size = |size: Option<conf::DataSize>| size.map(|size| size.0).filter(|n| *n > 0);
+    let number = |n: i64| u64::try_from(n).ok().filter(|n| *n > 0);
+    store::PartitionGuardrails {
+        size: store::Thresholds {
+            warn: size(o.partition_size_warn_threshold),
+            fail: size(o.partition_size_fail_threshold),
+        },
+        tombstones: store::Thresholds {
+            warn: number(o.partition_tombstones_warn_threshold),
+            fail: number(o.partition_tombstones_fail_threshold),
+        },
+    }
+}
+
 /// Java class of a snitch, as DESCRIBE CLUSTER and nodetool show it.
 fn snitch_class(snitch: Snitch) -> &'static str {
     match snitch {

@@ -128,6 +128,11 @@ pub(crate) async fn run(
         }
     };
     if let Some(store) = &store {
+        store.set_partition_guardrails(parts::partition_guardrails(&options));
+        store.on_large_partition(|(is_error, text)| match is_error {
+            true => tracing::error!("{text}"),
+            false => tracing::warn!("{text}"),
+        });
         // Before anything is compacted: nothing of replicated tables may go yet.
         repair::history::apply(&snapshot, &RepairHistory::default(), store);
     }

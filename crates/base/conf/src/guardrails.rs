@@ -62,13 +62,11 @@ const TABLE_PROPERTIES: [&str; 21] = [
 ];
 
 /// Guardrails of Cassandra 5.0 that nothing here can come up against, or that are not there yet.
-const WITHOUT_EFFECT: [&str; 12] = [
+const WITHOUT_EFFECT: [&str; 10] = [
     "data_disk_usage_max_disk_size",
     "data_disk_usage_percentage_threshold",
     "materialized_views_per_table_threshold",
     "non_partition_restricted_index_query_enabled",
-    "partition_size_threshold",
-    "partition_tombstones_threshold",
     "sai_frozen_term_size_threshold",
     "sai_sstable_indexes_per_query_threshold",
     "sai_string_term_size_threshold",
@@ -166,6 +164,17 @@ const GUARDRAILS: &[(&str, Kind)] = &[
         Kind::Numbers(two!(
             partition_keys_in_select_warn_threshold,
             partition_keys_in_select_fail_threshold
+        )),
+    ),
+    (
+        "partition_size",
+        Kind::Sizes(two!(partition_size_warn_threshold, partition_size_fail_threshold)),
+    ),
+    (
+        "partition_tombstones",
+        Kind::Numbers(two!(
+            partition_tombstones_warn_threshold,
+            partition_tombstones_fail_threshold
         )),
     ),
     (

@@ -532,6 +532,14 @@ settings! {
         supported hot items_per_collection_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Elements written to a collection above this are refused; -1 is off.
         supported hot items_per_collection_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Partitions with more bytes in one file are warned of in the log when the file is written; unset is off.
+        supported hot partition_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
+        /// The same as an error in the log: the file is written all the same; unset is off.
+        supported hot partition_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
+        /// Partitions with more tombstones in one file are warned of in the log when the file is written; -1 is off.
+        supported hot partition_tombstones_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// The same as an error in the log: the file is written all the same; -1 is off.
+        supported hot partition_tombstones_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Table properties that give a warning.
         supported hot table_properties_warned: Vec<String> = Vec::new();
         /// Table properties that are left out, with a warning.

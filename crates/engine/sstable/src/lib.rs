@@ -32,7 +32,9 @@ pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
 pub use reader::{ReadAhead, SequentialReader, SstableReader, list_sstables, remove_sstable};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
-pub use writer::{SstableWriter, WriteCompression, WriterOptions, Written};
+pub use writer::{
+    LargeLimits, LargePartition, SstableWriter, WriteCompression, WriterOptions, Written,
+};
 
 use data::CursorError;
 use sst_format::FormatError;

@@ -44,7 +44,7 @@ use stdx::Token;
 use crate::meta::index_component;
 use crate::{Result, SstableError};
 
-pub use options::{WriteCompression, WriterOptions};
+pub use options::{LargeLimits, WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
 
@@ -66,7 +66,25 @@ pub struct Written {
     pub first: Token,
     /// Token of the last partition.
     pub last: Token,
+    /// Partitions above [`WriterOptions::large`], at most [`LARGE_MAX`].
+    pub large: Vec<LargePartition>,
+    /// All of them.
+    pub large_count: u64,
 }
+
+/// A partition with much in one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargePartition {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its bytes in Data, uncompressed.
+    pub bytes: u64,
+    /// Its tombstones.
+    pub tombstones: u64,
+}
+
+/// Most partitions of a file that are told of.
+pub const LARGE_MAX: usize = 100;
 
 impl Written {
     /// Bytes of all components.
@@ -121,6 +139,8 @@ pub struct SstableWriter {
     digest: Crc32,
     partition: Partition,
     in_partition: bool,
+    large: Vec<LargePartition>,
+    large_count: u64,
 }
 
 impl SstableWriter {
@@ -205,6 +225,8 @@ impl SstableWriter {
             digest: Crc32::new(),
             partition: Partition::default(),
             in_partition: false,
+            large: Vec::new(),
+            large_count: 0,
             options,
         })
     }
@@ -462,6 +484,13 @@ impl SstableWriter {
             ),
         };
         self.summary.add(&p.key, index_at);
+        let (tombstones, limits) = (self.stats.tombstones_in_partition(), self.options.large);
+        if bytes > limits.bytes || tombstones > limits.tombstones {
+            self.large_count += 1;
+            if self.large.len() < LARGE_MAX {
+                self.large.push(LargePartition { key: p.key.clone(), bytes, tombstones });
+            }
+        }
         self.stats.partition_end(bytes);
         if p.rows > 0 {
             let first = BoundRef { prefix: &p.first.values, after: p.first.kind.is_after() };
@@ -659,7 +688,16 @@ impl SstableWriter {
             }
         }
         let descriptor = self.descriptor;
-        Ok(Written { descriptor, components: lengths, partitions, data_length, first, last })
+        Ok(Written {
+            descriptor,
+            components: lengths,
+            partitions,
+            data_length,
+            first,
+            last,
+            large: std::mem::take(&mut self.large),
+            large_count: self.large_count,
+        })
     }
 
     async fn take_output(&mut self, data: bool) -> Result<ComponentChecksum> {

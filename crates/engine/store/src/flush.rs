@@ -190,6 +190,7 @@ impl Store {
         options.column_index_size = self.inner.options.column_index_bytes;
         options.shard = Some(shard);
         options.shard_count = shards;
+        options.large = self.inner.partition_guardrails.get().limits();
         Ok(options)
     }
 
@@ -214,7 +215,11 @@ impl Store {
             .map_err(map_error)?;
         let result = self.write_scan(&version.shape, memtable, &mut writer).await;
         match result {
-            Ok(()) => writer.finish().await.map_err(map_error),
+            Ok(()) => {
+                let written = writer.finish().await.map_err(map_error)?;
+                self.warn_of_large(&version.table, written.as_ref());
+                Ok(written)
+            }
             Err(error) => {
                 writer.abort().await;
                 Err(error)

@@ -583,6 +583,7 @@ impl Ingest {
         let Some((writer, in_flight)) = self.open.take() else { return Ok(()) };
         match writer.finish().await.map_err(map_error) {
             Ok(Some(written)) => {
+                self.store.warn_of_large(&self.version.table, Some(&written));
                 self.report.files += 1;
                 self.report.partitions += written.partitions;
                 self.report.disk_bytes += written.disk_bytes();

@@ -144,6 +144,7 @@ impl<'s> Outputs<'s> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let Some(written) = writer.finish().await.map_err(map_error)? else { return Ok(()) };
         self.finished += written.data_length;
+        self.store.warn_of_large(&self.version.table, Some(&written));
         let directory = self.store.directory_of(&self.version.table);
         let (fs, table) = (self.store.inner.rt.fs(), &self.version.table);
         let reader = SstableReader::open(&fs, &directory, written.descriptor, Some(table)).await;

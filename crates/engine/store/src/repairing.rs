@@ -258,6 +258,7 @@ impl Store {
                 }
             }
             let written = writer.finish().await.map_err(map_error)?;
+            self.warn_of_large(&version.table, written.as_ref());
             self.open_written(table, written).await
         };
         let file = match write.await {

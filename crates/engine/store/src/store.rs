@@ -18,6 +18,7 @@ use crate::cache::ChunkCache;
 use crate::compaction::CompactionRecord;
 use crate::error::StoreError;
 use crate::files::TableFile;
+use crate::large::PartitionGuardrails;
 use crate::options::StoreOptions;
 use crate::replay::ReplayReport;
 use crate::replica::ReadAheads;
@@ -60,6 +61,8 @@ pub(crate) struct Inner {
     pub(crate) compacted_last: Cell<Option<TableId>>,
     /// Bytes per second of compactions; 0 is no limit.
     pub(crate) compaction_rate: Cell<u64>,
+    /// Of what partitions are warned of.
+    pub(crate) partition_guardrails: Cell<PartitionGuardrails>,
     /// Flushed files are linked into `backups`.
     pub(crate) backups: Cell<bool>,
     /// Why writes are refused for lack of space.
@@ -72,6 +75,8 @@ pub(crate) struct Inner {
     on_failure: Hook<StoreFailure>,
     /// Told of finished compactions.
     pub(crate) on_compacted: Hook<CompactionRecord>,
+    /// Told of partitions that have too much.
+    pub(crate) on_large: Hook<(bool, String)>,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     pub(crate) compacted_bytes: Cell<(u64, u64)>,
 }
@@ -111,6 +116,7 @@ impl Store {
         let cache = ChunkCache::new(options.chunk_cache_bytes_max, &rt.telemetry());
         let inner = Inner {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
+            partition_guardrails: Cell::default(),
             backups: Cell::new(options.incremental_backups),
             gate: rt.gate("store"),
             log,
@@ -134,6 +140,7 @@ impl Store {
             strangers: RefCell::default(),
             on_failure: RefCell::default(),
             on_compacted: RefCell::default(),
+            on_large: RefCell::default(),
             compacted_bytes: Cell::default(),
             rt,
             options,
@@ -151,6 +158,7 @@ impl Store {
             // They hold what holds this.
             drop(ending.inner.on_failure.take());
             drop(ending.inner.on_compacted.take());
+            drop(ending.inner.on_large.take());
         });
         if store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max {
             // The log held more than memtables may: the node's own first writes need room. A disk

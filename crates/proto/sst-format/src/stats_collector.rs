@@ -31,6 +31,7 @@ pub struct StatsCollector {
     partition_sizes: EstimatedHistogram,
     cells_per_partition: EstimatedHistogram,
     cells_in_partition: u64,
+    tombstones_in_partition: u64,
     total_columns_set: i64,
     total_rows: i64,
     cardinality: HyperLogLog,
@@ -50,6 +51,7 @@ impl Default for StatsCollector {
             partition_sizes: EstimatedHistogram::new(155),
             cells_per_partition: EstimatedHistogram::new(118),
             cells_in_partition: 0,
+            tombstones_in_partition: 0,
             total_columns_set: 0,
             total_rows: 0,
             cardinality: HyperLogLog::default(),
@@ -129,6 +131,9 @@ impl StatsCollector {
     #[inline]
     pub(crate) fn cell(&mut self, cell: &CellRef<'_>) {
         self.cells_in_partition = self.cells_in_partition.saturating_add(1);
+        // What may still expire is none yet.
+        let is_tombstone = cell.local != DeletionSeconds::NONE && cell.ttl.0 == 0;
+        self.tombstones_in_partition += u64::from(is_tombstone);
         self.times(cell.timestamp, cell.ttl.0, cell.local);
     }
 
@@ -136,6 +141,7 @@ impl StatsCollector {
     pub(crate) fn deletion(&mut self, deletion: &DeletionTime) {
         if !deletion.is_live() {
             widen(&mut self.timestamps, deletion.timestamp.0);
+            self.tombstones_in_partition += 1;
             self.local(deletion.local);
         }
     }
@@ -152,6 +158,12 @@ impl StatsCollector {
         self.partition_sizes.add(bytes);
         self.cells_per_partition.add(self.cells_in_partition);
         self.cells_in_partition = 0;
+        self.tombstones_in_partition = 0;
+    }
+
+    /// Deletions of the partition that has begun: of it, of rows, columns and cells, ends of ranges.
+    pub fn tombstones_in_partition(&self) -> u64 {
+        self.tombstones_in_partition
     }
 
     /// First and last position of a partition's rows and markers; a row's position is both before

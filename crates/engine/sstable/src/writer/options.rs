@@ -80,6 +80,21 @@ impl WriteCompression {
     }
 }
 
+/// Above what partitions of a file are told of; `u64::MAX`: none is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeLimits {
+    /// Bytes in Data, uncompressed.
+    pub bytes: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+}
+
+impl Default for LargeLimits {
+    fn default() -> LargeLimits {
+        LargeLimits { bytes: u64::MAX, tombstones: u64::MAX }
+    }
+}
+
 /// What a writer must know beforehand.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
@@ -118,6 +133,8 @@ pub struct WriterOptions {
     pub run: Option<Uuid>,
     /// Bypass the page cache for Data where the file system allows it.
     pub direct: bool,
+    /// Partitions above these are told of in [`crate::Written`].
+    pub large: LargeLimits,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
     pub held: bool,
 }
@@ -168,6 +185,7 @@ impl WriterOptions {
             shard_count: 1,
             run: None,
             direct: true,
+            large: LargeLimits::default(),
             held: false,
         })
     }

@@ -12,6 +12,7 @@ mod garbage;
 mod import;
 mod incremental;
 mod ingest;
+mod large;
 mod outputs;
 mod pruning;
 mod repairing;
