@@ -133,7 +133,8 @@ impl StatsCollector {
         self.cells_in_partition = self.cells_in_partition.saturating_add(1);
         // What may still expire is none yet.
         let is_tombstone = cell.local != DeletionSeconds::NONE && cell.ttl.0 == 0;
-        self.tombstones_in_partition += u64::from(is_tombstone);
+        self.tombstones_in_partition =
+            self.tombstones_in_partition.saturating_add(u64::from(is_tombstone));
         self.times(cell.timestamp, cell.ttl.0, cell.local);
     }
 
@@ -141,7 +142,7 @@ impl StatsCollector {
     pub(crate) fn deletion(&mut self, deletion: &DeletionTime) {
         if !deletion.is_live() {
             widen(&mut self.timestamps, deletion.timestamp.0);
-            self.tombstones_in_partition += 1;
+            self.tombstones_in_partition = self.tombstones_in_partition.saturating_add(1);
             self.local(deletion.local);
         }
     }

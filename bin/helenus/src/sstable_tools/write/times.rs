@@ -58,8 +58,11 @@ pub(super) fn fact_of<'t>(table: &'t Table, name: &str) -> Option<(Fact, &'t Col
 /// What a row says of the times of its values.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    of: BTreeMap<ColumnId, (Arc<str>, Option<Given>, Option<Given>)>,
+    of: BTreeMap<ColumnId, GivenTimes>,
 }
+
+/// A column's name, the times when its values were written, and how long they live.
+type GivenTimes = (Arc<str>, Option<Given>, Option<Given>);
 
 /// Times of one column, checked.
 struct OfColumn<'t> {
@@ -80,7 +83,7 @@ impl Times {
             return Err(format!("{}({name}): expects {wanted}", fact.name()));
         }
         let numbers = match &given {
-            Given::One(number) => std::slice::from_ref(number).iter().copied().collect(),
+            Given::One(number) => vec![*number],
             Given::Many(numbers) => numbers.iter().flatten().copied().collect::<Vec<i64>>(),
         };
         let fits = |number: &i64| match fact {
