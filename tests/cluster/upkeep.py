@@ -233,6 +233,17 @@ class Upkeep(Test):
         number = re.search(r"Starting repair command #(\d+) ", again).group(1)
         row = next(r for r in tool("repair_admin", "list").splitlines() if r.startswith(number + " "))
         assert row.split("|")[-1].split()[0] == "0", row
+
+        def summary(part, *words):
+            lines = tool("repair_admin", part, *words).splitlines()
+            rows = [[cell.strip() for cell in line.split("|")] for line in lines[1:]]
+            return {row[1]: row[2:] for row in rows}
+
+        times = summary("summarize-repaired", "ks")
+        assert 0 < int(times["t"][0]) <= int(times["t"][1]) and times["repair"] == ["0", "0"], times
+        detail = summary("summarize-repaired", "-v", "-st", "-5", "-et", "5", "ks", "t")["t"][2]
+        assert re.fullmatch(r"\(-5,5\]=\d+", detail) and not detail.endswith("=0"), detail
+        assert summary("summarize-pending", "ks", "t") == {"t": ["0 bytes (0 sstables / 0 sessions)"]}
         for node in (1, 2, 3):
             assert self.files(node, "t")
             for file in self.files(node, "t"):

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use admin::model::{
     AutoRepairReport, ClientReport, ClusterReport, CompactionReport, EstimateReport,
-    GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport, RunningReport,
-    SettingsReport, SnapshotReport,
+    GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport, RepairSummary,
+    RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use conf::{DataRate, DataSize, Options};
@@ -318,6 +318,16 @@ impl ShardActions for Actions {
         // A node without others has nothing to repair.
         let Some(cluster) = &self.cluster else { return Ok(AutoRepairReport::default()) };
         Ok(repairing::auto(&cluster.repair, enabled))
+    }
+
+    fn repair_summary(
+        &self,
+        query: &RepairSummaryQuery,
+    ) -> Result<Vec<RepairSummary>, ActionError> {
+        let snapshot = self.membership.snapshot();
+        let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);
+        let of_first = (repair, self.rt.shard() == ShardId(0));
+        repairing::summary(&snapshot, &self.store, of_first, query)
     }
 
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {

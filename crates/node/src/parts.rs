@@ -420,8 +420,10 @@ mod tests {
     fn guardrails_are_the_plans_defaults_unless_set() {
         let of = |options: &Options| guardrails(options).planned;
         assert_eq!(*of(&Options::default()), cql_plan::guardrails::Guardrails::default());
-        // Each one that is set reaches a limit of its own.
-        let mut seen = vec![of(&Options::default())];
+        // Each one that is set reaches a limit of its own, of statements or of partitions in files.
+        let both = |options: &Options| (of(options), partition_guardrails(options));
+        assert_eq!(both(&Options::default()).1, store::PartitionGuardrails::default());
+        let mut seen = vec![both(&Options::default())];
         for guardrail in conf::guardrails::report(&Options::default()) {
             let name = guardrail.name.as_str();
             let on_everybody = ["maximum_timestamp", "minimum_timestamp", "user_", "drop_truncate"];
@@ -439,9 +441,9 @@ mod tests {
             let given: Vec<String> = given.iter().map(|g| (*g).to_owned()).collect();
             let mut options = Options::default();
             conf::guardrails::set(&mut options, name, &given).unwrap();
-            let planned = of(&options);
-            assert!(!seen.contains(&planned), "{name}");
-            seen.push(planned);
+            let limits = both(&options);
+            assert!(!seen.contains(&limits), "{name}");
+            seen.push(limits);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use admin::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport};
+use admin::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport, RepairSummary};
 use admin::nodetool as layout;
 
 use super::cluster::encoded;
@@ -175,19 +175,56 @@ pub(super) fn set_auto(line: &Line) -> Result<String, Failure> {
 /// Why a part of Cassandra's `repair_admin` is not there.
 fn refused(part: &str) -> Option<&'static str> {
     match part {
-        "summarize-pending" => Some("\"repair_admin list\" has the sessions that are under way"),
-        "summarize-repaired" => Some("\"autorepairstatus\" tells when tables were repaired"),
         "cleanup" => Some("what ended sessions leave behind goes by itself"),
         _ => None,
     }
 }
 
-/// `list` and `cancel`.
+/// `summarize-pending` and `summarize-repaired`.
+fn summarize(line: &Line, part: &str) -> Result<String, Failure> {
+    let mut words = line.arguments.iter().skip(1);
+    let mut query = String::new();
+    let mut add = |name: &str, value: &str| {
+        query.push_str(if query.is_empty() { "?" } else { "&" });
+        query.push_str(&format!("{name}={}", encoded(value)));
+    };
+    if let Some(keyspace) = words.next() {
+        add("keyspace", keyspace);
+    }
+    let tables: Vec<&str> = words.map(String::as_str).collect();
+    if !tables.is_empty() {
+        add("tables", &tables.join(","));
+    }
+    for (flag, name) in [("--start-token", "start"), ("--end-token", "end")] {
+        if let Some(token) = line.value(flag) {
+            let number =
+                token.parse::<i64>().map_err(|_| bad(format!("Invalid token: {token}")))?;
+            add(name, &number.to_string());
+        }
+    }
+    let summaries: Vec<RepairSummary> =
+        match line.api.get(&format!("/api/v1/repair_summary{query}")) {
+            Ok(summaries) => summaries,
+            Err(HttpError::Refused(400, words)) => return Err(bad(words)),
+            Err(error) => return Err(error.into()),
+        };
+    let verbose = line.has("--verbose");
+    Ok(match part {
+        "summarize-pending" => layout::repair_pending(&summaries, verbose),
+        _ => layout::repair_repaired(&summaries, verbose),
+    })
+}
+
+/// `list`, `cancel` and the summaries.
 pub(super) fn admin(line: &Line) -> Result<String, Failure> {
     let api = &line.api;
     let part = line.arguments.first().map_or("", String::as_str);
     if let Some(why) = refused(part) {
         return Err(bad(format!("repair_admin {part} is not supported: {why}")));
+    }
+    if part.starts_with("summarize-") && matches!(part, "summarize-pending" | "summarize-repaired")
+    {
+        return summarize(line, part);
     }
     let reports: Vec<RepairReport> = api.get("/api/v1/repairs")?;
     match line.arguments.first().map(String::as_str) {
@@ -252,14 +289,12 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_by_name() {
-        for part in ["summarize-pending", "summarize-repaired", "cleanup"] {
-            let words = ["repair_admin", part].map(str::to_owned).to_vec();
-            match admin(&Line::parse(words).unwrap()) {
-                Err(Failure::BadUse(text)) => {
-                    assert!(text.starts_with(&format!("repair_admin {part} is not")), "{text}");
-                }
-                other => panic!("{other:?}"),
+        let words = ["repair_admin", "cleanup"].map(str::to_owned).to_vec();
+        match admin(&Line::parse(words).unwrap()) {
+            Err(Failure::BadUse(text)) => {
+                assert!(text.starts_with("repair_admin cleanup is not"), "{text}");
             }
+            other => panic!("{other:?}"),
         }
         for (text, word) in [
             ("repair -tr", "--trace"),

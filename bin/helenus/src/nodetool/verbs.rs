@@ -264,7 +264,12 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("refreshsizeestimates", "Refresh system.size_estimates"),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
-    Verb::plain("repair_admin", "List and cancel repairs of this node").flags(&[valued(&["-s", "--session"], "session", "The session or the number of the command to cancel")]).takes("list | cancel", "list: the repairs of this run of the node; cancel: end the one of --session", usize::MAX),
+    Verb::plain("repair_admin", "List, summarize and cancel repairs of this node").flags(&[
+        valued(&["-s", "--session"], "session", "The session or the number of the command to cancel"),
+        switch(&["-v", "--verbose"], "print additional info"),
+        valued(&["-st", "--start-token"], "start_token", "Use -st to specify a token at which the repair range starts"),
+        valued(&["-et", "--end-token"], "end_token", "Use -et to specify a token at which repair range ends"),
+    ]).takes("list | cancel | summarize-pending | summarize-repaired [<keyspace> <tables>...]", "list: the repairs of this run of the node; cancel: end the one of --session; summarize-pending: the data that takes part in sessions; summarize-repaired: when ranges were repaired", usize::MAX),
     Verb::plain("replaybatchlog", "Kick off batchlog replay and wait for finish"),
     Verb::plain("resumehandoff", "Resume hints delivery process"),
     Verb::plain("ring", "Print information about the token ring").flags(&[RESOLVE]).takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),

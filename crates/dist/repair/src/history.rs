@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::{ClusterSnapshot, Replication};
-use schema::{Table, TableKind, TombstoneGcMode};
+use schema::{Keyspace, Table, TableKind, TombstoneGcMode};
 use stdx::{DeletionSeconds, TableId, Token, Uuid};
 use store::{GcPolicy, NEVER, RepairTimes};
 
@@ -35,6 +35,24 @@ impl RepairHistory {
     /// When a range was repaired as a whole.
     pub fn least_within(&self, table: TableId, start: Token, end: Token) -> Option<i64> {
         self.0.get(&table)?.least_within(start, end)
+    }
+
+    /// A range in parts with the times when they were repaired, in order; 0: never.
+    pub fn parts_of(&self, table: TableId, start: Token, end: Token) -> Vec<(Token, Token, i64)> {
+        let known = self.0.get(&table).map(|times| times.parts_within(start, end));
+        let mut parts = Vec::new();
+        let mut reached = start;
+        for (from, upto, at) in known.unwrap_or_default() {
+            if reached < from {
+                parts.push((reached, from, 0));
+            }
+            parts.push((from, upto, at));
+            reached = upto;
+        }
+        if reached < end {
+            parts.push((reached, end, 0));
+        }
+        parts
     }
 
     /// Forgets tables that are not there any more; true when there were some.
@@ -120,6 +138,12 @@ impl Shares {
         }
         shares
     }
+}
+
+/// The ranges of a keyspace that this node has, behind the first token and up to the second.
+pub fn owned(snapshot: &ClusterSnapshot, keyspace: &Keyspace) -> Vec<(Token, Token)> {
+    let shares = Shares::of(snapshot, &snapshot.replication_of(keyspace));
+    shares.owned.into_iter().map(|(start, end, _)| (start, end)).collect()
 }
 
 /// Gives every table of the schema, but virtual ones, with the shares of its keyspace. Placements are

@@ -14,7 +14,7 @@ use coordinator::Coordinator;
 use messaging::Messaging;
 use rt::sync::{Notify, Semaphore};
 use rt::{Gate, Group, Rt};
-use stdx::{HostId, Instant, IoErrorKind, ShardId, Uuid};
+use stdx::{HostId, Instant, IoErrorKind, ShardId, TableId, Token, Uuid};
 use telemetry::{Counter, Gauge};
 
 use crate::auto::{AutoSettings, AutoState};
@@ -327,6 +327,17 @@ impl Repair {
     /// All of them, without lines.
     pub fn list(&self) -> Vec<RepairStatus> {
         self.inner.jobs.borrow().iter().map(|j| j.status(u64::MAX)).collect()
+    }
+
+    /// When parts of ranges of a table were repaired, seconds since 1970, as far as this node took part;
+    /// 0: never. Shard 0.
+    pub fn repaired_parts(
+        &self,
+        table: TableId,
+        ranges: &[(Token, Token)],
+    ) -> Vec<(Token, Token, i64)> {
+        let history = self.inner.history.borrow();
+        ranges.iter().flat_map(|(start, end)| history.parts_of(table, *start, *end)).collect()
     }
 
     /// Ends a running repair, or all of them; how many there were.

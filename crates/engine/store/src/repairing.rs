@@ -133,6 +133,19 @@ pub(crate) fn repaired_bytes(file: &TableFile) -> (u64, u64) {
 }
 
 impl Store {
+    /// The sessions of incremental repairs that files of this shard take part in, with the files' bytes on
+    /// disk: each file that has tokens of one of the ranges, behind the first token and up to the second.
+    pub fn pending_files(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<(Uuid, u64)> {
+        let Some(table) = self.table(table) else { return Vec::new() };
+        let view = table.view();
+        let files = view.files.iter().filter(|file| {
+            let meta = file.reader.meta();
+            let (first, last) = (meta.first_token(), meta.last_token());
+            ranges.iter().any(|(start, end)| last > *start && first <= *end)
+        });
+        files.filter_map(|f| Some((state_of(f).pending?, f.reader.meta().disk_bytes()))).collect()
+    }
+
     /// Sets apart what this shard has of the ranges and was never repaired, for a session. May be
     /// repeated. What is written from now on does not take part.
     ///

@@ -20,6 +20,7 @@ pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
     AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
+    RepairSummary, RepairSummaryQuery,
 };
 pub use upkeep::{
     CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,

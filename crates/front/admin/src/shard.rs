@@ -18,7 +18,7 @@ use crate::model::{
     AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
     EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
     KeyspaceReport, NodeReport, PendingReport, PlannedReport, RepairCommand, RepairReport,
-    SnapshotReport, TableReport,
+    RepairSummary, RepairSummaryQuery, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -97,6 +97,8 @@ pub enum AdminRequest {
     Repair(RepairCommand),
     /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
     AutoRepair(Option<bool>),
+    /// What is known of repairs of tables: to all shards, when ranges were repaired is shard 0's.
+    RepairSummary(RepairSummaryQuery),
     /// Who has a partition; any shard can answer.
     Endpoints {
         /// Keyspace.
@@ -148,6 +150,8 @@ pub enum AdminReply {
     Repairs(Vec<RepairReport>),
     /// To `AutoRepair`.
     AutoRepair(AutoRepairReport),
+    /// To `RepairSummary`.
+    RepairSummary(Vec<RepairSummary>),
     /// To `Endpoints`.
     Endpoints(EndpointsReport),
     /// To `Guardrails`.
@@ -264,6 +268,14 @@ pub trait ShardActions {
     fn auto_repair(&self, _: Option<bool>) -> Result<AutoRepairReport, ActionError> {
         Err(ActionError::Unsupported("auto_repair"))
     }
+
+    /// What this shard knows of repairs of tables.
+    ///
+    /// # Errors
+    /// `Unsupported`; `Argument`: there is no such keyspace or table.
+    fn repair_summary(&self, _: &RepairSummaryQuery) -> Result<Vec<RepairSummary>, ActionError> {
+        Err(ActionError::Unsupported("repair_summary"))
+    }
 }
 
 /// What does not change while a node runs.
@@ -346,6 +358,12 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
             Ok(report) => AdminReply::AutoRepair(report),
             Err(error) => AdminReply::Failed(error),
         }),
+        AdminRequest::RepairSummary(query) => {
+            reply.send(match parts.actions.repair_summary(&query) {
+                Ok(summaries) => AdminReply::RepairSummary(summaries),
+                Err(error) => AdminReply::Failed(error),
+            });
+        }
         AdminRequest::Repair(command) => reply.send(match parts.actions.repair(command) {
             Ok(reports) => AdminReply::Repairs(reports),
             Err(error) => AdminReply::Failed(error),
@@ -574,6 +592,7 @@ impl Served {
             | AdminRequest::Guardrails
             | AdminRequest::Repair(_)
             | AdminRequest::AutoRepair(_)
+            | AdminRequest::RepairSummary(_)
             | AdminRequest::Endpoints { .. }
             | AdminRequest::Estimates(_)
             | AdminRequest::KeySamples

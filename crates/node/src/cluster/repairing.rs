@@ -1,12 +1,17 @@
 //! Repairs as administration orders and reports them.
 
+use std::sync::Arc;
+
 use admin::ActionError;
 use admin::model::{
     AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
+    RepairSummary, RepairSummaryQuery,
 };
-use cluster::ClusterSnapshot;
+use cluster::{ClusterSnapshot, Replication};
 use repair::{Repair, RepairOptions, RepairState, RepairStatus};
+use schema::Keyspace;
 use stdx::Token;
+use store::Store;
 
 /// Does what is asked of the shard's repairs.
 ///
@@ -92,6 +97,70 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         skip_paxos,
         bytes_per_second: 0,
     }
+}
+
+/// What a shard knows of repairs of tables: its files that take part in sessions, and, of the shard that
+/// has `repair` or of a node without others (`None`, on shard 0), when ranges were repaired.
+///
+/// # Errors
+/// `Argument`: there is no such keyspace or table.
+pub(crate) fn summary(
+    snapshot: &ClusterSnapshot,
+    store: &Store,
+    (repair, is_first): (Option<&Repair>, bool),
+    query: &RepairSummaryQuery,
+) -> Result<Vec<RepairSummary>, ActionError> {
+    let schema = &snapshot.schema;
+    let keyspaces: Vec<&Keyspace> = match &query.keyspace {
+        Some(name) => {
+            let found = schema.keyspace(name).filter(|k| !k.is_virtual);
+            let missing = || ActionError::Argument(format!("Keyspace [{name}] does not exist."));
+            vec![found.ok_or_else(missing)?]
+        }
+        None => {
+            let is_replicated = |k: &&Arc<Keyspace>| {
+                !k.is_virtual && snapshot.replication_of(k) != Replication::Local
+            };
+            schema.keyspaces.values().filter(is_replicated).map(|k| &**k).collect()
+        }
+    };
+    let mut summaries = Vec::new();
+    for keyspace in keyspaces {
+        if let Some(name) =
+            query.tables.iter().find(|name| !keyspace.tables.contains_key(name.as_str()))
+        {
+            let text = format!("Unknown keyspace/cf pair ({}.{name})", keyspace.name);
+            return Err(ActionError::Argument(text));
+        }
+        let ranges = match query.range {
+            Some((start, end)) => vec![(Token(start), Token(end))],
+            None => repair::history::owned(snapshot, keyspace),
+        };
+        let is_meant =
+            |name: &str| query.tables.is_empty() || query.tables.iter().any(|t| t == name);
+        for table in keyspace.tables.values().filter(|t| is_meant(&t.name)) {
+            let pending = store.pending_files(table.id, &ranges);
+            let mut sessions: Vec<String> = pending.iter().map(|(id, _)| id.to_string()).collect();
+            sessions.sort_unstable();
+            sessions.dedup();
+            let parts = match (repair, is_first) {
+                (_, false) => Vec::new(),
+                (Some(repair), true) => repair.repaired_parts(table.id, &ranges),
+                (None, true) => ranges.iter().map(|(start, end)| (*start, *end, 0)).collect(),
+            };
+            let millis =
+                |(start, end, at): (Token, Token, i64)| (start.0, end.0, at.saturating_mul(1000));
+            summaries.push(RepairSummary {
+                keyspace: keyspace.name.to_string(),
+                table: table.name.to_string(),
+                pending_bytes: pending.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)),
+                pending_files: pending.len() as u64,
+                pending_sessions: sessions,
+                repaired: parts.into_iter().map(millis).collect(),
+            });
+        }
+    }
+    Ok(summaries)
 }
 
 /// Switches the repairs that begin by themselves, when told how, and tells how they stand.

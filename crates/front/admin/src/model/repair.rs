@@ -142,3 +142,44 @@ pub struct RepairLineReport {
     /// The line.
     pub text: String,
 }
+
+/// Of what a summary of repairs is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairSummaryQuery {
+    /// Keyspace; `None`: all that are replicated.
+    pub keyspace: Option<String>,
+    /// Its tables; empty: all.
+    pub tables: Vec<String>,
+    /// Only these tokens, the first exclusive; `None`: all that the node has.
+    pub range: Option<(i64, i64)>,
+}
+
+/// `GET /api/v1/repair_summary`: what is known of a table's repairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairSummary {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Bytes on disk of files that take part in a session.
+    pub pending_bytes: u64,
+    /// How many these are.
+    pub pending_files: u64,
+    /// The sessions.
+    pub pending_sessions: Vec<String>,
+    /// Ranges behind a token up to another with the times when they were repaired, milliseconds since
+    /// 1970, in order; 0: never.
+    pub repaired: Vec<(i64, i64, i64)>,
+}
+
+impl RepairSummary {
+    /// Adds what another shard has of the table.
+    pub fn merge(&mut self, other: RepairSummary) {
+        self.pending_bytes = self.pending_bytes.saturating_add(other.pending_bytes);
+        self.pending_files = self.pending_files.saturating_add(other.pending_files);
+        self.pending_sessions.extend(other.pending_sessions);
+        self.pending_sessions.sort_unstable();
+        self.pending_sessions.dedup();
+        self.repaired.extend(other.repaired);
+    }
+}

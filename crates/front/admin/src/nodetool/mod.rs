@@ -26,7 +26,10 @@ pub use format::{file_size, pretty_memory};
 pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWanted, guardrails};
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
-pub use repair::{auto_repair, repair_failure, repair_line, repair_list, repair_not_needed};
+pub use repair::{
+    auto_repair, repair_failure, repair_line, repair_list, repair_not_needed, repair_pending,
+    repair_repaired,
+};
 pub use settings::{
     client_stats, compaction_throughput, data_paths, data_paths_json, logging_levels,
     trace_probability,

@@ -1,8 +1,8 @@
 //! `nodetool repair` and `nodetool repair_admin`.
 
-use super::format::Table;
+use super::format::{Table, file_size};
 use super::history::civil;
-use crate::model::{AutoRepairReport, RepairLineReport, RepairReport};
+use crate::model::{AutoRepairReport, RepairLineReport, RepairReport, RepairSummary};
 
 /// One line of a repair with its time (of UTC), as Cassandra's tool prints it.
 pub fn repair_line(line: &RepairLineReport) -> String {
@@ -43,6 +43,55 @@ pub fn repair_list(reports: &[RepairReport]) -> String {
             &time_of(report.started_at),
             &format!("{} of {}", report.differing, report.stretches),
         ]);
+    }
+    table.print(&mut out);
+    out
+}
+
+/// `nodetool repair_admin summarize-pending`, by keyspace and table. Files of sessions that have ended lose
+/// their marks at once, so nothing is finalized or failed.
+pub fn repair_pending(summaries: &[RepairSummary], verbose: bool) -> String {
+    let mut out = String::new();
+    let mut table = Table::new(" | ");
+    let extra = ["pending", "finalized", "failed"];
+    let mut header = vec!["keyspace", "table", "total"];
+    header.extend(extra.iter().filter(|_| verbose));
+    table.add(&header);
+    let text = |bytes, files: u64, sessions: usize| {
+        format!("{} ({files} sstables / {sessions} sessions)", file_size(bytes))
+    };
+    for one in summaries {
+        let total = text(one.pending_bytes, one.pending_files, one.pending_sessions.len());
+        let nothing = text(0, 0, 0);
+        let mut row = vec![one.keyspace.as_str(), &one.table, &total];
+        if verbose {
+            row.extend([total.as_str(), &nothing, &nothing]);
+        }
+        table.add(&row);
+    }
+    table.print(&mut out);
+    out
+}
+
+/// `nodetool repair_admin summarize-repaired`, by keyspace and table.
+pub fn repair_repaired(summaries: &[RepairSummary], verbose: bool) -> String {
+    if summaries.is_empty() {
+        return "no stats\n".to_owned();
+    }
+    let mut out = String::new();
+    let mut table = Table::new(" | ");
+    let mut header = vec!["keyspace", "table", "min_repaired", "max_repaired"];
+    header.extend(verbose.then_some("detail"));
+    table.add(&header);
+    for one in summaries {
+        let times = || one.repaired.iter().map(|(_, _, at)| *at);
+        let (least, most) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+        let (least, most) = (least.to_string(), most.to_string());
+        let sections = one.repaired.iter().map(|(start, end, at)| format!("({start},{end}]={at}"));
+        let detail = sections.collect::<Vec<_>>().join(", ");
+        let mut row = vec![one.keyspace.as_str(), &one.table, &least, &most];
+        row.extend(verbose.then_some(detail.as_str()));
+        table.add(&row);
     }
     table.print(&mut out);
     out
@@ -146,6 +195,31 @@ mod tests {
         let report = AutoRepairReport { is_behind: true, late_parts: 3, ..report };
         let behind = "Behind: yes, 3 parts of tables are past their window, 70 KiB/s are needed\n";
         assert_eq!(auto_repair(&report), format!("{text}{behind}No replicated tables\n"));
+    }
+
+    #[test]
+    fn summaries_have_cassandras_columns() {
+        assert_eq!(repair_repaired(&[], false), "no stats\n");
+        let one = RepairSummary {
+            keyspace: "ks".to_owned(),
+            table: "t".to_owned(),
+            pending_bytes: 1024,
+            pending_files: 3,
+            pending_sessions: vec!["a".to_owned(), "b".to_owned()],
+            repaired: vec![(-5, 5, 7_000), (5, 9, 0)],
+        };
+        let rows = |text: String| -> Vec<Vec<String>> {
+            let cells = |line: &str| line.split('|').map(|c| c.trim().to_owned()).collect();
+            text.lines().map(cells).collect()
+        };
+        let pending = rows(repair_pending(std::slice::from_ref(&one), true));
+        assert_eq!(pending[0], ["keyspace", "table", "total", "pending", "finalized", "failed"]);
+        let (all, none) = ("1 KiB (3 sstables / 2 sessions)", "0 bytes (0 sstables / 0 sessions)");
+        assert_eq!(pending[1], ["ks", "t", all, all, none, none]);
+        assert_eq!(rows(repair_pending(std::slice::from_ref(&one), false))[1], ["ks", "t", all]);
+        let repaired = rows(repair_repaired(std::slice::from_ref(&one), true));
+        assert_eq!(repaired[0], ["keyspace", "table", "min_repaired", "max_repaired", "detail"]);
+        assert_eq!(repaired[1], ["ks", "t", "0", "7000", "(-5,5]=7000, (5,9]=0"]);
     }
 
     #[test]

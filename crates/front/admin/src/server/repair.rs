@@ -1,6 +1,9 @@
 //! Paths about repairs: `/storage_service/repair_async` as ScyllaDB has it, and `/api/v1/repairs`
 //! with all that there is.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::middleware;
@@ -11,7 +14,10 @@ use serde::Deserialize;
 use stdx::ShardId;
 
 use super::{ANSWER_MAX, Answer, Api, ApiError, scylla};
-use crate::model::{AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport};
+use crate::model::{
+    AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport, RepairSummary,
+    RepairSummaryQuery,
+};
 use crate::shard::{ActionError, AdminReply, AdminRequest};
 
 pub(super) fn routes() -> Router<Api> {
@@ -20,6 +26,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/storage_service/force_terminate_repair", post(abort_all))
         .route("/storage_service/active_repair/", get(active))
         .route("/api/v1/auto_repair", get(auto_status).put(set_auto))
+        .route("/api/v1/repair_summary", get(summary))
         .route("/api/v1/repairs", get(list))
         .route("/api/v1/repairs/{id}", get(one).delete(abort))
         .layer(middleware::from_fn(scylla::refuse_browsers))
@@ -190,6 +197,45 @@ async fn set_auto(
 ) -> Answer<Json<DrainRequest>> {
     api.auto_repair(Some(query.enabled)).await?;
     Ok(Json(DrainRequest {}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct SummaryQuery {
+    keyspace: Option<String>,
+    tables: String,
+    start: Option<i64>,
+    end: Option<i64>,
+}
+
+async fn summary(
+    State(api): State<Api>,
+    Query(query): Query<SummaryQuery>,
+) -> Answer<Json<Vec<RepairSummary>>> {
+    let range = match (query.start, query.end) {
+        (None, None) => None,
+        (Some(start), Some(end)) if start < end => Some((start, end)),
+        (Some(_), Some(_)) => return Err(argument("a range begins before it ends")),
+        _ => return Err(argument("a range needs both its tokens")),
+    };
+    let (keyspace, tables) = (query.keyspace, list_of(&query.tables));
+    let asked = RepairSummaryQuery { keyspace, tables, range };
+    let mut all: BTreeMap<(String, String), RepairSummary> = BTreeMap::new();
+    for reply in api.ask(&AdminRequest::RepairSummary(asked)).await? {
+        match reply {
+            AdminReply::RepairSummary(summaries) => {
+                for one in summaries {
+                    match all.entry((one.keyspace.clone(), one.table.clone())) {
+                        Entry::Vacant(place) => drop(place.insert(one)),
+                        Entry::Occupied(mut place) => place.get_mut().merge(one),
+                    }
+                }
+            }
+            AdminReply::Failed(error) => return Err(error.into()),
+            _ => return Err(MeshError::Closed.into()),
+        }
+    }
+    Ok(Json(all.into_values().collect()))
 }
 
 async fn list(State(api): State<Api>) -> Answer<Json<Vec<RepairReport>>> {

@@ -10,7 +10,7 @@ use rt::{Machine, NativeOptions, NodeSpec};
 use super::*;
 use crate::model::{
     AutoRepairReport, ClusterCommand, ClusterReport, EndpointsReport, GossipReport, HistoryReport,
-    MemberReport, RepairCommand, RepairLineReport, RepairReport, TrafficReport,
+    MemberReport, RepairCommand, RepairLineReport, RepairReport, RepairSummary, TrafficReport,
 };
 use crate::shard::AdminMesh;
 
@@ -91,6 +91,19 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ..TableReport::default()
         }]),
         AdminRequest::Compactions => AdminReply::Compactions(Box::default()),
+        AdminRequest::RepairSummary(query) => AdminReply::RepairSummary(vec![RepairSummary {
+            keyspace: query.keyspace.unwrap_or_default(),
+            table: query.tables.join("+"),
+            pending_bytes: 1000,
+            pending_files: 1,
+            pending_sessions: vec!["a".to_owned(), format!("s{shard}")],
+            repaired: query
+                .range
+                .filter(|_| shard == 0)
+                .map(|(a, b)| (a, b, 7))
+                .into_iter()
+                .collect(),
+        }]),
         AdminRequest::CompactionPlan => AdminReply::Planned(Vec::new()),
         AdminRequest::Clients => AdminReply::Clients(Vec::new()),
         AdminRequest::Guardrails => AdminReply::Guardrails(vec![GuardrailReport {
@@ -201,6 +214,24 @@ fn share_of_cluster(shard: u16) -> ClusterReport {
         }],
         ..ClusterReport::default()
     }
+}
+
+#[test]
+fn summaries_of_repairs_are_of_all_shards() {
+    let served = TestNode::start(answer);
+    let path = "/api/v1/repair_summary?keyspace=ks&tables=t&start=-5&end=5";
+    let (status, body) = served.get(path);
+    assert_eq!(status, 200, "{body}");
+    let all: Vec<RepairSummary> = serde_json::from_str(&body).unwrap();
+    let [one] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!((one.pending_bytes, one.pending_files), (2000, 2));
+    assert_eq!(one.pending_sessions, ["a", "s0", "s1"]);
+    assert_eq!(one.repaired, [(-5, 5, 7)]);
+    for wrong in ["start=5", "start=5&end=5", "nosuch=1"] {
+        let (status, body) = served.get(&format!("/api/v1/repair_summary?{wrong}"));
+        assert_eq!(status, 400, "{wrong}: {body}");
+    }
+    served.stop();
 }
 
 #[test]
