@@ -16,8 +16,6 @@ pub struct Step {
     /// What it is for.
     pub what: &'static str,
     action: Action,
-    /// It runs beside the step of this name, which comes next: neither looks at a clock.
-    beside: Option<&'static str>,
 }
 
 enum Action {
@@ -35,7 +33,7 @@ enum Action {
 }
 
 const fn step(name: &'static str, what: &'static str, words: &'static [&'static str]) -> Step {
-    Step { name, what, action: Action::Run(words), beside: None }
+    Step { name, what, action: Action::Run(words) }
 }
 
 const FORMAT: Step =
@@ -44,7 +42,6 @@ const TIDY: Step = Step {
     name: "tidy",
     what: "layers, permissions, licences, names, links",
     action: Action::Tidy,
-    beside: None,
 };
 const LINTS: Step = step(
     "lints",
@@ -75,7 +72,6 @@ const CONFORMANCE: Step = Step {
     name: "conformance",
     what: "statements and their results as a real Cassandra gave them",
     action: Action::RunWithServer(&["target/debug/conformance", "conformance/cases"]),
-    beside: None,
 };
 const SIMULATOR: Step =
     step("simulator", "fixed seeds, some twice with the same trace", &["target/debug/sim"]);
@@ -96,36 +92,31 @@ pub const TEST: &[Step] = &[
         "histories of simulated runs, judged by the Go library porcupine too",
         &["bash", "tests/porcupine/run.sh"],
     ),
+    step(
+        "instructions",
+        "instructions and allocations per request against the stored figures",
+        &["cargo", "xtask", "perf", "instructions"],
+    ),
     CONFORMANCE,
     Step {
         name: "drivers",
         what: "real drivers and tools: every tests/drivers/<name>/run.sh",
         action: Action::Scripts("tests/drivers"),
-        beside: None,
     },
     Step {
         name: "roles",
         what: "logins and permissions: recorded cases, and a driver as limited roles",
         action: Action::RunWithBinary(&["bash", "tests/roles/run.sh"]),
-        beside: None,
     },
     Step {
         name: "cluster",
         what: "real nodes that die, stop, lose each other and are replaced under four real drivers",
         action: Action::RunWithBinary(&["bash", "tests/cluster/run.sh"]),
-        beside: None,
-    },
-    Step {
-        name: "instructions",
-        what: "instructions and allocations per request against the stored figures",
-        action: Action::Run(&["cargo", "xtask", "perf", "instructions"]),
-        beside: Some("files"),
     },
     Step {
         name: "files",
         what: "a real Cassandra's tools and server on our files, and the reverse",
         action: Action::RunWithBinary(&["bash", "tests/files/run.sh"]),
-        beside: None,
     },
     Step {
         name: "flights",
@@ -138,7 +129,6 @@ pub const TEST: &[Step] = &[
             "--chaos",
             "1",
         ]),
-        beside: None,
     },
     Step {
         name: "bank",
@@ -155,13 +145,11 @@ pub const TEST: &[Step] = &[
             "--seed",
             "1",
         ]),
-        beside: None,
     },
     Step {
         name: "bank-mistakes",
         what: "clients of the bank that leave a step out: its check finds each",
         action: Action::RunWithBinary(&["bash", "examples/bank/run.sh", "--self-test"]),
-        beside: None,
     },
 ];
 
@@ -205,21 +193,13 @@ pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
     }
     let started = Instant::now();
     let mut table: Vec<(String, bool, f64)> = Vec::new();
-    let mut beside: Option<Beside> = None;
     for step in steps {
         let scripts_of: Vec<&str> =
             names.iter().filter_map(|n| n.strip_prefix(step.name)?.strip_prefix('/')).collect();
         if !names.is_empty() && !names.contains(&step.name) && scripts_of.is_empty() {
             continue;
         }
-        let waits_for = beside.take_if(|running| running.next != step.name);
-        table.extend(waits_for.map(Beside::end));
         match &step.action {
-            Action::Run(words)
-                if step.beside.is_some_and(|next| names.is_empty() || names.contains(&next)) =>
-            {
-                beside = Some(Beside::begin(root, step, words)?);
-            }
             Action::Run(words) => {
                 timed(&mut table, step.name, || command(root, words));
             }
@@ -243,7 +223,6 @@ pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
             }
         }
     }
-    table.extend(beside.map(Beside::end));
     println!();
     for (name, passed, minutes) in &table {
         println!("{:24} {} {minutes:6.1} min", name, if *passed { "passed" } else { "FAILED" });
@@ -264,49 +243,6 @@ pub fn soak(root: &Path, options: &[&str]) -> Result<bool> {
     let mut words = vec!["target/debug/sim", "soak"];
     words.extend(options);
     command(root, &words)
-}
-
-/// A step that runs beside the next one; what it prints is shown when it has ended.
-struct Beside {
-    name: &'static str,
-    next: &'static str,
-    running: std::thread::JoinHandle<(bool, String, f64)>,
-}
-
-impl Beside {
-    fn begin(root: &Path, step: &Step, words: &[&str]) -> Result<Beside> {
-        println!("== {}, beside the next one", step.name);
-        let Some((program, arguments)) = words.split_first() else { bail!("empty command") };
-        let program = if *program == "cargo" { env!("CARGO") } else { program };
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(root);
-        let running = std::thread::spawn(move || {
-            let started = Instant::now();
-            let (passed, text) = match command.output() {
-                Ok(output) => {
-                    let text = [output.stdout, output.stderr].concat();
-                    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-                }
-                Err(error) => (false, format!("{error}\n")),
-            };
-            (passed, text, started.elapsed().as_secs_f64() / 60.0)
-        });
-        Ok(Beside { name: step.name, next: step.beside.unwrap_or_default(), running })
-    }
-
-    /// Waits for its end: a row of the table.
-    fn end(self) -> (String, bool, f64) {
-        let ended = self.running.join();
-        let (passed, text, minutes) = ended.unwrap_or_else(|_| (false, String::new(), 0.0));
-        println!("== {}", self.name);
-        print!("{text}");
-        println!(
-            "== {}: {} in {minutes:.1} min",
-            self.name,
-            if passed { "passed" } else { "FAILED" }
-        );
-        (self.name.to_owned(), passed, minutes)
-    }
 }
 
 fn timed(table: &mut Vec<(String, bool, f64)>, name: &str, step: impl FnOnce() -> Result<bool>) {
