@@ -706,6 +706,14 @@ async fn create(
         let text = text.replace("{}", &scenario.replication_text());
         create_one(&mut client, &text).await?;
     }
+    if scenario.strategies {
+        for table in ["registers", "rows", "cells"] {
+            let has_windows = table != "registers";
+            let map = strategy_of(rt.random_u64(), has_windows);
+            let text = format!("ALTER TABLE ks.{table} WITH compaction = {{{map}}}");
+            create_one(&mut client, &text).await?;
+        }
+    }
     if scenario.mix.count > 0 {
         create_one(&mut client, counts::SCHEMA).await?;
     }
@@ -724,6 +732,26 @@ async fn create(
         create_one(&mut client, &text).await?;
     }
     Ok(())
+}
+
+/// The `compaction` map of one of the strategies, such that it does something with few small files;
+/// `has_windows`: the table has a first clustering column of whole numbers.
+fn strategy_of(drawn: u64, has_windows: bool) -> &'static str {
+    const MAPS: [&str; 7] = [
+        "'class': 'SizeTieredCompactionStrategy', 'min_threshold': 2",
+        "'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 1, 'fanout_size': 2",
+        "'class': 'TimeWindowCompactionStrategy', 'min_threshold': 2, \
+         'compaction_window_unit': 'MINUTES', 'compaction_window_size': 1",
+        "'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T2', \
+         'min_sstable_size': '0B'",
+        "'class': 'IncrementalCompactionStrategy', 'min_threshold': 2, 'sstable_size_in_mb': 1",
+        "'class': 'ClusterKeyCompactionStrategy', 'min_threshold': 2, \
+         'compaction_window_unit': 'ONES', 'compaction_window_size': 2",
+        "'class': 'ClusterKeyCompactionStrategy', 'min_threshold': 2, 'window_count': 1000",
+    ];
+    let choice = if has_windows { MAPS.len() } else { MAPS.len() - 2 };
+    // Below the length of an array.
+    MAPS.get((drawn % choice as u64) as usize).copied().unwrap_or(MAPS[0])
 }
 
 /// Runs a statement that must succeed.

@@ -38,6 +38,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("lwt_moving", include_str!("../scenarios/lwt_moving.toml")),
     ("joining_together", include_str!("../scenarios/joining_together.toml")),
     ("joining_strict", include_str!("../scenarios/joining_strict.toml")),
+    ("strategies", include_str!("../scenarios/strategies.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -237,6 +238,8 @@ pub struct Scenario {
     pub propagation_delay_seconds: Option<u64>,
     /// `gc_grace_seconds` of the table of cells; `None`: the usual.
     pub gc_grace_seconds: Option<u64>,
+    /// Each table is compacted by a strategy that the seed draws.
+    pub strategies: bool,
     /// Most keys are written and read at other levels than QUORUM.
     pub levels: bool,
     /// Clients at the same time.
@@ -305,6 +308,7 @@ impl Scenario {
             hint_cuts: number("hint_cuts", 0) > 0,
             propagation_delay_seconds: some(number("propagation_delay_seconds", u64::MAX)),
             gc_grace_seconds: some(number("gc_grace_seconds", u64::MAX)),
+            strategies: number("strategies", 0) > 0,
             levels: number("workload.levels", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),

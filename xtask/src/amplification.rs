@@ -10,7 +10,8 @@ use compact_plan::simulated::{self, Costs, Workload};
 const PAGE: &str = "docs/internals/amplification.md";
 /// Flushes of a workload: 16 GiB.
 const FLUSHES: u64 = 256;
-const COLOURS: [&str; 6] = ["#4e79a7", "#e15759", "#59a14f", "#b07aa1", "#f28e2b", "#9c755f"];
+const COLOURS: [&str; 7] =
+    ["#4e79a7", "#e15759", "#59a14f", "#b07aa1", "#f28e2b", "#9c755f", "#76b7b2"];
 
 /// A strategy and its costs by workload.
 type Row = (&'static str, Vec<Costs>);
@@ -126,6 +127,9 @@ fn page(rows: &[Row]) -> String {
          - Size-tiered compaction needs space for the whole table once more. Unified compaction needs it\n\
          \x20 for one shard, incremental for one fragment of each run that is merged, however large the\n\
          \x20 table is, and writes as much as size-tiered does.\n\
+         - Cluster-key compaction needs space for one window, as time-window compaction does. It does\n\
+         \x20 not end with one SSTable a window: less is written, more SSTables stay. Where keys are written\n\
+         \x20 again and again in one window it is size-tiered compaction.\n\
          - `space_amplification_goal` holds less that is dead, for some more writing and more temporary\n\
          \x20 space where the largest tier is merged with small runs.\n",
     );
@@ -163,14 +167,14 @@ fn plot(metric: &Metric, rows: &[Row]) -> String {
         for (n, ((_, costs), colour)) in rows.iter().zip(COLOURS).enumerate() {
             let value = costs.get(w).map_or(0.0, metric.of);
             let height = value / most * (BOTTOM - TOP) as f64;
-            let x = left + 6 + n * 28;
+            let x = left + 4 + n * 25;
             let y = BOTTOM as f64 - height;
             let _ = writeln!(
                 svg,
-                "<rect x=\"{x}\" y=\"{y:.1}\" width=\"24\" height=\"{height:.1}\" \
+                "<rect x=\"{x}\" y=\"{y:.1}\" width=\"22\" height=\"{height:.1}\" \
                  fill=\"{colour}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\" \
                  font-size=\"9\">{value:.2}</text>",
-                x + 12,
+                x + 11,
                 y - 3.0
             );
         }

@@ -242,7 +242,14 @@ impl ShardActions for Actions {
             })
             .collect();
         let (bytes_compacted, compressed_bytes_compacted) = self.store.compacted_bytes();
+        let backlog = self.store.backlog();
         CompactionReport {
+            backlog_bytes: backlog.bytes,
+            // Not negative, and far below the limit.
+            backlog_bytes_per_second: backlog.bytes_per_second as u64,
+            share: backlog.share,
+            rate_15_minutes: Some(backlog.ended_15_minutes),
+            rate_mean: Some(backlog.ended_mean),
             concurrent: self.store.concurrent_compactors(),
             bytes_compacted,
             compressed_bytes_compacted,
@@ -352,6 +359,10 @@ impl ShardActions for Actions {
                 (_, ClusterAction::SetConcurrentCompactors { count }) => {
                     let shards = u32::from(this.rt.shard_count().max(1));
                     this.store.set_concurrent_compactors(count.div_ceil(shards));
+                    Ok(())
+                }
+                (_, ClusterAction::SetCompactionShare { share }) => {
+                    this.store.set_compaction_share(share);
                     Ok(())
                 }
                 (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {

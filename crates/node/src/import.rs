@@ -64,6 +64,19 @@ pub enum ImportError {
         /// The Data file.
         file: String,
     },
+    /// An SSTable with columns of other types than the table's of the same names.
+    #[error(
+        "{file} is not of table {table}, in whose directory it is: {what}; move the file set away, or \
+         to the table that it is of"
+    )]
+    OtherTypes {
+        /// Keyspace and table.
+        table: String,
+        /// The Data file.
+        file: String,
+        /// The column and both types.
+        what: String,
+    },
     /// A file set without TOC.txt, or a transaction that Cassandra did not finish.
     #[error(
         "{file} of table {table} is the rest of an unfinished operation; start Cassandra on the \
@@ -209,7 +222,7 @@ pub(crate) async fn import(
     }
     for change in &changes {
         if let SchemaChange::CreateTable(table) = change {
-            rows::check_sstables(&fs, &data, table).await?;
+            rows::check_user_sstables(&fs, &data, table).await?;
         }
     }
     node.created_at = created_at(rt.wall(), newest);

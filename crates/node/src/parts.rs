@@ -65,6 +65,9 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.chunk_cache_bytes_max = share(options, shards, 40);
     store.tombstone_failure_threshold = options.tombstone_failure_threshold;
     store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
+    store.verification_bytes_per_second =
+        options.sstable_verification_throughput.0.div_ceil(u64::from(shards.max(1)));
+    store.verification_interval = options.sstable_verification_interval;
     if let Some(count) = options.concurrent_compactors {
         store.concurrent_compactors = count.div_ceil(u32::from(shards.max(1)));
     }

@@ -133,6 +133,7 @@ pub(crate) async fn run(
             true => tracing::error!("{text}"),
             false => tracing::warn!("{text}"),
         });
+        crate::upkeep::log_damage(store);
         // Before anything is compacted: nothing of replicated tables may go yet.
         repair::history::apply(&snapshot, &RepairHistory::default(), store);
     }

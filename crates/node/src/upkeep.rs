@@ -1,15 +1,52 @@
 //! Files that an administrator has a shard take in, and compactions that he asks for.
 
 use admin::model::{
-    CompactionSettings, GarbageGranularity, ImportRequest, SstableReport, VerifyRequest,
+    CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest, ScrubRequest,
+    SstableReport, VerifyRequest,
 };
 use admin::{ActionError, UpkeepAction, UpkeepReply};
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{TableId, Token};
-use store::{ImportOptions, Imported, OwnedRanges, StoreError, TombstoneOption, VerifyOptions};
+use store::{
+    DamageEvent, ImportOptions, Imported, OwnedRanges, ScrubOptions, Store, StoreError,
+    TombstoneOption, VerifyOptions,
+};
 
 use crate::actions::Actions;
+
+/// Says in the log what becomes of damaged files, first of those that an earlier run has found.
+pub(crate) fn log_damage(store: &Store) {
+    for file in store.damaged_files() {
+        tracing::warn!(
+            path = %file.path,
+            reason = %file.reason,
+            "a file is damaged since an earlier run; see nodetool damagedsstables"
+        );
+    }
+    store.on_damage(|event| match event {
+        DamageEvent::Found { path, reason } => tracing::error!(
+            %path,
+            %reason,
+            "a file is damaged: reads that need its damaged parts fail, and it is not compacted, until \
+             a full repair of its ranges or a scrub"
+        ),
+        DamageEvent::Salvaged { path, losses: 0 } => {
+            tracing::warn!(%path, "nothing of a damaged file was lost; others have its place");
+        }
+        DamageEvent::Salvaged { path, losses } => tracing::warn!(
+            %path,
+            losses,
+            "what can be read of a damaged file is in others too: a full repair lets it go"
+        ),
+        DamageEvent::Released { path } => {
+            tracing::warn!(%path, "a damaged file was removed, as others have its place");
+        }
+        DamageEvent::Failed { path, error } => {
+            tracing::error!(%path, %error, "a step for a damaged file failed, and is tried again");
+        }
+    });
+}
 
 /// The words of a refusal are Cassandra's RuntimeException, which ends its nodetool with 2.
 fn failed(error: StoreError) -> ActionError {
@@ -109,6 +146,26 @@ impl Actions {
                 }
             }
             UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
+            UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
+            UpkeepAction::Relocate(tables) => {
+                let tables = tables.len();
+                tracing::info!(tables, "no sstables to RELOCATE: there is one data directory");
+            }
+            UpkeepAction::Force(table, keys) => {
+                store.compact_ageless(table, &keys).await.map_err(failed)?;
+            }
+            UpkeepAction::Damaged => {
+                let report = |file: store::DamagedFile| DamagedReport {
+                    keyspace: file.keyspace,
+                    table: file.table,
+                    path: file.path,
+                    reason: file.reason,
+                    found: file.found,
+                    salvaged: file.is_salvaged,
+                };
+                let files = store.damaged_files();
+                return Ok(UpkeepReply::Damaged(files.into_iter().map(report).collect()));
+            }
             UpkeepAction::Settings(tables) => {
                 let control = |(id, of_table): (TableId, CompactionSettings)| {
                     let control = store.compaction_control(id)?;
@@ -138,6 +195,7 @@ impl Actions {
                     false => None,
                 },
                 tell_policy: how.failure_policy,
+                forget_repair: how.repair_status,
             };
             let failed_ones = self.store.verify(table, &options).await.map_err(failed)?;
             for (path, error) in failed_ones {
@@ -148,6 +206,39 @@ impl Actions {
         match damaged.is_empty() {
             true => Ok(()),
             false => Err(ActionError::Failed(damaged.join("\n"))),
+        }
+    }
+
+    /// Says in the log what became of each file; those that failed are named in the answer.
+    async fn scrub(&self, tables: Vec<TableId>, how: ScrubRequest) -> Result<(), ActionError> {
+        let options = ScrubOptions {
+            skip_corrupted: how.skip_corrupted,
+            validate: !how.no_validate,
+            reinsert_overflowed_ttl: how.reinsert_overflowed_ttl,
+        };
+        let mut unscrubbed = Vec::new();
+        for table in tables {
+            let done = self.store.scrub(table, how.snapshot.as_deref(), options).await;
+            for (path, result) in done.map_err(failed)? {
+                match result {
+                    Ok(scrubbed) => {
+                        for (is_warning, text) in scrubbed.words() {
+                            match is_warning {
+                                true => tracing::warn!("{text}"),
+                                false => tracing::info!("{text}"),
+                            }
+                        }
+                    }
+                    Err(error) => {
+                        tracing::error!(%path, %error, "a file was not scrubbed");
+                        unscrubbed.push(format!("{path} was not scrubbed: {error}"));
+                    }
+                }
+            }
+        }
+        match unscrubbed.is_empty() {
+            true => Ok(()),
+            false => Err(ActionError::Failed(unscrubbed.join("\n"))),
         }
     }
 

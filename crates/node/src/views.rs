@@ -1,8 +1,10 @@
 //! Rows of the virtual tables that describe this node, all shards together: settings, caches,
-//! compactions, statements; of its tables (`tables`) and of other nodes (`peers`).
+//! compactions, statements; of its tables (`tables`), of other nodes (`peers`),
+//! of repairs and streams (`moving`).
 //!
 //! What nobody counts is null, and a table without anything that is counted is not there.
 
+mod moving;
 mod peers;
 mod tables;
 #[cfg(test)]
@@ -196,6 +198,8 @@ impl NodeViews {
                 "system_views",
                 "gossip_info" | "pending_hints" | "internode_inbound" | "internode_outbound",
             ) => self.of_peers(table).await,
+            ("system_views", "repairs" | "repair_sessions") => self.repairs(table).await,
+            ("system_views", "streaming") => self.streams(table).await,
             ("system_views", _) => self.of_tables(table).await,
             _ => Ok(Vec::new()),
         };

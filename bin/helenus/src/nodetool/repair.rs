@@ -12,8 +12,6 @@ use crate::http::{Api, HttpError};
 
 /// Between two looks at a repair that runs.
 const LOOK: Duration = Duration::from_millis(200);
-/// Options that ask for something that is not there.
-const REFUSED: [(&str, &str); 1] = [("--trace", "--trace is not supported")];
 /// Cassandra repairs it only when it is named.
 const ONLY_WHEN_NAMED: &str = "system_distributed";
 
@@ -23,9 +21,6 @@ fn bad(text: impl Into<String>) -> Failure {
 
 /// The query of the request that begins the repair, of all keyspaces alike.
 fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
-    if let Some((_, words)) = REFUSED.iter().find(|(name, _)| line.has(name)) {
-        return Err(bad(*words));
-    }
     let mut datacenters = line.values("--in-dc");
     let hosts = line.values("--in-hosts");
     if line.has("--partitioner-range") && !(datacenters.is_empty() && hosts.is_empty()) {
@@ -54,6 +49,7 @@ fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
         ("--pull", "pullRepair"),
         ("--paxos-only", "paxosOnly"),
         ("--skip-paxos", "skipPaxos"),
+        ("--trace", "trace"),
     ] {
         if line.has(flag) {
             query.push_str(&format!("&{name}=true"));
@@ -278,9 +274,10 @@ mod tests {
                 &ignoreUnreplicatedKeyspaces=true&dataCenters=dc1&columnFamilies=a%2Cb&jobThreads=2"
                 .to_owned())
         );
-        let made = ask("repair -dcpar -force -pl -vd -skip-paxos").unwrap();
+        let made = ask("repair -dcpar -force -pl -vd -skip-paxos -tr").unwrap();
         assert!(made.contains("parallelism=dc_parallel"));
-        assert!(made.ends_with("&validate=true&forceRepair=true&pullRepair=true&skipPaxos=true"));
+        let flags = "&validate=true&forceRepair=true&pullRepair=true&skipPaxos=true&trace=true";
+        assert!(made.ends_with(flags), "{made}");
         let made = ask("repair -st -5 -et 7 -hosts 127.0.0.1 -hosts 127.0.0.2").unwrap();
         assert!(
             made.ends_with("&hosts=127%2E0%2E0%2E1%2C127%2E0%2E0%2E2&startToken=%2D5&endToken=7")
@@ -297,7 +294,6 @@ mod tests {
             other => panic!("{other:?}"),
         }
         for (text, word) in [
-            ("repair -tr", "--trace"),
             ("repair -st 5", "together"),
             ("repair -st a -et 5", "Invalid token"),
             ("repair -j x", "job_threads"),

@@ -53,6 +53,9 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
             format!("Current concurrent compactors in the system is: \n{}\n", report.concurrent)
         }),
         "setconcurrentcompactors" => set_concurrent_compactors(api, &first()),
+        "getcompactionshare" => compactions(api)
+            .map(|report| format!("Current compaction share: {} of 1000\n", report.share)),
+        "setcompactionshare" => set_compaction_share(api, &first()),
         "rangekeysample" => key_samples(api),
         "getseeds" => seeds(api),
         "gettraceprobability" => {
@@ -191,6 +194,17 @@ fn set_concurrent_compactors(api: &Api, text: &str) -> Result<String, Failure> {
         Ok(count @ 1..) => tell(api, &ClusterCommand::SetConcurrentCompactors { count }),
         _ => Err(bad("concurrent_compactors should be great than 0.".to_owned())),
     }
+}
+
+fn set_compaction_share(api: &Api, text: &str) -> Result<String, Failure> {
+    let share = match text {
+        "auto" => None,
+        number => match number.parse() {
+            Ok(share @ 1..=1000) => Some(share),
+            _ => return Err(bad("compaction_share should be 1 to 1000, or auto.".to_owned())),
+        },
+    };
+    tell(api, &ClusterCommand::SetCompactionShare { share })
 }
 
 fn set_trace_probability(api: &Api, text: &str) -> Result<String, Failure> {

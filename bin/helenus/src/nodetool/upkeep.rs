@@ -1,13 +1,13 @@
 //! Commands about the files of tables: taking files in, compactions and what rules them.
 
 use admin::model::{
-    CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,
-    RefreshRequest, SstableReport, TablesRequest, VerifyRequest,
+    CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
+    ImportRequest, RefreshRequest, ScrubRequest, SstableReport, TablesRequest, VerifyRequest,
 };
 use admin::nodetool as layout;
 
 use super::cluster::{bad, encoded};
-use super::{Failure, Line, keyspaces_and_tables};
+use super::{Failure, Line, keyspaces_and_tables, millis_now};
 use crate::http::HttpError;
 
 /// `None`: another one's command.
@@ -19,6 +19,10 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         "stop" => stop(line),
         "garbagecollect" => garbage_collect(line),
         "verify" => verify(line),
+        "scrub" => scrub(line),
+        "relocatesstables" => relocate(line),
+        "forcecompact" => force(line),
+        "damagedsstables" => damaged(line),
         "getcompactionthreshold" => threshold(line),
         "setcompactionthreshold" => set_threshold(line),
         "disableautocompaction" => set_automatic(line, false),
@@ -127,12 +131,63 @@ fn garbage_collect(line: &Line) -> Result<String, Failure> {
             return Err(bad(text));
         }
     };
-    let jobs = line.value("--jobs").unwrap_or("1");
-    if jobs.parse::<u32>().is_err() {
-        return Err(bad(format!("jobs: can not convert \"{jobs}\" to a int")));
-    }
+    check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     tell(line, &CompactionCommand::GarbageCollect { keyspaces, tables, granularity })
+}
+
+fn check_jobs(line: &Line) -> Result<(), Failure> {
+    let jobs = line.value("--jobs").unwrap_or("1");
+    match jobs.parse::<u32>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(bad(format!("jobs: can not convert \"{jobs}\" to a int"))),
+    }
+}
+
+fn scrub(line: &Line) -> Result<String, Failure> {
+    check_jobs(line)?;
+    let snapshot = match line.has("--no-snapshot") {
+        true => None,
+        false => Some(format!("pre-scrub-{}", millis_now())),
+    };
+    let how = ScrubRequest {
+        snapshot,
+        skip_corrupted: line.has("--skip-corrupted"),
+        no_validate: line.has("--no-validate"),
+        reinsert_overflowed_ttl: line.has("--reinsert-overflowed-ttl"),
+    };
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    tell(line, &CompactionCommand::Scrub { keyspaces, tables, how })
+}
+
+fn relocate(line: &Line) -> Result<String, Failure> {
+    check_jobs(line)?;
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    tell(line, &CompactionCommand::Relocate { keyspaces, tables })
+}
+
+fn damaged(line: &Line) -> Result<String, Failure> {
+    let files: Vec<DamagedReport> = line.api.get("/api/v1/damaged")?;
+    Ok(files.iter().map(damaged_line).collect())
+}
+
+fn damaged_line(file: &DamagedReport) -> String {
+    let next = match file.salvaged {
+        true => "a full repair of its ranges, or a scrub, lets it go",
+        false => "what can be read of it is not in other files yet",
+    };
+    format!("{}.{} {}\n    {}\n    {next}\n", file.keyspace, file.table, file.path, file.reason)
+}
+
+fn force(line: &Line) -> Result<String, Failure> {
+    let [keyspace, table, keys @ ..] = line.arguments.as_slice() else {
+        return Err(bad("forcecompact requires keyspace, table and keys args".to_owned()));
+    };
+    if keys.is_empty() {
+        return Err(bad("forcecompact requires keyspace, table and keys args".to_owned()));
+    }
+    let (keyspace, table) = (keyspace.clone(), table.clone());
+    tell(line, &CompactionCommand::Force { keyspace, table, keys: keys.to_vec() })
 }
 
 fn verify(line: &Line) -> Result<String, Failure> {
@@ -142,6 +197,7 @@ fn verify(line: &Line) -> Result<String, Failure> {
         failure_policy: line.has("--dfp"),
         check_tokens: line.has("--check-tokens"),
         quick: line.has("--quick"),
+        repair_status: line.has("--rsc"),
     };
     if how.check_tokens && !how.extended {
         return Err(bad("Token verification requires --extended-verify".to_owned()));
@@ -284,6 +340,8 @@ mod tests {
     fn what_cannot_be_is_refused_in_cassandras_words_before_the_node_is_asked() {
         for (text, expected) in [
             ("import ks t", "import requires keyspace, table name and directories"),
+            ("forcecompact ks t", "forcecompact requires keyspace, table and keys args"),
+            ("scrub -j x ks", "jobs: can not convert \"x\" to a int"),
             ("import ks", "import requires keyspace, table name and directories"),
             ("refresh ks", "refresh requires ks and cf args"),
             ("getcompactionthreshold ks", "getcompactionthreshold requires ks and cf args"),

@@ -148,7 +148,10 @@ const REPAIR: &[Flag] = &[
         "start_token",
         "Use -st to specify a token at which the repair range starts (exclusive)",
     ),
-    switch(&["-tr", "--trace"], "Not supported"),
+    switch(
+        &["-tr", "--trace"],
+        "Use -tr to trace the repair. Traces are logged to system_traces.events.",
+    ),
     switch(
         &["-vd", "--validate"],
         "Checks that repaired data is in sync between nodes. Out of sync repaired data indicates a full repair should be run",
@@ -194,6 +197,7 @@ pub(super) const VERBS: &[Verb] = &[
         )]),
     Verb::plain("datapaths", "Print all directories where data of tables are stored").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]).takes("[<keyspace.table>...]", "List of table (or keyspace) names", usize::MAX),
     Verb::plain("decommission", "Decommission the *node I am connecting to*").flags(&[switch(&["-f", "--force"], "Force decommission of this node even when it reduces the number of replicas to below configured RF")]),
+    Verb::plain("damagedsstables", "List SSTables of this node that were found damaged"),
     Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
     Verb::plain("describering", "Shows the token ranges info of a given keyspace").needs("keyspace", "<keyspace>", "The keyspace name"),
     Verb::plain("disableautocompaction", "Disable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
@@ -211,12 +215,14 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("enablehintsfordc", "Enable hints for a data center that was previsouly disabled").takes("<datacenter>", "The data center to enable", 1),
     Verb::plain("failuredetector", "Shows the failure detector information for the cluster"),
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("forcecompact", "Force a (major) compaction on a table").takes("[<keyspace> <table> <keys>]", "The keyspace, table, and a list of partition keys ignoring the gc_grace_seconds", usize::MAX),
     Verb::plain("getbatchlogreplaythrottle", "Print batchlog replay throttle in KB/s. This is reduced proportionally to the number of nodes in the cluster."),
     Verb::plain("getcolumnindexsize", "Print the granularity of the collation index of rows within a partition in KiB"),
     Verb::plain("garbagecollect", "Remove deleted data from one or more tables").flags(&[
             valued(&["-g", "--granularity"], "granularity", "Granularity of garbage removal. ROW (default) removes deleted partitions and rows, CELL also removes overwritten or deleted cells."),
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard looks at one file at a time"),
         ]).takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("getcompactionshare", "Print the share of the processor that compaction gets under load (of Helenus)"),
     Verb::plain("getcompactionthreshold", "Print min and max compaction thresholds for a given table").takes("<keyspace> <table>", "The keyspace with a table", usize::MAX),
     Verb::plain("getcompactionthroughput", "Print the MiB/s throughput cap for compaction in the system as a rounded number").flags(&[switch(&["-d", "--precise-mib"], "Print the MiB/s throughput cap for compaction in the system as a precise number (double)")]),
     Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
@@ -262,6 +268,9 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("rangekeysample", "Shows the sampled keys held across all keyspaces"),
     Verb::plain("refresh", "Load newly placed SSTables to the system without restart (deprecated, use import)").takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("refreshsizeestimates", "Refresh system.size_estimates"),
+    Verb::plain("relocatesstables", "Relocates sstables to the correct disk").flags(&[
+            valued(&["-j", "--jobs"], "jobs", "Accepted: there is one data directory"),
+        ]).takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("repair_admin", "List, summarize and cancel repairs of this node").flags(&[
@@ -273,8 +282,16 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("replaybatchlog", "Kick off batchlog replay and wait for finish"),
     Verb::plain("resumehandoff", "Resume hints delivery process"),
     Verb::plain("ring", "Print information about the token ring").flags(&[RESOLVE]).takes("[<keyspace>]", "Specify a keyspace for accurate ownership information", 1),
+    Verb::plain("scrub", "Scrub (rebuild sstables for) one or more tables").flags(&[
+            valued(&["-j", "--jobs"], "jobs", "Accepted: each shard scrubs one file at a time"),
+            switch(&["-n", "--no-validate"], "Do not validate columns using column validator"),
+            switch(&["-ns", "--no-snapshot"], "Scrubbed CFs will be snapshotted first, if disableSnapshot is false. (default false)"),
+            switch(&["-r", "--reinsert-overflowed-ttl"], "Rewrites rows with overflowed expiration date affected by CASSANDRA-14092 with the maximum supported expiration date of 2038-01-19T03:14:06+00:00. The rows are rewritten with the original timestamp incremented by one microsecond to override/supersede any potential tombstone that may have been generated during compaction of the affected rows."),
+            switch(&["-s", "--skip-corrupted"], "Skip corrupted partitions even when scrubbing counter tables. (default false)"),
+        ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
+    Verb::plain("setcompactionshare", "Give compaction a share of the processor under load, or let it follow what compaction owes (of Helenus)").needs("compaction_share", "<share>", "1 to 1000 (statements have 1000), or auto"),
     Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
@@ -340,13 +357,14 @@ pub(super) const VERBS: &[Verb] = &[
             switch(&["-e", "--extended-verify"], "Verify each cell data, beyond simply checking sstable checksums"),
             switch(&["-f", "--force"], "Accepted: it need not be forced"),
             switch(&["-q", "--quick"], "Do a quick check - avoid reading all data to verify checksums"),
+            switch(&["-r", "--rsc"], "Mutate the repair status on corrupt sstables"),
             switch(&["-t", "--check-tokens"], "Verify that all tokens in sstables are owned by this node"),
         ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("version", "Print cassandra version"),
 ];
 
 /// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 13] = [
+const REFUSED: [(&str, &[&str]); 12] = [
     (
         "there is no audit log and no log of all queries",
         &[
@@ -393,10 +411,7 @@ const REFUSED: [(&str, &[&str]); 13] = [
          files has its part of the setting memory",
         &["setcachecapacity", "setcachekeystosave"],
     ),
-    (
-        "see compact, cleanup and ALTER TABLE … WITH compaction",
-        &["forcecompact", "relocatesstables", "recompress_sstables"],
-    ),
+    ("see upgradesstables -a, which compresses as the table says now", &["recompress_sstables"]),
     (
         "shards have no thread pools",
         &[
@@ -407,10 +422,6 @@ const REFUSED: [(&str, &[&str]); 13] = [
         ],
     ),
     ("there is no Java virtual machine", &["gcstats", "sjk"]),
-    (
-        "damaged files are mended by \"helenus sstable scrub\" while no node has them open",
-        &["scrub"],
-    ),
     (
         "it is a setting: see docs/user/configuration.md",
         &[

@@ -76,6 +76,16 @@ pub struct Scrub {
     /// Do not keep the old files as a snapshot
     #[arg(long)]
     no_snapshot: bool,
+    /// Go on behind damage in files of counters too, which count less then
+    #[arg(short = 's', long)]
+    skip_corrupted: bool,
+    /// Do not hold values against the types of their columns
+    #[arg(short = 'n', long)]
+    no_validate: bool,
+    /// Have rows whose time to live went beyond 2038, in files before version oa, win over what
+    /// deleted them
+    #[arg(short = 'r', long)]
+    reinsert_overflowed_ttl: bool,
     /// Files (any component) or directories of tables
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
@@ -393,7 +403,12 @@ async fn scrub_one(
     }
     let first = offline::next_generation(&fs, directory).await?;
     let mut tell = |loss: &offline::Loss| out.line(&format!("{data}: {loss}"));
-    let done = offline::scrub(&fs, directory, target.set, first, &mut tell).await?;
+    let how = offline::ScrubOptions {
+        skip_corrupted: options.skip_corrupted,
+        validate: !options.no_validate,
+        reinsert_overflowed_ttl: options.reinsert_overflowed_ttl,
+    };
+    let done = offline::scrub(&fs, directory, target.set, (first, how), &mut tell).await?;
     for bad in &done.bad_components {
         out.line(&format!("{data}: made anew: {bad}"));
     }
@@ -407,5 +422,8 @@ async fn scrub_one(
         "{data}: {} partitions and {} rows written, out of order: {} partitions and {} rows, losses: {}",
         done.partitions, done.rows, done.out_of_order, done.rows_out_of_order, done.losses
     ));
+    if done.fixed_rows > 0 {
+        out.line(&format!("Fixed {} rows with overflowed local deletion time.", done.fixed_rows));
+    }
     Ok(if done.losses == 0 { exit::OK } else { exit::DAMAGED })
 }

@@ -231,7 +231,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("streaming_state_size", "40MiB"),
     ("streaming_stats_enabled", "true"),
     ("top_partitions_enabled", "true"),
-    ("trace_type_repair_ttl", "7d"),
     ("transient_replication_enabled", "false"),
     ("traverse_auth_from_root", "false"),
     ("trickle_fsync", "false"),

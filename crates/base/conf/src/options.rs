@@ -448,6 +448,12 @@ settings! {
         supported cold concurrent_compactors: Option<u32> = None, 1 to 256;
         /// Bytes per second that all compactions write; 0 is no limit.
         supported hot compaction_throughput: DataRate = DataRate(64 << 20), 0 to TIB;
+        /// Bytes per second that are read to verify SSTables in the background, one after the other;
+        /// 0: they are not. Not one of Cassandra's settings.
+        supported cold sstable_verification_throughput: DataRate = DataRate(1 << 20), 0 to TIB;
+        /// How long an SSTable that was verified so is not verified again. Not one of Cassandra's
+        /// settings.
+        supported cold sstable_verification_interval: Duration = Duration::from_secs(604_800), 60_000 to 3650 * DAY_MS;
         /// Free space that is kept on the data disk: with less, writes are refused.
         supported cold min_free_space_per_drive: DataSize = DataSize(50 << 20), 0 to TIB;
         /// Largest single value; a longer one in a file is taken for corruption.
@@ -616,6 +622,8 @@ settings! {
     "Log" {
         /// How long traces of queries are kept.
         supported cold trace_type_query_ttl: Duration = Duration::from_secs(86_400), 1000 to 7_300 * DAY_MS;
+        /// How long traces of repairs are kept.
+        supported cold trace_type_repair_ttl: Duration = Duration::from_secs(604_800), 1000 to 7_300 * DAY_MS;
         /// Least severe events that are logged.
         supported hot log_level: LogLevel = LogLevel::Info;
         /// Form of the log.

@@ -94,22 +94,26 @@ impl Repair {
         let inner = &self.inner;
         let say = |text: String| {
             tracing::info!(keyspace = job.options.keyspace.as_str(), "{text}");
+            inner.trace(job, &text);
             job.say(inner.rt.wall(), text);
         };
+        inner.trace_start(job);
         let outcome = inner.repair(job, &say).await;
         match outcome {
             Ok(()) => {
-                inner.finish(job, RepairState::Successful);
-                say(summary(job));
+                let summary = summary(job);
+                job.note_end(RepairState::Successful, inner.rt.wall(), summary.clone());
+                say(summary);
                 let took = words(inner.rt.now().since(job.began));
                 say(format!("Repair command #{} finished in {took}", job.id));
             }
             Err(error) => {
                 say(format!("Repair command #{} failed with error {error}", job.id));
                 say(format!("Repair command #{} finished with error", job.id));
-                inner.finish(job, RepairState::Failed);
+                job.note_end(RepairState::Failed, inner.rt.wall(), error.to_string());
             }
         }
+        inner.trace_end(job);
     }
 }
 
@@ -136,6 +140,7 @@ impl Inner {
                 return Err(error);
             }
         };
+        self.note_plan(job, &scope);
         self.record_start(job, &scope);
         let mut repaired = Vec::new();
         let done = self.repair_scope(job, scope, say, &mut repaired).await;
@@ -186,8 +191,12 @@ impl Inner {
                 job.expect((t, s), width);
             }
         }
+        self.note_sessions(job, &sessions);
+        job.details.borrow_mut().compared_from = Some(self.rt.wall());
         for (s, session) in sessions.iter().enumerate() {
+            job.note_session_began(s, self.rt.wall());
             let done = self.session(job, (s, session), &tables).await;
+            job.note_session_ended(s, self.rt.wall(), done.as_ref().err().map(ToString::to_string));
             let ranges = list_of(&session.ranges);
             let how = match &done {
                 Ok(()) => "finished".to_owned(),
@@ -195,12 +204,13 @@ impl Inner {
             };
             say(format!(
                 "Repair session {} for range {ranges} {how} (progress: {}%)",
-                job.session,
+                job.session_of(s),
                 job.percent()
             ));
             done?;
             repaired.push(session.clone());
         }
+        job.details.borrow_mut().compared_upto = Some(self.rt.wall());
         Ok(())
     }
 
@@ -345,6 +355,10 @@ impl Inner {
         };
         let ranges = session.ranges.iter().map(|r| Stretch::of_tokens(r.start, r.end));
         let mut walk = Walk::new(ranges, limits);
+        self.tell_trace(job, || {
+            let (name, ranges) = (part.name(), session.ranges.len());
+            format!("Comparing {ranges} ranges of {name} with {}", part.peers())
+        });
         let mut counted = (0, 0);
         let mut heard = self.rt.now();
         loop {
@@ -373,6 +387,7 @@ impl Inner {
             counted = (compared, differing);
             if is_over {
                 job.note_left(number, 0);
+                self.tell_trace(job, || part.outcome(compared, differing));
                 return Ok(());
             }
         }
@@ -438,6 +453,30 @@ impl<'a> Part<'a> {
             self.check(snapshot)?;
         }
         self.inner.check_alive(self.session.peers.iter().copied())
+    }
+
+    /// The replicas that are compared with this node.
+    fn peers(&self) -> String {
+        let peers = self.session.peers.iter();
+        peers.map(|host| format!("/{}", self.inner.address(*host))).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What a comparison came to.
+    fn outcome(&self, compared: u64, differing: u64) -> String {
+        let (name, peers) = (self.name(), self.peers());
+        let is_preview = matches!(self.job.options.kind(), Kind::Preview(_));
+        match (differing, is_preview) {
+            (0, _) => format!("This node and {peers} are consistent for {name}"),
+            (n, true) => {
+                format!(
+                    "{n} of {compared} stretches of {name} differ between this node and {peers}"
+                )
+            }
+            (n, false) => format!(
+                "{n} of {compared} stretches of {name} differed between this node and {peers}; {name} is \
+                 fully synced"
+            ),
+        }
     }
 
     fn name(&self) -> String {

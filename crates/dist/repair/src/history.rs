@@ -201,10 +201,41 @@ fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
     GcPolicy::repaired(limits)
 }
 
+/// When the owned ranges from the first token to the last were repaired, the earliest of these times;
+/// `None`: not all of them were, there are none, or some has no other replica.
+fn repaired_within(
+    shares: &Shares,
+    history: &RepairHistory,
+    table: TableId,
+    (first, last): (Token, Token),
+) -> Option<i64> {
+    let within = shares.owned.iter().filter(|(start, end, _)| *end >= first && *start <= last);
+    within
+        .map(|(start, end, has_others)| {
+            // The part of the range that matters; a range is open at its start.
+            let from = (*start).max(Token(first.0.saturating_sub(1)));
+            let upto = (*end).min(last);
+            match has_others {
+                true if from < upto => history.least_within(table, from, upto),
+                true => Some(i64::MAX),
+                false => None,
+            }
+        })
+        .try_fold(None, |least: Option<i64>, at| {
+            let at = at?;
+            Some(Some(least.map_or(at, |least| least.min(at))))
+        })
+        .flatten()
+        .filter(|at| *at != i64::MAX)
+}
+
 /// Tells a shard's store what holds for the tombstones of every table.
 pub fn apply(snapshot: &ClusterSnapshot, history: &RepairHistory, store: &store::Store) {
     each_table(snapshot, |table, shares| {
         store.set_gc_policy(table.id, policy(shares, table, history));
+        store.release_repaired(table.id, |first, last| {
+            repaired_within(shares, history, table.id, (first, last))
+        });
     });
 }
 
@@ -219,6 +250,29 @@ mod tests {
         history.note(TableId(Uuid::from_u128(8)), &[(Token(-5), Token(5))], 200);
         history.note(table, &[(Token(0), Token(2))], 300);
         history
+    }
+
+    #[test]
+    fn a_span_is_repaired_when_all_of_it_that_is_owned_was_and_others_have_it() {
+        let (history, table) = (some(), TableId(Uuid::from_u128(8)));
+        let of = |owned: &[(i64, i64, bool)], span: (i64, i64)| {
+            let owned = owned.iter().map(|(a, b, others)| (Token(*a), Token(*b), *others));
+            let shares = Shares { owned: owned.collect(), primary: Vec::new() };
+            repaired_within(&shares, &history, table, (Token(span.0), Token(span.1)))
+        };
+        // Repaired are the tokens behind -5 up to 5.
+        assert_eq!(of(&[(-9, 9, true)], (-4, 5)), Some(200));
+        assert_eq!(of(&[(-9, 9, true)], (-5, 5)), None);
+        assert_eq!(of(&[(-9, 9, true)], (-4, 6)), None);
+        assert_eq!(of(&[(-5, 0, true), (0, 5, true), (7, 9, true)], (-4, 7)), Some(200));
+        assert_eq!(of(&[(-5, 0, true), (0, 5, true), (7, 9, true)], (-4, 8)), None);
+        assert_eq!(of(&[(-5, 0, true), (0, 5, false)], (-4, 5)), None);
+        // Nothing of it is owned.
+        assert_eq!(of(&[(7, 9, true)], (-4, 5)), None);
+        let other = TableId(Uuid::from_u128(7));
+        let shares = Shares { owned: vec![(Token::MIN, Token::MAX, true)], primary: Vec::new() };
+        let least = repaired_within(&shares, &history, other, (Token(-4), Token(5)));
+        assert_eq!(least, Some(100));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rt::sync::Notify;
 use stdx::{Instant, Uuid, WallMicros};
 
+use crate::details::RepairDetails;
 use crate::scope::RepairOptions;
 
 /// Lines that are kept of one repair.
@@ -74,6 +75,8 @@ pub struct RepairStatus {
 pub(crate) struct Job {
     pub(crate) id: u32,
     pub(crate) session: Uuid,
+    /// Where its steps are written, when it is traced.
+    pub(crate) trace: Option<Uuid>,
     pub(crate) options: RepairOptions,
     pub(crate) started_at: WallMicros,
     pub(crate) began: Instant,
@@ -81,6 +84,8 @@ pub(crate) struct Job {
     pub(crate) counts: Cell<RepairCounts>,
     pub(crate) aborted: Cell<bool>,
     pub(crate) abort: Notify,
+    /// What it is made of; without its options, which are above.
+    pub(crate) details: RefCell<RepairDetails>,
     /// When everything read so far has been read at the rate of its own options.
     pub(crate) free_at: Cell<Instant>,
     /// Tokens to compare, and those left, of each session of each table.
@@ -99,6 +104,7 @@ impl Job {
         Job {
             id,
             session,
+            trace: None,
             options,
             started_at: wall,
             began: now,
@@ -106,6 +112,7 @@ impl Job {
             counts: Cell::default(),
             aborted: Cell::new(false),
             abort: Notify::new(),
+            details: RefCell::default(),
             free_at: Cell::new(now),
             progress: RefCell::default(),
             lines: RefCell::default(),

@@ -17,7 +17,7 @@
 //! INV-repair-5: that a range was repaired is noted only when all its replicas took part, all got
 //! what they lacked, and all have it on the disk; tombstones go for it, so nothing else may be noted.
 //!
-//! Reading order: [`stretch`], [`wire`], [`scope`], [`walk`], [`cut`], `job`, `repair`, `drive`,
+//! Reading order: [`stretch`], [`wire`], [`scope`], [`walk`], [`cut`], `job`, `details`, `repair`, `drive`,
 //! `exchange`, `serve`, `mesh`, `incremental`, `sessions`, [`history`], [`schedule`], [`auto`]. See `docs/internals/repair.md`.
 
 #![cfg_attr(
@@ -27,6 +27,7 @@
 
 pub mod auto;
 pub mod cut;
+mod details;
 mod drive;
 mod error;
 mod exchange;
@@ -47,6 +48,7 @@ pub mod walk;
 pub mod wire;
 
 pub use auto::{AutoSettings, AutoStatus, AutoTable};
+pub use details::{RepairDetails, SessionDetails};
 pub use error::RepairError;
 pub use history::RepairHistory;
 pub use job::{RepairCounts, RepairLine, RepairState, RepairStatus};

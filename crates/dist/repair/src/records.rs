@@ -1,10 +1,12 @@
 //! What operators' scripts read about repairs: records of their beginning and end, which the node writes
-//! as Cassandra's rows of `system_distributed.parent_repair_history` and `repair_history`.
+//! as Cassandra's rows of `system_distributed.parent_repair_history` and `repair_history`, and steps of
+//! traced repairs.
 //!
 //! Owns: which records there are, and when. Never: rows, tables, where they are written.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use cluster::TokenRange;
 use stdx::{Uuid, WallMicros};
@@ -76,6 +78,35 @@ pub enum RepairRecord {
         /// When.
         at: WallMicros,
     },
+    /// A traced repair begins.
+    TraceStarted {
+        /// Session of the trace, a time UUID.
+        trace: Uuid,
+        /// Keyspace.
+        keyspace: String,
+        /// Its tables.
+        tables: Vec<String>,
+        /// When.
+        at: WallMicros,
+    },
+    /// A step of it.
+    Traced {
+        /// Session of the trace.
+        trace: Uuid,
+        /// A time UUID of its own.
+        id: Uuid,
+        /// What was done.
+        activity: String,
+        /// Since the beginning.
+        elapsed: Duration,
+    },
+    /// It has ended.
+    TraceEnded {
+        /// Session of the trace.
+        trace: Uuid,
+        /// How long it took.
+        took: Duration,
+    },
 }
 
 /// Takes records; what cannot be written is lost, as in Cassandra.
@@ -96,7 +127,7 @@ fn options_of(job: &Job) -> BTreeMap<String, String> {
         ("dataCenters", o.datacenters.join(",")),
         ("hosts", o.hosts.join(",")),
         ("columnFamilies", o.tables.join(",")),
-        ("trace", false.to_string()),
+        ("trace", o.trace.to_string()),
         ("pullRepair", o.pull.to_string()),
         ("forceRepair", o.force.to_string()),
         ("previewKind", "NONE".to_owned()),
@@ -129,6 +160,49 @@ impl Inner {
             ranges: texts(&scope.sessions),
             at: self.rt.wall(),
         });
+    }
+
+    /// The trace of a repair begins, when it is traced.
+    pub(crate) fn trace_start(&self, job: &Job) {
+        let (Some(records), Some(trace)) = (&self.records, job.trace) else { return };
+        let snapshot = (self.snapshot)();
+        let named = &job.options.tables;
+        let keyspace = snapshot.schema.keyspace(&job.options.keyspace);
+        let all = keyspace.into_iter().flat_map(|k| k.tables.keys());
+        let tables = all.map(ToString::to_string).filter(|t| named.is_empty() || named.contains(t));
+        records.record(RepairRecord::TraceStarted {
+            trace,
+            keyspace: job.options.keyspace.clone(),
+            tables: tables.collect(),
+            at: job.started_at,
+        });
+    }
+
+    /// A step of a repair, when it is traced.
+    pub(crate) fn trace(&self, job: &Job, activity: &str) {
+        let (Some(records), Some(trace)) = (&self.records, job.trace) else { return };
+        records.record(RepairRecord::Traced {
+            trace,
+            id: records.time_uuid(),
+            activity: activity.to_owned(),
+            elapsed: self.rt.now().since(job.began),
+        });
+    }
+
+    /// The same, and a line of its output.
+    pub(crate) fn tell_trace(&self, job: &Job, activity: impl FnOnce() -> String) {
+        if job.options.trace {
+            let activity = activity();
+            self.trace(job, &activity);
+            job.say(self.rt.wall(), activity);
+        }
+    }
+
+    /// The trace ends.
+    pub(crate) fn trace_end(&self, job: &Job) {
+        let (Some(records), Some(trace)) = (&self.records, job.trace) else { return };
+        let took = self.rt.now().since(job.began);
+        records.record(RepairRecord::TraceEnded { trace, took });
     }
 
     pub(crate) fn record_end(&self, job: &Job, repaired: &[Session], error: Option<String>) {

@@ -18,9 +18,10 @@ use stdx::{HostId, Instant, IoErrorKind, ShardId, TableId, Token, Uuid};
 use telemetry::{Counter, Gauge};
 
 use crate::auto::{AutoSettings, AutoState};
+use crate::details::RepairDetails;
 use crate::error::RepairError;
 use crate::history::{self, RepairHistory};
-use crate::job::{Job, RepairState, RepairStatus};
+use crate::job::{Job, RepairStatus};
 use crate::mesh::RepairMesh;
 use crate::records::RepairRecords;
 use crate::scope::{self, RepairOptions};
@@ -299,8 +300,10 @@ impl Repair {
             ));
         }
         let id = inner.next_id.get() + 1;
-        let job =
-            Rc::new(Job::new(id, inner.session_id(), options, (inner.rt.now(), inner.rt.wall())));
+        let trace = options.trace;
+        let mut job = Job::new(id, inner.session_id(), options, (inner.rt.now(), inner.rt.wall()));
+        job.trace = inner.records.as_ref().filter(|_| trace).map(|records| records.time_uuid());
+        let job = Rc::new(job);
         let (this, of_task) = (self.clone(), job.clone());
         let task = async move { this.run(&of_task).await };
         if inner.gate.spawn(&inner.rt, Group::Stream, "repair", task).is_err() {
@@ -327,6 +330,11 @@ impl Repair {
     /// All of them, without lines.
     pub fn list(&self) -> Vec<RepairStatus> {
         self.inner.jobs.borrow().iter().map(|j| j.status(u64::MAX)).collect()
+    }
+
+    /// All of them, without lines, with what they are made of.
+    pub fn list_details(&self) -> Vec<(RepairStatus, RepairDetails)> {
+        self.inner.jobs.borrow().iter().map(|j| (j.status(u64::MAX), j.details())).collect()
     }
 
     /// When parts of ranges of a table were repaired, seconds since 1970, as far as this node took part;
@@ -439,9 +447,5 @@ impl Inner {
             (0, rate) | (rate, 0) => rate,
             (own, all) => own.min(all),
         }
-    }
-
-    pub(crate) fn finish(&self, job: &Job, state: RepairState) {
-        job.state.set(state);
     }
 }

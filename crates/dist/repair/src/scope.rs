@@ -45,6 +45,8 @@ pub struct RepairOptions {
     /// They are left as they are (`--skip-paxos`); else every repair that changes something begins with
     /// them.
     pub skip_paxos: bool,
+    /// Its steps are written as events of a trace (`--trace`).
+    pub trace: bool,
     /// Bytes per second of this node that are read to compare, at most; 0 = as the settings say.
     pub bytes_per_second: u64,
     /// Ranges without other replicas are left out instead of being an error (`-iuk`).

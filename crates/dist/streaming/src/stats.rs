@@ -42,6 +42,10 @@ pub struct SessionStats {
     pub current: Vec<FileStats>,
     /// Whether it is under way.
     pub is_active: bool,
+    /// How long ago it began.
+    pub age: Duration,
+    /// How long ago something of it was heard.
+    pub idle: Duration,
 }
 
 /// A file on its way.
@@ -92,6 +96,7 @@ pub struct StreamStats {
 #[derive(Debug)]
 struct Session {
     stats: SessionStats,
+    began: Instant,
     touched: Instant,
 }
 
@@ -150,7 +155,10 @@ impl Counts {
                 file_bytes_done: 0,
                 current: Vec::new(),
                 is_active: true,
+                age: Duration::ZERO,
+                idle: Duration::ZERO,
             },
+            began: now,
             touched: now,
         });
         session.touched = now;
@@ -186,7 +194,13 @@ impl Counts {
     pub(crate) fn stats(&self, now: Instant) -> (Vec<SessionStats>, Vec<SessionStats>) {
         self.sending.borrow_mut().retain(|_, s| now.since(s.touched) < SENDING_IDLE);
         let all = |sessions: &Sessions| {
-            sessions.borrow().values().map(|s| s.stats.clone()).collect::<Vec<_>>()
+            let sessions = sessions.borrow();
+            let at_now = sessions.values().map(|s| SessionStats {
+                age: now.since(s.began),
+                idle: now.since(s.touched),
+                ..s.stats.clone()
+            });
+            at_now.collect::<Vec<_>>()
         };
         for session in self.sending.borrow_mut().values_mut() {
             session.stats.is_active = now.since(session.touched) < SENDING_ACTIVE;

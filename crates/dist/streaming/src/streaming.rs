@@ -192,11 +192,13 @@ impl Streaming {
         StreamStats { bytes_per_second_max, inter_dc_bytes_per_second_max, receiving, sending }
     }
 
-    /// A name for an operation that [`Streaming::abort`] may end.
+    /// A name for an operation that [`Streaming::abort`] may end: a time UUID, as Cassandra's plans have.
     pub fn new_plan(&self) -> Uuid {
-        let mut id = [0; 16];
-        self.inner.rt.random_fill(&mut id);
-        Uuid::from_bytes(id)
+        let mut random = [0; 16];
+        self.inner.rt.random_fill(&mut random);
+        let random = u128::from_be_bytes(random);
+        let low = types::timeuuid::clock_seq_and_node((random >> 64) as u16, random as u64);
+        Uuid::from_bytes(types::timeuuid::from_micros(self.inner.rt.wall().0, low))
     }
 
     /// Has a fetch that this shard has begun end with `Aborted` as soon as every shard has heard of

@@ -28,6 +28,7 @@ impl Store {
         let compactions = async move {
             while !store.inner.stopping.get() {
                 let changed = store.inner.slots.changed.notified();
+                store.look_at_backlog_if_due();
                 if !store.begin_next_compaction() {
                     let deadline = store.inner.rt.now() + TICK;
                     // Elapsed: the tick.

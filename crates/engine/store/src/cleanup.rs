@@ -124,6 +124,11 @@ impl Store {
         for file in files {
             let share = share(&owned, &file);
             let expired = match share {
+                // What can be read of it is in other files, or will be.
+                Share::Part if table.is_damaged(file.generation) => {
+                    cleaned.kept += 1;
+                    continue;
+                }
                 Share::All => {
                     cleaned.kept += 1;
                     continue;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use compact_plan::{
-    CompactionOptions, Plan, Reason, SstableInfo, Strategy, TableState as PlanState,
+    CompactionOptions, Plan, Reason, SstableInfo, Strategy, TableState as PlanState, Windows,
 };
 use data::command::KeyRange;
 use data::{Advance, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices};
@@ -29,6 +29,10 @@ use crate::read::{FileSource, Source};
 use crate::slots::{Claim, Progress};
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
+
+/// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
+/// is far more than a table needs.
+const BEFORE_MAJOR_MAX: usize = 10_000;
 
 /// A compaction under way, for `nodetool compactionstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,9 +145,19 @@ pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableIn
         repaired_at: stats.repaired_at,
         pending_repair: stats.pending_repair,
         run: meta.run(),
+        windows: None,
         created_at: file.created_at,
         hotness: 0.0,
     }
+}
+
+/// The first and the last window that a file has rows or range deletions of; `None`: not known.
+fn windows_of(file: &TableFile, windows: Windows) -> Option<(i64, i64)> {
+    let stats = &file.reader.meta().statistics().stats;
+    let window = |bound: &[Vec<u8>]| Some(windows.window_of(windows.value(bound.first()?)?));
+    let (low, high) = (window(&stats.min_clustering)?, window(&stats.max_clustering)?);
+    // In the order of the table, which may descend.
+    Some((low.min(high), low.max(high)))
 }
 
 pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, StoreError> {
@@ -172,6 +186,14 @@ impl Infos {
             now: self.now,
             flush_bytes: self.flush_bytes,
         }
+    }
+}
+
+impl Infos {
+    /// Bytes of a file's data on disk.
+    pub(crate) fn bytes_of(&self, generation: Generation) -> u64 {
+        let info = self.infos.iter().find(|info| info.generation == generation);
+        info.map_or(0, |info| info.size_bytes)
     }
 }
 
@@ -216,11 +238,18 @@ impl Store {
         let unflushed = view.memtables().any(|m| !m.is_empty());
         let counters = &table.counters;
         let claimed = table.claimed.borrow();
+        let version = table.version();
+        let windows = version.compaction.as_ref().ok().and_then(|o| o.cluster_key.windows);
         let (claimed, infos) = view
             .files
             .iter()
-            .map(|f| info_of(f, gc_before))
-            .partition(|info| claimed.contains(&info.generation));
+            .map(|f| SstableInfo {
+                windows: windows.and_then(|w| windows_of(f, w)),
+                ..info_of(f, gc_before)
+            })
+            .partition(|info| {
+                claimed.contains(&info.generation) || table.is_damaged(info.generation)
+            });
         Infos {
             infos,
             claimed,
@@ -240,10 +269,7 @@ impl Store {
         let version = table.version();
         let options = options_of(&version)?;
         let infos = self.infos(&table);
-        let size_of = |generation: &Generation| {
-            let info = infos.infos.iter().find(|info| info.generation == *generation);
-            (*generation, info.map_or(0, |info| info.size_bytes))
-        };
+        let size_of = |generation: &Generation| (*generation, infos.bytes_of(*generation));
         let planned = |plan: Plan| {
             let mut inputs: Vec<(Generation, u64)> = plan.inputs.iter().map(size_of).collect();
             inputs.sort_unstable();
@@ -297,8 +323,15 @@ impl Store {
         let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
-        for plan in compact_plan::before_major(options, &self.infos(&table).state()) {
-            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+        for _ in 0..BEFORE_MAJOR_MAX {
+            let plans = compact_plan::before_major(options, &self.infos(&table).state());
+            let is_last = plans.is_empty() || options.strategy != Strategy::ClusterKey;
+            for plan in plans {
+                self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+            }
+            if is_last || self.inner.stopping.get() {
+                break;
+            }
         }
         for plan in compact_plan::major(options, &self.infos(&table).state()) {
             self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
@@ -604,7 +637,7 @@ impl Store {
         let (shown, shape) = ((mode, owned), &version.shape);
         let by = match never {
             true => None,
-            false => garbage::shadow_by(&plan.reason, options),
+            false => garbage::shadow_by(plan, options),
         };
         let shadows = match by {
             Some(by) => garbage::shadows_of(table, plan, &read, by),
@@ -684,10 +717,10 @@ impl Store {
                         }
                         continue;
                     }
-                    if let Item::Partition { token, key, .. } = merge.item() {
-                        if outputs.is_due(token) && !outputs.turn().await? {
-                            return Ok(());
-                        }
+                    if outputs.is_due(merge.item()) && !outputs.turn().await? {
+                        return Ok(());
+                    }
+                    if let Item::Partition { key, .. } = merge.item() {
                         // The inputs stand on a partition until the merge goes into it.
                         let has = |s: &&Source| matches!(s.item(), Item::Partition { key: k, .. } if k == key);
                         counts.add(merge.inputs().filter(has).count());

@@ -27,6 +27,22 @@ pub struct CompactionControl {
     pub max_threshold: u32,
 }
 
+/// Partitions whose tombstones may go at any age, until this is dropped.
+struct Ageless<'t>(&'t TableState);
+
+impl<'t> Ageless<'t> {
+    fn new(table: &'t TableState, tokens: Vec<Token>) -> Ageless<'t> {
+        *table.ageless.borrow_mut() = tokens;
+        Ageless(table)
+    }
+}
+
+impl Drop for Ageless<'_> {
+    fn drop(&mut self) {
+        self.0.ageless.borrow_mut().clear();
+    }
+}
+
 impl Store {
     /// How this shard compacts a table; `None`: there is none of that id, or its options are not
     /// understood.
@@ -148,6 +164,36 @@ impl Store {
         .await
     }
 
+    /// Compacts the files of this shard that may have one of the partitions, as
+    /// [`Store::compact_files`]; tombstones of these partitions go at any age where nothing of what they
+    /// hide is in another file or in a memtable. Nothing is flushed before, as in Cassandra.
+    ///
+    /// # Errors
+    /// As [`Store::compact_major`].
+    pub async fn compact_ageless(&self, id: TableId, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
+        let (shard, shards) = self.shard();
+        let wanted: Vec<(Token, codec::KeyHash)> = keys
+            .iter()
+            .map(|key| (codec::token_of(key), codec::hash_key(key)))
+            .filter(|(token, _)| (self.inner.options.shard_of)(*token, shards).0 == shard)
+            .collect();
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        if wanted.is_empty() {
+            return Ok(0);
+        }
+        let _own = self.own_table(&table).await;
+        // No other compaction of the table begins while it is there.
+        let _ageless = Ageless::new(&table, wanted.iter().map(|(token, _)| *token).collect());
+        let is_chosen = |file: &TableFile| {
+            let meta = file.reader.meta();
+            wanted.iter().any(|(token, hash)| {
+                let spans = meta.first_token() <= *token && *token <= meta.last_token();
+                spans && file.reader.may_contain(hash)
+            })
+        };
+        self.compact_owned(&table, is_chosen).await
+    }
+
     /// Files of this shard that have the partition, by the path of their Data, with their levels. By
     /// their indexes: a Bloom filter alone is not believed.
     ///
@@ -186,6 +232,15 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let _own = self.own_table(&table).await;
+        self.compact_owned(&table, is_chosen).await
+    }
+
+    /// Pre: the caller has the table as a whole.
+    async fn compact_owned(
+        &self,
+        table: &Rc<TableState>,
+        is_chosen: impl Fn(&TableFile) -> bool,
+    ) -> Result<u64, StoreError> {
         let version = table.version();
         let options = options_of(&version)?;
         let view = table.view();
@@ -194,8 +249,8 @@ impl Store {
         drop(view);
         let mut compacted = 0;
         for repaired in [true, false] {
-            let Some(plan) = self.plan_of(&table, options, (&chosen, repaired)) else { continue };
-            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+            let Some(plan) = self.plan_of(table, options, (&chosen, repaired)) else { continue };
+            self.compact(table, Job { plan: &plan, options, owned: None }).await?;
             compacted += plan.inputs.len() as u64;
         }
         Ok(compacted)
@@ -215,6 +270,6 @@ impl Store {
         let of_side: Vec<Generation> =
             state.candidates.iter().filter(is_of).map(|f| f.generation).collect();
         // All of them are candidates, of one side: the only refusal is that there are none.
-        compact_plan::user_defined(&of_side, &options.tombstones, &state).ok()
+        compact_plan::user_defined(&of_side, options, &state).ok()
     }
 }

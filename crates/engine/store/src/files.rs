@@ -150,7 +150,7 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
 }
 
 /// The text before its line of checksum, when that is right.
-fn checked_body(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn checked_body(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
     let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;

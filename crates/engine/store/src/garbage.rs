@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::rc::Rc;
 
-use compact_plan::{CompactionOptions, Cut, Plan, Reason, TombstoneOption};
+use compact_plan::{CompactionOptions, Cut, Plan, Reason, Strategy, TombstoneOption};
 use data::command::{KeyRange, RingBound};
 use data::{BlockRequest, Cursor, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape};
 use sstable::{Chunk, SequentialReader};
@@ -72,11 +72,18 @@ impl Merging for Shadowed<'_> {
 }
 
 /// What of other files a compaction uses; `None`: nothing.
-pub(crate) fn shadow_by(reason: &Reason, options: &CompactionOptions) -> Option<ShadowBy> {
-    let option = match reason {
+pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<ShadowBy> {
+    let option = match &plan.reason {
         Reason::Garbage(option) => *option,
         // These take something else out, or nothing.
         Reason::Upgrade | Reason::Cleanup | Reason::Anticompaction => TombstoneOption::None,
+        // A window alone would keep what deletions in the shared file hide.
+        Reason::Major if options.strategy == Strategy::ClusterKey && plan.cut == Cut::Never => {
+            match options.tombstones.provide_overlapping {
+                TombstoneOption::None => TombstoneOption::Row,
+                given => given,
+            }
+        }
         _ => options.tombstones.provide_overlapping,
     };
     match option {
@@ -150,7 +157,11 @@ impl Store {
         let mut plans = Vec::new();
         for file in &table.view().files {
             let stats = &file.reader.meta().statistics().stats;
-            if stats.pending_repair.is_none() && (stats.repaired_at > 0 || !repaired_only) {
+            let is_whole = !table.is_damaged(file.generation);
+            if is_whole
+                && stats.pending_repair.is_none()
+                && (stats.repaired_at > 0 || !repaired_only)
+            {
                 let level = u32::try_from(stats.level).unwrap_or(0);
                 plans.push((stats.max_timestamp, plan(file.generation, level, by)));
             }

@@ -141,10 +141,10 @@ impl Store {
     }
 
     /// Takes in the files that somebody put into the table's own directory: those that
-    /// [`Store::claim_new_files`] of all shards named. As [`Store::import`] without a look inside.
+    /// [`Store::claim_new_files`] of all shards named. As [`Store::import`], without a look at their rows.
     ///
     /// # Errors
-    /// As [`Store::import`], and what is wrong with a file.
+    /// As [`Store::import`], and what is wrong with a file: then none is taken in.
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
         let fs = self.inner.rt.fs();
@@ -152,6 +152,7 @@ impl Store {
         let mut sets = file_sets(&fs, &directory).await?;
         sets.retain(|set| files.contains(&set.descriptor));
         let options = ImportOptions { keep_repaired: true, ..ImportOptions::default() };
+        let sets = self.examine(&fs, &table, Ok(sets), &options).await?;
         let placed = self.place(&fs, &table, sets, &options).await?;
         let mut done = Imported::default();
         self.commit_import(&fs, &table, placed, false, &mut done).await?;

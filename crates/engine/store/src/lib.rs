@@ -11,9 +11,10 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `slots`,
-//! `compaction`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
+//! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
+mod backlog;
 mod cache;
 mod cleanup;
 mod compaction;
@@ -30,12 +31,16 @@ mod large;
 mod memtable;
 mod options;
 mod outputs;
+mod quarantine;
 mod read;
 mod repairing;
 mod replay;
 mod replica;
+mod routing;
+mod scrub;
 mod slots;
 mod snapshot;
+mod sorted;
 mod store;
 mod table;
 #[cfg(test)]
@@ -43,8 +48,10 @@ mod tests;
 mod truncate;
 mod upgrade;
 mod verify;
+mod watch;
 mod whole;
 
+pub use backlog::Backlog;
 pub use cleanup::{Cleaned, OwnedRanges};
 pub use commitlog::{self, SyncMode};
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes, TombstoneOption};
@@ -56,11 +63,14 @@ pub use import::{ImportOptions, Imported};
 pub use ingest::{Ingest, Ingested};
 pub use large::{PartitionGuardrails, Thresholds};
 pub use options::StoreOptions;
+pub use quarantine::{DamageEvent, DamagedFile};
 pub use read::{Flow, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};
+pub use scrub::Scrubbed;
 pub use snapshot::SnapshotInfo;
+pub use sstable::offline::ScrubOptions;
 pub use sstable::{Component, Descriptor, TokenFilter, Version};
 pub use store::{Store, StoreFailure};
 pub use table::TableStats;

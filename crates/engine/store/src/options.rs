@@ -49,6 +49,10 @@ pub struct StoreOptions {
     pub tombstone_failure_threshold: u32,
     /// Uncompressed bytes that compactions of this shard may write per second; 0 = no limit.
     pub compaction_bytes_per_second: u64,
+    /// Bytes per second that are read to verify files in the background; 0 = they are not.
+    pub verification_bytes_per_second: u64,
+    /// How long a file that was verified in the background is not verified again. Default 7 days.
+    pub verification_interval: Duration,
     /// Compactions of this shard that run at a time, 1 to 64. Default 1.
     pub concurrent_compactors: u32,
     /// Bytes of rows between two entries of a partition's index in an SSTable. Default 8 KiB.
@@ -95,6 +99,8 @@ impl StoreOptions {
             disk_reserve_bytes: 64 << 20,
             tombstone_failure_threshold: 100_000,
             compaction_bytes_per_second: 64 << 20,
+            verification_bytes_per_second: 0,
+            verification_interval: Duration::from_secs(7 * 86_400),
             concurrent_compactors: 1,
             column_index_bytes: sst_format::index::COLUMN_INDEX_SIZE,
             sstable_version: Version::Nb,

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use compact_plan::Cut;
+use compact_plan::cluster_key::SHARED_LEVEL;
 use data::Item;
 use sstable::{SstableReader, SstableWriter, WriterOptions};
 use stdx::{Generation, Token};
@@ -15,6 +16,7 @@ use stdx::{Generation, Token};
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::flush::Sieve;
+use crate::sorted::{Slot, Sorted};
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableVersion};
 
@@ -31,11 +33,18 @@ pub(crate) struct Outputs<'s> {
     options: Option<WriterOptions>,
     writer: Option<SstableWriter>,
     sieve: Sieve,
+    /// Instead of `writer`, where each window has a file.
+    sorted: Option<Box<Sorted>>,
     flights: Vec<InFlight>,
     files: Vec<Rc<TableFile>>,
     /// Uncompressed bytes of finished files.
     finished: u64,
+    /// Of `sorted`: whether a file was opened.
+    is_begun: bool,
 }
+
+/// Partitions that the filter of each of many files is made for, at most.
+const SORTED_PARTITIONS_MAX: u64 = 1_000_000;
 
 impl<'s> Outputs<'s> {
     /// Takes the first generation. `None` when an input is not in the view any more.
@@ -55,9 +64,11 @@ impl<'s> Outputs<'s> {
             options: None,
             writer: None,
             sieve: Sieve::new(),
+            sorted: None,
             flights: Vec::new(),
             files: Vec::new(),
             finished: 0,
+            is_begun: false,
         };
         outputs.take_generation().then_some(outputs)
     }
@@ -88,29 +99,60 @@ impl<'s> Outputs<'s> {
             Cut::AtTokens(tokens) => tokens.len() as u64 + 1,
             // The first has half of them.
             Cut::AtSizes(_) => 2,
+            Cut::AtWindows => {
+                // Any file may have all partitions, and the filters of all are kept until the end.
+                let most = options.expected_partitions;
+                options.expected_partitions = most.min(SORTED_PARTITIONS_MAX);
+                1
+            }
         };
         options.expected_partitions = (options.expected_partitions / files).max(1);
         self.options = Some(options);
-        self.create().await
-    }
-
-    async fn create(&mut self) -> Result<(), StoreError> {
-        let (Some(options), Some(flight)) = (self.options.clone(), self.flights.last()) else {
+        if self.cut == Cut::AtWindows {
+            // Windows need a strategy that has some; without it there is one file.
+            let options = self.version.compaction.as_ref().ok();
+            let windows = options.and_then(|options| options.cluster_key.windows);
+            let reversed = self.version.first_is_reversed();
+            self.sorted = windows.map(|windows| Box::new(Sorted::new(windows, reversed)));
+        }
+        if self.sorted.is_some() {
             return Ok(());
-        };
-        let options = WriterOptions { generation: flight.generation(), ..options };
-        let directory = self.store.directory_of(&self.version.table);
-        let fs = self.store.inner.rt.fs();
-        let writer = SstableWriter::create(&fs, &directory, &self.version.table, options);
-        self.writer = Some(writer.await.map_err(map_error)?);
+        }
+        self.writer = self.create(None).await?;
         Ok(())
     }
 
-    /// Whether the partition that comes next belongs into another file: then [`Outputs::turn`].
-    pub(crate) fn is_due(&mut self, token: Token) -> bool {
+    async fn create(&self, level: Option<u32>) -> Result<Option<SstableWriter>, StoreError> {
+        let (Some(options), Some(flight)) = (self.options.clone(), self.flights.last()) else {
+            return Ok(None);
+        };
+        let mut options = WriterOptions { generation: flight.generation(), ..options };
+        if let Some(level) = level.and_then(|level| i32::try_from(level).ok()) {
+            options.level = level;
+        }
+        let directory = self.store.directory_of(&self.version.table);
+        let fs = self.store.inner.rt.fs();
+        let writer = SstableWriter::create(&fs, &directory, &self.version.table, options);
+        writer.await.map(Some).map_err(map_error)
+    }
+
+    /// Whether the item that comes next belongs into a file that is not open: then [`Outputs::turn`].
+    /// Asked once for each item, in order.
+    #[inline]
+    pub(crate) fn is_due(&mut self, item: Item<'_>) -> bool {
+        if let Some(sorted) = &mut self.sorted {
+            return sorted.prepare(item);
+        }
+        match item {
+            Item::Partition { token, .. } => self.is_cut_before(token),
+            _ => false,
+        }
+    }
+
+    fn is_cut_before(&mut self, token: Token) -> bool {
         let Some(writer) = &self.writer else { return false };
         let is_due = match &self.cut {
-            Cut::Never => false,
+            Cut::Never | Cut::AtWindows => false,
             Cut::AtBytes(max) => writer.disk_length() >= *max,
             Cut::AtTokens(tokens) => {
                 let before = tokens.partition_point(|t| *t < token);
@@ -127,21 +169,43 @@ impl<'s> Outputs<'s> {
         is_due && writer.partitions() > 0
     }
 
-    /// Ends the file and begins the next one. False: an input is gone, nothing more is wanted.
+    /// Ends the file and begins the next one, or opens what windows want. False: an input is gone, nothing more is wanted.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
     pub(crate) async fn turn(&mut self) -> Result<bool, StoreError> {
+        while let Some(slot) = self.sorted.as_ref().and_then(|sorted| sorted.next_missing()) {
+            // The first file has the generation that the outputs began with.
+            if !std::mem::replace(&mut self.is_begun, true) {
+                stdx::debug_invariant!(self.flights.len() == 1, "outputs: begun twice");
+            } else if !self.take_generation() {
+                return Ok(false);
+            }
+            let level = (slot == Slot::Shared).then_some(SHARED_LEVEL);
+            let writer = self.create(level).await?;
+            if let (Some(sorted), Some(writer)) = (&mut self.sorted, writer) {
+                sorted.add(writer);
+            }
+        }
+        if self.sorted.is_some() {
+            return Ok(true);
+        }
         self.end_file().await?;
         if !self.take_generation() {
             return Ok(false);
         }
-        self.create().await?;
+        self.writer = self.create(None).await?;
         Ok(true)
     }
 
     async fn end_file(&mut self) -> Result<(), StoreError> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+        match self.writer.take() {
+            Some(writer) => self.end(writer).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn end(&mut self, writer: SstableWriter) -> Result<(), StoreError> {
         let Some(written) = writer.finish().await.map_err(map_error)? else { return Ok(()) };
         self.finished += written.data_length;
         self.store.warn_of_large(&self.version.table, Some(&written));
@@ -158,6 +222,9 @@ impl<'s> Outputs<'s> {
     /// # Errors
     /// `Invalid`: what cannot be written.
     pub(crate) fn put(&mut self, item: Item<'_>) -> Result<bool, StoreError> {
+        if let Some(sorted) = &mut self.sorted {
+            return sorted.put(item).map_err(map_error);
+        }
         let Some(writer) = &mut self.writer else { return Ok(false) };
         self.sieve.put(item, writer).map_err(map_error)?;
         Ok(writer.is_full())
@@ -168,6 +235,9 @@ impl<'s> Outputs<'s> {
     /// # Errors
     /// `Io`.
     pub(crate) async fn write_full(&mut self) -> Result<(), StoreError> {
+        if let Some(sorted) = &mut self.sorted {
+            return sorted.write_full().await.map_err(map_error);
+        }
         match &mut self.writer {
             Some(writer) => writer.write_full().await.map_err(map_error),
             None => Ok(()),
@@ -176,15 +246,24 @@ impl<'s> Outputs<'s> {
 
     /// Uncompressed bytes so far.
     pub(crate) fn data_length(&self) -> u64 {
-        self.finished + self.writer.as_ref().map_or(0, SstableWriter::data_length)
+        let sorted = self.sorted.as_ref().map_or(0, |sorted| sorted.data_length());
+        self.finished + sorted + self.writer.as_ref().map_or(0, SstableWriter::data_length)
     }
 
-    /// Ends the last file; [`Outputs::files`] has all then, complete and in no view.
+    /// Ends the last file, or those of all windows; [`Outputs::files`] has all then, complete and in no view.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
     pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
+        while let Some(writer) = self.sorted.as_mut().and_then(|sorted| sorted.take()) {
+            self.end(writer).await?;
+        }
         self.end_file().await
+    }
+
+    /// Writers that are not ended.
+    fn take_open(&mut self) -> Option<SstableWriter> {
+        self.writer.take().or_else(|| self.sorted.as_mut().and_then(|sorted| sorted.take()))
     }
 
     /// Complete files.
@@ -197,7 +276,7 @@ impl<'s> Outputs<'s> {
     /// # Errors
     /// `Io`.
     pub(crate) async fn remove(mut self) -> Result<(), StoreError> {
-        if let Some(writer) = self.writer.take() {
+        while let Some(writer) = self.take_open() {
             writer.abort().await;
         }
         let directory = self.store.directory_of(&self.version.table);
@@ -209,7 +288,7 @@ impl<'s> Outputs<'s> {
 
     /// Removes everything after a failure; what cannot be removed is tried again later.
     pub(crate) async fn discard(mut self) {
-        if let Some(writer) = self.writer.take() {
+        while let Some(writer) = self.take_open() {
             writer.abort().await;
         }
         self.store.discard_all(&self.table, self.flights).await;

@@ -388,7 +388,7 @@ impl Store {
         };
         let (file, block) = (source.file.clone(), request.block);
         stats.blocks_read += 1;
-        let chunk = file.reader.load_block(block).await.map_err(map_error)?;
+        let chunk = file.reader.load_block(block).await.map_err(|e| self.met(map_error(e)))?;
         self.inner.cache.insert(file.id, block, chunk.clone());
         if let Some(source) = merge.source_mut(request.source) {
             source.feed(block, chunk);

@@ -62,7 +62,7 @@ pub struct BegunRepair {
     pub bytes: u64,
 }
 
-fn state_of(file: &TableFile) -> RepairState {
+pub(crate) fn state_of(file: &TableFile) -> RepairState {
     RepairState::of(file.reader.meta())
 }
 
@@ -74,12 +74,20 @@ impl TableState {
     /// What a repair's read sees.
     pub(crate) fn view_for(&self, scope: ReadScope) -> Result<Rc<TableView>, StoreError> {
         let view = self.view();
+        // Other files have what can be read of it.
+        let is_read = |f: &&Rc<TableFile>| !self.is_salvaged(f.generation);
         let of = |repaired: bool| {
             let is_it = |f: &&Rc<TableFile>| (state_of(f).repaired_at != 0) == repaired;
-            view.files.iter().filter(is_it).cloned().collect::<Vec<_>>()
+            view.files.iter().filter(is_it).filter(is_read).cloned().collect::<Vec<_>>()
         };
         Ok(match scope {
-            ReadScope::All | ReadScope::Repair => view,
+            ReadScope::All => view,
+            ReadScope::Repair if self.damaged.borrow().is_empty() => view,
+            ReadScope::Repair => {
+                let (active, flushing) = (view.active.clone(), view.flushing.clone());
+                let files = view.files.iter().filter(is_read).cloned().collect();
+                Rc::new(TableView { active, flushing, files })
+            }
             ReadScope::Pending(session) => self.pending_view(session)?,
             ReadScope::Unrepaired => {
                 let (active, flushing) = (view.active.clone(), view.flushing.clone());
@@ -104,7 +112,7 @@ impl TableState {
     }
 
     /// Puts files in the place of one; false when that is not in the view any more.
-    fn replace_file(&self, old: &TableFile, new: &[Rc<TableFile>]) -> bool {
+    pub(crate) fn replace_file(&self, old: &TableFile, new: &[Rc<TableFile>]) -> bool {
         let view = self.view();
         if !view.files.iter().any(|f| f.generation == old.generation) {
             return false;
@@ -361,7 +369,7 @@ impl Store {
     }
 
     /// Writes a file's state where it is. Pre: the caller has the table as a whole.
-    async fn restate(
+    pub(crate) async fn restate(
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
@@ -519,9 +527,17 @@ async fn has_some(file: &TableFile, ranges: &[(Token, Token)]) -> Result<bool, S
     Ok(false)
 }
 
-/// Whether no other session has files in the ranges.
+/// Whether no other session has files in the ranges, and none of these is damaged.
 fn check_free(table: &TableState, session: Uuid, ranges: &OwnedRanges) -> Result<(), StoreError> {
     for file in &table.view().files {
+        if table.is_damaged(file.generation) && !ranges.misses(file) {
+            let text = format!(
+                "{} is damaged: a full repair (nodetool repair -full) brings back what is lost of it, \
+                 an incremental one does not",
+                file.reader.meta().file(sstable::Component::Data)
+            );
+            return Err(StoreError::Invalid(text));
+        }
         if let Some(other) = state_of(file).pending
             && other != session
             && !ranges.misses(file)

@@ -383,7 +383,7 @@ impl Store {
             let ahead = self.inner.read_aheads.borrow_mut().take(source.file.id);
             (source.file.id, source.file.reader.sequential_from(ahead))
         });
-        let chunk = reader.load_block(request.block).await.map_err(map_error)?;
+        let chunk = reader.load_block(request.block).await.map_err(|e| self.met(map_error(e)))?;
         source.feed(request.block, chunk);
         Ok(())
     }

@@ -18,7 +18,7 @@ use stdx::{Generation, Instant};
 use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::table::TableState;
+use crate::table::{TableState, bump};
 
 /// Most compactions of a shard at a time.
 pub(crate) const COMPACTORS_MAX: u32 = 64;
@@ -134,6 +134,7 @@ pub(crate) struct Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let slots = &self.store.inner.slots;
+        bump(&self.store.inner.control.read_by_ended, self.progress.done.get());
         slots.end(|| {
             self.table.claimed.borrow_mut().retain(|g| !self.inputs.contains(g));
             slots.running.borrow_mut().retain(|(id, ..)| *id != self.id);

@@ -12,14 +12,16 @@ use rt::sync::{Notify, Semaphore};
 use rt::{Gate, Group, Rt};
 use schema::{Schema, Table, TableKind};
 use sstable::CursorBuffers;
-use stdx::{FixedMap, TableId, Token};
+use stdx::{FixedMap, Instant, TableId, Token};
 
+use crate::backlog::Control;
 use crate::cache::ChunkCache;
 use crate::compaction::CompactionRecord;
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::large::PartitionGuardrails;
 use crate::options::StoreOptions;
+use crate::quarantine::DamageEvent;
 use crate::replay::ReplayReport;
 use crate::replica::ReadAheads;
 use crate::slots::Slots;
@@ -59,6 +61,9 @@ pub(crate) struct Inner {
     pub(crate) slots: Slots,
     /// Where the search for the next background compaction begins: behind this table.
     pub(crate) compacted_last: Cell<Option<TableId>>,
+    /// How far compaction is behind.
+    pub(crate) control: Control,
+    pub(crate) opened: Instant,
     /// Bytes per second of compactions; 0 is no limit.
     pub(crate) compaction_rate: Cell<u64>,
     /// Of what partitions are warned of.
@@ -77,6 +82,12 @@ pub(crate) struct Inner {
     pub(crate) on_compacted: Hook<CompactionRecord>,
     /// Told of partitions that have too much.
     pub(crate) on_large: Hook<(bool, String)>,
+    /// Told of damaged files.
+    pub(crate) on_damage: Hook<DamageEvent>,
+    /// Components that somebody found corrupt.
+    pub(crate) suspects: RefCell<Vec<String>>,
+    /// There are suspects, or something to do for damaged files.
+    pub(crate) suspected: Notify,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     pub(crate) compacted_bytes: Cell<(u64, u64)>,
 }
@@ -116,6 +127,8 @@ impl Store {
         let cache = ChunkCache::new(options.chunk_cache_bytes_max, &rt.telemetry());
         let inner = Inner {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
+            control: Control::default(),
+            opened: rt.now(),
             partition_guardrails: Cell::default(),
             backups: Cell::new(options.incremental_backups),
             gate: rt.gate("store"),
@@ -141,6 +154,9 @@ impl Store {
             on_failure: RefCell::default(),
             on_compacted: RefCell::default(),
             on_large: RefCell::default(),
+            on_damage: RefCell::default(),
+            suspects: RefCell::default(),
+            suspected: Notify::new(),
             compacted_bytes: Cell::default(),
             rt,
             options,
@@ -153,12 +169,14 @@ impl Store {
         let mut report = store.replay().await?;
         report.removed_files = removed_files;
         store.start_background();
+        store.start_watch();
         let ending = store.clone();
         store.inner.rt.at_end(move || {
             // They hold what holds this.
             drop(ending.inner.on_failure.take());
             drop(ending.inner.on_compacted.take());
             drop(ending.inner.on_large.take());
+            drop(ending.inner.on_damage.take());
         });
         if store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max {
             // The log held more than memtables may: the node's own first writes need room. A disk
@@ -179,6 +197,7 @@ impl Store {
             state.generation.set(highest);
             state.has_directory.set(true);
             state.set_view(TableView { files, ..TableView::empty() });
+            self.open_marks(&state).await?;
             self.inner.tables.borrow_mut().insert(id, state);
         }
         Ok(removed)
@@ -357,6 +376,9 @@ impl Store {
     /// Says that this error was met, to whoever decides what becomes of the node.
     #[cold]
     pub fn note_failure(&self, error: &StoreError) {
+        if let StoreError::Corrupt { file, .. } = error {
+            self.suspect(file);
+        }
         let failure = match error {
             StoreError::LogFailed(what) => StoreFailure::CommitLog(what.clone()),
             StoreError::Corrupt { .. } => StoreFailure::Corrupt(error.to_string()),
@@ -450,6 +472,7 @@ impl Store {
         self.inner.stopping.set(true);
         self.inner.work.notify_waiters();
         self.inner.stop.notify_waiters();
+        self.inner.suspected.notify_waiters();
         self.inner.slots.changed.notify_waiters();
         self.inner.room.notify_waiters();
         self.inner.gate.close().await;

@@ -9,15 +9,17 @@ use std::time::Duration;
 use commitlog::{LogPosition, TableTicket};
 use data::command::Partitions;
 use data::{GcBefore, TableShape};
-use schema::Table;
-use stdx::{DeletionSeconds, Generation, Instant, TableId, Uuid};
+use schema::{ColumnKind, Table};
+use stdx::{DeletionSeconds, Generation, Instant, TableId, Token, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 
 use crate::files::TableFile;
 use crate::memtable::Memtable;
+use crate::quarantine::Damage;
 use crate::read::ReadStats;
+use crate::watch::VerifiedTimes;
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
 pub(crate) struct TableView {
@@ -119,6 +121,9 @@ pub(crate) struct TableCounters {
     pub(crate) read_latency: EstimatedHistogram,
     pub(crate) write_latency: EstimatedHistogram,
     pub(crate) sstables_per_read: EstimatedHistogram,
+    /// Reads of partitions, and SSTables that they looked into.
+    pub(crate) partition_reads: Cell<u64>,
+    pub(crate) sstables_read: Cell<u64>,
     pub(crate) scan_latency: EstimatedHistogram,
     pub(crate) rows_per_read: EstimatedHistogram,
     pub(crate) tombstones_per_read: EstimatedHistogram,
@@ -134,6 +139,8 @@ impl TableCounters {
         if matches!(partitions, Partitions::Key(_)) {
             self.read_latency.record_nanos(nanos(took));
             self.sstables_per_read.record(u64::from(stats.sstables).saturating_add(1));
+            bump(&self.partition_reads, 1);
+            bump(&self.sstables_read, u64::from(stats.sstables));
         } else {
             self.scan_latency.record_nanos(nanos(took));
         }
@@ -179,7 +186,12 @@ pub(crate) struct TableVersion {
 impl TableVersion {
     fn new(table: Arc<Table>, overrides: Overrides) -> Rc<TableVersion> {
         let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        let mut compaction = parse_options(map).map_err(|e| e.to_string());
+        let first = table.clustering().first();
+        let cql_type = first.map(|column| column.ty.to_string());
+        let first = first.map(|column| column.name.as_ref()).zip(cql_type.as_deref());
+        let mut compaction = parse_options(map)
+            .and_then(|options| options.for_table(first))
+            .map_err(|e| e.to_string());
         if let Ok(options) = &mut compaction {
             let tiered = &mut options.size_tiered;
             let (min, max) =
@@ -193,6 +205,14 @@ impl TableVersion {
             compaction,
             table,
         })
+    }
+}
+
+impl TableVersion {
+    /// Whether the first clustering column descends.
+    pub(crate) fn first_is_reversed(&self) -> bool {
+        let first = self.table.clustering().first();
+        first.is_some_and(|c| matches!(c.kind, ColumnKind::Clustering { reversed: true, .. }))
     }
 }
 
@@ -234,6 +254,14 @@ pub(crate) struct TableState {
     /// Sessions of incremental repairs that were begun in this run, with what they were sent and is
     /// in no file yet.
     pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
+    /// Tokens of partitions whose tombstones may go at any age.
+    pub(crate) ageless: RefCell<Vec<Token>>,
+    /// Damaged files: in no compaction, see [`crate::quarantine`].
+    pub(crate) damaged: RefCell<BTreeMap<Generation, Damage>>,
+    /// Those of them that may go.
+    pub(crate) releasable: RefCell<Vec<Generation>>,
+    /// When files were verified in the background, once that was read.
+    pub(crate) verified: RefCell<Option<VerifiedTimes>>,
     /// When tombstones are old enough to go.
     pub(crate) gc: RefCell<Rc<GcPolicy>>,
 }
@@ -281,6 +309,10 @@ impl TableState {
             has_directory: Cell::new(false),
             orphans: RefCell::default(),
             repairs: RefCell::default(),
+            ageless: RefCell::default(),
+            damaged: RefCell::default(),
+            releasable: RefCell::default(),
+            verified: RefCell::default(),
             gc: RefCell::default(),
         }
     }
@@ -301,7 +333,12 @@ impl TableState {
     pub(crate) fn gc_rule(&self, now: DeletionSeconds) -> GcBefore {
         let grace = self.version.borrow().table.options.gc_grace_seconds;
         let policy = self.gc.borrow().clone();
-        GcBefore::Of(Box::new(move |token| policy.at(token, now, grace)))
+        let ageless = self.ageless.borrow().clone();
+        GcBefore::Of(Box::new(move |token| match ageless.contains(&token) {
+            // What was made in this second too.
+            true => DeletionSeconds(now.0.saturating_add(1)),
+            false => policy.at(token, now, grace),
+        }))
     }
 
     pub(crate) fn set_view(&self, view: TableView) {

@@ -41,7 +41,8 @@ impl Store {
             // What takes part in a repair is of another version where this one has no mark for it.
             let stats = &file.reader.meta().statistics().stats;
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
-            if scope == UpgradeScope::OtherVersions && (of_now || stays) {
+            let is_left = scope == UpgradeScope::OtherVersions && (of_now || stays);
+            if is_left || table.is_damaged(file.generation) {
                 continue;
             }
             let plan = plan(&file);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sstable::SstableReader;
 use sstable::offline::{verify, verify_checksums};
+use sstable::repair_state::RepairState;
 use stdx::TableId;
 
 use crate::cleanup::OwnedRanges;
@@ -16,6 +17,7 @@ use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::import::check_owned;
+use crate::repairing::state_of;
 use crate::store::Store;
 use crate::table::TableState;
 
@@ -33,6 +35,8 @@ pub struct VerifyOptions {
     pub quick: bool,
     /// Every partition must lie in these. `None`: any may.
     pub owned: Option<OwnedRanges>,
+    /// A damaged file does not count as repaired any more.
+    pub forget_repair: bool,
     /// A damaged file is told to whoever decides what becomes of the node.
     pub tell_policy: bool,
 }
@@ -90,13 +94,43 @@ impl Store {
                 if options.tell_policy {
                     self.note_failure(&error);
                 }
+                if matches!(error, StoreError::Corrupt { .. }) {
+                    self.note_damaged(&table, file, &error).await;
+                }
                 let path = file.reader.meta().file(sstable::Component::Data).to_string();
-                failed.push((path, error));
+                failed.push((path.clone(), error));
+                if options.forget_repair
+                    && let Err(error) = self.forget_repair(&table, file).await
+                {
+                    failed.push((path, error));
+                }
             }
             let done = &claim.progress.done;
             done.set(done.get().saturating_add(file.reader.meta().data_length()));
         }
         Ok(failed)
+    }
+
+    /// Has a file count as not repaired.
+    async fn forget_repair(
+        &self,
+        table: &Rc<TableState>,
+        file: &Rc<TableFile>,
+    ) -> Result<(), StoreError> {
+        let state = state_of(file);
+        if state.repaired_at == 0 {
+            return Ok(());
+        }
+        if file.spanning {
+            let what = "it stays marked as repaired: shards share it; scrub it first";
+            return Err(StoreError::Invalid(what.to_owned()));
+        }
+        let _own = self.own_table(table).await;
+        match table.has_all(std::slice::from_ref(file)) {
+            true => self.restate(table, file, RepairState { repaired_at: 0, ..state }).await,
+            // Another file has its place.
+            false => Ok(()),
+        }
     }
 
     async fn verify_file(

@@ -139,6 +139,11 @@ pub enum ClusterAction {
         /// Of the node, 1 or more; each shard runs its part, rounded up.
         count: u32,
     },
+    /// Share of the processor that compaction gets; told to every shard.
+    SetCompactionShare {
+        /// 1 to 1000; `None`: it follows the debt.
+        share: Option<u32>,
+    },
     /// Most that replayed batches write; told to every shard.
     SetBatchlogThrottle {
         /// KiB per second, divided by the number of nodes; 0 is no limit.
@@ -215,6 +220,7 @@ impl ClusterAction {
             ClusterAction::SetIncrementalBackups { .. } => "turning backups on or off",
             ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
             ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
+            ClusterAction::SetCompactionShare { .. } => "setcompactionshare",
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
             ClusterAction::ReplayBatchlog => "replaybatchlog",
             ClusterAction::RefreshSizeEstimates => "refreshsizeestimates",
@@ -371,6 +377,12 @@ pub(crate) fn resolve(
         ClusterCommand::SetConcurrentCompactors { count } => {
             ClusterAction::SetConcurrentCompactors { count }
         }
+        ClusterCommand::SetCompactionShare { share: Some(share) }
+            if !(1..=1000).contains(&share) =>
+        {
+            return Err(argument(format!("the share must be from 1 to 1000, not {share}")));
+        }
+        ClusterCommand::SetCompactionShare { share } => ClusterAction::SetCompactionShare { share },
         ClusterCommand::SetBatchlogThrottle { kib_per_second } => {
             ClusterAction::SetBatchlogThrottle { kib_per_second }
         }

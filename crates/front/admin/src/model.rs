@@ -19,12 +19,12 @@ pub use cluster::{
 pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
-    AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
-    RepairSummary, RepairSummaryQuery,
+    AutoRepairReport, AutoRepairTable, RepairCommand, RepairDetails, RepairLineReport, RepairOrder,
+    RepairReport, RepairSessionReport, RepairSummary, RepairSummaryQuery,
 };
 pub use upkeep::{
-    CompactionCommand, CompactionSettings, GarbageGranularity, ImportReport, ImportRequest,
-    RefreshRequest, SstableReport, VerifyRequest,
+    CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
+    ImportRequest, RefreshRequest, ScrubRequest, SstableReport, VerifyRequest,
 };
 
 use crate::histogram::HistogramReport;
@@ -264,6 +264,12 @@ pub struct CompactionReport {
     pub rate_mean: Option<f64>,
     /// Bytes per second that compactions may write; 0 is no limit.
     pub bytes_per_second_max: u64,
+    /// Bytes of inputs that have still to be read for what is due or under way.
+    pub backlog_bytes: u64,
+    /// Bytes of inputs that were read per second while compactions ran; 0: none has run.
+    pub backlog_bytes_per_second: u64,
+    /// Share of the processor that compaction gets on the shard that gives it most; statements have 1000.
+    pub share: u32,
     /// Running ones.
     pub running: Vec<RunningReport>,
 }
@@ -285,6 +291,15 @@ impl CompactionReport {
         self.bytes_compacted += other.bytes_compacted;
         self.compressed_bytes_compacted += other.compressed_bytes_compacted;
         self.bytes_per_second_max += other.bytes_per_second_max;
+        self.backlog_bytes += other.backlog_bytes;
+        self.backlog_bytes_per_second += other.backlog_bytes_per_second;
+        self.share = self.share.max(other.share);
+        let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.rate_15_minutes = sum(self.rate_15_minutes, other.rate_15_minutes);
+        self.rate_mean = sum(self.rate_mean, other.rate_mean);
         self.running.extend(other.running);
     }
 }

@@ -422,8 +422,12 @@ POST   /api/v1/compactions  {\"command\":\"stop\",\"kind\":\"COMPACTION\",\"id\"
                             partition (keyspaces, tables, key), split (keyspaces, tables),
                             garbage_collect (keyspaces, tables, granularity: ROW or CELL),
                             verify (keyspaces, tables, extended, check_version,
-                            failure_policy, check_tokens, quick)
+                            failure_policy, check_tokens, quick, repair_status),
+                            scrub (keyspaces, tables, snapshot, skip_corrupted, no_validate,
+                            reinsert_overflowed_ttl), relocate (keyspaces, tables),
+                            force (keyspace, table, keys)
 GET    /api/v1/compactions/settings  thresholds, and whether compactions begin by themselves
+GET    /api/v1/damaged      files that were found damaged
 POST   /api/v1/import       {\"keyspace\":\"ks\",\"table\":\"t\",\"directories\":[\"/d\"]}, and keep_level,
                             keep_repaired, no_verify, no_tokens, copy
 GET    /api/v1/load         ?keyspace=ks&table=t: the table, for helenus sstable load
@@ -449,7 +453,7 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_incremental_backups (enabled),
                             set_timeout (kind, millis), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
-                            set_concurrent_compactors (count),
+                            set_concurrent_compactors (count), set_compaction_share (share),
                             set_batchlog_throttle (kib_per_second), replay_batchlog,
                             refresh_size_estimates, stop_daemon
 GET    /api/v1/clients      connections of clients

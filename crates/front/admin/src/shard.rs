@@ -616,7 +616,7 @@ fn keyspaces(schema: &Schema) -> Vec<KeyspaceReport> {
 }
 
 /// A tag becomes a directory: it must not lead anywhere else.
-fn check_tag(tag: &str) -> Result<(), ActionError> {
+pub(crate) fn check_tag(tag: &str) -> Result<(), ActionError> {
     if tag.is_empty() || tag == "." || tag == ".." || tag.len() > 200 {
         return Err(ActionError::Argument("You must supply a snapshot name.".to_owned()));
     }

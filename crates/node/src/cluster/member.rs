@@ -19,7 +19,7 @@ use messaging::{Handler, Messaging, Request, Responder};
 use repair::{AutoSettings, Repair, RepairMesh, RepairParts, RepairSettings};
 use request::WriteType;
 use rt::{Gate, Group, Mesh, Rt};
-use stdx::{HostId, Instant, ShardId, Uuid, WallMicros};
+use stdx::{HostId, Instant, ShardId, TtlSeconds, Uuid, WallMicros};
 use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 
 use crate::StartError;
@@ -168,6 +168,9 @@ impl ClusterShard {
                 gate: gate.clone(),
                 uuids: UuidSource::new(rt.random_u64()),
                 last: Cell::new(0),
+                trace_ttl: TtlSeconds(
+                    i32::try_from(options.trace_type_repair_ttl.as_secs()).unwrap_or(i32::MAX),
+                ),
             })),
             settings: RepairSettings {
                 // Cassandra's validation compactions keep to the same rate.

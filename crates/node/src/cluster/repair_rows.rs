@@ -1,4 +1,5 @@
-//! Rows of `system_distributed.parent_repair_history` and `repair_history`, as Cassandra writes them.
+//! Rows of `system_distributed.parent_repair_history` and `repair_history`, and of `system_traces` for
+//! traced repairs, as Cassandra writes them.
 //!
 //! Owns: their columns and values, and that they are written. Never: when (`repair::RepairRecords`).
 //! A row that cannot be written is missing, as in Cassandra: nothing depends on it. Differs: each range has
@@ -21,8 +22,12 @@ use request::WriteType;
 use rt::{Gate, Group, Rt};
 use stdx::{TimestampMicros, TtlSeconds, Uuid, WallMicros};
 
-/// `default_time_to_live` of both tables.
+/// `default_time_to_live` of both tables of histories.
 const TTL: TtlSeconds = TtlSeconds(2_592_000);
+/// Keyspace of traces.
+const TRACES: &str = "system_traces";
+/// Keyspace of histories.
+const HISTORIES: &str = "system_distributed";
 /// For one row.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -36,6 +41,8 @@ pub(super) struct RepairRows {
     pub(super) uuids: UuidSource,
     /// Timestamp of the last row: what ends goes over what began in the same microsecond.
     pub(super) last: Cell<i64>,
+    /// How long traces are kept.
+    pub(super) trace_ttl: TtlSeconds,
 }
 
 impl RepairRecords for RepairRows {
@@ -46,11 +53,12 @@ impl RepairRecords for RepairRows {
     fn record(&self, record: RepairRecord) {
         let snapshot = self.membership.snapshot();
         let coordinator = snapshot.local_member().map(|member| member.storage);
-        let (name, row) = row_of(&record, coordinator);
-        let Some(table) = snapshot.schema.table("system_distributed", name) else { return };
+        let (keyspace, name, row) = row_of(&record, coordinator);
+        let ttl = if keyspace == TRACES { self.trace_ttl } else { TTL };
+        let Some(table) = snapshot.schema.table(keyspace, name) else { return };
         let at = self.rt.wall().0.max(self.last.get().saturating_add(1));
         self.last.set(at);
-        let mutation = encode_row(table, &row, TimestampMicros(at), TTL);
+        let mutation = encode_row(table, &row, TimestampMicros(at), ttl);
         let (token, id) = (codec::token_of(&row.key), table.id);
         let (data, deadline) = (self.coordinator.clone(), self.rt.now() + PATIENCE);
         let task = async move {
@@ -128,15 +136,35 @@ fn status_of(error: Option<&String>) -> &'static str {
     if error.is_some() { "FAILED" } else { "SUCCESS" }
 }
 
-/// The table and the row.
-fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> (&'static str, RowWrite) {
+/// A duration in microseconds, as an `int`.
+fn micros(name: &'static str, time: Duration) -> Column {
+    let micros = i32::try_from(time.as_micros()).unwrap_or(i32::MAX);
+    (name, Content::Value(micros.to_be_bytes().to_vec()))
+}
+
+/// Two columns of an address.
+fn address(names: [&'static str; 2], address: Option<SocketAddr>) -> Vec<Column> {
+    let Some(address) = address else { return Vec::new() };
+    let port = i32::from(address.port()).to_be_bytes().to_vec();
+    let [ip, of_port] = names;
+    vec![(ip, Content::Value(bytes_of(address.ip()))), (of_port, Content::Value(port))]
+}
+
+type Placed = (&'static str, &'static str, RowWrite);
+
+/// The keyspace, the table and the row.
+fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
     let parent_row = |id: &Uuid, columns| {
         let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
-        ("parent_repair_history", RowWrite { key, clustering, columns })
+        (HISTORIES, "parent_repair_history", RowWrite { key, clustering, columns })
     };
     let range_row = |keyspace: &str, table: &str, id: &Uuid, columns| {
         let (key, clustering) = (key_of(keyspace, table), clustering_of(*id));
-        ("repair_history", RowWrite { key, clustering, columns })
+        (HISTORIES, "repair_history", RowWrite { key, clustering, columns })
+    };
+    let trace_row = |id: &Uuid, columns| {
+        let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
+        (TRACES, "sessions", RowWrite { key, clustering, columns })
     };
     match record {
         RepairRecord::Started { parent, keyspace, tables, options, ranges, at } => {
@@ -169,11 +197,7 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> (&'static s
                 text("status", "STARTED"),
                 time("started_at", *at),
             ];
-            if let Some(address) = coordinator {
-                let port = i32::from(address.port()).to_be_bytes().to_vec();
-                columns.push(("coordinator", Content::Value(bytes_of(address.ip()))));
-                columns.push(("coordinator_port", Content::Value(port)));
-            }
+            columns.extend(address(["coordinator", "coordinator_port"], coordinator));
             range_row(keyspace, table, id, columns)
         }
         RepairRecord::RangeEnded { id, keyspace, table, error, at } => {
@@ -183,6 +207,34 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> (&'static s
                 columns.push(text("exception_message", error));
             }
             range_row(keyspace, table, id, columns)
+        }
+        RepairRecord::TraceStarted { trace, keyspace, tables, at } => {
+            let tables: Vec<String> = tables.iter().map(|t| format!("{keyspace}.{t}")).collect();
+            let parameters = vec![
+                ("columnFamilies".to_owned(), tables.join(", ")),
+                ("keyspace".to_owned(), keyspace.clone()),
+            ];
+            let mut columns = vec![
+                text("command", "REPAIR"),
+                text("request", "repair"),
+                ("parameters", Content::Texts(parameters)),
+                time("started_at", *at),
+            ];
+            columns.extend(address(["coordinator", "coordinator_port"], coordinator));
+            trace_row(trace, columns)
+        }
+        RepairRecord::Traced { trace, id, activity, elapsed } => {
+            let mut columns = vec![
+                text("activity", activity),
+                text("thread", "repair"),
+                micros("source_elapsed", *elapsed),
+            ];
+            columns.extend(address(["source", "source_port"], coordinator));
+            let (key, clustering) = (trace.as_bytes().to_vec(), clustering_of(*id));
+            (TRACES, "events", RowWrite { key, clustering, columns })
+        }
+        RepairRecord::TraceEnded { trace, took } => {
+            trace_row(trace, vec![micros("duration", *took)])
         }
     }
 }

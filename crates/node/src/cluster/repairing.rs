@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use admin::ActionError;
 use admin::model::{
-    AutoRepairReport, AutoRepairTable, RepairCommand, RepairLineReport, RepairOrder, RepairReport,
-    RepairSummary, RepairSummaryQuery,
+    AutoRepairReport, AutoRepairTable, RepairCommand, RepairDetails, RepairLineReport, RepairOrder,
+    RepairReport, RepairSessionReport, RepairSummary, RepairSummaryQuery,
 };
 use cluster::{ClusterSnapshot, Replication};
-use repair::{Repair, RepairOptions, RepairState, RepairStatus};
+use repair::{Kind, Repair, RepairOptions, RepairState, RepairStatus};
 use schema::Keyspace;
 use stdx::Token;
-use store::Store;
+use store::{ReadScope, Store};
 
 /// Does what is asked of the shard's repairs.
 ///
@@ -30,6 +30,14 @@ pub(crate) fn carry_out(
             repair.status(id, from).into_iter().map(report_of).collect()
         }
         RepairCommand::List => repair.list().into_iter().map(report_of).collect(),
+        RepairCommand::Details => {
+            let all = repair.list_details().into_iter();
+            all.map(|(status, details)| {
+                let details = Some(Box::new(details_of(details)));
+                RepairReport { details, ..report_of(status) }
+            })
+            .collect()
+        }
         RepairCommand::Abort { id } => {
             repair.abort(id);
             Vec::new()
@@ -76,6 +84,7 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         pull,
         paxos_only,
         skip_paxos,
+        trace,
     } = order;
     RepairOptions {
         keyspace,
@@ -95,6 +104,7 @@ fn options_of(order: RepairOrder) -> RepairOptions {
         pull,
         paxos_only,
         skip_paxos,
+        trace,
         bytes_per_second: 0,
     }
 }
@@ -217,5 +227,82 @@ fn report_of(status: RepairStatus) -> RepairReport {
         lines: lines
             .map(|l| RepairLineReport { number: l.number, at: l.at.0, text: l.text })
             .collect(),
+        details: None,
+    }
+}
+
+fn details_of(details: repair::RepairDetails) -> RepairDetails {
+    let kind = match details.options.kind() {
+        Kind::Full => "full",
+        Kind::Incremental => "incremental",
+        Kind::Preview(ReadScope::Unrepaired) => "preview unrepaired",
+        Kind::Preview(ReadScope::Repaired) => "preview repaired",
+        Kind::Preview(_) => "preview full",
+    };
+    let session = |s: repair::SessionDetails| RepairSessionReport {
+        id: s.id.to_string(),
+        ranges: s.ranges,
+        participants: s.participants.iter().map(|address| format!("/{address}")).collect(),
+        planned_at: s.planned_at.0,
+        started_at: s.started_at.map(|at| at.0),
+        ended_at: s.ended.as_ref().map(|(at, _)| at.0),
+        error: s.ended.and_then(|(_, error)| error),
+    };
+    RepairDetails {
+        order: order_of(details.options),
+        kind: kind.to_owned(),
+        tables: details.tables,
+        unfiltered_ranges: details.unfiltered,
+        sessions: details.sessions.into_iter().map(session).collect(),
+        planned_at: details.planned_at.map(|at| at.0),
+        compared_from: details.compared_from.map(|at| at.0),
+        compared_upto: details.compared_upto.map(|at| at.0),
+        ended_at: details.ended_at.map(|at| at.0),
+        message: details.message,
+    }
+}
+
+fn order_of(options: RepairOptions) -> RepairOrder {
+    let RepairOptions {
+        keyspace,
+        tables,
+        primary_range,
+        ranges,
+        datacenters,
+        hosts,
+        preview,
+        sequential,
+        job_threads,
+        incremental,
+        ignore_unreplicated,
+        validate,
+        datacenter_parallel,
+        force,
+        pull,
+        paxos_only,
+        skip_paxos,
+        trace,
+        // An order cannot say that: only the schedule does.
+        bytes_per_second: _,
+    } = options;
+    RepairOrder {
+        keyspace,
+        tables,
+        primary_range,
+        ranges: ranges.into_iter().map(|(start, end)| (start.0, end.0)).collect(),
+        datacenters,
+        hosts,
+        preview,
+        sequential,
+        job_threads,
+        incremental,
+        ignore_unreplicated,
+        validate,
+        datacenter_parallel,
+        force,
+        pull,
+        paxos_only,
+        skip_paxos,
+        trace,
     }
 }

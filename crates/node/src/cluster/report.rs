@@ -164,6 +164,10 @@ impl ClusterShard {
                 })
                 .collect()
         };
+        let wall = self.rt.wall().millis();
+        let ago = |time: std::time::Duration| {
+            wall.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+        };
         let report = |session: &SessionStats| StreamReport {
             operation: session.operation.clone(),
             plan_id: session.plan.to_string(),
@@ -172,6 +176,8 @@ impl ClusterShard {
             sending: None,
             current: current(session),
             is_active: session.is_active,
+            started_at_millis: ago(session.age),
+            updated_at_millis: ago(session.idle),
         };
         let receiving = stats.receiving.iter();
         let receiving =

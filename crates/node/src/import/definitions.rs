@@ -181,13 +181,14 @@ fn is_known_mask(row: &Row) -> Result<bool, ImportError> {
     Ok(native && row.text("function_name")?.is_some_and(|name| can_mask(&name)))
 }
 
-const COMPACTIONS: [&str; 6] = [
+const COMPACTIONS: [&str; 7] = [
     "SizeTieredCompactionStrategy",
     "LeveledCompactionStrategy",
     "TimeWindowCompactionStrategy",
     "UnifiedCompactionStrategy",
     "IncrementalCompactionStrategy",
     "DateTieredCompactionStrategy",
+    "ClusterKeyCompactionStrategy",
 ];
 const COMPRESSORS: [&str; 5] =
     ["LZ4Compressor", "SnappyCompressor", "DeflateCompressor", "ZstdCompressor", "NoopCompressor"];

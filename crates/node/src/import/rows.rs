@@ -234,6 +234,36 @@ pub(super) async fn check_sstables(fs: &Fs, data: &str, table: &Table) -> Result
     Ok(())
 }
 
+/// The same of a user's table, whose files may have been put there by hand: their columns must have the
+/// types of the table's. What is wrong with a file of a version that is written here is for the store.
+///
+/// # Errors
+/// As [`check_sstables`]; `OtherTypes`.
+pub(super) async fn check_user_sstables(
+    fs: &Fs,
+    data: &str,
+    table: &Table,
+) -> Result<(), ImportError> {
+    check_sstables(fs, data, table).await?;
+    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
+    for descriptor in sstables(fs, data, table).await? {
+        let reader = match SstableReader::open(fs, &directory, descriptor, None).await {
+            Ok(reader) => reader,
+            Err(_) if descriptor.version == Version::Nb => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if let Err(error) = reader.meta().statistics().header.check_types(table) {
+            let name = descriptor.file_name(sstable::Component::Data);
+            return Err(ImportError::OtherTypes {
+                table: name_of(table),
+                file: format!("{directory}/{name}"),
+                what: error.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// All live rows of a table, merged from its SSTables.
 ///
 /// # Errors

@@ -334,6 +334,14 @@ fn files_of_other_formats_are_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_file_of_other_types_than_its_table_is_refused() {
+    let first = imported(|_| {}).unwrap().unwrap();
+    let message = refused(|work| copy(&work.join("data").join(LOCAL), &all_t(work, &first)));
+    assert!(message.contains("is not of table imp.all_t, in whose directory it is: "), "{message}");
+    assert!(message.contains("-big-Data.db"), "{message}");
+}
+
+#[test]
 fn unfinished_operations_are_refused() {
     let first = imported(|_| {}).unwrap().unwrap();
     let message = refused(|work| {

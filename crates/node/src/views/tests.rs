@@ -3,13 +3,14 @@ use std::sync::Arc;
 use admin::histogram::HistogramReport;
 use admin::model::{
     ClusterReport, GossipPeerReport, GossipReport, HintsReport, MemberReport, NodeReport,
-    PendingHintsReport, SnapshotReport, StageReport, TableReport, TrafficReport,
+    PendingHintsReport, RepairDetails, RepairOrder, RepairReport, RepairSessionReport,
+    SnapshotReport, StageReport, StreamProgress, StreamReport, TableReport, TrafficReport,
 };
 use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
 use schema::Table;
 
-use super::{batches, peers, statements, tables};
+use super::{batches, moving, peers, statements, tables};
 
 fn table(name: &str) -> Arc<Table> {
     cql_plan::system::system_schema().table("system_views", name).unwrap().clone()
@@ -252,4 +253,181 @@ fn other_nodes_are_shown_with_what_is_known_of_them() {
         all("internode_outbound"),
         ["active_connections=1 pending_bytes=0 sent_bytes=0 sent_count=7 using_bytes=0"]
     );
+}
+
+const REPAIR: &str = "18d3a4b0-e000-11f0-8000-000000000001";
+const SESSION: &str = "18d3a4b0-e000-11f0-8000-000000000002";
+
+#[test]
+fn repairs_are_shown_with_their_phases_and_sessions() {
+    let session = |ended_at, error: Option<&str>| RepairSessionReport {
+        id: SESSION.to_owned(),
+        ranges: vec!["(1,2]".to_owned(), "(5,9]".to_owned()],
+        participants: vec!["/127.0.0.2:7000".to_owned()],
+        planned_at: 2_000_000,
+        started_at: Some(3_000_000),
+        ended_at,
+        error: error.map(str::to_owned),
+    };
+    let report = |state: &str, details| RepairReport {
+        id: 4,
+        session: REPAIR.to_owned(),
+        keyspace: "ks".to_owned(),
+        state: state.to_owned(),
+        started_at: 1_000_000,
+        details: Some(Box::new(details)),
+        ..RepairReport::default()
+    };
+    let all = |name: &str, report: &RepairReport| {
+        let table = table(name);
+        let rows = moving::repair_rows(&table, std::slice::from_ref(report), 9_500).unwrap();
+        rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
+    };
+    let at = |seconds: i64| format!("'1970-01-01T00:00:0{seconds}.000Z'");
+
+    // Nothing is known but what was asked for.
+    let order = RepairOrder {
+        tables: vec!["b".to_owned(), "a".to_owned()],
+        datacenter_parallel: true,
+        ranges: vec![(1, 2)],
+        job_threads: 2,
+        ..RepairOrder::default()
+    };
+    let kind = "preview repaired".to_owned();
+    let begun = report("RUNNING", RepairDetails { order, kind, ..RepairDetails::default() });
+    assert_eq!(
+        all("repairs", &begun),
+        [format!(
+            "command_id=4 completed=false duration_millis=8500 keyspace_name='ks' \
+             last_updated_at={one} options_column_families={{'a', 'b'}} options_data_centers={{}} \
+             options_force_repair=false options_hosts={{}} \
+             options_ignore_unreplicated_keyspaces=false options_incremental=false \
+             options_job_threads=2 options_optimise_streams=false \
+             options_parallelism='DATACENTER_AWARE' options_preview_kind='REPAIRED' \
+             options_primary_range=false options_pull_repair=false options_subrange_repair=true \
+             options_trace=false state_init_timestamp={one} state_setup_timestamp={one} \
+             status='setup' type='preview repaired'",
+            one = at(1)
+        )]
+    );
+    assert!(all("repair_sessions", &begun).is_empty());
+
+    let details = RepairDetails {
+        kind: "incremental".to_owned(),
+        tables: vec!["t".to_owned()],
+        unfiltered_ranges: vec![vec!["(1,2]".to_owned()], vec!["(5,9]".to_owned()]],
+        sessions: vec![session(None, None)],
+        planned_at: Some(2_000_000),
+        compared_from: Some(3_000_000),
+        ..RepairDetails::default()
+    };
+    let running = all("repairs", &report("RUNNING", details.clone()));
+    for part in [
+        "duration_millis=8500 ",
+        "last_updated_at='1970-01-01T00:00:03.000Z' ",
+        " options_incremental=true ",
+        " options_ranges={'(1,2]', '(5,9]'} ",
+        " participants=['/127.0.0.2:7000'] ranges=[['(1,2]', '(5,9]']] ",
+        &format!(" sessions={{{SESSION}}} "),
+        " status='repair_start' table_names=['t'] type='incremental' ",
+        " unfiltered_ranges=[['(1,2]'], ['(5,9]']]",
+    ] {
+        assert!(running[0].contains(part), "{part}: {running:?}");
+    }
+    let (three, six) = (at(3), at(6));
+    assert_eq!(
+        all("repair_sessions", &report("RUNNING", details.clone())),
+        [format!(
+            "completed=false duration_millis=7500 keyspace_name='ks' last_updated_at={three} \
+             participants=['/127.0.0.2:7000'] ranges=['(1,2]', '(5,9]'] repair_id={REPAIR} \
+             state_init_timestamp={two} state_jobs_start_timestamp={three} \
+             state_start_timestamp={three} status='jobs_start' table_names=['t']",
+            two = at(2)
+        )]
+    );
+
+    // What has ended does not get older.
+    let ended = RepairDetails {
+        sessions: vec![session(Some(6_000_000), Some("x"))],
+        ended_at: Some(6_000_000),
+        message: Some("why".to_owned()),
+        ..details
+    };
+    for (state, word, column) in
+        [("FAILED", "failure", "failure_cause"), ("SUCCESSFUL", "success", "success_message")]
+    {
+        let rows = all("repairs", &report(state, ended.clone()));
+        for part in [
+            "completed=true duration_millis=5000 ".to_owned(),
+            format!("{column}='why' "),
+            format!(" last_updated_at={six} "),
+            format!(" state_{word}_timestamp={six}"),
+            format!(" status='{word}' "),
+        ] {
+            assert!(rows[0].contains(&part), "{part}: {rows:?}");
+        }
+    }
+    let rows = all("repair_sessions", &report("FAILED", ended));
+    let expected = format!(
+        "completed=true duration_millis=4000 failure_cause='x' keyspace_name='ks' last_updated_at={six} "
+    );
+    assert!(rows[0].starts_with(&expected), "{rows:?}");
+}
+
+#[test]
+fn streams_are_shown_while_they_are_under_way() {
+    let member = |n: u16| MemberReport {
+        address: if n == 3 { "::1".to_owned() } else { format!("127.0.0.{n}") },
+        storage_port: 7000,
+        host_id: n.to_string(),
+        ..MemberReport::default()
+    };
+    let node = NodeReport { nodes: vec![member(2), member(3)], ..NodeReport::default() };
+    let progress = StreamProgress { files: 4, files_done: 1, bytes: 300, bytes_done: 100 };
+    let from = StreamReport {
+        operation: "Bootstrap".to_owned(),
+        plan_id: SESSION.to_owned(),
+        host_id: "2".to_owned(),
+        receiving: Some(progress),
+        is_active: true,
+        started_at_millis: 1000,
+        updated_at_millis: 2000,
+        ..StreamReport::default()
+    };
+    let other = StreamReport {
+        host_id: "3".to_owned(),
+        started_at_millis: 3000,
+        updated_at_millis: 4000,
+        ..from.clone()
+    };
+    let done = StreamProgress { files_done: 4, bytes_done: 300, ..progress };
+    let to = StreamReport {
+        plan_id: REPAIR.to_owned(),
+        receiving: None,
+        sending: Some(done),
+        ..from.clone()
+    };
+    let over = StreamReport { is_active: false, ..to.clone() };
+    let table = table("streaming");
+    let all = |sessions: &[StreamReport]| {
+        let rows = moving::stream_rows(&table, &node, sessions, 6000).unwrap();
+        rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
+    };
+    let times = |since: &str| {
+        format!("status='start' status_init_timestamp={since} status_start_timestamp={since}")
+    };
+    assert_eq!(
+        all(&[from, other]),
+        [format!(
+            "bytes_received=200 bytes_sent=0 bytes_to_receive=600 bytes_to_send=0 \
+             duration_millis=5000 files_received=2 files_sent=0 files_to_receive=8 files_to_send=0 \
+             follower=false last_updated_at='1970-01-01T00:00:04.000Z' operation='Bootstrap' \
+             peers=['/127.0.0.2:7000', '/[::1]:7000'] progress_percentage=33.0 {}",
+            times("'1970-01-01T00:00:01.000Z'")
+        )]
+    );
+    let rows = all(&[to]);
+    assert!(rows[0].contains(" follower=true "), "{rows:?}");
+    assert!(rows[0].contains(" progress_percentage=99.0 "), "{rows:?}");
+    assert!(all(&[over]).is_empty());
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the options of the `compaction` map with Cassandra's checks and texts ([`options`]), the
 //! pickers of the strategies ([`size_tiered`], [`leveled`], [`time_window`], [`unified`],
-//! [`incremental`]), which files may be dropped whole and which tombstones may be purged ([`purge`], [`repaired`]), the inputs
-//! of major and user-defined compactions ([`manual`]). Never: reads files, asks the clock, remembers
+//! [`incremental`], [`cluster_key`] with its [`windows`]), which files may be dropped whole and which tombstones may be purged ([`purge`], [`repaired`]), the inputs
+//! of major and user-defined compactions ([`manual`]), how much of the processor compaction gets ([`share`]). Never: reads files, asks the clock, remembers
 //! what runs or what ran: files that are being compacted are not passed in.
 //!
 //! Invariants: INV-compact-plan-1: a [`Plan`] never names a file that was not passed in, nor one
@@ -11,13 +11,14 @@
 //! in an incremental repair are in none (but those of a cleanup, which takes files one by one).
 //!
 //! Reading order: this file, [`size_tiered`], [`purge`], [`time_window`], [`leveled`], [`unified`],
-//! [`incremental`], [`parts`], [`options`].
+//! [`incremental`], [`cluster_key`], [`parts`], [`options`].
 
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod cluster_key;
 pub mod fuzz;
 pub mod incremental;
 pub mod leveled;
@@ -27,6 +28,7 @@ pub mod options;
 pub mod parts;
 pub mod purge;
 pub mod repaired;
+pub mod share;
 pub mod simulated;
 pub mod size_tiered;
 #[cfg(test)]
@@ -34,7 +36,9 @@ mod testing;
 pub mod time_window;
 pub mod unified;
 mod validate;
+pub mod windows;
 
+pub use cluster_key::ClusterKeyOptions;
 pub use incremental::IncrementalOptions;
 pub use leveled::LeveledOptions;
 pub use manual::{before_major, major, major_split, user_defined};
@@ -46,6 +50,7 @@ pub use repaired::{GcPolicy, NEVER, RepairTimes};
 pub use size_tiered::{SizeTieredOptions, buckets};
 pub use time_window::TimeWindowOptions;
 pub use unified::UnifiedOptions;
+pub use windows::Windows;
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, Uuid, WallMicros};
 
@@ -77,6 +82,9 @@ pub struct SstableInfo {
     pub pending_repair: Option<Uuid>,
     /// The run that it is a fragment of; a file without one is a run of its own.
     pub run: Option<Uuid>,
+    /// Numbers of the first and the last window of the first clustering column that it has rows or range
+    /// deletions of; `None`: not known, or the table has no windows.
+    pub windows: Option<(i64, i64)>,
     /// When the file was written.
     pub created_at: WallMicros,
     /// Reads per second per key; 0.0 when not measured.
@@ -100,7 +108,7 @@ impl SstableInfo {
     }
 }
 
-/// Where the output of a compaction ends and another begins; a partition is never cut.
+/// Where the output of a compaction ends and another begins; a partition is not cut but by [`Cut::AtWindows`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// One output.
@@ -111,6 +119,9 @@ pub enum Cut {
     AtTokens(Vec<Token>),
     /// When the first has so many bytes on disk, then the next; what follows the last is not cut.
     AtSizes(Vec<u64>),
+    /// A file for each window of the first clustering column, and one at level
+    /// [`cluster_key::SHARED_LEVEL`] for what is in none. This alone cuts partitions.
+    AtWindows,
 }
 
 /// One compaction to run.
@@ -182,6 +193,18 @@ pub enum Reason {
         /// Size of both for that of the largest, in hundredths.
         percent: u64,
     },
+    /// Files of one window of the first clustering column.
+    KeyWindow {
+        /// Its number.
+        window: i64,
+        /// How many.
+        files: usize,
+    },
+    /// Files are sorted into windows of the first clustering column.
+    Distribution {
+        /// How many.
+        files: usize,
+    },
     /// Small files are cut as a major compaction needs them, before it.
     Alignment {
         /// How many.
@@ -231,6 +254,12 @@ impl core::fmt::Display for Reason {
             }
             Reason::SpaceAmplification { runs, percent } => {
                 write!(f, "{runs} runs of the largest tiers, {percent} % of the largest one")
+            }
+            Reason::KeyWindow { window, files } => {
+                write!(f, "{files} files of window {window} of the first clustering column")
+            }
+            Reason::Distribution { files } => {
+                write!(f, "{files} files are sorted into windows of the first clustering column")
             }
             Reason::Alignment { files } => {
                 write!(f, "{files} small files, before a major compaction")
@@ -288,6 +317,7 @@ pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan>
         Strategy::Incremental => {
             incremental::next_background(&options.incremental, tiered, tombstones, files, state)
         }
+        Strategy::ClusterKey => cluster_key::next_background(tiered, tombstones, files, state),
     };
     let (repaired, unrepaired) = sides(state.candidates);
     side(&repaired)
@@ -340,6 +370,7 @@ pub fn estimated_tasks(
         }
         Strategy::Unified => unified::estimated_tasks(files, &options.unified, flush_bytes),
         Strategy::Incremental => incremental::estimated_tasks(files, tiered),
+        Strategy::ClusterKey => cluster_key::estimated_tasks(files, tiered),
     };
     let (repaired, unrepaired) = sides(files);
     of_side(&repaired) + of_side(&unrepaired)

@@ -2,9 +2,11 @@
 
 use stdx::Generation;
 
-use crate::options::{CompactionOptions, Strategy, TombstoneOptions};
+use crate::options::{CompactionOptions, Strategy};
 use crate::size_tiered::plan;
-use crate::{Cut, Plan, Reason, SstableInfo, TableState, incremental, leveled, unified};
+use crate::{
+    Cut, Plan, Reason, SstableInfo, TableState, cluster_key, incremental, leveled, unified,
+};
 
 /// Why a user-defined compaction cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,16 +33,19 @@ fn files<'a>(state: &TableState<'a>) -> impl Iterator<Item = &'a SstableInfo> {
 }
 
 /// A major compaction: all files into one (into one level, or one file for each shard of the ring, where
-/// the strategy says so), one plan for the repaired and one for the others. A single file is rewritten
+/// the strategy says so; one file for each window of the first clustering column), one plan for the repaired and one for the others. A single file is rewritten
 /// too, as it drops what may be purged. Files that take part in an incremental repair are left alone.
 pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let tombstones = &options.tombstones;
     [true, false]
         .into_iter()
-        .filter_map(|repaired| {
+        .flat_map(|repaired| {
             let side: Vec<&SstableInfo> =
                 files(state).filter(|f| f.is_repaired() == repaired).collect();
-            (!side.is_empty()).then(|| match options.strategy {
+            if side.is_empty() {
+                return Vec::new();
+            }
+            vec![match options.strategy {
                 Strategy::SizeTiered | Strategy::TimeWindow | Strategy::DateTiered => {
                     plan(&side, state, tombstones, Reason::Major)
                 }
@@ -49,7 +54,8 @@ pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
                 Strategy::Incremental => {
                     incremental::major(&options.incremental, tombstones, &side, state)
                 }
-            })
+                Strategy::ClusterKey => return cluster_key::major(tombstones, &side, state),
+            }]
         })
         .collect()
 }
@@ -90,18 +96,23 @@ fn halves(bytes: u64) -> Cut {
 }
 
 /// What should be done before a major compaction, so that it needs little space: by incremental
-/// compaction small files that lie across the fragments of large runs are cut like these first. Files
-/// change by it: [`major`] is asked afterwards.
+/// compaction small files that lie across the fragments of large runs are cut like these first, by
+/// cluster-key compaction files of several windows are sorted into these. Files change by it: this is
+/// asked again until nothing is left, [`major`] afterwards.
 pub fn before_major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
-    if options.strategy != Strategy::Incremental {
-        return Vec::new();
-    }
+    let (tiered, tombstones) = (&options.size_tiered, &options.tombstones);
     [true, false]
         .into_iter()
         .filter_map(|repaired| {
             let side: Vec<&SstableInfo> =
                 files(state).filter(|f| f.is_repaired() == repaired).collect();
-            incremental::align(&options.incremental, &options.tombstones, &side, state)
+            match options.strategy {
+                Strategy::Incremental => {
+                    incremental::align(&options.incremental, tombstones, &side, state)
+                }
+                Strategy::ClusterKey => cluster_key::sort_out(tiered, tombstones, &side, state),
+                _ => None,
+            }
         })
         .collect()
 }
@@ -113,7 +124,7 @@ pub fn before_major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<
 /// See [`ManualError`].
 pub fn user_defined(
     generations: &[Generation],
-    tombstones: &TombstoneOptions,
+    options: &CompactionOptions,
     state: &TableState<'_>,
 ) -> Result<Plan, ManualError> {
     let mut inputs: Vec<&SstableInfo> = Vec::new();
@@ -132,9 +143,12 @@ pub fn user_defined(
     if inputs.is_empty() {
         return Err(ManualError::Empty);
     }
-    let mut plan = plan(&inputs, state, tombstones, Reason::UserDefined);
+    let mut plan = plan(&inputs, state, &options.tombstones, Reason::UserDefined);
     if inputs.len() > 1 {
         plan.level = 0;
+    }
+    if options.strategy == Strategy::ClusterKey {
+        plan.cut = Cut::AtWindows;
     }
     Ok(plan)
 }
@@ -159,6 +173,7 @@ mod tests {
             repaired_at,
             pending_repair: None,
             run: None,
+            windows: None,
             created_at: WallMicros(0),
             hotness: 0.0,
         }
@@ -189,7 +204,7 @@ mod tests {
         let inputs: Vec<Vec<u64>> =
             plans.iter().map(|p| p.inputs.iter().map(|g| g.0).collect()).collect();
         assert_eq!(inputs, [vec![2], vec![3]]);
-        let named = user_defined(&[Generation(1)], &TombstoneOptions::default(), &state(&files));
+        let named = user_defined(&[Generation(1)], &CompactionOptions::default(), &state(&files));
         assert_eq!(named, Err(ManualError::NotACandidate { generation: Generation(1) }));
     }
 
@@ -215,7 +230,7 @@ mod tests {
         let files = [1, 2].map(|n| SstableInfo { level: 3, ..file(n, 0) });
         let level = |named: &[u64]| {
             let named: Vec<Generation> = named.iter().map(|g| Generation(*g)).collect();
-            user_defined(&named, &TombstoneOptions::default(), &state(&files)).unwrap().level
+            user_defined(&named, &CompactionOptions::default(), &state(&files)).unwrap().level
         };
         assert_eq!((level(&[2]), level(&[1, 2])), (3, 0));
     }
@@ -225,7 +240,7 @@ mod tests {
         let files = [file(1, 0), file(2, 5), file(3, 0)];
         let plan = |named: &[u64]| {
             let named: Vec<Generation> = named.iter().map(|g| Generation(*g)).collect();
-            user_defined(&named, &TombstoneOptions::default(), &state(&files))
+            user_defined(&named, &CompactionOptions::default(), &state(&files))
                 .map(|p| p.inputs.iter().map(|g| g.0).collect::<Vec<_>>())
         };
         assert_eq!(plan(&[3, 1, 3]), Ok(vec![3, 1]));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster_key::ClusterKeyOptions;
 use crate::incremental::IncrementalOptions;
 use crate::leveled::LeveledOptions;
 use crate::number;
@@ -12,6 +13,7 @@ use crate::size_tiered::SizeTieredOptions;
 use crate::time_window::TimeWindowOptions;
 use crate::unified::{OverlapInclusion, UnifiedOptions};
 use crate::validate;
+use crate::windows::{WindowRule, WindowUnit};
 
 /// A compaction map that Cassandra refuses; a ConfigurationException with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +29,8 @@ impl OptionsError {
     }
 }
 
-/// The strategies of Cassandra 5.0, one of Scylla, and one of earlier versions of Cassandra.
+/// The strategies of Cassandra 5.0, one of Scylla, one of earlier versions of Cassandra, and one that was
+/// proposed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Merges files of similar size.
@@ -43,17 +46,20 @@ pub enum Strategy {
     /// Cassandra's up to 4.1: done as [`Strategy::TimeWindow`] with the longest window that it would
     /// have made.
     DateTiered,
+    /// Sorts rows into windows of the first clustering column.
+    ClusterKey,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 6] = [
+    pub const ALL: [Strategy; 7] = [
         Strategy::SizeTiered,
         Strategy::Leveled,
         Strategy::TimeWindow,
         Strategy::Unified,
         Strategy::Incremental,
         Strategy::DateTiered,
+        Strategy::ClusterKey,
     ];
 
     /// Class name without its package.
@@ -65,6 +71,7 @@ impl Strategy {
             Strategy::Unified => "UnifiedCompactionStrategy",
             Strategy::Incremental => "IncrementalCompactionStrategy",
             Strategy::DateTiered => "DateTieredCompactionStrategy",
+            Strategy::ClusterKey => "ClusterKeyCompactionStrategy",
         }
     }
 
@@ -156,6 +163,8 @@ pub struct CompactionOptions {
     pub unified: UnifiedOptions,
     /// Options of the incremental picker.
     pub incremental: IncrementalOptions,
+    /// Options of the cluster-key picker.
+    pub cluster_key: ClusterKeyOptions,
     /// Options about tombstones.
     pub tombstones: TombstoneOptions,
     /// The map as the schema keeps it: `class` with its package, thresholds filled in.
@@ -177,6 +186,7 @@ impl Default for CompactionOptions {
             time_window: TimeWindowOptions::default(),
             unified: UnifiedOptions::default(),
             incremental: IncrementalOptions::default(),
+            cluster_key: ClusterKeyOptions::default(),
             tombstones: TombstoneOptions::default(),
             map: map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         }
@@ -233,9 +243,11 @@ pub fn parse_options<'a>(
             .get("min_sstable_size")
             .and_then(|v| v.parse::<u64>().ok())
             .map(|mb| mb.saturating_mul(1 << 20)),
-        Strategy::SizeTiered | Strategy::Leveled | Strategy::TimeWindow | Strategy::DateTiered => {
-            options.get("min_sstable_size").and_then(|v| v.parse().ok())
-        }
+        Strategy::SizeTiered
+        | Strategy::Leveled
+        | Strategy::TimeWindow
+        | Strategy::DateTiered
+        | Strategy::ClusterKey => options.get("min_sstable_size").and_then(|v| v.parse().ok()),
     };
     let size_tiered = SizeTieredOptions {
         min_threshold,
@@ -265,6 +277,7 @@ pub fn parse_options<'a>(
     };
     let unified = unified(&options);
     let incremental = incremental(&options);
+    let cluster_key = cluster_key(&options);
     options.insert("class".to_owned(), strategy.class_name());
     Ok(CompactionOptions {
         strategy,
@@ -274,6 +287,7 @@ pub fn parse_options<'a>(
         time_window,
         unified,
         incremental,
+        cluster_key,
         tombstones,
         map: options,
     })
@@ -353,6 +367,23 @@ fn incremental(options: &BTreeMap<String, String>) -> IncrementalOptions {
         fragment_size: size.map_or(default.fragment_size, |mb| mb << 20),
         space_amplification_goal: goal.filter(|goal| *goal > 1.0),
     }
+}
+
+/// As [`leveled`].
+fn cluster_key(options: &BTreeMap<String, String>) -> ClusterKeyOptions {
+    let int = |name: &str| {
+        let value = options.get(name).and_then(|v| number::int(v));
+        value.and_then(|v| u32::try_from(v).ok()).filter(|v| *v > 0)
+    };
+    let unit = options.get("compaction_window_unit").and_then(|u| WindowUnit::from_name(u));
+    let rule = match (unit, int("window_count")) {
+        (_, Some(count)) => WindowRule::Static { count },
+        (Some(unit), None) => {
+            WindowRule::Moving { unit, size: int("compaction_window_size").unwrap_or(1) }
+        }
+        (None, None) => ClusterKeyOptions::default().rule,
+    };
+    ClusterKeyOptions { rule, windows: None }
 }
 
 /// As [`leveled`].

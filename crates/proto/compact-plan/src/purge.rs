@@ -114,6 +114,7 @@ mod tests {
             repaired_at: 0,
             pending_repair: None,
             run: None,
+            windows: None,
             created_at: WallMicros(0),
             hotness: 0.0,
         }

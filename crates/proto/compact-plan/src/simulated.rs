@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, Uuid, WallMicros};
 
 use crate::parts::parts;
-use crate::{CompactionOptions, Cut, Plan, SstableInfo, TableState, next};
+use crate::{CompactionOptions, Cut, Plan, SstableInfo, TableState, Windows, next};
 
 /// Versions of keys in a flushed file.
 pub const FLUSH_ENTRIES: u64 = 512;
@@ -104,6 +104,8 @@ impl Costs {
 #[derive(Clone, Copy, Debug)]
 struct Version {
     token: i64,
+    /// First clustering value: the key's number.
+    clustering: i64,
     /// When it was written, seconds.
     at: i64,
     /// When it ends; of a tombstone, when it was deleted. `i64::MAX`: it does not.
@@ -235,7 +237,8 @@ impl Writes {
             _ if is_tombstone => seconds,
             _ => i64::MAX,
         };
-        Version { token: token_of(key), at: seconds, ends, is_tombstone }
+        let clustering = i64::try_from(key).unwrap_or(i64::MAX);
+        Version { token: token_of(key), clustering, at: seconds, ends, is_tombstone }
     }
 
     /// Any key that is alive.
@@ -326,7 +329,7 @@ impl Table<'_> {
             let share = written as f64 / before.max(1) as f64;
             self.costs.temporary_share = self.costs.temporary_share.max(share);
         }
-        for piece in pieces(versions, &plan.cut) {
+        for piece in pieces(versions, &plan.cut, self.options.cluster_key.windows) {
             self.add(piece, seconds, plan.level, run);
         }
     }
@@ -355,6 +358,10 @@ impl Table<'_> {
             repaired_at: 0,
             pending_repair: None,
             run,
+            windows: self.options.cluster_key.windows.and_then(|windows| {
+                let of = versions.iter().map(|v| windows.window_of(v.clustering));
+                Some((of.clone().min()?, of.max()?))
+            }),
             created_at: WallMicros(seconds.saturating_mul(1_000_000)),
             hotness: 0.0,
         };
@@ -363,13 +370,21 @@ impl Table<'_> {
 }
 
 /// The outputs of a compaction.
-fn pieces(versions: Vec<Version>, cut: &Cut) -> Vec<Vec<Version>> {
+fn pieces(versions: Vec<Version>, cut: &Cut, windows: Option<Windows>) -> Vec<Vec<Version>> {
     match cut {
         // Only somebody's request has such sizes, which has no place in a model of the background.
         Cut::Never | Cut::AtSizes(_) => vec![versions],
         Cut::AtBytes(bytes) => {
             let most = usize::try_from((bytes / ENTRY_BYTES).max(1)).unwrap_or(usize::MAX);
             versions.chunks(most).map(<[Version]>::to_vec).collect()
+        }
+        Cut::AtWindows => {
+            let mut pieces: BTreeMap<i64, Vec<Version>> = BTreeMap::new();
+            for version in versions {
+                let window = windows.map_or(0, |windows| windows.window_of(version.clustering));
+                pieces.entry(window).or_default().push(version);
+            }
+            pieces.into_values().collect()
         }
         Cut::AtTokens(tokens) => {
             let mut pieces = vec![Vec::new()];
@@ -396,6 +411,9 @@ pub fn compared() -> Vec<(&'static str, CompactionOptions)> {
         crate::parse_options(class.into_iter().chain(more.iter().copied())).unwrap_or_default()
     };
     let window = [("compaction_window_unit", "HOURS"), ("compaction_window_size", "4")];
+    // As many keys as are inserted in such a window.
+    let keys = [("compaction_window_unit", "THOUSANDS"), ("compaction_window_size", "12")];
+    let key = Some(("k", "bigint"));
     vec![
         ("STCS", of("SizeTieredCompactionStrategy", &[])),
         ("LCS", of("LeveledCompactionStrategy", &[])),
@@ -406,6 +424,7 @@ pub fn compared() -> Vec<(&'static str, CompactionOptions)> {
             "ICS, goal 1.5",
             of("IncrementalCompactionStrategy", &[("space_amplification_goal", "1.5")]),
         ),
+        ("CKCS", of("ClusterKeyCompactionStrategy", &keys).for_table(key).unwrap_or_default()),
     ]
 }
 

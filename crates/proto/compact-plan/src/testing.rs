@@ -30,6 +30,7 @@ pub fn file(
         repaired_at: 0,
         pending_repair: None,
         run: None,
+        windows: None,
         created_at: WallMicros(0),
         hotness: 0.0,
     }
@@ -108,7 +109,7 @@ impl Table {
         let last = inputs.iter().map(|f| f.last_token).max().unwrap();
         let width = i128::from(last.0) - i128::from(first.0);
         let ends: Vec<Token> = match &plan.cut {
-            Cut::Never | Cut::AtSizes(_) => vec![last],
+            Cut::Never | Cut::AtSizes(_) | Cut::AtWindows => vec![last],
             Cut::AtBytes(max) => {
                 let parts = i128::from(bytes.div_ceil(*max).max(1));
                 (1..=parts)

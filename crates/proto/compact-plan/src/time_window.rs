@@ -108,10 +108,9 @@ pub fn estimated_tasks(
     windows.iter().map(tasks).sum()
 }
 
-/// The next background compaction of files of one side (repaired or not); `None` when nothing is due.
-pub(crate) fn next_background(
-    options: &TimeWindowOptions,
-    size_tiered: &SizeTieredOptions,
+/// Files of one side of which everything has expired go alone: nothing of them is read, so they need not
+/// wait for a merge.
+pub(crate) fn expired_alone(
     tombstones: &TombstoneOptions,
     files: &[SstableInfo],
     state: &TableState<'_>,
@@ -131,12 +130,25 @@ pub(crate) fn next_background(
         only_purge_repaired: tombstones.only_purge_repaired,
         ignore_overlaps: false,
     });
-    let is_expired = |f: &&SstableInfo| expired.contains(&f.generation);
-    if !expired.is_empty() {
-        // Alone: nothing of them is read, so they need not wait for a merge.
-        let gone: Vec<&SstableInfo> = files.iter().filter(is_expired).collect();
-        let reason = Reason::Expired { files: gone.len() };
-        return Some(Plan { expired, ..plan(&gone, state, tombstones, reason) });
+    if expired.is_empty() {
+        return None;
+    }
+    let gone: Vec<&SstableInfo> =
+        files.iter().filter(|f| expired.contains(&f.generation)).collect();
+    let reason = Reason::Expired { files: gone.len() };
+    Some(Plan { expired, ..plan(&gone, state, tombstones, reason) })
+}
+
+/// The next background compaction of files of one side (repaired or not); `None` when nothing is due.
+pub(crate) fn next_background(
+    options: &TimeWindowOptions,
+    size_tiered: &SizeTieredOptions,
+    tombstones: &TombstoneOptions,
+    files: &[SstableInfo],
+    state: &TableState<'_>,
+) -> Option<Plan> {
+    if let Some(expired) = expired_alone(tombstones, files, state) {
+        return Some(expired);
     }
     let young = files.iter().filter(|f| !options.is_too_old(f, state.now));
     let windows = windows(young, options);

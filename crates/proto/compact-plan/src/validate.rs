@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::number;
 use crate::options::{OptionsError, Strategy};
+use crate::windows::{STATIC_MAX, STATIC_MIN, WindowUnit};
 
 type Options = BTreeMap<String, String>;
 type Checked = Result<(), OptionsError>;
@@ -38,6 +39,7 @@ const DATE_TIERED: &[&str] = &[
     "timestamp_resolution",
 ];
 const INCREMENTAL: &[&str] = &["sstable_size_in_mb", "space_amplification_goal"];
+const CLUSTER_KEY: &[&str] = &["compaction_window_unit", "compaction_window_size", "window_count"];
 const UNIFIED: &[&str] = &[
     "scaling_parameters",
     "base_shard_count",
@@ -85,6 +87,11 @@ pub fn options(strategy: Strategy, options: &Options) -> Checked {
             date_tiered(options)?;
             size_tiered(options)?;
             &[COMMON, THRESHOLDS, SIZE_TIERED, DATE_TIERED]
+        }
+        Strategy::ClusterKey => {
+            cluster_key(options)?;
+            size_tiered(options)?;
+            &[COMMON, THRESHOLDS, SIZE_TIERED, CLUSTER_KEY]
         }
     };
     let unknown: Vec<&str> = options
@@ -294,6 +301,47 @@ fn incremental(options: &Options) -> Checked {
         }
     }
     Ok(())
+}
+
+/// The texts are ours, but for those that time-window compaction has for the same options.
+fn cluster_key(options: &Options) -> Checked {
+    let (unit, size, count) = ("compaction_window_unit", "compaction_window_size", "window_count");
+    if let Some(text) = options.get(unit).filter(|t| WindowUnit::from_name(t).is_none()) {
+        return fail(format!("{text} is not valid for {unit}"));
+    }
+    if let Some(text) = options.get(size) {
+        match number::int(text) {
+            Some(value) if value < 1 => {
+                return fail(format!("{value} must be greater than 1 for {size}"));
+            }
+            Some(_) => {}
+            None => return not_an_int(text, size),
+        }
+    }
+    if let Some(text) = options.get(count) {
+        let range = i64::from(STATIC_MIN)..=i64::from(STATIC_MAX);
+        match number::int(text) {
+            Some(value) if !range.contains(&i64::from(value)) => {
+                return fail(format!(
+                    "{count} must be from {STATIC_MIN} to {STATIC_MAX}, but was {value}"
+                ));
+            }
+            Some(_) => {}
+            None => return not_an_int(text, count),
+        }
+    }
+    let is_moving = options.contains_key(unit) || options.contains_key(size);
+    match (is_moving, options.contains_key(count)) {
+        (true, true) => fail(format!(
+            "{count} makes static windows, {unit} and {size} moving ones: give one or the others"
+        )),
+        (true, false) if !options.contains_key(unit) => fail(format!("{size} needs {unit}")),
+        (false, false) => fail(format!(
+            "ClusterKeyCompactionStrategy needs {unit} and {size} for moving windows of the first \
+             clustering column, or {count} for static ones"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Smallest target and flush size of the unified strategy, bytes.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use compact_plan::CompactionOptions;
 use cql_syntax::ast::{Property, PropertyValue};
-use schema::{KeyspaceParams, TableOptions, TombstoneGc};
+use schema::{Column, KeyspaceParams, TableOptions, TombstoneGc};
 
 use crate::error::PlanError;
 
@@ -323,6 +323,17 @@ fn compaction(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
 fn parse_compaction(map: &BTreeMap<String, String>) -> Result<CompactionOptions, PlanError> {
     let map = map.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     compact_plan::parse_options(map).map_err(|error| PlanError::config(error.message))
+}
+
+/// Checks what the compaction strategy asks of the first clustering column of a table.
+///
+/// # Errors
+/// A ConfigurationException.
+pub(crate) fn check_compaction(o: &TableOptions, first: Option<&Column>) -> Result<(), PlanError> {
+    let options = parse_compaction(&o.compaction)?;
+    let cql_type = first.map(|column| column.ty.to_string());
+    let first = first.map(|column| column.name.as_ref()).zip(cql_type.as_deref());
+    options.for_table(first).map(drop).map_err(|error| PlanError::config(error.message))
 }
 
 /// What a user should be told of properties that are valid.
@@ -688,6 +699,25 @@ mod tests {
         let warnings = warnings(&table.options.properties);
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("windows of 57600 seconds"), "{warnings:?}");
+    }
+
+    #[test]
+    fn cluster_key_compaction_asks_for_a_first_clustering_column_with_windows() {
+        let with = "compaction = {'class': 'ClusterKeyCompactionStrategy', \
+                    'compaction_window_unit': 'DAYS'}";
+        let options = options(with).unwrap();
+        let column = |ty| Column {
+            id: stdx::ColumnId(1),
+            name: "at".into(),
+            ty,
+            kind: schema::ColumnKind::Clustering { position: 0, reversed: true },
+        };
+        let check = |ty| check_compaction(&options, Some(&column(ty)));
+        assert_eq!(check(types::CqlType::Timestamp), Ok(()));
+        let none = check_compaction(&options, None).unwrap_err();
+        assert!(none.message.contains("the table has none"));
+        assert!(check(types::CqlType::Text).unwrap_err().message.ends_with("at is of type text"));
+        assert!(check(types::CqlType::Int).unwrap_err().message.contains("ONES, TENS"));
     }
 
     #[test]

@@ -165,6 +165,11 @@ impl<'t> VirtualRowBuilder<'t> {
         self.put(name, |t| *t == CqlType::Double, Some(value.to_be_bytes().to_vec()))
     }
 
+    /// `float`.
+    pub fn float(&mut self, name: &str, value: f32) -> &mut Self {
+        self.put(name, |t| *t == CqlType::Float, Some(value.to_be_bytes().to_vec()))
+    }
+
     /// `boolean`.
     pub fn boolean(&mut self, name: &str, value: bool) -> &mut Self {
         self.put(name, |t| *t == CqlType::Boolean, Some(vec![u8::from(value)]))

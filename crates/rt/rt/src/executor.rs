@@ -23,6 +23,8 @@ pub(crate) const TURN: Duration = Duration::from_micros(500);
 /// Tasks run between two looks at inbox and timers.
 const BATCH: usize = 16;
 const GROUPS: usize = 7;
+/// Largest share of a group.
+pub(crate) const SHARE_MAX: u32 = 1000;
 type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Scheduling group of a task: under load each gets processor time by its share.
@@ -32,7 +34,7 @@ pub enum Group {
     Statement,
     /// Lightweight transactions; 1000 shares.
     Lwt,
-    /// Compaction; 200 shares.
+    /// Compaction; 200 shares, until [`crate::Rt::set_share`] says otherwise.
     Compaction,
     /// Memtable flush; 500 shares.
     Flush,
@@ -58,7 +60,7 @@ impl Group {
     }
 }
 
-/// Shares by [`Group::index`].
+/// Shares by [`Group::index`] of a shard that begins.
 const SHARES: [u64; GROUPS] = [1000, 1000, 200, 500, 200, 200, 100];
 
 #[derive(Default)]
@@ -90,15 +92,29 @@ struct Task {
 }
 
 /// Run queues. `pass` is the virtual time of a group: processor time divided by its share.
-#[derive(Default)]
 pub(crate) struct Queues {
     queues: [VecDeque<TaskKey>; GROUPS],
+    shares: [u64; GROUPS],
     pass: [u64; GROUPS],
     floor: u64,
     len: usize,
 }
 
+impl Default for Queues {
+    fn default() -> Queues {
+        Queues { queues: Default::default(), shares: SHARES, pass: [0; GROUPS], floor: 0, len: 0 }
+    }
+}
+
 impl Queues {
+    pub(crate) fn share(&self, group: Group) -> u32 {
+        u32::try_from(self.shares[group.index()]).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn set_share(&mut self, group: Group, share: u32) {
+        self.shares[group.index()] = u64::from(share.clamp(1, SHARE_MAX));
+    }
+
     fn push(&mut self, group: Group, key: TaskKey) {
         let g = group.index();
         if self.queues[g].is_empty() {
@@ -130,7 +146,7 @@ impl Queues {
 
     fn charge(&mut self, group: Group, nanos: u64) {
         let g = group.index();
-        self.pass[g] = self.pass[g].saturating_add(nanos.max(1) * 1000 / SHARES[g]);
+        self.pass[g] = self.pass[g].saturating_add(nanos.max(1) * 1000 / self.shares[g]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Rt`]: one shard of one node.
 
 use crate::env::Env;
-use crate::executor::{Queues, TURN, Tasks};
+use crate::executor::{Group, Queues, TURN, Tasks};
 use crate::file::Fs;
 use crate::gate::Gate;
 use crate::mesh::Port;
@@ -103,6 +103,16 @@ impl Rt {
     /// Shards of this node.
     pub fn shard_count(&self) -> u16 {
         self.inner.shard_count
+    }
+
+    /// The share of processor time that a group gets on this shard under load; see [`Group`].
+    pub fn share(&self, group: Group) -> u32 {
+        self.inner.queues.borrow().share(group)
+    }
+
+    /// Gives a group another share on this shard, 1 to 1000, from its next task on.
+    pub fn set_share(&self, group: Group, share: u32) {
+        self.inner.queues.borrow_mut().set_share(group, share);
     }
 
     /// Monotonic time since the node (simulator: the world) started.

@@ -290,10 +290,31 @@ fn lines_are_cassandras() {
          replicas asked in parallel order"
     );
     let range = format!("[({},{}]]", i64::MIN, i64::MAX);
+    let (_, details) = nodes.node(1, 0).repair.unwrap().list_details().remove(0);
+    let [only] = details.sessions.as_slice() else { panic!("{details:?}") };
     assert_eq!(
         *session,
-        format!("Repair session {of} for range {range} finished (progress: 100%)")
+        format!("Repair session {} for range {range} finished (progress: 100%)", only.id)
     );
+    assert_ne!(only.id, of);
+    assert_eq!(
+        (&details.tables, &details.unfiltered),
+        (&vec!["t".to_owned()], &vec![only.ranges.clone()])
+    );
+    assert_eq!((only.participants.len(), range), (2, format!("[{}]", only.ranges.join(", "))));
+    // One phase behind the other.
+    let times = [
+        Some(status.started_at),
+        details.planned_at,
+        Some(only.planned_at),
+        details.compared_from,
+        only.started_at,
+        only.ended.as_ref().map(|(at, _)| *at),
+        details.compared_upto,
+        details.ended_at,
+    ];
+    assert!(times.iter().all(Option::is_some) && times.is_sorted(), "{times:?}");
+    assert_eq!(details.message.as_deref(), Some(*success));
     assert_eq!(*success, "Repair completed successfully");
     assert_eq!(*end, "Repair command #1 finished in 0 seconds");
 }

@@ -175,6 +175,18 @@ impl Place {
 /// # Errors
 /// `Corrupt` naming file and offset of the first fault; `Io`.
 pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
+    verify_checksums_with(reader, &mut async |_| true).await.map(|_| ())
+}
+
+/// The same; after each request `step` is told how many bytes were read, and says whether it goes on. False
+/// when it did not.
+///
+/// # Errors
+/// As [`verify_checksums`].
+pub async fn verify_checksums_with(
+    reader: &SstableReader,
+    step: &mut impl AsyncFnMut(u64) -> bool,
+) -> Result<bool> {
     let meta = reader.meta();
     let large = meta.components().iter().filter(|c| c.is_large());
     for component in large.copied() {
@@ -198,6 +210,9 @@ pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
                 }
             }
             offset += bytes.len() as u64;
+            if !step(bytes.len() as u64).await {
+                return Ok(false);
+            }
             if bytes.len() < SEQUENTIAL_BYTES {
                 break;
             }
@@ -209,7 +224,7 @@ pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
             return Err(SstableError::Corrupt { file, offset: 0, what });
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// How the index is walked beside Data.

@@ -5,6 +5,7 @@ mod damage;
 mod field_notes;
 mod golden;
 mod legacy;
+mod scrubbing;
 mod slices;
 mod tools;
 mod versions;

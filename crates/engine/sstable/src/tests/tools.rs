@@ -196,7 +196,9 @@ async fn scrub(
     let first = offline::next_generation(fs, directory).await.unwrap();
     let mut told = Vec::new();
     let mut tell = |loss: &offline::Loss| told.push(loss.to_string());
-    let report = offline::scrub(fs, directory, set, first, &mut tell).await.unwrap();
+    // What Cassandra refuses of counters is seen elsewhere.
+    let how = offline::ScrubOptions { skip_corrupted: true, ..Default::default() };
+    let report = offline::scrub(fs, directory, set, (first, how), &mut tell).await.unwrap();
     let mut found = Vec::new();
     for written in &report.written {
         let new = SstableReader::open(fs, directory, written.descriptor, None).await.unwrap();

@@ -257,6 +257,14 @@ fn a_refresh_takes_what_somebody_put_into_the_tables_directory() {
         }
         let new = store.claim_new_files(TABLE).await.unwrap();
         assert_eq!(new.iter().map(|d| d.generation.0).collect::<Vec<_>>(), [1000, 1001]);
+        // A table of other types does not take them.
+        let mut other = manual_schema().table_by_id(TABLE).unwrap().as_ref().clone();
+        other.columns.iter_mut().find(|c| c.id == VALUE).unwrap().ty = CqlType::Int;
+        store.set_schema(schema_of(vec![other]));
+        let refused = store.refresh(TABLE, &new).await.unwrap_err().to_string();
+        assert!(refused.contains("of another table: ") && refused.contains("int"), "{refused}");
+        assert!(names(&rt, &own).await.iter().any(|n| n.contains("-1000-")));
+        store.set_schema(manual_schema());
         let done = store.refresh(TABLE, &new).await.unwrap();
         store.adopt(TABLE, &done.files).await.unwrap();
         assert_eq!(done.files.len(), 2);

@@ -2,8 +2,10 @@
 //! acknowledged.
 #![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
 
+mod backlog;
 mod basics;
 mod cleanup;
+mod cluster_key;
 mod control;
 mod crash;
 mod everywhere;
@@ -15,10 +17,12 @@ mod ingest;
 mod large;
 mod outputs;
 mod pruning;
+mod quarantine;
 mod repairing;
 mod replaying;
 mod replica;
 mod requests;
+mod scrubbing;
 mod shards;
 mod strategies;
 mod upkeep;

@@ -18,6 +18,11 @@ fn schema_by(strategy: Strategy) -> Arc<Schema> {
         Strategy::Leveled => &[("sstable_size_in_mb", "1")],
         Strategy::Unified => &[("scaling_parameters", "L2,T3"), ("min_sstable_size", "0B")],
         Strategy::TimeWindow => &[("min_threshold", "2"), ("compaction_window_unit", "MINUTES")],
+        Strategy::ClusterKey => &[
+            ("min_threshold", "2"),
+            ("compaction_window_unit", "ONES"),
+            ("compaction_window_size", "2"),
+        ],
         Strategy::SizeTiered | Strategy::DateTiered | Strategy::Incremental => {
             &[("min_threshold", "2"), ("max_threshold", "4")]
         }
@@ -26,7 +31,7 @@ fn schema_by(strategy: Strategy) -> Arc<Schema> {
     let overlapping = match strategy {
         Strategy::Leveled | Strategy::Unified => "row",
         Strategy::SizeTiered | Strategy::Incremental => "cell",
-        Strategy::TimeWindow | Strategy::DateTiered => "none",
+        Strategy::TimeWindow | Strategy::DateTiered | Strategy::ClusterKey => "none",
     };
     compaction.insert("provide_overlapping_tombstones".to_owned(), overlapping.to_owned());
     schema_of(vec![table(TableOptions {
@@ -87,7 +92,8 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
                 async move {
                     let (mut mine, mut done, mut beside) =
                         std::mem::take(&mut *model.lock().unwrap());
-                    let mut strategy = Strategy::ALL[rt.random_u64() as usize % 6];
+                    let mut strategy =
+                        Strategy::ALL[rt.random_u64() as usize % Strategy::ALL.len()];
                     let options = StoreOptions {
                         sync: commitlog::SyncMode::Batch,
                         concurrent_compactors: 1 + (rt.random_u64() % 4) as u32,
@@ -110,7 +116,8 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
                                 mine.check(&store, &what).await;
                             }
                             7 | 8 => {
-                                strategy = Strategy::ALL[rt.random_u64() as usize % 6];
+                                strategy =
+                                    Strategy::ALL[rt.random_u64() as usize % Strategy::ALL.len()];
                                 store.set_schema(schema_by(strategy));
                                 set_fragment_size(&store, 2_000);
                             }
@@ -152,7 +159,7 @@ struct Known {
 }
 
 async fn live_until_a_crash(rt: Rt, known: Arc<Mutex<Known>>, armed: Arc<Mutex<bool>>) {
-    let mut strategy = Strategy::ALL[rt.random_u64() as usize % 6];
+    let mut strategy = Strategy::ALL[rt.random_u64() as usize % Strategy::ALL.len()];
     let options = StoreOptions {
         sync: commitlog::SyncMode::Batch,
         concurrent_compactors: 1 + (rt.random_u64() % 4) as u32,
@@ -186,7 +193,7 @@ async fn live_until_a_crash(rt: Rt, known: Arc<Mutex<Known>>, armed: Arc<Mutex<b
             5 => drop(store.compact_major(TABLE).await),
             10 => drop(store.garbage_collect(TABLE, TombstoneOption::Cell).await),
             6 => {
-                strategy = Strategy::ALL[rt.random_u64() as usize % 6];
+                strategy = Strategy::ALL[rt.random_u64() as usize % Strategy::ALL.len()];
                 store.set_schema(schema_by(strategy));
                 set_fragment_size(&store, 2_000);
             }

@@ -7,8 +7,8 @@ use store::Descriptor;
 
 use super::argument;
 use crate::model::{
-    CompactionCommand, CompactionSettings, GarbageGranularity, ImportRequest, SstableReport,
-    VerifyRequest,
+    CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest,
+    ScrubRequest, SstableReport, VerifyRequest,
 };
 use crate::shard::{ActionError, Selection, selected};
 
@@ -78,6 +78,8 @@ pub enum UpkeepRequest {
     Compaction(CompactionCommand),
     /// Any shard can answer, with [`UpkeepReply::Settings`].
     Settings,
+    /// Name damaged files; to every shard. Answered with [`UpkeepReply::Damaged`].
+    Damaged,
 }
 
 /// The answer.
@@ -98,6 +100,8 @@ pub enum UpkeepReply {
     Table(Vec<u8>),
     /// Files and their levels.
     Files(Vec<SstableReport>),
+    /// Damaged files.
+    Damaged(Vec<DamagedReport>),
 }
 
 /// The same with everything looked up: what is carried out.
@@ -159,6 +163,14 @@ pub enum UpkeepAction {
     Garbage(Vec<TableId>, GarbageGranularity),
     /// See [`CompactionCommand::Verify`].
     Verify(Vec<TableId>, VerifyRequest),
+    /// See [`CompactionCommand::Scrub`].
+    Scrub(Vec<TableId>, ScrubRequest),
+    /// See [`CompactionCommand::Relocate`].
+    Relocate(Vec<TableId>),
+    /// See [`CompactionCommand::Force`].
+    Force(TableId, Vec<Vec<u8>>),
+    /// See [`UpkeepRequest::Damaged`].
+    Damaged,
     /// See [`UpkeepRequest::Settings`].
     Settings(Vec<(TableId, CompactionSettings)>),
 }
@@ -168,7 +180,7 @@ pub enum UpkeepAction {
 const KINDS: [(&str, &str); 22] = [
     ("P0", ""),
     ("CLEANUP", "Cleanup"),
-    ("SCRUB", ""),
+    ("SCRUB", "Scrub"),
     ("UPGRADE_SSTABLES", "Upgrade sstables"),
     ("VERIFY", "Verify"),
     ("MAJOR_COMPACTION", "Major compaction"),
@@ -232,6 +244,7 @@ pub(crate) fn resolve(
             UpkeepAction::Load { table, consistency, mutations }
         }
         UpkeepRequest::Compaction(command) => compaction(command, schema)?,
+        UpkeepRequest::Damaged => UpkeepAction::Damaged,
         UpkeepRequest::Settings => UpkeepAction::Settings(
             stored(schema)
                 .map(|table| {
@@ -289,6 +302,22 @@ fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepActio
         }
         CompactionCommand::GarbageCollect { keyspaces, tables, granularity } => {
             UpkeepAction::Garbage(ids(keyspaces, tables)?, granularity)
+        }
+        CompactionCommand::Scrub { keyspaces, tables, how } => {
+            if let Some(tag) = &how.snapshot {
+                crate::shard::check_tag(tag)?;
+            }
+            UpkeepAction::Scrub(ids(keyspaces, tables)?, how)
+        }
+        CompactionCommand::Relocate { keyspaces, tables } => {
+            UpkeepAction::Relocate(ids(keyspaces, tables)?)
+        }
+        CompactionCommand::Force { keyspace, table, keys } => {
+            let found = ids(vec![keyspace], vec![table])?;
+            let table = stored(schema).find(|t| found.first() == Some(&t.id));
+            let Some(table) = table else { return Err(argument("there is no such table")) };
+            let parsed = keys.iter().map(|key| super::key_bytes(table, key));
+            UpkeepAction::Force(table.id, parsed.collect::<Result<_, _>>()?)
         }
     })
 }

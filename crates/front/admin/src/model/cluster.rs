@@ -377,6 +377,12 @@ pub struct StreamReport {
     /// Whether it is under way, also when nobody knows how much is left.
     #[serde(default)]
     pub is_active: bool,
+    /// When it began, milliseconds since 1970.
+    #[serde(default)]
+    pub started_at_millis: i64,
+    /// When something of it was heard last, milliseconds since 1970.
+    #[serde(default)]
+    pub updated_at_millis: i64,
 }
 
 /// A file on its way.
@@ -616,6 +622,11 @@ pub enum ClusterCommand {
     SetConcurrentCompactors {
         /// Of the node, 1 or more; each shard runs its part, rounded up.
         count: u32,
+    },
+    /// The share of the processor that compaction gets under load; statements have 1000.
+    SetCompactionShare {
+        /// 1 to 1000; none: it follows what compaction owes.
+        share: Option<u32>,
     },
     /// Most that replayed batches write.
     SetBatchlogThrottle {

@@ -40,6 +40,9 @@ pub struct RepairOrder {
     /// They are not, which is done first otherwise.
     #[serde(default)]
     pub skip_paxos: bool,
+    /// Its steps are written to `system_traces`.
+    #[serde(default)]
+    pub trace: bool,
 }
 
 /// `GET /api/v1/auto_repair`: the repairs that begin by themselves.
@@ -96,6 +99,8 @@ pub enum RepairCommand {
     },
     /// All of this run of the node, without lines.
     List,
+    /// The same with what they are made of.
+    Details,
     /// End one, or all.
     Abort {
         /// Its number.
@@ -130,6 +135,53 @@ pub struct RepairReport {
     pub mutation_bytes: u64,
     /// Its output.
     pub lines: Vec<RepairLineReport>,
+    /// What it is made of; only when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<RepairDetails>>,
+}
+
+/// What a repair is made of. Times are microseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairDetails {
+    /// What was asked for.
+    pub order: RepairOrder,
+    /// `full`, `incremental`, `preview full`, `preview unrepaired` or `preview repaired`.
+    pub kind: String,
+    /// Its tables; empty until it is known what is to be done.
+    pub tables: Vec<String>,
+    /// Ranges that the same nodes hold, before dead replicas were left out.
+    pub unfiltered_ranges: Vec<Vec<String>>,
+    /// Its sessions, in order.
+    pub sessions: Vec<RepairSessionReport>,
+    /// When it was known what is to be done.
+    pub planned_at: Option<i64>,
+    /// When replicas began to be compared.
+    pub compared_from: Option<i64>,
+    /// When all of them had been.
+    pub compared_upto: Option<i64>,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// What it said at its end.
+    pub message: Option<String>,
+}
+
+/// Ranges that the same nodes hold, compared in one go. Times are microseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairSessionReport {
+    /// UUID.
+    pub id: String,
+    /// As `(1,2]`.
+    pub ranges: Vec<String>,
+    /// The other replicas, as `/127.0.0.2:7000`.
+    pub participants: Vec<String>,
+    /// When it was known.
+    pub planned_at: i64,
+    /// When it began.
+    pub started_at: Option<i64>,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// Why it failed.
+    pub error: Option<String>,
 }
 
 /// One line of a repair's output.

@@ -132,6 +132,33 @@ pub enum CompactionCommand {
         #[serde(flatten)]
         how: VerifyRequest,
     },
+    /// Writes files anew with what can be read of them.
+    Scrub {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+        /// How.
+        #[serde(flatten)]
+        how: ScrubRequest,
+    },
+    /// Moves files to the data directory of their tokens: with one data directory there is nothing to
+    /// move, and the log says so.
+    Relocate {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+    },
+    /// Compacts the files that may have partitions, whose tombstones go at any age.
+    Force {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// The keys as text, components separated by `:`.
+        keys: Vec<String>,
+    },
     /// Compacts all files into several, each half of what is left, where the strategy knows no other
     /// way of cutting.
     Split {
@@ -156,6 +183,22 @@ pub struct VerifyRequest {
     pub check_tokens: bool,
     /// The small components only.
     pub quick: bool,
+    /// A damaged file does not count as repaired any more.
+    pub repair_status: bool,
+}
+
+/// How files are scrubbed: see [`CompactionCommand::Scrub`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScrubRequest {
+    /// Name of a snapshot that is taken first; none: there is none.
+    pub snapshot: Option<String>,
+    /// Goes on behind a loss in a table of counters too.
+    pub skip_corrupted: bool,
+    /// Values are not held against the types of their columns.
+    pub no_validate: bool,
+    /// Rows whose time to live went beyond 2038 win over what deleted them.
+    pub reinsert_overflowed_ttl: bool,
 }
 
 /// What is looked for in other files: see [`CompactionCommand::GarbageCollect`].
@@ -166,6 +209,23 @@ pub enum GarbageGranularity {
     Row,
     /// Deletions of cells too, and cells that are newer.
     Cell,
+}
+
+/// `GET /api/v1/damaged`: one file that was found damaged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DamagedReport {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Its Data component.
+    pub path: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// When it was found, seconds since 1970.
+    pub found: i64,
+    /// What can be read of it is in other files too: a full repair of its ranges lets it go.
+    pub salvaged: bool,
 }
 
 /// `GET /api/v1/compactions/settings`: how one table is compacted now.

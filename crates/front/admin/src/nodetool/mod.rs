@@ -494,6 +494,16 @@ pub fn compaction_stats(report: &CompactionReport, human_readable: bool) -> Stri
         };
         table.add(&["active compaction remaining time", &remaining]);
     }
+    // Ours, below what Cassandra prints.
+    if report.backlog_bytes > 0 {
+        table.add(&["backlog", &bytes(report.backlog_bytes)]);
+        let remaining = match report.backlog_bytes.checked_div(report.backlog_bytes_per_second) {
+            None => "n/a".to_owned(),
+            Some(s) => format!("{}h{:02}m{:02}s", s / 3600, s % 3600 / 60, s % 60),
+        };
+        table.add(&["backlog remaining time", &remaining]);
+        table.add(&["compaction share", &report.share.to_string()]);
+    }
     table.print(&mut out);
     out
 }

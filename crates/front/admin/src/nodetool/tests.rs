@@ -162,6 +162,30 @@ fn compactionstats_is_cassandras() {
 }
 
 #[test]
+fn what_is_due_has_its_bytes_and_the_time_that_it_takes_at_the_rate_of_late() {
+    let mut report = CompactionReport { share: 350, ..compactions() };
+    let other = CompactionReport {
+        backlog_bytes: 3 << 30,
+        backlog_bytes_per_second: 1 << 20,
+        share: 100,
+        rate_mean: Some(1.0),
+        ..CompactionReport::default()
+    };
+    report.merge(other);
+    let words = |report: &CompactionReport| -> Vec<String> {
+        let text = compaction_stats(report, false);
+        text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let has = |report: &CompactionReport, line: &str| words(report).iter().any(|l| l == line);
+    assert!(has(&report, "backlog 3221225472"), "{:?}", words(&report));
+    assert!(has(&report, "backlog remaining time 0h51m12s"));
+    assert!(has(&report, "compaction share 350"));
+    assert!(has(&report, "mean rate 4829.28/hour"));
+    report.backlog_bytes_per_second = 0;
+    assert!(has(&report, "backlog remaining time n/a"));
+}
+
+#[test]
 fn running_compactions_have_their_progress_and_the_time_that_is_left() {
     let mut report = compactions();
     let (keyspace, table) = ("ks".to_owned(), "t".to_owned());

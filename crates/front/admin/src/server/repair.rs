@@ -89,9 +89,6 @@ fn argument(text: impl Into<String>) -> ApiError {
 }
 
 fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
-    if query.trace {
-        return Err(ActionError::Unsupported("trace of a repair").into());
-    }
     let (sequential, datacenter_parallel) = match query.parallelism.as_deref() {
         None | Some("1" | "parallel") => (false, false),
         Some("0" | "sequential") => (true, false),
@@ -129,6 +126,7 @@ fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
         pull: query.pull_repair,
         paxos_only: query.paxos_only,
         skip_paxos: query.skip_paxos,
+        trace: query.trace,
     })
 }
 
@@ -290,14 +288,14 @@ mod tests {
             pull_repair: true,
             force_repair: true,
             validate: true,
+            trace: true,
             ..Default::default()
         };
         let made = order(query).unwrap();
-        assert!(made.datacenter_parallel && made.pull && made.force && made.validate);
+        assert!(made.datacenter_parallel && made.pull && made.force && made.validate && made.trace);
         let query = StartQuery { start_token: Some(1), end_token: Some(2), ..Default::default() };
         assert_eq!(order(query).unwrap().ranges, [(1, 2)]);
         for (query, word) in [
-            (StartQuery { trace: true, ..Default::default() }, "trace"),
             (StartQuery { start_token: Some(1), ..Default::default() }, "both"),
             (StartQuery { ranges: "1-2".to_owned(), ..Default::default() }, "Invalid range"),
             (StartQuery { parallelism: Some("x".into()), ..Default::default() }, "Unknown"),

@@ -13,8 +13,8 @@ use store::Descriptor;
 use super::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
-    CompactionCommand, CompactionSettings, DrainRequest, ImportReport, ImportRequest,
-    RefreshRequest, SstableReport,
+    CompactionCommand, CompactionSettings, DamagedReport, DrainRequest, ImportReport,
+    ImportRequest, RefreshRequest, SstableReport,
 };
 use crate::shard::{AdminReply, AdminRequest};
 
@@ -24,6 +24,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/refresh", post(refresh))
         .route("/api/v1/sstables", get(sstables))
         .route("/api/v1/compactions/settings", get(settings))
+        .route("/api/v1/damaged", get(damaged))
 }
 
 impl Api {
@@ -130,6 +131,23 @@ async fn sstables(
     // A file that shards share is named by each that has it.
     all.sort_unstable();
     all.dedup();
+    Ok(Json(all))
+}
+
+async fn damaged(State(api): State<Api>) -> Answer<Json<Vec<DamagedReport>>> {
+    let mut all: Vec<DamagedReport> = Vec::new();
+    for reply in api.call(&AdminRequest::Upkeep(UpkeepRequest::Damaged)).await? {
+        if let AdminReply::Upkeep(UpkeepReply::Damaged(files)) = reply {
+            all.extend(files);
+        }
+    }
+    // A file that shards share is named by each that has found it.
+    all.sort_unstable();
+    all.dedup_by(|next, kept| {
+        let same = next.path == kept.path;
+        kept.salvaged &= next.salvaged || !same;
+        same
+    });
     Ok(Json(all))
 }
 

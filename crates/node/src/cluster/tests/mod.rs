@@ -8,6 +8,7 @@ mod cutting;
 mod identity;
 mod lacking;
 mod moving_data;
+mod repairing;
 mod replacing;
 mod replication;
 mod roles;

@@ -19,6 +19,7 @@ fn file(generation: u64, size_bytes: u64) -> SstableInfo {
         repaired_at: 0,
         pending_repair: None,
         run: None,
+        windows: None,
         created_at: WallMicros(0),
         hotness: 0.0,
     }

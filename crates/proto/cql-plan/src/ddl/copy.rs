@@ -10,7 +10,7 @@ use schema::{Keyspace, SchemaChange, Table, TableKind};
 use stdx::TableId;
 use types::CqlType;
 
-use super::table::{check_compression, check_counter_options, check_name};
+use super::table::{check_compaction, check_compression, check_counter_options, check_name};
 use super::{
     DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, check_not_replicated_system,
     find_keyspace,
@@ -70,6 +70,7 @@ pub(super) fn create(
         }
     }
     check_compression(&table, cx)?;
+    check_compaction(&table)?;
     Ok(DdlOutcome::one(
         SchemaChange::CreateTable(table),
         SchemaEventKind::Created,

@@ -59,6 +59,7 @@ pub(super) fn create(
         return Err(PlanError::invalid(format!("Table id {} is already in use", table.id)));
     }
     check_compression(&table, cx)?;
+    check_compaction(&table)?;
     Ok(DdlOutcome::one(
         SchemaChange::CreateTable(table),
         SchemaEventKind::Created,
@@ -74,6 +75,11 @@ pub(super) fn check_compression(table: &Table, cx: &DdlContext<'_>) -> Result<()
         Some(watch) if options::is_uncompressed(&table.options) => watch.uncompressed_table(),
         _ => Ok(()),
     }
+}
+
+/// Whether a table's compaction strategy can do with its columns.
+pub(super) fn check_compaction(table: &Table) -> Result<(), PlanError> {
+    options::check_compaction(&table.options, table.clustering().first())
 }
 
 /// The table that a CREATE TABLE describes; its id is left nil.
@@ -452,6 +458,7 @@ pub(super) fn alter(
                 check_counter_options(&table.options)?;
             }
             check_compression(&table, cx)?;
+            check_compaction(&table)?;
         }
     }
     table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));

@@ -68,11 +68,17 @@ fn under_load_processor_time_follows_the_shares() {
                 gate.spawn(&rt, group, "spin", task).unwrap();
             }
             rt.sleep(Duration::from_millis(300)).await;
+            let [statement, compaction] = rounds.each_ref().map(|r| r.take());
+            // 1000 to 200 shares; wide limits, because the machine is shared.
+            assert!(compaction > 0 && statement > compaction, "{statement} {compaction}");
+            rt.set_share(Group::Statement, 100);
+            rt.set_share(Group::Compaction, 2_000);
+            assert_eq!((rt.share(Group::Statement), rt.share(Group::Compaction)), (100, 1_000));
+            rt.sleep(Duration::from_millis(300)).await;
             rt.request_stop();
             gate.close().await;
             let [statement, compaction] = rounds.map(|r| r.get());
-            // 1000 to 200 shares; wide limits, because the machine is shared.
-            assert!(compaction > 0 && statement > compaction * 2, "{statement} {compaction}");
+            assert!(statement > 0 && compaction > statement, "{statement} {compaction}");
             assert!(rt.telemetry().snapshot().find("executor_stall_total").is_some());
         })
     });

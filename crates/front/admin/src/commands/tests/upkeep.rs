@@ -23,6 +23,7 @@ fn kinds_of_compactions_are_cassandras_names() {
     check(stop("MAJOR_COMPACTION"), of("Major compaction"));
     check(stop("CLEANUP"), of("Cleanup"));
     check(stop("GARBAGE_COLLECT"), of("Remove deleted data"));
+    check(stop("SCRUB"), of("Scrub"));
     // There are none: nothing is listed so.
     check(stop("UNKNOWN"), of(""));
     check(stop("VALIDATION"), Err("a repair is given up with \"nodetool repair_admin cancel\""));
@@ -79,6 +80,15 @@ fn partitions_and_tables_that_cannot_be_are_refused_in_cassandras_words() {
         partition("t", "x"),
         Err("Unable to parse partition key 'x' for table ks.t; Unable to make int from 'x'"),
     );
+    let force = |table: &str, key: &str| CompactionCommand::Force {
+        keyspace: "ks".to_owned(),
+        table: table.to_owned(),
+        keys: vec!["5".to_owned(), key.to_owned()],
+    };
+    let keys = [5_i32, 6].map(|key| key.to_be_bytes().to_vec()).to_vec();
+    check(force("t", "6"), Ok(UpkeepAction::Force(id("t"), keys)));
+    check(force("t", "x"), Err("Unable to make int from 'x'"));
+    check(force("nosuch", "6"), Err("Unknown keyspace/cf pair (ks.nosuch)"));
     check(partition("nosuch", "5"), Err("Unknown keyspace/cf pair (ks.nosuch)"));
     let thresholds = CompactionCommand::SetThresholds {
         keyspace: "ks".to_owned(),

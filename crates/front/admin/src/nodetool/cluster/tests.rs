@@ -163,8 +163,8 @@ fn netstats_shows_streams() {
         host_id: node.nodes[2].host_id.clone(),
         receiving: Some(receiving),
         sending: None,
-        current: Vec::new(),
         is_active: true,
+        ..StreamReport::default()
     };
     let done = StreamProgress { files: 0, files_done: 0, bytes: 140, bytes_done: 140 };
     let finished = StreamReport {

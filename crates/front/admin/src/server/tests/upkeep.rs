@@ -5,7 +5,7 @@ use store::Descriptor;
 
 use super::*;
 use crate::commands::{UpkeepReply, UpkeepRequest};
-use crate::model::SstableReport;
+use crate::model::{DamagedReport, SstableReport};
 
 static SHOWN: std::sync::Mutex<Vec<(u16, u64)>> = std::sync::Mutex::new(Vec::new());
 
@@ -39,6 +39,19 @@ fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
             AdminReply::Upkeep(UpkeepReply::Done)
         }
         UpkeepRequest::Compaction(_) => AdminReply::Upkeep(UpkeepReply::Done),
+        UpkeepRequest::Damaged => {
+            let file = |path: String, salvaged| DamagedReport {
+                keyspace: "ks".to_owned(),
+                table: "t".to_owned(),
+                path,
+                reason: format!("found by {shard}"),
+                found: 5,
+                salvaged,
+            };
+            // One that both shards have found, and one of each.
+            let own = file(format!("/{}", 9 - shard), true);
+            AdminReply::Upkeep(UpkeepReply::Damaged(vec![file("/x".to_owned(), shard == 0), own]))
+        }
         UpkeepRequest::Settings => AdminReply::Upkeep(UpkeepReply::Settings(Vec::new())),
         UpkeepRequest::FilesOfPartition { key, is_hex, .. } => {
             let file = |path: String| SstableReport { path, level: None };
@@ -70,6 +83,18 @@ fn files_of_a_partition_are_those_of_all_shards_each_once() {
     assert_eq!(paths("key=a"), ["/a-false-8", "/a-false-9", "/x"]);
     assert_eq!(paths("key=00&hex=true"), ["/00-true-8", "/00-true-9", "/x"]);
     assert_eq!(node.get("/api/v1/sstables?keyspace=k&table=t").0, 400);
+}
+
+#[test]
+fn damaged_files_are_those_of_all_shards_each_once_and_copied_when_all_shards_have() {
+    let node = TestNode::start(answer_upkeep);
+    let (status, body) = node.get("/api/v1/damaged");
+    assert_eq!(status, 200, "{body}");
+    let files: Vec<DamagedReport> = serde_json::from_str(&body).unwrap();
+    let files: Vec<_> = files.into_iter().map(|f| (f.path, f.salvaged)).collect();
+    let expected = [("/8", true), ("/9", true), ("/x", false)];
+    assert_eq!(files, expected.map(|(path, salvaged)| (path.to_owned(), salvaged)));
+    node.stop();
 }
 
 #[test]

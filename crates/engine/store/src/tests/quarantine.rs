@@ -1,0 +1,296 @@
+//! Damaged files: found, kept for their good parts, never answered without, let go when other files have
+//! their place.
+
+use rt::sim::CrashKind;
+use rt::{Buf, OpenOptions};
+use sstable::Component;
+
+use super::everywhere::*;
+use super::incremental::noise;
+use super::*;
+use crate::quarantine::DamageEvent;
+use crate::{OwnedRanges, ReadScope};
+
+const MANY: i32 = 60;
+
+fn value(pk: i32) -> String {
+    noise(pk, 1_000)
+}
+
+/// One file of several blocks.
+async fn fill(rt: &Rt) {
+    let store = open(rt).await;
+    for pk in 0..MANY {
+        write(&store, &insert(pk, 1, &value(pk), 1)).await.unwrap();
+    }
+    store.drain().await.unwrap();
+    store.stop().await;
+}
+
+async fn path(store: &Store, component: Component) -> String {
+    let table = store.table(TABLE).unwrap();
+    let view = table.view();
+    view.files[0].reader.meta().file(component).to_string()
+}
+
+async fn damage(rt: &Rt, path: &str) {
+    let options = OpenOptions { read: true, write: true, ..OpenOptions::default() };
+    let file = rt.fs().open(path, options).await.unwrap();
+    let at = file.len().await.unwrap() / 2;
+    let byte = !file.read_exact_at(at, 1).await.unwrap().as_slice()[0];
+    file.write_at(Buf::from(vec![byte]), at).await.1.unwrap();
+    file.sync_data().await.unwrap();
+}
+
+/// A partition as a client gets it.
+async fn get(store: &Store, pk: i32) -> Result<Vec<Found>, StoreError> {
+    let mut sink = Collect::default();
+    store.read(&read_of(Partitions::Key(key(pk))), &mut sink).await.map(|_| sink.rows)
+}
+
+/// The partitions that cannot be read; all others have their values.
+async fn unreadable(store: &Store) -> Vec<i32> {
+    let mut bad = Vec::new();
+    for pk in 0..MANY {
+        match get(store, pk).await {
+            Ok(found) => assert_eq!(values(&found), [(1, value(pk))], "{pk}"),
+            Err(StoreError::Corrupt { .. }) => bad.push(pk),
+            Err(other) => panic!("{pk}: {other}"),
+        }
+    }
+    bad
+}
+
+/// Events of a store from now on.
+fn events(store: &Store) -> std::rc::Rc<std::cell::RefCell<Vec<DamageEvent>>> {
+    let all = std::rc::Rc::<std::cell::RefCell<Vec<DamageEvent>>>::default();
+    let seen = all.clone();
+    store.on_damage(move |event| seen.borrow_mut().push(event));
+    all
+}
+
+async fn until(rt: &Rt, what: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if what() {
+            return;
+        }
+        rt.sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it does not come");
+}
+
+fn is_salvaged(store: &Store) -> bool {
+    store.damaged_files().iter().any(|file| file.is_salvaged)
+}
+
+fn later(rt: &Rt) -> i64 {
+    rt.wall().seconds().0 + 100
+}
+
+#[test]
+fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
+    run(101, |rt| async move {
+        fill(&rt).await;
+        let store = open(&rt).await;
+        let seen = events(&store);
+        let data = path(&store, Component::Data).await;
+        damage(&rt, &data).await;
+        let bad = unreadable(&store).await;
+        assert!(!bad.is_empty() && bad.len() < MANY as usize, "{bad:?}");
+        until(&rt, || is_salvaged(&store)).await;
+        let found = store.damaged_files();
+        assert_eq!((found.len(), &found[0].path, found[0].table.as_str()), (1, &data, "t"));
+        assert!(found[0].reason.contains(&data), "{found:?}");
+        assert!(matches!(
+            seen.borrow().as_slice(),
+            [DamageEvent::Found { .. }, DamageEvent::Salvaged { losses: 1.., .. }]
+        ));
+        // In no compaction, whatever merges the copies; nor is anything answered without it.
+        for pk in bad.iter().take(1) {
+            write(&store, &insert(1_000 + pk, 1, "other", 1)).await.unwrap();
+        }
+        store.flush(None).await.unwrap();
+        store.compact_major(TABLE).await.unwrap();
+        assert_eq!(store.table_stats(TABLE).sstables, 2);
+        assert_eq!(unreadable(&store).await, bad);
+        // Repairs read what is left.
+        let mut command = read_of(Partitions::Range(KeyRange::all()));
+        command.wants_static = true;
+        let (limits, purge) =
+            (data::replica_page::PageLimits::default(), DeletionSeconds(i64::MIN));
+        let page = |scope| store.read_for_repair(&command, limits, purge, scope);
+        assert!(page(ReadScope::All).await.is_err());
+        assert!(page(ReadScope::Repair).await.is_ok());
+        let all = OwnedRanges::new(vec![(Token::MIN, Token::MAX)]);
+        let refused = store.begin_repair(TABLE, Uuid::from_u128(3), &all).await.unwrap_err();
+        assert!(refused.to_string().contains("nodetool repair -full"), "{refused}");
+        store.drain().await.unwrap();
+        store.stop().await;
+
+        let store = open(&rt).await;
+        assert!(is_salvaged(&store), "the mark is there after a restart");
+        assert_eq!(unreadable(&store).await, bad);
+        for pk in &bad {
+            write(&store, &insert(*pk, 1, &value(*pk), 1)).await.unwrap();
+        }
+        // A repair that began too early, and one of a part.
+        store.release_repaired(TABLE, |_, _| Some(rt.wall().seconds().0 - 1_000));
+        store.release_repaired(TABLE, |_, _| None);
+        rt.sleep(Duration::from_secs(2)).await;
+        assert_eq!(unreadable(&store).await, bad);
+        let seen = events(&store);
+        store.release_repaired(TABLE, |_, _| Some(later(&rt)));
+        until(&rt, || store.damaged_files().is_empty()).await;
+        assert_eq!(unreadable(&store).await, [0; 0]);
+        assert_eq!(*seen.borrow(), [DamageEvent::Released { path: data }]);
+        store.stop().await;
+        let store = open(&rt).await;
+        assert_eq!(unreadable(&store).await, [0; 0]);
+        assert!(store.damaged_files().is_empty());
+        store.stop().await;
+    });
+}
+
+#[test]
+fn a_file_of_which_nothing_is_lost_is_made_anew_by_itself_and_a_scrub_lets_any_go() {
+    for component in [Component::Filter, Component::Data] {
+        run_in(&world(102), move |rt| async move {
+            fill(&rt).await;
+            let store = open(&rt).await;
+            let damaged = path(&store, component).await;
+            damage(&rt, &damaged).await;
+            let seen = events(&store);
+            let options = crate::VerifyOptions::default();
+            assert_eq!(store.verify(TABLE, &options).await.unwrap().len(), 1);
+            let count = || seen.borrow().len();
+            if component == Component::Data {
+                until(&rt, || is_salvaged(&store)).await;
+                let bad = unreadable(&store).await;
+                let done = store.scrub(TABLE, None, Default::default()).await.unwrap();
+                assert!(done.iter().all(|(_, result)| result.is_ok()));
+                let left = MANY as usize - bad.len();
+                assert_eq!(read_all(&store).await.len(), left);
+            } else {
+                until(&rt, || count() == 3).await;
+                assert_eq!(unreadable(&store).await, [0; 0]);
+            }
+            assert!(store.damaged_files().is_empty());
+            assert_eq!(store.verify(TABLE, &options).await.unwrap(), []);
+            store.stop().await;
+        });
+    }
+}
+
+/// As [`run`], for a day.
+fn run_long<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    main: impl Fn(Rt) -> F + Send + Sync + 'static,
+) {
+    let world = world(seed);
+    let node = start(&world, 1, main);
+    world.run_until(|| !world.is_alive(&node), Duration::from_secs(86_400)).unwrap();
+}
+
+/// A store that verifies its files within an hour.
+async fn watching(rt: &Rt) -> Store {
+    let mut options = options(rt);
+    options.verification_bytes_per_second = 10_000;
+    options.verification_interval = Duration::from_secs(7_200);
+    Store::open(rt.clone(), options, schema()).await.unwrap().0
+}
+
+#[test]
+fn cold_files_are_verified_slowly_in_turn_and_again_after_a_while() {
+    run_long(103, |rt| async move {
+        fill(&rt).await;
+        let store = watching(&rt).await;
+        rt.sleep(Duration::from_secs(3_000)).await;
+        assert_eq!(store.verified_files(TABLE), []);
+        let mut shown = None;
+        for _ in 0..2_000 {
+            shown = shown.or(store.compactions().first().cloned());
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        // More than 60 kB at 10 kB per second are seen by who looks every second.
+        let shown = shown.unwrap();
+        assert_eq!((shown.kind, shown.reason.as_str()), ("Verify", "background verification"));
+        let first = store.verified_files(TABLE);
+        assert_eq!(first.len(), 1);
+        store.stop().await;
+
+        let store = watching(&rt).await;
+        damage(&rt, &path(&store, Component::Data).await).await;
+        rt.sleep(Duration::from_secs(4_000)).await;
+        assert_eq!(store.verified_files(TABLE), first, "it was verified not long ago");
+        assert!(store.damaged_files().is_empty());
+        rt.sleep(Duration::from_secs(4_000)).await;
+        assert!(is_salvaged(&store), "found though nobody has read it");
+        store.stop().await;
+    });
+}
+
+/// Writes what was lost, as a repair does, and lets the damaged file go.
+async fn heal(rt: &Rt, store: &Store, bad: &[i32]) -> Result<(), StoreError> {
+    for pk in bad {
+        write(store, &insert(*pk, 1, &value(*pk), 1)).await?;
+    }
+    store.sync().await?;
+    store.release_repaired(TABLE, |_, _| Some(later(rt)));
+    Ok(())
+}
+
+#[test]
+fn a_crash_at_every_io_of_it_leaves_answers_that_are_whole_or_errors() {
+    let prepare = |world: &World, _: &()| {
+        run_shards(world, 1, |rt, _| async move {
+            fill(&rt).await;
+            let store = open(&rt).await;
+            damage(&rt, &path(&store, Component::Data).await).await;
+            store.stop().await;
+        });
+    };
+    let main = |rt: Rt, (): (), barrier: Barrier| async move {
+        let mut options = options(&rt);
+        options.sync = commitlog::SyncMode::Batch;
+        let store = Store::open(rt.clone(), options, schema()).await.unwrap().0;
+        barrier.arm(&rt).await;
+        let mut bad = Vec::new();
+        for pk in 0..MANY {
+            match get(&store, pk).await {
+                Err(StoreError::Corrupt { .. }) => bad.push(pk),
+                Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+        while !is_salvaged(&store) {
+            rt.sleep(Duration::from_millis(10)).await;
+        }
+        if heal(&rt, &store, &bad).await.is_ok() {
+            while !store.damaged_files().is_empty() {
+                rt.sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    for kind in [CrashKind::Kill, CrashKind::PowerCutLosingAll] {
+        let crash = Crash { name: "quarantine", kind, shards: 1, step: 2 };
+        crash_everywhere(crash, prepare, main, |world, (), (n, place)| {
+            let is_last = n;
+            let place = place.to_owned();
+            run_shards(world, 1, move |rt, _| {
+                let place = place.clone();
+                async move {
+                    let store = open(&rt).await;
+                    let bad = unreadable(&store).await;
+                    // Every second time it is brought to its end.
+                    if is_last % 4 == 1 && !bad.is_empty() {
+                        until(&rt, || is_salvaged(&store)).await;
+                        heal(&rt, &store, &bad).await.unwrap();
+                        until(&rt, || store.damaged_files().is_empty()).await;
+                        assert_eq!(unreadable(&store).await, [0; 0], "{place}");
+                    }
+                    store.stop().await;
+                }
+            });
+        });
+    }
+}
