@@ -139,6 +139,8 @@ pub struct Run {
     pub has_altered: bool,
     /// How often several nodes were seen to move at once.
     pub together: Rc<Cell<u64>>,
+    /// The node whose files have rotted for good.
+    rotten: Option<usize>,
     probes: Probes,
     askers: u64,
     /// What goes wrong on purpose.
@@ -188,6 +190,7 @@ fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run,
         has_altered: false,
         together: Rc::default(),
         probes: Probes::default(),
+        rotten: None,
         askers: 0,
         sabotage,
     };
@@ -478,7 +481,10 @@ impl Run {
     fn verdict(&mut self) -> Result<(), String> {
         let first = self.address("n1");
         if self.scenario.repairs && self.scenario.has(Fault::BitRot) {
-            self.lose_files()?;
+            match self.world.random_u64().is_multiple_of(2) {
+                true => self.lose_files()?,
+                false => self.rotten = self.rot_files()?,
+            }
         }
         if !self.sabotage.unrepaired {
             self.repair()?;
@@ -527,6 +533,9 @@ impl Run {
         }
         if self.scenario.repairs {
             self.repair_all()?;
+            if let Some(node) = self.rotten {
+                self.let_go_of_damaged(node)?;
+            }
             // Before any read repairs something.
             let (tables, _) = self.look()?;
             checks::converged(&tables).map_err(|what| format!("after repair: {what}"))?;

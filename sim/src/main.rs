@@ -22,6 +22,7 @@ mod metadata;
 mod nemesis;
 mod operator;
 mod report;
+mod rotting;
 mod scenario;
 mod schedule;
 mod soak;

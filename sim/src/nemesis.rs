@@ -605,7 +605,7 @@ fn between_datacenters(run: &Run) -> Vec<(usize, usize)> {
 }
 
 /// Flips bits of data files of the workload's tables; which.
-fn rot(run: &Run, node: usize) -> Vec<(String, u64)> {
+pub fn rot(run: &Run, node: usize) -> Vec<(String, u64)> {
     let disk = run.world.disk(&name(node));
     let of_data = |path: &String| path.contains("/ks/") && path.ends_with("-Data.db");
     let files: Vec<String> = disk.list().into_iter().filter(of_data).collect();

@@ -96,7 +96,11 @@ impl Run {
         self.admin_at(number, ShardId(0), request)
     }
 
-    fn admin_at(
+    /// As [`Run::admin_now`] at any shard.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn admin_at(
         &mut self,
         number: usize,
         shard: ShardId,

@@ -122,8 +122,14 @@ class Upkeep(Test):
         assert re.search(r"^anonymous +\d+ *$", clients, re.M), clients
         paths = tool("datapaths", "ks.t").split()
         assert paths[:2] == ["Keyspace:", "ks"] and f"{self.nodes.directory}/node1/data/ks/t-" in paths[-1]
-        refused = self.nodes.run("nodetool", "scrub", "ks", check=False)
-        assert refused.returncode == 1 and "scrub is not supported: " in refused.stdout, refused
+        refused = self.nodes.run("nodetool", "toppartitions", "ks", "t", "1000", check=False)
+        assert refused.returncode == 1 and "toppartitions is not supported: " in refused.stdout, refused
+        assert tool("scrub", "--no-snapshot", "ks") == ""
+        assert tool("relocatesstables", "ks") == ""
+        assert tool("forcecompact", "ks", "t", "1") == ""
+        assert tool("setcompactionshare", "300") == ""
+        until("the share is set", lambda: tool("getcompactionshare") == "Current compaction share: 300 of 1000\n")
+        tool("setcompactionshare", "auto")
         joined = self.nodes.run("nodetool", "join", check=False)
         assert "This node has already joined the ring." in joined.stdout, joined
 
