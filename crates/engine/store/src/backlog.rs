@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use compact_plan::Plan;
 use compact_plan::share::{Debt, share};
 use rt::Group;
 use stdx::{Instant, TableId};
@@ -21,6 +22,9 @@ use crate::table::{TableState, TableVersion};
 const VERIFY: &str = "Verify";
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
+/// Files of a table up to which all compactions that are due are planned for their bytes: planning takes
+/// time on the shard, more with each file.
+const PREVIEWED_MAX: usize = 200;
 /// Weight of the latest second in the rate: half of it is from the last seven seconds.
 const RATE_WEIGHT: f64 = 0.1;
 /// Weight of a second in an average over 15 minutes.
@@ -173,8 +177,16 @@ impl Store {
             // Fewer than two files are seldom due, and never by their number.
             Ok(options) if seen.files > 1 => {
                 let infos = self.infos(table);
-                let plans = compact_plan::preview(options, &infos.state());
-                plans.iter().flat_map(|plan| &plan.inputs).map(|g| infos.bytes_of(*g)).sum()
+                let bytes = |plan: &Plan| -> u64 {
+                    plan.inputs.iter().map(|generation| infos.bytes_of(*generation)).sum()
+                };
+                match seen.files <= PREVIEWED_MAX {
+                    true => compact_plan::preview(options, &infos.state()).iter().map(bytes).sum(),
+                    // As many as are due of the size of the first.
+                    false => compact_plan::next(options, &infos.state()).map_or(0, |plan| {
+                        bytes(&plan).saturating_mul(self.pending_compactions(table).max(1))
+                    }),
+                }
             }
             _ => 0,
         };

@@ -62,3 +62,26 @@ fn the_share_follows_what_is_due_and_goes_back_when_it_is_done() {
         store.stop().await;
     });
 }
+
+#[test]
+fn what_is_due_of_very_many_files_is_reckoned_from_the_first_compaction() {
+    run(871, |rt| async move {
+        let options = StoreOptions { compaction_bytes_per_second: 1_000, ..options(&rt) };
+        let (store, _) = Store::open(rt.clone(), options, schema_with("false")).await.unwrap();
+        for n in 0..240 {
+            write(&store, &insert(n, n, "value", 100)).await.unwrap();
+            store.flush(None).await.unwrap();
+        }
+        store.set_schema(schema_with("true"));
+        store.set_compaction_share(None);
+        let due = store.backlog();
+        // Seven compactions of 32 files and one of 16 are due, each file is as large as the others.
+        let files = store.table(TABLE).unwrap().view().files.clone();
+        let of_data: u64 = files.iter().map(|f| f.reader.meta().data_file_length()).sum();
+        assert!(
+            (of_data * 9 / 10..=of_data * 12 / 10).contains(&due.bytes),
+            "{due:?} of {of_data}"
+        );
+        store.stop().await;
+    });
+}
