@@ -2,7 +2,7 @@
 //!
 //! Owns: the file format (`file`), a small blocking client (`client`), the rendering of values as
 //! CQL literals (`value`), the comparison (`run`), the list of known differences (`known`), and random
-//! statements that two servers must answer alike (`fuzz`), the page of what the cases have (`coverage`).
+//! statements that two servers must answer alike (`fuzz`), operations whose answers are known (`invert`), the page of what the cases have (`coverage`).
 //!
 //! Never: shares code with the server. The client has its own codec on purpose: a mistake that
 //! server and client make together would pass unseen.
@@ -17,6 +17,7 @@ pub mod client;
 pub mod coverage;
 pub mod file;
 pub mod fuzz;
+pub mod invert;
 pub mod known;
 pub mod run;
 pub mod value;

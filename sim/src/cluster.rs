@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conf::{CommitLogSync, Options};
+use cql_wire::Consistency;
 use node::{Node, Outcome};
 use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
@@ -20,6 +21,7 @@ use crate::checks::{self, EpochView, Trouble};
 use crate::client::{Answer, Client};
 use crate::counts;
 use crate::datacenters;
+use crate::inverted;
 use crate::large;
 use crate::leaks::{self, Holdings};
 use crate::lwt;
@@ -297,6 +299,15 @@ impl Run {
         let (address, scenario) = (self.address("n1"), self.scenario.clone());
         let sabotage = self.sabotage;
         self.ask("CREATE TABLE", START_MAX, move |rt| create(rt, address, scenario, sabotage))??;
+        if self.scenario.inverted > 0 {
+            let shared = self.shared.clone();
+            self.ask("CREATE TABLE", START_MAX, move |rt| async move {
+                let table = shared.borrow_mut().inverted.table(&rt);
+                let mut client = survey::connect(&rt, address).await;
+                client.set_answer_timeout(Duration::from_secs(60));
+                create_one(&mut client, &table.create()).await
+            })??;
+        }
         let (all, scenario) = (self.addresses(), self.scenario.clone());
         self.ask("the tables on all nodes", START_MAX, move |rt| async move {
             for address in all {
@@ -419,7 +430,16 @@ impl Run {
         {
             let mut shared = self.shared.borrow_mut();
             shared.left = scenario.operations;
-            shared.running = scenario.clients as usize;
+            shared.running = (scenario.clients + scenario.inverted) as usize;
+        }
+        for partition in 0..scenario.inverted {
+            let level = match self.sabotage.weak_levels {
+                true => Consistency::One,
+                false => Consistency::Quorum,
+            };
+            let (to, shared) = ((addresses.clone(), level), self.shared.clone());
+            let name = format!("i{partition}");
+            self.world.client(&name, |rt| inverted::run(rt, partition, to, shared));
         }
         for number in 0..scenario.clients {
             let shared = self.shared.clone();
@@ -489,6 +509,15 @@ impl Run {
         if !self.sabotage.unrepaired {
             self.repair()?;
         }
+        if self.scenario.inverted > 0 {
+            let addresses = self.staying_addresses().into_iter().map(|(_, a)| a).collect();
+            let shared = self.shared.clone();
+            self.ask("reading what is known", SURVEY_MAX, move |rt| {
+                inverted::look(rt, addresses, shared)
+            })??;
+            let reads = self.shared.borrow().inverted.reads();
+            self.probes.bump("read whose answer is known", reads);
+        }
         let found = self
             .ask("reading the batches", SURVEY_MAX, move |rt| survey::read_batches(rt, first))??;
         let (tables, views) = self.look()?;
@@ -503,6 +532,7 @@ impl Run {
         lwt::linearizable(&shared.transactions)?;
         cells::newest(&shared.cells)?;
         counts::within(&shared.counts)?;
+        shared.inverted.verdict()?;
         checks::batches(history, &found)?;
         checks::converged(&tables)?;
         checks::schema(history, &views)?;

@@ -52,6 +52,12 @@ fn cells_written_and_read_at_one_are_found_to_go_back() {
 }
 
 #[test]
+fn known_answers_at_one_are_found_to_be_wrong() {
+    let sabotage = Sabotage { weak_levels: true, ..Sabotage::default() };
+    found("inverted", sabotage, &["inverted: after operation"]);
+}
+
+#[test]
 fn batches_without_a_log_are_found_halved() {
     // One node with several shards: on more nodes hints complete nearly all of them too.
     let sabotage = Sabotage { unlogged_batches: true, ..Sabotage::default() };

@@ -13,6 +13,7 @@ mod export;
 mod fixed;
 mod giving_up;
 mod history;
+mod inverted;
 mod large;
 mod leaks;
 mod logging;

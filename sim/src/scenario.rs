@@ -39,6 +39,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("joining_together", include_str!("../scenarios/joining_together.toml")),
     ("joining_strict", include_str!("../scenarios/joining_strict.toml")),
     ("strategies", include_str!("../scenarios/strategies.toml")),
+    ("inverted", include_str!("../scenarios/inverted.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -240,6 +241,8 @@ pub struct Scenario {
     pub gc_grace_seconds: Option<u64>,
     /// Each table is compacted by a strategy that the seed draws.
     pub strategies: bool,
+    /// Partitions of a random table whose every answer is known; each has a client of its own.
+    pub inverted: u64,
     /// Most keys are written and read at other levels than QUORUM.
     pub levels: bool,
     /// Clients at the same time.
@@ -309,6 +312,7 @@ impl Scenario {
             propagation_delay_seconds: some(number("propagation_delay_seconds", u64::MAX)),
             gc_grace_seconds: some(number("gc_grace_seconds", u64::MAX)),
             strategies: number("strategies", 0) > 0,
+            inverted: number("workload.inverted", 0),
             levels: number("workload.levels", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),

@@ -15,6 +15,7 @@ use crate::client::{Answer, Client, Lost};
 use crate::cluster::Sabotage;
 use crate::counts::{self, Counts};
 use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, Scope, place};
+use crate::inverted::Inverted;
 use crate::lwt::{self, Transactions};
 use crate::scenario::Scenario;
 
@@ -55,6 +56,8 @@ pub struct Shared {
     pub cells: Cells,
     /// What was added to and seen of counters.
     pub counts: Counts,
+    /// Operations whose answers are known.
+    pub inverted: Inverted,
     /// Requests that still may be sent.
     pub left: u64,
     /// Clients that have not ended.

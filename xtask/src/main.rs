@@ -25,7 +25,7 @@ cargo xtask COMMAND
   steps             names of the steps of `test`, one a line
   fuzz [--list]     names of the fuzz functions
   fuzz NAME [SECONDS]   runs one under libFuzzer (needs a nightly toolchain)
-  perf compare [--only null,load,equal,start,scans] [--rows 500000] [--seconds 15] [--warm 20]
+  perf compare [--only null,load,equal,start,scans,compaction] [--rows 500000] [--seconds 15] [--warm 20]
                [--repeat 3] [--equal-repeat 5] [--start-repeat 5] [--memory 1G]
                [--restart-mb 1024] [--replay-mb 256] [--without-cassandra]
                     a null server, Helenus and a real Cassandra in turn on this machine: their

@@ -99,6 +99,11 @@ pub const TEST: &[Step] = &[
     ),
     CONFORMANCE,
     Step {
+        name: "invert",
+        what: "random operations whose every answer is known, between flushes and compactions",
+        action: Action::RunWithServer(&["target/debug/invert", "--rounds", "60"]),
+    },
+    Step {
         name: "drivers",
         what: "real drivers and tools: every tests/drivers/<name>/run.sh",
         action: Action::Scripts("tests/drivers"),
@@ -177,7 +182,11 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     let passed = command_with(
         root,
         words,
-        &[("HELENUS_HOST", "127.0.0.1"), ("HELENUS_PORT", &PORT.to_string())],
+        &[
+            ("HELENUS_HOST", "127.0.0.1"),
+            ("HELENUS_PORT", &PORT.to_string()),
+            ("HELENUS_API_PORT", &(PORT + 2).to_string()),
+        ],
     );
     server.stop()?;
     passed

@@ -123,6 +123,30 @@ pub fn start(home: &Path, heap: &str) -> Result<Server> {
     Ok(server)
 }
 
+/// Where the node that is alone has its SSTables.
+pub fn data(home: &Path) -> PathBuf {
+    home.join("cassandra/data/data")
+}
+
+/// Runs `nodetool` on the node that is alone.
+pub fn nodetool(home: &Path, words: &[&str]) -> Result<String> {
+    let base = home.join("cassandra");
+    let output = Command::new(java()?)
+        .args(EXPORTS.iter().map(|e| format!("--add-exports={e}=ALL-UNNAMED")))
+        .args(OPENS.iter().map(|e| format!("--add-opens={e}=ALL-UNNAMED")))
+        .arg("-cp")
+        .arg(format!("{}/conf:{}/lib/*", base.display(), base.display()))
+        .arg(format!("-Dcassandra.config=file://{}/conf/cassandra.yaml", base.display()))
+        .args(["org.apache.cassandra.tools.NodeTool", "-p", &JMX_PORT.to_string()])
+        .args(words)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("nodetool {}: {text}{}", words.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(text)
+}
+
 /// Starts a node on an empty directory with the settings of `cassandra_latest.yaml` that matter
 /// here: trie memtables, BTI SSTables, unified compaction.
 pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {

@@ -149,6 +149,19 @@ impl Latte {
         length: Length,
         rate: Option<u32>,
     ) -> Result<Figures> {
+        self.run_from(workload, target, 0, rows, length, rate)
+    }
+
+    /// The same; what is inserted begins at the row `first` (of "standard1").
+    pub fn run_from(
+        &self,
+        workload: &Workload,
+        target: &dyn Target,
+        first: u64,
+        rows: u64,
+        length: Length,
+        rate: Option<u32>,
+    ) -> Result<Figures> {
         let report = self.home.join("latte-report.json");
         // A report of an earlier run must not be read for this one.
         if report.exists() {
@@ -167,6 +180,9 @@ impl Latte {
             "series" => format!("partitions={}", rows.div_ceil(1000)),
             _ => format!("rows={rows}"),
         });
+        if first > 0 {
+            command.args(["-P", &format!("first={first}")]);
+        }
         if let Some(level) = workload.consistency {
             command.args(["--consistency", level]);
         }

@@ -6,11 +6,12 @@
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
-//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `report`;
+//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `report`;
 //! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`.
 
 mod cassandra;
 pub mod cluster;
+mod compaction;
 mod contended;
 mod cql;
 pub mod engine;
@@ -85,6 +86,10 @@ pub fn compare(root: &Path, words: &[&str]) -> Result<bool> {
         let mut servers = started(root, &home, &settings, &kinds)?;
         scans::run(&mut servers, &settings, &mut report)?;
         end(servers)?;
+        report.write(&home)?;
+    }
+    if settings.has(Section::Compaction) {
+        compaction::run(root, &home, &latte, &settings, &mut report)?;
         report.write(&home)?;
     }
     println!("{}", report.verdict_lines());

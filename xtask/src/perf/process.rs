@@ -15,6 +15,8 @@ const TICKS: f64 = 100.0;
 const START_MAX: Duration = Duration::from_secs(180);
 /// CQL port of Helenus in a comparison.
 const HELENUS_PORT: u16 = 19142;
+/// What `nodetool` asks there.
+pub const HELENUS_API_PORT: &str = "19143";
 /// CQL port of the null server.
 const NULL_PORT: u16 = 19242;
 
@@ -111,10 +113,21 @@ impl Server {
 
     /// Helenus on the directory that is there.
     pub fn helenus_again(root: &Path, home: &Path, memory: &str) -> Result<Server> {
+        Server::helenus_with(root, home, memory, &[])
+    }
+
+    /// The same with more options.
+    pub fn helenus_with(
+        root: &Path,
+        home: &Path,
+        memory: &str,
+        options: &[&str],
+    ) -> Result<Server> {
         let mut command = bound(&helenus_binary(root));
         command.arg("server").arg("--workdir").arg(helenus_data(home));
         command.args(["--memory", memory, "--native-transport-port", &HELENUS_PORT.to_string()]);
-        command.args(["--native-shard-aware-transport-port", "0", "--api-port", "19143"]);
+        command.args(["--native-shard-aware-transport-port", "0"]);
+        command.args(["--api-port", HELENUS_API_PORT]).args(options);
         Server::spawn(command, home, "helenus", &local(HELENUS_PORT))
     }
 

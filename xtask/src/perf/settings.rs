@@ -16,6 +16,8 @@ pub enum Section {
     Start,
     /// Whole tables filtered, counted, grouped.
     Scans,
+    /// Flushes, a major compaction, latencies meanwhile.
+    Compaction,
 }
 
 /// Settings of one comparison.
@@ -65,6 +67,7 @@ impl Settings {
                 Section::Equal,
                 Section::Start,
                 Section::Scans,
+                Section::Compaction,
             ],
         };
         let mut words = words.iter();
@@ -109,7 +112,10 @@ fn section(name: &str) -> Result<Section> {
         "equal" => Section::Equal,
         "start" => Section::Start,
         "scans" => Section::Scans,
-        _ => bail!("--only takes null, load, equal, start, scans (with commas), not \"{name}\""),
+        "compaction" => Section::Compaction,
+        _ => bail!(
+            "--only takes null, load, equal, start, scans, compaction (with commas), not \"{name}\""
+        ),
     })
 }
 

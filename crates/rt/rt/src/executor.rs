@@ -20,6 +20,8 @@ use stdx::Instant;
 /// How long a task, and one loop turn over all tasks, may run before others and the reactor get
 /// their turn.
 pub(crate) const TURN: Duration = Duration::from_micros(500);
+/// The same for work that no statement waits for: what comes in meanwhile waits this long.
+pub(crate) const BACKGROUND_TURN: Duration = Duration::from_micros(100);
 /// Tasks run between two looks at inbox and timers.
 const BATCH: usize = 16;
 const GROUPS: usize = 7;
@@ -56,6 +58,13 @@ impl Group {
             Group::Stream => 4,
             Group::Gossip => 5,
             Group::Admin => 6,
+        }
+    }
+
+    fn turn(self) -> Duration {
+        match self {
+            Group::Statement | Group::Lwt | Group::Gossip => TURN,
+            Group::Compaction | Group::Flush | Group::Stream | Group::Admin => BACKGROUND_TURN,
         }
     }
 }
@@ -243,6 +252,7 @@ impl Inner {
             (future, task.waker.clone(), task.group, task.name)
         };
         self.turn_started.set(started);
+        self.turn.set(group.turn());
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let ended = self.env.now();
         let spent = ended.since(started);
@@ -294,14 +304,15 @@ impl Inner {
     /// Runs ready tasks for at most one turn; true when some are left.
     fn run_turn(self: &Rc<Self>) -> bool {
         let start = self.env.now();
-        let mut now = start;
+        let (mut now, mut turn) = (start, TURN);
         loop {
             self.attend(now);
             for _ in 0..BATCH {
                 let key = self.queues.borrow_mut().pop_fair();
                 let Some(key) = key else { break };
                 now = self.run(key, now);
-                if now.since(start) >= TURN {
+                turn = turn.min(self.turn.get());
+                if now.since(start) >= turn {
                     break;
                 }
             }
@@ -311,7 +322,7 @@ impl Inner {
             if self.ready_len() == 0 && self.shared.is_quiet() {
                 return false;
             }
-            if now.since(start) >= TURN {
+            if now.since(start) >= turn {
                 return true;
             }
         }

@@ -42,8 +42,10 @@ pub(crate) struct Inner {
     pub(crate) stop_waiters: Waiters,
     pub(crate) stop_seen: Cell<bool>,
     pub(crate) turn_started: Cell<Instant>,
-    /// Longest turn before a task is asked to yield.
+    /// Turn of the task that runs, by its group.
     pub(crate) turn: Cell<Duration>,
+    /// In its place, for measurements.
+    pub(crate) longer_turn: Cell<Option<Duration>>,
     /// No more tasks: the shard ends.
     pub(crate) ending: Cell<bool>,
     pub(crate) main_done: Cell<bool>,
@@ -79,6 +81,7 @@ impl Rt {
             stop_seen: Cell::new(false),
             turn_started: Cell::new(Instant::ZERO),
             turn: Cell::new(TURN),
+            longer_turn: Cell::new(None),
             ending: Cell::new(false),
             main_done: Cell::new(false),
             at_end: RefCell::default(),
@@ -166,23 +169,25 @@ impl Rt {
         .await
     }
 
-    /// For long loops: ready at once unless this task has used up its turn of 500 us (simulator: by
-    /// the seed); then it resolves after the others had theirs.
+    /// For long loops: ready at once unless this task has used up its turn of 500 us, or 100 us where no
+    /// statement waits for its group (simulator: by the seed); then it resolves after the others had
+    /// theirs.
     pub fn yield_if_due(&self) -> YieldIfDue {
         YieldIfDue { rt: self.clone(), yielded: false }
     }
 
-    /// Lets tasks of this shard run for longer than 500 us before they are asked to yield: for
+    /// Lets tasks of this shard run for longer before they are asked to yield: for
     /// measurements under an emulator, where everything takes longer. Native only.
     pub fn set_turn(&self, turn: Duration) {
-        self.inner.turn.set(turn);
+        self.inner.longer_turn.set(Some(turn));
     }
 
     /// Whether [`Rt::yield_if_due`] would yield: for loops that must save state first.
     pub fn is_yield_due(&self) -> bool {
         match &self.inner.env {
             Env::Native(_) => {
-                self.now().since(self.inner.turn_started.get()) >= self.inner.turn.get()
+                let turn = self.inner.longer_turn.get().unwrap_or(self.inner.turn.get());
+                self.now().since(self.inner.turn_started.get()) >= turn
             }
             Env::Sim(env) => env.is_yield_due(),
         }

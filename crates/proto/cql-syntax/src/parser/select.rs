@@ -28,11 +28,10 @@ impl Parser<'_> {
         }
         let selection = self.selection();
         if (json || distinct) && !self.is_final && !self.ends_selection(&selection) {
-            // Cassandra takes them for columns then, which the next token does not fit.
-            let kind = self.token_at(first).kind;
-            let is_name = kind.is_name() || matches!(kind, Tok::TokenWord | Tok::Qmark);
-            self.at = if is_name { first } else { self.at };
-            return Err(selection.err().filter(|_| !is_name).unwrap_or_else(|| self.no_viable()));
+            // Cassandra takes them for columns then, which only a sign fits.
+            let is_sign = self.token_at(first).kind == Tok::Minus;
+            self.at = if is_sign { self.at } else { first };
+            return Err(selection.err().filter(|_| is_sign).unwrap_or_else(|| self.no_viable()));
         }
         let selection = selection?;
         self.expect(Tok::From)?;
@@ -423,6 +422,7 @@ impl Parser<'_> {
         !(matches!(last, Selector::Column(_))
             || matches!(last, Selector::Bind(m) if m.name.is_none()))
             || self.ends_selector()
+            || self.ends_group()
     }
 
     /// Whether the current token may stand behind a selector.

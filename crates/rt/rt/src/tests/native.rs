@@ -59,9 +59,10 @@ fn under_load_processor_time_follows_the_shares() {
                 let (rt2, count) = (rt.clone(), Rc::clone(count));
                 let task = async move {
                     while !rt2.is_stop_requested() {
-                        // One turn of work each.
+                        // One turn of work each; turns differ in length.
+                        let begun = rt2.now();
                         while !rt2.is_yield_due() {}
-                        count.set(count.get() + 1);
+                        count.set(count.get() + rt2.now().since(begun).as_nanos() as u64);
                         rt2.yield_if_due().await;
                     }
                 };
