@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -122,8 +123,9 @@ class Upkeep(Test):
         assert re.search(r"^anonymous +\d+ *$", clients, re.M), clients
         paths = tool("datapaths", "ks.t").split()
         assert paths[:2] == ["Keyspace:", "ks"] and f"{self.nodes.directory}/node1/data/ks/t-" in paths[-1]
-        refused = self.nodes.run("nodetool", "toppartitions", "ks", "t", "1000", check=False)
-        assert refused.returncode == 1 and "toppartitions is not supported: " in refused.stdout, refused
+        self.samples()
+        refused = self.nodes.run("nodetool", "reloadseeds", check=False)
+        assert refused.returncode == 1 and "reloadseeds is not supported: " in refused.stdout, refused
         assert tool("scrub", "--no-snapshot", "ks") == ""
         assert tool("relocatesstables", "ks") == ""
         assert tool("forcecompact", "ks", "t", "1") == ""
@@ -132,6 +134,39 @@ class Upkeep(Test):
         tool("setcompactionshare", "auto")
         joined = self.nodes.run("nodetool", "join", check=False)
         assert "This node has already joined the ring." in joined.stdout, joined
+
+    def samples(self):
+        tool = lambda *words: self.nodes.nodetool(1, *words)
+        execute = self.connection.session.execute
+        execute("CREATE TABLE ks.sampled (k int PRIMARY KEY, v text) WITH allow_auto_snapshot = false")
+        sampling = subprocess.Popen(
+            [self.nodes.helenus, "nodetool", "-h", ADDRESSES[0], "toppartitions", "ks", "sampled", "3000", "-k", "3",
+             "-a", "reads,writes,cas_contentions"], stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        for _ in range(20):
+            execute(SimpleStatement("INSERT INTO ks.sampled (k, v) VALUES (4711, 'x')", consistency_level=ConsistencyLevel.ALL))
+            execute(SimpleStatement("SELECT * FROM ks.sampled WHERE k = 4711", consistency_level=ConsistencyLevel.ALL))
+        text = sampling.communicate(timeout=30)[0]
+        for title in ["reads", "writes"]:
+            assert re.search(f"Frequency of {title} by partition:\n +Table +Partition +Count +[+]/- *\n +ks.sampled +4711 +20 +0 *\n", text), text
+        assert text.endswith("Frequency of CAS contention by partition:\n   Nothing recorded during sampling period...\n\n"), text
+        assert tool("profileload", "-l") == "KEYSPACE TABLE\n"
+        assert tool("profileload", "ks", "*", "200", "-i", "300") == ""
+        assert tool("profileload", "ks", "t", "200", "-i", "300").startswith(
+            "Unable to schedule sampling for keyspace: ks, table: t due to existing samplings. ")
+        assert tool("profileload", "-l") == "KEYSPACE TABLE\n      ks     *\n"
+        log = lambda: open(f"{self.nodes.directory}/node1.log").read()
+        until("a round is in the log", lambda: "Frequency of reads by partition:" in log())
+        assert tool("profileload", "-t", "ks", "*") == ""
+        until("the job has ended", lambda: tool("profileload", "-l") == "KEYSPACE TABLE\n")
+        assert tool("profileload", "-t", "ks", "t") == (
+            "Unable to stop the non-existent scheduled sampling for keyspace: ks, table: t\n")
+        for words, what in [(["-k", "0"], "TopK count (-k) option must have positive value"),
+                            (["ks", "nosuch"], "Unknown keyspace/cf pair (ks.nosuch)"),
+                            (["-a", "x"], "'X' sampler is not available from: [READS, ")]:
+            refused = self.nodes.run("nodetool", "profileload", *words, check=False)
+            assert refused.returncode == 1 and what in refused.stdout, refused
+        execute("DROP TABLE ks.sampled")
 
     def scyllas_api(self):
         hosts = {e["key"]: e["value"] for e in self.api("/storage_service/host_id")}

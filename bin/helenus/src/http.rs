@@ -67,8 +67,21 @@ impl Api {
         path: &str,
         body: &B,
     ) -> Result<T, HttpError> {
+        self.order_by("POST", path, body)
+    }
+
+    /// The same with another method.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn order_by<B: Serialize, T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: &B,
+    ) -> Result<T, HttpError> {
         let body = serde_json::to_vec(body).map_err(|e| HttpError::Strange(e.to_string()))?;
-        parsed(&self.call("POST", path, Some(&body))?)
+        parsed(&self.call(method, path, Some(&body))?)
     }
 
     /// Commands without a body; the answer.

@@ -6,6 +6,7 @@
 mod cluster;
 mod names;
 mod repair;
+mod sampling;
 mod settings;
 mod upkeep;
 mod verbs;
@@ -265,10 +266,13 @@ fn run(line: &Line) -> Result<String, Failure> {
         "repair_admin" => repair::admin(line),
         "autorepairstatus" => repair::auto_status(line),
         "setautorepairconfig" => repair::set_auto(line),
-        _ => match upkeep::run(line).or_else(|| settings::run(line)) {
-            Some(done) => done,
-            None => cluster::run(line),
-        },
+        _ => {
+            match upkeep::run(line).or_else(|| sampling::run(line)).or_else(|| settings::run(line))
+            {
+                Some(done) => done,
+                None => cluster::run(line),
+            }
+        }
     }
 }
 

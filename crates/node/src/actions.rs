@@ -82,7 +82,7 @@ impl Actions {
         let options = &self.options;
         SettingsReport {
             seeds: options.seeds.clone(),
-            data_directory: options.data_directory(),
+            data_directories: options.data_directories(),
             batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
             column_index_bytes: options.column_index_size.map_or(COLUMN_INDEX_BYTES, |size| size.0),
             trace_probability: self.server.trace_probability(),

@@ -172,14 +172,16 @@ pub(crate) async fn import(
     base: &Schema,
 ) -> Result<Option<Imported>, ImportError> {
     let fs = rt.fs();
-    let data = options.data_directory();
+    let data = options.data_directories();
     commit_log::check(&fs, &options.commitlog_directory()).await?;
     let Some(local_table) = base.table("system", "local") else { return Ok(None) };
     let local = rows::read_table(rt, &data, local_table).await?;
     let Some(row) = local.rows.first() else {
-        if holds_sstables(&fs, &data).await? {
-            let table = "system.local".to_owned();
-            return Err(ImportError::NoSystemTables { directory: data, table });
+        for directory in data {
+            if holds_sstables(&fs, &directory).await? {
+                let table = "system.local".to_owned();
+                return Err(ImportError::NoSystemTables { directory, table });
+            }
         }
         return Ok(None);
     };
@@ -208,7 +210,7 @@ pub(crate) async fn import(
     }
     if rows.keyspaces.is_empty() {
         let table = "system_schema.keyspaces".to_owned();
-        return Err(ImportError::NoSystemTables { directory: data, table });
+        return Err(ImportError::NoSystemTables { directory: data.join(", "), table });
     }
     let mut auth = roles::AuthRows::default();
     for (name, place) in auth.tables_mut() {
@@ -232,7 +234,7 @@ pub(crate) async fn import(
 /// The system tables of a directory.
 struct Tables<'a> {
     rt: &'a Rt,
-    data: &'a str,
+    data: &'a [String],
     base: &'a Schema,
     /// Largest timestamp of all that was read.
     newest: &'a mut TimestampMicros,

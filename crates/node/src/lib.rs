@@ -18,6 +18,7 @@ mod archiving;
 pub mod boot;
 mod cluster;
 mod counter_id;
+mod disks;
 mod expiry;
 mod first_role;
 pub mod fuzz;
@@ -53,6 +54,12 @@ pub enum StartError {
     /// Another process has the data directory open.
     #[error("data directory {0} is in use by another process; stop it or choose another --workdir")]
     InUse(String),
+    /// A data directory is not what an earlier start made.
+    #[error(
+        "{0} was a data directory before, and has no file helenus-data now: is its disk mounted? If what \
+         it had is lost, make an empty file of that name there, start the node and repair it"
+    )]
+    DataDirectory(String),
     /// The metadata log cannot be used.
     #[error("cannot open the metadata log: {0}")]
     Metadata(#[from] membership::log::OpenError),

@@ -19,7 +19,7 @@ use stdx::{HostId, Token};
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
-use crate::{StartError, archiving, first_role, import, parts};
+use crate::{StartError, archiving, disks, first_role, import, parts};
 
 /// What shard 0 made of the work directory.
 pub(crate) struct Opened {
@@ -54,7 +54,7 @@ pub(crate) async fn open(
         }
         Err(error) => return Err(error.into()),
     };
-    fs.create_dir_all(&options.data_directory()).await?;
+    disks::check(&fs, &work_dir, &options.data_directories()).await?;
     fs.create_dir_all(&options.commitlog_directory()).await?;
     let known = identity::read(&fs, &work_dir).await?;
     let place = place::find(&fs, options).await?;

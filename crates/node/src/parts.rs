@@ -45,9 +45,11 @@ fn part_of(bytes: u64, shards: u16) -> usize {
 
 /// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks.
 pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> StoreOptions {
-    let (data, log) = (options.data_directory(), options.commitlog_directory());
-    let mut store =
-        StoreOptions::new(data, log, host, run, shard_of_token, cql_plan::describe::schema_text);
+    let log = options.commitlog_directory();
+    let schema_text = cql_plan::describe::schema_text;
+    let mut store = StoreOptions::new(String::new(), log, host, run, shard_of_token, schema_text);
+    let trimmed = |path: String| path.trim_end_matches('/').to_owned();
+    store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
     store.sync = match options.commitlog_sync {
         CommitLogSync::Periodic => SyncMode::Periodic { period: options.commitlog_sync_period },
         CommitLogSync::Batch => SyncMode::Batch,

@@ -10,7 +10,7 @@ use cluster::{ClusterSnapshot, Replication};
 use stdx::{TableId, Token};
 use store::{
     DamageEvent, ImportOptions, Imported, OwnedRanges, ScrubOptions, Store, StoreError,
-    TombstoneOption, VerifyOptions,
+    TombstoneOption, UpgradeScope, VerifyOptions,
 };
 
 use crate::actions::Actions;
@@ -148,8 +148,9 @@ impl Actions {
             UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
             UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
             UpkeepAction::Relocate(tables) => {
-                let tables = tables.len();
-                tracing::info!(tables, "no sstables to RELOCATE: there is one data directory");
+                for table in tables {
+                    store.upgrade(table, UpgradeScope::Misplaced).await.map_err(failed)?;
+                }
             }
             UpkeepAction::Force(table, keys) => {
                 store.compact_ageless(table, &keys).await.map_err(failed)?;

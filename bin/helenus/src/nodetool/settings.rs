@@ -149,15 +149,19 @@ fn clients(line: &Line) -> Result<String, Failure> {
 
 fn data_paths(line: &Line) -> Result<String, Failure> {
     let json = wants_json(line)?;
-    let root = settings(&line.api)?.data_directory;
+    let roots = settings(&line.api)?.data_directories;
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
     let wanted = &line.arguments;
     let mut paths: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for table in tables {
         let name = format!("{}.{}", table.keyspace, table.table);
         if wanted.is_empty() || wanted.contains(&name) || wanted.contains(&table.keyspace) {
-            let path = format!("{root}/{}/{}-{}", table.keyspace, table.table, table.id);
-            paths.entry(table.keyspace).or_default().insert(table.table, vec![path]);
+            let path = |root: &String| {
+                let root = root.trim_end_matches('/');
+                format!("{root}/{}/{}-{}", table.keyspace, table.table, table.id)
+            };
+            let of_table = roots.iter().map(path).collect();
+            paths.entry(table.keyspace).or_default().insert(table.table, of_table);
         }
     }
     Ok(if json { layout::data_paths_json(&paths) } else { layout::data_paths(&paths) })

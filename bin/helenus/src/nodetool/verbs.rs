@@ -87,6 +87,30 @@ const TABLES: &str = "[<keyspace> <tables>...]";
 const TIMEOUT_HELP: &str = "The timeout type, one of (read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, internodestreaminguser, misc (general rpc_timeout_in_ms))";
 const TABLES_HELP: &str = "The keyspace followed by one or many tables";
 
+/// Of `profileload` and `toppartitions`.
+const SAMPLING: &[Flag] = &[
+    valued(
+        &["-a"],
+        "samplers",
+        "Comma separated list of samplers to use (Default: all): READS, WRITES, LOCAL_READ_TIME, READ_ROW_COUNT, READ_TOMBSTONE_COUNT, READ_SSTABLE_COUNT, WRITE_SIZE, CAS_CONTENTIONS",
+    ),
+    valued(
+        &["-i", "--interval"],
+        "intervalMillis",
+        "Schedule a new job that samples every interval milliseconds (Default: disabled) in the background",
+    ),
+    valued(&["-k"], "topCount", "Number of the top samples to list (Default: 10)"),
+    switch(&["-l", "--list"], "List the scheduled sampling jobs"),
+    valued(&["-s"], "capacity", "Capacity of the sampler, higher for more accuracy (Default: 256)"),
+    switch(
+        &["-t", "--stop"],
+        "Stop the scheduled sampling job identified by <keyspace> and <cfname>. Jobs are stopped until the last schedules complete.",
+    ),
+];
+const SAMPLED: &str = "<keyspace> <cfname> <duration>";
+const SAMPLED_HELP: &str =
+    "The keyspace, column family name, and duration in milliseconds (Default: 10000)";
+
 /// Of `repair`.
 const REPAIR: &[Flag] = &[
     switch(
@@ -258,6 +282,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("move", "Move node on the token ring to a new token").needs("newToken", "<new token>", "The new token."),
     Verb::plain("netstats", "Print network information on provided host (connecting node by default)").flags(&[switch(&["-H", "--human-readable"], "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB")]),
     Verb::plain("pausehandoff", "Pause hints delivery process"),
+    Verb::plain("profileload", "Low footprint profiling of activity for a period of time").flags(SAMPLING).takes(SAMPLED, SAMPLED_HELP, usize::MAX),
     Verb::plain("proxyhistograms", "Print statistic histograms for network operations"),
     Verb::plain("rebuild", "Rebuild data by streaming from other nodes (similarly to bootstrap)").flags(&[
             switch(&["--exclude-local-dc"], "Use --exclude-local-dc to exclude nodes in local data center as source for streaming."),
@@ -269,7 +294,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("refresh", "Load newly placed SSTables to the system without restart (deprecated, use import)").takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("refreshsizeestimates", "Refresh system.size_estimates"),
     Verb::plain("relocatesstables", "Relocates sstables to the correct disk").flags(&[
-            valued(&["-j", "--jobs"], "jobs", "Accepted: there is one data directory"),
+            valued(&["-j", "--jobs"], "jobs", "Accepted: each shard takes one file at a time"),
         ]).takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
@@ -345,6 +370,7 @@ pub(super) const VERBS: &[Verb] = &[
                 "Check whether or not the SSTables are in the correct location.",
             ),
         ]).takes("[<keyspace.table>...]", "List of tables (or keyspace) names", usize::MAX),
+    Verb::plain("toppartitions", "Sample and print the most active partitions").flags(SAMPLING).takes(SAMPLED, SAMPLED_HELP, usize::MAX),
     Verb::plain("tpstats", "Print usage statistics of thread pools").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
     Verb::plain("truncatehints", "Truncate all hints on the local node, or truncate hints for the endpoint(s) specified.").takes("[endpoint ... ]", "IP address(es) of the endpoint(s) to delete hints for", usize::MAX),
     Verb::plain("upgradesstables", "Rewrite sstables (for the requested tables) that are not on the current version (thus upgrading them to said current version)").flags(&[
@@ -364,7 +390,7 @@ pub(super) const VERBS: &[Verb] = &[
 ];
 
 /// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 12] = [
+const REFUSED: [(&str, &[&str]); 11] = [
     (
         "there is no audit log and no log of all queries",
         &[
@@ -444,7 +470,6 @@ const REFUSED: [(&str, &[&str]); 12] = [
         "there are no indexes, views and triggers yet",
         &["rebuild_index", "reloadtriggers", "viewbuildstatus"],
     ),
-    ("it is not there yet", &["profileload", "toppartitions"]),
 ];
 
 /// Why a command of Cassandra's is not there.

@@ -683,11 +683,17 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
                 .into(),
         );
     }
-    if options.data_file_directories.len() > 1 {
-        wrong(
-            "data_file_directories",
-            format!("one is supported, found {}", options.data_file_directories.len()),
-        );
+    let trimmed = |path: &String| format!("{}/", path.trim_end_matches('/'));
+    let directories: Vec<String> = options.data_file_directories.iter().map(trimmed).collect();
+    for (n, one) in directories.iter().enumerate() {
+        let below = |other: &&String| one.starts_with(*other) || other.starts_with(one);
+        if let Some(other) = directories.iter().skip(n + 1).find(below) {
+            let (one, other) = (one.trim_end_matches('/'), other.trim_end_matches('/'));
+            wrong(
+                "data_file_directories",
+                format!("has {one} and {other}, which must not be the same or one in the other"),
+            );
+        }
     }
     let place = options.datacenter.is_some() || options.rack.is_some();
     if place && options.endpoint_snitch != Snitch::GossipingPropertyFile {

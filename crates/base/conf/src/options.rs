@@ -238,7 +238,8 @@ settings! {
         supported cold phi_convict_threshold: Number = Number(8.0), 5 to 16;
     }
     "Directories" {
-        /// Where SSTables are kept; one directory. Unset: `data` below `workdir`.
+        /// Where SSTables are kept: each shard writes the files of a table into one of these directories, so
+        /// have at least as many shards as disks. Unset: `data` below `workdir`.
         supported cold data_file_directories: Vec<String> = Vec::new();
         /// Where the commit log is kept. Unset: `commitlog` below `workdir`.
         supported cold commitlog_directory: Option<String> = None;
@@ -632,11 +633,11 @@ settings! {
 }
 
 impl Options {
-    /// Directory of the SSTables.
-    pub fn data_directory(&self) -> String {
-        match self.data_file_directories.first() {
-            Some(directory) => directory.clone(),
-            None => self.below_workdir("data"),
+    /// Directories of the SSTables, at least one.
+    pub fn data_directories(&self) -> Vec<String> {
+        match self.data_file_directories.is_empty() {
+            true => vec![self.below_workdir("data")],
+            false => self.data_file_directories.clone(),
         }
     }
 

@@ -470,6 +470,14 @@ impl SstableMeta {
         })
     }
 
+    /// The numbers of all blocks of all files.
+    pub fn blocks(&self) -> impl Iterator<Item = u64> + use<> {
+        let pages = |bytes: u64| 0..bytes.div_ceil(INDEX_PAGE_BYTES);
+        let index = pages(self.index_length).map(|page| page | INDEX_BLOCK);
+        let rows = pages(self.rows_length).map(|page| page | ROWS_BLOCK);
+        (0..self.data_blocks()).chain(index).chain(rows)
+    }
+
     /// Number of Data blocks.
     pub fn data_blocks(&self) -> u64 {
         self.data_length.div_ceil(self.data_block_bytes())

@@ -13,15 +13,17 @@
 mod options;
 mod output;
 mod tries;
+mod warm;
+
+use std::rc::Rc;
 
 use codec::checksum::{Crc32, crc32};
-use codec::{Compressor, Writer, hash_key};
+use codec::{Compressor, KeyHash, Writer, hash_key};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Item, Marker, RowBuilder, RowRef};
 use rt::Fs;
 use schema::Table;
 use sst_format::checksums::{
-    BlockChecksummer, CHECKSUM_BLOCK, Checksums, ComponentChecksum, DataCrc, StorageGroup,
-    encode_digest,
+    BlockChecksummer, CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, encode_digest,
 };
 use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::component::encode_toc;
@@ -41,12 +43,14 @@ use sst_format::{
 };
 use stdx::Token;
 
+use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::meta::index_component;
 use crate::{Result, SstableError};
 
 pub use options::{LargeLimits, WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
+use warm::WarmChunks;
 
 /// Bytes per write request.
 pub const WRITE_BYTES: usize = 256 * 1024;
@@ -70,6 +74,8 @@ pub struct Written {
     pub large: Vec<LargePartition>,
     /// All of them.
     pub large_count: u64,
+    /// The last of what [`SstableWriter::take_warm`] gives.
+    pub warm: Vec<(u64, Rc<Chunk>)>,
 }
 
 /// A partition with much in one file.
@@ -97,6 +103,7 @@ impl Written {
 #[derive(Default)]
 struct Partition {
     key: Vec<u8>,
+    hash: Option<KeyHash>,
     deletion: Option<DeletionTime>,
     start: u64,
     header_length: Option<u64>,
@@ -137,6 +144,7 @@ pub struct SstableWriter {
     offsets: Vec<u64>,
     chunk_crcs: Vec<u32>,
     digest: Crc32,
+    warm: WarmChunks,
     partition: Partition,
     in_partition: bool,
     large: Vec<LargePartition>,
@@ -223,6 +231,7 @@ impl SstableWriter {
             offsets: Vec::new(),
             chunk_crcs: Vec::new(),
             digest: Crc32::new(),
+            warm: WarmChunks::default(),
             partition: Partition::default(),
             in_partition: false,
             large: Vec::new(),
@@ -278,6 +287,25 @@ impl SstableWriter {
         self.index.write_full().await
     }
 
+    /// From now on blocks are kept for [`SstableWriter::take_warm`], or are not: chunks with something that
+    /// comes while it is on, and pages of the index with its partitions. At first it is off.
+    #[inline]
+    pub fn set_warm(&mut self, is_on: bool) {
+        self.warm.set(is_on);
+    }
+
+    /// Blocks that were kept since the last call, as a reader of the finished file loads them. The caller
+    /// takes them after each [`SstableWriter::write_full`], or they pile up.
+    pub fn take_warm(&mut self) -> Vec<(u64, Rc<Chunk>)> {
+        let mut blocks = self.warm.take();
+        let marked = |mark| move |(page, chunk)| (page | mark, chunk);
+        blocks.extend(self.index.take_warm().into_iter().map(marked(INDEX_BLOCK)));
+        if let Some(tries) = &mut self.tries {
+            blocks.extend(tries.rows.take_warm().into_iter().map(marked(ROWS_BLOCK)));
+        }
+        blocks
+    }
+
     /// Takes one item of a cursor.
     ///
     /// # Errors
@@ -309,6 +337,7 @@ impl SstableWriter {
         let p = &mut self.partition;
         p.key.clear();
         p.key.extend_from_slice(key);
+        p.hash = Some(hash);
         p.deletion = Some(deletion);
         p.start = self.data_length + self.chunk.len() as u64;
         p.header_length = None;
@@ -464,10 +493,12 @@ impl SstableWriter {
         let bytes = self.offset();
         let p = &self.partition;
         let index_at = self.index.length();
+        let rows_at = self.tries.as_ref().map_or(0, |tries| tries.rows.length());
         let encoded = match &mut self.tries {
             Some(tries) => {
                 let facts = PartitionFacts {
                     key: &p.key,
+                    hash: p.hash.unwrap_or_else(|| hash_key(&p.key)),
                     start: p.start,
                     deletion: p.deletion.unwrap_or(DeletionTime::LIVE),
                     rows_end,
@@ -483,6 +514,12 @@ impl SstableWriter {
                 &mut self.index.pending,
             ),
         };
+        if self.warm.partition_end() {
+            self.index.keep_from(index_at);
+            if let Some(tries) = &mut self.tries {
+                tries.rows.keep_from(rows_at);
+            }
+        }
         self.summary.add(&p.key, index_at);
         let (tombstones, limits) = (self.stats.tombstones_in_partition(), self.options.large);
         if bytes > limits.bytes || tombstones > limits.tombstones {
@@ -547,6 +584,7 @@ impl SstableWriter {
             }
         }
         self.digest.update(out.get(at..).unwrap_or(&[]));
+        self.warm.cut(self.data_length / self.chunk_length as u64, plain);
         self.data_length += length as u64;
         Ok(())
     }
@@ -583,14 +621,20 @@ impl SstableWriter {
         let partitions = self.partitions();
         let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
         if let Some(tries) = &mut self.tries {
+            let index_at = self.index.length();
             let done = tries.finish(&summary.first, &summary.last, &mut self.index);
+            if self.warm.has_been() {
+                // What all walks begin with.
+                self.index.keep_from(index_at);
+            }
             done.map_err(|e| self.unwritable(e))?;
         }
         // 1. Data and Index.
-        let (data, index) = (self.take_output(true).await?, self.take_output(false).await?);
+        let data = self.data.finish(Component::Data).await?;
+        let index = self.index.finish(index_component(self.options.version)).await?;
         let mut lengths = vec![(Component::Data, data.length), (index.component, index.length)];
         let mut rows = None;
-        if let Some(tries) = self.tries.take() {
+        if let Some(tries) = &mut self.tries {
             let done = tries.rows.finish(Component::Rows).await?;
             lengths.push((Component::Rows, done.length));
             rows = Some(done);
@@ -697,22 +741,8 @@ impl SstableWriter {
             last,
             large: std::mem::take(&mut self.large),
             large_count: self.large_count,
+            warm: self.take_warm(),
         })
-    }
-
-    async fn take_output(&mut self, data: bool) -> Result<ComponentChecksum> {
-        let (slot, component) = if data {
-            (&mut self.data, Component::Data)
-        } else {
-            (&mut self.index, index_component(self.options.version))
-        };
-        let output = Output {
-            file: slot.file.clone(),
-            pending: std::mem::take(&mut slot.pending),
-            written: slot.written,
-            checksums: std::mem::take(&mut slot.checksums),
-        };
-        output.finish(component).await
     }
 
     async fn write_small(&self, component: Component, bytes: &[u8]) -> Result<()> {

@@ -64,8 +64,7 @@ impl Store {
 
     async fn watch_disk(&self) {
         let reserve = self.inner.options.disk_reserve_bytes;
-        let free = self.inner.rt.fs().free_bytes(&self.inner.options.data_directory).await;
-        let Ok(free) = free else { return };
+        let Ok(free) = self.free_bytes().await else { return };
         let full = free < reserve.max(1);
         if full {
             *self.inner.disk_full.borrow_mut() =

@@ -72,7 +72,28 @@ impl ChunkCache {
         self.bytes.set(i64::try_from(cache.weight()).unwrap_or(i64::MAX));
     }
 
-    /// Forgets the blocks of a file that was removed.
+    /// Whether a block is there; not counted as a use of it.
+    pub(crate) fn has(&self, file: u64, block: u64) -> bool {
+        self.cache.borrow().peek(&(file, block)).is_some()
+    }
+
+    /// Whether so many bytes more go in without others going out.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let cache = self.cache.borrow();
+        cache.weight().saturating_add(bytes as u64) < cache.capacity()
+    }
+
+    /// Forgets some blocks.
+    pub(crate) fn forget_blocks(&self, file: u64, blocks: impl Iterator<Item = u64>) {
+        let mut cache = self.cache.borrow_mut();
+        for block in blocks {
+            cache.remove(&(file, block));
+        }
+        self.bytes.set(i64::try_from(cache.weight()).unwrap_or(i64::MAX));
+    }
+
+    /// Forgets the blocks of a file that was removed. Looks at all that is cached: where a file may be large
+    /// and reads go on, [`crate::warm`] does it in small steps.
     pub(crate) fn forget(&self, file: u64) {
         self.cache.borrow_mut().retain(|key, _| key.0 != file);
     }

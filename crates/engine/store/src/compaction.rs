@@ -12,7 +12,7 @@ use compact_plan::{
     CompactionOptions, Plan, Reason, SstableInfo, Strategy, TableState as PlanState, Windows,
 };
 use data::command::KeyRange;
-use data::{Advance, Cursor, GcBefore, Item, MergeCursor, MergeMode, Slices};
+use data::{Advance, GcBefore, Item, MergeCursor, MergeMode, Slices};
 use rt::Group;
 use schema::Table;
 use sst_format::header::EncodingStats;
@@ -29,6 +29,7 @@ use crate::read::{FileSource, Source};
 use crate::slots::{Claim, Progress};
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
+use crate::warm::Warmth;
 
 /// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
 /// is far more than a table needs.
@@ -513,11 +514,11 @@ impl Store {
         }
         // 4. and 5. Readers that have the inputs open keep reading them.
         for input in inputs {
-            self.inner.cache.forget(input.id);
+            self.forget_blocks(input).await;
         }
         if truncated {
             for output in outputs.files() {
-                self.remove_file(&directory, output).await?;
+                self.remove_file(output).await?;
             }
         }
         self.finish_txn(&fs, &directory, outputs.first(), &txn).await?;
@@ -687,6 +688,7 @@ impl Store {
         let mut written = outputs.data_length();
         let mut items = 0;
         let mut is_foreign = false;
+        let mut warmth = Warmth::new(&merge);
         loop {
             match merge.advance()? {
                 Advance::End => return Ok(()),
@@ -701,6 +703,9 @@ impl Store {
                     {
                         *next = request.block + 1;
                         progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
+                        let warm = warmth.feed(&self.inner.cache, index, request.block);
+                        outputs.credit_warm(warm * chunk.memory_bytes());
+                        outputs.set_warm(warmth.is_warm());
                     }
                     merge.feed(request, chunk);
                     self.check_goes_on(progress)?;
@@ -721,9 +726,8 @@ impl Store {
                         return Ok(());
                     }
                     if let Item::Partition { key, .. } = merge.item() {
-                        // The inputs stand on a partition until the merge goes into it.
-                        let has = |s: &&Source| matches!(s.item(), Item::Partition { key: k, .. } if k == key);
-                        counts.add(merge.inputs().filter(has).count());
+                        counts.add(warmth.partition(&merge, key));
+                        outputs.set_warm(warmth.is_warm());
                     }
                     if outputs.put(merge.item())? {
                         items = ITEMS_PER_LOOK;
@@ -786,14 +790,16 @@ fn timestamp_below(
         {
             return TimestampMicros(i64::MIN);
         }
-        let hash = codec::hash_key(key);
+        // Most often no other file spans the token: then the key need not be hashed.
+        let spans = |f: &&Rc<TableFile>| {
+            let meta = f.reader.meta();
+            meta.first_token() <= token && token <= meta.last_token()
+        };
+        let mut hash = None;
         view.files
             .iter()
-            .filter(|f| {
-                let meta = f.reader.meta();
-                let spans = meta.first_token() <= token && token <= meta.last_token();
-                spans && !inputs.contains(&f.generation) && f.reader.may_contain(&hash)
-            })
+            .filter(|f| spans(f) && !inputs.contains(&f.generation))
+            .filter(|f| f.reader.may_contain(hash.get_or_insert_with(|| codec::hash_key(key))))
             .map(|f| f.reader.meta().statistics().stats.min_timestamp)
             .min()
             .unwrap_or(TimestampMicros(i64::MAX))

@@ -206,7 +206,6 @@ impl Store {
     ) -> Result<Vec<(String, u32)>, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let directory = self.directory_of(&table.version().table);
         // No key has the least token: there is one before.
         let range = (Token(token.0.saturating_sub(1)), token);
         let mut found = Vec::new();
@@ -215,9 +214,8 @@ impl Store {
             let meta = file.reader.meta();
             let spans = meta.first_token() <= token && token <= meta.last_token();
             if spans && file.reader.may_contain(&hash) && has_partition(file, range).await? {
-                let name = meta.descriptor().file_name(Component::Data);
                 found.push((
-                    format!("{directory}/{name}"),
+                    meta.file(Component::Data),
                     u32::try_from(meta.statistics().stats.level).unwrap_or(0),
                 ));
             }

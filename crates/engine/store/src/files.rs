@@ -237,18 +237,19 @@ pub(crate) async fn remove_if_there(fs: &Fs, path: &str) -> Result<(), StoreErro
     }
 }
 
+/// What is known of files before they are opened.
+struct Gone {
+    /// Inputs of compactions of other shards.
+    dead: FixedSet<Generation>,
+    /// Slices of inputs that span slices.
+    released: FixedMap<Generation, Vec<(u16, u16)>>,
+    /// Highest generation that is there.
+    highest: Generation,
+}
+
 impl Store {
     pub(crate) fn shard(&self) -> (u16, u16) {
         (self.inner.rt.shard().0, self.inner.rt.shard_count().max(1))
-    }
-
-    pub(crate) fn directory_of(&self, table: &Table) -> String {
-        format!(
-            "{}/{}/{}",
-            self.inner.options.data_directory,
-            table.keyspace,
-            table.directory_name()
-        )
     }
 
     /// Opens this shard's files of a table, finishing what a crash left half done. Names of removed
@@ -259,15 +260,14 @@ impl Store {
         removed: &mut Vec<String>,
     ) -> Result<(Vec<Rc<TableFile>>, Generation), StoreError> {
         let fs = self.inner.rt.fs();
-        let directory = self.directory_of(table);
-        fs.create_dir_durably(&directory).await?;
+        fs.create_dir_durably(&self.directory_of(table)).await?;
         for _ in 0..OPEN_ATTEMPTS {
-            if let Some(opened) = self.try_open_files(&fs, &directory, table, removed).await? {
+            if let Some(opened) = self.try_open_files(&fs, table, removed).await? {
                 return Ok(opened);
             }
         }
         Err(StoreError::Corrupt {
-            file: directory,
+            file: self.directory_of(table),
             what: "files vanished again and again while they were opened".to_owned(),
         })
     }
@@ -276,14 +276,53 @@ impl Store {
     async fn try_open_files(
         &self,
         fs: &Fs,
-        directory: &str,
         table: &Table,
         removed: &mut Vec<String>,
     ) -> Result<Option<(Vec<Rc<TableFile>>, Generation)>, StoreError> {
+        let directories = self.everywhere(fs, &self.directory_of(table)).await?;
+        let mut gone = Gone {
+            dead: FixedSet::default(),
+            released: FixedMap::default(),
+            highest: Generation(0),
+        };
+        // What the records of one directory name may be in another.
+        for directory in &directories {
+            self.finish_records(fs, directory, &mut gone).await?;
+        }
+        let mut files: Vec<Rc<TableFile>> = Vec::new();
+        for directory in &directories {
+            let place = (table, directory.as_str());
+            let Some(found) = self.open_directory(fs, place, &mut gone, removed).await? else {
+                return Ok(None);
+            };
+            for file in &found {
+                if let Some(other) = files.iter().find(|f| f.generation == file.generation) {
+                    return Err(StoreError::Invalid(format!(
+                        "{} and {} have the same generation: one of them was copied there; move \
+                         it away and import it",
+                        other.reader.meta().file(Component::Data),
+                        file.reader.meta().file(Component::Data)
+                    )));
+                }
+            }
+            files.extend(found);
+        }
+        Ok(Some((files, gone.highest)))
+    }
+
+    fn is_mine(&self, generation: Generation) -> bool {
         let (shard, shards) = self.shard();
-        let mine = |generation: Generation| generation.0 % u64::from(shards) == u64::from(shard);
-        let mut dead: FixedSet<Generation> = FixedSet::default();
-        let mut released: FixedMap<Generation, Vec<(u16, u16)>> = FixedMap::default();
+        generation.0 % u64::from(shards) == u64::from(shard)
+    }
+
+    /// Goes on with what the records of a directory say.
+    async fn finish_records(
+        &self,
+        fs: &Fs,
+        directory: &str,
+        gone: &mut Gone,
+    ) -> Result<(), StoreError> {
+        let mine = |generation: Generation| self.is_mine(generation);
         let entries = fs.read_dir(directory).await?;
         // First, on every shard: what a record names is no leftover below, and of an import every shard
         // opens its slice.
@@ -302,9 +341,9 @@ impl Store {
                     for (input, spanning) in &txn.inputs {
                         if *spanning {
                             let slice = (txn.shard, txn.shards);
-                            released.entry(*input).or_default().push(slice);
+                            gone.released.entry(*input).or_default().push(slice);
                         } else {
-                            dead.insert(*input);
+                            gone.dead.insert(*input);
                         }
                     }
                 }
@@ -317,20 +356,30 @@ impl Store {
                 )));
             }
         }
+        Ok(())
+    }
+
+    /// Opens this shard's files of one directory.
+    async fn open_directory(
+        &self,
+        fs: &Fs,
+        (table, directory): (&Table, &str),
+        gone: &mut Gone,
+        removed: &mut Vec<String>,
+    ) -> Result<Option<Vec<Rc<TableFile>>>, StoreError> {
         // Few of the names are notes, and each file asks for its own among them.
         let mut names = fs.read_dir(directory).await?;
         names.retain(|entry| entry.name.contains(NOTE));
-        let mut highest = Generation(0);
         let mut files = Vec::new();
         for (descriptor, complete) in list_sstables(fs, directory).await.map_err(map_error)? {
             let generation = descriptor.generation;
             // Names with a UUID count for none of ours.
             if generation.0 & Descriptor::UUID_GENERATION == 0 {
-                highest = highest.max(generation);
+                gone.highest = gone.highest.max(generation);
             }
             if !complete {
                 // Another shard may be writing it right now; its own leftovers it finds itself.
-                if mine(generation) {
+                if self.is_mine(generation) {
                     remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
                     removed.push(format!("{directory}/{}", descriptor.prefix()));
                 }
@@ -338,8 +387,8 @@ impl Store {
             }
             let mut notes: Vec<(u16, u16)> =
                 names.iter().filter_map(|e| parse_note(&e.name, generation)).collect();
-            notes.extend(released.remove(&generation).unwrap_or_default());
-            if dead.contains(&generation) || notes.contains(&(shard, shards)) {
+            notes.extend(gone.released.remove(&generation).unwrap_or_default());
+            if gone.dead.contains(&generation) || notes.contains(&self.shard()) {
                 continue;
             }
             let reader = match SstableReader::open(fs, directory, descriptor, Some(table)).await {
@@ -357,12 +406,22 @@ impl Store {
                 files.push(Rc::new(file));
             }
         }
-        Ok(Some((files, highest)))
+        Ok(Some(files))
     }
 
     /// What this shard makes of an open file; `None` when it lies in another shard's slice.
     pub(crate) fn file_of(
         &self,
+        reader: SstableReader,
+        notes: Vec<(u16, u16)>,
+    ) -> Option<TableFile> {
+        self.file_cached_as(self.inner.cache.next_file(), reader, notes)
+    }
+
+    /// The same of a file of which the chunk cache may have blocks already, under this number.
+    pub(crate) fn file_cached_as(
+        &self,
+        id: u64,
         reader: SstableReader,
         notes: Vec<(u16, u16)>,
     ) -> Option<TableFile> {
@@ -383,7 +442,7 @@ impl Store {
             shard_count: shards,
         });
         Some(TableFile {
-            id: self.inner.cache.next_file(),
+            id,
             generation: reader.meta().descriptor().generation,
             spanning,
             filter,
@@ -429,12 +488,15 @@ impl Store {
         generation: Generation,
     ) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
-        let directory = self.directory_of(&table.version().table);
-        // The record first: a start that finds it without the output would remove the inputs.
-        remove_if_there(&fs, &format!("{directory}/{}", txn_name(generation))).await?;
-        fs.sync_dir(&directory).await?;
-        remove_generation(&fs, &directory, generation).await?;
-        Ok(fs.sync_dir(&directory).await?)
+        let own = self.directory_of(&table.version().table);
+        for directory in self.everywhere(&fs, &own).await? {
+            // The record first: a start that finds it without the output would remove the inputs.
+            remove_if_there(&fs, &format!("{directory}/{}", txn_name(generation))).await?;
+            fs.sync_dir(&directory).await?;
+            remove_generation(&fs, &directory, generation).await?;
+            fs.sync_dir(&directory).await?;
+        }
+        Ok(())
     }
 
     /// Tries again what could not be removed, in order, and stops at the first that cannot be now.
@@ -457,25 +519,27 @@ impl Store {
         output: Generation,
         txn: &Transaction,
     ) -> Result<(), StoreError> {
+        let places = self.everywhere(fs, directory).await?;
         for (generation, spanning) in &txn.inputs {
-            if *spanning {
+            if !*spanning {
+                remove_wherever(fs, &places, *generation).await?;
+                continue;
+            }
+            for place in &places {
                 let slice = (txn.shard, txn.shards);
-                self.release_spanning(fs, directory, *generation, slice).await?;
-            } else {
-                remove_generation(fs, directory, *generation).await?;
+                self.release_spanning(fs, place, *generation, slice).await?;
             }
         }
-        fs.sync_dir(directory).await?;
+        for place in &places {
+            fs.sync_dir(place).await?;
+        }
         remove_if_there(fs, &format!("{directory}/{}", txn_name(output))).await
     }
 
     /// Removes a file this shard uses no longer, or leaves the note that it does not.
-    pub(crate) async fn remove_file(
-        &self,
-        directory: &str,
-        file: &TableFile,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn remove_file(&self, file: &TableFile) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
+        let directory = file.reader.meta().directory();
         self.inner.cache.forget(file.id);
         if file.spanning {
             return self.release_spanning(&fs, directory, file.generation, self.shard()).await;
@@ -554,6 +618,25 @@ async fn remove_generation(
         return Ok(());
     };
     remove_sstable(fs, directory, descriptor).await.map_err(map_error)
+}
+
+/// The same where it may be in any of some directories.
+async fn remove_wherever(
+    fs: &Fs,
+    places: &[String],
+    generation: Generation,
+) -> Result<(), StoreError> {
+    if places.len() > 1 {
+        for place in places {
+            if find_generation(fs, place, generation).await?.is_some() {
+                return remove_generation(fs, place, generation).await;
+            }
+        }
+    }
+    for place in places {
+        remove_generation(fs, place, generation).await?;
+    }
+    Ok(())
 }
 
 /// Names the files of an ingest that a crash left with its record, then removes that.

@@ -152,7 +152,7 @@ impl Store {
             bump(&table.counters.flushes, 1);
         } else if let Some(file) = file {
             // Truncated or dropped meanwhile.
-            self.remove_file(&directory, &file).await?;
+            self.remove_file(&file).await?;
         }
         drop(in_flight);
         self.inner.work.notify_one();
@@ -167,12 +167,31 @@ impl Store {
         directory: &str,
         generation: Generation,
     ) -> Result<Option<Rc<TableFile>>, StoreError> {
-        let written = self.write_memtable(table, memtable, directory, generation).await?;
+        let cached_as = self.inner.cache.next_file();
+        let file = self.flush_as(table, memtable, (directory, generation), cached_as).await;
+        if !matches!(file, Ok(Some(_))) {
+            self.inner.cache.forget(cached_as);
+        }
+        file
+    }
+
+    async fn flush_as(
+        &self,
+        table: &TableState,
+        memtable: &Rc<Memtable>,
+        (directory, generation): (&str, Generation),
+        cached_as: u64,
+    ) -> Result<Option<Rc<TableFile>>, StoreError> {
+        let place = (directory, generation);
+        let cached_as_read = table.counters.is_read().then_some(cached_as);
+        let written = self.write_memtable(table, memtable, place, cached_as_read).await?;
         let Some(written) = written else { return Ok(None) };
+        self.inner.cache.fill(cached_as, written.warm);
         let (fs, version) = (self.inner.rt.fs(), table.version());
         let descriptor = written.descriptor;
         let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
-        Ok(self.file_of(reader.map_err(map_error)?, Vec::new()).map(Rc::new))
+        let file = self.file_cached_as(cached_as, reader.map_err(map_error)?, Vec::new());
+        Ok(file.map(Rc::new))
     }
 
     pub(crate) fn writer_options(
@@ -194,13 +213,14 @@ impl Store {
         Ok(options)
     }
 
-    /// Step 2, into any directory.
+    /// Step 2, into any directory. `cached_as`: what is written goes into the chunk cache too, under this
+    /// number, as long as there is room.
     pub(crate) async fn write_memtable(
         &self,
         table: &TableState,
         memtable: &Rc<Memtable>,
-        directory: &str,
-        generation: Generation,
+        (directory, generation): (&str, Generation),
+        cached_as: Option<u64>,
     ) -> Result<Option<Written>, StoreError> {
         let version = table.version();
         let stats = EncodingStats {
@@ -213,7 +233,7 @@ impl Store {
         let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
             .await
             .map_err(map_error)?;
-        let result = self.write_scan(&version.shape, memtable, &mut writer).await;
+        let result = self.write_scan(&version.shape, memtable, &mut writer, cached_as).await;
         match result {
             Ok(()) => {
                 let written = writer.finish().await.map_err(map_error)?;
@@ -232,7 +252,9 @@ impl Store {
         shape: &Rc<data::TableShape>,
         memtable: &Rc<Memtable>,
         writer: &mut SstableWriter,
+        cached_as: Option<u64>,
     ) -> Result<(), StoreError> {
+        writer.set_warm(cached_as.is_some());
         let slices = Rc::new(Slices::all());
         let scan =
             MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
@@ -245,6 +267,11 @@ impl Store {
             let full = writer.is_full();
             if full {
                 writer.write_full().await.map_err(map_error)?;
+                if let Some(file) = cached_as
+                    && !self.inner.cache.fill(file, writer.take_warm())
+                {
+                    writer.set_warm(false);
+                }
             }
             items += 1;
             if full || items >= ITEMS_PER_LOOK {

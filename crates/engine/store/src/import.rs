@@ -148,8 +148,11 @@ impl Store {
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
         let fs = self.inner.rt.fs();
-        let directory = self.directory_of(&table.version().table);
-        let mut sets = file_sets(&fs, &directory).await?;
+        let own = self.directory_of(&table.version().table);
+        let mut sets = Vec::new();
+        for directory in self.everywhere(&fs, &own).await? {
+            sets.extend(file_sets(&fs, &directory).await?);
+        }
         sets.retain(|set| files.contains(&set.descriptor));
         let options = ImportOptions { keep_repaired: true, ..ImportOptions::default() };
         let sets = self.examine(&fs, &table, Ok(sets), &options).await?;
@@ -175,14 +178,18 @@ impl Store {
             return Err(StoreError::Invalid(text.to_owned()));
         }
         let fs = self.inner.rt.fs();
-        let directory = self.directory_of(&table.version().table);
+        let own = self.directory_of(&table.version().table);
         let (shard, shards) = self.shard();
         let mut found = Vec::new();
-        for set in file_sets(&fs, &directory).await? {
+        let mut sets = Vec::new();
+        for directory in self.everywhere(&fs, &own).await? {
+            sets.extend(file_sets(&fs, &directory).await?);
+        }
+        for set in sets {
             let generation = set.descriptor.generation;
             if generation.0 & Descriptor::UUID_GENERATION != 0 {
                 let is_known = table.view().files.iter().any(|f| f.generation == generation)
-                    || crate::files::has_note(&fs, &directory, generation).await?;
+                    || crate::files::has_note(&fs, &set.directory, generation).await?;
                 if shard == 0 && !is_known {
                     found.push(set.descriptor);
                 }
@@ -208,13 +215,20 @@ impl Store {
     pub async fn adopt(&self, id: TableId, files: &[Descriptor]) -> Result<u64, StoreError> {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let (fs, version) = (self.inner.rt.fs(), table.version());
-        let directory = self.directory_of(&version.table);
+        // The shard that took them in has another data directory, maybe.
+        let directories = self.everywhere(&fs, &self.directory_of(&version.table)).await?;
         let mut opened: Vec<Rc<TableFile>> = Vec::with_capacity(files.len());
         for descriptor in files {
             if table.view().files.iter().any(|f| f.generation == descriptor.generation) {
                 continue;
             }
-            let reader = SstableReader::open(&fs, &directory, *descriptor, Some(&version.table));
+            let mut directory = directories.first().map_or("", String::as_str);
+            for other in directories.iter().skip(1) {
+                if fs.exists(&crate::files::toc_path(other, *descriptor)).await? {
+                    directory = other;
+                }
+            }
+            let reader = SstableReader::open(&fs, directory, *descriptor, Some(&version.table));
             opened.extend(self.file_of(reader.await.map_err(map_error)?, Vec::new()).map(Rc::new));
         }
         for file in &opened {
@@ -222,7 +236,7 @@ impl Store {
         }
         if table.dropped.get() {
             for file in &opened {
-                self.remove_file(&directory, file).await?;
+                self.remove_file(file).await?;
             }
             return Err(StoreError::UnknownTable(id));
         }
@@ -276,9 +290,11 @@ impl Store {
     /// Whether a directory looks as that of a table of this node. One that is only reached by another
     /// way is known when files have been placed.
     fn is_live(&self, directory: &str) -> bool {
-        let data = trimmed(&self.inner.options.data_directory);
-        let below = directory.strip_prefix(data).and_then(|rest| rest.strip_prefix('/'));
-        below.is_some_and(|rest| rest.split('/').count() <= 2)
+        self.inner.options.data_directories.iter().any(|data| {
+            let data = trimmed(data);
+            let below = directory.strip_prefix(data).and_then(|rest| rest.strip_prefix('/'));
+            below.is_some_and(|rest| rest.split('/').count() <= 2)
+        })
     }
 
     /// Step 1 for one directory.
@@ -411,15 +427,15 @@ impl Store {
                     Err(_) => links = false,
                 }
             }
-            self.check_room(fs, *bytes).await?;
+            self.check_room(*bytes).await?;
             self.copy(fs, &path, &to).await?;
         }
         Ok(())
     }
 
-    async fn check_room(&self, fs: &Fs, bytes: u64) -> Result<(), StoreError> {
+    async fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
         let options = &self.inner.options;
-        let free = fs.free_bytes(&options.data_directory).await?;
+        let free = self.free_bytes().await?;
         if free < bytes.saturating_add(options.disk_reserve_bytes) {
             let detail = format!("a copy needs {bytes} bytes, {free} are free");
             return Err(StoreError::DiskFull { detail });

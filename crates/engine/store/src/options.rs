@@ -13,9 +13,9 @@ use crate::replay::ReplayOptions;
 /// Options of one shard's store; sizes are this shard's share.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Directory of keyspaces: such as
+    /// Directories of keyspaces, at least one: such as
     /// `<data>/<keyspace>/<table>-<id>/nb-<generation>-big-Data.db`.
-    pub data_directory: String,
+    pub data_directories: Vec<String>,
     /// Directory of commit-log segments, shared by all shards.
     pub commitlog_directory: String,
     /// This node.
@@ -82,7 +82,7 @@ impl StoreOptions {
         schema_text: fn(&Table) -> String,
     ) -> StoreOptions {
         StoreOptions {
-            data_directory,
+            data_directories: vec![data_directory],
             commitlog_directory,
             host,
             run,

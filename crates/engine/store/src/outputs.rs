@@ -10,7 +10,7 @@ use std::rc::Rc;
 use compact_plan::Cut;
 use compact_plan::cluster_key::SHARED_LEVEL;
 use data::Item;
-use sstable::{SstableReader, SstableWriter, WriterOptions};
+use sstable::{Chunk, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions};
 use stdx::{Generation, Token};
 
 use crate::error::StoreError;
@@ -41,6 +41,13 @@ pub(crate) struct Outputs<'s> {
     finished: u64,
     /// Of `sorted`: whether a file was opened.
     is_begun: bool,
+    /// Number of `writer`'s file in the chunk cache.
+    cached_as: u64,
+    is_warm: bool,
+    /// Bytes that may still go into the chunk cache.
+    warm_left: usize,
+    /// Numbers of files of which something went there.
+    warmed: Vec<u64>,
 }
 
 /// Partitions that the filter of each of many files is made for, at most.
@@ -69,6 +76,10 @@ impl<'s> Outputs<'s> {
             files: Vec::new(),
             finished: 0,
             is_begun: false,
+            cached_as: 0,
+            is_warm: false,
+            warm_left: 0,
+            warmed: Vec::new(),
         };
         outputs.take_generation().then_some(outputs)
     }
@@ -122,7 +133,7 @@ impl<'s> Outputs<'s> {
         Ok(())
     }
 
-    async fn create(&self, level: Option<u32>) -> Result<Option<SstableWriter>, StoreError> {
+    async fn create(&mut self, level: Option<u32>) -> Result<Option<SstableWriter>, StoreError> {
         let (Some(options), Some(flight)) = (self.options.clone(), self.flights.last()) else {
             return Ok(None);
         };
@@ -133,7 +144,51 @@ impl<'s> Outputs<'s> {
         let directory = self.store.directory_of(&self.version.table);
         let fs = self.store.inner.rt.fs();
         let writer = SstableWriter::create(&fs, &directory, &self.version.table, options);
-        writer.await.map(Some).map_err(map_error)
+        let mut writer = writer.await.map_err(map_error)?;
+        writer.set_warm(self.is_warm);
+        self.cached_as = self.store.inner.cache.next_file();
+        Ok(Some(writer))
+    }
+
+    /// So many bytes of the inputs are in the chunk cache, so that as many of the outputs may be.
+    pub(crate) fn credit_warm(&mut self, bytes: usize) {
+        self.warm_left = self.warm_left.saturating_add(bytes);
+    }
+
+    /// Whether what comes now belongs into the chunk cache.
+    #[inline]
+    pub(crate) fn set_warm(&mut self, is_warm: bool) {
+        let is_warm = is_warm && self.warm_left > 0;
+        if is_warm == self.is_warm {
+            return;
+        }
+        self.is_warm = is_warm;
+        if let Some(writer) = &mut self.writer {
+            writer.set_warm(is_warm);
+        }
+        if let Some(sorted) = &mut self.sorted {
+            sorted.set_warm(is_warm);
+        }
+    }
+
+    fn warm(&mut self, file: u64, blocks: Vec<(u64, Rc<Chunk>)>) {
+        for (block, chunk) in blocks {
+            // Pages of the index are few and were few before.
+            let bytes = if block < ROWS_BLOCK { chunk.memory_bytes() } else { 0 };
+            let Some(left) = self.warm_left.checked_sub(bytes) else { continue };
+            self.warm_left = left;
+            self.store.inner.cache.insert(file, block, chunk);
+            if self.warmed.last() != Some(&file) {
+                self.warmed.push(file);
+            }
+        }
+    }
+
+    /// What was written for nothing is not kept either.
+    fn forget_warm(&mut self) {
+        for file in std::mem::take(&mut self.warmed) {
+            self.store.inner.cache.forget(file);
+        }
     }
 
     /// Whether the item that comes next belongs into a file that is not open: then [`Outputs::turn`].
@@ -184,7 +239,7 @@ impl<'s> Outputs<'s> {
             let level = (slot == Slot::Shared).then_some(SHARED_LEVEL);
             let writer = self.create(level).await?;
             if let (Some(sorted), Some(writer)) = (&mut self.sorted, writer) {
-                sorted.add(writer);
+                sorted.add(writer, self.cached_as);
             }
         }
         if self.sorted.is_some() {
@@ -200,19 +255,21 @@ impl<'s> Outputs<'s> {
 
     async fn end_file(&mut self) -> Result<(), StoreError> {
         match self.writer.take() {
-            Some(writer) => self.end(writer).await,
+            Some(writer) => self.end(writer, self.cached_as).await,
             None => Ok(()),
         }
     }
 
-    async fn end(&mut self, writer: SstableWriter) -> Result<(), StoreError> {
-        let Some(written) = writer.finish().await.map_err(map_error)? else { return Ok(()) };
+    async fn end(&mut self, writer: SstableWriter, cached_as: u64) -> Result<(), StoreError> {
+        let Some(mut written) = writer.finish().await.map_err(map_error)? else { return Ok(()) };
+        self.warm(cached_as, std::mem::take(&mut written.warm));
         self.finished += written.data_length;
         self.store.warn_of_large(&self.version.table, Some(&written));
         let directory = self.store.directory_of(&self.version.table);
         let (fs, table) = (self.store.inner.rt.fs(), &self.version.table);
         let reader = SstableReader::open(&fs, &directory, written.descriptor, Some(table)).await;
-        let file = self.store.file_of(reader.map_err(map_error)?, Vec::new());
+        let reader = reader.map_err(map_error)?;
+        let file = self.store.file_cached_as(cached_as, reader, Vec::new());
         self.files.extend(file.map(Rc::new));
         Ok(())
     }
@@ -235,13 +292,18 @@ impl<'s> Outputs<'s> {
     /// # Errors
     /// `Io`.
     pub(crate) async fn write_full(&mut self) -> Result<(), StoreError> {
+        let mut blocks = Vec::new();
         if let Some(sorted) = &mut self.sorted {
-            return sorted.write_full().await.map_err(map_error);
+            sorted.write_full(&mut blocks).await.map_err(map_error)?;
         }
-        match &mut self.writer {
-            Some(writer) => writer.write_full().await.map_err(map_error),
-            None => Ok(()),
+        if let Some(writer) = &mut self.writer {
+            writer.write_full().await.map_err(map_error)?;
+            blocks.push((self.cached_as, writer.take_warm()));
         }
+        for (file, blocks) in blocks {
+            self.warm(file, blocks);
+        }
+        Ok(())
     }
 
     /// Uncompressed bytes so far.
@@ -255,15 +317,17 @@ impl<'s> Outputs<'s> {
     /// # Errors
     /// `Io`, `Corrupt`.
     pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
-        while let Some(writer) = self.sorted.as_mut().and_then(|sorted| sorted.take()) {
-            self.end(writer).await?;
+        while let Some((writer, cached_as)) = self.sorted.as_mut().and_then(|sorted| sorted.take())
+        {
+            self.end(writer, cached_as).await?;
         }
         self.end_file().await
     }
 
     /// Writers that are not ended.
     fn take_open(&mut self) -> Option<SstableWriter> {
-        self.writer.take().or_else(|| self.sorted.as_mut().and_then(|sorted| sorted.take()))
+        let of_sorted = |sorted: &mut Box<Sorted>| sorted.take().map(|(writer, _)| writer);
+        self.writer.take().or_else(|| self.sorted.as_mut().and_then(of_sorted))
     }
 
     /// Complete files.
@@ -276,18 +340,19 @@ impl<'s> Outputs<'s> {
     /// # Errors
     /// `Io`.
     pub(crate) async fn remove(mut self) -> Result<(), StoreError> {
+        self.forget_warm();
         while let Some(writer) = self.take_open() {
             writer.abort().await;
         }
-        let directory = self.store.directory_of(&self.version.table);
         for file in &self.files {
-            self.store.remove_file(&directory, file).await?;
+            self.store.remove_file(file).await?;
         }
         Ok(())
     }
 
     /// Removes everything after a failure; what cannot be removed is tried again later.
     pub(crate) async fn discard(mut self) {
+        self.forget_warm();
         while let Some(writer) = self.take_open() {
             writer.abort().await;
         }

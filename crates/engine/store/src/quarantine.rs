@@ -198,9 +198,14 @@ impl Store {
     /// Reads the marks of a table that is opened, and removes those of files that are not there any more.
     pub(crate) async fn open_marks(&self, table: &TableState) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
-        let directory = self.directory_of(&table.version().table);
+        let own = self.directory_of(&table.version().table);
+        let mut marks = Vec::new();
+        for directory in self.everywhere(&fs, &own).await? {
+            let names = fs.read_dir(&directory).await?;
+            marks.extend(names.into_iter().map(|entry| (directory.clone(), entry)));
+        }
         let (shard, shards) = self.shard();
-        for entry in fs.read_dir(&directory).await? {
+        for (directory, entry) in marks {
             let Some((generation, of)) = parse_mark_name(&entry.name) else { continue };
             let path = format!("{directory}/{}", entry.name);
             if table.file(generation).is_none() {
@@ -248,9 +253,12 @@ impl Store {
             return Ok(());
         }
         self.tell_damage(DamageEvent::Released { path: path_of(file) });
-        let directory = self.directory_of(&table.version().table);
-        let path = format!("{directory}/{}", mark_name(file.generation, self.shard().0));
-        remove_if_there(&self.inner.rt.fs(), &path).await
+        let (fs, own) = (self.inner.rt.fs(), self.directory_of(&table.version().table));
+        for directory in self.everywhere(&fs, &own).await? {
+            let path = format!("{directory}/{}", mark_name(file.generation, self.shard().0));
+            remove_if_there(&fs, &path).await?;
+        }
+        Ok(())
     }
 
     /// Keeps in mind, durably, that a file is damaged. Not again if it is known.
@@ -413,9 +421,9 @@ impl Store {
         file: &TableFile,
     ) -> Result<SstableReader, StoreError> {
         let (fs, version) = (self.inner.rt.fs(), table.version());
-        let directory = self.directory_of(&version.table);
-        let descriptor = file.reader.meta().descriptor();
-        let reader = SstableReader::open(&fs, &directory, descriptor, Some(&version.table)).await;
+        let (directory, descriptor) =
+            (file.reader.meta().directory(), file.reader.meta().descriptor());
+        let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
         reader.map_err(map_error)
     }
 }

@@ -200,7 +200,7 @@ impl Store {
         let began = self.inner.rt.now();
         let result = self.read_view(&shape, &view, command, sink, &mut stats).await;
         let took = self.inner.rt.now().since(began);
-        table.counters.note_read(&command.partitions, took, &stats);
+        table.counters.note_read(&command.partitions, (began, took), &stats);
         result.map(|_| stats)
     }
 

@@ -271,7 +271,7 @@ impl Store {
             let mut writer = SstableWriter::create(&fs, &directory, &version.table, options)
                 .await
                 .map_err(map_error)?;
-            match self.write_scan(&version.shape, memtable, &mut writer).await {
+            match self.write_scan(&version.shape, memtable, &mut writer, None).await {
                 Ok(()) => {}
                 Err(error) => {
                     writer.abort().await;
@@ -291,7 +291,7 @@ impl Store {
         };
         let Some(file) = file else { return Ok(()) };
         if table.emptied.get() != emptied || table.dropped.get() {
-            self.remove_file(&directory, &file).await?;
+            self.remove_file(&file).await?;
             return Err(unknown(session));
         }
         let view = table.view();
@@ -454,7 +454,7 @@ impl Store {
         self.inner.cache.forget(file.id);
         if !replaced {
             for output in &outputs {
-                self.remove_file(&directory, output).await?;
+                self.remove_file(output).await?;
             }
         }
         self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await

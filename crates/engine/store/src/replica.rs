@@ -134,7 +134,7 @@ impl Store {
         let result = self.fill(&shape, &view, &job, &mut filling).await;
         let read = filling.finish();
         let took = self.inner.rt.now().since(began);
-        table.counters.note_read(&command.partitions, took, &read.stats);
+        table.counters.note_read(&command.partitions, (began, took), &read.stats);
         result.map(|_| read)
     }
 

@@ -241,14 +241,14 @@ impl Store {
             }
         };
         let first = flights.first().map_or(Generation(0), InFlight::generation);
-        let new = match self.scrubbed_files(table, &report).await {
+        let new = match self.scrubbed_files(table, meta.directory(), &report).await {
             Ok(new) => new,
             Err(error) => {
                 self.discard_all(table, flights).await;
                 return Err(error);
             }
         };
-        let directory = self.directory_of(&table.version().table);
+        let directory = meta.directory().to_owned();
         if !table.has_all(std::slice::from_ref(file)) {
             // Truncated or dropped meanwhile.
             self.discard_all(table, flights).await;
@@ -270,7 +270,7 @@ impl Store {
         self.inner.cache.forget(file.id);
         if !replaced {
             for output in &new {
-                self.remove_file(&directory, output).await?;
+                self.remove_file(output).await?;
             }
         }
         self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await?;
@@ -307,16 +307,15 @@ impl Store {
     async fn scrubbed_files(
         &self,
         table: &TableState,
+        directory: &str,
         report: &ScrubReport,
     ) -> Result<Vec<Rc<TableFile>>, StoreError> {
         let (fs, version) = (self.inner.rt.fs(), table.version());
-        let directory = self.directory_of(&version.table);
         let mut new = Vec::new();
         for written in &report.written {
             self.warn_of_large(&version.table, Some(written));
             let reader =
-                SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table))
-                    .await;
+                SstableReader::open(&fs, directory, written.descriptor, Some(&version.table)).await;
             let file = self.file_of(reader.map_err(map_error)?, Vec::new());
             new.extend(file.map(Rc::new));
         }

@@ -246,7 +246,7 @@ impl Store {
         what: &str,
     ) -> Result<(), StoreError> {
         let options = &self.inner.options;
-        let free = self.inner.rt.fs().free_bytes(&options.data_directory).await?;
+        let free = self.free_bytes().await?;
         // No wait from here on: nobody else reserves in between.
         progress.needed.set(0);
         let others: u64 = {

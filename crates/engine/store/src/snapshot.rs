@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rt::Fs;
 use stdx::{IoErrorKind, ShardId, TableId, Uuid, WallMicros};
 
+use crate::directories::FoundDirectory;
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::memtable::Memtable;
@@ -93,11 +94,19 @@ impl Store {
     ) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
         let version = table.version();
-        let directory = self.directory_of(&version.table);
-        let target = format!("{directory}/snapshots/{tag}");
+        let own = self.directory_of(&version.table);
+        let target = format!("{own}/snapshots/{tag}");
+        let mut targets = vec![target.clone()];
         fs.create_dir_durably(&target).await?;
         for file in files {
+            // A link stays in its file system.
             let meta = file.reader.meta();
+            let directory = meta.directory();
+            let target = format!("{directory}/snapshots/{tag}");
+            if !targets.contains(&target) {
+                fs.create_dir_durably(&target).await?;
+                targets.push(target.clone());
+            }
             for component in meta.components() {
                 let name = meta.descriptor().file_name(*component);
                 link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
@@ -105,12 +114,15 @@ impl Store {
         }
         for memtable in memtables {
             let generation = self.next_generation(table);
-            self.write_memtable(table, memtable, &target, generation).await?;
+            self.write_memtable(table, memtable, (&target, generation), None).await?;
         }
         let text = (self.inner.options.schema_text)(&version.table);
-        let shard = self.inner.rt.shard();
-        write_shared(&fs, shard, &format!("{target}/schema.cql"), text).await?;
-        write_manifest_for(&fs, shard, &target, (self.inner.rt.wall(), ttl_seconds)).await
+        let (shard, now) = (self.inner.rt.shard(), self.inner.rt.wall());
+        for target in targets {
+            write_shared(&fs, shard, &format!("{target}/schema.cql"), text.clone()).await?;
+            write_manifest_for(&fs, shard, &target, (now, ttl_seconds)).await?;
+        }
+        Ok(())
     }
 
     /// Whether new files are linked into `backups`, of tables that do not say no.
@@ -131,9 +143,9 @@ impl Store {
         if !wanted {
             return;
         }
-        let directory = self.directory_of(&version.table);
+        let directory = file.reader.meta().directory();
         let target = format!("{directory}/backups");
-        if let Err(error) = self.link_into(&directory, &target, file).await {
+        if let Err(error) = self.link_into(directory, &target, file).await {
             let name = file.reader.meta().descriptor().prefix();
             let what = format!("{target} lacks {name}: {error}");
             self.tell_failure(StoreFailure::Backup(what));
@@ -184,6 +196,14 @@ impl Store {
                 }
                 let manifest = fs.read(&format!("{path}/manifest.json"), MANIFEST_BYTES_MAX).await;
                 let manifest = manifest.unwrap_or_default();
+                let is_same =
+                    |known: &&mut SnapshotInfo| known.table == table && known.tag == tag.name;
+                if let Some(known) = found.iter_mut().find(is_same) {
+                    // Its part in another data directory.
+                    known.true_bytes += true_bytes;
+                    known.disk_bytes += disk_bytes;
+                    continue;
+                }
                 found.push(SnapshotInfo {
                     tag: tag.name,
                     table,
@@ -250,24 +270,15 @@ impl Store {
         Ok(removed)
     }
 
-    /// What there is below the data directory, in order of table: a dropped table leaves its
+    /// What there is below the data directories, in order of table: a dropped table leaves its
     /// directory with its snapshots.
     async fn table_directories(&self) -> Result<Vec<TableDirectory>, StoreError> {
-        let fs = self.inner.rt.fs();
-        let data = &self.inner.options.data_directory;
         let mut found = Vec::new();
-        for keyspace in entries(&fs, data).await?.into_iter().filter(|e| e.is_dir) {
-            let path = format!("{data}/{}", keyspace.name);
-            for entry in entries(&fs, &path).await?.into_iter().filter(|e| e.is_dir) {
-                let Some((name, id)) = entry.name.rsplit_once('-') else { continue };
-                let Ok(id) = Uuid::parse_str(id) else { continue };
-                found.push(TableDirectory {
-                    table: TableId(id),
-                    keyspace: keyspace.name.clone(),
-                    name: name.to_owned(),
-                    path: format!("{path}/{}", entry.name),
-                });
-            }
+        for FoundDirectory { keyspace, name: directory, path } in self.found_directories().await? {
+            let Some((name, id)) = directory.rsplit_once('-') else { continue };
+            let Ok(id) = Uuid::parse_str(id) else { continue };
+            let name = name.to_owned();
+            found.push(TableDirectory { table: TableId(id), keyspace, name, path });
         }
         found.sort_by_key(|d| d.table);
         Ok(found)

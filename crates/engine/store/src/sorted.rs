@@ -16,6 +16,7 @@ use stdx::Token;
 
 use crate::flush::Sieve;
 use crate::routing::{Piece, Place, Router};
+use crate::warm::WarmBlocks;
 
 /// Windows of the shortest stretch, and stretches of a longer one.
 const STRETCH: i64 = 16;
@@ -39,6 +40,8 @@ pub(crate) enum Slot {
 
 struct File {
     writer: SstableWriter,
+    /// Its number in the chunk cache.
+    cached_as: u64,
     sieve: Sieve,
     /// Whether it has something of the partition.
     is_in: bool,
@@ -58,6 +61,7 @@ pub(crate) struct Sorted {
     /// Where the item goes.
     target: Option<Slot>,
     missing: Vec<Slot>,
+    is_warm: bool,
 }
 
 impl Sorted {
@@ -71,6 +75,7 @@ impl Sorted {
             pieces: Vec::new(),
             target: None,
             missing: Vec::new(),
+            is_warm: false,
         }
     }
 
@@ -139,10 +144,10 @@ impl Sorted {
     }
 
     /// Hands over what [`Sorted::next_missing`] asked for.
-    pub(crate) fn add(&mut self, writer: SstableWriter) {
+    pub(crate) fn add(&mut self, writer: SstableWriter, cached_as: u64) {
         let Some(slot) = self.missing.pop() else { return };
         self.slots.insert(slot, Some(self.files.len()));
-        self.files.push(File { writer, sieve: Sieve::new(), is_in: false });
+        self.files.push(File { writer, cached_as, sieve: Sieve::new(), is_in: false });
     }
 
     fn pass(&mut self, slot: Slot, item: Item<'_>) -> sstable::Result<bool> {
@@ -158,8 +163,14 @@ impl Sorted {
                 file.sieve.put(begin, &mut file.writer)?;
             }
         }
+        file.writer.set_warm(self.is_warm);
         file.sieve.put(item, &mut file.writer)?;
         Ok(file.writer.is_full())
+    }
+
+    /// See [`SstableWriter::set_warm`]; of the files that the next items go to.
+    pub(crate) fn set_warm(&mut self, is_warm: bool) {
+        self.is_warm = is_warm;
     }
 
     /// Writes the item that was prepared; true when [`Sorted::write_full`] has something to do.
@@ -187,13 +198,14 @@ impl Sorted {
         Ok(is_full)
     }
 
-    /// Writes what is full.
+    /// Writes what is full. `warm` gets what was kept of it, by the number of the file.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) async fn write_full(&mut self) -> sstable::Result<()> {
+    pub(crate) async fn write_full(&mut self, warm: &mut Vec<WarmBlocks>) -> sstable::Result<()> {
         for file in self.files.iter_mut().filter(|file| file.writer.is_full()) {
             file.writer.write_full().await?;
+            warm.push((file.cached_as, file.writer.take_warm()));
         }
         Ok(())
     }
@@ -204,10 +216,10 @@ impl Sorted {
     }
 
     /// The next writer to finish, in the order in which they were added.
-    pub(crate) fn take(&mut self) -> Option<SstableWriter> {
+    pub(crate) fn take(&mut self) -> Option<(SstableWriter, u64)> {
         match self.files.is_empty() {
             true => None,
-            false => Some(self.files.remove(0).writer),
+            false => Some(self.files.remove(0)).map(|file| (file.writer, file.cached_as)),
         }
     }
 }

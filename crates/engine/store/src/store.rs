@@ -188,7 +188,7 @@ impl Store {
     }
 
     async fn open_tables(&self, schema: &Schema) -> Result<Vec<String>, StoreError> {
-        self.inner.rt.fs().create_dir_durably(&self.inner.options.data_directory).await?;
+        self.make_data_directories().await?;
         let mut removed = Vec::new();
         for id in table_ids(schema) {
             let Some(table) = schema.table_by_id(id) else { continue };
@@ -318,7 +318,11 @@ impl Store {
         let token = codec::token_of(mutation.key);
         self.apply_to_memtable(&table, mutation, token, position);
         bump(&table.counters.writes, 1);
-        table.counters.note_write(self.inner.rt.now().since(began));
+        let now = self.inner.rt.now();
+        table.counters.note_write(now.since(began));
+        if table.counters.sampling.is_on() {
+            table.counters.sampling.note_write(now, mutation.key, bytes);
+        }
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use crate::files::TableFile;
 use crate::memtable::Memtable;
 use crate::quarantine::Damage;
 use crate::read::ReadStats;
+use crate::sampling::Sampling;
 use crate::watch::VerifiedTimes;
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
@@ -127,13 +128,33 @@ pub(crate) struct TableCounters {
     pub(crate) scan_latency: EstimatedHistogram,
     pub(crate) rows_per_read: EstimatedHistogram,
     pub(crate) tombstones_per_read: EstimatedHistogram,
+    pub(crate) sampling: Sampling,
+    /// `reads` and `writes` when they were last looked at.
+    seen: Cell<(u64, u64)>,
 }
 
+/// Writes for each read at which a table still counts as one that is read.
+const WRITES_PER_READ: u64 = 16;
+
 impl TableCounters {
+    /// Whether the table was read since the last call, beside what was written: what is flushed is wanted in
+    /// the chunk cache then.
+    pub(crate) fn is_read(&self) -> bool {
+        let now = (self.reads.get(), self.writes.get());
+        let before = self.seen.replace(now);
+        let (reads, writes) = (now.0.wrapping_sub(before.0), now.1.wrapping_sub(before.1));
+        reads > 0 && reads.saturating_mul(WRITES_PER_READ) >= writes
+    }
+
     /// A read ended that took so long and met so much. Source of what counts: Cassandra's
     /// `ReadCommand.recordLatency`, `updateSSTablesIterated`, `tombstoneScannedHistogram`.
     #[inline]
-    pub(crate) fn note_read(&self, partitions: &Partitions, took: Duration, stats: &ReadStats) {
+    pub(crate) fn note_read(
+        &self,
+        partitions: &Partitions,
+        (began, took): (Instant, Duration),
+        stats: &ReadStats,
+    ) {
         // Reads of ranges are not among Cassandra's local reads. One more, here and below, so that
         // none has a bucket of its own.
         if matches!(partitions, Partitions::Key(_)) {
@@ -147,6 +168,9 @@ impl TableCounters {
         self.rows_per_read.record(stats.rows.saturating_add(1));
         self.tombstones_per_read.record(u64::from(stats.tombstones).saturating_add(1));
         bump(&self.tombstones, u64::from(stats.tombstones));
+        if self.sampling.is_on() {
+            self.sampling.note_read(partitions, (began, took), stats);
+        }
     }
 
     /// A write was applied.

@@ -19,6 +19,7 @@ use schema::Schema;
 use sstable::{Descriptor, list_sstables, remove_sstable};
 use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
+use crate::directories::FoundDirectory;
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error, remove_if_there};
 use crate::memtable::Memtable;
@@ -134,11 +135,12 @@ impl Store {
 
     async fn try_remove_remains(&self, remains: &mut Remains) -> Result<(), StoreError> {
         let table = remains.table.clone();
-        let directory = self.directory_of(&table.version().table);
+        let fs = self.inner.rt.fs();
+        let meeting = self.meeting_directory_of(&table.version().table);
         if table.dropped.get()
             && let Some(tag) = &mut remains.snapshot
         {
-            *tag = self.drop_tag(&directory, tag).await?;
+            *tag = self.drop_tag(&meeting, tag).await?;
         }
         if let Some(tag) = &remains.snapshot {
             self.snapshot_files(&table, tag, &remains.files, &remains.memtables).await?;
@@ -147,16 +149,25 @@ impl Store {
         remains.memtables.clear();
         if table.dropped.get() && !remains.files.is_empty() {
             // Also where no snapshot was wanted: without it a crash would leave the files for ever.
-            self.drop_tag(&directory, "").await?;
+            let tag = self.drop_tag(&meeting, "").await?;
+            let mut others: Vec<&str> =
+                remains.files.iter().map(|file| file.reader.meta().directory()).collect();
+            others.sort_unstable();
+            others.dedup();
+            for directory in others.into_iter().filter(|directory| *directory != meeting) {
+                self.drop_tag(directory, &tag).await?;
+            }
         }
         while let Some(file) = remains.files.last().cloned() {
-            self.remove_file(&directory, &file).await?;
+            self.remove_file(&file).await?;
             remains.files.pop();
         }
-        match self.inner.rt.fs().sync_dir(&directory).await {
-            // A table that was dropped before it had one.
-            Err(error) if error.kind == IoErrorKind::NotFound => {}
-            result => result?,
+        for directory in self.directories_of(&table.version().table) {
+            match fs.sync_dir(&directory).await {
+                // A table that was dropped before it had one.
+                Err(error) if error.kind == IoErrorKind::NotFound => {}
+                result => result?,
+            }
         }
         while remains.in_flight.iter().any(|g| table.generations_in_flight().contains(g)) {
             if self.inner.stopping.get() {
@@ -231,7 +242,6 @@ impl Store {
         tag: Option<&str>,
     ) -> bool {
         let fs = self.inner.rt.fs();
-        let directory = &self.directory_of(&table.version().table);
         if let Some(tag) = tag
             && self.snapshot_files(table, tag, files, &[]).await.is_err()
         {
@@ -240,9 +250,10 @@ impl Store {
         for file in files {
             let group = file.reader.meta().group().and_then(|g| Some((g.shard?, g.shard_count)));
             let result = if slice == self.shard() || group == Some(slice) {
-                self.remove_file(directory, file).await
+                self.remove_file(file).await
             } else {
-                self.release_spanning(&fs, directory, file.generation, slice).await
+                self.release_spanning(&fs, file.reader.meta().directory(), file.generation, slice)
+                    .await
             };
             if result.is_err() {
                 return false;
@@ -291,23 +302,24 @@ impl Store {
             .values()
             .map(|table| format!("{}/{}", table.keyspace, table.directory_name()))
             .collect();
-        let data = &self.inner.options.data_directory;
         let mut strangers = Vec::new();
-        for keyspace in entries(&fs, data).await?.into_iter().filter(|e| e.is_dir) {
-            let tables = entries(&fs, &format!("{data}/{}", keyspace.name)).await?;
-            for table in tables.into_iter().filter(|e| e.is_dir) {
-                let name = format!("{}/{}", keyspace.name, table.name);
-                if known.contains(&name) {
-                    continue;
+        for FoundDirectory { keyspace, name, path } in self.found_directories().await? {
+            let below = format!("{keyspace}/{name}");
+            if known.contains(&below)
+                || list_sstables(&fs, &path).await.map_err(map_error)?.is_empty()
+            {
+                continue;
+            }
+            let mut tag = read_drop_tag(&fs, &format!("{path}/{DROPPED}")).await?;
+            // It was to be marked next.
+            for other in &self.inner.options.data_directories {
+                if tag.is_none() {
+                    tag = read_drop_tag(&fs, &format!("{other}/{below}/{DROPPED}")).await?;
                 }
-                let directory = format!("{data}/{name}");
-                if list_sstables(&fs, &directory).await.map_err(map_error)?.is_empty() {
-                    continue;
-                }
-                match read_drop_tag(&fs, &format!("{directory}/{DROPPED}")).await? {
-                    Some(tag) => self.finish_drop(&fs, &directory, &tag).await?,
-                    None => strangers.push(directory),
-                }
+            }
+            match tag {
+                Some(tag) => self.finish_drop(&fs, &path, &tag).await?,
+                None => strangers.push(path),
             }
         }
         strangers.sort();

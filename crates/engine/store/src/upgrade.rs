@@ -16,6 +16,9 @@ use crate::store::Store;
 pub enum UpgradeScope {
     /// Those of other versions than the one that is written.
     OtherVersions,
+    /// Of several data directories: those that lie in another one than this shard writes their table's files
+    /// to, or that it shares with others.
+    Misplaced,
     /// All.
     All,
 }
@@ -31,6 +34,8 @@ impl Store {
         let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
+        let own = self.directory_of(&version.table);
+        let is_alone = self.inner.options.data_directories.len() == 1;
         let mut written = 0;
         for file in table.view().files.clone() {
             if self.inner.stopping.get() {
@@ -41,7 +46,12 @@ impl Store {
             // What takes part in a repair is of another version where this one has no mark for it.
             let stats = &file.reader.meta().statistics().stats;
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
-            let is_left = scope == UpgradeScope::OtherVersions && (of_now || stays);
+            let is_placed = file.reader.meta().directory() == own && (is_alone || !file.spanning);
+            let is_left = match scope {
+                UpgradeScope::OtherVersions => of_now || stays,
+                UpgradeScope::Misplaced => is_placed,
+                UpgradeScope::All => false,
+            };
             if is_left || table.is_damaged(file.generation) {
                 continue;
             }

@@ -147,11 +147,11 @@ impl Store {
             )));
         }
         let version = table.version();
-        let directory = self.directory_of(&version.table);
         // What was read at the start says nothing of the disk as it is now.
         let fs = self.inner.rt.fs();
         let reader =
-            SstableReader::open(&fs, &directory, meta.descriptor(), Some(&version.table)).await;
+            SstableReader::open(&fs, meta.directory(), meta.descriptor(), Some(&version.table))
+                .await;
         let reader = reader.map_err(map_error)?;
         if options.quick {
             return Ok(());

@@ -379,9 +379,8 @@ impl Ingest {
             return invalid("a component that is too large");
         }
         let bytes = components.iter().fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
-        let fs = self.store.inner.rt.fs();
         let options = &self.store.inner.options;
-        let free = fs.free_bytes(&options.data_directory).await?;
+        let free = self.store.free_bytes().await?;
         if free < bytes.saturating_add(options.disk_reserve_bytes) {
             let detail = format!("a file of {bytes} bytes comes, {free} are free");
             return Err(StoreError::DiskFull { detail });

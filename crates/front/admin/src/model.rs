@@ -4,6 +4,7 @@ mod cluster;
 mod load;
 mod ownership;
 mod repair;
+mod sampling;
 mod upkeep;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub use repair::{
     AutoRepairReport, AutoRepairTable, RepairCommand, RepairDetails, RepairLineReport, RepairOrder,
     RepairReport, RepairSessionReport, RepairSummary, RepairSummaryQuery,
 };
+pub use sampling::{SampleJob, SampleReport, SampleRequest, SamplerReport};
 pub use upkeep::{
     CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
     ImportRequest, RefreshRequest, ScrubRequest, SstableReport, VerifyRequest,

@@ -9,6 +9,7 @@ mod load;
 mod log;
 mod rates;
 mod repair;
+mod sampling;
 mod scylla;
 mod scylla_data;
 mod scylla_histograms;
@@ -119,6 +120,7 @@ impl AdminServer {
                 snapshot_turn,
                 log,
                 rates: rates.clone(),
+                jobs: sampling::Jobs::default(),
             };
             let follow = rates.follow(&state);
             let listener =
@@ -187,6 +189,7 @@ struct Api {
     snapshot_turn: Arc<Mutex<()>>,
     log: Option<Arc<dyn LogControl>>,
     rates: Rates,
+    jobs: sampling::Jobs,
 }
 
 fn routes(state: Api) -> Router {
@@ -216,6 +219,7 @@ fn routes(state: Api) -> Router {
         .merge(scylla_metrics::routes())
         .merge(scylla_tasks::routes())
         .merge(repair::routes())
+        .merge(sampling::routes())
         .merge(upkeep::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .merge(load::routes())
@@ -456,6 +460,11 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_concurrent_compactors (count), set_compaction_share (share),
                             set_batchlog_throttle (kib_per_second), replay_batchlog,
                             refresh_size_estimates, stop_daemon
+POST   /api/v1/samples      {\"keyspace\":null,\"table\":null,\"capacity\":256,\"count\":10,\"duration\":10000,
+                            \"samplers\":[\"READS\"]}: partitions read and written most
+GET    /api/v1/samples/jobs the same again and again, into the log
+POST   /api/v1/samples/jobs as samples, with \"interval\"
+DELETE /api/v1/samples/jobs {\"keyspace\":null,\"table\":null}
 GET    /api/v1/clients      connections of clients
 GET    /api/v1/key_samples  tokens of some of the keys on this node
 GET    /api/v1/guardrails   limits on statements

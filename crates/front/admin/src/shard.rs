@@ -4,12 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use membership::Membership;
 use rt::{ForeignCaller, Gate, Group, Mesh, Reply, Rt};
 use schema::Schema;
 use stdx::{ShardId, TableId, Token};
-use store::Store;
+use store::{Sampler, Store, StoreError};
 
 use crate::commands::{self, ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
 use crate::histogram::HistogramReport;
@@ -18,7 +19,8 @@ use crate::model::{
     AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
     EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
     KeyspaceReport, NodeReport, PendingReport, PlannedReport, RepairCommand, RepairReport,
-    RepairSummary, RepairSummaryQuery, SnapshotReport, TableReport,
+    RepairSummary, RepairSummaryQuery, SampleReport, SampleRequest, SamplerReport, SnapshotReport,
+    TableReport,
 };
 
 /// The way of administration into the shards.
@@ -108,6 +110,8 @@ pub enum AdminRequest {
         /// The key as text, components separated by `:`.
         key: String,
     },
+    /// What is read and written most.
+    Sample(SampleCommand),
     /// Connections of this shard's clients.
     Clients,
     /// Limits on statements; any shard can answer.
@@ -123,6 +127,17 @@ pub enum AdminRequest {
         /// Keyspaces; empty is all.
         keyspaces: Vec<String>,
     },
+}
+
+/// About samples of a shard's tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampleCommand {
+    /// Whether it could begin: what it names is there.
+    Check(SampleRequest),
+    /// Begin; it ends by itself, but keeps what it has.
+    Begin(SampleRequest),
+    /// End it and tell.
+    End(SampleRequest),
 }
 
 /// What a shard answers.
@@ -160,6 +175,8 @@ pub enum AdminReply {
     Clients(Vec<ClientReport>),
     /// To `ListSnapshots`.
     Snapshots(Vec<SnapshotReport>),
+    /// To `Sample`.
+    Samples(Vec<SamplerReport>),
     /// To `Upkeep`.
     Upkeep(UpkeepReply),
     /// The command was carried out.
@@ -350,6 +367,10 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
         AdminRequest::Metrics => {
             reply.send(AdminReply::Metrics(parts.rt.telemetry().snapshot()));
         }
+        AdminRequest::Sample(command) => reply.send(match parts.sample(&command) {
+            Ok(reports) => AdminReply::Samples(reports),
+            Err(error) => AdminReply::Failed(error),
+        }),
         AdminRequest::Clients => reply.send(AdminReply::Clients(parts.actions.clients())),
         AdminRequest::Guardrails => {
             reply.send(AdminReply::Guardrails(parts.actions.guardrails()));
@@ -486,6 +507,76 @@ impl Served {
         reports
     }
 
+    fn sample(&self, command: &SampleCommand) -> Result<Vec<SamplerReport>, ActionError> {
+        let (SampleCommand::Check(request)
+        | SampleCommand::Begin(request)
+        | SampleCommand::End(request)) = command;
+        let selection = Selection {
+            keyspaces: request.keyspace.clone().into_iter().collect(),
+            tables: request.table.clone().into_iter().collect(),
+        };
+        let schema = self.membership.snapshot().schema.clone();
+        let tables = match selected(&schema, &selection) {
+            Ok(tables) => tables,
+            // Dropped meanwhile: it has no samples.
+            Err(_) if matches!(command, SampleCommand::End(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let of_name = |name: &String| {
+            let sampler = Sampler::of_name(name);
+            let known = || Sampler::ALL.map(Sampler::name).join(", ");
+            sampler.ok_or_else(|| {
+                ActionError::Argument(format!(
+                    "'{name}' sampler is not available from: [{}]",
+                    known()
+                ))
+            })
+        };
+        let samplers: Vec<Sampler> =
+            request.samplers.iter().map(of_name).collect::<Result<_, _>>()?;
+        let duration = Duration::from_millis(request.duration);
+        match command {
+            SampleCommand::Check(_) => Ok(Vec::new()),
+            SampleCommand::Begin(_) => {
+                let failed = |error: StoreError| ActionError::Failed(error.to_string());
+                for table in tables {
+                    let how = (request.capacity, duration);
+                    self.store.begin_sampling(table, &samplers, how).map_err(failed)?;
+                }
+                Ok(Vec::new())
+            }
+            SampleCommand::End(_) => {
+                Ok(self.end_samples(&schema, &tables, &samplers, request.count))
+            }
+        }
+    }
+
+    fn end_samples(
+        &self,
+        schema: &Schema,
+        tables: &[TableId],
+        samplers: &[Sampler],
+        count: usize,
+    ) -> Vec<SamplerReport> {
+        let mut all: Vec<SamplerReport> = Vec::new();
+        for sampler in samplers {
+            all.push(SamplerReport { sampler: sampler.name().to_owned(), samples: Vec::new() });
+        }
+        for table in tables.iter().filter_map(|id| schema.tables_by_id.get(id)) {
+            let name = format!("{}.{}", table.keyspace, table.name);
+            let found = self.store.finish_sampling(table.id, samplers, count);
+            for (report, (sampler, samples)) in all.iter_mut().zip(found) {
+                report.samples.extend(samples.into_iter().map(|sample| SampleReport {
+                    table: name.clone(),
+                    value: sample.what.text(table, sampler),
+                    count: sample.count,
+                    error: sample.error,
+                }));
+            }
+        }
+        all
+    }
+
     /// By keyspace and table; a table whose options are not understood has none.
     fn planned(&self) -> Vec<PlannedReport> {
         let schema = self.membership.snapshot().schema.clone();
@@ -589,6 +680,7 @@ impl Served {
             | AdminRequest::CompactionPlan
             | AdminRequest::Cluster
             | AdminRequest::Clients
+            | AdminRequest::Sample(_)
             | AdminRequest::Guardrails
             | AdminRequest::Repair(_)
             | AdminRequest::AutoRepair(_)

@@ -182,18 +182,32 @@ fn in_key(kind: schema::ColumnKind) -> bool {
     matches!(kind, PartitionKey(_) | Clustering { .. })
 }
 
-/// The complete SSTables of a table, after a look at everything else in its directory.
+/// The complete SSTables of a table with their directories, after a look at everything else there.
 ///
 /// # Errors
 /// `Format`, `Unfinished`: see [`ImportError`].
 pub(super) async fn sstables(
     fs: &Fs,
-    data: &str,
+    data: &[String],
+    table: &Table,
+) -> Result<Vec<(String, Descriptor)>, ImportError> {
+    let mut all = Vec::new();
+    for data in data {
+        let data = data.trim_end_matches('/');
+        let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
+        let found = sstables_of(fs, &directory, table).await?;
+        all.extend(found.into_iter().map(|descriptor| (directory.clone(), descriptor)));
+    }
+    Ok(all)
+}
+
+async fn sstables_of(
+    fs: &Fs,
+    directory: &str,
     table: &Table,
 ) -> Result<Vec<Descriptor>, ImportError> {
-    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
     let file = |name: &str| format!("{directory}/{name}");
-    let entries = list(fs, &directory).await?;
+    let entries = list(fs, directory).await?;
     for entry in entries.iter().filter(|e| !e.is_dir) {
         // Records of Cassandra's compactions and flushes, removed when these are done.
         if entry.name.contains("_txn_") && entry.name.ends_with(".log") {
@@ -208,7 +222,7 @@ pub(super) async fn sstables(
         return Ok(Vec::new());
     }
     let mut complete = Vec::new();
-    for (descriptor, has_toc) in sstable::list_sstables(fs, &directory).await? {
+    for (descriptor, has_toc) in sstable::list_sstables(fs, directory).await? {
         if !has_toc {
             // The store would take it for a leftover of ours and remove it.
             let name = descriptor.file_name(sstable::Component::Data);
@@ -224,9 +238,12 @@ pub(super) async fn sstables(
 ///
 /// # Errors
 /// As [`sstables`]; `Sstable`.
-pub(super) async fn check_sstables(fs: &Fs, data: &str, table: &Table) -> Result<(), ImportError> {
-    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
-    for descriptor in sstables(fs, data, table).await? {
+pub(super) async fn check_sstables(
+    fs: &Fs,
+    data: &[String],
+    table: &Table,
+) -> Result<(), ImportError> {
+    for (directory, descriptor) in sstables(fs, data, table).await? {
         if descriptor.version != Version::Nb {
             SstableReader::open(fs, &directory, descriptor, Some(table)).await?;
         }
@@ -241,12 +258,11 @@ pub(super) async fn check_sstables(fs: &Fs, data: &str, table: &Table) -> Result
 /// As [`check_sstables`]; `OtherTypes`.
 pub(super) async fn check_user_sstables(
     fs: &Fs,
-    data: &str,
+    data: &[String],
     table: &Table,
 ) -> Result<(), ImportError> {
     check_sstables(fs, data, table).await?;
-    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
-    for descriptor in sstables(fs, data, table).await? {
+    for (directory, descriptor) in sstables(fs, data, table).await? {
         let reader = match SstableReader::open(fs, &directory, descriptor, None).await {
             Ok(reader) => reader,
             Err(_) if descriptor.version == Version::Nb => continue,
@@ -270,14 +286,13 @@ pub(super) async fn check_user_sstables(
 /// As [`sstables`]; `Sstable`, `Io`.
 pub(super) async fn read_table(
     rt: &Rt,
-    data: &str,
+    data: &[String],
     table: &Arc<Table>,
 ) -> Result<TableRows, ImportError> {
     let fs = rt.fs();
-    let directory = format!("{data}/{}/{}", table.keyspace, table.directory_name());
     let mut readers = Vec::new();
     let mut newest = TimestampMicros::NONE;
-    for descriptor in sstables(&fs, data, table).await? {
+    for (directory, descriptor) in sstables(&fs, data, table).await? {
         let reader = SstableReader::open(&fs, &directory, descriptor, Some(table)).await?;
         let largest = reader.meta().statistics().stats.max_timestamp;
         // Of a file without timestamps Cassandra notes the largest number there is.

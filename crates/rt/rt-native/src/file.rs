@@ -1,6 +1,7 @@
 //! Open files: owned buffers, inline page-cache access, io_uring or threads for the rest.
 
 use crate::buf::{ALIGN, Buf};
+use crate::descriptor::Descriptor;
 use crate::error::{errno_error, io_error, sync_error};
 use crate::shard::Env;
 use crate::uring::What;
@@ -44,9 +45,9 @@ pub struct File {
 
 struct Inner {
     env: Env,
-    fd: Rc<OwnedFd>,
+    fd: Rc<Descriptor>,
     /// A second, buffered descriptor for unaligned access to a direct file.
-    buffered: OnceCell<Rc<OwnedFd>>,
+    buffered: OnceCell<Rc<Descriptor>>,
     options: OpenOptions,
     direct: bool,
     path: String,
@@ -64,7 +65,7 @@ impl File {
         let (fd, direct) = opened.map_err(|e| io_error("open", path, &e))?;
         let inner = Inner {
             env: env.clone(),
-            fd: Rc::new(fd),
+            fd: Rc::new(Descriptor::new(fd, env.pool())),
             buffered: OnceCell::new(),
             options,
             direct,
@@ -220,7 +221,7 @@ impl File {
 
     async fn write_away(
         &self,
-        fd: &Rc<OwnedFd>,
+        fd: &Rc<Descriptor>,
         mut buf: Buf,
         offset: u64,
     ) -> (Buf, std::io::Result<()>) {
@@ -241,7 +242,12 @@ impl File {
     }
 
     /// One read or write off the shard thread: by the ring, or by a pool thread.
-    async fn away(&self, fd: &Rc<OwnedFd>, buf: Buf, what: What) -> (Buf, std::io::Result<usize>) {
+    async fn away(
+        &self,
+        fd: &Rc<Descriptor>,
+        buf: Buf,
+        what: What,
+    ) -> (Buf, std::io::Result<usize>) {
         if let Some(ring) = self.inner.env.uring() {
             let (buf, n) = ring.submit(fd, buf, what).await;
             return (buf, check(n));
@@ -278,7 +284,7 @@ impl File {
 
 impl Inner {
     /// A descriptor that takes unaligned access.
-    fn buffered_fd(&self) -> std::io::Result<Rc<OwnedFd>> {
+    fn buffered_fd(&self) -> std::io::Result<Rc<Descriptor>> {
         if !self.direct {
             return Ok(Rc::clone(&self.fd));
         }
@@ -291,7 +297,8 @@ impl Inner {
             .read(self.options.read)
             .write(self.options.write)
             .open(link)?;
-        Ok(Rc::clone(self.buffered.get_or_init(|| Rc::new(OwnedFd::from(file)))))
+        let fd = || Rc::new(Descriptor::new(OwnedFd::from(file), self.env.pool()));
+        Ok(Rc::clone(self.buffered.get_or_init(fd)))
     }
 }
 
@@ -318,7 +325,7 @@ fn open_blocking(path: &str, options: OpenOptions) -> std::io::Result<(OwnedFd, 
     Ok((OwnedFd::from(open.open(path)?), false))
 }
 
-fn write_blocking(fd: &OwnedFd, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+fn write_blocking(fd: &Descriptor, bytes: &[u8], offset: u64) -> std::io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match rustix::io::pwrite(fd, &bytes[done..], offset.saturating_add(done as u64)) {

@@ -14,6 +14,7 @@
 pub mod buf;
 pub mod counting;
 pub mod cross;
+mod descriptor;
 pub mod error;
 pub mod file;
 pub mod fs;

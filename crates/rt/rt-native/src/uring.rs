@@ -3,10 +3,11 @@
 //! Submissions of one loop turn are handed to the kernel together ([`Uring::flush`]).
 
 use crate::buf::Buf;
+use crate::descriptor::Descriptor;
 use io_uring::{IoUring, opcode, squeue, types};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -41,7 +42,7 @@ struct Ops {
 #[derive(Default)]
 struct Op {
     buf: Option<Buf>,
-    fd: Option<Rc<OwnedFd>>,
+    fd: Option<Rc<Descriptor>>,
     result: Option<i32>,
     waker: Option<Waker>,
     orphan: bool,
@@ -90,7 +91,12 @@ impl Uring {
 
     /// Queues one operation; the kernel sees it at the next [`Uring::flush`]. The result is a byte
     /// count or a negative error number.
-    pub(crate) fn submit(self: &Rc<Self>, fd: &Rc<OwnedFd>, mut buf: Buf, what: What) -> OpFuture {
+    pub(crate) fn submit(
+        self: &Rc<Self>,
+        fd: &Rc<Descriptor>,
+        mut buf: Buf,
+        what: What,
+    ) -> OpFuture {
         let raw = types::Fd(fd.as_raw_fd());
         let entry = match what {
             What::Read { at, len, offset } => {

@@ -21,7 +21,7 @@ fn nothing_given_means_defaults_without_a_warning() {
     let loaded = load(&Sources::default()).unwrap();
     assert_eq!(loaded.options, Options::default());
     assert!(loaded.warnings.is_empty());
-    assert_eq!(loaded.options.data_directory(), "./helenus-data/data");
+    assert_eq!(loaded.options.data_directories(), ["./helenus-data/data"]);
     assert_eq!(loaded.options.commitlog_directory(), "./helenus-data/commitlog");
     assert_eq!(loaded.options.mutation_bytes_max(), 16 << 20);
 }
@@ -229,7 +229,7 @@ fn flags_are_those_scylla_users_know() {
     let options = &loaded.options;
     assert_eq!(options.smp, Some(2));
     assert_eq!(options.memory, Some(MemorySize(1 << 30)));
-    assert_eq!(options.data_directory(), "/data/data");
+    assert_eq!(options.data_directories(), ["/data/data"]);
     assert_eq!(options.rpc_address, Address::Ip([10, 0, 0, 2].into()));
     assert_eq!(options.announced_rpc_address(), &options.rpc_address);
     assert_eq!((options.native_transport_port, options.api_port), (9142, 10_001));
@@ -293,11 +293,18 @@ fn numbers_may_have_a_fraction_and_have_a_range() {
 }
 
 #[test]
+fn there_may_be_several_data_directories() {
+    let loaded = yaml("data_file_directories: [/a, /ab, /b/]\n").unwrap();
+    assert_eq!(loaded.options.data_directories(), ["/a", "/ab", "/b/"]);
+}
+
+#[test]
 fn settings_that_contradict_each_other_are_refused() {
     for (text, name) in [
         ("listen_address: 0.0.0.0\n", "listen_address"),
         ("rpc_address: 0.0.0.0\n", "broadcast_rpc_address"),
-        ("data_file_directories: [/a, /b]\n", "data_file_directories"),
+        ("data_file_directories: [/a, /b, /a/]\n", "data_file_directories"),
+        ("data_file_directories: [/a/b, /a]\n", "data_file_directories"),
         ("initial_token: 1,2,3\nnum_tokens: 2\n", "initial_token"),
         ("initial_token: 7,1,7\nnum_tokens: 3\n", "initial_token"),
         ("api_port: 9042\n", "api_port"),

@@ -132,6 +132,10 @@ impl Driver {
         PageLimits { rows: self.rows.get(), ..self.job.limits }
     }
 
+    pub(super) fn partition(&self) -> &Partition {
+        &self.job.partition
+    }
+
     /// Rounds begun, and those lost to other proposers.
     pub(super) fn rounds(&self) -> (u32, u32) {
         (self.machine.rounds(), self.machine.contentions())

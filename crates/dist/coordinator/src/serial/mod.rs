@@ -455,6 +455,9 @@ impl Coordinator {
         let (rounds, contentions) = driver.rounds();
         self.inner.serial.rounds.add(u64::from(rounds));
         self.inner.serial.contentions.add(u64::from(contentions));
+        let partition = driver.partition();
+        let (table, key) = (partition.table, &partition.key);
+        self.inner.store.note_contentions(table, key, u64::from(contentions));
     }
 
     /// Plans an operation and waits for its turn.

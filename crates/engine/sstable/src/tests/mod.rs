@@ -9,6 +9,7 @@ mod scrubbing;
 mod slices;
 mod tools;
 mod versions;
+mod warm;
 
 use std::future::Future;
 use std::pin::Pin;

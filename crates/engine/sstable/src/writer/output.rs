@@ -1,11 +1,15 @@
 //! One component, written from front to back in sequential requests.
 
+use std::rc::Rc;
+
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::Component;
 use sst_format::checksums::{BlockChecksummer, CHECKSUM_BLOCK, ComponentChecksum};
 
 use super::WRITE_BYTES;
+use super::warm::WarmPages;
 use crate::Result;
+use crate::block::Chunk;
 
 /// A file written from front to back.
 pub(super) struct Output {
@@ -13,6 +17,8 @@ pub(super) struct Output {
     pub(super) pending: Vec<u8>,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
+    /// Of an index: pages that are handed out as they are written.
+    pub(super) warm: WarmPages,
 }
 
 impl Output {
@@ -26,7 +32,8 @@ impl Output {
         };
         let file = fs.open(path, options).await?;
         let pending = Vec::with_capacity(WRITE_BYTES + CHECKSUM_BLOCK);
-        Ok(Output { file, pending, written: 0, checksums: BlockChecksummer::default() })
+        let (checksums, warm) = (BlockChecksummer::default(), WarmPages::default());
+        Ok(Output { file, pending, written: 0, checksums, warm })
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -47,6 +54,7 @@ impl Output {
     async fn write(&mut self, length: usize) -> Result<()> {
         let now = self.pending.get(..length).unwrap_or(&self.pending);
         self.checksums.update(now);
+        self.warm.written(self.written, now);
         let (_, result) = self.file.write_at(Buf::from_slice(now), self.written).await;
         result?;
         self.written += now.len() as u64;
@@ -55,12 +63,22 @@ impl Output {
         Ok(())
     }
 
-    pub(super) async fn finish(mut self, component: Component) -> Result<ComponentChecksum> {
+    /// Pages from `start` up to where the next byte goes are handed out when they are written.
+    pub(super) fn keep_from(&mut self, start: u64) {
+        self.warm.mark(start, self.length());
+    }
+
+    /// Pages of the index that were kept, by number.
+    pub(super) fn take_warm(&mut self) -> Vec<(u64, Rc<Chunk>)> {
+        self.warm.take()
+    }
+
+    pub(super) async fn finish(&mut self, component: Component) -> Result<ComponentChecksum> {
         self.write_full().await?;
         if !self.pending.is_empty() {
             self.write(self.pending.len()).await?;
         }
         self.file.sync_data().await?;
-        Ok(self.checksums.finish(component))
+        Ok(std::mem::take(&mut self.checksums).finish(component))
     }
 }

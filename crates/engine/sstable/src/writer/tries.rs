@@ -1,6 +1,6 @@
 //! The indexes of format BTI, written along with Data: Partitions and Rows.
 
-use codec::hash_key;
+use codec::KeyHash;
 use data::DeletionTime;
 use sst_format::byte_order::{self, Place};
 use sst_format::clustering::{Prefix, PrefixKind};
@@ -32,6 +32,7 @@ pub(super) struct TrieIndex {
 /// A partition that was written to Data.
 pub(super) struct PartitionFacts<'p> {
     pub(super) key: &'p [u8],
+    pub(super) hash: KeyHash,
     pub(super) start: u64,
     pub(super) deletion: DeletionTime,
     /// From its start to the end of its rows.
@@ -137,7 +138,7 @@ impl TrieIndex {
         self.row_trie.clear();
         self.blocks = 0;
         self.open = None;
-        let hash = hash_key(facts.key);
+        let hash = facts.hash;
         let [.., low] = hash.bloom.base.to_be_bytes();
         let mut form = Vec::new();
         byte_order::partition_key(hash.token, facts.key, &mut form);

@@ -162,7 +162,7 @@ fn what_is_no_page_of_this_shard_in_order_is_refused() {
         let cut = &page[..page.len() - 1];
         assert!(words(&to, &[cut]).await.contains("malformed"));
         let mut options = options(&rt);
-        options.data_directory = "c/data".into();
+        options.data_directories = vec!["c/data".into()];
         options.commitlog_directory = "c/commitlog".into();
         options.shard_of = |_, _| ShardId(1);
         let (other, _) = Store::open(rt.clone(), options, schema()).await.unwrap();

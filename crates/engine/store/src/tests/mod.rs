@@ -8,6 +8,7 @@ mod cleanup;
 mod cluster_key;
 mod control;
 mod crash;
+mod directories;
 mod everywhere;
 mod faults;
 mod garbage;
@@ -22,12 +23,14 @@ mod repairing;
 mod replaying;
 mod replica;
 mod requests;
+mod sampling;
 mod scrubbing;
 mod shards;
 mod strategies;
 mod upkeep;
 mod verifying;
 mod versions;
+mod warm;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -126,6 +129,11 @@ pub(crate) fn options(rt: &Rt) -> StoreOptions {
         StoreOptions::new("data".into(), "commitlog".into(), host, run, shard_of, |t| {
             format!("CREATE TABLE {}", t.name)
         });
+    // Each shard has another of them, and a start may change which.
+    options.data_directories.push("more".into());
+    if rt.random_u64().is_multiple_of(2) {
+        options.data_directories.reverse();
+    }
     options.segment_bytes = 64 << 10;
     options.disk_reserve_bytes = 0;
     let versions = sstable::WriterOptions::VERSIONS;

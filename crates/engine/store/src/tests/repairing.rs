@@ -256,6 +256,9 @@ fn reads_for_repairs_pass_by_the_cache_and_the_limit_on_tombstones() {
             write(&store, &delete_row(1, ck, 100)).await.unwrap();
         }
         store.flush(None).await.unwrap();
+        for file in &store.table(TABLE).unwrap().view().files {
+            store.inner.cache.forget(file.id);
+        }
         let command = read_of(Partitions::Range(KeyRange::all()));
         let limits = data::replica_page::PageLimits::default();
         let keep = DeletionSeconds(i64::MIN);

@@ -72,7 +72,7 @@ pub(crate) async fn open_nb_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Stor
 
 async fn open_in(rt: &Rt, name: &str, options: StoreOptions, schema: Arc<Schema>) -> Store {
     let mut options = options;
-    options.data_directory = format!("{name}/data");
+    options.data_directories = vec![format!("{name}/data")];
     options.commitlog_directory = format!("{name}/commitlog");
     options.column_index_bytes = 64;
     Store::open(rt.clone(), options, schema).await.unwrap().0

@@ -14,7 +14,7 @@ async fn open_with(rt: &Rt, change: impl FnOnce(&mut StoreOptions)) -> Store {
 /// Names of files below the table's directory.
 fn files(world: &World) -> Vec<String> {
     let all = world.disk("n1").list();
-    all.iter().filter_map(|f| Some(f.split_once("/data/ks/t-")?.1.to_owned())).collect()
+    all.iter().filter_map(|f| Some(f.split_once("/ks/t-")?.1.to_owned())).collect()
 }
 
 fn count(files: &[String], folder: &str) -> usize {

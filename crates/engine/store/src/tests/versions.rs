@@ -17,8 +17,13 @@ async fn open_writing(rt: &Rt, version: Version) -> Store {
 
 /// Versions of the complete files in the table's directory, by generation.
 async fn versions(rt: &Rt, store: &Store) -> Vec<Version> {
-    let directory = store.directory_of(&store.table(TABLE).unwrap().version().table);
-    let files = sstable::list_sstables(&rt.fs(), &directory).await.unwrap();
+    let fs = rt.fs();
+    let own = store.directory_of(&store.table(TABLE).unwrap().version().table);
+    let mut files = Vec::new();
+    for directory in store.everywhere(&fs, &own).await.unwrap() {
+        files.extend(sstable::list_sstables(&fs, &directory).await.unwrap());
+    }
+    files.sort_by_key(|(descriptor, _)| descriptor.generation);
     assert!(files.iter().all(|(_, complete)| *complete), "{files:?}");
     files.into_iter().map(|(descriptor, _)| descriptor.version).collect()
 }

@@ -222,7 +222,7 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
             async move {
                 let mut of_from = options(&rt);
                 of_from.sstable_version = crate::Version::Nb;
-                of_from.data_directory = "a/data".to_owned();
+                of_from.data_directories = vec!["a/data".to_owned()];
                 of_from.commitlog_directory = "a/commitlog".to_owned();
                 let from = Store::open(rt.clone(), of_from, schema()).await;
                 let to = Store::open(rt.clone(), options(&rt), schema()).await;

@@ -64,7 +64,8 @@ pub struct SettingsReport {
     /// Of the configuration.
     pub seeds: Vec<String>,
     /// Where SSTables are.
-    pub data_directory: String,
+    #[serde(default)]
+    pub data_directories: Vec<String>,
     /// Bytes per second that replayed batches write, before they are divided by the number of nodes;
     /// 0 is no limit.
     pub batchlog_bytes_per_second: u64,

@@ -10,6 +10,7 @@ mod guardrails;
 mod histograms;
 mod history;
 mod repair;
+mod sampling;
 mod settings;
 mod tables;
 mod tables_order;
@@ -30,6 +31,7 @@ pub use repair::{
     auto_repair, repair_failure, repair_line, repair_list, repair_not_needed, repair_pending,
     repair_repaired,
 };
+pub use sampling::{sample_jobs, samples};
 pub use settings::{
     client_stats, compaction_throughput, data_paths, data_paths_json, logging_levels,
     trace_probability,

@@ -2,7 +2,43 @@
 
 use super::*;
 use crate::model::tests::{NETWORK, keyspace, one_node, three_nodes};
-use crate::model::{PendingReport, RunningReport, TableReport};
+use crate::model::{PendingReport, RunningReport, SampleReport, SamplerReport, TableReport};
+
+#[test]
+fn samples_are_shown_as_cassandra_shows_them() {
+    let sample = |value: &str, count, error| SampleReport {
+        table: "ks.t".to_owned(),
+        value: value.to_owned(),
+        count,
+        error,
+    };
+    let of = |name: &str, samples| SamplerReport { sampler: name.to_owned(), samples };
+    // In whatever order they were asked for.
+    let reports = [
+        of("LOCAL_READ_TIME", vec![sample("SELECT * FROM ks.t WHERE k = 1", 1234, 0)]),
+        of("READS", vec![sample("1", 100, 0), sample("a:b", 7, 2)]),
+        of("CAS_CONTENTIONS", Vec::new()),
+    ];
+    let text = samples(&reports, true);
+    let wanted = concat!(
+        "Frequency of reads by partition:\n",
+        "   Table Partition Count +/-\n",
+        "   ks.t  1         100   0  \n",
+        "   ks.t  a:b       7     2  \n",
+        "\n",
+        "Longest read query times:\n",
+        "   Query                          Microseconds\n",
+        "   SELECT * FROM ks.t WHERE k = 1 1234        \n",
+        "\n",
+        "Frequency of CAS contention by partition:\n",
+        "   Nothing recorded during sampling period...\n",
+        "\n",
+    );
+    assert_eq!(text, wanted);
+    assert_eq!(samples(&reports, false), format!("\n{wanted}"));
+    let jobs = sample_jobs(&["*.*".to_owned(), "a_keyspace.t".to_owned()]);
+    assert_eq!(jobs, "  KEYSPACE TABLE\n         *     *\na_keyspace     t\n");
+}
 
 #[test]
 fn status_is_cassandras() {

@@ -222,7 +222,7 @@ async fn no() -> Json<bool> {
 }
 
 async fn data_files(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
-    Ok(Json(vec![settings(&api).await?.data_directory]))
+    Ok(Json(settings(&api).await?.data_directories))
 }
 
 async fn backups(State(api): State<Api>) -> Answer<Json<bool>> {

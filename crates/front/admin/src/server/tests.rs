@@ -1,5 +1,6 @@
 //! The whole way: HTTP over a socket, the mesh, shards on their threads.
 
+mod sampling;
 mod upkeep;
 
 use std::io::{Read, Write};
@@ -193,6 +194,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             ABANDONED.lock().unwrap().push(tag);
             AdminReply::Done
         }
+        AdminRequest::Sample(command) => sampling::answer(shard, command),
         AdminRequest::Upkeep(_)
         | AdminRequest::Flush(_)
         | AdminRequest::Compact(_)

@@ -1,0 +1,89 @@
+//! Blocks of a file under way that are handed out as they are written: what was cached of the files that it
+//! replaces is wanted of this one at once, and need not be read for that.
+
+use std::rc::Rc;
+
+use crate::block::{Chunk, INDEX_PAGE_BYTES};
+
+/// Which chunks of Data are kept, and those that were not taken yet.
+#[derive(Default)]
+pub(super) struct WarmChunks {
+    /// What comes now is wanted.
+    is_on: bool,
+    /// Something in the chunk at hand is.
+    is_chunk: bool,
+    /// Something in the partition at hand is.
+    is_partition: bool,
+    /// Something in the file was.
+    has_been: bool,
+    kept: Vec<(u64, Rc<Chunk>)>,
+}
+
+impl WarmChunks {
+    pub(super) fn set(&mut self, is_on: bool) {
+        self.is_on = is_on;
+        self.is_chunk |= is_on;
+        self.is_partition |= is_on;
+        self.has_been |= is_on;
+    }
+
+    /// Whether the index of the partition that ends is wanted.
+    pub(super) fn partition_end(&mut self) -> bool {
+        std::mem::replace(&mut self.is_partition, self.is_on)
+    }
+
+    pub(super) fn has_been(&self) -> bool {
+        self.has_been
+    }
+
+    /// A chunk is complete. Its number; its uncompressed bytes. What comes last in it may go on in the next.
+    pub(super) fn cut(&mut self, number: u64, plain: &[u8]) {
+        if self.is_chunk {
+            self.is_chunk = self.is_on;
+            self.kept.push((number, Rc::new(Chunk::new(plain.to_vec()))));
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(u64, Rc<Chunk>)> {
+        std::mem::take(&mut self.kept)
+    }
+}
+
+/// The same of pages of an index, which are written long after it is known that they are wanted.
+#[derive(Default)]
+pub(super) struct WarmPages {
+    /// Ascending.
+    marked: Vec<u64>,
+    kept: Vec<(u64, Rc<Chunk>)>,
+}
+
+impl WarmPages {
+    /// Pre: `start` does not descend.
+    pub(super) fn mark(&mut self, start: u64, end: u64) {
+        for page in start / INDEX_PAGE_BYTES..=end / INDEX_PAGE_BYTES {
+            if self.marked.last().is_none_or(|last| *last < page) {
+                self.marked.push(page);
+            }
+        }
+    }
+
+    /// Bytes go to the disk: whole pages, but for the last one of the file.
+    pub(super) fn written(&mut self, start: u64, bytes: &[u8]) {
+        if self.marked.is_empty() {
+            return;
+        }
+        let pages = bytes.chunks(INDEX_PAGE_BYTES as usize);
+        let mut behind = start / INDEX_PAGE_BYTES;
+        for page in pages {
+            if self.marked.binary_search(&behind).is_ok() {
+                self.kept.push((behind, Rc::new(Chunk::new(page.to_vec()))));
+            }
+            behind += 1;
+        }
+        self.marked.retain(|page| *page >= behind);
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(u64, Rc<Chunk>)> {
+        std::mem::take(&mut self.kept)
+    }
+}
