@@ -251,6 +251,10 @@ impl Run {
         if world.random_u64().is_multiple_of(3) {
             options.memory = Some(conf::MemorySize(4 << 20));
         }
+        // Some have two disks.
+        if self.members.len() % 3 == 1 {
+            options.data_file_directories = vec!["/data/data".to_owned(), "/data/more".to_owned()];
+        }
         options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
         options.hinted_handoff_enabled = self.scenario.hints;
         // What a power cut tears is larger than a sector: many hints are written at a time.

@@ -106,6 +106,9 @@ impl Model {
 fn options(plan: &Plan) -> Options {
     let mut options = Options { workdir: "/data".to_owned(), ..Options::default() };
     options.smp = Some(plan.shards);
+    if plan.seed.is_multiple_of(2) {
+        options.data_file_directories = vec!["/data/data".to_owned(), "/data/more".to_owned()];
+    }
     options.commitlog_sync = plan.sync;
     options.start_native_transport = true;
     options.native_shard_aware_transport_port = 0;

@@ -163,7 +163,7 @@ class Upkeep(Test):
             "Unable to stop the non-existent scheduled sampling for keyspace: ks, table: t\n")
         for words, what in [(["-k", "0"], "TopK count (-k) option must have positive value"),
                             (["ks", "nosuch"], "Unknown keyspace/cf pair (ks.nosuch)"),
-                            (["-a", "x"], "'X' sampler is not available from: [READS, ")]:
+                            (["-a", "x"], "'x' sampler is not available from: [READS, ")]:
             refused = self.nodes.run("nodetool", "profileload", *words, check=False)
             assert refused.returncode == 1 and what in refused.stdout, refused
         execute("DROP TABLE ks.sampled")

@@ -59,7 +59,15 @@ fn request(line: &Line) -> Result<SampleRequest, Failure> {
         wanted.interval = Some(number(interval)?);
     }
     if let Some(samplers) = line.value("-a") {
-        wanted.samplers = samplers.split(',').map(|s| s.trim().to_uppercase()).collect();
+        let known = std::mem::take(&mut wanted.samplers);
+        for name in samplers.split(',') {
+            let sampler = name.trim().to_uppercase();
+            if !known.contains(&sampler) {
+                let known = known.join(", ");
+                return Err(bad(format!("'{name}' sampler is not available from: [{known}]")));
+            }
+            wanted.samplers.push(sampler);
+        }
     }
     Ok(wanted)
 }
