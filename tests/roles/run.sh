@@ -26,7 +26,8 @@ fi
   --native-shard-aware-transport-port $((port + 1)) --api-port $((port + 2)) \
   --storage-port $((port + 3)) --memory 512MiB --smp 2 \
   --authenticator PasswordAuthenticator --authorizer CassandraAuthorizer \
-  --network-authorizer CassandraNetworkAuthorizer --dynamic-data-masking-enabled true \
+  --network-authorizer CassandraNetworkAuthorizer --dynamic-data-masking-enabled true --credentials-validity 600s \
+  --cidr-authorizer '{class_name: CassandraCIDRAuthorizer, parameters: {cidr_authorizer_mode: ENFORCE}}' \
   > "$work/server.log" 2>&1 &
 server=$!
 trap 'kill "$server" 2> /dev/null || true; wait "$server" 2> /dev/null || true' EXIT
@@ -38,6 +39,6 @@ done
 
 status=0
 "$root/target/debug/conformance" --target "127.0.0.1:$port" "$root/conformance/roles" || status=1
-HELENUS_PORT=$port "$venv/bin/python" -B -m pytest -q -p no:cacheprovider --tb=short --no-header \
+HELENUS_PORT=$port HELENUS_API_PORT=$((port + 2)) HELENUS_BIN=$bin "$venv/bin/python" -B -m pytest -q -p no:cacheprovider --tb=short --no-header \
   "$here/test_roles.py" || status=1
 exit $status

@@ -5,6 +5,7 @@ The server asks for logins and permissions; `cassandra` is its superuser.
 
 import itertools
 import os
+import subprocess
 
 import pytest
 from cassandra import AuthenticationFailed, InvalidRequest, Unauthorized
@@ -186,3 +187,68 @@ def test_a_user_changes_its_own_password_only(root, limited):
     with pytest.raises(InvalidRequest):
         root.execute("DROP ROLE cassandra")
     root.execute("ALTER ROLE limited WITH PASSWORD = 'pw'")
+
+
+def nodetool(*words):
+    command = [os.environ["HELENUS_BIN"], "nodetool", "-p", os.environ["HELENUS_API_PORT"], *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_role_kept_to_cidr_groups_does_nothing_from_elsewhere(root):
+    assert nodetool("listcidrgroups") == (0, "", "")
+    assert nodetool("updatecidrgroup", "office", "10.1.2.3/16", "2001:db8::/32") == (0, "", "")
+    assert nodetool("updatecidrgroup", "all", "0.0.0.0/0") == (0, "", "")
+    assert nodetool("listcidrgroups") == (0, "CIDR Groups: \nall          \noffice       \n", "")
+    assert nodetool("listcidrgroups", "office")[1].split() == [
+        "CIDRs:",
+        "10.1.0.0/16",
+        "2001:db8:0:0:0:0:0:0/32",
+    ]
+    assert nodetool("getcidrgroupsofip", "10.1.9.9")[1].split() == ["CIDR", "Groups:", "office"]
+    assert nodetool("getcidrgroupsofip", "127.0.0.1")[1].split() == ["CIDR", "Groups:", "all"]
+    for words, status, text in [
+        (["updatecidrgroup", "x", "10.0.0.0"], 2, "10.0.0.0 is not a valid CIDR String"),
+        (["updatecidrgroup", "x"], 1, "requires a cidr group name and atleast one CIDR"),
+        (["dropcidrgroup", "x"], 2, "CIDR group 'x' doesn't exists"),
+        (["getcidrgroupsofip", "x"], 1, "Invalid IP x"),
+    ]:
+        code, out, error = nodetool(*words)
+        assert code == status and text in out + error, (words, out, error)
+
+    root.execute("DROP ROLE IF EXISTS kept")
+    root.execute(
+        "CREATE ROLE kept WITH PASSWORD = 'pw' AND LOGIN = true AND ACCESS FROM CIDRS {'office'}"
+    )
+    root.execute("GRANT SELECT ON rt.t TO kept")
+    with pytest.raises(NoHostAvailable, match="You do not have access from this IP 127.0.0.1"):
+        with connect("kept", "pw") as cluster:
+            cluster.connect()
+    nodetool("updatecidrgroup", "office", "127.0.0.0/8")
+    with connect("kept", "pw") as cluster:
+        session = cluster.connect()
+        session.execute("SELECT * FROM rt.t")
+        nodetool("updatecidrgroup", "office", "10.1.0.0/16")
+        with pytest.raises(Unauthorized, match="You do not have access from this IP 127.0.0.1"):
+            session.execute("SELECT * FROM rt.t")
+        root.execute("ALTER ROLE kept WITH ACCESS FROM ALL CIDRS")
+        session.execute("SELECT * FROM rt.t")
+    rows = root.execute("SELECT name, value FROM system_views.cidr_filtering_metrics_counts")
+    counts = {row.name: row.value for row in rows}
+    assert counts["Number of CIDR accesses rejected from CIDR group - all"] > 0, counts
+    assert counts["Number of CIDR accesses accepted from CIDR group - office"] > 0, counts
+    stats = nodetool("cidrfilteringstats")[1]
+    assert "Number of CIDR accesses rejected from CIDR group - all" in stats
+    assert "CIDR checks latency (ns)" in stats
+    assert nodetool("dropcidrgroup", "office") == (0, "Deleted CIDR group office\n", "")
+
+
+def test_passwords_that_were_verified_are_shown_and_forgotten(root):
+    with connect("limited", "pw") as cluster:
+        cluster.connect()
+    cached = "SELECT role FROM system_views.credentials_cache_keys"
+    assert {"cassandra", "limited"} <= {row.role for row in root.execute(cached)}
+    assert nodetool("invalidatecredentialscache", "limited") == (0, "", "")
+    assert "limited" not in {row.role for row in root.execute(cached)}
+    assert nodetool("invalidatecredentialscache") == (0, "", "")
+    assert list(root.execute(cached)) == []

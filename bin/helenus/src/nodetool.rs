@@ -3,6 +3,7 @@
 //! Its grammar is not the one of the other commands (`-h` is the host, `-pp` and `-cf` are options
 //! of their own), so that it is parsed here from one table of commands.
 
+mod cidr;
 mod cluster;
 mod names;
 mod repair;
@@ -267,7 +268,10 @@ fn run(line: &Line) -> Result<String, Failure> {
         "autorepairstatus" => repair::auto_status(line),
         "setautorepairconfig" => repair::set_auto(line),
         _ => {
-            match upkeep::run(line).or_else(|| sampling::run(line)).or_else(|| settings::run(line))
+            match upkeep::run(line)
+                .or_else(|| sampling::run(line))
+                .or_else(|| cidr::run(line))
+                .or_else(|| settings::run(line))
             {
                 Some(done) => done,
                 None => cluster::run(line),
@@ -494,7 +498,7 @@ fn help(name: Option<&str>) -> String {
              [(-h <host> | --host <host>)] <command> [<args>]\n\nThe nodetool commands are:\n",
         );
         for verb in VERBS {
-            out.push_str(&format!("    {:<27}{}\n", verb.name, verb.help));
+            out.push_str(&format!("    {:<32}{}\n", verb.name, verb.help));
         }
         out.push_str(
             "\nSee 'nodetool help <command>' for more information on a specific command.\n",
@@ -642,6 +646,9 @@ mod tests {
                 "setguardrailsconfig" => "group_by_enabled true",
                 "disablehintsfordc" | "enablehintsfordc" => "dc1",
                 "bootstrap" => "resume",
+                "dropcidrgroup" => "g",
+                "getcidrgroupsofip" => "127.0.0.1",
+                "updatecidrgroup" => "g 10.0.0.0/8",
                 "import" => "ks t /directory",
                 "forcecompact" => "ks t 5",
                 "getcompactionthreshold" | "refresh" => "ks t",

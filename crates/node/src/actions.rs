@@ -1,6 +1,7 @@
 //! What a shard can be told to do by an administrator, bound to its store and server.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use admin::model::{
     RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
+use cluster::AuthChange;
 use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
 use cql_server::CqlServer;
@@ -18,6 +20,7 @@ use rt::Rt;
 use stdx::{ShardId, TableId, Token, Uuid};
 use store::{Store, StoreError, UpgradeScope};
 
+use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
 use crate::own_rows::{self, OwnRows, PrimaryRanges};
@@ -262,6 +265,14 @@ impl ShardActions for Actions {
         }
     }
 
+    fn cached_credentials(&self) -> BTreeSet<String> {
+        self.server.cached_credentials()
+    }
+
+    fn forget_credentials(&self, role: Option<&str>) -> bool {
+        self.server.forget_credentials(role)
+    }
+
     fn clients(&self) -> Vec<ClientReport> {
         let anonymous = || "anonymous".to_owned();
         let clients = self.server.clients().into_iter();
@@ -392,6 +403,11 @@ impl ShardActions for Actions {
                 (_, ClusterAction::SetTraceProbability { per_million }) => {
                     this.server.set_trace_probability(f64::from(per_million) / 1e6);
                     Ok(())
+                }
+                (_, ClusterAction::PutCidrGroup { name, ranges }) => {
+                    let change = AuthChange::PutCidrGroup { name, ranges };
+                    let changed = cidr::change(&this.rt, &this.membership, change).await;
+                    changed.map_err(|error| ActionError::Failed(error.to_string()))
                 }
                 (_, ClusterAction::StopDaemon) => {
                     tracing::info!("stopped by an administrator");

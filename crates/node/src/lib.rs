@@ -16,6 +16,7 @@
 mod actions;
 mod archiving;
 pub mod boot;
+mod cidr;
 mod cluster;
 mod counter_id;
 mod disks;

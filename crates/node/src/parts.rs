@@ -7,10 +7,11 @@ use std::time::Duration;
 use admin::NodeFacts;
 use cluster::shard_of_token;
 use conf::{
-    Address, Authenticator, Authorizer, CommitLogCompression, CommitLogSync, DataSize,
-    NetworkAuthorizer, Options, Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
+    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitLogCompression,
+    CommitLogSync, DataSize, NetworkAuthorizer, Options, Snitch, SstableFormat, SstableVersion,
+    StorageCompatibilityMode,
 };
-use cql_plan::auth::AccessRules;
+use cql_plan::auth::{AccessRules, CidrRules};
 use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
@@ -162,6 +163,13 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
         passwords: options.authenticator == Authenticator::Password,
         permissions: options.authorizer == Authorizer::Cassandra,
         datacenters: options.network_authorizer == NetworkAuthorizer::Cassandra,
+        cidrs: match options.cidr_authorizer {
+            CidrAuthorizer::AllowAll => None,
+            CidrAuthorizer::Cassandra => Some(CidrRules {
+                enforce: options.cidr_authorizer_mode == CidrMode::Enforce,
+                superusers: options.cidr_checks_for_superusers,
+            }),
+        },
     };
     let idle = options.native_transport_idle_timeout;
     settings.idle_timeout = (!idle.is_zero()).then_some(idle);

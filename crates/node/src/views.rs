@@ -11,6 +11,7 @@ mod tables;
 mod tests;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -104,6 +105,30 @@ fn batches(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
         .collect()
 }
 
+/// How often clients' addresses were checked.
+fn cidr_counts(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
+    let counts = admin::cidr_filtering(&merged(shards)).counts.into_iter();
+    let row = |(name, value): (String, u64)| {
+        VirtualRowBuilder::new(table).text("name", &name).bigint("value", whole(value)).finish()
+    };
+    counts.map(row).collect()
+}
+
+/// How long that took.
+fn cidr_latencies(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
+    let latencies = admin::cidr_filtering(&merged(shards)).latencies.into_iter();
+    let row = |(name, values): (String, Option<[f64; 5]>)| {
+        let mut row = VirtualRowBuilder::new(table);
+        row.text("name", &name);
+        let columns = ["p50th", "p95th", "p99th", "p999th", "max"];
+        for (column, value) in columns.into_iter().zip(values.into_iter().flatten()) {
+            row.double(column, value);
+        }
+        row.finish()
+    };
+    latencies.map(row).collect()
+}
+
 type Rows = Result<Vec<cql_plan::virtual_row::VirtualRow>, VirtualRowError>;
 
 impl NodeViews {
@@ -160,6 +185,17 @@ impl NodeViews {
         Ok(vec![row])
     }
 
+    async fn credentials(&self, table: &Table) -> Rows {
+        let mut roles = BTreeSet::new();
+        for reply in self.ask(AdminRequest::CachedCredentials).await {
+            if let AdminReply::Credentials(of_shard) = reply {
+                roles.extend(of_shard);
+            }
+        }
+        let row = |role: &String| VirtualRowBuilder::new(table).text("role", role).finish();
+        roles.iter().map(row).collect()
+    }
+
     async fn sstable_tasks(&self, table: &Table) -> Rows {
         let mut rows = Vec::new();
         for reply in self.ask(AdminRequest::Compactions).await {
@@ -192,6 +228,13 @@ impl NodeViews {
             ("system_views", "sstable_tasks") => self.sstable_tasks(table).await,
             ("system_views", "batch_metrics") => batches(table, &self.metrics().await),
             ("system_views", "cql_metrics") => self.cql_metrics(table).await,
+            ("system_views", "cidr_filtering_metrics_counts") => {
+                cidr_counts(table, &self.metrics().await)
+            }
+            ("system_views", "cidr_filtering_metrics_latencies") => {
+                cidr_latencies(table, &self.metrics().await)
+            }
+            ("system_views", "credentials_cache_keys") => self.credentials(table).await,
             ("system_views", "snapshots") => self.snapshots(table).await,
             ("system_views", "thread_pools") => self.thread_pools(table).await,
             (

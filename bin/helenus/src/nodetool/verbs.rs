@@ -194,6 +194,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
     Verb::plain("autorepairstatus", "Print what is repaired by itself, and when it was"),
     Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).needs("resume", "resume", "Resume bootstrap streaming"),
+    Verb::plain("cidrfilteringstats", "Print statistics on CIDR filtering"),
     Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Accepted: each shard cleans one table at a time")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
             valued(&["-t"], "snapshot_name", "Remove the snapshot with a given name"),
@@ -231,6 +232,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("disablehandoff", "Disable storing hinted handoffs"),
     Verb::plain("disablehintsfordc", "Disable hints for a data center").takes("<datacenter>", "The data center to disable", 1),
     Verb::plain("drain", "Drain the node (stop accepting writes and flush all tables)"),
+    Verb::plain("dropcidrgroup", "Drop an existing cidr group").takes("<cidrGroup>", "Requires a cidr group name", 1),
     Verb::plain("enableautocompaction", "Enable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("enablebackup", "Enable incremental backup"),
     Verb::plain("enablebinary", "Reenable native transport (binary protocol)"),
@@ -241,6 +243,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("forcecompact", "Force a (major) compaction on a table").takes("[<keyspace> <table> <keys>]", "The keyspace, table, and a list of partition keys ignoring the gc_grace_seconds", usize::MAX),
     Verb::plain("getbatchlogreplaythrottle", "Print batchlog replay throttle in KB/s. This is reduced proportionally to the number of nodes in the cluster."),
+    Verb::plain("getcidrgroupsofip", "Print CIDR groups associated with given IP").takes("<ip_address>", "Requires IP address as a string", 1),
     Verb::plain("getcolumnindexsize", "Print the granularity of the collation index of rows within a partition in KiB"),
     Verb::plain("garbagecollect", "Remove deleted data from one or more tables").flags(&[
             valued(&["-g", "--granularity"], "granularity", "Granularity of garbage removal. ROW (default) removes deleted partitions and rows, CELL also removes overwritten or deleted cells."),
@@ -277,6 +280,9 @@ pub(super) const VERBS: &[Verb] = &[
         ]).takes("<keyspace> <table> <directory> ...", "The keyspace, table name and directories to import SSTables from", usize::MAX),
     Verb::plain("info", "Print node information (uptime, load, ...)").flags(&[switch(&["-T", "--tokens"], "Display all tokens")]),
     Verb::plain("join", "Join the ring"),
+    Verb::plain("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("invalidatecredentialscache", "Invalidate the credentials cache").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("listcidrgroups", "List existing cidr groups").takes("[<cidrGroup>]", "LIST operation can be invoked with or without cidr group name", 1),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
     Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size"),
     Verb::plain("move", "Move node on the token ring to a new token").needs("newToken", "<new token>", "The new token."),
@@ -296,6 +302,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("relocatesstables", "Relocates sstables to the correct disk").flags(&[
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard takes one file at a time"),
         ]).takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
+    Verb::plain("reloadcidrgroupscache", "Reload CIDR groups cache with latest entries in cidr_groups table (there is none: a change counts from the next statement on)"),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("repair_admin", "List, summarize and cancel repairs of this node").flags(&[
@@ -373,6 +380,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("toppartitions", "Sample and print the most active partitions").flags(SAMPLING).takes(SAMPLED, SAMPLED_HELP, usize::MAX),
     Verb::plain("tpstats", "Print usage statistics of thread pools").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
     Verb::plain("truncatehints", "Truncate all hints on the local node, or truncate hints for the endpoint(s) specified.").takes("[endpoint ... ]", "IP address(es) of the endpoint(s) to delete hints for", usize::MAX),
+    Verb::plain("updatecidrgroup", "Insert/Update a cidr group").takes("[<cidrGroup> <cidr> ...]", "Requires a cidr group name, followed by one or more CIDRs separated by space", usize::MAX),
     Verb::plain("upgradesstables", "Rewrite sstables (for the requested tables) that are not on the current version (thus upgrading them to said current version)").flags(&[
             switch(&["-a", "--include-all-sstables"], "Use -a to include all sstables, even those already on the current version"),
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard upgrades one file at a time"),
@@ -390,7 +398,7 @@ pub(super) const VERBS: &[Verb] = &[
 ];
 
 /// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 11] = [
+const REFUSED: [(&str, &[&str]); 10] = [
     (
         "there is no audit log and no log of all queries",
         &[
@@ -401,18 +409,6 @@ const REFUSED: [(&str, &[&str]); 11] = [
             "getauditlog",
             "getfullquerylog",
             "resetfullquerylog",
-        ],
-    ),
-    (
-        "there are no CIDR groups",
-        &[
-            "cidrfilteringstats",
-            "dropcidrgroup",
-            "getcidrgroupsofip",
-            "invalidatecidrpermissionscache",
-            "listcidrgroups",
-            "reloadcidrgroupscache",
-            "updatecidrgroup",
         ],
     ),
     (
@@ -430,7 +426,7 @@ const REFUSED: [(&str, &[&str]); 11] = [
     (
         "verified passwords are remembered for credentials_validity, roles and permissions not at \
          all: a changed one counts at once; see docs/user/configuration.md",
-        &["getauthcacheconfig", "invalidatecredentialscache", "setauthcacheconfig"],
+        &["getauthcacheconfig", "setauthcacheconfig"],
     ),
     (
         "there are no caches of keys, rows and counters, and none is saved; the one of blocks of \
@@ -499,7 +495,7 @@ mod tests {
             seen.push(name);
         }
         // Of all caches, only that of passwords keeps what clients' statements change.
-        let why = refused("invalidatecredentialscache").unwrap();
+        let why = refused("getauthcacheconfig").unwrap();
         assert!(why.contains("credentials_validity"), "{why}");
     }
 }

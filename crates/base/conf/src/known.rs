@@ -274,7 +274,6 @@ pub const SCYLLA_ONLY: &[&str] = &[
 /// Settings that ask for protection, with what they ask for; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
-    ("cidr_authorizer", "access by address"),
     ("client_encryption_options", "encryption of client connections"),
     ("internode_authenticator", "authentication between nodes"),
     ("native_transport_port_ssl", "encryption of client connections"),
@@ -291,7 +290,6 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
     let class_is = |allowed: &[&str]| class_name(node).is_some_and(|c| allowed.contains(&c));
     match name {
         "role_manager" => !class_is(&["CassandraRoleManager"]),
-        "cidr_authorizer" => !class_is(&["AllowAllCIDRAuthorizer"]),
         "internode_authenticator" => !class_is(&["AllowAllInternodeAuthenticator"]),
         "server_encryption_options" => {
             let none = node.get("internode_encryption").is_none_or(|v| says(v, &["none"]));

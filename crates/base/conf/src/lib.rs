@@ -39,7 +39,8 @@ pub use load::{
 pub use options::{Options, Setting, Status, settings};
 pub use reference::reference_markdown;
 pub use value::{
-    Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
-    Number, Partitioner, Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
+    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
+    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, InternodeCompression, LogFormat,
+    LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Snitch, SstableFormat,
+    SstableVersion, StorageCompatibilityMode,
 };

@@ -11,8 +11,9 @@ use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::spelling;
 use crate::value::{
-    Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DiskFailurePolicy,
-    NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode, class_name,
+    Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
+    DiskFailurePolicy, NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode,
+    class_name,
 };
 use crate::yaml::{self, Node, NodeKind};
 
@@ -438,6 +439,9 @@ impl Loader {
             }
             return;
         }
+        if name == "cidr_authorizer" {
+            self.cidr_parameters(node, &origin);
+        }
         let Some((new, unit)) = spelling::replaced(name) else {
             self.assign(name, name, node, origin, "");
             return;
@@ -452,6 +456,36 @@ impl Loader {
         match unit.convert(node) {
             Some(value) => self.assign(name, new, &value, origin, unit.form().unwrap_or("")),
             None => self.wrong(origin, name, unit.form().unwrap_or("another value"), node),
+        }
+    }
+
+    /// `parameters` of `cidr_authorizer`, a map or a list of one; without meaning for other classes.
+    fn cidr_parameters(&mut self, node: &Node, origin: &Origin) {
+        const NOT_NEEDED: [&str; 2] = ["cidr_groups_cache_refresh_interval", "ip_cache_max_size"];
+        let is_meant = class_name(node)
+            .is_some_and(|class| class.eq_ignore_ascii_case(CidrAuthorizer::Cassandra.word()));
+        let Some(parameters) = node.get("parameters").filter(|p| is_meant && !p.is_null()) else {
+            return;
+        };
+        let form = "parameters cidr_authorizer_mode and cidr_checks_for_superusers";
+        let parameters = match &parameters.kind {
+            NodeKind::List(items) => items.first().unwrap_or(parameters),
+            _ => parameters,
+        };
+        let NodeKind::Map(entries) = &parameters.kind else {
+            if !matches!(&parameters.kind, NodeKind::List(items) if items.is_empty()) {
+                self.wrong(origin.clone(), "cidr_authorizer", form, parameters);
+            }
+            return;
+        };
+        for entry in entries {
+            match entry.key.as_str() {
+                name @ ("cidr_authorizer_mode" | "cidr_checks_for_superusers") => {
+                    self.assign(name, name, &entry.value, origin.clone(), "");
+                }
+                name if NOT_NEEDED.contains(&name) => {}
+                other => self.wrong(origin.clone(), other, form, &entry.value),
+            }
         }
     }
 
@@ -490,7 +524,10 @@ impl Loader {
             Some(Ok(())) | None => None,
         };
         if let Some(expected) = refused {
-            if matches!(name, "authenticator" | "authorizer" | "network_authorizer") {
+            if matches!(
+                name,
+                "authenticator" | "authorizer" | "network_authorizer" | "cidr_authorizer"
+            ) {
                 self.errors.push(ConfError::Unprotected {
                     origin,
                     name: written.into(),
@@ -667,6 +704,9 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
         }
         if options.network_authorizer != NetworkAuthorizer::AllowAll {
             wrong("network_authorizer", message.into());
+        }
+        if options.cidr_authorizer != CidrAuthorizer::AllowAll {
+            wrong("cidr_authorizer", message.into());
         }
     }
     let hash = options.auth_superuser_salted_password.as_deref();

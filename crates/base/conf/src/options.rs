@@ -12,10 +12,10 @@ use stdx::Token;
 
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::value::{
-    Address, Authenticator, Authorizer, CommitFailurePolicy, CommitLogSync, DataRate, DataSize,
-    DiskFailurePolicy, InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer,
-    Number, Partitioner, Range, Refusal, Snitch, SstableFormat, SstableVersion,
-    StorageCompatibilityMode, Value,
+    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
+    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, InternodeCompression, LogFormat,
+    LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Range, Refusal, Snitch,
+    SstableFormat, SstableVersion, StorageCompatibilityMode, Value,
 };
 use crate::yaml::Node;
 
@@ -304,6 +304,14 @@ settings! {
         supported cold authorizer: Authorizer = Authorizer::AllowAll;
         /// Which datacenters a connected role may use.
         supported cold network_authorizer: NetworkAuthorizer = NetworkAuthorizer::AllowAll;
+        /// Where a role may connect from. As in Cassandra it may be a map with `class_name` and
+        /// `parameters`: those named like the next two settings are them; `cidr_groups_cache_refresh_interval`
+        /// and `ip_cache_max_size` are not needed, since every node has the groups in its metadata.
+        supported cold cidr_authorizer: CidrAuthorizer = CidrAuthorizer::AllowAll;
+        /// What `CassandraCIDRAuthorizer` does about a role that connects from elsewhere.
+        supported cold cidr_authorizer_mode: CidrMode = CidrMode::Monitor;
+        /// Whether superusers may be kept to CIDR groups, too.
+        supported cold cidr_checks_for_superusers: bool = false;
         /// The superuser that is made when a cluster with `PasswordAuthenticator` has no roles.
         supported cold auth_superuser_name: String = "cassandra".to_owned();
         /// Its password as a bcrypt hash (`$2a$10$...`). Unset: the password is `cassandra`.

@@ -478,6 +478,26 @@ words! {
 }
 
 words! {
+    /// Where a role may connect from.
+    CidrAuthorizer {
+        /// Everywhere.
+        AllowAll = "AllowAllCIDRAuthorizer",
+        /// From the CIDR groups of `ACCESS FROM CIDRS`.
+        Cassandra = "CassandraCIDRAuthorizer",
+    }
+}
+
+words! {
+    /// What happens when a role connects from elsewhere.
+    CidrMode {
+        /// The log tells of it.
+        Monitor = "MONITOR",
+        /// It may do nothing.
+        Enforce = "ENFORCE",
+    }
+}
+
+words! {
     /// Where data centre and rack names come from.
     Snitch {
         /// One data centre `datacenter1`, one rack `rack1`.

@@ -248,7 +248,12 @@ fn replace_type(keyspace: &mut Keyspace, udt: &UdtType) {
     }
     keyspace.replace_type_in_functions(udt);
     for table in keyspace.tables.values_mut() {
-        if !table.columns.iter().any(|c| c.ty.references_udt(&udt.name)) {
+        let of_masks = table
+            .masks
+            .values()
+            .flat_map(|mask| mask.args.iter().map(|(ty, _)| ty).chain(&mask.users));
+        let mut types = table.columns.iter().map(|c| &c.ty).chain(of_masks);
+        if !types.any(|ty| ty.references_udt(&udt.name)) {
             continue;
         }
         let table = Arc::make_mut(table);
@@ -256,8 +261,10 @@ fn replace_type(keyspace: &mut Keyspace, udt: &UdtType) {
         for column in &mut table.columns {
             column.ty = column.ty.with_updated_udt(udt);
         }
-        for (ty, _) in table.masks.values_mut().flat_map(|mask| &mut mask.args) {
-            *ty = ty.with_updated_udt(udt);
+        for mask in table.masks.values_mut() {
+            for ty in mask.args.iter_mut().map(|(ty, _)| ty).chain(&mut mask.users) {
+                *ty = ty.with_updated_udt(udt);
+            }
         }
     }
 }

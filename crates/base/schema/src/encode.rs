@@ -211,12 +211,19 @@ fn read_params(r: &mut Reader<'_>) -> Result<KeyspaceParams, DecodeError> {
 /// Bit of a column's kind: a mask follows. Columns without one are as they were before there were
 /// masks.
 const MASKED: u8 = 0x80;
+/// Bit of a column's kind beside [`MASKED`]: its mask is a user's function, whose first argument's type
+/// comes before the other arguments.
+const BY_USERS: u8 = 0x40;
 
 fn column(out: &mut Vec<u8>, c: &Column, mask: Option<&ColumnMask>) {
     out.put_u16(c.id.0);
     text(out, &c.name);
     cql_type(out, &c.ty);
-    let masked = if mask.is_some() { MASKED } else { 0 };
+    let masked = match mask {
+        None => 0,
+        Some(ColumnMask { users: None, .. }) => MASKED,
+        Some(ColumnMask { users: Some(_), .. }) => MASKED | BY_USERS,
+    };
     match c.kind {
         ColumnKind::PartitionKey(position) => {
             out.put_u8(masked);
@@ -229,8 +236,11 @@ fn column(out: &mut Vec<u8>, c: &Column, mask: Option<&ColumnMask>) {
         ColumnKind::Static => out.put_u8(masked | 3),
         ColumnKind::Regular => out.put_u8(masked | 4),
     }
-    let Some(ColumnMask { function, args }) = mask else { return };
+    let Some(ColumnMask { function, users, args }) = mask else { return };
     text(out, function);
+    if let Some(ty) = users {
+        cql_type(out, ty);
+    }
     out.put_vint_unsigned(args.len() as u64);
     for (ty, value) in args {
         cql_type(out, ty);
@@ -241,15 +251,16 @@ fn column(out: &mut Vec<u8>, c: &Column, mask: Option<&ColumnMask>) {
     }
 }
 
-fn read_mask(r: &mut Reader<'_>) -> Result<ColumnMask, DecodeError> {
+fn read_mask(r: &mut Reader<'_>, by_users: bool) -> Result<ColumnMask, DecodeError> {
     let function = read_text(r)?.into();
+    let users = if by_users { Some(read_cql_type(r)?) } else { None };
     let mut args = Vec::new();
     for _ in 0..read_count(r)? {
         let ty = read_cql_type(r)?;
         let value = if r.bool()? { Some(r.bytes_vint()?.to_vec()) } else { None };
         args.push((ty, value));
     }
-    Ok(ColumnMask { function, args })
+    Ok(ColumnMask { function, users, args })
 }
 
 fn read_column(r: &mut Reader<'_>) -> Result<(Column, Option<ColumnMask>), DecodeError> {
@@ -257,7 +268,10 @@ fn read_column(r: &mut Reader<'_>) -> Result<(Column, Option<ColumnMask>), Decod
     let name = read_text(r)?.into();
     let ty = read_cql_type(r)?;
     let tag = r.u8()?;
-    let kind = match tag & !MASKED {
+    if tag & (MASKED | BY_USERS) == BY_USERS {
+        return Err(r.invalid(i64::from(tag)));
+    }
+    let kind = match tag & !(MASKED | BY_USERS) {
         0 => ColumnKind::PartitionKey(r.u16()?),
         1 => ColumnKind::Clustering { position: r.u16()?, reversed: false },
         2 => ColumnKind::Clustering { position: r.u16()?, reversed: true },
@@ -265,7 +279,8 @@ fn read_column(r: &mut Reader<'_>) -> Result<(Column, Option<ColumnMask>), Decod
         4 => ColumnKind::Regular,
         _ => return Err(r.invalid(i64::from(tag))),
     };
-    let mask = if tag & MASKED != 0 { Some(read_mask(r)?) } else { None };
+    let by_users = tag & BY_USERS != 0;
+    let mask = if tag & MASKED != 0 { Some(read_mask(r, by_users)?) } else { None };
     Ok((Column { id, name, ty, kind }, mask))
 }
 

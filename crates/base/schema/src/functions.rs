@@ -5,7 +5,7 @@ use std::sync::Arc;
 use types::{CqlType, UdtType};
 
 use crate::change::SchemaError;
-use crate::model::Keyspace;
+use crate::model::{ColumnMask, Keyspace};
 
 /// A function of a user's (`CREATE FUNCTION`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,16 @@ impl Keyspace {
     /// The function of that name and those argument types.
     pub fn function(&self, name: &str, args: &[CqlType]) -> Option<&Arc<UserFunction>> {
         self.functions_named(name).find(|f| same_arguments(&f.args, args))
+    }
+
+    /// Names of the tables that have a function as a mask.
+    pub fn tables_masked_by(&self, function: &UserFunction) -> Vec<Arc<str>> {
+        let is_it = |mask: &ColumnMask| {
+            mask.function == function.name
+                && mask.users_arguments().is_some_and(|args| function.takes(&args))
+        };
+        let tables = self.tables.values().filter(|table| table.masks.values().any(is_it));
+        tables.map(|table| table.name.clone()).collect()
     }
 
     /// The aggregate of that name and those argument types.

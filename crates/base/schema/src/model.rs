@@ -254,14 +254,29 @@ impl Column {
     }
 }
 
-/// What is shown of a column to those who may not see its values: a native masking function over the
-/// value and fixed further arguments (`MASKED WITH name(arguments)`).
+/// What is shown of a column to those who may not see its values: a function over the value and fixed
+/// further arguments (`MASKED WITH name(arguments)`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnMask {
-    /// Name of the function in keyspace `system`.
+    /// Name of a native masking function, or of a user's function in the keyspace of the table.
     pub function: Arc<str>,
+    /// Of a user's function the type of its first argument, which is the column; `None`: a native one.
+    pub users: Option<CqlType>,
     /// Types and values of its arguments behind the first one, which is the column; `None` is null.
     pub args: Vec<(CqlType, Option<Vec<u8>>)>,
+}
+
+impl ColumnMask {
+    /// Types of all arguments of the user's function that it is; `None`: a native one.
+    pub fn users_arguments(&self) -> Option<Vec<CqlType>> {
+        let first = self.users.clone()?;
+        Some(std::iter::once(first).chain(self.args.iter().map(|(ty, _)| ty.clone())).collect())
+    }
+
+    /// The keyspace of its function; `table` is the one whose mask it is.
+    pub fn keyspace<'t>(&self, table: &'t Table) -> &'t str {
+        if self.users.is_some() { &table.keyspace } else { "system" }
+    }
 }
 
 /// A column that was dropped: its cells older than the drop are invisible.

@@ -60,13 +60,17 @@ fn masked(version: u64) -> Table {
     let address = CqlType::Udt(Arc::new(udt(&[("street", CqlType::Text)])));
     let mask = |function: &str, args: &[(CqlType, Option<Vec<u8>>)]| ColumnMask {
         function: function.into(),
+        users: None,
         args: args.to_vec(),
     };
+    let args = vec![(CqlType::Text, Some(b"x".to_vec()))];
+    let users = ColumnMask { function: "hide".into(), users: Some(CqlType::Int), args };
     let masks = [
         (0, mask("mask_default", &[])),
         (1, mask("mask_null", &[])),
         (2, mask("mask_inner", &[(CqlType::Int, Some(vec![0, 0, 0, 1])), (CqlType::Int, None)])),
         (4, mask("mask_replace", &[(address, Some(vec![0, 0, 0, 0]))])),
+        (5, users),
     ];
     let masks = masks.into_iter().map(|(id, mask)| (ColumnId(id), mask)).collect();
     Table { masks, ..table(version) }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use cluster::cidr::{self, IpNet};
 use cluster::replication::replication_of;
 use cluster::{ClusterSnapshot, Member, MemberState, Replication, TokenRange};
 use codec::murmur::token_of;
@@ -158,6 +159,13 @@ pub enum ClusterAction {
         /// Of a million so many, a million at most.
         per_million: u32,
     },
+    /// Make, replace or drop a CIDR group; told to shard 0.
+    PutCidrGroup {
+        /// Its name.
+        name: String,
+        /// Its ranges; none: drop it, it is there.
+        ranges: BTreeSet<IpNet>,
+    },
     /// Stop the node as SIGTERM does; told to shard 0.
     StopDaemon,
     /// Cut the links to these addresses and heal all others; told to every shard.
@@ -225,6 +233,7 @@ impl ClusterAction {
             ClusterAction::ReplayBatchlog => "replaybatchlog",
             ClusterAction::RefreshSizeEstimates => "refreshsizeestimates",
             ClusterAction::SetTraceProbability { .. } => "settraceprobability",
+            ClusterAction::PutCidrGroup { .. } => "changing CIDR groups",
             ClusterAction::StopDaemon => "stopdaemon",
             ClusterAction::CutLinks { .. } => "cutting links",
             ClusterAction::SetTimeout { .. } => "settimeout",
@@ -250,6 +259,8 @@ impl ClusterCommand {
                 | ClusterCommand::SetGossip { .. }
                 | ClusterCommand::ReplayBatchlog {}
                 | ClusterCommand::RefreshSizeEstimates {}
+                | ClusterCommand::PutCidrGroup { .. }
+                | ClusterCommand::DropCidrGroup { .. }
                 | ClusterCommand::StopDaemon {}
         )
     }
@@ -393,6 +404,24 @@ pub(crate) fn resolve(
                 return Err(argument("Trace probability must be between 0 and 1"));
             }
             ClusterAction::SetTraceProbability { per_million }
+        }
+        ClusterCommand::PutCidrGroup { name, cidrs } => {
+            let parsed = |text: &String| cidr::parse(text).map_err(|e| argument(e.to_string()));
+            let ranges: BTreeSet<IpNet> = cidrs.iter().map(parsed).collect::<Result<_, _>>()?;
+            if name.is_empty() || ranges.is_empty() || ranges.len() > cidr::RANGES_MAX {
+                return Err(argument(format!(
+                    "updatecidrgroup command requires a cidr group name and atleast one CIDR, and \
+                     takes {} at most",
+                    cidr::RANGES_MAX
+                )));
+            }
+            ClusterAction::PutCidrGroup { name, ranges }
+        }
+        ClusterCommand::DropCidrGroup { name } => {
+            if !snapshot.auth.cidr_groups.contains_key(&name) {
+                return Err(argument(format!("CIDR group '{name}' doesn't exists")));
+            }
+            ClusterAction::PutCidrGroup { name, ranges: BTreeSet::new() }
         }
         ClusterCommand::StopDaemon {} => ClusterAction::StopDaemon,
         ClusterCommand::CutLinks { addresses } => {

@@ -21,7 +21,7 @@ pub mod server;
 pub mod shard;
 
 pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
-pub use server::{AdminError, AdminHandle, AdminServer, LogControl, stages};
+pub use server::{AdminError, AdminHandle, AdminServer, LogControl, cidr_filtering, stages};
 pub use shard::{
     ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,
     ShardActions, ShardParts, Work, serve_shard,

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{
-    ClientReport, ClusterCommand, ClusterReport, CopyReport, EndpointsReport, GossipPeerReport,
-    GossipReport, HintsReport, LogLevelReport, MessageCounts, MessagesReport, PendingHintsReport,
-    ReadRepairReport, RemovalReport, SettingsReport, StageReport, StreamFileReport, StreamProgress,
-    StreamReport, StreamingReport, TrafficReport,
+    CidrFilteringReport, ClientReport, ClusterCommand, ClusterReport, CopyReport, EndpointsReport,
+    ForgetCredentials, GossipPeerReport, GossipReport, HintsReport, LogLevelReport, MessageCounts,
+    MessagesReport, PendingHintsReport, ReadRepairReport, RemovalReport, SettingsReport,
+    StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
 pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};

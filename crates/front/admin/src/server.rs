@@ -4,6 +4,7 @@
 //! give one without being asked first (a cross-origin request of that type needs a permission that
 //! is never given).
 
+mod cidr;
 mod cluster;
 mod load;
 mod log;
@@ -47,6 +48,7 @@ use crate::model::{
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
+pub use cidr::report as cidr_filtering;
 pub use cluster::stages;
 pub use log::LogControl;
 use rates::Rates;
@@ -214,6 +216,7 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/key_samples", get(key_samples))
         .route("/api/v1/guardrails", get(guardrails).put(set_guardrail))
         .route("/api/v1/log", get(log::levels).put(log::set))
+        .merge(cidr::routes())
         .merge(scylla::routes())
         .merge(scylla_data::routes())
         .merge(scylla_metrics::routes())

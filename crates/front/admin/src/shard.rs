@@ -1,6 +1,8 @@
 //! What each shard answers, on its own thread, through the mesh.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -118,6 +120,12 @@ pub enum AdminRequest {
     Guardrails,
     /// Change one of them; to all shards.
     SetGuardrail(GuardrailRequest),
+    /// Roles whose passwords this shard verified lately.
+    CachedCredentials,
+    /// Has this shard verify the password of a role (`None`: of all) at its next login.
+    ForgetCredentials(Option<String>),
+    /// CIDR groups with their ranges, all or those of an address; any shard can answer.
+    CidrGroups(Option<IpAddr>),
     /// What snapshots there are; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
@@ -177,6 +185,11 @@ pub enum AdminReply {
     Snapshots(Vec<SnapshotReport>),
     /// To `Sample`.
     Samples(Vec<SamplerReport>),
+    /// To `CachedCredentials`: all of them; to `ForgetCredentials`: the roles that were forgotten, or
+    /// an empty name for all.
+    Credentials(BTreeSet<String>),
+    /// To `CidrGroups`.
+    CidrGroups(BTreeMap<String, Vec<String>>),
     /// To `Upkeep`.
     Upkeep(UpkeepReply),
     /// The command was carried out.
@@ -250,6 +263,14 @@ pub trait ShardActions {
     /// Connections of this shard's clients.
     fn clients(&self) -> Vec<ClientReport> {
         Vec::new()
+    }
+    /// Roles whose passwords this shard verified lately.
+    fn cached_credentials(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+    /// Forgets that it did, of one role or of all; whether there was anything.
+    fn forget_credentials(&self, _role: Option<&str>) -> bool {
+        false
     }
     /// Limits on statements.
     fn guardrails(&self) -> Vec<GuardrailReport> {
@@ -372,6 +393,25 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
             Err(error) => AdminReply::Failed(error),
         }),
         AdminRequest::Clients => reply.send(AdminReply::Clients(parts.actions.clients())),
+        AdminRequest::CachedCredentials => {
+            reply.send(AdminReply::Credentials(parts.actions.cached_credentials()));
+        }
+        AdminRequest::ForgetCredentials(role) => {
+            let found = parts.actions.forget_credentials(role.as_deref());
+            let forgotten = found.then(|| role.unwrap_or_default());
+            reply.send(AdminReply::Credentials(forgotten.into_iter().collect()));
+        }
+        AdminRequest::CidrGroups(address) => {
+            let snapshot = parts.membership.snapshot();
+            let groups = &snapshot.auth.cidr_groups;
+            let wanted = address.map(|address| cluster::cidr::groups_of(groups, address));
+            let is_wanted = |name: &str| wanted.as_ref().is_none_or(|names| names.contains(&name));
+            let wanted = groups.iter().filter(|(name, _)| is_wanted(name));
+            let texts = wanted.map(|(name, ranges)| {
+                (name.clone(), ranges.iter().map(cluster::cidr::text).collect())
+            });
+            reply.send(AdminReply::CidrGroups(texts.collect()));
+        }
         AdminRequest::Guardrails => {
             reply.send(AdminReply::Guardrails(parts.actions.guardrails()));
         }
@@ -682,6 +722,9 @@ impl Served {
             | AdminRequest::Clients
             | AdminRequest::Sample(_)
             | AdminRequest::Guardrails
+            | AdminRequest::CachedCredentials
+            | AdminRequest::ForgetCredentials(_)
+            | AdminRequest::CidrGroups(_)
             | AdminRequest::Repair(_)
             | AdminRequest::AutoRepair(_)
             | AdminRequest::RepairSummary(_)

@@ -11,11 +11,12 @@ use crate::prepared::Compiled;
 use crate::server::Server;
 use crate::session::Session;
 use cluster::Permission;
-use cql_plan::auth::{Access, Resource, requirements};
+use cql_plan::auth::{Access, CidrFinding, Resource, requirements};
 use cql_plan::plan::PlanKind;
 use schema::Table;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use stdx::Epoch;
 
@@ -26,7 +27,44 @@ const USERS_MAX: usize = 10_000;
 pub(crate) struct Numbered {
     number: u64,
     access: Access,
+    /// Each check of where it connects from counts one here for each CIDR group.
+    cidr_counters: Vec<telemetry::Counter>,
 }
+
+/// Numbers of checks where clients connect from.
+pub(crate) struct CidrMetrics {
+    registry: telemetry::Shard,
+    /// Of those whose answer was not remembered; nanoseconds.
+    checks: telemetry::Histogram,
+}
+
+impl CidrMetrics {
+    pub(crate) fn new(registry: &telemetry::Shard) -> CidrMetrics {
+        let help = "time to find out what a client may do, nanoseconds";
+        let checks = registry.histogram("cql_cidr_check_nanos", help, &[]);
+        CidrMetrics { registry: registry.clone(), checks }
+    }
+
+    /// What counts the checks of this finding. As in Cassandra, who is in no group is `Undefined`.
+    fn counters(&self, found: &CidrFinding, is_accepted: bool) -> Vec<telemetry::Counter> {
+        let counter = |group: &str| {
+            let result = if is_accepted { "accepted" } else { "rejected" };
+            let labels = [("group", group), ("result", result)];
+            self.registry.counter(
+                "cql_cidr_accesses_total",
+                "checks of clients' addresses",
+                &labels,
+            )
+        };
+        match found.groups.as_slice() {
+            [] => vec![counter("Undefined")],
+            groups => groups.iter().map(|group| counter(group)).collect(),
+        }
+    }
+}
+
+/// A user, and the address where it matters.
+type Key = (Option<Rc<str>>, Option<IpAddr>);
 
 /// The users of a shard.
 #[derive(Default)]
@@ -34,7 +72,7 @@ pub(crate) struct Accesses {
     last: Cell<u64>,
     /// When the roles were as they are in `by_user`.
     as_of: Cell<Epoch>,
-    by_user: RefCell<BTreeMap<Option<Rc<str>>, Rc<Numbered>>>,
+    by_user: RefCell<BTreeMap<Key, Rc<Numbered>>>,
 }
 
 /// Checks that the user of a connection may do what a plan does.
@@ -62,11 +100,14 @@ pub(crate) fn check_login(server: &Server, session: &Session) -> Result<()> {
     if !server.settings.access.restricts() {
         return Ok(());
     }
-    Ok(numbered(server, session).access.check_login()?)
+    let user = numbered(server, session);
+    user.count_check();
+    Ok(user.access.check_login()?)
 }
 
 fn authorize_plan(server: &Server, session: &Session, compiled: &Compiled) -> Result<()> {
     let user = numbered(server, session);
+    user.count_check();
     // What a schema change needs depends on the schema as it is now.
     if matches!(compiled.plan.kind, PlanKind::Ddl(_)) {
         let needed = requirements(&compiled.plan, &server.snapshot().schema);
@@ -99,6 +140,40 @@ pub(crate) fn unmasks(server: &Server, session: &Session, table: &Table) -> bool
         || numbered(server, session).access.has(Permission::Unmask, &resource())
 }
 
+impl Numbered {
+    fn count_check(&self) {
+        self.cidr_counters.iter().for_each(telemetry::Counter::inc);
+    }
+}
+
+fn find_out(server: &Server, user: Option<&str>, address: IpAddr, number: u64) -> Numbered {
+    let snapshot = server.snapshot();
+    let rules = server.settings.access;
+    let datacenter = &snapshot.local.datacenter;
+    let began = server.rt.now();
+    let access = Access::of(user, &snapshot.auth, rules, datacenter, address);
+    let mut cidr_counters = Vec::new();
+    if let (Some(rules), Some(found)) = (rules.cidrs, &access.cidr) {
+        let took = server.rt.now().since(began).as_nanos();
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        server.cidr_metrics.checks.record(took);
+        cidr_counters = server.cidr_metrics.counters(found, found.is_allowed || !rules.enforce);
+        let (role, groups) = (user.unwrap_or_default(), found.groups.join(", "));
+        match (found.is_allowed, rules.enforce) {
+            (true, true) => {}
+            (true, false) => tracing::info!(role, %address, groups, "a role connects"),
+            (false, enforced) => tracing::warn!(
+                role,
+                %address,
+                groups,
+                refused = enforced,
+                "a role connects from an address that it may not connect from"
+            ),
+        }
+    }
+    Numbered { number, access, cidr_counters }
+}
+
 /// The access of a connection's user, as the roles are now.
 fn numbered(server: &Server, session: &Session) -> Rc<Numbered> {
     let snapshot = server.snapshot();
@@ -113,12 +188,12 @@ fn numbered(server: &Server, session: &Session) -> Rc<Numbered> {
     if users.as_of.replace(auth.changed_at) != auth.changed_at || by_user.len() >= USERS_MAX {
         by_user.clear();
     }
-    let user = session.user.borrow().clone();
-    let found = by_user.entry(user).or_insert_with_key(|user| {
+    let rules = server.settings.access;
+    let address = session.peer.ip().to_canonical();
+    let user = (session.user.borrow().clone(), rules.cidrs.map(|_| address));
+    let found = by_user.entry(user).or_insert_with_key(|(user, _)| {
         users.last.set(users.last.get() + 1);
-        let (rules, datacenter) = (server.settings.access, &snapshot.local.datacenter);
-        let access = Access::of(user.as_deref(), auth, rules, datacenter);
-        Rc::new(Numbered { number: users.last.get(), access })
+        Rc::new(find_out(server, user.as_deref(), address, users.last.get()))
     });
     *session.access.borrow_mut() = Some(found.clone());
     found.clone()

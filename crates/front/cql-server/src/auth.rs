@@ -6,6 +6,7 @@
 
 use md5::{Digest, Md5};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use stdx::{FixedMap, Instant};
 
@@ -59,7 +60,13 @@ pub(crate) fn incorrect(user: &str) -> String {
 pub(crate) struct CredentialsCache {
     salt: [u8; 16],
     validity: Duration,
-    entries: RefCell<FixedMap<[u8; 16], Instant>>,
+    entries: RefCell<FixedMap<[u8; 16], Verified>>,
+}
+
+/// When a password was verified, and whose.
+struct Verified {
+    at: Instant,
+    user: String,
 }
 
 impl CredentialsCache {
@@ -84,7 +91,7 @@ impl CredentialsCache {
         let entries = self.entries.borrow();
         entries
             .get(&self.key(credentials, hash))
-            .is_some_and(|verified| now.since(*verified) < self.validity)
+            .is_some_and(|verified| now.since(verified.at) < self.validity)
     }
 
     /// Remembers that it is right.
@@ -93,7 +100,26 @@ impl CredentialsCache {
         if entries.len() >= CACHE_ENTRIES_MAX {
             entries.clear();
         }
-        entries.insert(self.key(credentials, hash), now);
+        let verified = Verified { at: now, user: credentials.user.clone() };
+        entries.insert(self.key(credentials, hash), verified);
+    }
+
+    /// Whose passwords need not be verified at the next login, in order.
+    pub(crate) fn users(&self, now: Instant) -> BTreeSet<String> {
+        let entries = self.entries.borrow();
+        let valid = entries.values().filter(|verified| now.since(verified.at) < self.validity);
+        valid.map(|verified| verified.user.clone()).collect()
+    }
+
+    /// Forgets what was verified, of this user or of all; whether there was anything.
+    pub(crate) fn forget(&self, user: Option<&str>, now: Instant) -> bool {
+        let mut found = false;
+        self.entries.borrow_mut().retain(|_, verified| {
+            let is_meant = user.is_none_or(|user| verified.user == user);
+            found |= is_meant && now.since(verified.at) < self.validity;
+            !is_meant
+        });
+        found
     }
 }
 
@@ -131,5 +157,23 @@ mod tests {
         assert!(!cache.knows(&me, "other hash", start));
         let wrong = Credentials { password: "Secret".into(), ..me };
         assert!(!cache.knows(&wrong, "hash", start));
+    }
+
+    #[test]
+    fn whose_passwords_are_known_is_told_and_forgotten() {
+        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2));
+        let credentials = |user: &str| Credentials { user: user.into(), password: "p".into() };
+        let (start, later) = (Instant(0), Instant(0) + Duration::from_secs(1));
+        cache.remember(&credentials("b"), "hash", start);
+        cache.remember(&credentials("a"), "hash", later);
+        assert_eq!(cache.users(later), ["a".to_owned(), "b".to_owned()].into());
+        let expired = start + Duration::from_secs(2);
+        assert_eq!(cache.users(expired), ["a".to_owned()].into());
+        assert!(!cache.forget(Some("b"), expired));
+        assert!(cache.forget(Some("a"), expired));
+        assert!(!cache.knows(&credentials("a"), "hash", later));
+        cache.remember(&credentials("a"), "hash", later);
+        assert!(cache.forget(None, later));
+        assert!(!cache.forget(None, later));
     }
 }

@@ -12,6 +12,7 @@ use cql_plan::PlanError;
 use cql_plan::auth::{Access, AuthContext, AuthOutcome, AuthPlan};
 use cql_plan::plan::PlanKind;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// Rounds of bcrypt as a power of two, Cassandra's default.
@@ -28,7 +29,7 @@ pub(crate) fn run(compiled: &Rc<Compiled>, mode: Describe, cx: &Cx<'_>) -> Resul
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let (ticket, compiled) = (cx.ticket.clone(), compiled.clone());
     Ok(Step::Waits(Box::pin(async move {
-        let user = session.user.borrow().clone();
+        let user = (session.user.borrow().clone(), session.peer.ip());
         let (result, outcome) = match execute(&server, &compiled, user).await {
             Ok(outcome) => (Ok(()), outcome),
             Err(failure) => (Err(failure), AuthOutcome::default()),
@@ -59,19 +60,24 @@ pub(crate) fn run(compiled: &Rc<Compiled>, mode: Describe, cx: &Cx<'_>) -> Resul
 async fn execute(
     server: &Rc<Server>,
     compiled: &Rc<Compiled>,
-    user: Option<Rc<str>>,
+    user: (Option<Rc<str>>, IpAddr),
 ) -> Result<AuthOutcome> {
     let (this, compiled) = (server.clone(), compiled.clone());
     let work = async move {
         let PlanKind::Auth(plan) = &compiled.plan.kind else {
             return Err(this.internal_failure("a plan of another kind"));
         };
-        change(&this, plan, user.as_deref()).await
+        change(&this, plan, user.0.as_deref(), user.1).await
     };
     server.to_its_end("role-change", work).await
 }
 
-async fn change(server: &Server, plan: &AuthPlan, user: Option<&str>) -> Result<AuthOutcome> {
+async fn change(
+    server: &Server,
+    plan: &AuthPlan,
+    user: Option<&str>,
+    address: IpAddr,
+) -> Result<AuthOutcome> {
     let deadline = server.rt.now() + server.timeouts.get(Timeout::Request);
     let mut hash: Option<String> = None;
     loop {
@@ -86,7 +92,7 @@ async fn change(server: &Server, plan: &AuthPlan, user: Option<&str>) -> Result<
                 auth: &snapshot.auth,
                 schema: &snapshot.schema,
                 datacenters: &datacenters,
-                access: &Access::of(user, &snapshot.auth, rules, own),
+                access: &Access::of(user, &snapshot.auth, rules, own, address),
                 rules,
                 hash: hash.as_deref(),
             };

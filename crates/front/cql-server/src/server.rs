@@ -4,7 +4,7 @@
 //! Never: how connections come in ([`crate::accept`]), bytes of the protocol
 //! ([`crate::connection`]), statements ([`crate::execute`]).
 
-use crate::access::Accesses;
+use crate::access::{Accesses, CidrMetrics};
 use crate::auth::CredentialsCache;
 use crate::counters::Counters;
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ use membership::Membership;
 use rt::{Conn, Gate, Group, Reply, Rt};
 use schema::Schema;
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -89,6 +89,7 @@ pub(crate) struct Server {
     pub(crate) prepared: PreparedCache,
     pub(crate) credentials: CredentialsCache,
     pub(crate) accesses: Accesses,
+    pub(crate) cidr_metrics: CidrMetrics,
     pub(crate) uuids: UuidSource,
     pub(crate) counters: Counters,
     pub(crate) latencies: Rc<Latencies>,
@@ -151,6 +152,7 @@ impl CqlServer {
             prepared: PreparedCache::new(settings.prepared_bytes_max),
             credentials: CredentialsCache::new(salt, settings.credentials_validity),
             accesses: Accesses::default(),
+            cidr_metrics: CidrMetrics::new(&rt.telemetry()),
             uuids: UuidSource::new(rt.random_u64()),
             counters: Counters::new(&rt.telemetry(), &latencies),
             latencies,
@@ -268,6 +270,17 @@ impl CqlServer {
     /// What [`CqlServer::set_trace_probability`] was told.
     pub fn trace_probability(&self) -> f64 {
         self.inner.traced_by_chance.get() as f64 / (1_u64 << 32) as f64
+    }
+
+    /// Roles whose passwords were verified lately, on this shard.
+    pub fn cached_credentials(&self) -> BTreeSet<String> {
+        self.inner.credentials.users(self.inner.rt.now())
+    }
+
+    /// Has the next login of a role, or of all, verify its password on this shard; whether there was
+    /// one that would not have.
+    pub fn forget_credentials(&self, role: Option<&str>) -> bool {
+        self.inner.credentials.forget(role, self.inner.rt.now())
     }
 
     /// Connections of this shard.

@@ -344,7 +344,8 @@ fn mask(
         let value = if is_null { None } else { Some(ty.from_string(value).map_err(wrong)?) };
         args.push((ty, value));
     }
-    let mask = ColumnMask { function: row.required_text("function_name")?.into(), args };
+    let mask =
+        ColumnMask { function: row.required_text("function_name")?.into(), users: None, args };
     check_mask(column, &mask).map_err(|e| row.wrong("function_name", &e.to_string()))?;
     Ok(mask)
 }

@@ -13,16 +13,20 @@ pub(super) struct AuthRows {
     roles: Vec<Row>,
     permissions: Vec<Row>,
     datacenters: Vec<Row>,
+    cidr_groups: Vec<Row>,
+    cidr_permissions: Vec<Row>,
     identities: Vec<Row>,
 }
 
 impl AuthRows {
     /// Each table by its name.
-    pub(super) fn tables_mut(&mut self) -> [(&'static str, &mut Vec<Row>); 4] {
+    pub(super) fn tables_mut(&mut self) -> [(&'static str, &mut Vec<Row>); 6] {
         [
             ("roles", &mut self.roles),
             ("role_permissions", &mut self.permissions),
             ("network_permissions", &mut self.datacenters),
+            ("cidr_groups", &mut self.cidr_groups),
+            ("cidr_permissions", &mut self.cidr_permissions),
             ("identity_to_role", &mut self.identities),
         ]
     }
@@ -61,6 +65,19 @@ impl AuthRows {
             let role = resource.strip_prefix("roles/").unwrap_or(&resource).to_owned();
             let datacenters = row.text_list("dcs")?.into_iter().collect::<BTreeSet<_>>();
             changes.push(AuthChange::SetDatacenters { role, datacenters });
+        }
+        for row in &self.cidr_groups {
+            let name = row.required_text("cidr_group")?;
+            let ranges = row.ranges("cidrs")?.into_iter().collect();
+            changes.push(AuthChange::PutCidrGroup { name, ranges });
+        }
+        for row in &self.cidr_permissions {
+            let role = row.required_text("role")?;
+            let cidr_groups = row.text_list("cidr_groups")?.into_iter().collect::<BTreeSet<_>>();
+            // Cassandra keeps an empty row for each role that was made.
+            if !cidr_groups.is_empty() {
+                changes.push(AuthChange::SetCidrGroups { role, cidr_groups });
+            }
         }
         for row in &self.identities {
             let (identity, role) = (row.required_text("identity")?, row.required_text("role")?);
@@ -116,6 +133,20 @@ mod tests {
                 "network_permissions",
                 &[("role", "roles/ann"), ("dcs", "\0\0\0\x01\0\0\0\x03dc1")],
             )],
+            cidr_groups: vec![row(
+                "cidr_groups",
+                &[
+                    ("cidr_group", "office"),
+                    ("cidrs", "\0\0\0\x01\0\0\0\x0e\0\0\0\x04\x0a\x01\0\0\0\0\0\x02\0\x10"),
+                ],
+            )],
+            cidr_permissions: vec![
+                row(
+                    "cidr_permissions",
+                    &[("role", "ann"), ("cidr_groups", "\0\0\0\x01\0\0\0\x06office")],
+                ),
+                row("cidr_permissions", &[("role", "readers"), ("cidr_groups", "\0\0\0\0")]),
+            ],
             identities: vec![row("identity_to_role", &[("identity", "i"), ("role", "ann")])],
         };
         let put = |name: &str, is_superuser, can_login, salted_hash: &str| {
@@ -134,6 +165,14 @@ mod tests {
                 role: ann.clone(),
                 datacenters: ["dc1".to_owned()].into(),
             },
+            AuthChange::PutCidrGroup {
+                name: "office".to_owned(),
+                ranges: ["10.1.0.0/16".parse().unwrap()].into(),
+            },
+            AuthChange::SetCidrGroups {
+                role: ann.clone(),
+                cidr_groups: ["office".to_owned()].into(),
+            },
             AuthChange::AddIdentity { identity: "i".to_owned(), role: ann },
         ];
         let mut expected = vec![put("ann", false, true, "hash"), put("readers", true, false, "")];
@@ -142,5 +181,12 @@ mod tests {
         let unknown =
             AuthRows { permissions: vec![permission_row(&["FLY"])], ..AuthRows::default() };
         assert!(unknown.entries().unwrap_err().to_string().contains("that there is not"));
+        let prefix = [
+            ("cidr_group", "g"),
+            ("cidrs", "\0\0\0\x01\0\0\0\x0e\0\0\0\x04\x0a\x01\0\0\0\0\0\x02\0\x21"),
+        ];
+        let cidr_groups = vec![row("cidr_groups", &prefix)];
+        let wrong = AuthRows { cidr_groups, ..AuthRows::default() };
+        assert!(wrong.entries().unwrap_err().to_string().contains("no range of addresses"));
     }
 }

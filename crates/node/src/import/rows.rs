@@ -3,9 +3,11 @@
 //! Meant for system tables: all rows are held in memory, and the partition key is one column.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cluster::cidr::IpNet;
 use data::command::KeyRange;
 use data::{Advance, ColumnRef, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
 use rt::{Fs, Rt};
@@ -13,7 +15,7 @@ use schema::Table;
 use sstable::{Descriptor, SstableReader, Version};
 use stdx::{TimestampMicros, Uuid};
 use types::CqlType;
-use types::wire::{CollectionKind, Elements};
+use types::wire::{CollectionKind, Elements, Fields};
 
 use super::{ImportError, list, name_of};
 
@@ -143,6 +145,28 @@ impl Row {
         };
         let elements = self.elements(column, kind)?.unwrap_or_default();
         elements.into_iter().map(|e| self.as_text(column, e)).collect()
+    }
+
+    /// Addresses and prefixes of a frozen set of `tuple<inet, smallint>`; empty for null.
+    pub(super) fn ranges(&self, column: &str) -> Result<Vec<IpNet>, ImportError> {
+        let elements = self.elements(column, CollectionKind::Set)?.unwrap_or_default();
+        let mut ranges = Vec::new();
+        for element in elements {
+            let mut fields = Fields::new(element, 2);
+            let mut field = || match fields.next() {
+                Some(Ok(Some(bytes))) => Ok(bytes),
+                _ => Err(self.wrong(column, "a range without address or prefix")),
+            };
+            let (address, prefix) = (field()?, field()?);
+            let address = <[u8; 4]>::try_from(address)
+                .map(IpAddr::from)
+                .or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from));
+            let prefix = <[u8; 2]>::try_from(prefix).map(i16::from_be_bytes).ok();
+            let prefix = prefix.and_then(|prefix| u8::try_from(prefix).ok());
+            let range = address.ok().zip(prefix).and_then(|(a, p)| IpNet::new(a, p).ok());
+            ranges.push(range.ok_or_else(|| self.wrong(column, "no range of addresses"))?.trunc());
+        }
+        Ok(ranges)
     }
 
     /// A frozen list of booleans; empty for null.

@@ -1,20 +1,22 @@
 //! Roles and what they may do, as every node knows them.
 //!
-//! Owns: [`Auth`] (roles, who has whose, permissions, datacenters, identities), its changes
+//! Owns: [`Auth`] (roles, who has whose, permissions, datacenters, CIDR groups, identities), its changes
 //! ([`AuthChange`]) and their encoding. Never: who may change it (`cql-plan::auth` decides), what a
 //! resource's name means.
 //!
 //! INV-auth-1: nothing speaks of a role that does not exist: dropping it takes its memberships,
-//! permissions of it and on it, datacenters and identities with it, in the same entry.
+//! permissions of it and on it, datacenters, CIDR groups and identities with it, in the same entry.
 //! INV-auth-2: a dropped keyspace, table or function leaves no permission on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use codec::{DecodeError, Reader, Writer};
+use ipnet::IpNet;
 use schema::SchemaChange;
 use stdx::Epoch;
 use types::CqlType;
 
+use crate::cidr;
 use crate::metalog::{read_count, read_text, text};
 
 /// A role: who it is. What it may do stands in [`Auth`].
@@ -150,6 +152,11 @@ pub struct Auth {
     pub permissions: BTreeMap<String, BTreeMap<String, PermissionSet>>,
     /// Role to the datacenters it may use; roles that are not in it may use all.
     pub datacenters: BTreeMap<String, BTreeSet<String>>,
+    /// Name of a CIDR group to its ranges, without bits behind their prefixes; no empty sets.
+    pub cidr_groups: BTreeMap<String, BTreeSet<IpNet>>,
+    /// Role to the CIDR groups it may connect from, of which there need not be any; roles that are
+    /// not in it may connect from everywhere. No empty sets.
+    pub cidr_permissions: BTreeMap<String, BTreeSet<String>>,
     /// Identity of a certificate to the role it stands for.
     pub identities: BTreeMap<String, String>,
 }
@@ -201,6 +208,20 @@ pub enum AuthChange {
         role: String,
         /// Empty: all.
         datacenters: BTreeSet<String>,
+    },
+    /// The CIDR groups a role may connect from are replaced.
+    SetCidrGroups {
+        /// The role.
+        role: String,
+        /// Empty: everywhere.
+        cidr_groups: BTreeSet<String>,
+    },
+    /// A CIDR group is made, replaced or dropped.
+    PutCidrGroup {
+        /// Its name.
+        name: String,
+        /// Without bits behind their prefixes; empty: there is no such group any more.
+        ranges: BTreeSet<IpNet>,
     },
     /// An identity stands for a role.
     AddIdentity {
@@ -263,6 +284,22 @@ impl AuthChange {
                 out.put_u8(7);
                 text(out, identity);
             }
+            AuthChange::SetCidrGroups { role, cidr_groups } => {
+                out.put_u8(8);
+                text(out, role);
+                out.put_vint_unsigned(cidr_groups.len() as u64);
+                for name in cidr_groups {
+                    text(out, name);
+                }
+            }
+            AuthChange::PutCidrGroup { name, ranges } => {
+                out.put_u8(9);
+                text(out, name);
+                out.put_vint_unsigned(ranges.len() as u64);
+                for range in ranges {
+                    cidr::encode(range, out);
+                }
+            }
         }
     }
 
@@ -298,6 +335,20 @@ impl AuthChange {
             }
             6 => AuthChange::AddIdentity { identity: first, role: read_text(r)? },
             7 => AuthChange::DropIdentity { identity: first },
+            8 => {
+                let mut cidr_groups = BTreeSet::new();
+                for _ in 0..read_count(r)? {
+                    cidr_groups.insert(read_text(r)?);
+                }
+                AuthChange::SetCidrGroups { role: first, cidr_groups }
+            }
+            9 => {
+                let mut ranges = BTreeSet::new();
+                for _ in 0..read_count(r)? {
+                    ranges.insert(cidr::read(r)?);
+                }
+                AuthChange::PutCidrGroup { name: first, ranges }
+            }
             _ => return Err(r.invalid(i64::from(kind))),
         })
     }
@@ -367,6 +418,20 @@ impl Auth {
                     self.datacenters.insert(role.clone(), datacenters.clone());
                 }
             }
+            AuthChange::SetCidrGroups { role, cidr_groups } => {
+                if !self.roles.contains_key(role) || cidr_groups.is_empty() {
+                    self.cidr_permissions.remove(role);
+                } else {
+                    self.cidr_permissions.insert(role.clone(), cidr_groups.clone());
+                }
+            }
+            AuthChange::PutCidrGroup { name, ranges } => {
+                if ranges.is_empty() {
+                    self.cidr_groups.remove(name);
+                } else {
+                    self.cidr_groups.insert(name.clone(), ranges.clone());
+                }
+            }
             AuthChange::AddIdentity { identity, role } => {
                 if self.roles.contains_key(role) {
                     self.identities.insert(identity.clone(), role.clone());
@@ -388,6 +453,7 @@ impl Auth {
         let own = format!("roles/{name}");
         self.drop_resources(|resource| resource == own);
         self.datacenters.remove(name);
+        self.cidr_permissions.remove(name);
         self.identities.retain(|_, role| role != name);
         self.drop_empty();
     }

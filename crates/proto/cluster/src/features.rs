@@ -10,6 +10,7 @@
 
 use schema::SchemaChange;
 
+use crate::auth::AuthChange;
 use crate::metalog::Transformation;
 use crate::snapshot::ClusterSnapshot;
 
@@ -23,19 +24,29 @@ pub const MASKS: u64 = 1 << 2;
 pub const FUNCTIONS: u64 = 1 << 3;
 /// Tables made WITH COMPACT STORAGE.
 pub const COMPACT_TABLES: u64 = 1 << 4;
+/// Masks of columns that are users' functions.
+pub const MASKS_BY_FUNCTIONS: u64 = 1 << 5;
+/// CIDR groups and the roles that are kept to some.
+pub const CIDR_GROUPS: u64 = 1 << 6;
 
 /// What this build can do.
-pub const SUPPORTED: u64 = ROLES | HANDOVER | MASKS | FUNCTIONS | COMPACT_TABLES;
+pub const SUPPORTED: u64 =
+    ROLES | HANDOVER | MASKS | FUNCTIONS | COMPACT_TABLES | MASKS_BY_FUNCTIONS | CIDR_GROUPS;
 
 impl Transformation {
     /// The features that every member must have who is to read this entry, one bit each.
     pub fn needs(&self) -> u64 {
         match self {
+            Transformation::Auth(
+                AuthChange::SetCidrGroups { .. } | AuthChange::PutCidrGroup { .. },
+            ) => ROLES | CIDR_GROUPS,
             Transformation::Auth(_) => ROLES,
             Transformation::HandOver(_) => HANDOVER,
             Transformation::Schema(change) => match &**change {
                 SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table) => {
                     let masks = if table.masks.is_empty() { 0 } else { MASKS };
+                    let by_users = table.masks.values().any(|mask| mask.users.is_some());
+                    let masks = masks | if by_users { MASKS_BY_FUNCTIONS } else { 0 };
                     masks | table.compact_form().map_or(0, |_| COMPACT_TABLES)
                 }
                 SchemaChange::PutFunction(_)
@@ -89,7 +100,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::auth::AuthChange;
     use crate::testing::{founded, host, member};
     use crate::topology::MembershipError;
     use crate::{MetaLogError, Transformation as T};
@@ -111,13 +121,28 @@ mod tests {
             T::Group(vec![T::Schema(Box::new(create))]).needs()
         };
         assert_eq!(needs(&table), 0);
-        let mask = schema::ColumnMask { function: "mask_null".into(), args: Vec::new() };
-        table.masks.insert(stdx::ColumnId(1), mask);
+        let function = "mask_null".into();
+        let mask = schema::ColumnMask { function, users: None, args: Vec::new() };
+        table.masks.insert(stdx::ColumnId(1), mask.clone());
         assert_eq!(needs(&table), MASKS);
+        let users = Some(types::CqlType::Int);
+        table.masks.insert(stdx::ColumnId(1), schema::ColumnMask { users, ..mask.clone() });
+        assert_eq!(needs(&table), MASKS | MASKS_BY_FUNCTIONS);
+        table.masks.insert(stdx::ColumnId(1), mask);
         table.kind = schema::TableKind::Compact(schema::CompactForm::Dense);
         assert_eq!(needs(&table), MASKS | COMPACT_TABLES);
         table.masks.clear();
         assert_eq!(needs(&table), COMPACT_TABLES);
+    }
+
+    #[test]
+    fn cidr_groups_need_cidr_groups() {
+        let (role, cidr_groups) = ("r".to_owned(), ["g".to_owned()].into());
+        let set = T::Auth(AuthChange::SetCidrGroups { role, cidr_groups });
+        assert_eq!(set.needs(), ROLES | CIDR_GROUPS);
+        let (name, ranges) = ("g".to_owned(), ["10.0.0.0/8".parse().unwrap()].into());
+        let put = T::Auth(AuthChange::PutCidrGroup { name, ranges });
+        assert_eq!(put.needs(), ROLES | CIDR_GROUPS);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! Reading order: [`ring`], [`snapshot`], [`metalog`], [`member`], [`topology`] (what may follow
 //! what), [`placement`] (who has a token), [`levels`] (how many are needed), [`ranges`] (what moves),
 //! [`allocate`] (which tokens a new node gets),
-//! [`auth`] (roles and permissions), [`features`] (what an older build could not read).
+//! [`auth`] (roles and permissions), [`cidr`] (names for ranges of addresses), [`features`] (what an older build could not read).
 
 #![cfg_attr(
     not(test),
@@ -21,6 +21,7 @@
 
 pub mod allocate;
 pub mod auth;
+pub mod cidr;
 pub mod features;
 pub mod fuzz;
 pub mod handover;

@@ -207,6 +207,7 @@ pub fn plan_batch(
         tables,
         partition_key_binds,
         functions: Vec::new(),
+        masks: Vec::new(),
         kind: PlanKind::Batch(BatchPlan { kind: batch.kind, attributes, statements }),
     })
 }

@@ -166,6 +166,8 @@ pub struct Plan {
     pub partition_key_binds: Option<Vec<u16>>,
     /// Users' functions and aggregates that it calls.
     pub functions: Vec<Routine>,
+    /// Users' functions that the masks of its columns call, for which nobody needs a permission.
+    pub masks: Vec<Routine>,
 }
 
 impl Plan {
@@ -177,6 +179,7 @@ impl Plan {
             tables: Vec::new(),
             partition_key_binds: None,
             functions: Vec::new(),
+            masks: Vec::new(),
         }
     }
 
@@ -191,6 +194,7 @@ impl Plan {
             binds: binds.finish()?,
             tables: vec![(table.id, table.version)],
             functions: Vec::new(),
+            masks: Vec::new(),
         })
     }
 
@@ -204,7 +208,7 @@ impl Plan {
         self.tables
             .iter()
             .all(|(id, version)| schema.table_by_id(*id).is_some_and(|t| t.version == *version))
-            && self.functions.iter().all(|function| function.is_in(schema))
+            && self.functions.iter().chain(&self.masks).all(|function| function.is_in(schema))
     }
 
     /// Checks the number of values given for the markers.
@@ -419,6 +423,7 @@ pub fn plan(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanErr
     functions.begin();
     let mut plan = plan_kind(statement, cx)?;
     plan.functions = functions.take_used();
+    plan.masks = functions.take_masks();
     Ok(plan)
 }
 

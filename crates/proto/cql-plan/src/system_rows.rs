@@ -348,7 +348,7 @@ fn mask_rows(
             .bytes("function_argument_nulls", wire::encode_collection(nulls)?)
             .text_list("function_argument_types", types.iter().map(String::as_str))
             .text_list("function_argument_values", values.iter().map(String::as_str))
-            .text("function_keyspace", "system")
+            .text("function_keyspace", mask.keyspace(table))
             .text("function_name", &mask.function)
             .finish()
     })

@@ -183,11 +183,7 @@ impl<'t> VirtualRowBuilder<'t> {
 
     /// `inet`.
     pub fn inet(&mut self, name: &str, value: IpAddr) -> &mut Self {
-        let bytes = match value {
-            IpAddr::V4(v4) => v4.octets().to_vec(),
-            IpAddr::V6(v6) => v6.octets().to_vec(),
-        };
-        self.put(name, |t| *t == CqlType::Inet, Some(bytes))
+        self.put(name, |t| *t == CqlType::Inet, Some(inet_bytes(value)))
     }
 
     /// `timestamp`, in milliseconds since the Unix epoch.
@@ -220,6 +216,25 @@ impl<'t> VirtualRowBuilder<'t> {
             |t: &CqlType| matches!(t, CqlType::Set { element, .. } if **element == CqlType::Text);
         let sorted: BTreeSet<&str> = values.into_iter().collect();
         self.put_encoded(name, fits, wire::encode_collection(sorted))
+    }
+
+    /// `set<frozen<tuple<inet, smallint>>>`: ranges of addresses.
+    pub fn range_set(
+        &mut self,
+        name: &str,
+        ranges: impl IntoIterator<Item = (IpAddr, i16)>,
+    ) -> &mut Self {
+        let element = CqlType::tuple([CqlType::Inet, CqlType::Smallint]);
+        let fits = |t: &CqlType| matches!(t, CqlType::Set { element: of, .. } if **of == element);
+        let tuple = |(address, prefix): (IpAddr, i16)| {
+            wire::encode_tuple([Some(inet_bytes(address)), Some(prefix.to_be_bytes().to_vec())])
+        };
+        let tuples: Result<Vec<Vec<u8>>, TypeError> = ranges.into_iter().map(tuple).collect();
+        let set = tuples.and_then(|mut tuples| {
+            tuples.sort_by(|a, b| element.compare(a, b));
+            wire::encode_collection(tuples)
+        });
+        self.put_encoded(name, fits, set)
     }
 
     /// `map<text, text>`, frozen or not.
@@ -318,6 +333,13 @@ impl<'t> VirtualRowBuilder<'t> {
         }
         row.end_complex();
         Ok(())
+    }
+}
+
+fn inet_bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 

@@ -1,7 +1,7 @@
 use core::time::Duration;
 
 use super::*;
-use crate::{Address, Authenticator, DataSize, MemorySize};
+use crate::{Address, Authenticator, CidrAuthorizer, CidrMode, DataSize, MemorySize};
 
 fn yaml(text: &str) -> Result<Loaded, ConfErrors> {
     load(&Sources { file: Some(("cassandra.yaml".into(), text.into())), ..Sources::default() })
@@ -111,6 +111,7 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "authenticator:\n  class_name: com.example.LdapAuthenticator\n",
         "authorizer: LdapAuthorizer\n",
         "network_authorizer: LdapNetworkAuthorizer\n",
+        "cidr_authorizer: {class_name: LdapCIDRAuthorizer}\n",
         "audit_logging_options: {enabled: true}\n",
         "transparent_data_encryption_options: {enabled: true}\n",
         "partition_denylist_enabled: true\n",
@@ -153,8 +154,35 @@ fn password_authentication_is_supported() {
 }
 
 #[test]
+fn parameters_of_the_cidr_authorizer_are_settings() {
+    let with = |parameters: &str| {
+        let class = "cidr_authorizer:\n  class_name: CassandraCIDRAuthorizer\n";
+        yaml(&format!("authenticator: PasswordAuthenticator\n{class}  parameters:{parameters}"))
+    };
+    let options = with("\n").unwrap().options;
+    assert_eq!(options.cidr_authorizer, CidrAuthorizer::Cassandra);
+    assert_eq!(options.cidr_authorizer_mode, CidrMode::Monitor);
+    assert!(!options.cidr_checks_for_superusers);
+    let all = "\n    cidr_authorizer_mode: enforce\n    cidr_checks_for_superusers: true\n    \
+               cidr_groups_cache_refresh_interval: 5\n    ip_cache_max_size: 100\n";
+    for text in [all, " [{cidr_authorizer_mode: ENFORCE, cidr_checks_for_superusers: true}]\n"] {
+        let options = with(text).unwrap().options;
+        assert_eq!(options.cidr_authorizer_mode, CidrMode::Enforce);
+        assert!(options.cidr_checks_for_superusers);
+    }
+    for text in [" {mode: ENFORCE}\n", " 5\n", " {cidr_authorizer_mode: STRICT}\n"] {
+        let errors = with(text).unwrap_err().0;
+        assert!(matches!(errors[..], [ConfError::Value { .. }]), "{text}: {errors:?}");
+    }
+}
+
+#[test]
 fn permissions_need_roles_to_log_in() {
-    for name in ["authorizer: Cassandra", "network_authorizer: CassandraNetwork"] {
+    for name in [
+        "authorizer: Cassandra",
+        "network_authorizer: CassandraNetwork",
+        "cidr_authorizer: CassandraCIDR",
+    ] {
         let text = format!("{name}Authorizer\n");
         let errors = yaml(&text).unwrap_err().0;
         assert!(matches!(errors[..], [ConfError::Inconsistent { .. }]), "{text}: {errors:?}");

@@ -643,6 +643,18 @@ pub enum ClusterCommand {
         /// Of a million requests so many.
         per_million: u32,
     },
+    /// Makes or replaces a CIDR group.
+    PutCidrGroup {
+        /// Its name.
+        name: String,
+        /// Its ranges, as `10.0.0.0/8`; at least one.
+        cidrs: Vec<String>,
+    },
+    /// Drops a CIDR group; roles that are kept to it stay so.
+    DropCidrGroup {
+        /// Its name.
+        name: String,
+    },
     /// Drains the node and ends its process.
     StopDaemon {},
     /// Cuts the links to these nodes and heals all others; for tests, on nodes that allow it.
@@ -657,6 +669,25 @@ pub enum ClusterCommand {
         /// Milliseconds.
         millis: u64,
     },
+}
+
+/// `DELETE /api/v1/credentials_cache`: passwords are verified at the next login.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgetCredentials {
+    /// Only of this role.
+    #[serde(default)]
+    pub role: Option<String>,
+}
+
+/// `GET /api/v1/cidr_filtering`: checks of where clients connect from, under the names of
+/// `system_views.cidr_filtering_metrics_counts` and `…_latencies`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CidrFilteringReport {
+    /// Names and numbers.
+    pub counts: Vec<(String, u64)>,
+    /// Names and the 50th, 95th, 99th, 99.9th percentile and maximum in nanoseconds; `None`: nobody
+    /// measures it.
+    pub latencies: Vec<(String, Option<[f64; 5]>)>,
 }
 
 /// `GET /api/v1/endpoints`: who has a partition, natural replicas in their order.

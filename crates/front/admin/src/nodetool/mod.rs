@@ -4,6 +4,7 @@
 //! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
 //! does not have (key cache) are shown as Cassandra shows their absence: 0 or NaN.
 
+mod cidr;
 mod cluster;
 mod format;
 mod guardrails;
@@ -17,6 +18,7 @@ mod tables_order;
 mod upkeep;
 mod yaml;
 
+pub use cidr::{cidr_filtering_stats, names};
 pub use cluster::{
     ThroughputUnit, describe_ring, failure_detector, get_endpoints, get_timeout, gossip_info,
     inter_dc_stream_throughput, max_hint_window, net_stats, pending_hints, removal_progress,

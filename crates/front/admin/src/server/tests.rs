@@ -3,6 +3,7 @@
 mod sampling;
 mod upkeep;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -107,6 +108,17 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
         }]),
         AdminRequest::CompactionPlan => AdminReply::Planned(Vec::new()),
         AdminRequest::Clients => AdminReply::Clients(Vec::new()),
+        AdminRequest::CachedCredentials | AdminRequest::ForgetCredentials(_) => {
+            AdminReply::Credentials(BTreeSet::new())
+        }
+        AdminRequest::CidrGroups(address) => {
+            let all = [("office", "10.0.0.0/8"), ("two", "2001:db8::/32")];
+            let groups = all.into_iter().filter(|(_, range)| {
+                address.is_none_or(|a| ::cluster::cidr::parse(range).unwrap().contains(&a))
+            });
+            let texts = groups.map(|(name, range)| (name.to_owned(), vec![range.to_owned()]));
+            AdminReply::CidrGroups(texts.collect())
+        }
         AdminRequest::Guardrails => AdminReply::Guardrails(vec![GuardrailReport {
             name: "tables_threshold".to_owned(),
             settings: vec![("tables_fail_threshold".to_owned(), "-1".to_owned())],

@@ -15,6 +15,11 @@ fn enabled() -> ServerSettings {
     }
 }
 
+fn guarded_and_enabled() -> ServerSettings {
+    let (open, guarded) = (enabled(), guarded());
+    ServerSettings { access: guarded.access, authentication: guarded.authentication, ..open }
+}
+
 const TWICE: &str = "(module (func (export \"twice\") (param i32) (result i32) (i32.mul (local.get 0) \
                      (i32.const 2))))";
 const PLUS: &str = "(module (func (export \"plus\") (param i32 i32) (result i32) (i32.add (local.get 0) \
@@ -45,6 +50,11 @@ fn create_twice() -> String {
 async fn with_functions(rt: &Rt) -> (CqlServer, Client) {
     let server = node(rt, enabled(), &Meshes::new(1)).await;
     let mut client = Client::ready(&server, V5).await;
+    make_functions(&mut client).await;
+    (server, client)
+}
+
+async fn make_functions(client: &mut Client) {
     client.with_table().await;
     client.must("CREATE TABLE ks.n (k int, c int, v int, w text, PRIMARY KEY (k, c))").await;
     client.must(&create_twice()).await;
@@ -58,7 +68,6 @@ async fn with_functions(rt: &Rt) -> (CqlServer, Client) {
     for (k, c, v) in [(1, 1, 10), (1, 2, 20), (2, 1, 30)] {
         client.must(&format!("INSERT INTO ks.n (k, c, v, w) VALUES ({k}, {c}, {v}, 'w{v}')")).await;
     }
-    (server, client)
 }
 
 async fn rows(client: &mut Client, text: &str) -> Vec<String> {
@@ -275,10 +284,6 @@ fn statements_that_make_no_function_say_why() {
                 "Type error: w cannot be passed as argument 0 of function ks.twice of type int",
             ),
             (
-                "CREATE TABLE ks.m (k int PRIMARY KEY, v int MASKED WITH twice())".to_owned(),
-                "A user function as a mask is not supported by this version of Helenus",
-            ),
-            (
                 "SELECT twice() FROM ks.n".to_owned(),
                 "Invalid number of arguments in call to function ks.twice: 1 required but 0 provided",
             ),
@@ -430,5 +435,122 @@ fn roles_need_permissions_to_make_call_and_drop_functions() {
         root.must("GRANT EXECUTE ON FUNCTION ks.total(int) TO caller").await;
         let on = "<function ks.plus(int, int)>";
         assert_eq!(caller.query(total).await.error(), denied("caller", "EXECUTE", on));
+    });
+}
+
+const MASKED: &str = "CREATE TABLE ks.m (k int PRIMARY KEY, v int MASKED WITH plus(5), w text MASKED \
+                      WITH ks.same())";
+
+#[test]
+fn functions_are_masks_for_whoever_may_not_see_values() {
+    run(|rt| async move {
+        let server = server_with(&rt, guarded_and_enabled()).await;
+        let mut root = login(&server, "root", "secret").await;
+        make_functions(&mut root).await;
+        root.must(MASKED).await;
+        root.must("INSERT INTO ks.m (k, v, w) VALUES (1, 10, 'w')").await;
+        root.must("INSERT INTO ks.m (k, w) VALUES (2, 'w')").await;
+        for text in [
+            "CREATE ROLE reader WITH PASSWORD = 'pw' AND LOGIN = true",
+            "GRANT SELECT ON ks.m TO reader",
+        ] {
+            root.must(text).await;
+        }
+        let mut reader = login(&server, "reader", "pw").await;
+        let all = "SELECT v, w FROM ks.m WHERE k IN (1, 2)";
+        let prepared = reader.prepare(all).await;
+        // Without EXECUTE on the function, and null stays null where the function says so.
+        assert_eq!(rows(&mut reader, all).await, ["15 w", "null w"]);
+        assert_eq!(rows(&mut root, all).await, ["10 w", "null w"]);
+        let described = rows(&mut root, "DESCRIBE TABLE ks.m").await.join("\n");
+        assert!(described.contains("v int MASKED WITH ks.plus(5)"), "{described}");
+        assert!(described.contains("w text MASKED WITH ks.same()"), "{described}");
+        let drop = "DROP FUNCTION ks.plus";
+        assert_eq!(
+            refused(&mut root, drop).await,
+            "Function 'ks.plus' is still referenced by column masks in tables m"
+        );
+        assert_eq!(
+            refused(&mut root, "DROP FUNCTION ks.same(text)").await,
+            "Function 'ks.same(text)' is still referenced by column masks in tables m"
+        );
+        root.must("DROP FUNCTION ks.same(list<int>)").await;
+        // What was prepared follows the function.
+        let times = PLUS.replace("i32.add", "i32.mul");
+        let again = create("plus", "a int, b int", "RETURNS NULL", "int", &times);
+        root.must(&again.replace("CREATE", "CREATE OR REPLACE")).await;
+        let got = reader.execute(&prepared, &[]).await;
+        let Body::Rows(got) = &got.body else { panic!("{:?}", got.body) };
+        assert_eq!(show(got), ["50 w", "null w"]);
+        root.must("ALTER TABLE ks.m ALTER v MASKED WITH endless()").await;
+        let (code, failed) = reader.query(all).await.error();
+        assert_eq!(code, ErrorCode::FunctionFailure);
+        assert!(failed.starts_with("execution of 'ks.endless[int]' failed"), "{failed}");
+        assert_eq!(rows(&mut root, all).await, ["10 w", "null w"]);
+        root.must("ALTER TABLE ks.m ALTER v DROP MASKED").await;
+        root.must(drop).await;
+    });
+}
+
+#[test]
+fn what_is_no_mask_of_a_column_is_refused() {
+    run(|rt| async move {
+        let (_server, mut client) = with_functions(&rt).await;
+        client
+            .must(
+                "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', \
+                 'replication_factor': 1}",
+            )
+            .await;
+        client.must(&create_twice().replace("ks.", "other.")).await;
+        client.must("CREATE AGGREGATE ks.total (int) SFUNC plus STYPE int INITCOND 0").await;
+        for (column, expect) in [
+            (
+                "v int MASKED WITH nope()",
+                "Unable to find masking function for v, no declared function matches the signature \
+                 nope()",
+            ),
+            (
+                "v int MASKED WITH total()",
+                "Aggregate function total() cannot be used for masking table columns",
+            ),
+            (
+                "v int MASKED WITH other.twice()",
+                "Masking function other.twice() doesn't belong to the same keyspace as the table ks.m",
+            ),
+            (
+                "v int MASKED WITH plus()",
+                "Invalid number of arguments in call to function ks.plus: 2 required but 1 provided",
+            ),
+            (
+                "v int MASKED WITH ks.plus('x')",
+                "Type error: 'x' cannot be passed as argument 1 of function ks.plus of type int",
+            ),
+            (
+                "v int MASKED WITH same()",
+                "Invalid call to function same, none of its type signatures match (known type \
+                 signatures: ks.same : (list<int>) -> list<int>, ks.same : (text) -> text)",
+            ),
+            (
+                "v text MASKED WITH twice()",
+                "Type error: org.apache.cassandra.db.marshal.UTF8Type cannot be passed as argument 0 of \
+                 function ks.twice of type int",
+            ),
+        ] {
+            let text = format!("CREATE TABLE ks.m (k int PRIMARY KEY, {column})");
+            assert_eq!(refused(&mut client, &text).await, expect, "{text}");
+        }
+        client.must(MASKED).await;
+        assert_eq!(
+            refused(&mut client, "CREATE TABLE other.m LIKE ks.m").await,
+            "Cannot use CREATE TABLE LIKE in another keyspace: function 'ks.plus' is the mask of a \
+             column"
+        );
+        client.must("CREATE TABLE ks.m2 LIKE ks.m").await;
+        client.must("DROP AGGREGATE ks.total").await;
+        assert_eq!(
+            refused(&mut client, "DROP FUNCTION ks.plus").await,
+            "Function 'ks.plus' is still referenced by column masks in tables m, m2"
+        );
     });
 }

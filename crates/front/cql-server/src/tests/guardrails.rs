@@ -333,7 +333,7 @@ fn cases() -> Vec<(Planned, &'static str, &'static str)> {
 #[test]
 fn ordinary_users_are_held_to_limits_from_the_next_statement_on_and_superusers_are_not() {
     run(|rt| async move {
-        let access = AccessRules { passwords: true, permissions: false, datacenters: false };
+        let access = AccessRules { passwords: true, ..AccessRules::default() };
         let server = server_with(&rt, ServerSettings { access, ..with_password() }).await;
         let mut root = login(&server, "root", "secret").await;
         root.with_table().await;

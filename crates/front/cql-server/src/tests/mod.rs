@@ -1,6 +1,7 @@
 //! Connections without sockets over a store in the simulator, and with sockets between simulated
 //! machines.
 
+mod cidr;
 mod cluster_of_shards;
 mod conditional;
 mod counters;
@@ -29,6 +30,7 @@ use rt::Rt;
 use rt::sim::{World, WorldOptions};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -358,8 +360,16 @@ fn own(stream: i16, response: &Response<'_>) -> Got {
 
 impl Client {
     pub(crate) fn new(server: &CqlServer, version: ProtocolVersion) -> Client {
+        Client::from(server, version, "127.0.0.1:50000".parse().unwrap())
+    }
+
+    pub(crate) fn from(
+        server: &CqlServer,
+        version: ProtocolVersion,
+        address: SocketAddr,
+    ) -> Client {
         Client {
-            connection: Connection::new(server, "127.0.0.1:50000".parse().unwrap()),
+            connection: Connection::new(server, address),
             decoder: FrameDecoder::new(Side::Client, 64 << 20),
             negotiated: Negotiated::plain(version),
             compression: None,

@@ -5,7 +5,7 @@ use cql_plan::auth::AccessRules;
 
 /// Permissions are checked.
 pub(super) fn guarded() -> ServerSettings {
-    let access = AccessRules { passwords: true, permissions: true, datacenters: false };
+    let access = AccessRules { passwords: true, permissions: true, ..AccessRules::default() };
     ServerSettings { access, ..with_password() }
 }
 

@@ -46,7 +46,10 @@ fn every_change_comes_back_from_its_bytes_and_no_other_bytes_are_one() {
         AuthChange::RevokeRole { role: role.clone(), revokee: name.clone() },
         AuthChange::SetDatacenters { role: role.clone(), datacenters: ["a".to_owned()].into() },
         AuthChange::AddIdentity { identity: name.clone(), role },
-        AuthChange::DropIdentity { identity: name },
+        AuthChange::DropIdentity { identity: name.clone() },
+        AuthChange::SetCidrGroups { role: name.clone(), cidr_groups: ["g".to_owned()].into() },
+        AuthChange::PutCidrGroup { name: name.clone(), ranges: ranges() },
+        AuthChange::PutCidrGroup { name, ranges: BTreeSet::new() },
     ];
     for change in changes {
         let entry = Transformation::Auth(change);
@@ -60,7 +63,11 @@ fn every_change_comes_back_from_its_bytes_and_no_other_bytes_are_one() {
     assert!(Transformation::decode(&unknown_permission).is_err());
     let highest_permission = [17, 1, 1, b'r', 1, b'd', 0x02, 0];
     assert!(Transformation::decode(&highest_permission).is_ok());
-    assert!(Transformation::decode(&[17, 8, 1, b'r']).is_err());
+    assert!(Transformation::decode(&[17, 10, 1, b'r']).is_err());
+}
+
+fn ranges() -> BTreeSet<IpNet> {
+    ["10.0.0.0/8", "2001:db8::/32"].map(|text| cidr::parse(text).unwrap()).into()
 }
 
 #[test]
@@ -81,6 +88,10 @@ fn a_dropped_role_leaves_nothing_behind() {
             role: "a".to_owned(),
             datacenters: ["dc1".to_owned()].into(),
         }),
+        Transformation::Auth(AuthChange::SetCidrGroups {
+            role: "a".to_owned(),
+            cidr_groups: ["g".to_owned()].into(),
+        }),
         Transformation::Auth(AuthChange::DropRole { name: "a".to_owned() }),
     ];
     let kept = [put("b"), grant("b", "roles/ab", &[Permission::Alter])];
@@ -88,6 +99,28 @@ fn a_dropped_role_leaves_nothing_behind() {
     let at = never.auth.changed_at;
     assert_eq!(Auth { changed_at: at, ..Auth::clone(&dropped.auth) }, *never.auth);
     assert_eq!(dropped.auth.changed_at, dropped.epoch);
+}
+
+#[test]
+fn cidr_groups_come_and_go_without_the_roles_that_are_kept_to_them() {
+    let put = |name: &str, ranges| {
+        Transformation::Auth(AuthChange::PutCidrGroup { name: name.to_owned(), ranges })
+    };
+    let set = |names: &[&str]| {
+        let cidr_groups = names.iter().map(|name| (*name).to_owned()).collect();
+        Transformation::Auth(AuthChange::SetCidrGroups { role: "a".to_owned(), cidr_groups })
+    };
+    let role = self::put("a");
+    let made = after(&[role.clone(), put("g", ranges()), set(&["g", "h"])]);
+    assert_eq!(made.auth.cidr_groups["g"], ranges());
+    assert_eq!(made.auth.cidr_permissions["a"], ["g".to_owned(), "h".to_owned()].into());
+    let dropped = made.apply(&put("g", BTreeSet::new())).unwrap();
+    assert!(dropped.auth.cidr_groups.is_empty());
+    assert_eq!(dropped.auth.cidr_permissions, made.auth.cidr_permissions);
+    assert_eq!(dropped.auth.changed_at, dropped.epoch);
+    let free = dropped.apply(&set(&[])).unwrap();
+    let at = free.auth.changed_at;
+    assert_eq!(Auth { changed_at: at, ..Auth::clone(&after(&[role]).auth) }, *free.auth);
 }
 
 #[test]

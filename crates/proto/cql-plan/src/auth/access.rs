@@ -3,9 +3,10 @@
 //! Source: Cassandra 5.0's `ClientState`, `CassandraAuthorizer`, and `authorize` of its statements.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use cluster::{Auth, Permission, PermissionSet};
+use cluster::{Auth, Permission, PermissionSet, cidr};
 use cql_syntax::ast::{CreateAggregate, RawType, StatementKind};
 use schema::{Keyspace, Schema, Table};
 use stdx::{Epoch, FixedMap};
@@ -28,6 +29,27 @@ pub struct AccessRules {
     pub permissions: bool,
     /// `CassandraNetworkAuthorizer`: roles may be kept out of datacenters.
     pub datacenters: bool,
+    /// `CassandraCIDRAuthorizer`: roles may be kept to connect from some CIDR groups; `None`:
+    /// `AllowAllCIDRAuthorizer`.
+    pub cidrs: Option<CidrRules>,
+}
+
+/// What is done about where a role connects from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CidrRules {
+    /// Mode ENFORCE: who connects from elsewhere may do nothing. Else (MONITOR) that is only told.
+    pub enforce: bool,
+    /// Whether superusers may be kept to CIDR groups, too.
+    pub superusers: bool,
+}
+
+/// What was found out about where a user connects from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CidrFinding {
+    /// The CIDR groups of the address; none: it is in no range.
+    pub groups: Vec<String>,
+    /// Whether the role may connect from there.
+    pub is_allowed: bool,
 }
 
 /// What a statement needs.
@@ -56,8 +78,10 @@ pub struct Access {
     /// It or a role of its may do everything.
     pub is_superuser: bool,
     rules: AccessRules,
-    /// The datacenter of this node, when the user may not use it.
+    /// Why the user may do nothing here: the datacenter of this node, or where it connects from.
     kept_out: Option<String>,
+    /// Where it connects from, when that was looked at; told, not decided, in mode MONITOR.
+    pub cidr: Option<CidrFinding>,
     /// By name of the resource: what any of its roles may do there.
     granted: FixedMap<String, PermissionSet>,
     /// Names of resources are made here.
@@ -68,13 +92,20 @@ impl AccessRules {
     /// Whether a statement may be refused because of who asks for it; statements about roles aside.
     #[inline]
     pub fn restricts(self) -> bool {
-        self.permissions || self.datacenters
+        self.permissions || self.datacenters || self.cidrs.is_some()
     }
 }
 
 impl Access {
-    /// What `user` may do in `datacenter`.
-    pub fn of(user: Option<&str>, auth: &Auth, rules: AccessRules, datacenter: &str) -> Access {
+    /// What `user` may do in `datacenter` when it connects from `address`, which is looked at only
+    /// where there are rules for it.
+    pub fn of(
+        user: Option<&str>,
+        auth: &Auth,
+        rules: AccessRules,
+        datacenter: &str,
+        address: IpAddr,
+    ) -> Access {
         let roles = user.map_or_else(Vec::new, |user| auth.roles_of(user));
         let is_superuser = roles.iter().any(|r| auth.roles.get(*r).is_some_and(|r| r.is_superuser));
         let mut granted: FixedMap<String, PermissionSet> = FixedMap::default();
@@ -88,12 +119,22 @@ impl Access {
             Some(user) if rules.datacenters => datacenters(auth, user).allows(datacenter),
             _ => true,
         };
+        let mut kept_out =
+            (!may_use).then(|| format!("You do not have access to this datacenter ({datacenter})"));
+        let looked_at = rules.cidrs.zip(user).filter(|_| may_use);
+        let cidr = looked_at.and_then(|(rules, user)| find_cidr(auth, user, rules, address));
+        let is_enforced = rules.cidrs.is_some_and(|rules| rules.enforce);
+        if is_enforced && cidr.as_ref().is_some_and(|found| !found.is_allowed) {
+            let address = cidr::address_text(address);
+            kept_out = Some(format!("You do not have access from this IP {address}"));
+        }
         Access {
             user: user.map(str::to_owned),
             as_of: auth.changed_at,
             is_superuser,
             rules,
-            kept_out: (!may_use).then(|| datacenter.to_owned()),
+            kept_out,
+            cidr,
             granted,
             scratch: RefCell::default(),
         }
@@ -102,13 +143,11 @@ impl Access {
     /// What must hold for every statement.
     ///
     /// # Errors
-    /// `Unauthorized`: the user may not use this datacenter.
+    /// `Unauthorized`: the user may not use this datacenter, or not from where it connects.
     pub fn check_login(&self) -> Result<(), PlanError> {
         match &self.kept_out {
             None => Ok(()),
-            Some(datacenter) => Err(PlanError::unauthorized(format!(
-                "You do not have access to this datacenter ({datacenter})"
-            ))),
+            Some(reason) => Err(PlanError::unauthorized(reason.clone())),
         }
     }
 
@@ -243,6 +282,21 @@ pub(super) fn datacenters<'a>(auth: &'a Auth, role: &str) -> Datacenters<'a> {
         }
         _ => Datacenters::All,
     }
+}
+
+/// Whether a role may connect from `address`; `None` when that need not be looked at. As in Cassandra
+/// CIDR groups of the roles granted to it do not count.
+fn find_cidr(auth: &Auth, role: &str, rules: CidrRules, address: IpAddr) -> Option<CidrFinding> {
+    let can_login = auth.roles.get(role).is_some_and(|r| r.can_login);
+    let is_free = auth.is_superuser(role) && !rules.superusers;
+    let allowed = auth.cidr_permissions.get(role).filter(|_| !is_free);
+    if can_login && allowed.is_none() && rules.enforce {
+        return None;
+    }
+    let groups = cidr::groups_of(&auth.cidr_groups, address);
+    let is_allowed = can_login
+        && allowed.is_none_or(|allowed| groups.iter().any(|group| allowed.contains(*group)));
+    Some(CidrFinding { groups: groups.into_iter().map(str::to_owned).collect(), is_allowed })
 }
 
 /// What a plan needs; statements about roles have rules of their own. What schema changes need depends

@@ -12,7 +12,7 @@ mod resource;
 mod rows;
 mod statement;
 
-pub use access::{Access, AccessRules, Requirement, created, requirements};
+pub use access::{Access, AccessRules, CidrFinding, CidrRules, Requirement, created, requirements};
 pub use resource::Resource;
 pub use rows::{is_computed, rows};
 pub use statement::{AuthContext, AuthOutcome, AuthPlan, ListedRows};

@@ -51,6 +51,24 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
                 row.text_set("dcs", datacenters.iter().map(String::as_str)).finish()
             })
             .collect(),
+        "cidr_groups" => auth
+            .cidr_groups
+            .iter()
+            .map(|(name, ranges)| {
+                let mut row = VirtualRowBuilder::new(table);
+                let ranges = ranges.iter().map(|r| (r.addr(), i16::from(r.prefix_len())));
+                row.text("cidr_group", name).range_set("cidrs", ranges).finish()
+            })
+            .collect(),
+        "cidr_permissions" => auth
+            .cidr_permissions
+            .iter()
+            .map(|(role, groups)| {
+                let mut row = VirtualRowBuilder::new(table);
+                let groups = groups.iter().map(String::as_str);
+                row.text("role", role).text_set("cidr_groups", groups).finish()
+            })
+            .collect(),
         "identity_to_role" => auth
             .identities
             .iter()

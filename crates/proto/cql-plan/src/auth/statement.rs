@@ -52,6 +52,8 @@ struct Options {
     has_custom: bool,
     /// Empty: all.
     datacenters: Option<BTreeSet<String>>,
+    /// Empty: from everywhere.
+    cidr_groups: Option<BTreeSet<String>>,
 }
 
 /// What a statement is checked against.
@@ -229,18 +231,39 @@ fn options(given: &[RoleOption]) -> Result<Options, PlanError> {
             RoleOption::Superuser(is) => options.superuser = Some(*is),
             RoleOption::Login(can) => options.login = Some(*can),
             RoleOption::AccessToAllDatacenters => {
-                options.datacenters.get_or_insert_default();
+                merge(&mut options.datacenters, &[], "DCs have already been set")?;
             }
             RoleOption::AccessToDatacenters(some) => {
-                options.datacenters.get_or_insert_default().extend(some.iter().cloned());
+                merge(&mut options.datacenters, some, "DCs have already been set")?;
             }
-            RoleOption::AccessFromAllCidrs => {}
-            RoleOption::AccessFromCidrs(_) => {
-                return Err(PlanError::unsupported("ACCESS FROM CIDRS"));
+            RoleOption::AccessFromAllCidrs => {
+                merge(&mut options.cidr_groups, &[], "CIDR Groups have already been set")?;
+            }
+            RoleOption::AccessFromCidrs(some) => {
+                merge(&mut options.cidr_groups, some, "CIDR Groups have already been set")?;
             }
         }
     }
     Ok(options)
+}
+
+/// Adds names to those of an earlier clause; no names are all.
+fn merge(
+    so_far: &mut Option<BTreeSet<String>>,
+    names: &[String],
+    conflict: &str,
+) -> Result<(), PlanError> {
+    match so_far {
+        Some(some) if some.is_empty() && !names.is_empty() => {
+            return Err(PlanError::syntax("All has been set"));
+        }
+        Some(some) if !some.is_empty() && names.is_empty() => {
+            return Err(PlanError::syntax(conflict));
+        }
+        _ => {}
+    }
+    so_far.get_or_insert_default().extend(names.iter().cloned());
+    Ok(())
 }
 
 fn with_password(password: Option<&UserPassword>) -> Options {
@@ -386,6 +409,20 @@ impl Options {
         )))
     }
 
+    fn check_cidr_groups(&self, cx: &AuthContext<'_>) -> Result<(), PlanError> {
+        let Some(given) = &self.cidr_groups else { return Ok(()) };
+        if given.iter().all(|group| cx.auth.cidr_groups.contains_key(group)) {
+            return Ok(());
+        }
+        let given: Vec<&str> = given.iter().map(String::as_str).collect();
+        let known: Vec<&str> = cx.auth.cidr_groups.keys().map(String::as_str).collect();
+        Err(PlanError::invalid(format!(
+            "Invalid CIDR group(s): [{}]. Available CIDR Groups are: [{}]",
+            given.join(", "),
+            known.join(", ")
+        )))
+    }
+
     /// The hash of either password.
     fn hash(&self, cx: &AuthContext<'_>) -> Option<String> {
         let hash = self.password.as_ref().map(|_| cx.hash.unwrap_or("?"));
@@ -421,6 +458,7 @@ fn create(
         return Err(PlanError::invalid("Role name can't be an empty string"));
     }
     options.check_datacenters(cx)?;
+    options.check_cidr_groups(cx)?;
     let creator = cx.access.check_not_anonymous()?;
     if cx.auth.roles.contains_key(name) {
         if if_not_exists {
@@ -448,6 +486,12 @@ fn create(
             );
         }
     }
+    // Kept also while nobody looks at it, as in Cassandra.
+    if let Some(cidr_groups) = options.cidr_groups.as_ref().filter(|some| !some.is_empty()) {
+        let (role, cidr_groups) = (name.to_owned(), cidr_groups.clone());
+        let change = AuthChange::SetCidrGroups { role, cidr_groups };
+        outcome.changes.push(Transformation::Auth(change));
+    }
     if cx.rules.permissions {
         let resource = role(name);
         outcome.changes.push(Transformation::Auth(AuthChange::Grant {
@@ -467,10 +511,12 @@ fn alter(
 ) -> Result<AuthOutcome, PlanError> {
     may_alter(name, options, cx)?;
     options.check(cx)?;
-    if options.given().next().is_none() && options.datacenters.is_none() {
+    let is_empty = options.given().next().is_none();
+    if is_empty && options.datacenters.is_none() && options.cidr_groups.is_none() {
         return Err(PlanError::invalid("ALTER [ROLE|USER] can't be empty"));
     }
     options.check_datacenters(cx)?;
+    options.check_cidr_groups(cx)?;
     cx.access.check_not_anonymous()?;
     let Some(old) = cx.auth.roles.get(name) else {
         if if_exists {
@@ -495,6 +541,15 @@ fn alter(
     if let Some(datacenters) = &options.datacenters {
         let (role, datacenters) = (name.to_owned(), datacenters.clone());
         let change = AuthChange::SetDatacenters { role, datacenters };
+        outcome.changes.push(Transformation::Auth(change));
+    }
+    // To everywhere from everywhere would be nothing but an entry that older builds cannot read.
+    if let Some(cidr_groups) = &options.cidr_groups
+        && cx.auth.cidr_permissions.get(name) != Some(cidr_groups)
+        && (!cidr_groups.is_empty() || cx.auth.cidr_permissions.contains_key(name))
+    {
+        let (role, cidr_groups) = (name.to_owned(), cidr_groups.clone());
+        let change = AuthChange::SetCidrGroups { role, cidr_groups };
         outcome.changes.push(Transformation::Auth(change));
     }
     Ok(outcome)

@@ -3,16 +3,21 @@ use crate::plan::{PlanContext, PlanKind, PlanLimits, plan};
 use crate::{PlanError, PlanErrorCode};
 use cluster::{ClusterSnapshot, LocalNode, Permission, Transformation, metalog};
 use schema::{Schema, TableKind};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use stdx::{HostId, Token, Uuid, WallMicros};
 
-const ALL: AccessRules = AccessRules { passwords: true, permissions: true, datacenters: true };
+const ALL: AccessRules =
+    AccessRules { passwords: true, permissions: true, datacenters: true, cidrs: None };
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC";
 
 /// A cluster with the superuser `root`, where statements take effect.
 struct World {
     snapshot: ClusterSnapshot,
     rules: AccessRules,
+    /// Where all clients are.
+    address: IpAddr,
 }
 
 impl World {
@@ -30,7 +35,7 @@ impl World {
         let role =
             cluster::Role { is_superuser: true, can_login: true, salted_hash: HASH.to_owned() };
         let root = Transformation::PutRole { name: "root".to_owned(), role };
-        let mut world = World { snapshot: snapshot.apply(&root).unwrap(), rules };
+        let mut world = World { snapshot: snapshot.apply(&root).unwrap(), rules, address: HERE };
         world.schema("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
         world.schema("CREATE KEYSPACE k2 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
         for table in ["ks.t", "ks.u", "k2.t"] {
@@ -64,7 +69,7 @@ impl World {
     }
 
     fn access(&self, user: Option<&str>) -> Access {
-        Access::of(user, &self.snapshot.auth, self.rules, "dc1")
+        Access::of(user, &self.snapshot.auth, self.rules, "dc1", self.address)
     }
 
     fn outcome(&mut self, user: Option<&str>, text: &str) -> Result<AuthOutcome, PlanError> {
@@ -315,8 +320,20 @@ fn options_are_checked_as_by_cassandras_role_manager() {
     world.refused("root", "CREATE ROLE x WITH OPTIONS = {'a': 'b'}", text);
     let text = "Invalid value(s) for DATACENTERS '[dc3]',All values must be valid datacenters";
     world.refused("root", "CREATE ROLE x WITH ACCESS TO DATACENTERS {'dc3'}", text);
-    let text = "ACCESS FROM CIDRS is not supported by this version of Helenus";
-    world.refused("root", "CREATE ROLE x WITH ACCESS FROM CIDRS {'a'}", text);
+    let text = "Invalid CIDR group(s): [a, b]. Available CIDR Groups are: []";
+    world.refused("root", "CREATE ROLE x WITH ACCESS FROM CIDRS {'b', 'a'}", text);
+    for (options, text) in [
+        ("ACCESS FROM ALL CIDRS AND ACCESS FROM CIDRS {'a'}", "All has been set"),
+        ("ACCESS FROM CIDRS {'a'} AND ACCESS FROM ALL CIDRS", "CIDR Groups have already been set"),
+        (
+            "ACCESS TO DATACENTERS {'dc1'} AND ACCESS TO ALL DATACENTERS",
+            "DCs have already been set",
+        ),
+    ] {
+        let error = world.outcome(Some("root"), &format!("CREATE ROLE x WITH {options}"));
+        let error = error.unwrap_err();
+        assert_eq!((error.code, &*error.message), (PlanErrorCode::Syntax, text), "{options}");
+    }
     let mut open = World::new(AccessRules::default());
     let error = open.outcome(None, "CREATE ROLE x").unwrap_err();
     let text = "You have to be logged in and not anonymous to perform this request";
@@ -423,6 +440,107 @@ fn roles_are_kept_out_of_datacenters() {
     world.must("root", "ALTER ROLE a WITH ACCESS TO DATACENTERS {'dc2'}");
     world.rules.datacenters = false;
     assert_eq!(world.may("a", "SELECT * FROM system.local"), Ok(()));
+}
+
+impl World {
+    fn group(&mut self, name: &str, ranges: &[&str]) {
+        let ranges = ranges.iter().map(|text| cluster::cidr::parse(text).unwrap()).collect();
+        let change = cluster::AuthChange::PutCidrGroup { name: name.to_owned(), ranges };
+        self.snapshot = self.snapshot.apply(&Transformation::Auth(change)).unwrap();
+    }
+
+    /// What anybody may do who may connect from `address`.
+    fn from(&mut self, address: &str, user: &str) -> Result<(), String> {
+        self.address = address.parse().unwrap();
+        self.may(user, "SELECT * FROM system.local")
+    }
+}
+
+#[test]
+fn roles_are_kept_to_cidr_groups() {
+    let rules = CidrRules { enforce: true, superusers: false };
+    let mut world = World::new(AccessRules { cidrs: Some(rules), ..ALL });
+    world.group("office", &["10.1.0.0/16", "2001:db8::/32"]);
+    world.group("ten", &["10.0.0.0/8"]);
+    world.must("root", "CREATE ROLE a WITH LOGIN = true AND ACCESS FROM CIDRS {'office'}");
+    let kept_out = |address: &str| Err(format!("You do not have access from this IP {address}"));
+    assert_eq!(world.from("10.1.2.3", "a"), Ok(()));
+    assert_eq!(world.from("2001:db8::1", "a"), Ok(()));
+    assert_eq!(world.from("::ffff:10.1.2.3", "a"), Ok(()));
+    assert_eq!(world.from("10.2.0.1", "a"), kept_out("10.2.0.1"));
+    assert_eq!(world.from("::ffff:11.0.0.1", "a"), kept_out("11.0.0.1"));
+    world.unauthorized("a", "LIST ROLES", "You do not have access from this IP 11.0.0.1");
+    // What is granted says nothing of it, and who has no groups comes from everywhere.
+    world.must("root", "CREATE ROLE b WITH LOGIN = true");
+    world.must("root", "GRANT a TO b");
+    assert_eq!(world.from("11.0.0.1", "b"), Ok(()));
+    assert_eq!(world.access(Some("b")).cidr, None);
+    let text = "Invalid CIDR group(s): [home, ten]. Available CIDR Groups are: [office, ten]";
+    world.refused("root", "ALTER ROLE a WITH ACCESS FROM CIDRS {'ten', 'home'}", text);
+    world.must("root", "ALTER ROLE a WITH ACCESS FROM CIDRS {'ten', 'office'}");
+    assert_eq!(world.from("10.2.0.1", "a"), Ok(()));
+    let found = |groups: &[&str], is_allowed| {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        Some(CidrFinding { groups, is_allowed })
+    };
+    assert_eq!(world.access(Some("a")).cidr, found(&["ten"], true));
+    // Only groups of the narrowest range count.
+    world.group("hole", &["10.2.0.0/24"]);
+    assert_eq!(world.from("10.2.0.1", "a"), kept_out("10.2.0.1"));
+    assert_eq!(world.access(Some("a")).cidr, found(&["hole"], false));
+    world.group("hole", &[]);
+    assert_eq!(world.from("10.2.0.1", "a"), Ok(()));
+    // A group that is gone lets nobody in.
+    world.group("ten", &[]);
+    world.group("office", &[]);
+    assert_eq!(world.from("10.1.2.3", "a"), kept_out("10.1.2.3"));
+    world.must("root", "ALTER ROLE a WITH ACCESS FROM ALL CIDRS");
+    assert_eq!(world.from("10.1.2.3", "a"), Ok(()));
+    assert_eq!(
+        world.outcome(Some("root"), "ALTER ROLE a WITH ACCESS FROM ALL CIDRS").unwrap().changes,
+        []
+    );
+}
+
+#[test]
+fn superusers_and_mode_monitor_of_cidr_groups() {
+    let rules = |enforce, superusers| AccessRules {
+        datacenters: false,
+        cidrs: Some(CidrRules { enforce, superusers }),
+        ..ALL
+    };
+    let mut world = World::new(rules(true, false));
+    world.group("office", &["10.1.0.0/16"]);
+    world.must("root", "ALTER ROLE root WITH ACCESS FROM CIDRS {'office'}");
+    assert_eq!(world.from("11.0.0.1", "root"), Ok(()));
+    world.rules = rules(true, true);
+    let text = "You do not have access from this IP 11.0.0.1";
+    assert_eq!(world.from("11.0.0.1", "root"), Err(text.to_owned()));
+    world.rules = rules(false, true);
+    assert_eq!(world.from("11.0.0.1", "root"), Ok(()));
+    let found = world.access(Some("root")).cidr;
+    assert_eq!(found, Some(CidrFinding { groups: Vec::new(), is_allowed: false }));
+    world.rules = ALL;
+    assert_eq!(world.from("11.0.0.1", "root"), Ok(()));
+    assert_eq!(world.access(Some("root")).cidr, None);
+    // Who may not log in any more may not go on either.
+    world.rules = rules(true, false);
+    world.must("root", "CREATE ROLE a WITH LOGIN = true");
+    assert_eq!(world.from("11.0.0.1", "a"), Ok(()));
+    world.must("root", "ALTER ROLE a WITH LOGIN = false");
+    assert_eq!(world.from("11.0.0.1", "a"), Err(text.to_owned()));
+}
+
+#[test]
+fn cidr_groups_are_rows_of_system_auth() {
+    let mut world = World::new(ALL);
+    world.group("office", &["10.1.0.0/16", "10.1.0.0/8", "900::/8"]);
+    world.must("root", "CREATE ROLE a WITH LOGIN = true AND ACCESS FROM CIDRS {'office'}");
+    let auth = &world.snapshot.auth;
+    for (table, count) in [("cidr_groups", 1), ("cidr_permissions", 1)] {
+        let table = world.snapshot.schema.table("system_auth", table).unwrap();
+        assert_eq!(rows(auth, table).unwrap().len(), count);
+    }
 }
 
 #[test]

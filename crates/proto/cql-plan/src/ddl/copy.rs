@@ -47,6 +47,7 @@ pub(super) fn create(
         )));
     }
     check_types(source, keyspace)?;
+    check_masks(source, keyspace)?;
     if statement.properties.iter().any(|p| p.name.text.eq_ignore_ascii_case("id")) {
         return Err(PlanError::config("Cannot set the id of a table in CREATE TABLE LIKE"));
     }
@@ -88,6 +89,18 @@ fn check_types(source: &Table, keyspace: &Keyspace) -> Result<(), PlanError> {
             "Cannot use CREATE TABLE LIKE in another keyspace: column '{}' has a user type of \
              keyspace '{}'",
             column.name, source.keyspace
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A function of a user's masks tables of its own keyspace.
+fn check_masks(source: &Table, keyspace: &Keyspace) -> Result<(), PlanError> {
+    match source.masks.values().find(|mask| mask.users.is_some()) {
+        Some(mask) if source.keyspace != keyspace.name => Err(PlanError::invalid(format!(
+            "Cannot use CREATE TABLE LIKE in another keyspace: function '{}.{}' is the mask of a \
+             column",
+            source.keyspace, mask.function
         ))),
         _ => Ok(()),
     }

@@ -211,6 +211,13 @@ pub(super) fn drop(
             users.join(", ")
         ));
     }
+    let tables = keyspace.tables_masked_by(function);
+    if !tables.is_empty() {
+        return refuse(format!(
+            "Function '{full}' is still referenced by column masks in tables {}",
+            tables.join(", ")
+        ));
+    }
     let types = function.args.iter().map(CqlType::to_cql_name).collect();
     let change = SchemaChange::DropFunction {
         keyspace: keyspace.name.clone(),

@@ -2,7 +2,6 @@
 //!
 //! Source: `cql3.functions.masking.ColumnMask`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql_syntax::ast::{FunctionName, Ident, Mask, Term};
@@ -10,11 +9,30 @@ use schema::{ColumnMask, Keyspace, Schema};
 use stdx::WallMicros;
 use types::CqlType;
 
+use super::DdlContext;
 use crate::error::PlanError;
 use crate::functions::masking::{OfType, is_masking};
+use crate::functions::user::UserFunctions;
 use crate::functions::{self, NativeFunction, plain_name};
 use crate::plan::{BindEnv, Binds, Bound, PlanContext, PlanLimits, UuidSource};
 use crate::term::{Receiver, plan_term, resolve_behind, text_of};
+
+/// What masks are made with.
+#[derive(Clone, Copy)]
+pub(super) struct MaskContext<'a> {
+    /// What `'now'` means among the arguments.
+    pub(super) now: WallMicros,
+    /// Where functions of other keyspaces are looked up, which are refused by name; `None`: nowhere.
+    pub(super) schema: Option<&'a Schema>,
+    /// Users' functions; `None`: they are switched off.
+    pub(super) functions: Option<&'a UserFunctions>,
+}
+
+impl<'a> MaskContext<'a> {
+    pub(super) fn of(cx: &DdlContext<'a>) -> MaskContext<'a> {
+        MaskContext { now: cx.now, schema: Some(cx.schema), functions: cx.functions }
+    }
+}
 
 /// The column that gets a mask.
 pub(super) struct Masked<'a> {
@@ -25,22 +43,21 @@ pub(super) struct Masked<'a> {
 }
 
 impl Masked<'_> {
-    /// Its mask. `now` is what `'now'` means among the arguments.
+    /// Its mask.
     ///
     /// # Errors
     /// Cassandra's: no such function, one that is no mask or gives another type, arguments that do
     /// not fit.
-    pub(super) fn mask(&self, mask: &Mask, now: WallMicros) -> Result<ColumnMask, PlanError> {
+    pub(super) fn mask(&self, mask: &Mask, with: MaskContext<'_>) -> Result<ColumnMask, PlanError> {
         let default =
             FunctionName { keyspace: Some(Ident::new("system")), name: Ident::new("mask_default") };
         let (name, args): (&FunctionName, &[Term]) = match mask {
             Mask::Default => (&default, &[]),
             Mask::Function { name, args } => (name, args),
         };
-        // Only the types of the keyspace can be named in the arguments.
-        let keyspaces =
-            BTreeMap::from([(self.keyspace.name.clone(), Arc::new(self.keyspace.clone()))]);
-        let schema = Arc::new(Schema { keyspaces, ..Schema::default() });
+        let mut schema = with.schema.cloned().unwrap_or_default();
+        schema.keyspaces.insert(self.keyspace.name.clone(), Arc::new(self.keyspace.clone()));
+        let (schema, now) = (Arc::new(schema), with.now);
         let limits = PlanLimits::default();
         let keyspace = &*self.keyspace.name;
         let cx = PlanContext {
@@ -48,7 +65,7 @@ impl Masked<'_> {
             keyspace: Some(keyspace),
             limits: &limits,
             now,
-            functions: None,
+            functions: with.functions,
         };
         let function = self.function(name, args, &cx)?;
         let uuids = UuidSource::new(0);
@@ -64,7 +81,8 @@ impl Masked<'_> {
             };
             fixed.push((ty.clone(), value));
         }
-        Ok(ColumnMask { function: function.name, args: fixed })
+        let users = if function.is_users() { function.args.first().cloned() } else { None };
+        Ok(ColumnMask { function: function.name, users, args: fixed })
     }
 
     fn function(
@@ -79,14 +97,11 @@ impl Masked<'_> {
         if args.iter().any(|term| matches!(term, Term::Bind(_))) {
             return refuse(format!("Masking function {shown} cannot have bind variables"));
         }
+        let aggregate = || {
+            refuse(format!("Aggregate function {shown} cannot be used for masking table columns"))
+        };
         if functions::is_aggregate(name) {
-            return refuse(format!(
-                "Aggregate function {shown} cannot be used for masking table columns"
-            ));
-        }
-        let is_own = name.keyspace.as_ref().is_none_or(|k| *k.text == *self.keyspace.name);
-        if is_own && self.keyspace.functions_named(&name.name.text).next().is_some() {
-            return Err(PlanError::unsupported("A user function as a mask"));
+            return aggregate();
         }
         let receiver = Receiver {
             keyspace: &self.keyspace.name,
@@ -102,7 +117,17 @@ impl Masked<'_> {
                 self.name
             ));
         };
-        if !is_masking(&function.name) {
+        if function.is_aggregate() {
+            return aggregate();
+        }
+        if function.is_users() {
+            if function.keyspace() != &*self.keyspace.name {
+                return refuse(format!(
+                    "Masking function {shown} doesn't belong to the same keyspace as the table {}.{}",
+                    self.keyspace.name, self.table
+                ));
+            }
+        } else if !is_masking(&function.name) {
             return refuse(format!(
                 "Not-masking function {shown} cannot be used for masking table columns"
             ));

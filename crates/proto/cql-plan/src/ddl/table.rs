@@ -16,7 +16,7 @@ use stdx::{ColumnId, TableId, TimestampMicros, WallMicros};
 use types::CqlType;
 
 use super::compact;
-use super::mask::Masked;
+use super::mask::{MaskContext, Masked};
 use super::{
     DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
     check_not_replicated_system, find_keyspace, is_valid_name, parse_table_id,
@@ -50,7 +50,7 @@ pub(super) fn create(
         }
         return Err(PlanError::table_exists(&keyspace.name, name));
     }
-    let mut table = definition_at(statement, keyspace, cx.now)?;
+    let mut table = definition_at(statement, keyspace, MaskContext::of(cx))?;
     table.id = match Properties::new(&statement.options.properties)?.string("id")? {
         Some(text) => parse_table_id(&text)?,
         None => TableId((cx.new_table_id)()),
@@ -87,7 +87,8 @@ pub(super) fn check_compaction(table: &Table) -> Result<(), PlanError> {
 /// # Errors
 /// Everything Cassandra refuses, in its words; what Helenus does not have, by name.
 pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table, PlanError> {
-    definition_at(statement, keyspace, WallMicros(0))
+    let masks = MaskContext { now: WallMicros(0), schema: None, functions: None };
+    definition_at(statement, keyspace, masks)
 }
 
 pub(super) fn check_name(name: &str, keyspace: &Keyspace) -> Result<(), PlanError> {
@@ -112,7 +113,7 @@ pub(super) fn check_name(name: &str, keyspace: &Keyspace) -> Result<(), PlanErro
 fn definition_at(
     statement: &CreateTable,
     keyspace: &Keyspace,
-    now: WallMicros,
+    masks: MaskContext<'_>,
 ) -> Result<Table, PlanError> {
     let name = statement.table.name.text.as_str();
     check_name(name, keyspace)?;
@@ -121,7 +122,7 @@ fn definition_at(
         None => name.to_owned(),
     };
     let options = options::table_options(&statement.options.properties)?;
-    let (mut types, mut masks_by_name) = column_types(statement, keyspace, &shown, now)?;
+    let (mut types, mut masks_by_name) = column_types(statement, keyspace, &shown, masks)?;
     let key = primary_key(statement, &shown)?;
     let in_key = key_columns(&key, &types, name)?;
     let reversed = clustering_order(statement, &key, &shown)?;
@@ -230,7 +231,7 @@ fn column_types<'s>(
     statement: &'s CreateTable,
     keyspace: &Keyspace,
     shown: &str,
-    now: WallMicros,
+    with: MaskContext<'_>,
 ) -> Result<(ColumnTypes<'s>, MasksByName<'s>), PlanError> {
     let mut types = ColumnTypes::new();
     let mut masks = MasksByName::new();
@@ -239,7 +240,7 @@ fn column_types<'s>(
         let ty = raw_type::resolve(&column.ty, &keyspace.name, &keyspace.types)?;
         if let Some(mask) = &column.mask {
             let masked = Masked { keyspace, table, name: &column.name.text, ty: &ty };
-            masks.insert(column.name.text.as_str(), masked.mask(mask, now)?);
+            masks.insert(column.name.text.as_str(), masked.mask(mask, with)?);
         }
         if types.insert(&column.name.text, (ty, column.is_static)).is_some() {
             return Err(PlanError::invalid(format!(
@@ -414,7 +415,8 @@ pub(super) fn alter(
                 )));
             };
             let masked = Masked { keyspace, table: &table.name, name, ty: &found.ty };
-            let made = mask.as_ref().map(|mask| masked.mask(mask, cx.now)).transpose()?;
+            let made =
+                mask.as_ref().map(|mask| masked.mask(mask, MaskContext::of(cx))).transpose()?;
             match made {
                 Some(mask) => table.masks.insert(found.id, mask),
                 None => table.masks.remove(&found.id),
@@ -435,7 +437,7 @@ pub(super) fn alter(
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
-                add_column(&mut table, column, *if_not_exists, keyspace, cx.now)?;
+                add_column(&mut table, column, *if_not_exists, keyspace, MaskContext::of(cx))?;
             }
             if let Some(watch) = cx.watch {
                 watch.columns_per_table(name, table.columns.len())?;
@@ -486,12 +488,12 @@ fn add_column(
     definition: &ColumnDefinition,
     if_not_exists: bool,
     keyspace: &Keyspace,
-    now: WallMicros,
+    with: MaskContext<'_>,
 ) -> Result<(), PlanError> {
     let name = definition.name.text.as_str();
     let ty = raw_type::resolve(&definition.ty, &keyspace.name, &keyspace.types)?;
     let masked = Masked { keyspace, table: &table.name, name, ty: &ty };
-    let mask = definition.mask.as_ref().map(|mask| masked.mask(mask, now)).transpose()?;
+    let mask = definition.mask.as_ref().map(|mask| masked.mask(mask, with)).transpose()?;
     if table.column(name).is_some() {
         if if_not_exists {
             return Ok(());

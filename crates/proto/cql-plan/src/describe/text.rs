@@ -183,18 +183,20 @@ fn definition(table: &Table, column: &Column) -> String {
     // What is static in a compact table is shown as it was written.
     let is_shown = table.column(&column.name).is_none() || !table.is_static_compact();
     let suffix = if column.kind == ColumnKind::Static && is_shown { " static" } else { "" };
-    let mask = table.mask_of(column).map(mask).unwrap_or_default();
+    let mask = table.mask_of(column).map(|m| mask(table, m)).unwrap_or_default();
     format!("{} {}{suffix}{mask}", quoted(&column.name), column.ty)
 }
 
 /// ` MASKED WITH …`.
-fn mask(mask: &ColumnMask) -> String {
+fn mask(table: &Table, mask: &ColumnMask) -> String {
     let value = |(ty, value): &(CqlType, Option<Vec<u8>>)| match value {
         Some(value) => ty.format_cql_literal(value),
         None => "null".to_owned(),
     };
     let args: Vec<String> = mask.args.iter().map(value).collect();
-    format!(" MASKED WITH system.{}({})", mask.function, args.join(", "))
+    let (keyspace, function) = (mask.keyspace(table), &mask.function);
+    let function = format!("{}.{}", quoted(keyspace), quoted(function));
+    format!(" MASKED WITH {function}({})", args.join(", "))
 }
 
 /// Key columns by position; then statics and regulars, in each those of one cell first.

@@ -3,7 +3,7 @@
 //! Source: `cql3.functions.masking`.
 
 use md5::Md5;
-use schema::{Column, ColumnMask};
+use schema::{Column, ColumnMask, Table};
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 use stdx::WallMicros;
@@ -15,7 +15,7 @@ use super::{
     Args, Argument, Call, NativeFunction, cannot_infer, digests, wrong_argument, wrong_count,
 };
 use crate::error::PlanError;
-use crate::plan::{BindEnv, UuidSource};
+use crate::plan::{BindEnv, PlanContext, UuidSource};
 
 /// A value of which only the type is known.
 pub(crate) struct OfType<'t>(pub(crate) &'t CqlType);
@@ -45,7 +45,8 @@ pub(crate) fn is_masking(name: &str) -> bool {
 /// A column's mask, ready to be laid over its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Masker {
-    function: NativeFunction,
+    /// Or why a user's function cannot be called.
+    function: Result<NativeFunction, PlanError>,
     fixed: Vec<Option<Vec<u8>>>,
     /// Why it cannot be computed with its fixed arguments, whatever the value is.
     wrong: Option<PlanError>,
@@ -54,7 +55,22 @@ pub(crate) struct Masker {
 impl Masker {
     /// # Errors
     /// The mask is not one of this version's, or does not take such arguments.
-    pub(crate) fn new(column: &Column, mask: &ColumnMask) -> Result<Masker, PlanError> {
+    pub(crate) fn new(
+        table: &Table,
+        column: &Column,
+        mask: &ColumnMask,
+        cx: &PlanContext<'_>,
+    ) -> Result<Masker, PlanError> {
+        let Some(args) = mask.users_arguments() else { return Masker::native(column, mask) };
+        // Whoever may see the values never calls it, so it is told of when it is called.
+        let function = super::user::mask(&table.keyspace, &mask.function, &args, cx);
+        let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
+        Ok(Masker { function, fixed, wrong: None })
+    }
+
+    /// # Errors
+    /// The mask is not one of this version's, or does not take such arguments.
+    pub(crate) fn native(column: &Column, mask: &ColumnMask) -> Result<Masker, PlanError> {
         let types = std::iter::once(&column.ty).chain(mask.args.iter().map(|(ty, _)| ty));
         let types: Vec<OfType<'_>> = types.map(OfType).collect();
         let args: Vec<&dyn Argument> = types.iter().map(|ty| ty as &dyn Argument).collect();
@@ -67,7 +83,7 @@ impl Masker {
             ))
         })?;
         let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
-        let mut masker = Masker { function, fixed, wrong: None };
+        let mut masker = Masker { function: Ok(function), fixed, wrong: None };
         let uuids = UuidSource::new(0);
         let env = BindEnv { now: WallMicros(0), uuids: &uuids, protocol_version: 5, watch: None };
         masker.wrong = masker.mask(Some(&[]), &env).err();
@@ -94,7 +110,7 @@ impl Masker {
     ) -> Result<Option<Vec<u8>>, PlanError> {
         let mut args = vec![value];
         args.extend(self.fixed.iter().map(Option::as_deref));
-        self.function.eval(&args, env)
+        self.function.as_ref().map_err(PlanError::clone)?.eval(&args, env)
     }
 }
 

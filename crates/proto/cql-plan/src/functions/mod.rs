@@ -98,7 +98,17 @@ impl NativeFunction {
 
     /// `system.name`, or with the keyspace of a user's function.
     pub fn full_name(&self) -> String {
-        format!("{}.{}", self.keyspace.as_deref().unwrap_or("system"), self.name)
+        format!("{}.{}", self.keyspace(), self.name)
+    }
+
+    /// Its keyspace.
+    pub fn keyspace(&self) -> &str {
+        self.keyspace.as_deref().unwrap_or("system")
+    }
+
+    /// Whether it is a user's function or aggregate.
+    pub fn is_users(&self) -> bool {
+        self.routine.is_some()
     }
 
     /// Whether it is a user's aggregate.
@@ -246,7 +256,7 @@ pub fn can_mask(function: &str) -> bool {
 /// # Errors
 /// There is no such function, or it does not take the column and the arguments.
 pub fn check_mask(column: &Column, mask: &ColumnMask) -> Result<(), PlanError> {
-    masking::Masker::new(column, mask)?.check()
+    masking::Masker::native(column, mask)?.check()
 }
 
 /// What a factory makes a function from.

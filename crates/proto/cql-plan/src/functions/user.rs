@@ -15,7 +15,7 @@ pub use udf::Limits as FunctionLimits;
 
 use super::{Args, NativeFunction};
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::plan::{BindEnv, PlanContext};
 
 /// What is said while `user_defined_functions_enabled` is false, as Cassandra says it.
 pub const DISABLED: &str = "User-defined functions are disabled in cassandra.yaml - set \
@@ -188,6 +188,8 @@ pub struct UserFunctions {
     compiled: RefCell<FixedMap<String, Callable>>,
     /// What the statement being planned calls.
     used: RefCell<Vec<Routine>>,
+    /// What the masks of the columns that it shows call.
+    masks: RefCell<Vec<Routine>>,
     /// How often something was compiled.
     compilations: Cell<u64>,
 }
@@ -209,6 +211,7 @@ impl UserFunctions {
             limits,
             compiled: RefCell::default(),
             used: RefCell::default(),
+            masks: RefCell::default(),
             compilations: Cell::new(0),
         }
     }
@@ -293,11 +296,17 @@ impl UserFunctions {
     /// Begins with a statement that calls nothing yet.
     pub(crate) fn begin(&self) {
         self.used.borrow_mut().clear();
+        self.masks.borrow_mut().clear();
     }
 
     /// What the statement calls.
     pub(crate) fn take_used(&self) -> Vec<Routine> {
         std::mem::take(&mut *self.used.borrow_mut())
+    }
+
+    /// What the masks of the columns that it shows call.
+    pub(crate) fn take_masks(&self) -> Vec<Routine> {
+        std::mem::take(&mut *self.masks.borrow_mut())
     }
 }
 
@@ -336,6 +345,37 @@ pub(super) fn candidates(keyspace: &Keyspace, name: &str, out: &mut Vec<NativeFu
     for aggregate in keyspace.aggregates_named(name) {
         push(Routine::Aggregate(aggregate.clone()), &aggregate.returns);
     }
+}
+
+/// The function that is a column's mask, with its code. Noted apart: whoever is shown its result needs
+/// no permission for it.
+///
+/// # Errors
+/// It cannot be called.
+pub(super) fn mask(
+    keyspace: &str,
+    name: &str,
+    args: &[CqlType],
+    cx: &PlanContext<'_>,
+) -> Result<NativeFunction, PlanError> {
+    let functions = cx.functions.ok_or_else(|| PlanError::invalid(DISABLED))?;
+    let found = cx.schema.keyspace(keyspace).and_then(|keyspace| keyspace.function(name, args));
+    let definition = found.ok_or_else(|| {
+        PlanError::invalid(format!("function {keyspace}.{name} of a mask does not exist"))
+    })?;
+    let routine = Routine::Function(definition.clone());
+    let mut masks = functions.masks.borrow_mut();
+    if !masks.contains(&routine) {
+        masks.push(routine.clone());
+    }
+    let callable = functions.callable(definition)?;
+    Ok(NativeFunction {
+        pure: false,
+        keyspace: Some(definition.keyspace.clone()),
+        routine: Some(routine),
+        callee: Some(Callee::Function(callable)),
+        ..NativeFunction::new(name, args, definition.returns.clone(), eval)
+    })
 }
 
 /// Puts the code into the function that was picked, and notes that the statement calls it.

@@ -12,7 +12,7 @@ use super::cells::{Shape, Source, append_complex, key_component};
 use crate::error::PlanError;
 use crate::functions::NativeFunction;
 use crate::functions::masking::Masker;
-use crate::plan::BindEnv;
+use crate::plan::{BindEnv, PlanContext};
 use crate::term::invalid_value;
 
 /// What of a cell is asked for.
@@ -160,10 +160,17 @@ impl Expr {
     ///
     /// # Errors
     /// The mask is not known.
-    pub(crate) fn of_column(table: &Table, column: &Column) -> Result<Expr, PlanError> {
+    pub(crate) fn of_column(
+        table: &Table,
+        column: &Column,
+        cx: &PlanContext<'_>,
+    ) -> Result<Expr, PlanError> {
         let plain = Expr::Column(Source::of(column));
         Ok(match table.mask_of(column) {
-            Some(mask) => Expr::Masked(Box::new(plain), Box::new(Masker::new(column, mask)?)),
+            Some(mask) => {
+                let masker = Masker::new(table, column, mask, cx)?;
+                Expr::Masked(Box::new(plain), Box::new(masker))
+            }
             None => plain,
         })
     }

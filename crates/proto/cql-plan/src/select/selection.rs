@@ -142,7 +142,7 @@ pub(crate) fn plan_selection(
                 planner.plan.outputs.push(Output {
                     name: column.name.clone(),
                     ty: column.ty.clone(),
-                    expr: Expr::of_column(table, column)?,
+                    expr: Expr::of_column(table, column, cx)?,
                 });
             }
         }
@@ -195,7 +195,7 @@ impl Planner<'_, '_> {
             // The most frequent kind has its name already.
             let (_, column) = existing_column(self.table, name)?;
             self.first_column.get_or_insert_with(|| column.name.clone());
-            let expr = Expr::of_column(self.table, column)?;
+            let expr = Expr::of_column(self.table, column, self.cx)?;
             return Ok(Output { name: column.name.clone(), ty: column.ty.clone(), expr });
         }
         if let Selector::Tuple(items, _) = &item.selector
@@ -232,7 +232,7 @@ impl Planner<'_, '_> {
                 let (_, column) = existing_column(self.table, name)?;
                 self.first_column.get_or_insert_with(|| column.name.clone());
                 Ok(Planned {
-                    expr: Expr::of_column(self.table, column)?,
+                    expr: Expr::of_column(self.table, column, self.cx)?,
                     ty: column.ty.clone(),
                     name: column.name.to_string(),
                 })
