@@ -29,7 +29,8 @@ const STAMP_BASE: i64 = 1_700_000_000_000_000;
 
 /// The table.
 pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.cells \
-     (k int, c int, s bigint static, v bigint, m map<int, bigint>, PRIMARY KEY (k, c))";
+     (k int, c int, s bigint static, v bigint, m map<int, bigint>, PRIMARY KEY (k, c)) \
+     WITH caching = {'rows_per_partition': '2'}";
 
 /// One cell of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

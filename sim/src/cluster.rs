@@ -255,6 +255,13 @@ impl Run {
         if self.members.len() % 3 == 1 {
             options.data_file_directories = vec!["/data/data".to_owned(), "/data/more".to_owned()];
         }
+        // Some cache rows, and some of them know after a restart which.
+        if self.members.len() % 4 > 1 {
+            options.row_cache_size = conf::DataSize(256 << 10);
+        }
+        if self.members.len() % 4 == 3 {
+            options.row_cache_save_period = Duration::from_secs(20);
+        }
         options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
         options.hinted_handoff_enabled = self.scenario.hints;
         // What a power cut tears is larger than a sector: many hints are written at a time.

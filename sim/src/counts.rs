@@ -12,7 +12,8 @@ use crate::client::{Answer, Client, Lost};
 use crate::history::Ending;
 
 /// The table.
-pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.counts (k int PRIMARY KEY, n counter)";
+pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.counts (k int PRIMARY KEY, n counter) \
+                          WITH caching = {'rows_per_partition': 'ALL'}";
 
 /// One increment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

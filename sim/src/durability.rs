@@ -109,6 +109,10 @@ fn options(plan: &Plan) -> Options {
     if plan.seed.is_multiple_of(2) {
         options.data_file_directories = vec!["/data/data".to_owned(), "/data/more".to_owned()];
     }
+    if plan.seed % 4 > 1 {
+        options.row_cache_size = conf::DataSize(256 << 10);
+        options.row_cache_save_period = Duration::from_secs(plan.seed % 3 * 10);
+    }
     options.commitlog_sync = plan.sync;
     options.start_native_transport = true;
     options.native_shard_aware_transport_port = 0;
@@ -141,7 +145,8 @@ async fn create(client: &mut Client) -> bool {
     for text in [
         "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = \
          {'class': 'SimpleStrategy', 'replication_factor': 1}",
-        "CREATE TABLE IF NOT EXISTS ks.t (k int PRIMARY KEY, v bigint, filler text)",
+        "CREATE TABLE IF NOT EXISTS ks.t (k int PRIMARY KEY, v bigint, filler text) \
+         WITH caching = {'rows_per_partition': 'ALL'}",
     ] {
         match client.query(text).await {
             Ok(Answer::Done) => {}

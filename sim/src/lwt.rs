@@ -25,7 +25,8 @@ const STEPS_MAX: u64 = 3_000_000;
 
 /// The table.
 pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.lwt \
-                          (k int, c int, s bigint static, v bigint, PRIMARY KEY (k, c))";
+                          (k int, c int, s bigint static, v bigint, PRIMARY KEY (k, c)) \
+                          WITH caching = {'rows_per_partition': 'ALL'}";
 
 /// What a partition holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

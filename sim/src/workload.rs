@@ -37,8 +37,10 @@ const ANSWER_GRACE: Duration = Duration::from_secs(3);
 /// The tables that are made before the clients start; `{}` is the replication.
 pub const SCHEMA: [&str; 7] = [
     "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {}",
-    "CREATE TABLE IF NOT EXISTS ks.registers (k int PRIMARY KEY, v bigint)",
-    "CREATE TABLE IF NOT EXISTS ks.rows (k int, c int, v bigint, PRIMARY KEY (k, c))",
+    "CREATE TABLE IF NOT EXISTS ks.registers (k int PRIMARY KEY, v bigint) \
+     WITH caching = {'rows_per_partition': 'ALL'}",
+    "CREATE TABLE IF NOT EXISTS ks.rows (k int, c int, v bigint, PRIMARY KEY (k, c)) \
+     WITH caching = {'rows_per_partition': '3'}",
     "CREATE TABLE IF NOT EXISTS ks.left (k int PRIMARY KEY, b int)",
     "CREATE TABLE IF NOT EXISTS ks.right (k int PRIMARY KEY, b int)",
     lwt::SCHEMA,

@@ -124,6 +124,7 @@ class Upkeep(Test):
         paths = tool("datapaths", "ks.t").split()
         assert paths[:2] == ["Keyspace:", "ks"] and f"{self.nodes.directory}/node1/data/ks/t-" in paths[-1]
         self.samples()
+        self.cached_rows()
         refused = self.nodes.run("nodetool", "reloadseeds", check=False)
         assert refused.returncode == 1 and "reloadseeds is not supported: " in refused.stdout, refused
         assert tool("scrub", "--no-snapshot", "ks") == ""
@@ -167,6 +168,40 @@ class Upkeep(Test):
             refused = self.nodes.run("nodetool", "profileload", *words, check=False)
             assert refused.returncode == 1 and what in refused.stdout, refused
         execute("DROP TABLE ks.sampled")
+
+    def cached_rows(self):
+        """The row cache, turned on live; a flush leaves what is cached, and what is written is seen."""
+        tool = lambda *words: self.nodes.nodetool(1, *words)
+        execute = lambda text: list(self.connection.session.execute(
+            SimpleStatement(text, consistency_level=ConsistencyLevel.ALL)))
+        caches = lambda: {row.name: row for row in self.connection.on(1, "SELECT * FROM system_views.caches")}
+        assert (caches()["rows"].capacity_bytes, caches()["rows"].request_count) == (0, 0)
+        execute("CREATE TABLE ks.cached (k int, c int, v text, PRIMARY KEY (k, c)) WITH allow_auto_snapshot = false "
+                "AND caching = {'keys': 'ALL', 'rows_per_partition': '2'}")
+        for wrong, why in [(["1", "0", "0"], "there is no key cache"), (["0", "100000", "0"], "at most"),
+                           (["1"], "setcachecapacity requires key-cache-capacity, row-cache-capacity, and ")]:
+            refused = self.nodes.run("nodetool", "setcachecapacity", *wrong, check=False)
+            assert refused.returncode != 0 and why in refused.stdout + refused.stderr, refused
+        assert tool("setcachecapacity", "0", "4", "0") == ""
+        until("there is a row cache", lambda: caches()["rows"].capacity_bytes == 4 << 20)
+        for c in range(5):
+            execute(f"INSERT INTO ks.cached (k, c, v) VALUES (1, {c}, 'a')")
+        tool("flush", "ks", "cached")
+        for expect in ["a", "b"]:
+            for _ in range(5):
+                rows = execute("SELECT c, v FROM ks.cached WHERE k = 1")
+                assert [tuple(row) for row in rows] == [(c, "a" if c else expect) for c in range(5)], rows
+            execute("INSERT INTO ks.cached (k, c, v) VALUES (1, 0, 'b')")
+        rows = caches()["rows"]
+        assert (rows.request_count, rows.hit_count, rows.entry_count) == (10, 9, 1) and rows.size_bytes > 0, rows
+        line = next(line for line in tool("info").splitlines() if line.startswith("Row Cache"))
+        assert re.fullmatch(r"Row Cache +: entries 1, size \d+ bytes, capacity 4 MiB, 9 hits, 10 requests, "
+                            r"0\.900 recent hit rate, 0 save period in seconds", line), line
+        assert self.api("/cache_service/metrics/row/hits") == 9
+        assert tool("invalidaterowcache") == ""
+        assert self.api("/cache_service/metrics/row/entries") == 0
+        assert tool("setcachecapacity", "0", "0", "0") == ""
+        execute("DROP TABLE ks.cached")
 
     def scyllas_api(self):
         hosts = {e["key"]: e["value"] for e in self.api("/storage_service/host_id")}

@@ -13,8 +13,9 @@ mod upkeep;
 mod verbs;
 
 use admin::model::{
-    ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, HistoryReport, NodeReport,
-    PlannedReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
+    CacheReport, ClearRequest, CompactionReport, CoordinatorReport, DrainRequest, HistoryReport,
+    NodeReport, PlannedReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest,
+    UpgradeRequest,
 };
 use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions};
 
@@ -301,7 +302,9 @@ fn node(api: &Api) -> Result<NodeReport, Failure> {
 fn info(line: &Line) -> Result<String, Failure> {
     let node = node(&line.api)?;
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
-    Ok(layout::info(&node, &cluster::report(&line.api)?, &tables, line.has("--tokens")))
+    let caches: Vec<CacheReport> = line.api.get("/api/v1/caches")?;
+    let cluster = cluster::report(&line.api)?;
+    Ok(layout::info(&node, &cluster, &tables, &caches, line.has("--tokens")))
 }
 
 /// Keyspaces and tables that a command names; none: all.
@@ -647,6 +650,7 @@ mod tests {
                 "disablehintsfordc" | "enablehintsfordc" => "dc1",
                 "bootstrap" => "resume",
                 "dropcidrgroup" => "g",
+                "setcachecapacity" => "0 1 0",
                 "getcidrgroupsofip" => "127.0.0.1",
                 "updatecidrgroup" => "g 10.0.0.0/8",
                 "import" => "ks t /directory",

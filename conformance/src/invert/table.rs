@@ -124,7 +124,11 @@ impl Table {
             })
             .collect();
         let (name, parts) = (&self.name, parts.join(", "));
-        format!("CREATE TABLE {name} ({parts}) WITH CLUSTERING ORDER BY ({})", order.join(", "))
+        format!(
+            "CREATE TABLE {name} ({parts}) WITH CLUSTERING ORDER BY ({}) \
+             AND caching = {{'rows_per_partition': '4'}}",
+            order.join(", ")
+        )
     }
 
     /// The name of a column that is not of the key.

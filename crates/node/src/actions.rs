@@ -91,6 +91,7 @@ impl Actions {
             trace_probability: self.server.trace_probability(),
             incremental_backups: self.store.incremental_backups(),
             phi_convict_threshold: options.phi_convict_threshold.0,
+            row_cache_save_seconds: options.row_cache_save_period.as_secs(),
         }
     }
 }
@@ -365,6 +366,14 @@ impl ShardActions for Actions {
                         // What repairs read keeps to it too, as Cassandra's validation does.
                         cluster.repair.set_throughput(bytes_per_second);
                     }
+                    Ok(())
+                }
+                (_, ClusterAction::SetRowCacheCapacity { bytes }) => {
+                    let share = bytes / u64::from(this.rt.shard_count().max(1));
+                    this.store.set_row_cache_capacity(share).map_err(failed)
+                }
+                (_, ClusterAction::InvalidateRowCache) => {
+                    this.store.invalidate_row_cache();
                     Ok(())
                 }
                 (_, ClusterAction::SetConcurrentCompactors { count }) => {

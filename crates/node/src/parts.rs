@@ -44,7 +44,7 @@ fn part_of(bytes: u64, shards: u16) -> usize {
     usize::try_from(bytes / u64::from(shards.max(1))).unwrap_or(usize::MAX)
 }
 
-/// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks.
+/// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks and cached rows.
 pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> StoreOptions {
     let log = options.commitlog_directory();
     let schema_text = cql_plan::describe::schema_text;
@@ -66,6 +66,12 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
         None => share(options, shards, 40),
     };
     store.chunk_cache_bytes_max = share(options, shards, 40);
+    store.row_cache_bytes_max = options.row_cache_size.0 / u64::from(shards.max(1));
+    store.row_cache_save_period = options.row_cache_save_period;
+    store.row_cache_keys_to_save =
+        usize::try_from(options.row_cache_keys_to_save).unwrap_or(usize::MAX);
+    store.cache_load_max = options.cache_load_timeout;
+    store.saved_caches_directory = options.saved_caches_directory();
     store.tombstone_failure_threshold = options.tombstone_failure_threshold;
     store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
     store.verification_bytes_per_second =

@@ -389,7 +389,6 @@ impl Parts {
             mesh: self.meshes.server.clone(),
             virtual_source: Rc::new(NodeViews {
                 rt: rt.clone(),
-                options: options.clone(),
                 live: live.clone(),
                 admin: self.meshes.admin.clone(),
             }),

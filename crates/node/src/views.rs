@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use admin::model::CacheReport;
 use admin::{AdminMesh, AdminReply, AdminRequest};
 use conf::Options;
 use cql_plan::virtual_row::{VirtualRowBuilder, VirtualRowError};
@@ -28,7 +29,6 @@ pub(crate) struct NodeViews {
     /// The shard.
     pub(crate) rt: Rt,
     /// The node's settings as they were at the start.
-    pub(crate) options: Arc<Options>,
     /// The settings in force on this shard.
     pub(crate) live: Rc<RefCell<Options>>,
     /// The way to the numbers of all shards.
@@ -167,22 +167,19 @@ impl NodeViews {
     }
 
     async fn caches(&self, table: &Table) -> Rows {
-        let metrics = merged(&self.metrics().await);
-        let count = |name: &str| number(&metrics, name);
-        let hits = count("chunk_cache_hits_total");
-        let misses = count("chunk_cache_misses_total");
-        let requests = hits.saturating_add(misses);
-        let ratio = if requests == 0 { f64::NAN } else { hits as f64 / requests as f64 };
-        let capacity = crate::parts::memory(&self.options) / 100 * 40;
-        let row = VirtualRowBuilder::new(table)
-            .text("name", "chunks")
-            .bigint("capacity_bytes", i64::try_from(capacity).unwrap_or(i64::MAX))
-            .bigint("hit_count", hits)
-            .double("hit_ratio", ratio)
-            .bigint("request_count", requests)
-            .bigint("size_bytes", count("chunk_cache_bytes"))
-            .finish()?;
-        Ok(vec![row])
+        let caches = CacheReport::of_metrics(&merged(&self.metrics().await));
+        let row = |cache: &CacheReport| {
+            VirtualRowBuilder::new(table)
+                .text("name", &cache.name)
+                .bigint("capacity_bytes", whole(cache.capacity_bytes))
+                .int("entry_count", i32::try_from(cache.entries).unwrap_or(i32::MAX))
+                .bigint("hit_count", whole(cache.hits))
+                .double("hit_ratio", cache.hit_ratio())
+                .bigint("request_count", whole(cache.requests))
+                .bigint("size_bytes", whole(cache.size_bytes))
+                .finish()
+        };
+        caches.iter().map(row).collect()
     }
 
     async fn credentials(&self, table: &Table) -> Rows {

@@ -40,10 +40,13 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     let profile = if release { "release" } else { "dev" };
     let mut build = Command::new(env!("CARGO"));
-    build.current_dir(root).args(["build", "--quiet", "--package", "perf"]);
-    if release {
-        build.arg("--release");
-    }
+    build.current_dir(root).args(["build", "--quiet"]);
+    match release {
+        true => build.args(["--package", "perf", "--release"]),
+        // As the steps of the test command build it: alone it would have other features, and all of it would
+        // be built a second time.
+        false => build.args(["--workspace", "--bins", "--tests"]),
+    };
     if !build.status()?.success() {
         bail!("the build failed");
     }

@@ -41,6 +41,8 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         "getcolumnindexsize" => settings(api).map(|s| {
             format!("Current value for column_index_size: {} KiB\n", s.column_index_bytes >> 10)
         }),
+        "setcachecapacity" => set_cache_capacity(line),
+        "invalidaterowcache" => tell(api, &ClusterCommand::InvalidateRowCache {}),
         "getcompactionthroughput" => compactions(api).and_then(|report| {
             let bytes = report.bytes_per_second_max;
             layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
@@ -93,6 +95,27 @@ fn is_cut_off(error: &std::io::Error) -> bool {
 fn settings(api: &Api) -> Result<SettingsReport, Failure> {
     let settings = report(api)?.settings;
     settings.ok_or_else(|| Failure::Node("the node does not tell its settings".to_owned()))
+}
+
+/// Text of Cassandra's `SetCacheCapacity` when there are not three.
+fn set_cache_capacity(line: &Line) -> Result<String, Failure> {
+    let [key, row, counter] = line.arguments.as_slice() else {
+        return Err(bad(
+            "setcachecapacity requires key-cache-capacity, row-cache-capacity, and counter-cache-capacity args."
+                .to_owned(),
+        ));
+    };
+    for (name, value) in [("key", key), ("counter", counter)] {
+        if number(value, "cache capacity")? != 0 {
+            let text = format!(
+                "there is no {name} cache, its capacity can only be 0; files' blocks and indexes are in the chunk cache"
+            );
+            return Err(bad(text));
+        }
+    }
+    let mib = number(row, "row cache capacity")?;
+    let bytes = mib.checked_mul(1 << 20).ok_or_else(|| bad(format!("{mib} MB are too many")))?;
+    tell(&line.api, &ClusterCommand::SetRowCacheCapacity { bytes })
 }
 
 fn compactions(api: &Api) -> Result<CompactionReport, Failure> {

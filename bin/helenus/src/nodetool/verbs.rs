@@ -269,7 +269,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("gossipinfo", "Shows the gossip information for the cluster").flags(&[RESOLVE]),
     Verb::plain("help", "Display help information").takes("[<command>]", "The command", 1),
     Verb::plain("import", "Import new SSTables to the system").flags(&[
-            switch(&["-c", "--no-invalidate-caches"], "Accepted: there is no row cache"),
+            switch(&["-c", "--no-invalidate-caches"], "Accepted: what is cached of the table is never used behind an import"),
             switch(&["-e", "--extended-verify"], "Verify all values in the new SSTables, which is also done without it"),
             switch(&["-l", "--keep-level"], "Keep the level on the new SSTables"),
             switch(&["-p", "--copy-data"], "Copy data from source directories instead of moving them"),
@@ -282,6 +282,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("join", "Join the ring"),
     Verb::plain("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
     Verb::plain("invalidatecredentialscache", "Invalidate the credentials cache").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("invalidaterowcache", "Invalidate the row cache"),
     Verb::plain("listcidrgroups", "List existing cidr groups").takes("[<cidrGroup>]", "LIST operation can be invoked with or without cidr group name", 1),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
     Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size"),
@@ -325,6 +326,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionshare", "Give compaction a share of the processor under load, or let it follow what compaction owes (of Helenus)").needs("compaction_share", "<share>", "1 to 1000 (statements have 1000), or auto"),
     Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX),
+    Verb::plain("setcachecapacity", "Set global key, row, and counter cache capacities (in MB units)").takes("<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>", "Key cache, row cache, and counter cache (in MB); there are no key and counter caches here, give 0 for them", 3),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
@@ -420,7 +422,6 @@ const REFUSED: [(&str, &[&str]); 10] = [
             "invalidatenetworkpermissionscache",
             "invalidatepermissionscache",
             "invalidaterolescache",
-            "invalidaterowcache",
         ],
     ),
     (
@@ -429,9 +430,9 @@ const REFUSED: [(&str, &[&str]); 10] = [
         &["getauthcacheconfig", "setauthcacheconfig"],
     ),
     (
-        "there are no caches of keys, rows and counters, and none is saved; the one of blocks of \
-         files has its part of the setting memory",
-        &["setcachecapacity", "setcachekeystosave"],
+        "it is a setting, row_cache_keys_to_save: see docs/user/configuration.md; there are no caches of keys \
+         and counters",
+        &["setcachekeystosave"],
     ),
     ("see upgradesstables -a, which compresses as the table says now", &["recompress_sstables"]),
     (

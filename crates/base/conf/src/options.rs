@@ -245,8 +245,8 @@ settings! {
         supported cold commitlog_directory: Option<String> = None;
         /// Where hints are kept. Unset: `hints` below `workdir`.
         supported cold hints_directory: Option<String> = None;
-        /// Where saved caches are kept. Unset: `saved_caches` below `workdir`.
-        not_yet cold saved_caches_directory: Option<String> = None;
+        /// Where it is saved which partitions are in the row cache. Unset: `saved_caches` below `workdir`.
+        supported cold saved_caches_directory: Option<String> = None;
     }
     "Addresses and ports" {
         /// Address for other nodes.
@@ -438,6 +438,16 @@ settings! {
     "Storage" {
         /// Memory for memtables of all shards. Unset: 40 % of `memory`.
         supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
+        /// Memory for rows of tables whose option `caching` asks for it, of all shards; at most half of what
+        /// caches have, which is 40 % of `memory`. `nodetool setcachecapacity` changes it until the next start.
+        supported cold row_cache_size: DataSize = DataSize(0), 0 to 64 * TIB;
+        /// How often it is saved which partitions are in the row cache, and at the end, to read them again behind
+        /// the next start; 0: never.
+        supported cold row_cache_save_period: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
+        /// Most partitions of each shard that are saved.
+        supported cold row_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
+        /// How long partitions are read at the start because they were saved.
+        supported cold cache_load_timeout: Duration = Duration::from_secs(30), 0 to DAY_MS;
         /// Format of SSTables that are written: `big`, or `bti` with tries, which
         /// `storage_compatibility_mode` must allow. All are read; `nodetool upgradesstables` writes
         /// files of other versions anew.
@@ -657,6 +667,11 @@ impl Options {
     /// Directory of the metadata log.
     pub fn metadata_directory(&self) -> String {
         self.below_workdir("metadata")
+    }
+
+    /// `saved_caches_directory`, or its place below `workdir`.
+    pub fn saved_caches_directory(&self) -> String {
+        self.saved_caches_directory.clone().unwrap_or_else(|| self.below_workdir("saved_caches"))
     }
 
     /// Directory of hints.

@@ -27,6 +27,8 @@ pub(crate) struct ChunkCache {
     hits: telemetry::Counter,
     misses: telemetry::Counter,
     bytes: telemetry::Gauge,
+    entries: telemetry::Gauge,
+    capacity: telemetry::Gauge,
     next_file: Cell<u64>,
 }
 
@@ -40,13 +42,26 @@ impl ChunkCache {
             FixedHasher,
             quick_cache::unsync::DefaultLifecycle::default(),
         );
-        ChunkCache {
+        let chunks = ChunkCache {
             cache: RefCell::new(cache),
             hits: telemetry.counter("chunk_cache_hits_total", "blocks found in the cache", &[]),
             misses: telemetry.counter("chunk_cache_misses_total", "blocks read from disk", &[]),
             bytes: telemetry.gauge("chunk_cache_bytes", "memory of cached blocks", &[]),
+            entries: telemetry.gauge("chunk_cache_entries", "cached blocks", &[]),
+            capacity: telemetry.gauge(
+                "chunk_cache_capacity_bytes",
+                "most memory of cached blocks",
+                &[],
+            ),
             next_file: Cell::new(1),
-        }
+        };
+        chunks.set_capacity(bytes_max as u64);
+        chunks
+    }
+
+    fn show(&self, cache: &Cache<Key, Rc<Chunk>, ByBytes, FixedHasher>) {
+        self.bytes.set(i64::try_from(cache.weight()).unwrap_or(i64::MAX));
+        self.entries.set(i64::try_from(cache.len()).unwrap_or(i64::MAX));
     }
 
     /// A number for a newly opened file; never given twice, so that blocks of removed files are
@@ -69,7 +84,15 @@ impl ChunkCache {
     pub(crate) fn insert(&self, file: u64, block: u64, chunk: Rc<Chunk>) {
         let mut cache = self.cache.borrow_mut();
         cache.insert((file, block), chunk);
-        self.bytes.set(i64::try_from(cache.weight()).unwrap_or(i64::MAX));
+        self.show(&cache);
+    }
+
+    /// Changes the budget at once.
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        let mut cache = self.cache.borrow_mut();
+        cache.set_capacity(bytes);
+        self.capacity.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.show(&cache);
     }
 
     /// Whether a block is there; not counted as a use of it.
@@ -89,7 +112,7 @@ impl ChunkCache {
         for block in blocks {
             cache.remove(&(file, block));
         }
-        self.bytes.set(i64::try_from(cache.weight()).unwrap_or(i64::MAX));
+        self.show(&cache);
     }
 
     /// Forgets the blocks of a file that was removed. Looks at all that is cached: where a file may be large

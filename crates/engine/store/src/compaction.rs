@@ -506,11 +506,11 @@ impl Store {
                 .cloned()
                 .collect();
             files.extend_from_slice(outputs.files());
-            table.set_view(TableView {
-                active: view.active.clone(),
-                flushing: view.flushing.clone(),
-                files,
-            });
+            let view = TableView::new(view.active.clone(), view.flushing.clone(), files);
+            match job.owned {
+                None => table.set_equal_view(view),
+                Some(_) => table.set_view(view),
+            }
         }
         // 4. and 5. Readers that have the inputs open keep reading them.
         for input in inputs {

@@ -94,11 +94,11 @@ impl Store {
         }
         let mut flushing = view.flushing.clone();
         flushing.push(view.active.clone());
-        table.set_view(TableView {
-            active: Rc::new(Memtable::new()),
+        table.set_equal_view(TableView::new(
+            Rc::new(Memtable::new()),
             flushing,
-            files: view.files.clone(),
-        });
+            view.files.clone(),
+        ));
     }
 
     /// Writes every memtable of a table that is waiting, oldest first.
@@ -136,6 +136,7 @@ impl Store {
             && table.view().is_flushing(memtable)
         {
             self.back_up(table, file).await;
+            self.begin_fold(table, memtable).await;
         }
         let view = table.view();
         if view.is_flushing(memtable) {
@@ -143,14 +144,13 @@ impl Store {
             let bytes = file.as_ref().map_or(0, |f| f.reader.meta().data_file_length());
             bump(&table.counters.flushed_bytes, bytes);
             files.extend(file);
-            table.set_view(TableView {
-                active: view.active.clone(),
-                flushing: view.flushing_without(memtable),
-                files,
-            });
+            let flushing = view.flushing_without(memtable);
+            table.set_equal_view(TableView::new(view.active.clone(), flushing, files));
+            table.end_fold();
             self.release_memory(memtable.bytes());
             bump(&table.counters.flushes, 1);
         } else if let Some(file) = file {
+            table.end_fold();
             // Truncated or dropped meanwhile.
             self.remove_file(&file).await?;
         }

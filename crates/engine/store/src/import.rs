@@ -245,11 +245,7 @@ impl Store {
         let adopted = opened.len() as u64;
         let mut all = view.files.clone();
         all.extend(opened);
-        table.set_view(TableView {
-            active: view.active.clone(),
-            flushing: view.flushing.clone(),
-            files: all,
-        });
+        table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), all));
         self.inner.slots.changed.notify_waiters();
         Ok(adopted)
     }

@@ -309,11 +309,7 @@ impl Ingest {
         let view = self.table.view();
         let mut files = view.files.clone();
         files.extend(opened);
-        self.table.set_view(TableView {
-            active: view.active.clone(),
-            flushing: view.flushing.clone(),
-            files,
-        });
+        self.table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), files));
         self.done.clear();
         self.store.inner.work.notify_one();
         Ok(())

@@ -10,7 +10,7 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `replica`, `flush`, `files`, `slots`,
+//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `row_cache`, `replica`, `flush`, `files`, `slots`,
 //! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
@@ -38,6 +38,7 @@ mod repairing;
 mod replay;
 mod replica;
 mod routing;
+mod row_cache;
 mod sampling;
 mod scrub;
 mod slots;
@@ -71,6 +72,7 @@ pub use read::{Flow, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};
+pub use row_cache::RowCacheStats;
 pub use sampling::{Sample, Sampled, Sampler};
 pub use scrub::Scrubbed;
 pub use snapshot::SnapshotInfo;

@@ -41,8 +41,19 @@ pub struct StoreOptions {
     pub replay: ReplayOptions,
     /// Budget of memtables; a flush of the largest begins at a third of it.
     pub memtable_bytes_max: usize,
-    /// Budget of uncompressed chunks.
+    /// Budget of uncompressed chunks and of the row cache together.
     pub chunk_cache_bytes_max: usize,
+    /// What of it the row cache has, at most half; 0: there is none.
+    pub row_cache_bytes_max: u64,
+    /// How often it is saved which partitions are in the row cache; zero: never, nor at the end, and what was
+    /// saved is not read.
+    pub row_cache_save_period: Duration,
+    /// Most partitions that are saved.
+    pub row_cache_keys_to_save: usize,
+    /// How long partitions are read at the start because they were cached before.
+    pub cache_load_max: Duration,
+    /// Where it is saved, shared by all shards.
+    pub saved_caches_directory: String,
     /// Writes are refused while the data disk has less than this free.
     pub disk_reserve_bytes: u64,
     /// A read that meets more fails. Default 100,000.
@@ -96,6 +107,11 @@ impl StoreOptions {
             replay: ReplayOptions::default(),
             memtable_bytes_max: 256 << 20,
             chunk_cache_bytes_max: 256 << 20,
+            row_cache_bytes_max: 0,
+            row_cache_save_period: Duration::ZERO,
+            row_cache_keys_to_save: usize::MAX,
+            cache_load_max: crate::row_cache::LOAD_MAX,
+            saved_caches_directory: "saved_caches".to_owned(),
             disk_reserve_bytes: 64 << 20,
             tombstone_failure_threshold: 100_000,
             compaction_bytes_per_second: 64 << 20,

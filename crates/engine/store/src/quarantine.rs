@@ -348,7 +348,7 @@ impl Store {
         let mut files = view.files.clone();
         files.extend_from_slice(new);
         let (active, flushing) = (view.active.clone(), view.flushing.clone());
-        table.set_view(TableView { active, flushing, files });
+        table.set_view(TableView::new(active, flushing, files));
     }
 
     /// Lets go of the damaged files of a table whose tokens were all repaired since what can be read of

@@ -4,18 +4,19 @@ use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
-    Advance, BlockRequest, Cursor, CursorError, DeletionTime, Item, MergeCursor, MergeMode, RowRef,
-    Slices, TableShape,
+    Advance, BlockRequest, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, MergeCursor,
+    MergeMode, RowRef, Slices, TableShape,
 };
 use smallvec::SmallVec;
 use sstable::{Chunk, SstableCursor};
-use stdx::{ShardId, Token};
+use stdx::{ShardId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
-use crate::memtable::{MemtableScan, PartitionCursor};
+use crate::memtable::{MemtableScan, PartitionCursor, PartitionVersion};
+use crate::row_cache::Head;
 use crate::store::Store;
-use crate::table::{TableView, bump};
+use crate::table::{TableState, TableView, bump};
 
 /// Cursor memory kept for the next reads.
 const CURSOR_BUFFERS_MAX: usize = 64;
@@ -73,6 +74,7 @@ pub(crate) enum Source {
     Partition(PartitionCursor),
     Scan(Box<MemtableScan>),
     File(Box<FileSource>),
+    Tail(Box<TailSource>),
 }
 
 /// A cursor over an SSTable, with the file it belongs to.
@@ -113,10 +115,111 @@ impl FileSource {
     }
 }
 
+/// What a file has of a partition behind a head of the row cache. It shows an empty partition down to there
+/// and a marker that changes nothing; who goes on beyond that waits for the file.
+pub(crate) struct TailSource {
+    inner: FileSource,
+    head: Rc<PartitionVersion>,
+    /// Where the head ends.
+    at: Box<[u8]>,
+    stage: Tail,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    Start,
+    Partition,
+    Marker,
+    /// The file is looked into, and its partition and static row, which the head has, are passed over.
+    Opening,
+    Inside,
+    /// The file has nothing of it.
+    Ended,
+    Done,
+}
+
+impl TailSource {
+    /// `inner` has just the slices behind the row `at`.
+    pub(crate) fn new(inner: FileSource, head: Rc<PartitionVersion>, at: &[u8]) -> TailSource {
+        TailSource { inner, head, at: at.into(), stage: Tail::Start }
+    }
+
+    fn advance(&mut self) -> Result<Advance, CursorError> {
+        loop {
+            self.stage = match self.stage {
+                Tail::Start => Tail::Partition,
+                Tail::Partition => Tail::Marker,
+                Tail::Marker => {
+                    self.stage = Tail::Opening;
+                    continue;
+                }
+                Tail::Opening => match self.inner.advance()? {
+                    Advance::NeedBlock(request) => return Ok(Advance::NeedBlock(request)),
+                    Advance::End => Tail::Ended,
+                    Advance::Item => match self.inner.cursor.item() {
+                        Item::Partition { .. } | Item::Static(_) => continue,
+                        Item::Row { .. } | Item::Marker(_) | Item::PartitionEnd => Tail::Inside,
+                    },
+                },
+                Tail::Inside => return self.inner.advance(),
+                Tail::Ended | Tail::Done => {
+                    self.stage = Tail::Done;
+                    return Ok(Advance::End);
+                }
+            };
+            return Ok(Advance::Item);
+        }
+    }
+
+    fn item(&self) -> Item<'_> {
+        match self.stage {
+            Tail::Partition => Item::Partition {
+                token: self.head.token,
+                key: &self.head.key,
+                deletion: DeletionTime::LIVE,
+            },
+            Tail::Marker => {
+                let position = BoundRef { prefix: &self.at, after: true };
+                Item::Marker(Marker { position, close: None, open: None })
+            }
+            Tail::Inside => self.inner.cursor.item(),
+            Tail::Start | Tail::Opening | Tail::Ended | Tail::Done => Item::PartitionEnd,
+        }
+    }
+
+    fn skip_partition(&mut self) {
+        match self.stage {
+            Tail::Inside => self.inner.cursor.skip_partition(),
+            Tail::Start | Tail::Partition | Tail::Marker | Tail::Opening => self.stage = Tail::Done,
+            Tail::Ended | Tail::Done => {}
+        }
+    }
+}
+
 impl Source {
+    /// The file behind it, if it is one.
+    #[inline]
+    pub(crate) fn file(&self) -> Option<&FileSource> {
+        match self {
+            Source::File(file) => Some(file),
+            Source::Tail(tail) => Some(&tail.inner),
+            Source::Partition(_) | Source::Scan(_) => None,
+        }
+    }
+
+    /// The same to be changed.
+    #[inline]
+    pub(crate) fn file_mut(&mut self) -> Option<&mut FileSource> {
+        match self {
+            Source::File(file) => Some(file),
+            Source::Tail(tail) => Some(&mut tail.inner),
+            Source::Partition(_) | Source::Scan(_) => None,
+        }
+    }
+
     /// Hands a block over that the source asked for.
     pub(crate) fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
-        if let Source::File(file) = self {
+        if let Some(file) = self.file_mut() {
             file.cursor.feed(block, chunk);
         }
     }
@@ -128,6 +231,7 @@ impl Cursor for Source {
             Source::Partition(c) => c.advance(),
             Source::Scan(c) => c.advance(),
             Source::File(c) => c.advance(),
+            Source::Tail(c) => c.advance(),
         }
     }
 
@@ -136,6 +240,7 @@ impl Cursor for Source {
             Source::Partition(c) => c.item(),
             Source::Scan(c) => c.item(),
             Source::File(c) => c.cursor.item(),
+            Source::Tail(c) => c.item(),
         }
     }
 
@@ -144,6 +249,7 @@ impl Cursor for Source {
             Source::Partition(c) => c.skip_partition(),
             Source::Scan(c) => c.skip_partition(),
             Source::File(c) => c.cursor.skip_partition(),
+            Source::Tail(c) => c.skip_partition(),
         }
     }
 }
@@ -198,7 +304,7 @@ impl Store {
         bump(&table.counters.reads, 1);
         let mut stats = ReadStats::default();
         let began = self.inner.rt.now();
-        let result = self.read_view(&shape, &view, command, sink, &mut stats).await;
+        let result = self.read_view((&table, &shape), &view, command, sink, &mut stats).await;
         let took = self.inner.rt.now().since(began);
         table.counters.note_read(&command.partitions, (began, took), &stats);
         result.map(|_| stats)
@@ -206,7 +312,7 @@ impl Store {
 
     async fn read_view<S: RowSink>(
         &self,
-        shape: &Rc<TableShape>,
+        (table, shape): (&TableState, &Rc<TableShape>),
         view: &Rc<TableView>,
         command: &ReadCommand,
         sink: &mut S,
@@ -215,7 +321,7 @@ impl Store {
         match &command.partitions {
             Partitions::Key(key) => {
                 let slices = slices_of(shape, command, true);
-                self.read_key(shape, view, command, slices, key, sink, stats).await
+                self.read_key((table, shape), view, command, slices, key, sink, stats).await
             }
             Partitions::Range(range) => {
                 if command.reversed {
@@ -230,8 +336,9 @@ impl Store {
                     *after = true;
                     let slices = slices_of(shape, command, true);
                     let key = key.clone();
-                    let flow =
-                        self.read_key(shape, view, command, slices, &key, sink, stats).await?;
+                    let read =
+                        self.read_key((table, shape), view, command, slices, &key, sink, stats);
+                    let flow = read.await?;
                     if flow == Flow::Stop {
                         return Ok(flow);
                     }
@@ -244,7 +351,7 @@ impl Store {
     #[expect(clippy::too_many_arguments, reason = "parts of one read, split by key and range")]
     async fn read_key<S: RowSink>(
         &self,
-        shape: &Rc<TableShape>,
+        (table, shape): (&TableState, &Rc<TableShape>),
         view: &Rc<TableView>,
         command: &ReadCommand,
         slices: Rc<Slices>,
@@ -253,7 +360,13 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Flow, StoreError> {
         let mut sources = Sources::new();
-        self.key_sources(shape, view, &slices, command.reversed, key, &mut sources, stats);
+        let mut head = None;
+        if self.caches_rows(table) {
+            // Boxed: all other reads would carry its memory too.
+            head = Box::pin(self.cached_head(table, shape, view, key, stats)).await?;
+        }
+        let head = head.as_deref();
+        self.key_sources(shape, (view, head), &slices, command.reversed, key, &mut sources, stats);
         if sources.is_empty() {
             return Ok(Flow::Continue);
         }
@@ -275,15 +388,15 @@ impl Store {
         self.drive(shape, command, sources, sink, stats, false).await
     }
 
-    /// Everything that may have the partition. The slices of scans and resumed pages are not the
-    /// command's.
+    /// Everything that may have the partition, with its head from the row cache if there is one. The slices of
+    /// scans and resumed pages are not the command's.
     // Always: a read of one partition is measured in instructions.
     #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
     #[inline(always)]
     pub(crate) fn key_sources(
         &self,
         shape: &Rc<TableShape>,
-        view: &TableView,
+        (view, head): (&TableView, Option<&Head>),
         slices: &Rc<Slices>,
         reversed: bool,
         key: &[u8],
@@ -305,6 +418,28 @@ impl Store {
                 )));
             }
         }
+        let use_head = |head, sources: &mut Sources, stats: &mut ReadStats| {
+            self.head_sources(shape, view, head, slices, reversed, sources, stats)
+        };
+        if !head.is_some_and(|head| use_head(head, sources, stats)) {
+            self.file_sources(view, slices, reversed, (&hash, key), deleted, sources, stats);
+        }
+    }
+
+    /// Files that may have the partition and anything newer than `deleted`.
+    #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
+    #[inline(always)]
+    pub(crate) fn file_sources(
+        &self,
+        view: &TableView,
+        slices: &Rc<Slices>,
+        reversed: bool,
+        (hash, key): (&codec::KeyHash, &[u8]),
+        deleted: TimestampMicros,
+        sources: &mut Sources,
+        stats: &mut ReadStats,
+    ) {
+        let token = hash.token;
         for file in &view.files {
             // A file that spans shards is open on each of them; the key belongs to one.
             let of_another =
@@ -314,7 +449,7 @@ impl Store {
             }
             let meta = file.reader.meta();
             if meta.statistics().stats.max_timestamp < deleted
-                || !meta.may_contain(&hash)
+                || !meta.may_contain(hash)
                 || !meta.may_intersect(slices)
             {
                 continue;
@@ -363,17 +498,35 @@ impl Store {
     #[inline(always)]
     pub(crate) fn keep_buffers(&self, sources: impl Iterator<Item = Source>) {
         for source in sources {
-            if let Source::File(file) = source {
-                let mut pool = self.inner.cursor_buffers.borrow_mut();
-                if pool.len() < CURSOR_BUFFERS_MAX {
-                    pool.push(file.cursor.into_buffers());
-                }
+            let cursor = match source {
+                Source::File(file) => file.cursor,
+                Source::Tail(tail) => tail.inner.cursor,
+                Source::Partition(_) | Source::Scan(_) => continue,
+            };
+            let mut pool = self.inner.cursor_buffers.borrow_mut();
+            if pool.len() < CURSOR_BUFFERS_MAX {
+                pool.push(cursor.into_buffers());
             }
         }
     }
 
     fn file_source(&self, file: &Rc<TableFile>, cursor: SstableCursor) -> Source {
         Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_of)))
+    }
+
+    /// Gives a source the block that it asked for, if the cache has it.
+    #[inline]
+    pub(crate) fn feed_cached(
+        &self,
+        merge: &mut MergeCursor<'_, Source>,
+        request: BlockRequest,
+    ) -> bool {
+        let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
+            return false;
+        };
+        let Some(chunk) = self.inner.cache.get(source.file.id, request.block) else { return false };
+        source.cursor.feed(request.block, chunk);
+        true
     }
 
     /// Fetches a block that the cache does not have.
@@ -383,7 +536,7 @@ impl Store {
         request: BlockRequest,
         stats: &mut ReadStats,
     ) -> Result<(), StoreError> {
-        let Some(Source::File(source)) = merge.source_mut(request.source) else {
+        let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
             stdx::invariant::broken(format_args!("read: a memtable asked for a block"))
         };
         let (file, block) = (source.file.clone(), request.block);
@@ -453,12 +606,8 @@ impl Store {
             match merge.advance()? {
                 Advance::End => return Ok(Pause::End(Flow::Continue)),
                 Advance::NeedBlock(request) => {
-                    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+                    if !self.feed_cached(merge, request) {
                         return Ok(Pause::Load(request));
-                    };
-                    match self.inner.cache.get(source.file.id, request.block) {
-                        Some(chunk) => source.cursor.feed(request.block, chunk),
-                        None => return Ok(Pause::Load(request)),
                     }
                     continue;
                 }

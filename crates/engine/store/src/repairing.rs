@@ -86,16 +86,16 @@ impl TableState {
             ReadScope::Repair => {
                 let (active, flushing) = (view.active.clone(), view.flushing.clone());
                 let files = view.files.iter().filter(is_read).cloned().collect();
-                Rc::new(TableView { active, flushing, files })
+                Rc::new(TableView::new(active, flushing, files))
             }
             ReadScope::Pending(session) => self.pending_view(session)?,
             ReadScope::Unrepaired => {
                 let (active, flushing) = (view.active.clone(), view.flushing.clone());
-                Rc::new(TableView { active, flushing, files: of(false) })
+                Rc::new(TableView::new(active, flushing, of(false)))
             }
             ReadScope::Repaired => {
                 let (active, flushing) = (Rc::new(Memtable::new()), Vec::new());
-                Rc::new(TableView { active, flushing, files: of(true) })
+                Rc::new(TableView::new(active, flushing, of(true)))
             }
         })
     }
@@ -108,7 +108,7 @@ impl TableState {
         let is_of_it = |f: &&Rc<TableFile>| state_of(f).pending == Some(session);
         let files = self.view().files.iter().filter(is_of_it).cloned().collect();
         let (active, flushing) = (Rc::new(Memtable::new()), Vec::new());
-        Ok(Rc::new(TableView { active, flushing, files }))
+        Ok(Rc::new(TableView::new(active, flushing, files)))
     }
 
     /// Puts files in the place of one; false when that is not in the view any more.
@@ -125,7 +125,7 @@ impl TableState {
             }
         }
         let (active, flushing) = (view.active.clone(), view.flushing.clone());
-        self.set_view(TableView { active, flushing, files });
+        self.set_view(TableView::new(active, flushing, files));
         true
     }
 }
@@ -298,7 +298,7 @@ impl Store {
         let mut files = view.files.clone();
         files.push(file);
         let (active, flushing) = (view.active.clone(), view.flushing.clone());
-        table.set_view(TableView { active, flushing, files });
+        table.set_view(TableView::new(active, flushing, files));
         bump(&table.counters.flushes, 1);
         Ok(())
     }

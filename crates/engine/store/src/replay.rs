@@ -175,11 +175,11 @@ impl Store {
         for table in self.all_tables() {
             let view = table.view();
             if view.active.is_replayed() && view.active.is_empty() {
-                table.set_view(TableView {
-                    active: Rc::new(Memtable::new()),
-                    flushing: view.flushing.clone(),
-                    files: view.files.clone(),
-                });
+                table.set_view(TableView::new(
+                    Rc::new(Memtable::new()),
+                    view.flushing.clone(),
+                    view.files.clone(),
+                ));
             }
         }
     }

@@ -54,6 +54,7 @@ pub struct StreamRead {
 
 /// How a page is made.
 struct Job<'a> {
+    table: &'a TableState,
     command: &'a ReadCommand,
     limits: PageLimits,
     /// Deletions made before this are left out; `None`: everything stays as it is, expired cells
@@ -123,6 +124,7 @@ impl Store {
         bump(&table.counters.reads, 1);
         let began = self.inner.rt.now();
         let job = Job {
+            table: &table,
             command,
             limits,
             purge_before: (purge_before.0 != i64::MIN).then_some(purge_before),
@@ -154,6 +156,7 @@ impl Store {
             return Err(StoreError::UnknownTable(command.table));
         };
         let job = &Job {
+            table: &table,
             command,
             limits,
             purge_before: (purge_before.0 != i64::MIN).then_some(purge_before),
@@ -238,6 +241,7 @@ impl Store {
         for range in stream.ranges {
             command.partitions = Partitions::Range(range);
             let job = Job {
+                table,
                 command: &command,
                 limits,
                 purge_before: None,
@@ -311,7 +315,13 @@ impl Store {
         let slices = slices_of(shape, job.command, true);
         let mut sources = Sources::new();
         let reversed = job.command.reversed;
-        self.key_sources(shape, view, &slices, reversed, key, &mut sources, &mut filling.stats);
+        let stats = &mut filling.stats;
+        let mut head = None;
+        if job.kind == Kind::Read && self.caches_rows(job.table) {
+            head = Box::pin(self.cached_head(job.table, shape, view, key, stats)).await?;
+        }
+        let view = (&**view, head.as_deref());
+        self.key_sources(shape, view, &slices, reversed, key, &mut sources, stats);
         self.fill_from(shape, job, sources, filling).await
     }
 
@@ -376,7 +386,7 @@ impl Store {
         request: BlockRequest,
         readers: &mut BTreeMap<u32, (u64, SequentialReader)>,
     ) -> Result<(), StoreError> {
-        let Some(Source::File(source)) = merge.source_mut(request.source) else {
+        let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
             stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))
         };
         let (_, reader) = readers.entry(request.source).or_insert_with(|| {
@@ -400,12 +410,8 @@ impl Store {
             match merge.advance()? {
                 Advance::End => return Ok(Pause::End),
                 Advance::NeedBlock(request) => {
-                    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+                    if !self.feed_cached(merge, request) {
                         return Ok(Pause::Load(request));
-                    };
-                    match self.inner.cache.get(source.file.id, request.block) {
-                        Some(chunk) => source.feed(request.block, chunk),
-                        None => return Ok(Pause::Load(request)),
                     }
                     continue;
                 }
@@ -520,7 +526,7 @@ async fn load_one(
     merge: &mut MergeCursor<'_, Source>,
     request: BlockRequest,
 ) -> Result<(), StoreError> {
-    let Some(Source::File(source)) = merge.source_mut(request.source) else {
+    let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
         stdx::invariant::broken(format_args!("repair: a memtable asked for a block"))
     };
     let chunk = source.file.reader.load_block(request.block).await.map_err(map_error)?;

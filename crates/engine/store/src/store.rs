@@ -24,6 +24,7 @@ use crate::options::StoreOptions;
 use crate::quarantine::DamageEvent;
 use crate::replay::ReplayReport;
 use crate::replica::ReadAheads;
+use crate::row_cache::RowCache;
 use crate::slots::Slots;
 use crate::table::{TableState, TableStats, TableView, bump};
 
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     /// What pages for streams and repairs have read of files behind their ends.
     pub(crate) read_aheads: RefCell<ReadAheads>,
     pub(crate) cache: ChunkCache,
+    pub(crate) row_cache: RowCache,
     pub(crate) stopping: Cell<bool>,
     /// Drained: no more writes.
     pub(crate) drained: Cell<bool>,
@@ -124,7 +126,16 @@ impl Store {
         schema: Arc<Schema>,
     ) -> Result<(Store, ReplayReport), StoreError> {
         let log = CommitLog::open(&rt, options.log_options()).await?;
-        let cache = ChunkCache::new(options.chunk_cache_bytes_max, &rt.telemetry());
+        let (both, rows) = (options.chunk_cache_bytes_max, options.row_cache_bytes_max);
+        if rows > both as u64 / 2 {
+            return Err(StoreError::Invalid(format!(
+                "row_cache_size: {rows} bytes on each shard are more than half of the {both} that caches have \
+                 there; make it smaller or \"memory\" larger"
+            )));
+        }
+        let chunks = both.saturating_sub(usize::try_from(rows).unwrap_or(both));
+        let cache = ChunkCache::new(chunks, &rt.telemetry());
+        let row_cache = RowCache::new(rows, &rt.telemetry());
         let inner = Inner {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
             control: Control::default(),
@@ -142,6 +153,7 @@ impl Store {
             cursor_buffers: RefCell::default(),
             read_aheads: RefCell::default(),
             cache,
+            row_cache,
             room: Notify::new(),
             work: Notify::new(),
             stop: Notify::new(),
@@ -170,6 +182,7 @@ impl Store {
         report.removed_files = removed_files;
         store.start_background();
         store.start_watch();
+        store.start_row_cache();
         let ending = store.clone();
         store.inner.rt.at_end(move || {
             // They hold what holds this.
@@ -479,6 +492,7 @@ impl Store {
         self.inner.suspected.notify_waiters();
         self.inner.slots.changed.notify_waiters();
         self.inner.room.notify_waiters();
+        self.save_rows().await;
         self.inner.gate.close().await;
         // A failure was reported to every commit that it concerned.
         let _ = self.inner.log.close().await;

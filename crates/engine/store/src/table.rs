@@ -19,6 +19,7 @@ use crate::files::TableFile;
 use crate::memtable::Memtable;
 use crate::quarantine::Damage;
 use crate::read::ReadStats;
+use crate::row_cache::CachedRows;
 use crate::sampling::Sampling;
 use crate::watch::VerifiedTimes;
 
@@ -30,11 +31,22 @@ pub(crate) struct TableView {
     pub(crate) flushing: Vec<Rc<Memtable>>,
     /// Complete SSTables.
     pub(crate) files: Vec<Rc<TableFile>>,
+    /// Files of views with the same number have the same rows, except for what flushes added to them. Given by
+    /// [`TableState::set_view`]; 0 for views that were never a table's.
+    pub(crate) contents: u64,
 }
 
 impl TableView {
+    pub(crate) fn new(
+        active: Rc<Memtable>,
+        flushing: Vec<Rc<Memtable>>,
+        files: Vec<Rc<TableFile>>,
+    ) -> TableView {
+        TableView { active, flushing, files, contents: 0 }
+    }
+
     pub(crate) fn empty() -> TableView {
-        TableView { active: Rc::new(Memtable::new()), flushing: Vec::new(), files: Vec::new() }
+        TableView::new(Rc::new(Memtable::new()), Vec::new(), Vec::new())
     }
 
     pub(crate) fn is_flushing(&self, memtable: &Rc<Memtable>) -> bool {
@@ -205,6 +217,8 @@ pub(crate) struct TableVersion {
     pub(crate) ticket: TableTicket,
     /// Its `compaction` map; a text why it is not understood.
     pub(crate) compaction: Result<CompactionOptions, String>,
+    /// `rows_per_partition` of its `caching`.
+    pub(crate) cached_rows: CachedRows,
 }
 
 impl TableVersion {
@@ -227,6 +241,9 @@ impl TableVersion {
             shape: Rc::new(TableShape::for_table(&table)),
             ticket: TableTicket::new(&table),
             compaction,
+            cached_rows: CachedRows::parse(
+                table.options.caching.get("rows_per_partition").map(String::as_str),
+            ),
             table,
         })
     }
@@ -245,6 +262,10 @@ pub(crate) struct TableState {
     pub(crate) id: TableId,
     pub(crate) version: RefCell<Rc<TableVersion>>,
     pub(crate) view: RefCell<Rc<TableView>>,
+    /// The number of its contents.
+    contents: Cell<u64>,
+    /// Begins and ends of folds into the row cache: odd while one is under way.
+    pub(crate) folds: Cell<u64>,
     pub(crate) counters: TableCounters,
     /// The highest generation seen or given.
     pub(crate) generation: Cell<Generation>,
@@ -318,6 +339,8 @@ impl TableState {
             version: RefCell::new(TableVersion::new(table, Overrides::default())),
             overrides: Cell::default(),
             view: RefCell::new(Rc::new(TableView::empty())),
+            contents: Cell::new(0),
+            folds: Cell::new(0),
             counters: TableCounters::default(),
             generation: Cell::new(Generation(0)),
             writing: RefCell::default(),
@@ -365,8 +388,20 @@ impl TableState {
         }))
     }
 
+    /// Gives the table another view, whose files may have other rows than those of the one before.
     pub(crate) fn set_view(&self, view: TableView) {
-        *self.view.borrow_mut() = Rc::new(view);
+        let contents = self.contents.get() + 1;
+        self.contents.set(contents);
+        *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
+    }
+
+    /// The same when files have the rows that files had before: others were written of them, or a memtable's
+    /// file came between [`Store::begin_fold`] and [`TableState::end_fold`].
+    ///
+    /// [`Store::begin_fold`]: crate::Store::begin_fold
+    pub(crate) fn set_equal_view(&self, view: TableView) {
+        let contents = self.contents.get();
+        *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
     }
 
     /// Registers a file as being written.
@@ -400,6 +435,10 @@ impl TableState {
     pub(crate) fn set_table(&self, table: &Arc<Table>) {
         if !Arc::ptr_eq(&self.version.borrow().table, table) {
             *self.version.borrow_mut() = TableVersion::new(table.clone(), self.overrides.get());
+            let view = self.view();
+            let (active, flushing) = (view.active.clone(), view.flushing.clone());
+            // What is cached was merged for the shape of before.
+            self.set_view(TableView::new(active, flushing, view.files.clone()));
         }
     }
 

@@ -210,11 +210,7 @@ impl Store {
                 removed.push(file);
             }
         }
-        table.set_view(TableView {
-            active: view.active.clone(),
-            flushing: view.flushing.clone(),
-            files,
-        });
+        table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), files));
         table.replayed_removals.set(table.replayed_removals.get() + 1);
         let wanted =
             self.inner.options.auto_snapshot && table.version().table.options.allow_auto_snapshot;

@@ -39,10 +39,7 @@ struct Input {
 
 impl Warmth {
     pub(crate) fn new(merge: &impl Merging) -> Warmth {
-        let file = |source: &Source| match source {
-            Source::File(source) => source.file.id,
-            Source::Partition(_) | Source::Scan(_) => 0,
-        };
+        let file = |source: &Source| source.file().map_or(0, |source| source.file.id);
         let inputs = merge.inputs().map(file);
         let inputs = inputs.map(|file| Input { file, is_cached: false, is_in: false });
         Warmth { inputs: inputs.collect() }

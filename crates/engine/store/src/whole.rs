@@ -146,8 +146,7 @@ impl Store {
         if whole.is_empty() {
             return Ok(None);
         }
-        let rest =
-            TableView { active: Rc::new(Memtable::new()), flushing: Vec::new(), files: rest };
+        let rest = TableView::new(Rc::new(Memtable::new()), Vec::new(), rest);
         Ok(Some(Held { table: id, files: whole, rest: Rc::new(rest) }))
     }
 

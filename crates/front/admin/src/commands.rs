@@ -135,6 +135,13 @@ pub enum ClusterAction {
         /// Bytes per second of the node; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Memory for cached rows; told to every shard.
+    SetRowCacheCapacity {
+        /// Of the node.
+        bytes: u64,
+    },
+    /// Forget cached rows; told to every shard.
+    InvalidateRowCache,
     /// Compactions at a time; told to every shard.
     SetConcurrentCompactors {
         /// Of the node, 1 or more; each shard runs its part, rounded up.
@@ -227,6 +234,8 @@ impl ClusterAction {
             ClusterAction::SetInterDcStreamThroughput { .. } => "setinterdcstreamthroughput",
             ClusterAction::SetIncrementalBackups { .. } => "turning backups on or off",
             ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
+            ClusterAction::SetRowCacheCapacity { .. } => "setcachecapacity",
+            ClusterAction::InvalidateRowCache => "invalidaterowcache",
             ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
             ClusterAction::SetCompactionShare { .. } => "setcompactionshare",
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
@@ -385,6 +394,10 @@ pub(crate) fn resolve(
         ClusterCommand::SetCompactionThroughput { bytes_per_second } => {
             ClusterAction::SetCompactionThroughput { bytes_per_second }
         }
+        ClusterCommand::SetRowCacheCapacity { bytes } => {
+            ClusterAction::SetRowCacheCapacity { bytes }
+        }
+        ClusterCommand::InvalidateRowCache {} => ClusterAction::InvalidateRowCache,
         ClusterCommand::SetConcurrentCompactors { count } => {
             ClusterAction::SetConcurrentCompactors { count }
         }

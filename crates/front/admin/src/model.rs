@@ -1,5 +1,6 @@
 //! What the API says, as JSON. Names are stable: fields are added, never renamed.
 
+mod caches;
 mod cluster;
 mod load;
 mod ownership;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use caches::CacheReport;
 pub use cluster::{
     CidrFilteringReport, ClientReport, ClusterCommand, ClusterReport, CopyReport, EndpointsReport,
     ForgetCredentials, GossipPeerReport, GossipReport, HintsReport, LogLevelReport, MessageCounts,

@@ -42,9 +42,9 @@ use tokio::time::{Instant, Sleep};
 
 use crate::histogram::HistogramReport;
 use crate::model::{
-    ClearRequest, ClientReport, ClusterReport, CompactionReport, CoordinatorReport, DrainRequest,
-    ErrorReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport, PlannedReport,
-    SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
+    CacheReport, ClearRequest, ClientReport, ClusterReport, CompactionReport, CoordinatorReport,
+    DrainRequest, ErrorReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport,
+    PlannedReport, SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
 };
 use crate::prometheus;
 use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, Selection, shard_ids};
@@ -214,6 +214,7 @@ fn routes(state: Api) -> Router {
         .route("/api/v1/endpoints", get(cluster::endpoints))
         .route("/api/v1/clients", get(clients))
         .route("/api/v1/key_samples", get(key_samples))
+        .route("/api/v1/caches", get(caches))
         .route("/api/v1/guardrails", get(guardrails).put(set_guardrail))
         .route("/api/v1/log", get(log::levels).put(log::set))
         .merge(cidr::routes())
@@ -460,6 +461,7 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_incremental_backups (enabled),
                             set_timeout (kind, millis), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
+                            set_row_cache_capacity (bytes), invalidate_row_cache,
                             set_concurrent_compactors (count), set_compaction_share (share),
                             set_batchlog_throttle (kib_per_second), replay_batchlog,
                             refresh_size_estimates, stop_daemon
@@ -469,6 +471,7 @@ GET    /api/v1/samples/jobs the same again and again, into the log
 POST   /api/v1/samples/jobs as samples, with \"interval\"
 DELETE /api/v1/samples/jobs {\"keyspace\":null,\"table\":null}
 GET    /api/v1/clients      connections of clients
+GET    /api/v1/caches       what caches hold, and how often they had what was asked for
 GET    /api/v1/key_samples  tokens of some of the keys on this node
 GET    /api/v1/guardrails   limits on statements
 PUT    /api/v1/guardrails   {\"name\":\"tables_threshold\",\"values\":[\"200\",\"150\"]}
@@ -535,6 +538,10 @@ async fn key_samples(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     }
     all.sort_unstable();
     Ok(Json(all.iter().map(ToString::to_string).collect()))
+}
+
+async fn caches(State(api): State<Api>) -> Answer<Json<Vec<CacheReport>>> {
+    Ok(Json(CacheReport::of_metrics(&api.metrics().await?)))
 }
 
 async fn guardrails(State(api): State<Api>) -> Answer<Json<Vec<GuardrailReport>>> {

@@ -136,6 +136,20 @@ impl PartitionVersion {
         }
     }
 
+    /// Puts a static row into a partition that has none; returns its memory.
+    pub(crate) fn put_static(&mut self, row: RowRef<'_>) -> usize {
+        self.static_row = Some(row.bytes().into());
+        row.bytes().len() + 16
+    }
+
+    /// Puts a row behind all others; returns its memory.
+    pub(crate) fn put_row(&mut self, clustering: &[u8], row: RowRef<'_>) -> usize {
+        let entry = Entry::new(clustering, row);
+        let bytes = entry.memory_bytes();
+        self.rows.push(entry);
+        bytes
+    }
+
     /// Merges a newer version of the same partition in.
     pub(crate) fn absorb(
         &mut self,

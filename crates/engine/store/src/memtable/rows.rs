@@ -170,6 +170,16 @@ impl Rows {
         }
     }
 
+    /// Puts a row behind all others.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        let place = match self {
+            Rows::None => Place { block: 0, index: 0 },
+            Rows::One(_) => Place { block: 0, index: 1 },
+            Rows::Blocks(blocks) => Place { block: blocks.len(), index: 0 },
+        };
+        self.insert(place, entry);
+    }
+
     /// First row behind a bound.
     pub(crate) fn after_bound(&self, cmp: &ClusteringComparator, bound: BoundRef<'_>) -> Place {
         if bound == BoundRef::BOTTOM {

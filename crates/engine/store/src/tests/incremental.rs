@@ -34,6 +34,7 @@ pub(crate) fn set_fragment_size(store: &Store, bytes: u64) {
         shape: version.shape.clone(),
         ticket: commitlog::TableTicket::new(&version.table),
         compaction: Ok(compaction),
+        cached_rows: version.cached_rows,
     });
 }
 

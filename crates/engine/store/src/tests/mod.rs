@@ -23,6 +23,7 @@ mod repairing;
 mod replaying;
 mod replica;
 mod requests;
+mod row_cache;
 mod sampling;
 mod scrubbing;
 mod shards;

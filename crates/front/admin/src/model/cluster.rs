@@ -77,6 +77,9 @@ pub struct SettingsReport {
     pub incremental_backups: bool,
     /// `phi_convict_threshold`.
     pub phi_convict_threshold: f64,
+    /// How often it is saved which partitions are in the row cache; 0: never.
+    #[serde(default)]
+    pub row_cache_save_seconds: u64,
 }
 
 /// Least severe events of a part of the program that are logged.
@@ -619,6 +622,13 @@ pub enum ClusterCommand {
         /// Bytes per second; 0 is no limit.
         bytes_per_second: u64,
     },
+    /// Memory for cached rows, of all shards.
+    SetRowCacheCapacity {
+        /// At most half of what caches have; 0: there is no row cache.
+        bytes: u64,
+    },
+    /// Forgets all rows that are cached.
+    InvalidateRowCache {},
     /// Compactions at a time.
     SetConcurrentCompactors {
         /// Of the node, 1 or more; each shard runs its part, rounded up.

@@ -45,8 +45,8 @@ pub use upkeep::{auto_compaction, sstables};
 use std::fmt::Write;
 
 use crate::model::{
-    ClusterReport, CompactionReport, KeyspaceReport, MemberReport, NodeReport, PlannedReport,
-    SnapshotReport, TableReport,
+    CacheReport, ClusterReport, CompactionReport, KeyspaceReport, MemberReport, NodeReport,
+    PlannedReport, SnapshotReport, TableReport,
 };
 use format::{Table, decimal, java_double};
 
@@ -233,6 +233,7 @@ pub fn info(
     node: &NodeReport,
     cluster: &ClusterReport,
     tables: &[TableReport],
+    caches: &[CacheReport],
     all_tokens: bool,
 ) -> String {
     let memory_used: u64 = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
@@ -262,8 +263,40 @@ pub fn info(
     line("Exceptions", &node.exceptions.to_string());
     let no_cache = "entries 0, size 0 bytes, capacity 0 bytes, 0 hits, 0 requests, \
                     NaN recent hit rate, 0 save period in seconds";
-    for name in ["Key Cache", "Row Cache", "Counter Cache"] {
-        line(name, no_cache);
+    line("Key Cache", no_cache);
+    let cache = |name| caches.iter().find(|c| c.name == name).cloned().unwrap_or_default();
+    let numbers = |c: &CacheReport| {
+        let (size, capacity) = (file_size(c.size_bytes), file_size(c.capacity_bytes));
+        format!("entries {}, size {size}, capacity {capacity}", c.entries)
+    };
+    let ratio = |c: &CacheReport| match c.requests {
+        0 => "NaN".to_owned(),
+        _ => format!("{:.3}", c.hit_ratio()),
+    };
+    let rows = cache("rows");
+    let saved = cluster.settings.as_ref().map_or(0, |s| s.row_cache_save_seconds);
+    let (hits, requests) = (rows.hits, rows.requests);
+    line(
+        "Row Cache",
+        &format!(
+            "{}, {hits} hits, {requests} requests, {} recent hit rate, {saved} save period in seconds",
+            numbers(&rows),
+            ratio(&rows)
+        ),
+    );
+    line("Counter Cache", no_cache);
+    let chunks = cache("chunks");
+    if chunks.capacity_bytes > 0 {
+        let misses = chunks.requests.saturating_sub(chunks.hits);
+        line(
+            "Chunk Cache",
+            &format!(
+                "{}, {misses} misses, {} requests, {} recent hit rate, NaN microseconds miss latency",
+                numbers(&chunks),
+                chunks.requests,
+                ratio(&chunks)
+            ),
+        );
     }
     line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes");
     line("Percent Repaired", &format!("{}%", java_double(percent_repaired(node, tables))));

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::model::tests::{NETWORK, keyspace, one_node, three_nodes};
-use crate::model::{PendingReport, RunningReport, SampleReport, SamplerReport, TableReport};
+use crate::model::{
+    CacheReport, PendingReport, RunningReport, SampleReport, SamplerReport, SettingsReport,
+    TableReport,
+};
 
 #[test]
 fn samples_are_shown_as_cassandra_shows_them() {
@@ -111,7 +114,7 @@ fn info_is_cassandras() {
         ..TableReport::default()
     };
     let shown = |table: &TableReport, all_tokens| {
-        info(&one_node(), &ClusterReport::default(), std::slice::from_ref(table), all_tokens)
+        info(&one_node(), &ClusterReport::default(), std::slice::from_ref(table), &[], all_tokens)
     };
     assert_eq!(shown(&traces, false), include_str!("testdata/info.txt"));
     let all = shown(&traces, true);
@@ -122,8 +125,26 @@ fn info_is_cassandras() {
     traces.keyspace = "system".to_owned();
     let text = shown(&traces, false);
     assert!(text.contains("Percent Repaired       : 100.0%\n"), "{text}");
+    let rows = CacheReport {
+        name: "rows".to_owned(),
+        capacity_bytes: 10 << 20,
+        size_bytes: 3 << 9,
+        entries: 3,
+        requests: 8,
+        hits: 5,
+    };
+    let chunks = CacheReport { name: "chunks".to_owned(), ..rows.clone() };
+    let settings = SettingsReport { row_cache_save_seconds: 60, ..SettingsReport::default() };
+    let cluster = ClusterReport { settings: Some(settings), ..ClusterReport::default() };
+    let text = info(&one_node(), &cluster, &[], &[rows, chunks], false);
+    let line = "Row Cache              : entries 3, size 1.5 KiB, capacity 10 MiB, 5 hits, 8 requests, \
+                0.625 recent hit rate, 60 save period in seconds\n";
+    assert!(text.contains(line), "{text}");
+    let line = "Chunk Cache            : entries 3, size 1.5 KiB, capacity 10 MiB, 3 misses, 8 requests, \
+                0.625 recent hit rate, NaN microseconds miss latency\n";
+    assert!(text.contains(line), "{text}");
     let cluster = ClusterReport { decommission_failed: true, ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, &[], false);
+    let text = info(&one_node(), &cluster, &[], &[], false);
     assert!(text.contains("Decommission failed    : true\n"), "{text}");
 }
 
@@ -427,7 +448,7 @@ Keyspaces:
 fn info_of_a_joining_node_says_so() {
     let cluster =
         ClusterReport { operation_mode: "JOINING".to_owned(), ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, &[], false);
+    let text = info(&one_node(), &cluster, &[], &[], false);
     assert!(text.contains("Token                  : (node is not joined to the cluster)\n"));
     assert!(text.contains("Bootstrap state        : IN_PROGRESS\n"), "{text}");
 }

@@ -14,7 +14,7 @@ use telemetry::Snapshot;
 
 use super::scylla::Entry;
 use super::{Answer, Api, ApiError, rates, scylla_histograms};
-use crate::model::{ClusterReport, NodeReport, StreamReport, TableReport};
+use crate::model::{CacheReport, ClusterReport, NodeReport, StreamReport, TableReport};
 use crate::shard::ActionError;
 
 pub(super) fn routes() -> Router<Api> {
@@ -192,12 +192,23 @@ async fn dropped_by_verb(State(api): State<Api>) -> Answer<Json<Vec<VerbCounter>
 
 /// There are no caches of keys, rows and counters: what is in them, and what they may hold, is 0. Blocks
 /// of files have another one, which is in the metrics.
-async fn cache(Path((cache, number)): Path<(String, String)>) -> Answer<Json<u64>> {
-    let is_known = ["key", "row", "counter"].contains(&cache.as_str())
-        && ["capacity", "entries", "size"].contains(&number.as_str());
-    match is_known {
-        true => Ok(Json(0)),
-        false => Err(no_number(&format!("{number} of the cache \"{cache}\""))),
+/// There are no caches of keys and of counters.
+async fn cache(
+    State(api): State<Api>,
+    Path((cache, number)): Path<(String, String)>,
+) -> Answer<Json<u64>> {
+    let mut rows = CacheReport::default();
+    if cache == "row" {
+        let all = CacheReport::of_metrics(&api.metrics().await?);
+        rows = all.into_iter().find(|c| c.name == "rows").unwrap_or_default();
+    }
+    match (cache.as_str(), number.as_str()) {
+        ("key" | "row" | "counter", "capacity") => Ok(Json(rows.capacity_bytes)),
+        ("key" | "row" | "counter", "entries") => Ok(Json(rows.entries)),
+        ("key" | "row" | "counter", "size") => Ok(Json(rows.size_bytes)),
+        ("row", "hits") => Ok(Json(rows.hits)),
+        ("row", "requests") => Ok(Json(rows.requests)),
+        _ => Err(no_number(&format!("{number} of the cache \"{cache}\""))),
     }
 }
 
