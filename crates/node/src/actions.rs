@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    AutoRepairReport, ClientReport, ClusterReport, CompactionReport, EstimateReport,
-    GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport, RepairSummary,
-    RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
+    AutoRepairReport, ClientReport, ClusterReport, CompactionReport, CoordinatorReport,
+    EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport,
+    RepairSummary, RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use cluster::AuthChange;
 use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
-use cql_server::CqlServer;
+use cql_server::{CqlServer, TableLatencies};
 use membership::Membership;
 use rt::Rt;
 use stdx::{ShardId, TableId, Token, Uuid};
@@ -97,6 +97,18 @@ impl Actions {
 }
 
 impl ShardActions for Actions {
+    fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
+        let report = |(id, of): (TableId, TableLatencies)| {
+            let report = CoordinatorReport {
+                read: of.reads.into(),
+                range: of.scans.into(),
+                write: of.writes.into(),
+            };
+            (id, report)
+        };
+        self.server.table_latencies().into_iter().map(report).collect()
+    }
+
     fn flush(&self, tables: Vec<TableId>) -> Work<()> {
         let store = self.store.clone();
         Box::pin(async move { store.flush(Some(&tables)).await.map_err(failed) })

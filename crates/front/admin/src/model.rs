@@ -189,6 +189,15 @@ pub struct TableReport {
     /// Tombstones that each read met, plus one.
     #[serde(default)]
     pub tombstones_per_read: HistogramReport,
+    /// How long reads of partitions took that this node was asked for.
+    #[serde(default)]
+    pub coordinator_reads: HistogramReport,
+    /// How long reads of ranges took that this node was asked for.
+    #[serde(default)]
+    pub coordinator_scans: HistogramReport,
+    /// How long writes took that this node was asked for.
+    #[serde(default)]
+    pub coordinator_writes: HistogramReport,
     /// Bytes of the partitions in SSTables.
     #[serde(default)]
     pub partition_sizes: HistogramReport,
@@ -230,6 +239,9 @@ impl TableReport {
         self.scan_latency.merge(&other.scan_latency);
         self.rows_per_read.merge(&other.rows_per_read);
         self.tombstones_per_read.merge(&other.tombstones_per_read);
+        self.coordinator_reads.merge(&other.coordinator_reads);
+        self.coordinator_scans.merge(&other.coordinator_scans);
+        self.coordinator_writes.merge(&other.coordinator_writes);
         self.partition_sizes.merge(&other.partition_sizes);
         self.cell_counts.merge(&other.cell_counts);
     }

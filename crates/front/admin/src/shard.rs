@@ -11,7 +11,7 @@ use std::time::Duration;
 use membership::Membership;
 use rt::{ForeignCaller, Gate, Group, Mesh, Reply, Rt};
 use schema::Schema;
-use stdx::{ShardId, TableId, Token};
+use stdx::{FixedMap, ShardId, TableId, Token};
 use store::{Sampler, Store, StoreError};
 
 use crate::commands::{self, ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
@@ -19,10 +19,10 @@ use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
     AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
-    EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
-    KeyspaceReport, NodeReport, PendingReport, PlannedReport, RepairCommand, RepairReport,
-    RepairSummary, RepairSummaryQuery, SampleReport, SampleRequest, SamplerReport, SnapshotReport,
-    TableReport,
+    CoordinatorReport, EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest,
+    HistoryReport, KeyspaceReport, NodeReport, PendingReport, PlannedReport, RepairCommand,
+    RepairReport, RepairSummary, RepairSummaryQuery, SampleReport, SampleRequest, SamplerReport,
+    SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -227,6 +227,10 @@ pub trait ShardActions {
     /// Writes SSTables of these tables anew that are of other versions than the one written now, or
     /// all of them.
     fn upgrade(&self, tables: Vec<TableId>, all: bool) -> Work<()>;
+    /// What requests of clients took that this shard was asked for, by table.
+    fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
+        Vec::new()
+    }
     /// Takes files in, compacts what is named, gives compactions up.
     fn upkeep(&self, _: UpkeepAction) -> Work<UpkeepReply> {
         Box::pin(async move { Err(ActionError::Unsupported("upkeep of files")) })
@@ -506,9 +510,12 @@ impl Served {
     fn tables(&self) -> Vec<TableReport> {
         let schema = self.membership.snapshot().schema.clone();
         let mut reports = Vec::new();
+        let mut asked: FixedMap<TableId, CoordinatorReport> =
+            self.actions.table_latencies().into_iter().collect();
         for keyspace in schema.keyspaces.values().filter(|k| !k.is_virtual) {
             for table in keyspace.tables.values() {
                 let stats = self.store.table_stats(table.id);
+                let asked = asked.remove(&table.id).unwrap_or_default();
                 reports.push(TableReport {
                     keyspace: keyspace.name.to_string(),
                     table: table.name.to_string(),
@@ -539,6 +546,9 @@ impl Served {
                     scan_latency: stats.scan_latency.into(),
                     rows_per_read: stats.rows_per_read.into(),
                     tombstones_per_read: stats.tombstones_per_read.into(),
+                    coordinator_reads: asked.read,
+                    coordinator_scans: asked.range,
+                    coordinator_writes: asked.write,
                     partition_sizes: HistogramReport { buckets: stats.partition_sizes, sum: 0 },
                     cell_counts: HistogramReport { buckets: stats.cell_counts, sum: 0 },
                 });

@@ -15,7 +15,7 @@ use crate::auth;
 use crate::execute::{self, Step};
 use crate::failure::{Failure, Result};
 use crate::guardrails;
-use crate::latency::{Ended, Kind, Timing};
+use crate::latency::{Ended, Kind, Timing, Touched};
 use crate::pending::{Entry, Freed, Pending, Waiting};
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Stage, Ticket};
@@ -41,6 +41,8 @@ pub(crate) struct HeldWrite {
     pub(crate) consistency: Consistency,
     pub(crate) write_type: WriteType,
     pub(crate) warnings: Vec<String>,
+    /// Tables that it is of, for its latency.
+    pub(crate) touched: Touched,
 }
 
 /// One connection: bytes in by [`Connection::feed`], work by [`Connection::turn`], bytes out by
@@ -180,8 +182,8 @@ impl Connection {
         let (server, frames) = (&core.server, &mut core.frames);
         core.pending.poll_woken(cx, |freed: Freed, timing, answer| {
             server.leave(freed);
-            if let Some(Timing { kind, began }) = timing {
-                server.latencies.record(kind, server.rt.now().since(began), 1);
+            if let Some(Timing { kind, touched, began }) = timing {
+                server.latencies.record(kind, touched, server.rt.now().since(began));
             }
             append_answer(server, frames, answer);
         });
@@ -279,17 +281,20 @@ impl Core {
             return;
         }
         // Of a request that failed before it began.
-        self.server.latencies.take_kind();
+        self.server.latencies.take();
         let step = self
             .check_stage(header.opcode, header.version)
             .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?))
             .and_then(|request| self.dispatch(&request, &mut ticket, frame.body.len()));
         match step {
             Ok(Step::Done) => {}
-            Ok(Step::Held(write)) => self.held.push(write),
+            Ok(Step::Held(mut write)) => {
+                (_, write.touched) = self.server.latencies.take();
+                self.held.push(write);
+            }
             Ok(Step::Waits(future)) => {
-                let kind = self.server.latencies.take_kind();
-                let timing = kind.map(|kind| Timing { kind, began: self.turn_began });
+                let (kind, touched) = self.server.latencies.take();
+                let timing = kind.map(|kind| Timing { kind, touched, began: self.turn_began });
                 let (stream, bytes) = (Some(header.stream), frame.body.len());
                 self.start(Entry { stream, count: 1, bytes, timing, future }, cx);
             }
@@ -306,7 +311,7 @@ impl Core {
             Poll::Ready(answer) => {
                 append_answer(&self.server, &mut self.frames, answer);
                 if let Some(timing) = timing {
-                    self.ended.add(timing.kind, 1);
+                    self.ended.add(timing.kind, timing.touched);
                 }
             }
             Poll::Pending => self.server.enter(Freed { bytes, count }),
@@ -502,7 +507,9 @@ impl Core {
         };
         let mut held = std::mem::take(&mut self.held);
         if let Poll::Ready(result) = polled {
-            self.ended.add(Kind::Write, held.len() as u64);
+            for write in &held {
+                self.ended.add(Kind::Write, write.touched);
+            }
             answer_held(&self.server, &self.session, &mut held, result, &mut self.frames);
             self.held = held;
             return;
@@ -513,7 +520,10 @@ impl Core {
             let deadline = server.rt.now() + server.timeouts.get(Timeout::Write);
             let mut out = server.buffer();
             let committed = server.rt.timeout(deadline, server.coordinator.commit()).await;
-            server.latencies.record(Kind::Write, server.rt.now().since(began), held.len() as u64);
+            let took = server.rt.now().since(began);
+            for write in &held {
+                server.latencies.record(Kind::Write, write.touched, took);
+            }
             match committed {
                 Ok(result) => answer_held(&server, &session, &mut held, result, &mut out),
                 Err(_) => {

@@ -48,6 +48,7 @@ mod wire_type;
 pub use connection::Connection;
 pub use guardrails::{Guardrails, TimestampGuardrails};
 pub use internal::{Content, RowWrite, encode_row};
+pub use latency::TableLatencies;
 pub use mesh::{ClientInfo, ServerMesh};
 pub use server::{CqlServer, ServerParts};
 pub use settings::{Authentication, ServerSettings, Timeout};

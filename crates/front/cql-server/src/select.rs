@@ -75,6 +75,9 @@ pub(crate) fn run(
     if access::unmasks(cx.server, cx.session, plan.table()) {
         bound.unmask();
     }
+    if plan.table().kind != TableKind::Virtual {
+        cx.server.latencies.note_table(plan.table().id);
+    }
     let scope = serial_scope(plan, &bound, parameters.consistency)?;
     if scope.is_some() {
         cx.server.latencies.note_kind(Kind::CasRead);

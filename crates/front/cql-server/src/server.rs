@@ -9,7 +9,7 @@ use crate::auth::CredentialsCache;
 use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::guardrails::Guardrails;
-use crate::latency::Latencies;
+use crate::latency::{Latencies, TableLatencies};
 use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
 use crate::prepared::PreparedCache;
@@ -33,7 +33,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Epoch, FixedMap, HostId, Instant, TimestampMicros, Uuid, WallMicros};
+use stdx::{Epoch, FixedMap, HostId, Instant, TableId, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
 /// What a [`CqlServer`] is made of.
@@ -270,6 +270,11 @@ impl CqlServer {
     /// What [`CqlServer::set_trace_probability`] was told.
     pub fn trace_probability(&self) -> f64 {
         self.inner.traced_by_chance.get() as f64 / (1_u64 << 32) as f64
+    }
+
+    /// What requests of tables took that this shard was asked for; tables without any may be missing.
+    pub fn table_latencies(&self) -> Vec<(TableId, TableLatencies)> {
+        self.inner.latencies.of_tables()
     }
 
     /// Roles whose passwords were verified lately, on this shard.

@@ -48,6 +48,7 @@ fn numbers_of_tables_are_in_cassandras_units() {
         sstable_span_micros_max: 2_999,
         scan_latency: micros(&[(0, 1)]),
         rows_per_read: micros(&[(0, 2), (9, 1)]),
+        coordinator_scans: micros(&[(1, 3)]),
         ..TableReport::default()
     };
     let row = |name: &str| {
@@ -63,6 +64,8 @@ fn numbers_of_tables_are_in_cassandras_units() {
     assert_eq!(row("local_write_latency").as_deref(), Some(expected));
     let expected = "count=1 max_ms=0.001 p50th_ms=0.001 p99th_ms=0.001";
     assert_eq!(row("local_scan_latency").as_deref(), Some(expected));
+    let expected = "count=3 max_ms=0.002 p50th_ms=0.002 p99th_ms=0.002";
+    assert_eq!(row("coordinator_scan_latency").as_deref(), Some(expected));
     // Buckets are of the number plus one.
     let expected = "count=3 max=11.0 p50th=0.0 p99th=11.0";
     assert_eq!(row("rows_per_read").as_deref(), Some(expected));

@@ -12,6 +12,7 @@ use super::{Allowed, Cx, Step, finish};
 use crate::connection::HeldWrite;
 use crate::failure::{Failure, Result};
 use crate::guardrails::check_timestamps;
+use crate::latency::Touched;
 use crate::list_write::ListWrite;
 use crate::prepared::Compiled;
 use crate::replicas::{self, WriteTerms};
@@ -85,6 +86,16 @@ pub(crate) struct Bound {
 /// # Errors
 /// What is wrong with the values; why nothing was applied.
 pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
+    for (compiled, _) in request.statements {
+        match &compiled.plan.kind {
+            PlanKind::Modify(plan) => cx.server.latencies.note_table(plan.table().id),
+            PlanKind::Batch(plan) => {
+                let tables = plan.statements().iter().map(|plan| plan.table().id);
+                tables.for_each(|id| cx.server.latencies.note_table(id));
+            }
+            _ => {}
+        }
+    }
     let timeout_nanos = match (request.batch, request.statements) {
         (None, [(compiled, values)]) => match &compiled.plan.kind {
             PlanKind::Modify(plan) => plan.timeout_nanos(values, &request.options)?,
@@ -224,7 +235,15 @@ fn write(writes: &[Write<'_>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
                 }
                 let ticket = cx.ticket.clone();
                 let WriteOrder { consistency, write_type, warnings, .. } = order;
-                return Ok(Step::Held(HeldWrite { ticket, consistency, write_type, warnings }));
+                // The connection says which tables it is of.
+                let touched = Touched::default();
+                return Ok(Step::Held(HeldWrite {
+                    ticket,
+                    consistency,
+                    write_type,
+                    warnings,
+                    touched,
+                }));
             }
             // Room may come: wait for it below.
             Err(StoreError::Overloaded { .. }) => {}

@@ -643,6 +643,44 @@ fn requests_are_measured_by_their_kind() {
     });
 }
 
+/// As `coordinator_…_latency` of Cassandra's tables: serial reads are reads, conditional writes count nowhere, a
+/// batch counts once for each of its tables.
+#[test]
+fn requests_are_measured_by_table() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        client.must("CREATE TABLE ks.u (k int PRIMARY KEY, v int)").await;
+        let id = |name: &str| server.inner().snapshot().schema.table("ks", name).unwrap().id;
+        let (t, u) = (id("t"), id("u"));
+        let of = |id| {
+            let all = server.table_latencies();
+            let of = all.into_iter().find(|(of, _)| *of == id).map(|(_, latencies)| latencies);
+            of.map(|l| (l.reads.count(), l.scans.count(), l.writes.count()))
+        };
+        assert_eq!((of(t), of(u)), (None, None));
+        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 2, 'three')").await;
+        client.must("UPDATE ks.u SET v = 4 WHERE k = 1").await;
+        client.must("UPDATE ks.u SET v = 5 WHERE k = 1").await;
+        assert_eq!((of(t), of(u)), (Some((0, 0, 1)), Some((0, 0, 2))));
+        client
+            .must(
+                "BEGIN BATCH INSERT INTO ks.u (k, v) VALUES (2, 1); INSERT INTO ks.t (k, c, v) VALUES \
+                 (2, 2, 'x'); INSERT INTO ks.u (k, v) VALUES (3, 1); APPLY BATCH",
+            )
+            .await;
+        assert_eq!((of(t), of(u)), (Some((0, 0, 2)), Some((0, 0, 3))));
+        client.must("SELECT * FROM ks.t WHERE k = 1").await;
+        client.must("SELECT * FROM ks.u").await;
+        client.must("UPDATE ks.u SET v = 6 WHERE k = 1 IF v = 5").await;
+        client.query("SELECT * FROM ks.t WHERE k = 'x'").await.error();
+        client.query("SELECT * FROM ks.u WHERE k = 1 AND v = 3").await.error();
+        client.must("SELECT * FROM system_views.settings").await;
+        assert_eq!((of(t), of(u)), (Some((1, 0, 2)), Some((0, 1, 3))));
+    });
+}
+
 #[test]
 fn token_restrictions_of_virtual_tables_hold_on_every_page() {
     run(|rt| async move {
