@@ -165,6 +165,8 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     server.args(["--native-transport-port", &PORT.to_string()]);
     server.args(["--native-shard-aware-transport-port", &(PORT + 1).to_string()]);
     server.args(["--api-port", &(PORT + 2).to_string(), "--memory", "512MiB", "--smp", "2"]);
+    // For the tables that want it, as those of `invert` do.
+    server.args(["--row-cache-size", "16MiB"]);
     // A stock Cassandra takes any timestamp, and the cases were recorded from one.
     server.args(["--maximum-timestamp-fail-threshold", "0s"]);
     // For the suites that make some; off by default.
