@@ -61,7 +61,9 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
                 Verdict::GoOn
             }
         },
-        StoreFailure::Backup(_) | StoreFailure::Archive(_) => Verdict::GoOn,
+        StoreFailure::Backup(_) | StoreFailure::Archive(_) | StoreFailure::SavedCache(_) => {
+            Verdict::GoOn
+        }
     }
 }
 
@@ -104,6 +106,10 @@ impl Policy {
             }
             StoreFailure::Backup(what) => {
                 tracing::error!(%what, "an incremental backup is not complete");
+                return;
+            }
+            StoreFailure::SavedCache(what) => {
+                tracing::warn!(%what, "a saved cache cannot be written or read");
                 return;
             }
             StoreFailure::Archive(what) => {

@@ -132,11 +132,12 @@ impl Store {
                 return Err(error);
             }
         };
+        let mut fold = None;
         if let Some(file) = &file
             && table.view().is_flushing(memtable)
         {
             self.back_up(table, file).await;
-            self.begin_fold(table, memtable).await;
+            fold = Some(self.fold(table, memtable).await);
         }
         let view = table.view();
         if view.is_flushing(memtable) {
@@ -146,11 +147,10 @@ impl Store {
             files.extend(file);
             let flushing = view.flushing_without(memtable);
             table.set_equal_view(TableView::new(view.active.clone(), flushing, files));
-            table.end_fold();
+            drop(fold);
             self.release_memory(memtable.bytes());
             bump(&table.counters.flushes, 1);
         } else if let Some(file) = file {
-            table.end_fold();
             // Truncated or dropped meanwhile.
             self.remove_file(&file).await?;
         }

@@ -72,7 +72,6 @@ pub use read::{Flow, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};
-pub use row_cache::RowCacheStats;
 pub use sampling::{Sample, Sampled, Sampler};
 pub use scrub::Scrubbed;
 pub use snapshot::SnapshotInfo;

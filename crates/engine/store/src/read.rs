@@ -13,7 +13,7 @@ use stdx::{ShardId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
-use crate::memtable::{MemtableScan, PartitionCursor, PartitionVersion};
+use crate::memtable::{Entry, MemtableScan, PartitionCursor, PartitionVersion};
 use crate::row_cache::Head;
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
@@ -119,9 +119,8 @@ impl FileSource {
 /// and a marker that changes nothing; who goes on beyond that waits for the file.
 pub(crate) struct TailSource {
     inner: FileSource,
+    /// It ends behind its last row.
     head: Rc<PartitionVersion>,
-    /// Where the head ends.
-    at: Box<[u8]>,
     stage: Tail,
 }
 
@@ -139,9 +138,9 @@ enum Tail {
 }
 
 impl TailSource {
-    /// `inner` has just the slices behind the row `at`.
-    pub(crate) fn new(inner: FileSource, head: Rc<PartitionVersion>, at: &[u8]) -> TailSource {
-        TailSource { inner, head, at: at.into(), stage: Tail::Start }
+    /// `inner` has just the slices behind the last row of the head.
+    pub(crate) fn new(inner: FileSource, head: Rc<PartitionVersion>) -> TailSource {
+        TailSource { inner, head, stage: Tail::Start }
     }
 
     fn advance(&mut self) -> Result<Advance, CursorError> {
@@ -179,7 +178,8 @@ impl TailSource {
                 deletion: DeletionTime::LIVE,
             },
             Tail::Marker => {
-                let position = BoundRef { prefix: &self.at, after: true };
+                let last = self.head.rows.last().map_or(&[][..], Entry::clustering);
+                let position = BoundRef { prefix: last, after: true };
                 Item::Marker(Marker { position, close: None, open: None })
             }
             Tail::Inside => self.inner.cursor.item(),
@@ -418,12 +418,12 @@ impl Store {
                 )));
             }
         }
-        let use_head = |head, sources: &mut Sources, stats: &mut ReadStats| {
-            self.head_sources(shape, view, head, slices, reversed, sources, stats)
-        };
-        if !head.is_some_and(|head| use_head(head, sources, stats)) {
-            self.file_sources(view, slices, reversed, (&hash, key), deleted, sources, stats);
+        if let Some(head) = head
+            && self.head_sources(shape, view, head, slices, reversed, sources, stats)
+        {
+            return;
         }
+        self.file_sources(view, slices, reversed, (&hash, key), deleted, sources, stats);
     }
 
     /// Files that may have the partition and anything newer than `deleted`.
@@ -514,19 +514,23 @@ impl Store {
         Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_of)))
     }
 
-    /// Gives a source the block that it asked for, if the cache has it.
-    #[inline]
-    pub(crate) fn feed_cached(
+    /// Moves a merge to its next item; `NeedBlock`: the cache does not have that block.
+    #[inline(always)]
+    pub(crate) fn advance_cached(
         &self,
         merge: &mut MergeCursor<'_, Source>,
-        request: BlockRequest,
-    ) -> bool {
-        let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
-            return false;
-        };
-        let Some(chunk) = self.inner.cache.get(source.file.id, request.block) else { return false };
-        source.cursor.feed(request.block, chunk);
-        true
+    ) -> Result<Advance, CursorError> {
+        loop {
+            let advance = merge.advance()?;
+            let Advance::NeedBlock(request) = advance else { return Ok(advance) };
+            let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
+                return Ok(advance);
+            };
+            let Some(chunk) = self.inner.cache.get(source.file.id, request.block) else {
+                return Ok(advance);
+            };
+            source.cursor.feed(request.block, chunk);
+        }
     }
 
     /// Fetches a block that the cache does not have.
@@ -603,14 +607,9 @@ impl Store {
         let limit = self.inner.options.tombstone_failure_threshold;
         let Run { merge, shown, static_alone, tombstones_before, items } = run;
         loop {
-            match merge.advance()? {
+            match self.advance_cached(merge)? {
                 Advance::End => return Ok(Pause::End(Flow::Continue)),
-                Advance::NeedBlock(request) => {
-                    if !self.feed_cached(merge, request) {
-                        return Ok(Pause::Load(request));
-                    }
-                    continue;
-                }
+                Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
                 Advance::Item => {}
             }
             let item = merge.item();

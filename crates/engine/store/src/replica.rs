@@ -407,14 +407,9 @@ impl Store {
     ) -> Result<Pause, StoreError> {
         let limit = self.inner.options.tombstone_failure_threshold;
         loop {
-            match merge.advance()? {
+            match self.advance_cached(merge)? {
                 Advance::End => return Ok(Pause::End),
-                Advance::NeedBlock(request) => {
-                    if !self.feed_cached(merge, request) {
-                        return Ok(Pause::Load(request));
-                    }
-                    continue;
-                }
+                Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
                 Advance::Item => {}
             }
             match filling.take(merge.item(), job) {

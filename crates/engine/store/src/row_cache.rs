@@ -111,31 +111,29 @@ impl Weighter<HeadKey, Rc<Head>> for ByBytes {
 }
 
 /// What the row cache of a shard holds and was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RowCacheStats {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowCacheStats {
     /// Most accounted bytes; 0: there is no row cache.
-    pub capacity: u64,
+    pub(crate) capacity: u64,
     /// Accounted bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Partitions.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Reads of partitions of tables whose rows are cached.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Those of them that found the partition.
-    pub hits: u64,
+    pub(crate) hits: u64,
 }
 
 /// See the module.
 pub(crate) struct RowCache {
     heads: RefCell<Cache<HeadKey, Rc<Head>, ByBytes, FixedHasher>>,
     capacity: Cell<u64>,
-    requests: Cell<u64>,
     hits: telemetry::Counter,
     misses: telemetry::Counter,
     bytes: telemetry::Gauge,
     entries: telemetry::Gauge,
     capacity_shown: telemetry::Gauge,
-    found: Cell<u64>,
 }
 
 impl RowCache {
@@ -143,8 +141,6 @@ impl RowCache {
         let cache = RowCache {
             heads: RefCell::new(Self::cache(capacity)),
             capacity: Cell::new(capacity),
-            requests: Cell::new(0),
-            found: Cell::new(0),
             hits: telemetry.counter(
                 "row_cache_hits_total",
                 "partitions found in the row cache",
@@ -200,20 +196,16 @@ impl RowCache {
             capacity: self.capacity.get(),
             bytes: heads.weight(),
             entries: heads.len() as u64,
-            requests: self.requests.get(),
-            hits: self.found.get(),
+            requests: self.hits.get() + self.misses.get(),
+            hits: self.hits.get(),
         }
     }
 
     /// A head, counted as asked for.
     fn get(&self, key: &HeadKeyRef<'_>) -> Option<Rc<Head>> {
         let found = self.heads.borrow().get(key).cloned();
-        self.requests.set(self.requests.get().wrapping_add(1));
         match &found {
-            Some(head) if head.until != Until::Nothing => {
-                self.found.set(self.found.get().wrapping_add(1));
-                self.hits.inc();
-            }
+            Some(head) if head.until != Until::Nothing => self.hits.inc(),
             _ => self.misses.inc(),
         }
         found
@@ -309,6 +301,8 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Option<Rc<Head>>, StoreError> {
         let cache = &self.inner.row_cache;
+        // Else a flush that has ended since the view was taken would be missing in the head.
+        debug_assert!(std::ptr::eq(view, &**table.view.borrow()), "the view is the table's");
         let folds = table.folds.get();
         let mut sources = Sources::new();
         let slices = Rc::new(Slices::all());
@@ -360,14 +354,9 @@ impl Store {
     ) -> Result<Pause, StoreError> {
         let mut items = 0;
         loop {
-            match merge.advance()? {
+            match self.advance_cached(merge)? {
                 Advance::End => return Ok(Pause::Done),
-                Advance::NeedBlock(request) => {
-                    if !self.feed_cached(merge, request) {
-                        return Ok(Pause::Load(request));
-                    }
-                    continue;
-                }
+                Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
                 Advance::Item => {}
             }
             let item = merge.item();
@@ -401,18 +390,18 @@ impl Store {
         stats: &mut ReadStats,
     ) -> bool {
         let version = &head.version;
-        let (within, behind) = match &head.until {
-            Until::Nothing => return false,
-            Until::End => (slices.clone(), None),
-            Until::Row(last) => {
-                let (within, behind) = split(shape, slices, last);
+        let (within, behind) = match (head.until, version.rows.last()) {
+            (Until::End, _) => (slices.clone(), None),
+            (Until::LastRow, Some(last)) => {
+                let (within, behind) = split(shape, slices, last.clustering());
                 match behind.0.is_empty() {
                     true => (Rc::new(within), None),
                     // What lies behind would have to be read first.
                     false if reversed || within.0.is_empty() => return false,
-                    false => (Rc::new(within), Some((Rc::new(behind), last))),
+                    false => (Rc::new(within), Some(Rc::new(behind))),
                 }
             }
+            (Until::LastRow | Until::Nothing, _) => return false,
         };
         sources.push(Source::Partition(PartitionCursor::new(
             shape.clone(),
@@ -420,7 +409,7 @@ impl Store {
             reversed,
             version.clone(),
         )));
-        if let Some((behind, last)) = behind {
+        if let Some(behind) = behind {
             let hash = codec::hash_key(&version.key);
             let mut files = Sources::new();
             let deleted = version.deletion.timestamp;
@@ -428,7 +417,7 @@ impl Store {
             self.file_sources(view, &behind, false, key, deleted, &mut files, stats);
             sources.extend(files.into_iter().filter_map(|source| match source {
                 Source::File(file) => {
-                    Some(Source::Tail(Box::new(TailSource::new(*file, version.clone(), last))))
+                    Some(Source::Tail(Box::new(TailSource::new(*file, version.clone()))))
                 }
                 _ => None,
             }));
@@ -437,32 +426,30 @@ impl Store {
     }
 
     /// Merges a memtable whose file is written into the heads of its partitions. It must be called before the
-    /// view gets the file, and [`TableState::end_fold`] right behind that. Heads have what the memtable has a
+    /// view gets the file, and what it returns be kept until then. Heads have what the memtable has a
     /// little before the files have it, which changes nothing as long as the memtable is in the view.
-    pub(crate) async fn begin_fold(&self, table: &TableState, memtable: &Rc<Memtable>) {
-        debug_assert!(!is_folding(table.folds.get()), "one flush at a time");
-        table.folds.set(table.folds.get() | 1);
+    pub(crate) async fn fold<'t>(
+        &self,
+        table: &'t TableState,
+        memtable: &Rc<Memtable>,
+    ) -> Fold<'t> {
+        let fold = Fold::begin(table);
         let cache = &self.inner.row_cache;
         if !self.caches_rows(table) {
-            return;
+            return fold;
         }
         let shape = table.shape();
         let mut from = RingBound::Token { token: Token::MIN, after: false };
         let mut partitions = VecDeque::new();
         loop {
             memtable.next_after(&shape, &from, PARTITIONS_PER_LOOK, &mut partitions);
-            let Some(last) = partitions.back() else { return };
+            let Some(last) = partitions.back() else { return fold };
             from = RingBound::Key { token: last.token, key: last.key.to_vec(), after: true };
             for partition in partitions.drain(..) {
                 cache.fold(&shape, (table.id, table.view.borrow().contents), &partition);
             }
             self.inner.rt.yield_if_due().await;
         }
-    }
-
-    /// What the row cache holds and was asked for.
-    pub fn row_cache_stats(&self) -> RowCacheStats {
-        self.inner.row_cache.stats()
     }
 
     /// Changes the budget of the row cache at once; 0 turns it off. What it has is not the chunk cache's.
@@ -489,6 +476,24 @@ impl Store {
     }
 }
 
+/// A flush that folds itself into the row cache, to its end: what is read meanwhile does not go there.
+#[must_use]
+pub(crate) struct Fold<'t>(&'t TableState);
+
+impl<'t> Fold<'t> {
+    fn begin(table: &'t TableState) -> Fold<'t> {
+        debug_assert!(!is_folding(table.folds.get()), "one flush at a time");
+        table.folds.set(table.folds.get().wrapping_add(1));
+        Fold(table)
+    }
+}
+
+impl Drop for Fold<'_> {
+    fn drop(&mut self) {
+        self.0.folds.set(self.0.folds.get().wrapping_add(1));
+    }
+}
+
 /// `TableState::folds` counts begins and ends.
 fn is_folding(folds: u64) -> bool {
     folds & 1 == 1
@@ -498,10 +503,5 @@ impl TableState {
     /// How much of its partitions is cached.
     pub(crate) fn cached_rows(&self) -> CachedRows {
         self.version.borrow().cached_rows
-    }
-
-    /// See [`Store::begin_fold`].
-    pub(crate) fn end_fold(&self) {
-        self.folds.set((self.folds.get() | 1).wrapping_add(1));
     }
 }

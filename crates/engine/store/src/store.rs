@@ -107,6 +107,8 @@ pub enum StoreFailure {
     Backup(String),
     /// A commit-log segment could not be archived; it stays in the log until it can.
     Archive(String),
+    /// Which partitions are in the row cache could not be saved or read back; nothing else is amiss.
+    SavedCache(String),
 }
 
 /// The tables of one shard. Cheap to clone.

@@ -396,9 +396,9 @@ impl TableState {
     }
 
     /// The same when files have the rows that files had before: others were written of them, or a memtable's
-    /// file came between [`Store::begin_fold`] and [`TableState::end_fold`].
+    /// file came while its [`Fold`] was there.
     ///
-    /// [`Store::begin_fold`]: crate::Store::begin_fold
+    /// [`Fold`]: crate::row_cache::Fold
     pub(crate) fn set_equal_view(&self, view: TableView) {
         let contents = self.contents.get();
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });

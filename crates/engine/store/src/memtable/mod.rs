@@ -23,6 +23,7 @@ use stdx::{TimestampMicros, Token};
 
 pub(crate) use cursor::{MemtableScan, PartitionCursor};
 pub(crate) use partition::PartitionVersion;
+pub(crate) use rows::Entry;
 
 /// Versions of one partition, oldest first; usually one.
 pub(crate) type Versions = SmallVec<[Rc<PartitionVersion>; 1]>;

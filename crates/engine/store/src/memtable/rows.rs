@@ -180,6 +180,15 @@ impl Rows {
         self.insert(place, entry);
     }
 
+    /// The last row.
+    pub(crate) fn last(&self) -> Option<&Entry> {
+        match self {
+            Rows::None => None,
+            Rows::One(entry) => Some(entry),
+            Rows::Blocks(blocks) => blocks.last()?.last(),
+        }
+    }
+
     /// First row behind a bound.
     pub(crate) fn after_bound(&self, cmp: &ClusteringComparator, bound: BoundRef<'_>) -> Place {
         if bound == BoundRef::BOTTOM {

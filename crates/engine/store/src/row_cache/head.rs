@@ -11,12 +11,12 @@ use crate::memtable::PartitionVersion;
 const ENTRY_OVERHEAD: usize = 128;
 
 /// Where a head ends.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// It is the whole partition.
     End,
-    /// Behind the row of this clustering; no range deletion is open there.
-    Row(Box<[u8]>),
+    /// Behind its last row; no range deletion is open there.
+    LastRow,
     /// The beginning of the partition cannot be kept within the bounds: reads go to the files.
     Nothing,
 }
@@ -31,8 +31,7 @@ pub(crate) struct Head {
 
 impl Head {
     pub(super) fn new(version: PartitionVersion, until: Until) -> Head {
-        let end = if let Until::Row(row) = &until { row.len() } else { 0 };
-        let bytes = version.memory_bytes() + end + ENTRY_OVERHEAD;
+        let bytes = version.memory_bytes() + ENTRY_OVERHEAD;
         Head { version: Rc::new(version), until, bytes }
     }
 }
@@ -44,7 +43,6 @@ pub(super) struct Building {
     bytes_left: usize,
     /// The range deletion that is open.
     open: Option<(BoundBuf, DeletionTime)>,
-    last: Option<Box<[u8]>>,
     until: Option<Until>,
 }
 
@@ -52,7 +50,7 @@ impl Building {
     pub(super) fn new(token: Token, key: &[u8], rows: u32, bytes: usize) -> Building {
         let version = PartitionVersion::new(token, key.into());
         let bytes_left = bytes.saturating_sub(version.memory_bytes() + ENTRY_OVERHEAD);
-        Building { version, rows_left: rows, bytes_left, open: None, last: None, until: None }
+        Building { version, rows_left: rows, bytes_left, open: None, until: None }
     }
 
     /// Takes an item; false when the head is complete.
@@ -72,7 +70,6 @@ impl Building {
                 {
                     self.rows_left = self.rows_left.saturating_sub(1);
                 }
-                self.last = Some((*clustering).into());
                 self.version.put_row(clustering, *row)
             }
             Item::Marker(marker) => {
@@ -108,8 +105,8 @@ impl Building {
 
     /// Ends before an item that has no room.
     fn end(&mut self) -> bool {
-        self.until = Some(match self.last.take() {
-            Some(last) => Until::Row(last),
+        self.until = Some(match self.version.rows.last() {
+            Some(_) => Until::LastRow,
             None => Until::Nothing,
         });
         false

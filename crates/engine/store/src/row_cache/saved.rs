@@ -2,18 +2,20 @@
 //!
 //! `<saved_caches>/rows.<shard>`: `helenus-rows-1` and a line feed; for each partition the table's UUID, 16 bytes,
 //! the length of the key, 4 bytes big endian, and the key; the CRC-32 of all that, 4 bytes big endian. Contents are
-//! not kept, so the file need not agree with anything: a damaged one is as none.
+//! not kept, so the file need not agree with anything: a damaged one is told of and is as none.
 
 use std::time::Duration;
 
 use rt::{DirEntry, Group};
-use stdx::{TableId, Uuid};
+use stdx::{IoErrorKind, TableId, Uuid};
 
 use super::{CachedRows, HeadKeyRef};
 use crate::error::StoreError;
 use crate::read::ReadStats;
-use crate::store::Store;
+use crate::store::{Store, StoreFailure};
 
+/// Nothing is read before that: whoever is told of failures, and what a start has to do, come first.
+const WARM_AFTER: Duration = Duration::from_secs(1);
 const HEAD: &[u8] = b"helenus-rows-1\n";
 /// Most bytes of a file; keys that have no room are left out.
 const BYTES_MAX: usize = 64 << 20;
@@ -69,6 +71,7 @@ impl Store {
         }
         let store = self.clone();
         let task = async move {
+            store.pause(WARM_AFTER).await;
             store.warm_rows().await;
             while !store.inner.stopping.get() {
                 store.pause(period).await;
@@ -109,8 +112,10 @@ impl Store {
             }
             Ok::<(), StoreError>(())
         };
-        // Without it reads find the files after a restart, no more.
-        drop(saved.await);
+        if let Err(error) = saved.await {
+            let what = format!("which partitions are in the row cache, in {directory}: {error}");
+            self.tell_failure(StoreFailure::SavedCache(what));
+        }
     }
 
     /// Reads partitions that were cached when it was saved, those of this shard, whichever had them then.
@@ -121,8 +126,18 @@ impl Store {
         let Ok(entries) = fs.read_dir(directory).await else { return };
         for entry in entries.iter().filter(|entry| shard_of(entry).is_some()) {
             let path = format!("{directory}/{}", entry.name);
-            let Ok(bytes) = fs.read(&path, BYTES_MAX).await else { continue };
-            for saved in decode(&bytes).unwrap_or_default() {
+            let partitions = match fs.read(&path, BYTES_MAX).await {
+                Ok(bytes) => decode(&bytes).ok_or_else(|| "it is damaged".to_owned()),
+                // Another shard has saved anew, and removed what was of more shards.
+                Err(error) if error.kind == IoErrorKind::NotFound => continue,
+                Err(error) => Err(error.to_string()),
+            };
+            let partitions = partitions.unwrap_or_else(|why| {
+                let what = format!("{path} cannot be used, and is written anew in time: {why}");
+                self.tell_failure(StoreFailure::SavedCache(what));
+                Vec::new()
+            });
+            for saved in partitions {
                 let ended = self.inner.stopping.get() || self.inner.rt.now() >= deadline;
                 // What cannot be read here says so to whoever reads it.
                 if ended || !self.warm_partition(&saved).await.unwrap_or(true) {

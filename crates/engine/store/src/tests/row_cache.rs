@@ -53,14 +53,14 @@ fn partitions_stay_cached_over_writes_flushes_and_compactions() {
         store.compact_major(TABLE).await.unwrap();
         assert_eq!(read_files(&store, 1).await, (vec![row(2, "b")], 0), "compacted");
 
-        let stats = store.row_cache_stats();
+        let stats = store.inner.row_cache.stats();
         assert_eq!((stats.requests, stats.hits, stats.entries), (6, 5, 1), "{stats:?}");
         assert!(stats.bytes > 0 && stats.bytes < stats.capacity, "{stats:?}");
 
         store.invalidate_row_cache();
         assert_eq!(read_files(&store, 1).await.1, 1);
         store.set_row_cache_capacity(0).unwrap();
-        assert_eq!(store.row_cache_stats().entries, 0);
+        assert_eq!(store.inner.row_cache.stats().entries, 0);
         for _ in 0..2 {
             assert_eq!(read_files(&store, 1).await, (vec![row(2, "b")], 1), "there is no cache");
         }
@@ -137,7 +137,7 @@ fn the_first_rows_of_a_partition_are_read_without_its_files() {
         let (mut rows, _) = read_counted(&store, &ReadCommand { reversed: true, ..all }).await;
         rows.reverse();
         assert_eq!(cks(&rows), expect);
-        assert_eq!(store.row_cache_stats().entries, 1);
+        assert_eq!(store.inner.row_cache.stats().entries, 1);
     });
 }
 
@@ -163,7 +163,7 @@ fn a_cache_is_never_larger_than_its_budget_and_no_partition_takes_much_of_it() {
                 assert_eq!(read_partition(&store, pk).await.len(), rows, "{pk}, round {round}");
             }
         }
-        let stats = store.row_cache_stats();
+        let stats = store.inner.row_cache.stats();
         assert!(stats.entries > 10 && stats.entries < 60, "{stats:?}");
         assert!(stats.bytes > 32 << 10 && stats.bytes <= 64 << 10, "{stats:?}");
     });
@@ -187,7 +187,7 @@ fn partitions_that_were_cached_are_cached_again_after_a_restart() {
         for pk in 0..20 {
             read_partition(&store, pk).await;
         }
-        assert_eq!(store.row_cache_stats().entries, 20);
+        assert_eq!(store.inner.row_cache.stats().entries, 20);
         store.stop().await;
     });
     for shards in [2, 3, 1] {
@@ -199,7 +199,7 @@ fn partitions_that_were_cached_are_cached_again_after_a_restart() {
                 let (store, _) =
                     Store::open(rt.clone(), saving(&rt), cached_schema("ALL")).await.unwrap();
                 rt.sleep(Duration::from_secs(5)).await;
-                let stats = store.row_cache_stats();
+                let stats = store.inner.row_cache.stats();
                 assert_eq!((stats.requests, stats.hits), (0, 0));
                 *all.lock().unwrap() += stats.entries;
                 // Nobody saves before everybody has read.
@@ -281,7 +281,7 @@ fn cached_reads_find_what_others_do() {
                     compare(&rt, &store, &format!("seed {seed}, step {step}")).await;
                 }
                 gate.close().await;
-                *told.lock().unwrap() = store.row_cache_stats().hits;
+                *told.lock().unwrap() = store.inner.row_cache.stats().hits;
                 store.stop().await;
             }
         });
