@@ -45,7 +45,7 @@ pub use digest::Digest;
 pub use merge::{Keep, Merged, Outcome, Purge, merge_rows};
 pub use merge_cursor::{GcBefore, MergeCursor, MergeMode};
 pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
-pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef};
+pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef, UsualCells};
 pub use shadow::{ShadowBy, ShadowCursor};
 pub use shape::TableShape;
 pub use tombstones::{BoundBuf, RangeTombstone, RangeTombstoneList};

@@ -313,6 +313,16 @@ impl<'a> RowRef<'a> {
         rest.is_empty() || is_plain_tail(rest)
     }
 
+    /// Timestamp and cells, when the row is live without a TTL and not deleted: what most rows are. Of what
+    /// form its cells are is told by [`UsualCells`].
+    #[inline]
+    pub fn usual_cells(&self) -> Option<(TimestampMicros, UsualCells<'a>)> {
+        let (flags, rest) = self.bytes.split_first()?;
+        let (base, cells) = rest.split_first_chunk()?;
+        (*flags == ROW_HAS_LIVENESS)
+            .then(|| (TimestampMicros(i64::from_le_bytes(*base)), UsualCells { rest: cells }))
+    }
+
     /// Whether a reader at `now` sees the row: live liveness or any live cell (the caller has
     /// already applied deletions by merging).
     pub fn has_live_data(&self, now: DeletionSeconds) -> bool {
@@ -342,6 +352,33 @@ impl<'a> RowRef<'a> {
             }
         }
         if dead == 0 && !live && !deletion.is_live() { 1 } else { dead }
+    }
+}
+
+/// Columns of one live cell each that has the row's timestamp, a small id and a value below 128 bytes,
+/// ascending by id.
+#[derive(Clone, Debug)]
+pub struct UsualCells<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> UsualCells<'a> {
+    /// The next cell; `None` also when it is of another form: see [`UsualCells::is_done`].
+    #[inline]
+    pub fn next_usual(&mut self) -> Option<(ColumnId, &'a [u8])> {
+        let [id, CELL_SAME_TIMESTAMP, length, tail @ ..] = self.rest else { return None };
+        if (id | length) >= 0x80 {
+            return None;
+        }
+        let (value, rest) = tail.split_at_checked(usize::from(*length))?;
+        self.rest = rest;
+        Some((ColumnId(u16::from(*id)), value))
+    }
+
+    /// No cell of any form follows.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.rest.is_empty()
     }
 }
 

@@ -399,11 +399,11 @@ impl CommitLog {
             }
             state.appended
         };
-        self.write_until(target).await?;
         match self.inner.options.sync {
-            SyncMode::Periodic { .. } => Ok(()),
+            SyncMode::Periodic { .. } => self.write_until(target).await,
             SyncMode::Batch => self.sync_until(target).await,
             SyncMode::Group { .. } => {
+                self.write_until(target).await?;
                 let inner = &self.inner;
                 inner
                     .signal

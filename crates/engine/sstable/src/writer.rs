@@ -18,7 +18,7 @@ mod warm;
 use std::rc::Rc;
 
 use codec::checksum::{Crc32, crc32};
-use codec::{Compressor, KeyHash, Writer, hash_key};
+use codec::{BloomHash, Compressor, KeyHash, Writer, hash_key};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Item, Marker, RowBuilder, RowRef};
 use rt::Fs;
 use schema::Table;
@@ -51,6 +51,9 @@ pub use options::{LargeLimits, WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
 use warm::WarmChunks;
+
+/// Keys that go into the filter together: see [`BloomFilter::add_all`].
+const KEYS_TOGETHER: usize = 64;
 
 /// Bytes per write request.
 pub const WRITE_BYTES: usize = 256 * 1024;
@@ -129,6 +132,8 @@ pub struct SstableWriter {
     comparator: ClusteringComparator,
     stats: StatsCollector,
     filter: BloomFilter,
+    /// Of keys that are not in the filter yet, fewer than [`KEYS_TOGETHER`].
+    hashes: Vec<BloomHash>,
     summary: SummaryBuilder,
     promoted: PromotedBuilder,
     scratch: EncodeScratch,
@@ -217,6 +222,7 @@ impl SstableWriter {
                 options.expected_partitions,
                 options.bloom_fp_chance,
             ),
+            hashes: Vec::with_capacity(KEYS_TOGETHER),
             summary: SummaryBuilder::new(options.min_index_interval),
             promoted: PromotedBuilder::default(),
             scratch: EncodeScratch::default(),
@@ -346,12 +352,20 @@ impl SstableWriter {
         p.in_block = false;
         p.open = None;
         self.promoted.clear();
-        self.filter.add(hash.bloom);
+        self.hashes.push(hash.bloom);
+        if self.hashes.len() >= KEYS_TOGETHER {
+            self.fill_filter();
+        }
         self.stats.partition(key, &deletion);
         let version = self.options.version;
         encode_partition_header(key, &deletion, version, &mut self.chunk)
             .map_err(|e| self.unwritable(e))?;
         self.cut_chunks()
+    }
+
+    fn fill_filter(&mut self) {
+        self.filter.add_all(&self.hashes);
+        self.hashes.clear();
     }
 
     /// The static row of the partition.
@@ -617,6 +631,7 @@ impl SstableWriter {
             self.cut(0, length)?;
             self.chunk.clear();
         }
+        self.fill_filter();
         let data_length = self.data_length;
         let partitions = self.partitions();
         let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();

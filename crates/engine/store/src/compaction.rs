@@ -711,7 +711,8 @@ impl Store {
                     self.check_goes_on(progress)?;
                 }
                 Advance::Item => {
-                    if let (Item::Partition { token, .. }, Some(owned)) = (merge.item(), owned) {
+                    let item = merge.item();
+                    if let (Some(owned), Item::Partition { token, .. }) = (owned, item) {
                         is_foreign = !owned.contains(token);
                     }
                     if is_foreign {
@@ -722,14 +723,14 @@ impl Store {
                         }
                         continue;
                     }
-                    if outputs.is_due(merge.item()) && !outputs.turn().await? {
+                    if outputs.is_due(item) && !outputs.turn().await? {
                         return Ok(());
                     }
-                    if let Item::Partition { key, .. } = merge.item() {
-                        counts.add(warmth.partition(&merge, key));
+                    if let Item::Partition { token, key, .. } = item {
+                        counts.add(warmth.partition(&merge, token, key));
                         outputs.set_warm(warmth.is_warm());
                     }
-                    if outputs.put(merge.item())? {
+                    if outputs.put(item)? {
                         items = ITEMS_PER_LOOK;
                         outputs.write_full().await?;
                         let (rate, now) = (self.inner.compaction_rate.get(), self.inner.rt.now());

@@ -138,6 +138,11 @@ pub fn encode_values(
     lengths: &ClusteringLengths,
     out: &mut Vec<u8>,
 ) -> Result<usize> {
+    let start = out.len();
+    if let Some(done) = encode_usual_values(prefix, lengths, out) {
+        return Ok(done);
+    }
+    out.truncate(start);
     let mut left = components(prefix);
     let mut done = 0usize;
     for batch in lengths.chunks(32) {
@@ -172,6 +177,35 @@ pub fn encode_values(
         return Err(FormatError::TooLarge { what: "clustering" });
     }
     Ok(done)
+}
+
+/// [`encode_values`] of up to 32 values, all there, not empty and of the length they must have. `None`: of
+/// another form; then what was appended means nothing.
+#[inline]
+fn encode_usual_values(
+    prefix: &[u8],
+    lengths: &ClusteringLengths,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    if prefix.is_empty() {
+        return Some(0);
+    }
+    if lengths.len() > 32 {
+        return None;
+    }
+    // Two bits a value, none set.
+    out.put_u8(0);
+    let mut done = 0usize;
+    for value in components(prefix) {
+        match (lengths.get(done)?, value?) {
+            (_, []) => return None,
+            (Some(n), value) if value.len() != *n => return None,
+            (Some(_), value) => out.put_bytes(value),
+            (None, value) => out.put_bytes_vint(value),
+        }
+        done = done.saturating_add(1);
+    }
+    Some(done)
 }
 
 /// Reads the count and values of a bound whose kind was read, into `out` (emptied first).

@@ -72,6 +72,14 @@ impl BloomFilter {
         }
     }
 
+    /// Adds the hashes of several keys. A filter is mostly larger than the processor's caches: what is
+    /// added one right behind the other waits for memory together.
+    pub fn add_all(&mut self, hashes: &[BloomHash]) {
+        for hash in hashes {
+            self.add(*hash);
+        }
+    }
+
     /// Whether the key may have been added; never false for one that was.
     #[inline]
     pub fn may_contain(&self, hash: BloomHash) -> bool {

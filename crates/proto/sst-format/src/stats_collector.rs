@@ -138,6 +138,17 @@ impl StatsCollector {
         self.times(cell.timestamp, cell.ttl.0, cell.local);
     }
 
+    /// A row that is live without a TTL, not deleted, with so many columns of one live cell each, all of the
+    /// row's timestamp.
+    #[inline]
+    pub(crate) fn usual_row(&mut self, timestamp: TimestampMicros, columns: u64) {
+        self.total_rows = self.total_rows.saturating_add(1);
+        let set = i64::try_from(columns).unwrap_or(i64::MAX);
+        self.total_columns_set = self.total_columns_set.saturating_add(set);
+        self.cells_in_partition = self.cells_in_partition.saturating_add(columns);
+        self.times(timestamp, 0, DeletionSeconds::NONE);
+    }
+
     /// A deletion of any kind; live ones do not count.
     pub(crate) fn deletion(&mut self, deletion: &DeletionTime) {
         if !deletion.is_live() {

@@ -209,11 +209,13 @@ impl CommitLog {
     /// As [`CommitLog::commit`].
     pub async fn sync(&self) -> Result<(), LogError> {
         let target = self.inner.state.borrow().appended;
-        self.write_until(target).await?;
         self.sync_until(target).await
     }
 
+    /// What was appended is written by the sync that makes it durable: all that came while the one before
+    /// ran goes in one request.
     pub(super) async fn sync_until(&self, target: u64) -> Result<(), LogError> {
+        let mut has_waited = false;
         loop {
             {
                 let mut state = self.inner.state.borrow_mut();
@@ -222,6 +224,10 @@ impl CommitLog {
                 }
                 if state.synced >= target {
                     return Ok(());
+                }
+                if let (true, Some(error)) = (has_waited && state.written < target, &state.disk_full)
+                {
+                    return Err(LogError::DiskFull(error.clone()));
                 }
                 if !state.syncing {
                     state.syncing = true;
@@ -245,12 +251,17 @@ impl CommitLog {
                         .then_some(())
                 })
                 .await;
+            has_waited = true;
         }
     }
 
-    /// Syncs every segment that has unsynced bytes, oldest first, then appends the marker.
+    /// Writes what was appended and syncs every segment that has unsynced bytes, oldest first, then appends
+    /// the marker.
     async fn sync_once(&self) {
         let began = self.inner.rt.now();
+        let target = self.inner.state.borrow().appended;
+        // A failure is in the state, for those who wait; what could be written is synced all the same.
+        let _ = self.write_until(target).await;
         let (goal, files, needs_entry) = {
             let state = self.inner.state.borrow();
             let files: Vec<(SegmentId, File, u64)> = state
