@@ -1,5 +1,5 @@
 //! The log: text or JSON, one event per line, on standard error. What it says can be changed while the
-//! node runs (`nodetool setlogginglevel`).
+//! node runs (`nodetool setlogginglevel`), and its last records can be read as a table.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -9,11 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use admin::LogControl;
 use admin::model::LogLevelReport;
 use conf::{LogFormat, LogLevel};
+use node::{LogRecord, NodeLog};
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::log_records::LogRecords;
 
 /// What everything is called that has no level of its own.
 const ROOT: &str = "ROOT";
@@ -21,7 +26,7 @@ const ROOT: &str = "ROOT";
 /// Puts another filter in force.
 type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
-/// The levels of the log.
+/// The levels of the log, and its last records.
 pub struct Levels {
     /// Of the start: `info`, or what `RUST_LOG` said.
     first: String,
@@ -29,6 +34,7 @@ pub struct Levels {
     changed: Mutex<BTreeMap<String, String>>,
     reload: Reload,
     errors: Arc<AtomicU64>,
+    records: LogRecords,
 }
 
 /// Standard error, and how many errors were written to it.
@@ -68,7 +74,7 @@ pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
     };
     let filter = filter(&first, level).map_err(|error| format!("RUST_LOG=\"{first}\": {error}"))?;
     let counted = Counted::default();
-    let errors = counted.0.clone();
+    let (errors, records) = (counted.0.clone(), LogRecords::default());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(counted)
@@ -78,18 +84,18 @@ pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
             let builder = builder.with_ansi(std::io::stderr().is_terminal());
             let builder = builder.with_filter_reloading();
             let handle = builder.reload_handle();
-            builder.init();
+            builder.finish().with(records.clone()).init();
             Box::new(move |filter| handle.reload(filter).map_err(|e| e.to_string()))
         }
         LogFormat::Json => {
             let builder = builder.json().flatten_event(true).with_filter_reloading();
             let handle = builder.reload_handle();
-            builder.init();
+            builder.finish().with(records.clone()).init();
             Box::new(move |filter| handle.reload(filter).map_err(|e| e.to_string()))
         }
     };
     log_panics();
-    Ok(Levels { first, changed: Mutex::default(), reload, errors })
+    Ok(Levels { first, changed: Mutex::default(), reload, errors, records })
 }
 
 fn filter(text: &str, level: LevelFilter) -> Result<EnvFilter, String> {
@@ -119,6 +125,16 @@ impl LogControl for Levels {
             "the log was told what to say"
         );
         Ok(())
+    }
+}
+
+impl NodeLog for Levels {
+    fn records(&self) -> Vec<Arc<LogRecord>> {
+        self.records.all()
+    }
+
+    fn clear(&self) {
+        self.records.clear();
     }
 }
 

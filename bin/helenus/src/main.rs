@@ -10,6 +10,7 @@ mod commitlog_tools;
 mod exit;
 mod http;
 mod local_cluster;
+mod log_records;
 mod logging;
 mod nodetool;
 mod resources;

@@ -92,6 +92,7 @@ impl Actions {
             incremental_backups: self.store.incremental_backups(),
             phi_convict_threshold: options.phi_convict_threshold.0,
             row_cache_save_seconds: options.row_cache_save_period.as_secs(),
+            counter_cache_save_seconds: options.counter_cache_save_period.as_secs(),
         }
     }
 }
@@ -386,6 +387,14 @@ impl ShardActions for Actions {
                 }
                 (_, ClusterAction::InvalidateRowCache) => {
                     this.store.invalidate_row_cache();
+                    Ok(())
+                }
+                (_, ClusterAction::SetCounterCacheCapacity { bytes }) => {
+                    let share = bytes / u64::from(this.rt.shard_count().max(1));
+                    this.store.set_counter_cache_capacity(share).map_err(failed)
+                }
+                (_, ClusterAction::InvalidateCounterCache) => {
+                    this.store.invalidate_counter_cache();
                     Ok(())
                 }
                 (_, ClusterAction::SetConcurrentCompactors { count }) => {

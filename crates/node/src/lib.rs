@@ -48,6 +48,7 @@ use stdx::IoError;
 
 pub use import::ImportError;
 pub use shard::Meshes;
+pub use views::{LogRecord, NodeLog};
 
 /// Why a node did not start, or stopped by itself.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -253,11 +254,12 @@ impl Node {
         Node::start_named("helenus", options, machine)
     }
 
-    /// As [`Node::start`], for a program whose log can be told through the API what to say.
+    /// As [`Node::start`], for a program whose log can be told through the API what to say, and read as
+    /// a table.
     pub fn start_with_log(
         options: Options,
         machine: &Machine,
-        log: Arc<dyn admin::LogControl>,
+        log: Arc<dyn NodeLog>,
     ) -> RunningNode {
         let outcome = Arc::new(Outcome::default());
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
@@ -317,7 +319,7 @@ impl Node {
         name: &str,
         options: Options,
         outcome: Arc<Outcome>,
-        (hook, log): (Option<ReadyHook>, Option<Arc<dyn admin::LogControl>>),
+        (hook, log): (Option<ReadyHook>, Option<Arc<dyn NodeLog>>),
         meshes: Meshes,
     ) -> (NodeSpec, rt::Main) {
         let shards = options.smp.unwrap_or(1).max(1);

@@ -8,8 +8,8 @@ use admin::NodeFacts;
 use cluster::shard_of_token;
 use conf::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitLogCompression,
-    CommitLogSync, DataSize, NetworkAuthorizer, Options, Snitch, SstableFormat, SstableVersion,
-    StorageCompatibilityMode,
+    CommitLogSync, DataSize, DiskFailurePolicy, NetworkAuthorizer, Options, Snitch, SstableFormat,
+    SstableVersion, StorageCompatibilityMode,
 };
 use cql_plan::auth::{AccessRules, CidrRules};
 use cql_plan::functions::user::FunctionLimits;
@@ -44,13 +44,20 @@ fn part_of(bytes: u64, shards: u16) -> usize {
     usize::try_from(bytes / u64::from(shards.max(1))).unwrap_or(usize::MAX)
 }
 
-/// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks and cached rows.
+/// Memory for the counter cache of all shards. Source of the default: Cassandra's `counter_cache_size`.
+fn counter_cache_bytes(options: &Options) -> u64 {
+    let default = || (memory(options) / 40).min(50 << 20);
+    options.counter_cache_size.map_or_else(default, |size| size.0)
+}
+
+/// Options of one shard's store: 40 % of the memory for memtables, 40 % for chunks, cached rows and counts.
 pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> StoreOptions {
     let log = options.commitlog_directory();
     let schema_text = cql_plan::describe::schema_text;
     let mut store = StoreOptions::new(String::new(), log, host, run, shard_of_token, schema_text);
     let trimmed = |path: String| path.trim_end_matches('/').to_owned();
     store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
+    store.best_effort = options.disk_failure_policy == DiskFailurePolicy::BestEffort;
     store.sync = match options.commitlog_sync {
         CommitLogSync::Periodic => SyncMode::Periodic { period: options.commitlog_sync_period },
         CommitLogSync::Batch => SyncMode::Batch,
@@ -70,6 +77,11 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.row_cache_save_period = options.row_cache_save_period;
     store.row_cache_keys_to_save =
         usize::try_from(options.row_cache_keys_to_save).unwrap_or(usize::MAX);
+    let counters = counter_cache_bytes(options) / u64::from(shards.max(1));
+    store.counter_cache_bytes_max = Some(counters);
+    store.counter_cache_save_period = options.counter_cache_save_period;
+    store.counter_cache_keys_to_save =
+        usize::try_from(options.counter_cache_keys_to_save).unwrap_or(usize::MAX);
     store.cache_load_max = options.cache_load_timeout;
     store.saved_caches_directory = options.saved_caches_directory();
     store.tombstone_failure_threshold = options.tombstone_failure_threshold;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use conf::{CommitFailurePolicy, DiskFailurePolicy, Options};
+use data::counter::CounterId;
 use rt::{Gate, Group, Mesh, Rt};
 use stdx::ShardId;
 use store::StoreFailure;
@@ -61,9 +62,12 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
                 Verdict::GoOn
             }
         },
-        StoreFailure::Backup(_) | StoreFailure::Archive(_) | StoreFailure::SavedCache(_) => {
-            Verdict::GoOn
-        }
+        // Told with `best_effort` only.
+        StoreFailure::NoDirectory(_) => Verdict::StopServing,
+        StoreFailure::OutOfService(_)
+        | StoreFailure::Backup(_)
+        | StoreFailure::Archive(_)
+        | StoreFailure::SavedCache(_) => Verdict::GoOn,
     }
 }
 
@@ -96,13 +100,31 @@ impl Policy {
         store.on_failure(move |failure| self.act(&failure, &acted));
     }
 
+    /// What this shard has counted may be among what is missing: who counts on from less than it had written
+    /// takes increments away that others have.
+    fn count_as_somebody_new(&self) {
+        let halves = [self.rt.random_u64(), self.rt.random_u64()];
+        let id = u128::from(halves[0]) << 64 | u128::from(halves[1]);
+        self.actions.coordinator.set_counter_id(CounterId(id.to_be_bytes()));
+    }
+
     fn act(&self, failure: &StoreFailure, acted: &Cell<bool>) {
         let (policy, setting, what) = match failure {
             StoreFailure::CommitLog(what) => {
                 (self.options.render("commit_failure_policy"), "commit_failure_policy", what)
             }
-            StoreFailure::Disk(what) | StoreFailure::Corrupt(what) => {
+            StoreFailure::Disk(what)
+            | StoreFailure::Corrupt(what)
+            | StoreFailure::NoDirectory(what) => {
                 (self.options.render("disk_failure_policy"), "disk_failure_policy", what)
+            }
+            StoreFailure::OutOfService(what) => {
+                tracing::warn!(
+                    %what,
+                    "a data directory is out of service; replace the disk, or start the node again, and repair it"
+                );
+                self.count_as_somebody_new();
+                return;
             }
             StoreFailure::Backup(what) => {
                 tracing::error!(%what, "an incremental backup is not complete");
@@ -158,6 +180,8 @@ mod tests {
                 StoreFailure::Disk(String::new()),
                 StoreFailure::Corrupt(String::new()),
                 StoreFailure::Backup(String::new()),
+                StoreFailure::OutOfService(String::new()),
+                StoreFailure::NoDirectory(String::new()),
             ]
         };
         let of = |disk, commit| {
@@ -172,10 +196,10 @@ mod tests {
                 Verdict::GoOn => '-',
             })
         };
-        assert_eq!(of(D::Die, C::Die), ['d', 'd', 'd', '-']);
-        assert_eq!(of(D::StopParanoid, C::Stop), ['s', 's', 's', '-']);
-        assert_eq!(of(D::Stop, C::StopCommit), ['-', 's', '-', '-']);
-        assert_eq!(of(D::BestEffort, C::Ignore), ['-', '-', '-', '-']);
-        assert_eq!(of(D::Ignore, C::Stop), ['s', '-', '-', '-']);
+        assert_eq!(of(D::Die, C::Die), ['d', 'd', 'd', '-', '-', 's']);
+        assert_eq!(of(D::StopParanoid, C::Stop), ['s', 's', 's', '-', '-', 's']);
+        assert_eq!(of(D::Stop, C::StopCommit), ['-', 's', '-', '-', '-', 's']);
+        assert_eq!(of(D::BestEffort, C::Ignore), ['-', '-', '-', '-', '-', 's']);
+        assert_eq!(of(D::Ignore, C::Stop), ['s', '-', '-', '-', '-', 's']);
     }
 }

@@ -26,7 +26,7 @@ use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
 use crate::cluster::network;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
-use crate::views::NodeViews;
+use crate::views::{NodeLog, NodeViews};
 use crate::{
     Outcome, ReadyHook, StartError, archiving, counter_id, expiry, first_role, open, parts,
     serving, system_tables,
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     meshes: Meshes,
     outcome: Arc<Outcome>,
     hook: Option<ReadyHook>,
-    log_control: Option<Arc<dyn LogControl>>,
+    node_log: Option<Arc<dyn NodeLog>>,
 ) {
     let opened = if rt.shard() == ShardId(0) {
         let opened = match open::open(&rt, &options, &meshes.messaging).await {
@@ -195,7 +195,7 @@ pub(crate) async fn run(
         membership,
         coordinator,
         run,
-        log_control,
+        node_log,
     };
     let served = match parts.serve().await {
         Ok(served) => Some(served),
@@ -273,8 +273,8 @@ struct Parts {
     /// Number of this run.
     run: u64,
     outcome: Arc<Outcome>,
-    /// Who can change what is logged.
-    log_control: Option<Arc<dyn LogControl>>,
+    /// The log, if the program keeps one.
+    node_log: Option<Arc<dyn NodeLog>>,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
 }
@@ -391,6 +391,7 @@ impl Parts {
                 rt: rt.clone(),
                 live: live.clone(),
                 admin: self.meshes.admin.clone(),
+                log: self.node_log.clone(),
             }),
         });
         let own_rows = OwnRows {
@@ -474,8 +475,8 @@ impl Parts {
         let address = parts::ip(&options.api_address)?;
         let caller = self.meshes.admin.foreign();
         let shards = (caller, self.rt.shard_count());
-        let started =
-            AdminServer::start(address, options.api_port, shards, self.log_control.clone());
+        let log = self.node_log.clone().map(|log| log as Arc<dyn LogControl>);
+        let started = AdminServer::start(address, options.api_port, shards, log);
         let at = SocketAddr::new(address, options.api_port);
         started.map(Some).map_err(|e| StartError::Listen {
             address: at.to_string(),

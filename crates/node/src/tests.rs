@@ -13,7 +13,7 @@ use data::{ColumnRef, RowRef};
 use rt::Rt;
 use rt::sim::{World, WorldOptions};
 use schema::Table;
-use stdx::Token;
+use stdx::{IoError, IoErrorKind, Token};
 use store::{Flow, RowSink, Store, StoreError};
 
 use crate::{Node, Outcome, ReadyHook, StartError};
@@ -200,6 +200,31 @@ fn a_damaged_file_stops_service_only_where_the_policy_is_paranoid() {
                 store.note_failure(&corrupt);
                 rt.sleep(Duration::from_secs(1)).await;
                 assert_eq!(server.is_stopped(), expected, "{policy:?}");
+            })
+        });
+    }
+}
+
+#[test]
+fn a_failed_data_directory_stops_service_only_where_it_cannot_be_done_without() {
+    // Local keyspaces lie in the first one.
+    for (directory, expected) in [("/second", false), ("/first", true)] {
+        let options = Options {
+            disk_failure_policy: DiskFailurePolicy::BestEffort,
+            data_file_directories: vec!["/first".to_owned(), "/second".to_owned()],
+            ..Options::default()
+        };
+        with_node(5, options, move |rt, server, store| {
+            Box::pin(async move {
+                let error = IoError {
+                    kind: IoErrorKind::Device,
+                    operation: "read",
+                    path: format!("{directory}/ks/t/nb-1-big-Data.db"),
+                    detail: "injected failure".to_owned(),
+                };
+                store.note_failure(&StoreError::Io(error));
+                rt.sleep(Duration::from_secs(1)).await;
+                assert_eq!(server.is_stopped(), expected, "{directory}");
             })
         });
     }

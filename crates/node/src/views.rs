@@ -1,9 +1,10 @@
 //! Rows of the virtual tables that describe this node, all shards together: settings, caches,
 //! compactions, statements; of its tables (`tables`), of other nodes (`peers`),
-//! of repairs and streams (`moving`).
+//! of repairs and streams (`moving`), of its log (`logs`).
 //!
 //! What nobody counts is null, and a table without anything that is counted is not there.
 
+mod logs;
 mod moving;
 mod peers;
 mod tables;
@@ -24,15 +25,18 @@ use rt::Rt;
 use schema::Table;
 use stdx::{ShardId, Uuid};
 
+pub use logs::{LogRecord, NodeLog};
+
 /// What a shard knows about the node.
 pub(crate) struct NodeViews {
     /// The shard.
     pub(crate) rt: Rt,
-    /// The node's settings as they were at the start.
     /// The settings in force on this shard.
     pub(crate) live: Rc<RefCell<Options>>,
     /// The way to the numbers of all shards.
     pub(crate) admin: Arc<AdminMesh>,
+    /// The log, if the program keeps one.
+    pub(crate) log: Option<Arc<dyn NodeLog>>,
 }
 
 /// The metrics of all shards together.
@@ -232,6 +236,7 @@ impl NodeViews {
                 cidr_latencies(table, &self.metrics().await)
             }
             ("system_views", "credentials_cache_keys") => self.credentials(table).await,
+            ("system_views", "system_logs") => self.logs(table),
             ("system_views", "snapshots") => self.snapshots(table).await,
             ("system_views", "thread_pools") => self.thread_pools(table).await,
             (
@@ -260,5 +265,13 @@ impl NodeViews {
 impl VirtualSource for NodeViews {
     fn rows<'a>(&'a self, table: &'a Table) -> VirtualRows<'a> {
         Box::pin(self.computed(table))
+    }
+
+    fn truncate(&self, table: &Table) -> bool {
+        let is_log = cql_plan::system::is_log_table(table);
+        if let (true, Some(log)) = (is_log, &self.log) {
+            log.clear();
+        }
+        is_log
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         }),
         "setcachecapacity" => set_cache_capacity(line),
         "invalidaterowcache" => tell(api, &ClusterCommand::InvalidateRowCache {}),
+        "invalidatecountercache" => tell(api, &ClusterCommand::InvalidateCounterCache {}),
         "getcompactionthroughput" => compactions(api).and_then(|report| {
             let bytes = report.bytes_per_second_max;
             layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
@@ -105,17 +106,20 @@ fn set_cache_capacity(line: &Line) -> Result<String, Failure> {
                 .to_owned(),
         ));
     };
-    for (name, value) in [("key", key), ("counter", counter)] {
-        if number(value, "cache capacity")? != 0 {
-            let text = format!(
-                "there is no {name} cache, its capacity can only be 0; files' blocks and indexes are in the chunk cache"
-            );
-            return Err(bad(text));
-        }
+    if number(key, "key cache capacity")? != 0 {
+        let text = "there is no key cache, its capacity can only be 0; files' blocks and indexes are in the chunk \
+                    cache";
+        return Err(bad(text.to_owned()));
     }
-    let mib = number(row, "row cache capacity")?;
-    let bytes = mib.checked_mul(1 << 20).ok_or_else(|| bad(format!("{mib} MB are too many")))?;
-    tell(&line.api, &ClusterCommand::SetRowCacheCapacity { bytes })
+    let bytes_of = |value, what| {
+        let mib = number(value, what)?;
+        mib.checked_mul(1 << 20).ok_or_else(|| bad(format!("{mib} MB are too many")))
+    };
+    let rows = bytes_of(row, "row cache capacity")?;
+    let counters = bytes_of(counter, "counter cache capacity")?;
+    let told = tell(&line.api, &ClusterCommand::SetRowCacheCapacity { bytes: rows })?;
+    tell(&line.api, &ClusterCommand::SetCounterCacheCapacity { bytes: counters })?;
+    Ok(told)
 }
 
 fn compactions(api: &Api) -> Result<CompactionReport, Failure> {

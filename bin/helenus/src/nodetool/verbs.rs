@@ -281,6 +281,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("info", "Print node information (uptime, load, ...)").flags(&[switch(&["-T", "--tokens"], "Display all tokens")]),
     Verb::plain("join", "Join the ring"),
     Verb::plain("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("invalidatecountercache", "Invalidate the counter cache"),
     Verb::plain("invalidatecredentialscache", "Invalidate the credentials cache").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
     Verb::plain("invalidaterowcache", "Invalidate the row cache"),
     Verb::plain("listcidrgroups", "List existing cidr groups").takes("[<cidrGroup>]", "LIST operation can be invoked with or without cidr group name", 1),
@@ -326,7 +327,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionshare", "Give compaction a share of the processor under load, or let it follow what compaction owes (of Helenus)").needs("compaction_share", "<share>", "1 to 1000 (statements have 1000), or auto"),
     Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX),
-    Verb::plain("setcachecapacity", "Set global key, row, and counter cache capacities (in MB units)").takes("<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>", "Key cache, row cache, and counter cache (in MB); there are no key and counter caches here, give 0 for them", 3),
+    Verb::plain("setcachecapacity", "Set global key, row, and counter cache capacities (in MB units)").takes("<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>", "Key cache, row cache, and counter cache (in MB); there is no key cache here, give 0 for it", 3),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
@@ -416,7 +417,6 @@ const REFUSED: [(&str, &[&str]); 10] = [
     (
         "there is no such cache here; nothing of it needs to be made invalid",
         &[
-            "invalidatecountercache",
             "invalidatejmxpermissionscache",
             "invalidatekeycache",
             "invalidatenetworkpermissionscache",
@@ -430,8 +430,8 @@ const REFUSED: [(&str, &[&str]); 10] = [
         &["getauthcacheconfig", "setauthcacheconfig"],
     ),
     (
-        "it is a setting, row_cache_keys_to_save: see docs/user/configuration.md; there are no caches of keys \
-         and counters",
+        "they are settings, row_cache_keys_to_save and counter_cache_keys_to_save: see \
+         docs/user/configuration.md; there is no cache of keys",
         &["setcachekeystosave"],
     ),
     ("see upgradesstables -a, which compresses as the table says now", &["recompress_sstables"]),

@@ -12,8 +12,7 @@ use crate::options::{NAMES, Options, Status};
 use crate::spelling;
 use crate::value::{
     Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
-    DiskFailurePolicy, NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode,
-    class_name,
+    NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode, class_name,
 };
 use crate::yaml::{self, Node, NodeKind};
 
@@ -607,7 +606,6 @@ impl Loader {
 /// Values of settings that have an effect which are taken for another value (see their help).
 fn taken_for_another(name: &str, options: &Options) -> bool {
     match name {
-        "disk_failure_policy" => options.disk_failure_policy == DiskFailurePolicy::BestEffort,
         "commit_failure_policy" => options.commit_failure_policy == CommitFailurePolicy::Ignore,
         _ => false,
     }

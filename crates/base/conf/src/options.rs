@@ -245,7 +245,7 @@ settings! {
         supported cold commitlog_directory: Option<String> = None;
         /// Where hints are kept. Unset: `hints` below `workdir`.
         supported cold hints_directory: Option<String> = None;
-        /// Where it is saved which partitions are in the row cache. Unset: `saved_caches` below `workdir`.
+        /// Where it is saved what is in the row cache and in the counter cache. Unset: `saved_caches` below `workdir`.
         supported cold saved_caches_directory: Option<String> = None;
     }
     "Addresses and ports" {
@@ -446,7 +446,16 @@ settings! {
         supported cold row_cache_save_period: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
         /// Most partitions of each shard that are saved.
         supported cold row_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
-        /// How long partitions are read at the start because they were saved.
+        /// Memory for what this node has counted in counters, of all shards, so that increments need no read; at
+        /// most a quarter of what caches have. Unset: 2.5 % of `memory`, at most 50 MiB. 0: there is none.
+        /// `nodetool setcachecapacity` changes it until the next start.
+        supported cold counter_cache_size: Option<DataSize> = None, 0 to 64 * TIB;
+        /// How often it is saved which counters are in the counter cache, and at the end, to read them again
+        /// behind the next start; 0: never.
+        supported cold counter_cache_save_period: Duration = Duration::from_secs(7_200), 0 to 365 * DAY_MS;
+        /// Most counters of each shard that are saved.
+        supported cold counter_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
+        /// How long partitions, and as long counters, are read at the start because they were saved.
         supported cold cache_load_timeout: Duration = Duration::from_secs(30), 0 to DAY_MS;
         /// Format of SSTables that are written: `big`, or `bti` with tries, which
         /// `storage_compatibility_mode` must allow. All are read; `nodetool upgradesstables` writes
@@ -484,7 +493,9 @@ settings! {
         /// Whether each flushed SSTable is linked into `backups` of its table.
         supported cold incremental_backups: bool = false;
         /// What happens after an error of a data file. A full disk is none: it refuses writes until
-        /// there is space again. `best_effort` is taken for `ignore`.
+        /// there is space again. `best_effort`: a shard goes on without the data directory that failed and the
+        /// SSTables in it until the next start, so that reads at ONE may be stale; it stops serving when that was
+        /// the first or the last one.
         supported cold disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
         /// What happens after an error of the commit log. `ignore` is taken for `stop_commit`: what a
         /// failed sync left on the disk is not known.

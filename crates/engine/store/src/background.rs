@@ -48,6 +48,9 @@ impl Store {
             // Tries to write what waits in the log's buffer.
             let _ = self.commit().await;
         }
+        if self.misses_directories() {
+            self.withhold_files();
+        }
         for table in self.tables_to_flush() {
             self.switch_memtable(&table);
         }

@@ -29,9 +29,16 @@ fn place((shard, shards): (u16, u16), directories: usize, table: TableId) -> usi
     shard + usize::try_from(hash % own as u64).unwrap_or(0) * shards
 }
 
+/// Whether a keyspace has what this node alone knows, and must not forget: promises of Paxos, the batch log.
+pub(crate) fn is_local(keyspace: &str) -> bool {
+    matches!(keyspace, "system" | "system_schema")
+}
+
 impl Store {
-    fn data_directories(&self) -> &[String] {
-        &self.inner.options.data_directories
+    /// Those that are in service.
+    pub(crate) fn data_directories(&self) -> Vec<&String> {
+        let gone = self.inner.gone_directories.borrow();
+        self.inner.options.data_directories.iter().filter(|data| !gone.contains(data)).collect()
     }
 
     /// Keyspace and table as parts of a path.
@@ -39,17 +46,21 @@ impl Store {
         format!("{}/{}", table.keyspace, table.directory_name())
     }
 
-    /// Where this shard writes files of a table.
+    /// Where this shard writes files of a table. Those of local keyspaces lie together, in the first directory,
+    /// so that a node can go on without the others.
     pub(crate) fn directory_of(&self, table: &Table) -> String {
         let directories = self.data_directories();
-        let at = place(self.shard(), directories.len(), table.id);
-        let data = directories.get(at).map_or("", String::as_str);
+        let at = match self.inner.options.best_effort && is_local(&table.keyspace) {
+            true => 0,
+            false => place(self.shard(), directories.len(), table.id),
+        };
+        let data = directories.get(at).map_or("", |data| data.as_str());
         format!("{data}/{}", Store::below(table))
     }
 
     /// Where all shards meet about a table: the first data directory by name, in whatever order they are.
     pub(crate) fn meeting_directory_of(&self, table: &Table) -> String {
-        let data = self.data_directories().iter().min().map_or("", String::as_str);
+        let data = self.data_directories().into_iter().min().map_or("", String::as_str);
         format!("{data}/{}", Store::below(table))
     }
 
@@ -66,7 +77,7 @@ impl Store {
         directory: &str,
     ) -> Result<Vec<String>, StoreError> {
         let directories = self.data_directories();
-        let below = |data: &String| directory.strip_prefix(data.as_str())?.strip_prefix('/');
+        let below = |data: &&String| directory.strip_prefix(data.as_str())?.strip_prefix('/');
         let Some(below) = directories.iter().find_map(below).filter(|_| directories.len() > 1)
         else {
             return Ok(vec![directory.to_owned()]);

@@ -470,7 +470,8 @@ impl Store {
     /// Removes what a failed flush or compaction may have left of its output. What cannot be removed
     /// is kept in mind and tried again by [`Store::retry_orphans`].
     pub(crate) async fn discard(&self, table: &TableState, output: InFlight) {
-        if self.try_discard(table, output.generation()).await.is_err() {
+        if self.misses_directories() || self.try_discard(table, output.generation()).await.is_err()
+        {
             table.orphans.borrow_mut().push(output);
         }
     }
@@ -499,9 +500,10 @@ impl Store {
         Ok(())
     }
 
-    /// Tries again what could not be removed, in order, and stops at the first that cannot be now.
+    /// Tries again what could not be removed, in order, and stops at the first that cannot be now. What may be in
+    /// a directory that is out of service waits for a start.
     pub(crate) async fn retry_orphans(&self, table: &TableState) {
-        loop {
+        while !self.misses_directories() {
             let first = table.orphans.borrow().first().map(InFlight::generation);
             let Some(generation) = first else { return };
             if self.try_discard(table, generation).await.is_err() {

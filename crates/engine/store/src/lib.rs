@@ -10,8 +10,8 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `row_cache`, `replica`, `flush`, `files`, `slots`,
-//! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
+//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `files`, `slots`,
+//! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod backlog;
@@ -19,6 +19,7 @@ mod cache;
 mod cleanup;
 mod compaction;
 mod control;
+mod counter_cache;
 mod directories;
 mod error;
 mod estimates;
@@ -31,6 +32,7 @@ mod ingest;
 mod large;
 mod memtable;
 mod options;
+mod out_of_service;
 mod outputs;
 mod quarantine;
 mod read;
@@ -40,6 +42,7 @@ mod replica;
 mod routing;
 mod row_cache;
 mod sampling;
+mod saved;
 mod scrub;
 mod slots;
 mod snapshot;
@@ -61,6 +64,7 @@ pub use commitlog::{self, SyncMode};
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes, TombstoneOption};
 pub use compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
 pub use control::CompactionControl;
+pub use counter_cache::{CounterRow, CountsOf, OwnCount};
 pub use error::StoreError;
 pub use estimates::RangeEstimate;
 pub use import::{ImportOptions, Imported};

@@ -16,6 +16,8 @@ pub struct StoreOptions {
     /// Directories of keyspaces, at least one: such as
     /// `<data>/<keyspace>/<table>-<id>/nb-<generation>-big-Data.db`.
     pub data_directories: Vec<String>,
+    /// A data directory that fails is taken out of service, see `out_of_service`.
+    pub best_effort: bool,
     /// Directory of commit-log segments, shared by all shards.
     pub commitlog_directory: String,
     /// This node.
@@ -41,7 +43,7 @@ pub struct StoreOptions {
     pub replay: ReplayOptions,
     /// Budget of memtables; a flush of the largest begins at a third of it.
     pub memtable_bytes_max: usize,
-    /// Budget of uncompressed chunks and of the row cache together.
+    /// Budget of uncompressed chunks, of the row cache and of the counter cache together.
     pub chunk_cache_bytes_max: usize,
     /// What of it the row cache has, at most half; 0: there is none.
     pub row_cache_bytes_max: u64,
@@ -50,7 +52,13 @@ pub struct StoreOptions {
     pub row_cache_save_period: Duration,
     /// Most partitions that are saved.
     pub row_cache_keys_to_save: usize,
-    /// How long partitions are read at the start because they were cached before.
+    /// What of it the counter cache has, at most a quarter; 0: there is none. Default: a sixteenth.
+    pub counter_cache_bytes_max: Option<u64>,
+    /// How often it is saved which counters are in the counter cache; zero: as for rows.
+    pub counter_cache_save_period: Duration,
+    /// Most counters that are saved.
+    pub counter_cache_keys_to_save: usize,
+    /// How long partitions, and as long counters, are read at the start because they were cached before.
     pub cache_load_max: Duration,
     /// Where it is saved, shared by all shards.
     pub saved_caches_directory: String,
@@ -94,6 +102,7 @@ impl StoreOptions {
     ) -> StoreOptions {
         StoreOptions {
             data_directories: vec![data_directory],
+            best_effort: false,
             commitlog_directory,
             host,
             run,
@@ -110,7 +119,10 @@ impl StoreOptions {
             row_cache_bytes_max: 0,
             row_cache_save_period: Duration::ZERO,
             row_cache_keys_to_save: usize::MAX,
-            cache_load_max: crate::row_cache::LOAD_MAX,
+            counter_cache_bytes_max: None,
+            counter_cache_save_period: Duration::ZERO,
+            counter_cache_keys_to_save: usize::MAX,
+            cache_load_max: crate::saved::LOAD_MAX,
             saved_caches_directory: "saved_caches".to_owned(),
             disk_reserve_bytes: 64 << 20,
             tombstone_failure_threshold: 100_000,

@@ -28,7 +28,6 @@ use stdx::{FixedHasher, TableId, Token};
 
 pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
-pub(crate) use self::saved::LOAD_MAX;
 use crate::error::StoreError;
 use crate::memtable::{Memtable, PartitionCursor, PartitionVersion};
 use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, TailSource};
@@ -466,8 +465,15 @@ impl Store {
             return Err(StoreError::Invalid(text));
         }
         self.inner.row_cache.set_capacity(bytes);
-        self.inner.cache.set_capacity(both - bytes);
+        self.share_caches();
         Ok(())
+    }
+
+    /// Gives the chunk cache what the others leave.
+    pub(crate) fn share_caches(&self) {
+        let others = self.inner.row_cache.capacity.get() + self.inner.counter_cache.capacity();
+        let all = self.inner.options.chunk_cache_bytes_max as u64;
+        self.inner.cache.set_capacity(all.saturating_sub(others));
     }
 
     /// Forgets all rows that are cached.

@@ -17,6 +17,7 @@ use stdx::{FixedMap, Instant, TableId, Token};
 use crate::backlog::Control;
 use crate::cache::ChunkCache;
 use crate::compaction::CompactionRecord;
+use crate::counter_cache::CounterCache;
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::large::PartitionGuardrails;
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) read_aheads: RefCell<ReadAheads>,
     pub(crate) cache: ChunkCache,
     pub(crate) row_cache: RowCache,
+    pub(crate) counter_cache: CounterCache,
     pub(crate) stopping: Cell<bool>,
     /// Drained: no more writes.
     pub(crate) drained: Cell<bool>,
@@ -74,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) backups: Cell<bool>,
     /// Why writes are refused for lack of space.
     pub(crate) disk_full: RefCell<Option<String>>,
+    /// Data directories that are out of service.
+    pub(crate) gone_directories: RefCell<Vec<String>>,
     /// Segments of earlier runs are gone.
     pub(crate) old_log_released: Cell<bool>,
     /// Directories with SSTables of tables that were not in the schema at open.
@@ -103,11 +107,15 @@ pub enum StoreFailure {
     Disk(String),
     /// A data file is not what was written.
     Corrupt(String),
+    /// A data directory failed, and this shard goes on without it and the SSTables in it.
+    OutOfService(String),
+    /// A data directory failed that this shard cannot do without.
+    NoDirectory(String),
     /// A new file could not be linked into its table's `backups`; it is in use all the same.
     Backup(String),
     /// A commit-log segment could not be archived; it stays in the log until it can.
     Archive(String),
-    /// Which partitions are in the row cache could not be saved or read back; nothing else is amiss.
+    /// What is in the row cache or the counter cache could not be saved or read back; nothing else is amiss.
     SavedCache(String),
 }
 
@@ -135,9 +143,18 @@ impl Store {
                  there; make it smaller or \"memory\" larger"
             )));
         }
-        let chunks = both.saturating_sub(usize::try_from(rows).unwrap_or(both));
+        let counters = options.counter_cache_bytes_max.unwrap_or(both as u64 / 16);
+        if counters > both as u64 / 4 {
+            return Err(StoreError::Invalid(format!(
+                "counter_cache_size: {counters} bytes on each shard are more than a quarter of the {both} that \
+                 caches have there; make it smaller or \"memory\" larger"
+            )));
+        }
+        let others = usize::try_from(rows.saturating_add(counters)).unwrap_or(both);
+        let chunks = both.saturating_sub(others);
         let cache = ChunkCache::new(chunks, &rt.telemetry());
         let row_cache = RowCache::new(rows, &rt.telemetry());
+        let counter_cache = CounterCache::new(counters, &rt.telemetry());
         let inner = Inner {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
             control: Control::default(),
@@ -156,6 +173,7 @@ impl Store {
             read_aheads: RefCell::default(),
             cache,
             row_cache,
+            counter_cache,
             room: Notify::new(),
             work: Notify::new(),
             stop: Notify::new(),
@@ -163,6 +181,7 @@ impl Store {
             slots: Slots::new(options.concurrent_compactors),
             compacted_last: Cell::default(),
             disk_full: RefCell::default(),
+            gone_directories: RefCell::default(),
             old_log_released: Cell::new(false),
             strangers: RefCell::default(),
             on_failure: RefCell::default(),
@@ -185,6 +204,7 @@ impl Store {
         store.start_background();
         store.start_watch();
         store.start_row_cache();
+        store.start_counter_cache();
         let ending = store.clone();
         store.inner.rt.at_end(move || {
             // They hold what holds this.
@@ -350,6 +370,9 @@ impl Store {
     ) {
         let mut scratch = self.inner.scratch.borrow_mut();
         let version = table.version.borrow();
+        if version.shape.has_counters() {
+            self.inner.counter_cache.note(table, token, mutation);
+        }
         let view = table.view.borrow();
         let delta = view.active.apply(&version.shape, token, mutation, position, &mut scratch);
         let bytes = self.inner.memtable_bytes.get().saturating_add_signed(delta);
@@ -401,7 +424,10 @@ impl Store {
         let failure = match error {
             StoreError::LogFailed(what) => StoreFailure::CommitLog(what.clone()),
             StoreError::Corrupt { .. } => StoreFailure::Corrupt(error.to_string()),
-            StoreError::Io(what) => StoreFailure::Disk(what.to_string()),
+            StoreError::Io(what) => match self.failure_of(what) {
+                Some(failure) => failure,
+                None => return,
+            },
             _ => return,
         };
         self.tell_failure(failure);
@@ -495,6 +521,7 @@ impl Store {
         self.inner.slots.changed.notify_waiters();
         self.inner.room.notify_waiters();
         self.save_rows().await;
+        self.save_counters().await;
         self.inner.gate.close().await;
         // A failure was reported to every commit that it concerned.
         let _ = self.inner.log.close().await;

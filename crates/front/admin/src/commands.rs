@@ -142,6 +142,13 @@ pub enum ClusterAction {
     },
     /// Forget cached rows; told to every shard.
     InvalidateRowCache,
+    /// Memory for cached counts; told to every shard.
+    SetCounterCacheCapacity {
+        /// Of the node.
+        bytes: u64,
+    },
+    /// Forget cached counts; told to every shard.
+    InvalidateCounterCache,
     /// Compactions at a time; told to every shard.
     SetConcurrentCompactors {
         /// Of the node, 1 or more; each shard runs its part, rounded up.
@@ -236,6 +243,8 @@ impl ClusterAction {
             ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
             ClusterAction::SetRowCacheCapacity { .. } => "setcachecapacity",
             ClusterAction::InvalidateRowCache => "invalidaterowcache",
+            ClusterAction::SetCounterCacheCapacity { .. } => "setcachecapacity",
+            ClusterAction::InvalidateCounterCache => "invalidatecountercache",
             ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
             ClusterAction::SetCompactionShare { .. } => "setcompactionshare",
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
@@ -398,6 +407,10 @@ pub(crate) fn resolve(
             ClusterAction::SetRowCacheCapacity { bytes }
         }
         ClusterCommand::InvalidateRowCache {} => ClusterAction::InvalidateRowCache,
+        ClusterCommand::SetCounterCacheCapacity { bytes } => {
+            ClusterAction::SetCounterCacheCapacity { bytes }
+        }
+        ClusterCommand::InvalidateCounterCache {} => ClusterAction::InvalidateCounterCache,
         ClusterCommand::SetConcurrentCompactors { count } => {
             ClusterAction::SetConcurrentCompactors { count }
         }

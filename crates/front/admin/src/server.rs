@@ -462,6 +462,7 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_timeout (kind, millis), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
                             set_row_cache_capacity (bytes), invalidate_row_cache,
+                            set_counter_cache_capacity (bytes), invalidate_counter_cache,
                             set_concurrent_compactors (count), set_compaction_share (share),
                             set_batchlog_throttle (kib_per_second), replay_batchlog,
                             refresh_size_estimates, stop_daemon

@@ -17,6 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::guardrails;
 use crate::latency::{Ended, Kind, Timing, Touched};
 use crate::pending::{Entry, Freed, Pending, Waiting};
+use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Stage, Ticket};
 use crate::settings::{Authentication, Timeout};
@@ -64,6 +65,8 @@ struct Core {
     output: Vec<u8>,
     pending: Pending,
     held: Vec<HeldWrite>,
+    /// What `held` are, in their order, while commits have to wait; else empty.
+    held_tasks: Vec<Task>,
     /// STARTUP was accepted: what the decoder must be told.
     started: Option<(ProtocolVersion, Option<Compression>)>,
     segmented: bool,
@@ -71,6 +74,10 @@ struct Core {
     closing: bool,
     /// When the turn began that takes frames.
     turn_began: Instant,
+    /// When the bytes came that it takes.
+    arrived: Instant,
+    /// Whole frames may be left of the turn before.
+    has_left: bool,
     /// Measured requests that arrived and ended in this turn.
     ended: Ended,
 }
@@ -89,10 +96,13 @@ impl Connection {
                 output: Vec::new(),
                 pending: Pending::default(),
                 held: Vec::new(),
+                held_tasks: Vec::new(),
                 started: None,
                 segmented: false,
                 closing: false,
                 turn_began: Instant::ZERO,
+                arrived: Instant::ZERO,
+                has_left: false,
                 ended: Ended::default(),
             },
             decoder,
@@ -179,9 +189,12 @@ impl Connection {
     /// Lets requests that were woken go on; their answers stay inside until the next turn.
     pub(crate) fn poll_pending(&mut self, cx: &mut Context<'_>) {
         let core = &mut self.core;
-        let (server, frames) = (&core.server, &mut core.frames);
-        core.pending.poll_woken(cx, |freed: Freed, timing, answer| {
+        let (server, session, frames) = (&core.server, &core.session, &mut core.frames);
+        core.pending.poll_woken(cx, |freed: Freed, (stream, timing), answer| {
             server.leave(freed);
+            if let Some(stream) = stream {
+                end_running(server, session, stream);
+            }
             if let Some(Timing { kind, touched, began }) = timing {
                 server.latencies.record(kind, touched, server.rt.now().since(began));
             }
@@ -194,6 +207,9 @@ impl Connection {
             return;
         }
         self.core.turn_began = self.core.server.rt.now();
+        if !self.core.has_left {
+            self.core.arrived = self.core.turn_began;
+        }
         let received = std::mem::take(&mut self.input);
         let mut rest = received.as_slice();
         while !self.core.closing && self.core.has_room() {
@@ -221,7 +237,8 @@ impl Connection {
         } else {
             self.input.drain(..used);
         }
-        if !self.core.has_room() && !self.input.is_empty() {
+        self.core.has_left = !self.core.has_room() && !self.input.is_empty();
+        if self.core.has_left {
             // Frames are left: come back when the output is written.
             cx.waker().wake_by_ref();
         }
@@ -233,6 +250,13 @@ impl Drop for Connection {
         let core = &mut self.core;
         core.server.leave(Freed { bytes: core.pending.bytes(), count: core.pending.len() });
         core.server.close_session(&core.session);
+    }
+}
+
+/// A request that waited ended.
+fn end_running(server: &Server, session: &Session, stream: i16) {
+    if let Some(buffer) = session.running.end(stream).and_then(Task::into_buffer) {
+        server.recycle(buffer);
     }
 }
 
@@ -270,7 +294,7 @@ impl Core {
             // Errors before STARTUP are told in the client's version.
             self.session.negotiated.set(cql_wire::Negotiated::plain(header.version));
         }
-        if self.pending.has_stream(header.stream) {
+        if self.pending.len() > 0 && self.session.running.has(header.stream) {
             // Two answers could not be told apart.
             let failure = Failure::protocol(format!(
                 "stream {} is in use by a request that was not answered yet",
@@ -282,30 +306,54 @@ impl Core {
         }
         // Of a request that failed before it began.
         self.server.latencies.take();
-        let step = self
+        let request = self
             .check_stage(header.opcode, header.version)
-            .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?))
-            .and_then(|request| self.dispatch(&request, &mut ticket, frame.body.len()));
+            .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?));
+        let ran = request.and_then(|request| {
+            let step = self.dispatch(&request, &mut ticket, frame.body.len())?;
+            self.take_step(step, (&request.request, header.stream, frame.body.len()), cx);
+            Ok(())
+        });
+        if let Err(failure) = ran {
+            self.server.counters.failed(failure.code());
+            self.session.respond_failure(&mut self.frames, &ticket, &failure);
+        }
+    }
+
+    /// Keeps what a request of so many bytes still waits for.
+    fn take_step(
+        &mut self,
+        step: Step,
+        (request, stream, bytes): (&Request<'_>, i16, usize),
+        cx: &mut Context<'_>,
+    ) {
         match step {
-            Ok(Step::Done) => {}
-            Ok(Step::Held(mut write)) => {
+            Step::Done => {}
+            Step::Held(mut write) => {
                 (_, write.touched) = self.server.latencies.take();
                 self.held.push(write);
+                if self.server.commits_wait.get() {
+                    self.held_tasks.push(Task::of(request, || self.server.buffer()));
+                }
             }
-            Ok(Step::Waits(future)) => {
+            Step::Waits(future) => {
                 let (kind, touched) = self.server.latencies.take();
                 let timing = kind.map(|kind| Timing { kind, touched, began: self.turn_began });
-                let (stream, bytes) = (Some(header.stream), frame.body.len());
-                self.start(Entry { stream, count: 1, bytes, timing, future }, cx);
-            }
-            Err(failure) => {
-                self.server.counters.failed(failure.code());
-                self.session.respond_failure(&mut self.frames, &ticket, &failure);
+                let entry = Entry { stream: Some(stream), count: 1, bytes, timing, future };
+                if self.start(entry, cx).is_pending() {
+                    let task = Task::of(request, || self.server.buffer());
+                    self.session.running.begin(stream, self.running(task));
+                }
             }
         }
     }
 
-    fn start(&mut self, entry: Entry, cx: &mut Context<'_>) {
+    /// A request of this turn.
+    fn running(&self, task: Task) -> Running {
+        Running { task, arrived: self.arrived, began: self.turn_began }
+    }
+
+    fn start(&mut self, entry: Entry, cx: &mut Context<'_>) -> Poll<()> {
         let (bytes, count, timing) = (entry.bytes, entry.count, entry.timing);
         match self.pending.start(entry, cx) {
             Poll::Ready(answer) => {
@@ -313,8 +361,12 @@ impl Core {
                 if let Some(timing) = timing {
                     self.ended.add(timing.kind, timing.touched);
                 }
+                Poll::Ready(())
             }
-            Poll::Pending => self.server.enter(Freed { bytes, count }),
+            Poll::Pending => {
+                self.server.enter(Freed { bytes, count });
+                Poll::Pending
+            }
         }
     }
 
@@ -505,8 +557,12 @@ impl Core {
             let mut commit = pin!(self.server.coordinator.commit());
             commit.as_mut().poll(cx)
         };
+        self.server.commits_wait.set(polled.is_pending());
         let mut held = std::mem::take(&mut self.held);
         if let Poll::Ready(result) = polled {
+            for task in self.held_tasks.drain(..).filter_map(Task::into_buffer) {
+                self.server.recycle(task);
+            }
             for write in &held {
                 self.ended.add(Kind::Write, write.touched);
             }
@@ -515,6 +571,7 @@ impl Core {
             return;
         }
         let count = held.len();
+        self.begin_held(&held);
         let (server, session, began) = (self.server.clone(), self.session.clone(), self.turn_began);
         let future: Waiting = Box::pin(async move {
             let deadline = server.rt.now() + server.timeouts.get(Timeout::Write);
@@ -523,6 +580,7 @@ impl Core {
             let took = server.rt.now().since(began);
             for write in &held {
                 server.latencies.record(Kind::Write, write.touched, took);
+                end_running(&server, &session, write.ticket.stream);
             }
             match committed {
                 Ok(result) => answer_held(&server, &session, &mut held, result, &mut out),
@@ -537,7 +595,22 @@ impl Core {
             }
             out
         });
-        self.start(Entry { stream: None, count, bytes: 0, timing: None, future }, cx);
+        // Its answer comes out of a turn either way.
+        let _ = self.start(Entry { stream: None, count, bytes: 0, timing: None, future }, cx);
+    }
+
+    /// Notes writes whose commit has to wait.
+    fn begin_held(&mut self, held: &[HeldWrite]) {
+        let mut tasks = std::mem::take(&mut self.held_tasks);
+        if tasks.len() != held.len() {
+            // Commits wait since now: the first of them are not described.
+            tasks.clear();
+            tasks.resize_with(held.len(), || Task::Unknown);
+        }
+        for (write, task) in held.iter().zip(tasks.drain(..)) {
+            self.session.running.begin(write.ticket.stream, self.running(task));
+        }
+        self.held_tasks = tasks;
     }
 
     fn take_events(&mut self) {

@@ -357,8 +357,8 @@ fn run_plan(
     }
 }
 
-/// A statement as a trace may show it: who reads traces is not to learn passwords.
-fn without_password(text: &str) -> Cow<'_, str> {
+/// A statement as others may see it: who reads traces is not to learn passwords.
+pub(crate) fn without_password(text: &str) -> Cow<'_, str> {
     let lower = text.trim_start().to_ascii_lowercase();
     let gives_one = ["create", "alter"].iter().any(|verb| lower.starts_with(verb));
     let behind = |at: usize| at + (text.len() - lower.len()) + "password".len();
@@ -487,6 +487,13 @@ fn truncate_table(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
     let ticket = cx.ticket.clone();
     Box::pin(async move {
         let result = match &compiled.plan.kind {
+            PlanKind::Truncate(plan) if plan.table.is_virtual() => {
+                let is_empty = server.virtual_source.truncate(&plan.table);
+                let table = format!("{}.{}", plan.table.keyspace, plan.table.name);
+                is_empty.then_some(()).ok_or_else(|| {
+                    Failure::invalid(format!("Truncation is not supported by table {table}"))
+                })
+            }
             PlanKind::Truncate(plan) => truncate::truncate(&server, plan.table.id).await,
             _ => Err(server.internal_failure("a plan of another kind")),
         };

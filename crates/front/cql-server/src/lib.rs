@@ -10,7 +10,7 @@
 //! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-prepared-1 and -2: see `prepared`.
 //!
-//! Reading order: `settings`, `server`, `accept`, `connection`, `driver`, `execute`, `select`,
+//! Reading order: `settings`, `server`, `accept`, `connection`, `running`, `driver`, `execute`, `select`,
 //! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod accept;
@@ -34,6 +34,7 @@ mod pending;
 mod prepared;
 mod replicas;
 mod role_change;
+mod running;
 mod schema_change;
 mod select;
 mod server;

@@ -3,6 +3,7 @@
 use rt::{Mesh, MovedConn};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use stdx::{Epoch, ShardId, TableId, WallMicros};
 
 /// A request to the CQL server of another shard.
@@ -20,6 +21,8 @@ pub(crate) enum ServerRequest {
     },
     /// List the connections.
     Clients,
+    /// List the statements that run.
+    Queries,
     /// Empty this shard's part of a table.
     Truncate {
         /// The table.
@@ -62,10 +65,25 @@ pub(crate) enum ServerReply {
     Done,
     /// To `Clients`.
     Clients(Vec<ClientInfo>),
+    /// To `Queries`.
+    Queries(Vec<QueryInfo>),
     /// To `Truncate`: whether it is empty now.
     Truncated(bool),
     /// To `WereEmptied`.
     Emptied(Emptied),
+}
+
+/// A statement that runs, as `system_views.queries` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueryInfo {
+    /// Cassandra's stage, then shard, number of the connection, stream.
+    pub(crate) thread_id: String,
+    /// From when its bytes came to the turn that ran it.
+    pub(crate) queued: Duration,
+    /// Since then.
+    pub(crate) running: Duration,
+    /// What it is.
+    pub(crate) task: String,
 }
 
 /// One connection, as `system_views.clients` shows it.

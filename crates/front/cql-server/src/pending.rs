@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use stdx::FixedSet;
 
 /// A request that waits; gives its finished answer frames.
 pub(crate) type Waiting = Pin<Box<dyn Future<Output = Vec<u8>>>>;
@@ -63,7 +62,6 @@ pub(crate) struct Pending {
     free: Vec<usize>,
     len: usize,
     bytes: usize,
-    streams: FixedSet<i16>,
 }
 
 impl Pending {
@@ -75,11 +73,6 @@ impl Pending {
     /// Bytes of these requests.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Whether a request of this stream waits.
-    pub(crate) fn has_stream(&self, stream: i16) -> bool {
-        self.len > 0 && self.streams.contains(&stream)
     }
 
     /// Polls a new request in place; keeps it when it has to wait.
@@ -109,7 +102,6 @@ impl Pending {
             Poll::Pending => {
                 self.len += entry.count;
                 self.bytes += entry.bytes;
-                self.streams.extend(entry.stream);
                 slot.entry = Some(entry);
                 Poll::Pending
             }
@@ -117,11 +109,11 @@ impl Pending {
     }
 
     /// Polls everything that was woken; `done` gets what each request that ended gives
-    /// back, when it began, and its answer.
+    /// back, its stream, when it began, and its answer.
     pub(crate) fn poll_woken(
         &mut self,
         cx: &Context<'_>,
-        mut done: impl FnMut(Freed, Option<Timing>, Vec<u8>),
+        mut done: impl FnMut(Freed, (Option<i16>, Option<Timing>), Vec<u8>),
     ) {
         if self.len == 0 {
             return;
@@ -139,15 +131,13 @@ impl Pending {
             }
             let polled = entry.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
             if let Poll::Ready(frames) = polled {
-                let (bytes, count, timing) = (entry.bytes, entry.count, entry.timing);
-                if let Some(stream) = &entry.stream {
-                    self.streams.remove(stream);
-                }
+                let (bytes, count) = (entry.bytes, entry.count);
+                let of = (entry.stream, entry.timing);
                 slot.entry = None;
                 self.free.push(index);
                 self.len -= count;
                 self.bytes -= bytes;
-                done(Freed { bytes, count }, timing, frames);
+                done(Freed { bytes, count }, of, frames);
             }
         }
     }

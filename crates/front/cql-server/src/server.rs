@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::guardrails::Guardrails;
 use crate::latency::{Latencies, TableLatencies};
-use crate::mesh::{ClientInfo, ServerMesh, ServerReply, ServerRequest};
+use crate::mesh::{ClientInfo, QueryInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
 use crate::prepared::PreparedCache;
 use crate::session::{Session, Stage};
@@ -104,6 +104,8 @@ pub(crate) struct Server {
     /// Shard 0: connections by client address, when that is limited.
     pub(crate) by_ip: RefCell<FixedMap<IpAddr, usize>>,
     last_timestamp: Cell<i64>,
+    /// The last commit of a turn had to wait, as all do in batch and group mode.
+    pub(crate) commits_wait: Cell<bool>,
     waiting: Cell<usize>,
     waiting_bytes: Cell<usize>,
     pub(crate) draining: Cell<bool>,
@@ -163,6 +165,7 @@ impl CqlServer {
             next_session: Cell::new(1),
             by_ip: RefCell::default(),
             last_timestamp: Cell::new(0),
+            commits_wait: Cell::new(false),
             waiting: Cell::new(0),
             waiting_bytes: Cell::new(0),
             draining: Cell::new(false),
@@ -358,6 +361,7 @@ impl CqlServer {
                 reply.send(ServerReply::Done);
             }
             ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),
+            ServerRequest::Queries => reply.send(ServerReply::Queries(server.queries())),
             ServerRequest::Emptied { table, at } => {
                 server.truncations.note(table, at);
                 reply.send(ServerReply::Done);
@@ -566,7 +570,6 @@ impl Server {
         }
     }
 
-    /// This shard's connections.
     /// Whether this request is one of those that are traced without being asked.
     pub(crate) fn is_traced_by_chance(&self) -> bool {
         match self.traced_by_chance.get() {
@@ -575,6 +578,18 @@ impl Server {
         }
     }
 
+    /// Statements of this shard's connections that run, no more than may wait on it.
+    pub(crate) fn queries(&self) -> Vec<QueryInfo> {
+        let (now, shard) = (self.rt.now(), self.rt.shard().0);
+        let mut queries = Vec::new();
+        for session in self.sessions.borrow().values() {
+            let name = format!("Native-Transport-Requests-{shard}-{}", session.id);
+            session.running.list(&name, now, &mut queries);
+        }
+        queries
+    }
+
+    /// This shard's connections.
     pub(crate) fn clients(&self) -> Vec<ClientInfo> {
         let sessions = self.sessions.borrow();
         sessions

@@ -2,6 +2,7 @@
 
 use crate::access::Numbered;
 use crate::failure::{Failure, Result};
+use crate::running::RunningRequests;
 use crate::trace::Trace;
 use cql_plan::guardrails::Watch;
 use cql_wire::{
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) options: RefCell<Vec<(String, String)>>,
     pub(crate) driver: RefCell<(Option<String>, Option<String>)>,
     pub(crate) requests: Cell<u64>,
+    /// Its requests that wait.
+    pub(crate) running: RunningRequests,
     /// The advice about USE was given.
     pub(crate) warned_use: Cell<bool>,
     /// Event frames to be sent with the next answers.
@@ -120,6 +123,7 @@ impl Session {
             options: RefCell::default(),
             driver: RefCell::default(),
             requests: Cell::new(0),
+            running: RunningRequests::default(),
             warned_use: Cell::new(false),
             pushed: RefCell::default(),
             overrun: Cell::new(false),

@@ -4,9 +4,11 @@
 //! Owns: choosing of what a read command asks for among computed rows, and the rows of
 //! `system_views.clients`. Rows that need other parts of the node come from a [`VirtualSource`].
 
-use crate::mesh::{ClientInfo, ServerReply, ServerRequest};
+use crate::failure::Result;
+use crate::mesh::{ClientInfo, QueryInfo, ServerReply, ServerRequest};
 use crate::server::Server;
 use crate::trace::inet;
+use cql_plan::virtual_row::{VirtualRowBuilder, VirtualRowError};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
     CellRef, ClusteringBuf, ClusteringComparator, DeletionTime, Liveness, RowBuilder, RowRef,
@@ -16,6 +18,7 @@ use std::cmp::Ordering;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 use stdx::{ShardId, TimestampMicros, Token};
 use store::{Flow, ReadStats, RowSink};
 use types::Comparator;
@@ -29,6 +32,11 @@ pub type VirtualRows<'a> = Pin<Box<dyn Future<Output = Vec<VirtualRow>> + 'a>>;
 pub trait VirtualSource {
     /// All rows of a virtual table of this node, in any order; none for tables it does not know.
     fn rows<'a>(&'a self, table: &'a Table) -> VirtualRows<'a>;
+
+    /// Empties a virtual table; whether it is one that can be emptied.
+    fn truncate(&self, _table: &Table) -> bool {
+        false
+    }
 }
 
 /// A source that knows no table.
@@ -46,20 +54,11 @@ pub(crate) async fn rows(server: &Rc<Server>, table: &Table) -> Vec<VirtualRow> 
     match (&*table.keyspace, &*table.name) {
         ("system_virtual_schema", _) => {
             let schema = server.schema();
-            match cql_plan::virtual_schema::rows(&schema, table) {
-                Ok(rows) => rows,
-                Err(error) => {
-                    tracing::error!(%error, table = &*table.name, "virtual table has no rows");
-                    Vec::new()
-                }
-            }
+            rows_or_none(table, cql_plan::virtual_schema::rows(&schema, table))
         }
         ("system_views", "clients") => {
             let mut clients = server.clients();
-            for shard in (0..server.rt.shard_count()).map(ShardId) {
-                if shard == server.rt.shard() {
-                    continue;
-                }
+            for shard in other_shards(server) {
                 let call = server.mesh.calls.call(&server.rt, shard, ServerRequest::Clients);
                 if let Ok(ServerReply::Clients(others)) = call.await {
                     clients.extend(others);
@@ -67,8 +66,52 @@ pub(crate) async fn rows(server: &Rc<Server>, table: &Table) -> Vec<VirtualRow> 
             }
             clients.iter().map(|c| client_row(table, c)).collect()
         }
+        ("system_views", "queries") => {
+            // The statement that reads the table is in it, as in Cassandra: it waits for a task.
+            let asked = running_queries(server.clone());
+            let queries = server.to_its_end("queries", asked).await.unwrap_or_default();
+            rows_or_none(table, queries.iter().map(|q| query_row(table, q)).collect())
+        }
         _ => server.virtual_source.rows(table).await,
     }
+}
+
+fn other_shards(server: &Server) -> impl Iterator<Item = ShardId> + use<> {
+    let own = server.rt.shard();
+    (0..server.rt.shard_count()).map(ShardId).filter(move |shard| *shard != own)
+}
+
+/// The statements that run on all shards.
+async fn running_queries(server: Rc<Server>) -> Result<Vec<QueryInfo>> {
+    let mut queries = server.queries();
+    for shard in other_shards(&server) {
+        let call = server.mesh.calls.call(&server.rt, shard, ServerRequest::Queries);
+        if let Ok(ServerReply::Queries(others)) = call.await {
+            queries.extend(others);
+        }
+    }
+    Ok(queries)
+}
+
+/// What cannot be made is a mistake in the built-in definition.
+fn rows_or_none<E: std::fmt::Display>(
+    table: &Table,
+    rows: std::result::Result<Vec<VirtualRow>, E>,
+) -> Vec<VirtualRow> {
+    rows.unwrap_or_else(|error| {
+        tracing::error!(%error, table = &*table.name, "virtual table has no rows");
+        Vec::new()
+    })
+}
+
+fn query_row(table: &Table, query: &QueryInfo) -> std::result::Result<VirtualRow, VirtualRowError> {
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    VirtualRowBuilder::new(table)
+        .text("thread_id", &query.thread_id)
+        .bigint("queued_micros", micros(query.queued))
+        .bigint("running_micros", micros(query.running))
+        .text("task", &query.task)
+        .finish()
 }
 
 /// All rows of a table of `system_auth`, made of this shard's snapshot.
@@ -198,6 +241,8 @@ fn show<S: RowSink>(rows: &[(Token, &VirtualRow)], sink: &mut S) -> ReadStats {
 
 /// The order of a table's partition keys: component by component, by their types, or by token.
 enum KeyOrder {
+    /// Of a virtual table whose newest partitions come first.
+    NewestFirst(Comparator),
     /// Of a virtual table.
     Values(Vec<Comparator>),
     /// Of any other.
@@ -209,13 +254,21 @@ impl KeyOrder {
         if !table.is_virtual() {
             return KeyOrder::Tokens;
         }
-        let keys = table.columns.iter().take(table.partition_key_count);
+        let mut keys = table.columns.iter().take(table.partition_key_count);
+        if cql_plan::system::is_log_table(table)
+            && let Some(timestamp) = keys.next()
+        {
+            return KeyOrder::NewestFirst(Comparator::for_type(&timestamp.ty));
+        }
         KeyOrder::Values(keys.map(|column| Comparator::for_type(&column.ty)).collect())
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let comparators = match self {
             KeyOrder::Values(comparators) => comparators.as_slice(),
+            KeyOrder::NewestFirst(comparator) => {
+                return comparator.compare(b, a).then_with(|| b.cmp(a));
+            }
             KeyOrder::Tokens => {
                 return codec::token_of(a).cmp(&codec::token_of(b)).then_with(|| a.cmp(b));
             }
@@ -274,7 +327,6 @@ fn in_slices(comparator: &ClusteringComparator, command: &ReadCommand, clusterin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cql_plan::virtual_row::VirtualRowBuilder;
     use stdx::DeletionSeconds;
 
     #[derive(Default)]

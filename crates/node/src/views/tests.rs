@@ -10,7 +10,7 @@ use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
 use schema::Table;
 
-use super::{batches, moving, peers, statements, tables};
+use super::{LogRecord, batches, logs, moving, peers, statements, tables};
 
 fn table(name: &str) -> Arc<Table> {
     cql_plan::system::system_schema().table("system_views", name).unwrap().clone()
@@ -74,6 +74,37 @@ fn numbers_of_tables_are_in_cassandras_units() {
     assert_eq!(row("max_sstable_size").as_deref(), Some("mebibytes=1"));
     assert_eq!(row("max_sstable_duration").as_deref(), Some("max_sstable_duration=2"));
     assert_eq!(row("settings"), None);
+}
+
+#[test]
+fn records_of_one_millisecond_are_numbered_from_the_newest() {
+    let record = |at_millis, message: &str| {
+        let message = message.to_owned();
+        Arc::new(LogRecord { at_millis, level: "INFO", logger: "store::flush", message })
+    };
+    let table = table("system_logs");
+    // The clock was set back once.
+    let records = [(5, "a"), (5, "b"), (6, "c"), (5, "d")].map(|(at, message)| record(at, message));
+    let rows = logs::rows(&table, records.to_vec()).unwrap();
+    let shown = rows.iter().map(|row| {
+        let at = i64::from_be_bytes(row.key.as_slice().try_into().unwrap());
+        let mut expected = Vec::new();
+        let order = (0_i32..3)
+            .find(|order| {
+                expected.clear();
+                data::clustering::push_component(&mut expected, Some(&order.to_be_bytes()));
+                expected == row.clustering
+            })
+            .unwrap();
+        format!("{at} {order} {}", self::shown(&table, row))
+    });
+    let text = |at, order, message| {
+        format!("{at} {order} level='INFO' logger='store::flush' message='{message}'")
+    };
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [text(6, 0, "c"), text(5, 0, "d"), text(5, 1, "b"), text(5, 2, "a")]
+    );
 }
 
 #[test]

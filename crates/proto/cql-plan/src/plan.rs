@@ -22,6 +22,7 @@ use crate::functions::user::{Routine, UserFunctions};
 use crate::guardrails::Watch;
 use crate::modify::{self, ModifyPlan};
 use crate::select::{self, SelectPlan};
+use crate::system::is_log_table;
 use crate::term::Receiver;
 
 /// Limits that plans enforce, from the configuration.
@@ -454,7 +455,7 @@ fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanEr
         StatementKind::Truncate(s) => {
             let table = cx.table(&s.table)?;
             check_not_system(table)?;
-            if table.kind == TableKind::Virtual {
+            if table.kind == TableKind::Virtual && !is_log_table(table) {
                 return Err(PlanError::invalid(
                     "Truncation is not supported by table ".to_owned() + &full_name(table),
                 ));

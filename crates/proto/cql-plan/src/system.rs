@@ -49,6 +49,14 @@ pub fn system_schema() -> Schema {
     Schema::from_keyspaces(keyspaces)
 }
 
+/// Whether a table is the one of the node's log records, which is not like other virtual tables: its
+/// newest partitions come first, it can be emptied, and filtering it must be asked for.
+///
+/// Source: Cassandra's `LogMessagesTable`.
+pub fn is_log_table(table: &Table) -> bool {
+    table.is_virtual() && &*table.keyspace == "system_views" && &*table.name == "system_logs"
+}
+
 fn load(name: &str, text: &str, is_virtual: bool) -> Keyspace {
     match try_load(name, text, is_virtual) {
         Ok(keyspace) => keyspace,

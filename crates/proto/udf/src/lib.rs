@@ -1,19 +1,24 @@
-//! User functions in WebAssembly: a body becomes a [`Function`], which is called with CQL values.
+//! User functions in WebAssembly and, with the feature `lua`, in Lua: a body becomes a [`Function`],
+//! which is called with CQL values.
 //!
 //! Owns: the check of a body against the signature it is declared with, the way values go in and out
-//! (the two versions of ScyllaDB's public ABI, [`abi`]), the bounds of a call. Never: IO, clocks,
-//! randomness, threads: a module has no imports but stubs that fail, so what a call gives follows from
-//! its arguments alone. No state is kept between two calls.
+//! (the two versions of ScyllaDB's public ABI, [`abi`]; values of Lua's, `lua`), the bounds of a call.
+//! Never: IO, clocks, randomness, threads: a module has no imports but stubs that fail, a body in Lua
+//! no library that reaches outside, so what a call gives follows from its arguments alone. No state is
+//! kept between two calls.
 //!
 //! Invariants: INV-udf-1: a call ends after the fuel it is given and within the memory of
-//! [`Limits`], whatever the module does. INV-udf-2: what a call returns is a valid value of the
+//! [`Limits`], whatever the body does. INV-udf-2: what a call returns is a valid value of the
 //! declared type, or null.
 //!
-//! Source: ScyllaDB's documentation, "Wasm support for user-defined functions".
+//! Source: ScyllaDB's documentation, "Wasm support for user-defined functions", "CQL to Lua type
+//! mapping".
 
 pub mod abi;
 mod call;
 mod compile;
+#[cfg(feature = "lua")]
+mod lua;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +28,10 @@ use std::sync::Arc;
 use types::CqlType;
 
 use crate::abi::Passing;
+#[cfg(feature = "lua")]
+pub use crate::lua::LUA_BODY_BYTES_MAX;
 
-/// Longest body that is compiled, bytes of text.
+/// Longest body of WebAssembly that is compiled, bytes of text.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What one call may use.
@@ -32,7 +39,7 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct Limits {
     /// Units of fuel, about one per instruction, of one call.
     pub fuel: u64,
-    /// Bytes of linear memory.
+    /// Bytes of linear memory, or of what a function in Lua makes.
     pub memory_bytes: usize,
 }
 
@@ -42,11 +49,58 @@ impl Default for Limits {
     }
 }
 
+/// What bodies are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// WebAssembly.
+    Wasm,
+    /// Lua 5.4.
+    #[cfg(feature = "lua")]
+    Lua,
+}
+
+/// Why functions in a language cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLanguage {
+    /// This build has it not: the name of the feature that a build needs.
+    NotBuilt(&'static str),
+    /// No build has it.
+    Unknown,
+}
+
+impl Language {
+    /// The language of a name as it stands in CREATE FUNCTION, in lower case.
+    ///
+    /// # Errors
+    /// There is none, or not in this build.
+    pub fn of(name: &str) -> Result<Language, NoLanguage> {
+        match name {
+            "wasm" => Ok(Language::Wasm),
+            #[cfg(feature = "lua")]
+            "lua" => Ok(Language::Lua),
+            #[cfg(not(feature = "lua"))]
+            "lua" => Err(NoLanguage::NotBuilt("lua")),
+            _ => Err(NoLanguage::Unknown),
+        }
+    }
+
+    /// Its name in prose.
+    pub fn title(self) -> &'static str {
+        match self {
+            Language::Wasm => "WebAssembly",
+            #[cfg(feature = "lua")]
+            Language::Lua => "Lua",
+        }
+    }
+}
+
 /// What a function is declared as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Name of the export.
+    /// Name of the export; in Lua the name in messages.
     pub name: String,
+    /// Names of the arguments, which are locals in Lua and nothing in WebAssembly.
+    pub arg_names: Vec<String>,
     /// Types of the arguments.
     pub args: Vec<CqlType>,
     /// Type of the result.
@@ -76,7 +130,13 @@ pub enum CallError {
 
 /// A compiled function; clones share the code.
 #[derive(Clone)]
-pub struct Function(Arc<Code>);
+pub struct Function(Arc<Body>);
+
+enum Body {
+    Wasm(Code),
+    #[cfg(feature = "lua")]
+    Lua(lua::Code),
+}
 
 struct Code {
     signature: Signature,
@@ -90,29 +150,41 @@ struct Code {
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Function").field("signature", &self.0.signature).finish_non_exhaustive()
+        f.debug_struct("Function").field("signature", self.signature()).finish_non_exhaustive()
     }
 }
 
 impl Function {
-    /// Compiles a body: WebAssembly text, or the binary form as hexadecimal digits.
+    /// Compiles a body: WebAssembly text, or the binary form as hexadecimal digits; a block of Lua,
+    /// whose locals are the arguments and which returns the result.
     ///
     /// # Errors
-    /// It is no valid module, needs imports, or exports no function of this name and signature.
+    /// It is no valid module, needs imports, or exports no function of this name and signature. It is
+    /// no block of Lua, or the signature has a type or a name that has no form there.
     pub fn compile(
+        language: Language,
         signature: Signature,
         body: &str,
         limits: &Limits,
     ) -> Result<Function, CompileError> {
-        compile::compile(signature, body, limits).map(|code| Function(Arc::new(code)))
+        let body = match language {
+            Language::Wasm => Body::Wasm(compile::compile(signature, body, limits)?),
+            #[cfg(feature = "lua")]
+            Language::Lua => Body::Lua(lua::compile(signature, body, limits)?),
+        };
+        Ok(Function(Arc::new(body)))
     }
 
     /// What it was declared as.
     pub fn signature(&self) -> &Signature {
-        &self.0.signature
+        match &*self.0 {
+            Body::Wasm(code) => &code.signature,
+            #[cfg(feature = "lua")]
+            Body::Lua(code) => &code.signature,
+        }
     }
 
-    /// Calls it in a new instance of the module. `fuel` is what may be used, and gets what is left.
+    /// Calls it in a new instance of the module, or a new state of Lua. `fuel` is what may be used, and gets what is left.
     /// A null argument of a function that is not called on null input gives null.
     ///
     /// # Errors
@@ -122,13 +194,17 @@ impl Function {
         args: &[Option<&[u8]>],
         fuel: &mut u64,
     ) -> Result<Option<Vec<u8>>, CallError> {
-        let signature = &self.0.signature;
+        let signature = self.signature();
         if args.len() != signature.args.len() {
             return Err(CallError::Abi(format!("{} arguments are needed", signature.args.len())));
         }
         if !signature.called_on_null_input && args.iter().any(Option::is_none) {
             return Ok(None);
         }
-        call::call(&self.0, args, fuel)
+        match &*self.0 {
+            Body::Wasm(code) => call::call(code, args, fuel),
+            #[cfg(feature = "lua")]
+            Body::Lua(code) => lua::call(code, args, fuel),
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 fn signature(name: &str, args: &[CqlType], returns: CqlType, nullable: bool) -> Signature {
     Signature {
         name: name.to_owned(),
+        arg_names: (0..args.len()).map(|i| format!("a{i}")).collect(),
         args: args.to_vec(),
         returns,
         called_on_null_input: nullable,
@@ -18,7 +19,8 @@ fn compile(
     nullable: bool,
     body: &str,
 ) -> Result<Function, CompileError> {
-    Function::compile(signature("f", args, returns, nullable), body, &Limits::default())
+    let signature = signature("f", args, returns, nullable);
+    Function::compile(Language::Wasm, signature, body, &Limits::default())
 }
 
 fn run(function: &Function, args: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, CallError> {

@@ -137,9 +137,8 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
 #[test]
 fn a_policy_that_is_taken_for_another_is_named_in_a_warning() {
     let warned = |text: &str| yaml(text).unwrap().warnings.len();
-    assert_eq!(warned("disk_failure_policy: best_effort\n"), 1);
     assert_eq!(warned("commit_failure_policy: ignore\n"), 1);
-    for policy in ["die", "stop_paranoid", "stop", "ignore"] {
+    for policy in ["die", "stop_paranoid", "stop", "best_effort", "ignore"] {
         assert_eq!(warned(&format!("disk_failure_policy: {policy}\n")), 0, "{policy}");
     }
     for policy in ["die", "stop", "stop_commit"] {

@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 use data::command::{Partitions, ReadCommand};
 use data::counter::{self, CounterId};
 use data::{
-    CellRef, ClusteringComparator, ColumnRef, MutationBuilder, MutationRef, RowBuilder, RowRef,
-    Slice, Slices,
+    CellRef, ClusteringComparator, ColumnRef, DeletionTime, Liveness, MutationBuilder, MutationRef,
+    RowBuilder, RowRef, Slice, Slices,
 };
-use stdx::{TimestampMicros, Token, WallMicros};
-use store::{Flow, RowSink, Store, StoreError};
+use stdx::{ColumnId, TimestampMicros, Token, WallMicros};
+use store::{CounterRow, CountsOf, Flow, OwnCount, RowSink, Store, StoreError};
 
 /// The rows that increments are for, as this node has them.
 #[derive(Default)]
@@ -48,22 +48,53 @@ pub(super) struct Leading {
     pub(super) emptied_at: Option<WallMicros>,
 }
 
-/// Reads the rows that the increments are for; nothing when there are only deletions.
+/// What the counter cache has of a row of increments: all that it adds to, or nothing.
+fn cached(
+    store: &Store,
+    counts: &CountsOf,
+    at: CounterRow<'_>,
+    row: RowRef<'_>,
+) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let (none, live) = (Liveness::NONE, DeletionTime::LIVE);
+    let mut built = RowBuilder::new(&mut out, none, live, row.base_timestamp());
+    for (column, cell) in row.columns() {
+        if !matches!(cell, ColumnRef::Simple(cell) if !cell.is_tombstone()) {
+            continue;
+        }
+        let own = store.cached_count(counts, at, column)?;
+        let context = counter::global(counts.writer(), own.clock, own.count);
+        built.cell(column, &CellRef::live(own.timestamp, &context));
+    }
+    built.finish();
+    Some(out)
+}
+
+/// Reads the rows that the increments are for, those that are not cached; nothing when there are only deletions.
+/// What is cached has this node's part of counters alone.
 pub(super) async fn read(
     store: &Store,
+    counts: Option<&CountsOf>,
     increments: &MutationRef<'_>,
     comparator: &ClusteringComparator,
     now: WallMicros,
 ) -> Result<Current, StoreError> {
     let mut current = Current::default();
-    let wants_static = increments.static_row.is_some_and(has_increments);
-    let rows = increments.rows().filter(|(_, row)| has_increments(*row));
-    let mut slices: Vec<Slice> = match comparator.is_empty() {
-        true => rows.map(|_| Slice::all()).collect(),
-        false => rows.map(|(clustering, _)| Slice::prefix(clustering.to_vec())).collect(),
-    };
+    let known = |at, row| counts.and_then(|counts| cached(store, counts, at, row));
+    let key = increments.key;
+    let static_row = increments.static_row.filter(|row| has_increments(*row));
+    let static_cached = static_row.and_then(|row| known((key, None), row));
+    let wants_static = static_row.is_some() && static_cached.is_none();
+    let (mut found, mut slices) = (Vec::new(), Vec::new());
+    for (clustering, row) in increments.rows().filter(|(_, row)| has_increments(*row)) {
+        match known((key, Some(clustering)), row) {
+            Some(row) => found.push((clustering.to_vec(), row)),
+            None if comparator.is_empty() => slices.push(Slice::all()),
+            None => slices.push(Slice::prefix(clustering.to_vec())),
+        }
+    }
     if slices.is_empty() && !wants_static {
-        return Ok(current);
+        return Ok(Current { static_row: static_cached, rows: found });
     }
     if slices.is_empty() {
         // No row at all: one that ends where it begins.
@@ -80,7 +111,62 @@ pub(super) async fn read(
         resume: None,
     };
     store.read(&command, &mut current).await?;
+    if static_cached.is_some() {
+        current.static_row = static_cached;
+    }
+    if !found.is_empty() {
+        current.rows.append(&mut found);
+        current.rows.sort_by(|a, b| comparator.compare(&a.0, &b.0));
+    }
     Ok(current)
+}
+
+/// Keeps what was applied in the counter cache, of counters that a visible cell was read of which is not newer.
+/// The counts must have been current right before it was applied; `None`: they were not.
+pub(super) fn keep(
+    store: &Store,
+    applied: Option<(&CountsOf, &[u8])>,
+    (current, comparator): (&Current, &ClusteringComparator),
+    leading: Leading,
+) {
+    let Some((counts, result)) = applied else { return };
+    let Some(result) = MutationRef::open(result) else { return };
+    let keep_row = |at: CounterRow<'_>, row: RowRef<'_>, current: Option<&Vec<u8>>| {
+        let Some(current) = current else { return };
+        let current = RowRef::trusted(current);
+        for (column, cell) in row.columns() {
+            if let ColumnRef::Simple(cell) = cell
+                && let Some(before) = leading.counted_on(current, column)
+                && !cell.is_tombstone()
+                && cell.timestamp >= before.timestamp
+            {
+                let count = OwnCount::of(cell.timestamp, cell.value, leading.id);
+                store.keep_count(counts, at, (column, count));
+            }
+        }
+    };
+    let key = result.key;
+    if let Some(row) = result.static_row {
+        keep_row((key, None), row, current.static_row.as_ref());
+    }
+    for (clustering, row) in result.rows() {
+        let here = current.rows.binary_search_by(|at| comparator.compare(&at.0, clustering));
+        let here = here.ok().and_then(|at| current.rows.get(at));
+        keep_row((key, Some(clustering)), row, here.map(|at| &at.1));
+    }
+}
+
+impl Leading {
+    /// The cell that an increment of a column adds to, if there is one that stays.
+    fn counted_on<'a>(&self, current: RowRef<'a>, column: ColumnId) -> Option<CellRef<'a>> {
+        let stays = |at: TimestampMicros| self.emptied_at.is_none_or(|emptied| at.0 > emptied.0);
+        match current.column(column) {
+            Some(ColumnRef::Simple(cell)) if !cell.is_tombstone() && stays(cell.timestamp) => {
+                Some(cell)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The mutation with counts in place of increments, to be written to all replicas as it is.
@@ -122,8 +208,7 @@ pub(super) fn result(
 }
 
 fn lead_row(row: RowRef<'_>, current: Option<RowRef<'_>>, leading: Leading, out: &mut Vec<u8>) {
-    let Leading { id, now_micros, emptied_at } = leading;
-    let stays = |at: TimestampMicros| emptied_at.is_none_or(|emptied| at.0 > emptied.0);
+    let Leading { id, now_micros, .. } = leading;
     let (liveness, deletion, columns) = row.parts();
     let mut built = RowBuilder::new(out, liveness, deletion, row.base_timestamp());
     for (column, cell) in columns {
@@ -133,12 +218,8 @@ fn lead_row(row: RowRef<'_>, current: Option<RowRef<'_>>, leading: Leading, out:
             built.cell(column, &cell);
             continue;
         }
-        let found = match current.and_then(|row| row.column(column)) {
-            Some(ColumnRef::Simple(found)) if !found.is_tombstone() && stays(found.timestamp) => {
-                found.value
-            }
-            _ => &[],
-        };
+        let found = current.and_then(|row| leading.counted_on(row, column));
+        let found = found.map_or(&[][..], |found| found.value);
         let count = counter::led(found, id, cell.value, now_micros);
         built.cell(column, &CellRef::live(cell.timestamp, &count));
     }

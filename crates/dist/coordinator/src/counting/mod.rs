@@ -117,6 +117,7 @@ impl Coordinator {
     /// processes must not write as one unless the later one has all that the earlier one wrote.
     pub fn set_counter_id(&self, id: CounterId) {
         self.inner.counting.writer.borrow_mut().id = Some(id);
+        self.inner.store.count_as(id);
     }
 
     /// The id in use, when something was written with it; `was_kept`: by an earlier run.
@@ -138,6 +139,7 @@ impl Coordinator {
         writer.has_led = true;
         let host = snapshot.local.host_id;
         let id = *writer.id.get_or_insert_with(|| CounterId(*host.0.as_bytes()));
+        self.inner.store.count_as(id);
         let Some(cluster) = self.inner.cluster.get() else { return id };
         let Some(topology) = cluster.topology(snapshot, table) else { return id };
         let (since, replication) = (cluster.moved_at(snapshot), topology.placements.replication());
@@ -152,6 +154,7 @@ impl Coordinator {
         let id = u128::from(random[0]) << 64 | u128::from(random[1]);
         let id = CounterId(id.to_be_bytes());
         writer.id = Some(id);
+        self.inner.store.count_as(id);
         id
     }
 
@@ -281,29 +284,38 @@ impl Coordinator {
         let turn = rt.timeout(write.deadline, turn).await.map_err(|_| late())?;
         let turn = turn.map_err(|_| StoreError::Stopping)?;
         let comparator = facts.shape.clustering();
-        let (current, emptied_at) = loop {
+        let (store, key) = (&self.inner.store, increments.key);
+        let (counts, current, emptied_at) = loop {
             let emptied_at = self.emptied_at(&mut write.snapshot, increments.table);
-            let current = led::read(&self.inner.store, &increments, comparator, rt.wall());
+            let counts = store.counts_of(increments.table, key);
+            let current = led::read(store, counts.as_ref(), &increments, comparator, rt.wall());
             let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
-            if let Err(StoreError::Overloaded { .. }) = self.inner.store.admit_write() {
-                let room = self.inner.store.wait_for_room();
+            if let Err(StoreError::Overloaded { .. }) = store.admit_write() {
+                let room = store.wait_for_room();
                 rt.timeout(write.deadline, room).await.map_err(|_| late())??;
             }
             // A count of before a TRUNCATE must not be written behind it.
             if self.emptied_at(&mut write.snapshot, increments.table) == emptied_at {
-                break (current, emptied_at);
+                break (counts, current, emptied_at);
             }
         };
         // Nothing waits from here until the result is applied.
-        self.inner.store.admit_write()?;
+        store.admit_write()?;
         let id = self.writer_of(&write.snapshot, increments.table);
         let leading = Leading { id, now_micros: rt.wall().0, emptied_at };
         let result = led::result(&increments, &current, comparator, leading);
         counting.led.inc();
+        let counts = counts.filter(|counts| store.are_counts_current(counts));
+        let applied = counts.as_ref().map(|_| result.clone());
+        let keep = || {
+            let applied = counts.as_ref().zip(applied.as_deref());
+            led::keep(store, applied, (&current, comparator), leading);
+        };
         if !is_replicated {
             self.apply_local(&result, write.durable)?;
+            keep();
             drop(turn);
-            return Ok(self.inner.store.commit().await?);
+            return Ok(store.commit().await?);
         }
         let order = ReplicatedWrite {
             snapshot: write.snapshot,
@@ -315,6 +327,7 @@ impl Coordinator {
             deadline: write.deadline,
         };
         let answer = self.begin_write_of(order, Purpose::Counted, write.trace)?;
+        keep();
         drop(turn);
         Ok(answer.await?)
     }

@@ -93,6 +93,7 @@ pub(crate) struct Serial {
     reads: Counter,
     rounds: Counter,
     contentions: Counter,
+    read_contentions: Counter,
     unknown: Counter,
 }
 
@@ -123,6 +124,11 @@ impl Serial {
             contentions: counter(
                 "coordinator_cas_contentions_total",
                 "Paxos rounds lost to other proposers",
+            ),
+            read_contentions: counter(
+                "coordinator_cas_read_contentions_total",
+                "those of them that were of serial reads, which may overtake each other when they run at \
+                 the same time",
             ),
             unknown: counter(
                 "coordinator_cas_unknown_total",
@@ -427,6 +433,7 @@ impl Coordinator {
                 })
                 .await;
             self.note_rounds(&driver);
+            self.inner.serial.read_contentions.add(u64::from(driver.rounds().1));
             if let Outcome::Failed(failure) = outcome {
                 return Err(failing.error(failure, &driver));
             }

@@ -10,7 +10,7 @@ use data::command::ReadCommand;
 use data::counter;
 use data::{CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef};
 use request::RequestError;
-use stdx::{TimestampMicros, Token};
+use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::{Flow, RowSink, SyncMode};
 
 use super::nodes::{CounterIds, Nodes, Options, Shard, TIMEOUT, millis};
@@ -244,7 +244,7 @@ fn batch(seed: u64) -> Options {
 #[test]
 fn counters_stay_between_what_was_acknowledged_and_what_may_have_been() {
     let (mut acknowledged, mut uncertain) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..20 {
         let (result, facts, trace) = run(&batch(seed), false);
         result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         acknowledged += facts.acknowledged.get();
@@ -253,7 +253,7 @@ fn counters_stay_between_what_was_acknowledged_and_what_may_have_been() {
             assert_eq!(trace, run(&batch(seed), false).2, "seed {seed}");
         }
     }
-    assert!(acknowledged > 1000 && uncertain > 10, "{acknowledged} {uncertain}");
+    assert!(acknowledged > 1000 && uncertain > 5, "{acknowledged} {uncertain}");
 }
 
 /// In periodic mode a power cut may cost a node what it counted last; others have it. As somebody
@@ -291,6 +291,8 @@ fn without_faults_counts_are_exact() {
     nodes.run(3_000);
     assert_eq!((facts.uncertain.get(), facts.refused.get()), (0, 0));
     assert!(facts.acknowledged.get() > 500, "{}", facts.acknowledged.get());
+    let hits: i64 = (1..=3).map(|n| nodes.count_of(n, "counter_cache_hits_total")).sum();
+    assert!(hits > 250, "{hits} were counted on without a read");
     for n in 1..=3 {
         let expected: BTreeMap<i32, i64> =
             facts.known.borrow().iter().map(|(pk, known)| (*pk, known.acknowledged)).collect();
@@ -384,4 +386,82 @@ fn a_count_of_before_a_truncation_is_never_written_behind_it() {
     count(3).unwrap();
     nodes.run(100);
     assert_eq!((own_totals(&nodes, 2)[&1], own_totals(&nodes, 3)[&1]), (3, 3));
+}
+
+/// Deletion of the row of a counter.
+fn delete(pk: i32, at: i64) -> Vec<u8> {
+    let (timestamp, local) = (TimestampMicros(at), DeletionSeconds(2_000_000_000));
+    let deletion = DeletionTime { timestamp, local };
+    let mut row = Vec::new();
+    RowBuilder::new(&mut row, Liveness::NONE, deletion, TimestampMicros(at)).finish();
+    let mut out = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut out, COUNTERS, 1, &pk.to_be_bytes());
+    mutation.rows([([].as_slice(), RowRef::trusted(&row))].into_iter());
+    mutation.finish();
+    out
+}
+
+/// A node's own part of one counter, as a read finds it.
+#[derive(Default)]
+struct OwnPart(Option<(i64, i64)>);
+
+impl RowSink for OwnPart {
+    fn partition(&mut self, _: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        Flow::Continue
+    }
+
+    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
+        if let Some(ColumnRef::Simple(cell)) = row.column(VALUE) {
+            self.0 = Some(counter::clock_and_count(cell.value, OWN));
+        }
+        Flow::Stop
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+const OWN: counter::CounterId = counter::CounterId([3; 16]);
+
+/// What leaders have left in the counter cache is what reads find, also behind increments that are older than
+/// others or than deletions, and behind flushes.
+#[test]
+fn what_leaders_keep_is_what_reads_find() {
+    let nodes = Nodes::start(&Options::new(11));
+    let hits = nodes.run_on(nodes.shard(1, 0), |shard| async move {
+        shard.coordinator.set_counter_id(OWN);
+        let store = shard.coordinator.store().clone();
+        let mut hits = 0;
+        for step in 0..600 {
+            let random = shard.rt.random_u64();
+            let pk = (random % 2) as i32;
+            let key = pk.to_be_bytes();
+            let at = 1_000_000 + step - (random >> 8 & 15) as i64 / 13 * 9;
+            match random >> 16 & 31 {
+                0 => {
+                    let deletion = delete(pk, at + 3);
+                    store.apply(&data::MutationRef::open(&deletion).unwrap(), true).unwrap();
+                }
+                1 => store.flush(None).await.unwrap(),
+                _ => {
+                    let (token, mutation) = add(pk, 1, at);
+                    let write = CounterWrite { token, mutation, ..order(&shard, One, pk, 1) };
+                    shard.coordinator.count(write).await.unwrap();
+                }
+            }
+            let of = store.counts_of(COUNTERS, &key).unwrap();
+            let Some(cached) = store.cached_count(&of, (&key, Some(&[])), VALUE) else { continue };
+            hits += 1;
+            let mut own = OwnPart::default();
+            let command = ReadCommand {
+                partitions: data::command::Partitions::Key(key.to_vec()),
+                ..all_counters()
+            };
+            store.read(&command, &mut own).await.unwrap();
+            assert_eq!(own.0, Some((cached.clock, cached.count)), "step {step}");
+        }
+        hits
+    });
+    assert!(hits > 150, "{hits}");
 }

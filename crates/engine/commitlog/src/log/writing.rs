@@ -217,29 +217,31 @@ impl CommitLog {
     pub(super) async fn sync_until(&self, target: u64) -> Result<(), LogError> {
         let mut has_waited = false;
         loop {
-            {
+            let (is_synced, begins) = {
                 let mut state = self.inner.state.borrow_mut();
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }
-                if state.synced >= target {
-                    return Ok(());
-                }
-                if let (true, Some(error)) = (has_waited && state.written < target, &state.disk_full)
-                {
+                let is_synced = state.synced >= target;
+                let was_refused = has_waited && !is_synced && state.written < target;
+                if let (true, Some(error)) = (was_refused, &state.disk_full) {
                     return Err(LogError::DiskFull(error.clone()));
                 }
-                if !state.syncing {
-                    state.syncing = true;
-                    drop(state);
-                    let log = self.clone();
-                    let task = async move { log.sync_once().await };
-                    let spawned =
-                        self.inner.gate.spawn(&self.inner.rt, Group::Statement, "sync", task);
-                    if spawned.is_err() {
-                        self.inner.state.borrow_mut().syncing = false;
-                        return Err(LogError::Closed);
-                    }
+                let begins = !is_synced && !state.syncing;
+                state.syncing |= begins;
+                (is_synced, begins)
+            };
+            if is_synced {
+                // A marker, which nobody syncs, may have found no room.
+                return self.write_until(target).await;
+            }
+            if begins {
+                let log = self.clone();
+                let task = async move { log.sync_once().await };
+                let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "sync", task);
+                if spawned.is_err() {
+                    self.inner.state.borrow_mut().syncing = false;
+                    return Err(LogError::Closed);
                 }
             }
             let inner = &self.inner;

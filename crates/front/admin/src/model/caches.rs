@@ -7,12 +7,13 @@ use telemetry::{Snapshot, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheReport {
     /// `chunks`: uncompressed blocks of SSTables. `rows`: partitions of tables whose option `caching` asks for it.
+    /// `counters`: what this node has counted in counters.
     pub name: String,
     /// Most bytes; 0: there is no such cache.
     pub capacity_bytes: u64,
     /// Bytes that are used.
     pub size_bytes: u64,
-    /// Blocks or partitions.
+    /// Blocks, partitions or counters.
     pub entries: u64,
     /// How often it was asked since the start.
     pub requests: u64,
@@ -42,7 +43,11 @@ impl CacheReport {
                 hits,
             }
         };
-        vec![one("chunks", "chunk_cache"), one("rows", "row_cache")]
+        vec![
+            one("chunks", "chunk_cache"),
+            one("counters", "counter_cache"),
+            one("rows", "row_cache"),
+        ]
     }
 
     /// Hits of all requests; not a number when there were none, as Cassandra has it.

@@ -80,6 +80,9 @@ pub struct SettingsReport {
     /// How often it is saved which partitions are in the row cache; 0: never.
     #[serde(default)]
     pub row_cache_save_seconds: u64,
+    /// The same of counters in the counter cache.
+    #[serde(default)]
+    pub counter_cache_save_seconds: u64,
 }
 
 /// Least severe events of a part of the program that are logged.
@@ -629,6 +632,13 @@ pub enum ClusterCommand {
     },
     /// Forgets all rows that are cached.
     InvalidateRowCache {},
+    /// Memory for cached counts, of all shards.
+    SetCounterCacheCapacity {
+        /// At most a quarter of what caches have; 0: there is no counter cache.
+        bytes: u64,
+    },
+    /// Forgets all counts that are cached.
+    InvalidateCounterCache {},
     /// Compactions at a time.
     SetConcurrentCompactors {
         /// Of the node, 1 or more; each shard runs its part, rounded up.

@@ -273,18 +273,22 @@ pub fn info(
         0 => "NaN".to_owned(),
         _ => format!("{:.3}", c.hit_ratio()),
     };
-    let rows = cache("rows");
-    let saved = cluster.settings.as_ref().map_or(0, |s| s.row_cache_save_seconds);
-    let (hits, requests) = (rows.hits, rows.requests);
-    line(
-        "Row Cache",
-        &format!(
+    let (rows_saved, counters_saved) = cluster
+        .settings
+        .as_ref()
+        .map_or((0, 0), |s| (s.row_cache_save_seconds, s.counter_cache_save_seconds));
+    for (name, cache, saved) in [
+        ("Row Cache", cache("rows"), rows_saved),
+        ("Counter Cache", cache("counters"), counters_saved),
+    ] {
+        let (hits, requests) = (cache.hits, cache.requests);
+        let text = format!(
             "{}, {hits} hits, {requests} requests, {} recent hit rate, {saved} save period in seconds",
-            numbers(&rows),
-            ratio(&rows)
-        ),
-    );
-    line("Counter Cache", no_cache);
+            numbers(&cache),
+            ratio(&cache)
+        );
+        line(name, &text);
+    }
     let chunks = cache("chunks");
     if chunks.capacity_bytes > 0 {
         let misses = chunks.requests.saturating_sub(chunks.hits);

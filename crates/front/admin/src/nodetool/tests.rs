@@ -134,11 +134,19 @@ fn info_is_cassandras() {
         hits: 5,
     };
     let chunks = CacheReport { name: "chunks".to_owned(), ..rows.clone() };
-    let settings = SettingsReport { row_cache_save_seconds: 60, ..SettingsReport::default() };
+    let counters = CacheReport { name: "counters".to_owned(), hits: 2, ..rows.clone() };
+    let settings = SettingsReport {
+        row_cache_save_seconds: 60,
+        counter_cache_save_seconds: 7_200,
+        ..SettingsReport::default()
+    };
     let cluster = ClusterReport { settings: Some(settings), ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, &[], &[rows, chunks], false);
+    let text = info(&one_node(), &cluster, &[], &[rows, chunks, counters], false);
     let line = "Row Cache              : entries 3, size 1.5 KiB, capacity 10 MiB, 5 hits, 8 requests, \
                 0.625 recent hit rate, 60 save period in seconds\n";
+    assert!(text.contains(line), "{text}");
+    let line = "Counter Cache          : entries 3, size 1.5 KiB, capacity 10 MiB, 2 hits, 8 requests, \
+                0.250 recent hit rate, 7200 save period in seconds\n";
     assert!(text.contains(line), "{text}");
     let line = "Chunk Cache            : entries 3, size 1.5 KiB, capacity 10 MiB, 3 misses, 8 requests, \
                 0.625 recent hit rate, NaN microseconds miss latency\n";

@@ -190,24 +190,24 @@ async fn dropped_by_verb(State(api): State<Api>) -> Answer<Json<Vec<VerbCounter>
 
 // ------------------------------------------------------------- caches
 
-/// There are no caches of keys, rows and counters: what is in them, and what they may hold, is 0. Blocks
-/// of files have another one, which is in the metrics.
-/// There are no caches of keys and of counters.
+/// There is no cache of keys: what is in it, and what it may hold, is 0. Blocks of files have another one, which
+/// is in the metrics.
 async fn cache(
     State(api): State<Api>,
     Path((cache, number)): Path<(String, String)>,
 ) -> Answer<Json<u64>> {
-    let mut rows = CacheReport::default();
-    if cache == "row" {
+    let mut found = CacheReport::default();
+    if let "row" | "counter" = cache.as_str() {
         let all = CacheReport::of_metrics(&api.metrics().await?);
-        rows = all.into_iter().find(|c| c.name == "rows").unwrap_or_default();
+        let name = format!("{cache}s");
+        found = all.into_iter().find(|c| c.name == name).unwrap_or_default();
     }
     match (cache.as_str(), number.as_str()) {
-        ("key" | "row" | "counter", "capacity") => Ok(Json(rows.capacity_bytes)),
-        ("key" | "row" | "counter", "entries") => Ok(Json(rows.entries)),
-        ("key" | "row" | "counter", "size") => Ok(Json(rows.size_bytes)),
-        ("row", "hits") => Ok(Json(rows.hits)),
-        ("row", "requests") => Ok(Json(rows.requests)),
+        ("key" | "row" | "counter", "capacity") => Ok(Json(found.capacity_bytes)),
+        ("key" | "row" | "counter", "entries") => Ok(Json(found.entries)),
+        ("key" | "row" | "counter", "size") => Ok(Json(found.size_bytes)),
+        ("row" | "counter", "hits") => Ok(Json(found.hits)),
+        ("row" | "counter", "requests") => Ok(Json(found.requests)),
         _ => Err(no_number(&format!("{number} of the cache \"{cache}\""))),
     }
 }

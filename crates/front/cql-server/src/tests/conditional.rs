@@ -280,13 +280,17 @@ fn a_contended_key_is_one_queue_whichever_nodes_are_asked() {
         let Body::Rows(rows) = at(&mut remote, Consistency::Serial, read).await else { panic!() };
         assert_eq!(show(&rows), ["48"]);
     });
-    // Nobody was overtaken and nothing is uncertain.
-    assert_eq!(count_all(&cluster, "coordinator_cas_contentions_total"), 0);
+    // No write was overtaken and nothing is uncertain. Reads that have their turn together run as tasks of
+    // any order here.
+    let overtaken = count_all(&cluster, "coordinator_cas_read_contentions_total");
+    assert_eq!(count_all(&cluster, "coordinator_cas_contentions_total"), overtaken);
     assert_eq!(count_all(&cluster, "coordinator_cas_unknown_total"), 0);
     let writes = count_all(&cluster, "coordinator_cas_writes_total");
     let reads = count_all(&cluster, "coordinator_cas_reads_total");
     let rounds = count_all(&cluster, "coordinator_cas_rounds_total") - rounds;
-    assert!(rounds <= writes + reads, "{rounds} rounds for {writes} writes and {reads} reads");
+    assert!(overtaken * 10 <= reads, "{overtaken} of {reads} reads overtaken");
+    let least = writes + reads + overtaken;
+    assert!(rounds <= least, "{rounds} rounds for {writes} writes and {reads} reads");
     for n in 1..=3 {
         let began = count_of(&cluster, n, "coordinator_cas_writes_total");
         assert_eq!(began > 0, n == PROPOSES, "node {n} began {began} writes");

@@ -9,7 +9,9 @@ mod functions;
 mod guardrails;
 mod handshake;
 mod hostile;
+mod log_table;
 mod masks;
+mod queries;
 mod roles;
 mod several_nodes;
 mod statements;
@@ -109,6 +111,16 @@ impl Meshes {
 
 /// One shard of a node that was just made, or started again on its files.
 pub(crate) async fn node(rt: &Rt, settings: ServerSettings, meshes: &Meshes) -> CqlServer {
+    node_with(rt, settings, meshes, |_| ()).await
+}
+
+/// The same with a store of other options.
+pub(crate) async fn node_with(
+    rt: &Rt,
+    settings: ServerSettings,
+    meshes: &Meshes,
+    change: impl FnOnce(&mut StoreOptions),
+) -> CqlServer {
     let base = cql_plan::system::system_schema();
     let mut log = None;
     let snapshot: Option<ClusterSnapshot> = if rt.shard() == ShardId(0) {
@@ -157,6 +169,7 @@ pub(crate) async fn node(rt: &Rt, settings: ServerSettings, meshes: &Meshes) -> 
     );
     options.segment_bytes = 1 << 20;
     options.disk_reserve_bytes = 0;
+    change(&mut options);
     let (store, _) = Store::open(rt.clone(), options, snapshot.schema.clone()).await.unwrap();
     let membership =
         Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log.map(|log| (log, "")));
@@ -170,12 +183,19 @@ pub(crate) async fn node(rt: &Rt, settings: ServerSettings, meshes: &Meshes) -> 
         settings: Arc::new(settings),
         plan_limits: cql_plan::plan::PlanLimits::default(),
         mesh: meshes.server.clone(),
-        virtual_source: Rc::new(Settings),
+        virtual_source: Rc::new(Computed::default()),
     })
 }
 
-/// `system_views.settings` with some names.
-struct Settings;
+/// `system_views.settings` with some names, `system_logs` with some records.
+#[derive(Default)]
+struct Computed {
+    is_log_emptied: Cell<bool>,
+}
+
+/// Timestamp in milliseconds, order in it, level.
+const LOGS: [(i64, i32, &str); 4] =
+    [(1_700_000_000_001, 0, "WARN"), (-5, 0, "DEBUG"), (7, 1, "INFO"), (7, 0, "ERROR")];
 
 pub(crate) const SETTINGS: [&str; 12] = [
     "api_port",
@@ -192,14 +212,28 @@ pub(crate) const SETTINGS: [&str; 12] = [
     "workdir",
 ];
 
-impl VirtualSource for Settings {
+impl VirtualSource for Computed {
     fn rows<'a>(&'a self, table: &'a schema::Table) -> VirtualRows<'a> {
+        if &*table.name == "system_logs" {
+            let logs = LOGS.iter().filter(|_| !self.is_log_emptied.get());
+            let row = |(at, order, level): &(i64, i32, &str)| {
+                let mut row = cql_plan::virtual_row::VirtualRowBuilder::new(table);
+                row.timestamp_millis("timestamp", *at).int("order_in_millisecond", *order);
+                row.text("level", level).finish().unwrap()
+            };
+            return Box::pin(std::future::ready(logs.map(row).collect()));
+        }
         let names = SETTINGS.iter().filter(|_| &*table.name == "settings");
         let row = |name: &&str| {
             let mut row = cql_plan::virtual_row::VirtualRowBuilder::new(table);
             row.text("name", name).text("value", "x").finish().unwrap()
         };
         Box::pin(std::future::ready(names.map(row).collect()))
+    }
+
+    fn truncate(&self, table: &schema::Table) -> bool {
+        self.is_log_emptied.set(&*table.name == "system_logs");
+        self.is_log_emptied.get()
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     check_not_replicated_system, duplicate,
 };
 use crate::error::PlanError;
-use crate::functions::user::{DISABLED, LANGUAGE, UserFunctions, unknown_language};
+use crate::functions::user::{DISABLED, UserFunctions, language};
 use crate::plan::{BindEnv, Binds, Bound, PlanContext, PlanLimits, UuidSource};
 use crate::raw_type;
 use crate::term::{Receiver, plan_term};
@@ -88,9 +88,7 @@ pub(super) fn create(
     }
     check_not_replicated_system(keyspace, "CREATE")?;
     let functions = enabled(cx)?;
-    if statement.language != LANGUAGE {
-        return refuse(unknown_language(&statement.language));
-    }
+    language(&statement.language)?;
     let name = statement.name.name.text.as_str();
     check_name("Function", name)?;
     let arg_names: Vec<&Ident> = statement.args.iter().map(|(name, _)| name).collect();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use schema::{Keyspace, Schema, UserAggregate, UserFunction};
 use stdx::FixedMap;
 use types::CqlType;
-use udf::Limits;
 pub use udf::Limits as FunctionLimits;
+use udf::{Language, Limits, NoLanguage};
 
 use super::{Args, NativeFunction};
 use crate::error::PlanError;
@@ -20,7 +20,7 @@ use crate::plan::{BindEnv, PlanContext};
 /// What is said while `user_defined_functions_enabled` is false, as Cassandra says it.
 pub const DISABLED: &str = "User-defined functions are disabled in cassandra.yaml - set \
                             user_defined_functions_enabled=true to enable";
-/// The language of functions that can be called.
+/// The language that every build has.
 pub const LANGUAGE: &str = "wasm";
 /// Most compiled functions that a shard keeps; beyond it all are compiled again when they are needed.
 const COMPILED_MAX: usize = 500;
@@ -236,26 +236,28 @@ impl UserFunctions {
     }
 
     fn compile(&self, function: &UserFunction) -> Result<udf::Function, PlanError> {
+        let language = language(&function.language)?;
         self.compilations.set(self.compilations.get() + 1);
         let signature = udf::Signature {
             name: function.name.to_string(),
+            arg_names: function.arg_names.iter().map(ToString::to_string).collect(),
             args: function.args.clone(),
             returns: function.returns.clone(),
             called_on_null_input: function.called_on_null_input,
         };
-        udf::Function::compile(signature, &function.body, &self.limits).map_err(|error| {
+        let compiled = udf::Function::compile(language, signature, &function.body, &self.limits);
+        compiled.map_err(|error| {
             PlanError::invalid(format!(
-                "Could not compile function '{}.{}' from WebAssembly: {error}",
-                function.keyspace, function.name
+                "Could not compile function '{}.{}' from {}: {error}",
+                function.keyspace,
+                function.name,
+                language.title()
             ))
         })
     }
 
     fn callable(&self, definition: &Arc<UserFunction>) -> Result<Callable, PlanError> {
         self.check_enabled()?;
-        if &*definition.language != LANGUAGE {
-            return Err(PlanError::invalid(unknown_language(&definition.language)));
-        }
         let types: Vec<String> = definition.args.iter().map(CqlType::to_cql_name).collect();
         let key = format!("{}.{}({})", definition.keyspace, definition.name, types.join(","));
         if let Some(known) = self.compiled.borrow().get(&key)
@@ -310,12 +312,24 @@ impl UserFunctions {
     }
 }
 
-/// Says that functions in a language cannot be made, and what to use.
-pub(crate) fn unknown_language(language: &str) -> String {
-    format!(
-        "Functions in language {language} are not supported by this version of Helenus: write them in \
-         Rust, C or AssemblyScript, compile them to WebAssembly and use LANGUAGE {LANGUAGE}"
-    )
+/// The language of a name.
+///
+/// # Errors
+/// Functions in it cannot be made; the text says what to use.
+pub(crate) fn language(name: &str) -> Result<Language, PlanError> {
+    let text = match Language::of(name) {
+        Ok(language) => return Ok(language),
+        Err(NoLanguage::NotBuilt(feature)) => format!(
+            "Functions in language {name} are not in this build of Helenus: build it with the feature \
+             {feature} (cargo build --release --features {feature}) on every node, or use LANGUAGE \
+             {LANGUAGE}"
+        ),
+        Err(NoLanguage::Unknown) => format!(
+            "Functions in language {name} are not supported by this version of Helenus: write them in \
+             Rust, C or AssemblyScript, compile them to WebAssembly and use LANGUAGE {LANGUAGE}"
+        ),
+    };
+    Err(PlanError::invalid(text))
 }
 
 fn eval(
@@ -399,3 +413,6 @@ pub(super) fn load(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,7 @@ use crate::paging::PagingState;
 use crate::plan::{
     BindEnv, Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, UuidSource,
 };
+use crate::system::is_log_table;
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
 pub(crate) use cells::{Source, append_udt, key_component, put_column};
@@ -184,7 +185,7 @@ impl SelectPlan {
         // Cassandra prepares the selection after the WHERE clause; markers stand in text order.
         let context = WhereContext {
             allow_filtering: select.allow_filtering,
-            filters_freely: table.kind == TableKind::Virtual,
+            filters_freely: table.kind == TableKind::Virtual && !is_log_table(table),
             selects_only_statics: selected
                 .as_ref()
                 .is_ok_and(|selected| selects_only_statics(table, selected)),

@@ -1,0 +1,148 @@
+//! Keys of a cache, kept in files and read again behind the next start.
+//!
+//! `<saved_caches>/<name>.<shard>`: `helenus-<name>-1` and a line feed; for each entry the table's UUID, 16 bytes,
+//! the length of the key, 4 bytes big endian, and the key; the CRC-32 of all that, 4 bytes big endian. Contents are
+//! not kept, so the file need not agree with anything: a damaged one is told of and is as none.
+
+use std::time::Duration;
+
+use rt::DirEntry;
+use stdx::{IoErrorKind, TableId, Uuid};
+
+use crate::error::StoreError;
+use crate::store::{Store, StoreFailure};
+
+/// Nothing is read before that: whoever is told of failures, and what a start has to do, come first.
+pub(crate) const WARM_AFTER: Duration = Duration::from_secs(1);
+/// Used when the options say nothing else, as in Cassandra.
+pub(crate) const LOAD_MAX: Duration = Duration::from_secs(30);
+/// Most bytes of a file; keys that have no room are left out.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What was cached: a table, and what the cache calls a key.
+pub(crate) type Saved = (TableId, Vec<u8>);
+
+/// A cache whose keys are saved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SavedCache {
+    /// Of its files.
+    pub(crate) name: &'static str,
+    /// What cannot be saved, in words.
+    pub(crate) what: &'static str,
+}
+
+impl SavedCache {
+    fn head(self) -> String {
+        format!("helenus-{}-1\n", self.name)
+    }
+
+    /// The shard that wrote a file.
+    fn shard_of(self, entry: &DirEntry) -> Option<u16> {
+        entry.name.strip_prefix(self.name)?.strip_prefix('.')?.parse().ok()
+    }
+
+    /// A file of these keys.
+    pub(crate) fn encode<'a>(self, keys: impl Iterator<Item = (TableId, &'a [u8])>) -> Vec<u8> {
+        let mut out = self.head().into_bytes();
+        for (table, key) in keys {
+            let Ok(length) = u32::try_from(key.len()) else { continue };
+            if out.len().saturating_add(key.len() + 24) > BYTES_MAX {
+                break;
+            }
+            out.extend_from_slice(&table.0.as_u128().to_be_bytes());
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(key);
+        }
+        let crc = codec::crc32(&out);
+        out.extend_from_slice(&crc.to_be_bytes());
+        out
+    }
+
+    fn decode(self, bytes: &[u8]) -> Option<Vec<Saved>> {
+        let (body, crc) = bytes.split_last_chunk::<4>()?;
+        if codec::crc32(body) != u32::from_be_bytes(*crc) {
+            return None;
+        }
+        let mut rest = body.strip_prefix(self.head().as_bytes())?;
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let (table, behind) = rest.split_first_chunk::<16>()?;
+            let (length, behind) = behind.split_first_chunk::<4>()?;
+            let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+            let (key, behind) = behind.split_at_checked(length)?;
+            all.push((TableId(Uuid::from_u128(u128::from_be_bytes(*table))), key.to_vec()));
+            rest = behind;
+        }
+        Some(all)
+    }
+}
+
+impl Store {
+    /// Writes the file of this shard. What cannot be written is told of, and written the next time.
+    pub(crate) async fn save_cache(&self, cache: SavedCache, bytes: Vec<u8>) {
+        let (shard, shards) = self.shard();
+        let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
+        let saved = async {
+            fs.create_dir_durably(directory).await?;
+            fs.write_atomic(&format!("{directory}/{}.{shard}", cache.name), bytes).await?;
+            if shard == 0 {
+                // Of a time with more shards.
+                for entry in fs.read_dir(directory).await? {
+                    if cache.shard_of(&entry).is_some_and(|of| of >= shards) {
+                        fs.remove_file(&format!("{directory}/{}", entry.name)).await?;
+                    }
+                }
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(error) = saved.await {
+            let what = format!("{}, in {directory}: {error}", cache.what);
+            self.tell_failure(StoreFailure::SavedCache(what));
+        }
+    }
+
+    /// Names of the files of all shards.
+    pub(crate) async fn saved_files(&self, cache: SavedCache) -> Vec<String> {
+        let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
+        let Ok(entries) = fs.read_dir(directory).await else { return Vec::new() };
+        let ours = entries.iter().filter(|entry| cache.shard_of(entry).is_some());
+        ours.map(|entry| format!("{directory}/{}", entry.name)).collect()
+    }
+
+    /// The keys of one file; none when it cannot be used.
+    pub(crate) async fn saved_keys(&self, cache: SavedCache, path: &str) -> Vec<Saved> {
+        let keys = match self.inner.rt.fs().read(path, BYTES_MAX).await {
+            Ok(bytes) => cache.decode(&bytes).ok_or_else(|| "it is damaged".to_owned()),
+            // Another shard has saved anew, and removed what was of more shards.
+            Err(error) if error.kind == IoErrorKind::NotFound => return Vec::new(),
+            Err(error) => Err(error.to_string()),
+        };
+        keys.unwrap_or_else(|why| {
+            let what = format!("{path} cannot be used, and is written anew in time: {why}");
+            self.tell_failure(StoreFailure::SavedCache(what));
+            Vec::new()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_back_and_damaged_files_are_as_none() {
+        let table = TableId(Uuid::from_u128(7));
+        let keys: [&[u8]; 3] = [b"a", b"", &[0; 300]];
+        let cache = SavedCache { name: "rows", what: "" };
+        let bytes = cache.encode(keys.iter().map(|key| (table, *key)));
+        let read: Vec<Saved> = keys.iter().map(|key| (table, key.to_vec())).collect();
+        assert_eq!(cache.decode(&bytes), Some(read));
+        assert_eq!(SavedCache { name: "counters", what: "" }.decode(&bytes), None);
+        for at in 0..bytes.len() {
+            assert_eq!(cache.decode(&bytes[..at]), None, "{at}");
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            assert_eq!(cache.decode(&flipped), None, "{at}");
+        }
+    }
+}
