@@ -105,13 +105,17 @@ fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back
             assert!(error.to_string().contains(&first), "{error}");
             // As those do who have asked for it.
             store.note_failure(&error);
-            let [StoreFailure::OutOfService(text)] = &told.borrow()[..] else { panic!("{told:?}") };
-            assert!(
-                text.starts_with(&format!(
-                    "{first} is not read and written any more by this shard, and 1 SSTables in it are missing"
-                )),
-                "{text}"
-            );
+            {
+                let told = told.borrow();
+                let [StoreFailure::OutOfService(text)] = &told[..] else { panic!("{told:?}") };
+                assert!(
+                    text.starts_with(&format!(
+                        "{first} is not read and written any more by this shard, and 1 SSTables in it are \
+                         missing"
+                    )),
+                    "{text}"
+                );
+            }
             assert_ne!(own_disk(&store), first);
             assert_eq!(read_all(&store).await, []);
 
