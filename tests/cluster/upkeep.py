@@ -47,6 +47,8 @@ class Upkeep(Test):
             "--phi-convict-threshold": 5,
         }
         given = dict(argument.split("=", 1) for argument in arguments)
+        if "--config" in given:
+            del options["--seeds"]
         words = [f"{name}={value}" for name, value in (options | given).items()]
         process = subprocess.Popen([self.nodes.helenus, "server", *words], stdout=log, stderr=log)
         self.single.append(process)
@@ -346,14 +348,38 @@ class Upkeep(Test):
         self.nodes.nodetool(2, "flush")
         shutil.copytree(self.nodes.directory / "node2", self.nodes.directory / "single5")
         self.refused(5, "the data directory was copied", f"--datacenter={DATACENTER}")
-        own = self.node(6, "--seeds=127.0.0.6")
-        until("it is a cluster by itself", lambda: self.nodes.letters(6) == {"127.0.0.6": "UN"})
-        own.terminate()
-        own.wait()
+        self.seeds_are_read_again()
         self.refused(6, "which only has the same name")
         for node in (1, 2, 3):
             assert self.nodes.letters(node) == {a: "UN" for a in ADDRESSES}
         assert self.count(1, "t", ConsistencyLevel.ALL) == 20
+
+    def seeds_are_read_again(self):
+        """Of the configuration file, names in it too; one that cannot be read changes nothing."""
+        config = self.nodes.directory / "single6.yaml"
+        tool = lambda verb, check=True: self.nodes.run("nodetool", "-h", "127.0.0.6", verb, check=check)
+
+        def configure(seeds):
+            config.write_text("seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n"
+                              f"    parameters:\n      - seeds: {seeds}\n")
+
+        configure('"127.0.0.6"')
+        own = self.node(6, f"--config={config}")
+        until("it is a cluster by itself", lambda: self.nodes.letters(6) == {"127.0.0.6": "UN"})
+        none = "Seed node list does not contain any remote node IPs\n"
+        assert tool("getseeds").stdout == none and tool("reloadseeds").stdout == none
+        configure('"127.0.0.6,localhost:7001"')
+        others = "excluding the current node's IP: /127.0.0.1:7001\n"
+        assert tool("getseeds").stdout == none
+        assert tool("reloadseeds").stdout == f"Updated seed node IP list, {others}"
+        for seeds, words in [('"127.0.0.6', "single6.yaml"), ('"127.0.0.7,no.such.name.invalid"', "resolve")]:
+            configure(seeds)
+            failed = tool("reloadseeds", check=False)
+            assert failed.returncode == 1 and words in failed.stdout, failed
+            assert failed.stdout.startswith("Failed to reload the seed node list. "), failed.stdout
+        assert tool("getseeds").stdout == f"Current list of seed node IPs, {others}"
+        own.terminate()
+        own.wait()
 
     def another_datacenter(self):
         """It gets data when it is asked to, and the driver knows the members at every step."""

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use conf::{Address, CommandLine, Loaded, MemorySize, Options, Setting, Sources, Status};
-use node::{Node, StartError};
+use node::{Node, Program, SeedSource, StartError};
 use rt::{IoBackend, Machine, NativeOptions, Stopper};
 
 use crate::{exit, logging, resources};
@@ -23,6 +23,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
         println!("Run a node in the foreground until it is told to stop\n\n{}", help());
         return exit::OK;
     }
+    let seeds = Seeds(command_line.clone());
     let loaded = match load(command_line) {
         Ok(loaded) => loaded,
         Err(message) => return usage(&message),
@@ -40,7 +41,17 @@ pub fn main(arguments: Vec<String>) -> u8 {
     for line in conf::summarize(&warnings) {
         tracing::warn!("{line}");
     }
-    run(options, levels)
+    run(options, Program { log: Some(Arc::new(levels)), seeds: Some(Arc::new(seeds)) })
+}
+
+/// Reads the seeds again, from where this program had them at its start.
+struct Seeds(CommandLine);
+
+impl SeedSource for Seeds {
+    fn read(&self) -> Result<Vec<String>, String> {
+        let seeds = load(self.0.clone())?.options.seeds;
+        seeds.iter().map(|seed| resolved_seed(seed)).collect()
+    }
 }
 
 fn usage(message: &str) -> u8 {
@@ -154,9 +165,9 @@ fn announce(options: &Options) {
     );
 }
 
-fn run(options: Options, levels: logging::Levels) -> u8 {
+fn run(options: Options, program: Program) -> u8 {
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });
-    let node = Node::start_with_log(options, &machine, Arc::new(levels));
+    let node = Node::start_for(options, &machine, program);
     tracing::info!(io = node.io_description(), "files");
     if let Err(error) = watch_signals(node.stopper()) {
         tracing::error!(%error, "signals cannot be watched; stopping");

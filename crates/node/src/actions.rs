@@ -20,6 +20,7 @@ use rt::Rt;
 use stdx::{ShardId, TableId, Token, Uuid};
 use store::{Store, StoreError, UpgradeScope};
 
+use crate::SeedSource;
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
@@ -47,6 +48,10 @@ pub(crate) struct Actions {
     pub(crate) options: Arc<Options>,
     /// The settings in force on this shard.
     pub(crate) live: Rc<RefCell<Options>>,
+    /// The seeds in force; shard 0's are the node's.
+    pub(crate) seeds: Rc<RefCell<Vec<String>>>,
+    /// Who reads them again.
+    pub(crate) seed_source: Option<Arc<dyn SeedSource>>,
     /// Clients are served.
     pub(crate) serving: Rc<Cell<bool>>,
     /// They are not served any more as long as this process runs.
@@ -84,7 +89,7 @@ impl Actions {
     fn settings(&self) -> SettingsReport {
         let options = &self.options;
         SettingsReport {
-            seeds: options.seeds.clone(),
+            seeds: self.seeds.borrow().clone(),
             data_directories: options.data_directories(),
             batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
             column_index_bytes: options.column_index_size.map_or(COLUMN_INDEX_BYTES, |size| size.0),
@@ -94,6 +99,25 @@ impl Actions {
             row_cache_save_seconds: options.row_cache_save_period.as_secs(),
             counter_cache_save_seconds: options.counter_cache_save_period.as_secs(),
         }
+    }
+}
+
+impl Actions {
+    /// Goes by the seeds that the configuration names now. Shard 0 only.
+    async fn reload_seeds(&self) -> Result<(), ActionError> {
+        let Some(source) = self.seed_source.clone() else {
+            return Err(ActionError::Unsupported("reloadseeds"));
+        };
+        let seeds = self.rt.offload("read-seeds", move || source.read()).await;
+        let seeds = seeds.map_err(ActionError::Failed)?;
+        match &self.cluster {
+            Some(cluster) => {
+                cluster.set_seeds(seeds).map_err(|e| ActionError::Failed(e.to_string()))?
+            }
+            None => *self.seeds.borrow_mut() = seeds,
+        }
+        tracing::info!(seeds = ?self.seeds.borrow(), "the seeds were read again");
+        Ok(())
     }
 }
 
@@ -439,6 +463,7 @@ impl ShardActions for Actions {
                     let changed = cidr::change(&this.rt, &this.membership, change).await;
                     changed.map_err(|error| ActionError::Failed(error.to_string()))
                 }
+                (_, ClusterAction::ReloadSeeds) => this.reload_seeds().await,
                 (_, ClusterAction::StopDaemon) => {
                     tracing::info!("stopped by an administrator");
                     this.rt.request_stop();

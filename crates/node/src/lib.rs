@@ -245,6 +245,26 @@ pub type ReadyHook = Arc<
         + Sync,
 >;
 
+/// Who can read the seeds again. Files, variables and host names, of which the settings are made, are
+/// the program's and not the node's.
+pub trait SeedSource: Send + Sync {
+    /// The seeds as the configuration says them now, in its order: `address` or `address:port`. May
+    /// block for as long as a name takes to be looked up.
+    ///
+    /// # Errors
+    /// The configuration cannot be read, or a name has no address; in words.
+    fn read(&self) -> Result<Vec<String>, String>;
+}
+
+/// What the program that runs a node lends it.
+#[derive(Clone, Default)]
+pub struct Program {
+    /// A log that can be told through the API what to say, and read as a table.
+    pub log: Option<Arc<dyn NodeLog>>,
+    /// For `nodetool reloadseeds`.
+    pub seeds: Option<Arc<dyn SeedSource>>,
+}
+
 /// A node.
 pub struct Node;
 
@@ -254,16 +274,11 @@ impl Node {
         Node::start_named("helenus", options, machine)
     }
 
-    /// As [`Node::start`], for a program whose log can be told through the API what to say, and read as
-    /// a table.
-    pub fn start_with_log(
-        options: Options,
-        machine: &Machine,
-        log: Arc<dyn NodeLog>,
-    ) -> RunningNode {
+    /// As [`Node::start`], for a program that can do more than run it.
+    pub fn start_for(options: Options, machine: &Machine, program: Program) -> RunningNode {
         let outcome = Arc::new(Outcome::default());
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
-        let hooks = (None, Some(log));
+        let hooks = (None, program);
         let (spec, main) = Node::prepare_on("helenus", options, outcome.clone(), hooks, meshes);
         RunningNode { running: machine.start(spec, main), outcome }
     }
@@ -301,7 +316,8 @@ impl Node {
     ) -> (NodeSpec, rt::Main, Arc<admin::AdminMesh>) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
         let admin = meshes.admin.clone();
-        let (spec, main) = Node::prepare_on(name, options, outcome, (None, None), meshes);
+        let (spec, main) =
+            Node::prepare_on(name, options, outcome, (None, Program::default()), meshes);
         (spec, main, admin)
     }
 
@@ -312,14 +328,14 @@ impl Node {
         hook: Option<ReadyHook>,
     ) -> (NodeSpec, rt::Main) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
-        Node::prepare_on(name, options, outcome, (hook, None), meshes)
+        Node::prepare_on(name, options, outcome, (hook, Program::default()), meshes)
     }
 
     fn prepare_on(
         name: &str,
         options: Options,
         outcome: Arc<Outcome>,
-        (hook, log): (Option<ReadyHook>, Option<Arc<dyn NodeLog>>),
+        (hook, program): (Option<ReadyHook>, Program),
         meshes: Meshes,
     ) -> (NodeSpec, rt::Main) {
         let shards = options.smp.unwrap_or(1).max(1);
@@ -327,8 +343,8 @@ impl Node {
         let options = Arc::new(options);
         let main: rt::Main = Arc::new(move |rt| {
             let (options, meshes) = (options.clone(), meshes.clone());
-            let (hook, log) = (hook.clone(), log.clone());
-            Box::pin(shard::run(rt, options, meshes, outcome.clone(), hook, log))
+            let (hook, program) = (hook.clone(), program.clone());
+            Box::pin(shard::run(rt, options, meshes, outcome.clone(), hook, program))
         });
         (spec, main)
     }

@@ -26,10 +26,10 @@ use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
 use crate::cluster::network;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
-use crate::views::{NodeLog, NodeViews};
+use crate::views::NodeViews;
 use crate::{
-    Outcome, ReadyHook, StartError, archiving, counter_id, expiry, first_role, open, parts,
-    serving, system_tables,
+    Outcome, Program, ReadyHook, StartError, archiving, counter_id, expiry, first_role, open,
+    parts, serving, system_tables,
 };
 
 /// Requests that may wait for one shard, per kind of request.
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     meshes: Meshes,
     outcome: Arc<Outcome>,
     hook: Option<ReadyHook>,
-    node_log: Option<Arc<dyn NodeLog>>,
+    program: Program,
 ) {
     let opened = if rt.shard() == ShardId(0) {
         let opened = match open::open(&rt, &options, &meshes.messaging).await {
@@ -195,7 +195,7 @@ pub(crate) async fn run(
         membership,
         coordinator,
         run,
-        node_log,
+        program,
     };
     let served = match parts.serve().await {
         Ok(served) => Some(served),
@@ -273,8 +273,8 @@ struct Parts {
     /// Number of this run.
     run: u64,
     outcome: Arc<Outcome>,
-    /// The log, if the program keeps one.
-    node_log: Option<Arc<dyn NodeLog>>,
+    /// What the program lends.
+    program: Program,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
 }
@@ -364,6 +364,7 @@ impl Parts {
         if let Some(cluster) = &self.cluster {
             let liveness = cluster.liveness.clone();
             server.set_applied_epochs(move |host| liveness.applied_epoch(host));
+            cluster.tell_of_truncations(server);
             cluster.settle().await;
         }
         self.listen(server).await?;
@@ -391,7 +392,7 @@ impl Parts {
                 rt: rt.clone(),
                 live: live.clone(),
                 admin: self.meshes.admin.clone(),
-                log: self.node_log.clone(),
+                log: self.program.log.clone(),
             }),
         });
         let own_rows = OwnRows {
@@ -410,6 +411,11 @@ impl Parts {
             membership: self.membership.clone(),
             options: options.clone(),
             live,
+            seeds: self.cluster.as_ref().map_or_else(
+                || Rc::new(RefCell::new(options.seeds.clone())),
+                |cluster| cluster.seeds.clone(),
+            ),
+            seed_source: self.program.seeds.clone(),
             serving: Rc::default(),
             stopped: Rc::default(),
             // Until the ports are opened.
@@ -475,7 +481,7 @@ impl Parts {
         let address = parts::ip(&options.api_address)?;
         let caller = self.meshes.admin.foreign();
         let shards = (caller, self.rt.shard_count());
-        let log = self.node_log.clone().map(|log| log as Arc<dyn LogControl>);
+        let log = self.program.log.clone().map(|log| log as Arc<dyn LogControl>);
         let started = AdminServer::start(address, options.api_port, shards, log);
         let at = SocketAddr::new(address, options.api_port);
         started.map(Some).map_err(|e| StartError::Listen {

@@ -60,7 +60,8 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
             .map(|report| format!("Current compaction share: {} of 1000\n", report.share)),
         "setcompactionshare" => set_compaction_share(api, &first()),
         "rangekeysample" => key_samples(api),
-        "getseeds" => seeds(api),
+        "getseeds" => seeds(api, "Current list of seed node IPs"),
+        "reloadseeds" => reload_seeds(api),
         "gettraceprobability" => {
             settings(api).map(|s| layout::trace_probability(s.trace_probability))
         }
@@ -200,7 +201,19 @@ fn key_samples(api: &Api) -> Result<String, Failure> {
     Ok(std::iter::once("RangeKeySample: \n".to_owned()).chain(lines).collect())
 }
 
-fn seeds(api: &Api) -> Result<String, Failure> {
+fn reload_seeds(api: &Api) -> Result<String, Failure> {
+    match tell(api, &ClusterCommand::ReloadSeeds {}) {
+        Ok(_) => seeds(api, "Updated seed node IP list"),
+        // Cassandra's tool says the first sentence only and ends with 0.
+        Err(Failure::Node(why)) => {
+            Err(Failure::Printed(format!("Failed to reload the seed node list. {why}\n")))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// The seeds behind such words.
+fn seeds(api: &Api, what: &str) -> Result<String, Failure> {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);
     let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
     // As Cassandra writes them: with a slash and the port.
@@ -213,10 +226,7 @@ fn seeds(api: &Api) -> Result<String, Failure> {
     let others: Vec<String> = seeds.iter().map(slashed).filter(|seed| *seed != own).collect();
     Ok(match others.as_slice() {
         [] => "Seed node list does not contain any remote node IPs\n".to_owned(),
-        others => format!(
-            "Current list of seed node IPs, excluding the current node's IP: {}\n",
-            others.join(" ")
-        ),
+        others => format!("{what}, excluding the current node's IP: {}\n", others.join(" ")),
     })
 }
 

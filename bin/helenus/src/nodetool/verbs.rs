@@ -305,6 +305,7 @@ pub(super) const VERBS: &[Verb] = &[
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard takes one file at a time"),
         ]).takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("reloadcidrgroupscache", "Reload CIDR groups cache with latest entries in cidr_groups table (there is none: a change counts from the next statement on)"),
+    Verb::plain("reloadseeds", "Reload the seed node list from the configuration"),
     Verb::plain("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID").needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID"),
     Verb::plain("repair", "Repair one or more tables").flags(REPAIR).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("repair_admin", "List, summarize and cancel repairs of this node").flags(&[
@@ -452,7 +453,6 @@ const REFUSED: [(&str, &[&str]); 10] = [
             "enableoldprotocolversions",
             "getdefaultrf",
             "getsnapshotthrottle",
-            "reloadseeds",
             "reloadssl",
             "setcolumnindexsize",
             "setdefaultrf",

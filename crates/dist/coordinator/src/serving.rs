@@ -100,6 +100,7 @@ impl Coordinator {
             | Verb::PaxosCommit
             | Verb::PaxosRefresh
             | Verb::PaxosPrune
+            | Verb::PaxosPrunes
             | Verb::PaxosForward
             | Verb::PaxosRepair => {}
             _ => return Some(responder),
@@ -114,6 +115,10 @@ impl Coordinator {
         }
         if request.verb == Verb::PaxosRepair {
             self.serve_handover(&request, responder);
+            return None;
+        }
+        if request.verb == Verb::PaxosPrunes {
+            self.serve_prunes(&request, responder);
             return None;
         }
         if request.verb == Verb::PaxosForward {

@@ -122,6 +122,10 @@ struct State {
     synced: u64,
     writing: bool,
     syncing: bool,
+    /// Who waits for a sync.
+    waiting: usize,
+    /// The next sync does not begin before.
+    gathers_until: Instant,
     next_sequence: u64,
     failed: Option<LogError>,
     disk_full: Option<IoError>,
@@ -179,6 +183,8 @@ impl CommitLog {
             synced: 0,
             writing: false,
             syncing: false,
+            waiting: 0,
+            gathers_until: Instant(0),
             next_sequence: after_old.max(by_clock),
             failed: None,
             disk_full: None,

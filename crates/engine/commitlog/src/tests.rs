@@ -18,6 +18,7 @@ use crate::{
 
 mod archived;
 mod compressed;
+mod gathering;
 
 fn table() -> Table {
     Table {

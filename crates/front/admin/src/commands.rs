@@ -180,6 +180,8 @@ pub enum ClusterAction {
         /// Its ranges; none: drop it, it is there.
         ranges: BTreeSet<IpNet>,
     },
+    /// Read the seeds from the configuration again; told to shard 0.
+    ReloadSeeds,
     /// Stop the node as SIGTERM does; told to shard 0.
     StopDaemon,
     /// Cut the links to these addresses and heal all others; told to every shard.
@@ -252,6 +254,7 @@ impl ClusterAction {
             ClusterAction::RefreshSizeEstimates => "refreshsizeestimates",
             ClusterAction::SetTraceProbability { .. } => "settraceprobability",
             ClusterAction::PutCidrGroup { .. } => "changing CIDR groups",
+            ClusterAction::ReloadSeeds => "reloadseeds",
             ClusterAction::StopDaemon => "stopdaemon",
             ClusterAction::CutLinks { .. } => "cutting links",
             ClusterAction::SetTimeout { .. } => "settimeout",
@@ -449,6 +452,7 @@ pub(crate) fn resolve(
             }
             ClusterAction::PutCidrGroup { name, ranges: BTreeSet::new() }
         }
+        ClusterCommand::ReloadSeeds {} => ClusterAction::ReloadSeeds,
         ClusterCommand::StopDaemon {} => ClusterAction::StopDaemon,
         ClusterCommand::CutLinks { addresses } => {
             let parsed = |text: &String| {

@@ -41,7 +41,6 @@ use stdx::{TimestampMicros, WallMicros};
 use write::modify;
 
 pub(crate) use prepare::{prepare_here, prepared_here, spread};
-#[cfg(test)]
 pub(crate) use write::join_all;
 pub(crate) use write::{Modification, OwnedWrite, Statement, WriteOrder, bind, carry_out};
 

@@ -1,7 +1,7 @@
 //! What the CQL servers of one node's shards ask each other.
 
 use rt::{Mesh, MovedConn};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use stdx::{Epoch, ShardId, TableId, WallMicros};
@@ -49,13 +49,13 @@ pub(crate) enum ServerRequest {
 }
 
 /// How far a truncation has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Emptied {
-    /// On this node.
-    pub(crate) here: bool,
+    /// Storage addresses of members that could not.
+    pub(crate) failed: Vec<SocketAddr>,
     /// Members that have carried it out.
     pub(crate) nodes: usize,
-    /// Those that have not.
+    /// Those that have not, as far as is known.
     pub(crate) missing: usize,
 }
 

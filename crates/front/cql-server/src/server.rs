@@ -16,7 +16,7 @@ use crate::prepared::PreparedCache;
 use crate::session::{Session, Stage};
 use crate::settings::{ServerSettings, Timeout, Timeouts};
 use crate::topology_events::News;
-use crate::truncate::{self, Truncations};
+use crate::truncate::{self, TruncationState, Truncations};
 use crate::virtual_tables::VirtualSource;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use coordinator::Coordinator;
@@ -230,6 +230,26 @@ impl CqlServer {
         self.inner.truncations.set_applied_epochs(Rc::new(applied));
     }
 
+    /// How to ask a member, by its own [`CqlServer::truncation_state`], how a truncation went there;
+    /// `None` when it does not answer. To be called on shard 0. Without this what a member has applied
+    /// is taken for done.
+    pub fn set_truncations_of_others<F>(
+        &self,
+        ask: impl Fn(HostId, TableId, WallMicros) -> F + 'static,
+    ) where
+        F: Future<Output = Option<TruncationState>> + 'static,
+    {
+        let ask = move |host, table, at| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
+            Box::pin(ask(host, table, at))
+        };
+        self.inner.truncations.set_of_others(Rc::new(ask));
+    }
+
+    /// How the truncation of that time, or a later one, went on this node. To be called on shard 0.
+    pub fn truncation_state(&self, table: TableId, at: WallMicros) -> TruncationState {
+        self.inner.truncations.state(table, at)
+    }
+
     /// Tells registered clients what changed, once the system tables say it too: drivers answer an
     /// event with a look into `system_schema` or `system.peers`.
     fn announce_changes(&self, before: &Arc<ClusterSnapshot>, after: &Arc<ClusterSnapshot>) {
@@ -367,8 +387,13 @@ impl CqlServer {
                 reply.send(ServerReply::Done);
             }
             ServerRequest::WereEmptied { table, at, epoch } => {
-                let emptied = truncate::emptied(&server, table, at, epoch);
-                reply.send(ServerReply::Emptied(emptied));
+                let (rt, gate) = (server.rt.clone(), server.gate.clone());
+                let task = async move {
+                    let emptied = truncate::emptied(&server, table, at, epoch).await;
+                    reply.send(ServerReply::Emptied(emptied));
+                };
+                // A closed gate: as below.
+                let _ = gate.spawn(&rt, Group::Admin, "truncated", task);
             }
             ServerRequest::Truncate { table, at } => {
                 let rt = server.rt.clone();

@@ -6,11 +6,12 @@
 //! A node that is alone empties its shards and then writes the metadata entry. Several nodes do it
 //! by the entry: each of them empties its shards when it applies it
 //! ([`crate::CqlServer::apply_truncations`]), and the client is answered when all of them have
-//! applied it. As in Cassandra all nodes must be alive. A store empties what it has, whenever it was written; so each
+//! applied it and say that nothing is left. As in Cassandra all nodes must be alive. A store empties what it has, whenever it was written; so each
 //! entry must be carried out once and not be found anew at a later start. That is what the file
 //! `metadata/truncated` is for: lines of table id and microseconds, those that are done. An entry
 //! that is not in it at a start was decided just before the node died, and nobody was answered.
 
+use crate::execute::join_all;
 use crate::failure::{Failure, Result};
 use crate::mesh::{Emptied, ServerReply, ServerRequest};
 use crate::schema_change::{await_next_attempt, moving};
@@ -20,6 +21,8 @@ use cluster::{ClusterSnapshot, Transformation, Truncation};
 use cql_wire::ErrorCode;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use stdx::{Epoch, HostId, Instant, IoErrorKind, ShardId, TableId, Uuid, WallMicros};
@@ -40,8 +43,48 @@ pub(crate) struct Truncations {
     recorded: RefCell<Option<Known>>,
     /// Emptied by this run.
     emptied: RefCell<Known>,
+    /// What could not be emptied in this run.
+    failed: RefCell<Known>,
     applied_epochs: RefCell<Option<AppliedEpochs>>,
+    of_others: RefCell<Option<OfOthers>>,
 }
+
+/// How a truncation went on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TruncationState {
+    /// It has not been carried out yet.
+    Pending,
+    /// Nothing is left.
+    Done,
+    /// Something could not be removed; the node's log says why.
+    Failed,
+}
+
+impl TruncationState {
+    /// On the wire (`docs/formats/internode.md`).
+    pub const fn code(self) -> u8 {
+        match self {
+            TruncationState::Pending => 0,
+            TruncationState::Done => 1,
+            TruncationState::Failed => 2,
+        }
+    }
+
+    /// What a code stands for.
+    pub const fn from_code(code: u8) -> Option<TruncationState> {
+        match code {
+            0 => Some(TruncationState::Pending),
+            1 => Some(TruncationState::Done),
+            2 => Some(TruncationState::Failed),
+            _ => None,
+        }
+    }
+}
+
+/// Asks a member how a truncation went there; `None`: no answer.
+type OfOthers = Rc<
+    dyn Fn(HostId, TableId, WallMicros) -> Pin<Box<dyn Future<Output = Option<TruncationState>>>>,
+>;
 
 /// Which entry of the metadata a member has applied last.
 type AppliedEpochs = Rc<dyn Fn(HostId) -> Option<Epoch>>;
@@ -56,9 +99,29 @@ impl Truncations {
         *self.applied_epochs.borrow_mut() = Some(applied);
     }
 
+    pub(crate) fn set_of_others(&self, ask: OfOthers) {
+        *self.of_others.borrow_mut() = Some(ask);
+    }
+
     /// Forgets who holds what holds this.
     pub(crate) fn let_go(&self) {
         drop(self.applied_epochs.take());
+        drop(self.of_others.take());
+    }
+
+    /// How the truncation of that time, or a later one, went here.
+    pub(crate) fn state(&self, table: TableId, at: WallMicros) -> TruncationState {
+        let has = |known: &Known| known.get(&table).is_some_and(|done| *done >= at);
+        if self.is_done(table, at) {
+            TruncationState::Done
+        } else if has(&self.failed.borrow()) {
+            TruncationState::Failed
+        } else if self.recorded.borrow().as_ref().is_some_and(has) {
+            // By an earlier run.
+            TruncationState::Done
+        } else {
+            TruncationState::Pending
+        }
     }
 
     /// Whether the table was emptied at that time, or later.
@@ -129,7 +192,7 @@ async fn truncate_everywhere(server: &Rc<Server>, table: TableId, deadline: Inst
     // That the entry is decided does not say that every node has carried it out.
     loop {
         let emptied = match server.rt.shard() {
-            ShardId(0) => emptied(server, table, at, epoch),
+            ShardId(0) => emptied(server, table, at, epoch).await,
             _ => {
                 let request = ServerRequest::WereEmptied { table, at, epoch };
                 match server.mesh.calls.call(&server.rt, ShardId(0), request).await {
@@ -138,9 +201,10 @@ async fn truncate_everywhere(server: &Rc<Server>, table: TableId, deadline: Inst
                 }
             }
         };
-        if !emptied.here && server.schema().table_by_id(table).is_some() {
-            let node = server.settings.storage_address;
-            let text = format!("Truncate failed on replica /{node} -> UNKNOWN");
+        if !emptied.failed.is_empty() && server.schema().table_by_id(table).is_some() {
+            let each: Vec<String> =
+                emptied.failed.iter().map(|node| format!("/{node} -> UNKNOWN")).collect();
+            let text = format!("Truncate failed on replica {}", each.join(", "));
             return Err(Failure::Plain(ErrorCode::TruncateError, text));
         }
         if emptied.missing == 0 {
@@ -167,7 +231,12 @@ fn refuse_moving(snapshot: &ClusterSnapshot) -> Result<()> {
 }
 
 /// How far a truncation has come, as far as this shard (0) knows.
-pub(crate) fn emptied(server: &Server, table: TableId, at: WallMicros, epoch: Epoch) -> Emptied {
+pub(crate) async fn emptied(
+    server: &Server,
+    table: TableId,
+    at: WallMicros,
+    epoch: Epoch,
+) -> Emptied {
     let snapshot = server.snapshot().clone();
     let own = snapshot.local.host_id;
     let applied = server.truncations.applied_epochs.borrow().clone();
@@ -175,9 +244,30 @@ pub(crate) fn emptied(server: &Server, table: TableId, at: WallMicros, epoch: Ep
         Some(applied) if host != own => applied(host).is_some_and(|done| done >= epoch),
         _ => true,
     };
-    let nodes = snapshot.members.keys().filter(|host| has_applied(**host)).count();
-    let here = server.truncations.is_done(table, at);
-    Emptied { here, nodes, missing: snapshot.members.len() - nodes }
+    let (applied, missing): (Vec<HostId>, Vec<HostId>) =
+        snapshot.members.keys().partition(|host| has_applied(**host));
+    let mut emptied = Emptied { failed: Vec::new(), nodes: applied.len(), missing: missing.len() };
+    // What a node has applied it has carried out; whether that went well only it knows.
+    let ask = server.truncations.of_others.borrow().clone();
+    let others: Vec<HostId> = applied.into_iter().filter(|host| *host != own).collect();
+    let states = match ask.filter(|_| missing.is_empty()) {
+        Some(ask) => join_all(others.iter().map(|host| ask(*host, table, at)).collect()).await,
+        None => Vec::new(),
+    };
+    for (host, state) in others.iter().zip(states) {
+        match state {
+            Some(TruncationState::Done) => continue,
+            Some(TruncationState::Failed) => {
+                emptied.failed.extend(snapshot.members.get(host).map(|m| m.storage));
+            }
+            Some(TruncationState::Pending) | None => emptied.missing += 1,
+        }
+        emptied.nodes -= 1;
+    }
+    if !server.truncations.is_done(table, at) {
+        emptied.failed.push(server.settings.storage_address);
+    }
+    emptied
 }
 
 /// Writes the entry of the metadata log and gives its epoch; `None` when the table is gone
@@ -254,6 +344,7 @@ pub(crate) async fn apply(
                 break;
             } else {
                 // Later is not better: by then there is something to lose.
+                server.truncations.failed.borrow_mut().insert(*table, *at);
                 tracing::error!(table = %table.0, "a truncated table could not be emptied on this \
                     node and may show old rows: run TRUNCATE again");
             }
@@ -261,6 +352,7 @@ pub(crate) async fn apply(
         known.insert(*table, *at);
     }
     known.retain(|table, _| there(table));
+    server.truncations.failed.borrow_mut().retain(|table, _| there(table));
     let mut result = Ok(());
     if is_first || !due.is_empty() {
         let fs = server.rt.fs();

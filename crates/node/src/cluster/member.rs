@@ -1,6 +1,7 @@
 //! One shard of a node that is part of a cluster: its parts bound to the other nodes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 use crate::StartError;
 use crate::cluster::leaving::Orders;
 use crate::cluster::repair_rows::RepairRows;
+use crate::cluster::truncation::Truncations;
 use crate::cluster::{network, seeds};
 
 /// Between two rounds of gossip, as in Cassandra.
@@ -40,6 +42,8 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 pub(crate) struct ClusterShard {
     pub(crate) rt: Rt,
     pub(crate) options: Arc<Options>,
+    /// In force on shard 0: those of the start until they are read again.
+    pub(crate) seeds: Rc<RefCell<Vec<String>>>,
     pub(crate) messaging: Messaging,
     pub(crate) liveness: Liveness,
     pub(crate) membership: Membership,
@@ -47,6 +51,8 @@ pub(crate) struct ClusterShard {
     pub(crate) hints: Hints,
     pub(crate) streaming: Streaming,
     pub(crate) repair: Repair,
+    /// How truncations went here; empty until clients can be served.
+    pub(crate) truncations: Rc<Truncations>,
     /// Copies for members that go.
     pub(crate) orders: Rc<Orders>,
     /// The way to the hints of all shards.
@@ -103,6 +109,7 @@ impl Handler for Dispatch {
         match request.verb.number() >> 8 {
             GOSSIP => node.liveness.serve_peer(&request),
             METADATA => node.membership.serve_peer(request.verb, request.payload, responder),
+            _ if request.verb == Verb::Truncate => node.serve_truncation(&request, responder),
             _ if request.verb == Verb::TakeOver => node.serve_take_over(&request, responder),
             _ => {
                 let rest = node.coordinator.serve_peer(request, responder);
@@ -182,6 +189,7 @@ impl ClusterShard {
         let this = ClusterShard {
             rt: rt.clone(),
             options: options.clone(),
+            seeds: Rc::new(RefCell::new(options.seeds.clone())),
             messaging,
             liveness,
             membership: membership.clone(),
@@ -189,6 +197,7 @@ impl ClusterShard {
             hints,
             streaming,
             repair,
+            truncations: Rc::default(),
             orders: Rc::default(),
             hints_mesh: meshes.hints.clone(),
             gossips_since: Rc::new(Cell::new(Instant(u64::MAX))),
@@ -335,9 +344,24 @@ impl ClusterShard {
         });
     }
 
+    /// Takes other seeds from now on. Shard 0 only.
+    ///
+    /// # Errors
+    /// One of them is no address; nothing has changed then.
+    pub(crate) fn set_seeds(&self, seeds: Vec<String>) -> Result<(), StartError> {
+        seeds::read(&seeds, self.options.storage_port)?;
+        *self.seeds.borrow_mut() = seeds;
+        self.liveness.set_members(self.gossip_members(&self.membership.snapshot()));
+        Ok(())
+    }
+
+    /// Their addresses. One that cannot be understood has stopped the start, or was refused.
+    pub(crate) fn seed_addresses(&self) -> Vec<SocketAddr> {
+        seeds::read(&self.seeds.borrow(), self.options.storage_port).unwrap_or_default()
+    }
+
     fn gossip_members(&self, snapshot: &ClusterSnapshot) -> Vec<gossip::Member> {
-        // A seed that cannot be understood has stopped the start.
-        let seeds = seeds::addresses(&self.options).unwrap_or_default();
+        let seeds = self.seed_addresses();
         let members = snapshot.members.values();
         members
             .map(|m| gossip::Member { host: m.host_id, is_seed: seeds.contains(&m.storage) })

@@ -29,3 +29,4 @@ pub(crate) mod seeds;
 pub(crate) mod seeking;
 #[cfg(test)]
 mod tests;
+pub(crate) mod truncation;

@@ -25,6 +25,11 @@ pub(crate) fn own_address(options: &Options) -> Result<SocketAddr, StartError> {
 /// # Errors
 /// `Address` when one is a name: the program's entry resolves those.
 pub(crate) fn addresses(options: &Options) -> Result<Vec<SocketAddr>, StartError> {
+    read(&options.seeds, options.storage_port)
+}
+
+/// As [`addresses`], of any list.
+pub(crate) fn read(seeds: &[String], storage_port: u16) -> Result<Vec<SocketAddr>, StartError> {
     let read = |seed: &String| {
         let text = seed.trim();
         if let Ok(address) = text.parse::<SocketAddr>() {
@@ -35,7 +40,7 @@ pub(crate) fn addresses(options: &Options) -> Result<Vec<SocketAddr>, StartError
                 Ok(port) => (host, port),
                 Err(_) => return Err(StartError::Address(text.to_owned())),
             },
-            _ => (text, options.storage_port),
+            _ => (text, storage_port),
         };
         let ip = match host {
             "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -44,7 +49,7 @@ pub(crate) fn addresses(options: &Options) -> Result<Vec<SocketAddr>, StartError
         let ip = ip.map_err(|_| StartError::Address(text.to_owned()))?;
         Ok(SocketAddr::new(ip, port))
     };
-    options.seeds.iter().filter(|seed| !seed.trim().is_empty()).map(read).collect()
+    seeds.iter().filter(|seed| !seed.trim().is_empty()).map(read).collect()
 }
 
 /// Asks all addresses at once who lives there.

@@ -108,7 +108,7 @@ impl ClusterShard {
     fn addresses_to_ask(&self, snapshot: &ClusterSnapshot, round: usize) -> Vec<SocketAddr> {
         // A configuration that cannot be understood has stopped the start.
         let own = seeds::own_address(&self.options).ok();
-        let mut addresses = seeds::addresses(&self.options).unwrap_or_default();
+        let mut addresses = self.seed_addresses();
         addresses.extend(snapshot.members.values().map(|member| member.storage));
         let known = |host: &HostId| self.messaging.peer(*host).map(|peer| peer.address);
         addresses.extend(snapshot.members.keys().filter_map(known));

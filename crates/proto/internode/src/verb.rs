@@ -79,6 +79,8 @@ verbs! {
     PaxosRefresh = 0x0406;
     /// Paxos: all replicas have this commit.
     PaxosPrune = 0x0407;
+    /// Paxos: the same of many partitions.
+    PaxosPrunes = 0x0408;
     /// A decided entry of the metadata log.
     MetaLearn = 0x0501;
     /// Metadata log: promise a ballot.
@@ -91,7 +93,7 @@ verbs! {
     MetaSubmit = 0x0505;
     /// Asks for entries behind an epoch.
     MetaFetch = 0x0506;
-    /// Empties a table.
+    /// Asks how the emptying of a table went that the metadata log ordered.
     Truncate = 0x0601;
     /// Takes a snapshot of tables.
     Snapshot = 0x0602;

@@ -12,6 +12,7 @@
 //! reply: tag u8 · 1 promise: ballot · permit (0 | 1 ballot) · accepted? · committed? · ballot
 //!        | 2 accepted: ballot | 3 committed: ballot | 4 refreshed: ballot · (0 | 1 ballot)
 //!        | 5 rejected: ballot · (1 ballot | 2 u64 · u64 | 3)
+//! prunes: version u8 · one or more of: table 16 · key (u16, bytes) · ballot
 //! value: ballot · origin · (0 | 1 v, bytes)       ballot: the 16 bytes of its UUID
 //! ```
 
@@ -162,6 +163,81 @@ fn take_version(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     match r.u8()? {
         VERSION => Ok(()),
         other => Err(r.invalid(i64::from(other))),
+    }
+}
+
+/// Most prunes of one message.
+pub const PRUNES_MAX: usize = 256;
+
+/// One of several prunes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prune<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The partition key, serialised.
+    pub key: &'a [u8],
+    /// Up to which every replica has what was chosen.
+    pub ballot: Ballot,
+}
+
+/// Prunes of several partitions on their way to one node; what
+/// [`Request::Prune`] is for one.
+#[derive(Debug, Default)]
+pub struct Prunes {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Prunes {
+    /// Adds one; `key` is the serialised partition key, at most 65,535 bytes, as all are. At most
+    /// [`PRUNES_MAX`] may be added.
+    pub fn push(&mut self, table: TableId, key: &[u8], ballot: Ballot) {
+        if self.count == 0 {
+            self.bytes.put_u8(VERSION);
+        }
+        let before = self.bytes.len();
+        self.bytes.put_bytes(table.0.as_bytes());
+        if self.bytes.put_bytes_u16(key, "partition key").is_err() {
+            return self.bytes.truncate(before);
+        }
+        put_ballot(&mut self.bytes, ballot);
+        self.count += 1;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Payload of the message.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Another version, bytes that are none, none at all, or more than [`PRUNES_MAX`].
+    pub fn decode(payload: &[u8]) -> Result<Vec<Prune<'_>>, DecodeError> {
+        let r = &mut Reader::new(payload, "paxos prunes");
+        take_version(r)?;
+        let mut prunes = Vec::new();
+        loop {
+            let table = TableId(Uuid::from_bytes(r.array()?));
+            let key = r.bytes_u16()?;
+            prunes.push(Prune { table, key, ballot: take_ballot(r)? });
+            if r.remaining() == 0 {
+                return Ok(prunes);
+            }
+            if prunes.len() == PRUNES_MAX {
+                return Err(r.invalid(i64::try_from(PRUNES_MAX).unwrap_or(i64::MAX)));
+            }
+        }
     }
 }
 

@@ -201,6 +201,8 @@ pub(crate) struct Disk {
     pub(crate) change_failures: Vec<(u64, IoErrorKind)>,
     /// Every change fails like this.
     pub(crate) failing: Option<IoErrorKind>,
+    /// Every change of a path that has this part fails like this.
+    pub(crate) failing_below: Option<(String, IoErrorKind)>,
     /// One in so many reads fails like this.
     pub(crate) failing_reads: Option<(u64, IoErrorKind)>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,

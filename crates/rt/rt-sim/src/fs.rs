@@ -94,7 +94,9 @@ impl Env {
             let number = disk.changes;
             let found = disk.change_failures.iter().position(|(at, _)| *at == number);
             failure = failure.or(found.map(|i| disk.change_failures.swap_remove(i).1));
-            failure = failure.or(disk.failing);
+            let below =
+                disk.failing_below.as_ref().filter(|(part, _)| path.contains(part.as_str()));
+            failure = failure.or(disk.failing).or(below.map(|(_, kind)| *kind));
         }
         let reads = disk.failing_reads.filter(|_| operation == "read");
         if let Some((one_in, kind)) = reads
@@ -560,6 +562,11 @@ impl DiskControl {
         self.with(|disk| disk.failing = kind);
     }
 
+    /// The same of calls at a path that has this part, as it was given to the call.
+    pub fn set_failing_below(&self, failing: Option<(&str, IoErrorKind)>) {
+        self.with(|disk| disk.failing_below = failing.map(|(part, kind)| (part.to_owned(), kind)));
+    }
+
     /// Lets one in so many reads fail, by the seed, until it is set to `None`.
     pub fn set_failing_reads(&self, failing: Option<(u64, IoErrorKind)>) {
         self.with(|disk| disk.failing_reads = failing);
@@ -582,6 +589,7 @@ impl DiskControl {
             disk.failures.clear();
             disk.change_failures.clear();
             disk.failing = None;
+            disk.failing_below = None;
             disk.failing_reads = None;
             disk.crash_at = None;
             disk.crash_below = None;

@@ -53,6 +53,20 @@ pub struct Checked {
 }
 
 impl Ask {
+    /// Forgets what was chosen up to a ballot, as all replicas have it.
+    pub(super) fn prune(partition: Partition, ballot: Ballot, table: PaxosTable) -> Ask {
+        Ask {
+            partition,
+            request: Request::Prune { ballot },
+            query: None,
+            durable: true,
+            truncated_at: None,
+            table,
+            adopted: None,
+            checked: None,
+        }
+    }
+
     /// Merges another replica's registers in.
     pub(super) fn adopt(
         partition: Partition,
@@ -375,7 +389,7 @@ impl Coordinator {
         for output in out {
             match output {
                 Output::Persist { token, record, sync } => {
-                    if let Err(error) = self.append(ask, &record, sync) {
+                    if let Err(error) = self.append(ask, &record, now, sync) {
                         self.fail(&ask.partition, generation);
                         return Err(error);
                     }
@@ -410,6 +424,7 @@ impl Coordinator {
         &self,
         ask: &Ask,
         record: &Record<Payload>,
+        now: WallMicros,
         is_logged: bool,
     ) -> Result<(), StoreError> {
         if let Record::Commit(commit) = record
@@ -420,8 +435,7 @@ impl Coordinator {
                 self.apply_local(mutation, ask.durable)?;
             }
         }
-        let now = self.inner.rt.wall().seconds();
-        let mutation = ask.table.mutation(&ask.partition, &record.to_update(), now);
+        let mutation = ask.table.mutation(&ask.partition, &record.to_update(), now.seconds());
         let Some(view) = MutationRef::open(&mutation) else {
             stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
         };

@@ -357,6 +357,15 @@ impl Driver {
     }
 
     fn prune(&mut self, to: TargetSet, ballot: Ballot) {
+        if self.job.trace.is_none() && self.cluster.is_some() {
+            let targets = to.iter().filter_map(|target| self.targets.get(target));
+            for replica in targets {
+                let host = (!replica.is_self).then_some(replica.host);
+                self.coordinator.prune_soon(host, &self.job.partition, ballot);
+            }
+            return;
+        }
+        // A trace shows it, and a node that is alone has nothing to send.
         let request = Request::Prune { ballot };
         let electorate = self.electorate_of(&request);
         for target in to.iter() {

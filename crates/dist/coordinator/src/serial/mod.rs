@@ -2,7 +2,8 @@
 //!
 //! Owns: acceptors of this node's partitions and their rows in `system.paxos` ([`acceptors`]), the
 //! queue of proposals of a shard ([`turns`]), which replica carries a partition's statements out
-//! ([`routing`]), registers on the move ([`handover`]) and out of use ([`sweep`], [`floor`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
+//! ([`routing`]), registers on the move ([`handover`]) and out of use ([`sweep`], [`floor`],
+//! [`prunes`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
 //! outcomes are to clients (this file). Never: decides anything of a round (that
 //! is `paxos`), evaluates conditions (that is [`CasOperation`]).
 //!
@@ -15,6 +16,7 @@ mod drive;
 mod floor;
 mod handover;
 mod plan;
+mod prunes;
 mod routing;
 mod row;
 mod serve;
@@ -85,6 +87,7 @@ pub(crate) struct Serial {
     forwarded: routing::Forwarded,
     silent: RefCell<silent::Silent>,
     sweeps: sweep::Sweeps,
+    prunes: prunes::Waiting,
     floor: floor::Floor,
     served: Counter,
     forwarded_in: Counter,
@@ -108,6 +111,7 @@ impl Serial {
             forwarded: routing::Forwarded::default(),
             silent: RefCell::default(),
             sweeps: sweep::Sweeps::default(),
+            prunes: prunes::Waiting::default(),
             floor: floor::Floor::default(),
             served: counter("replica_paxos_total", "Paxos messages served for peers"),
             forwarded_in: counter(

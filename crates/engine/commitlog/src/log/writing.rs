@@ -1,14 +1,42 @@
 //! From the buffer to the kernel and to the disk: writes, syncs, markers.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use rt::{Buf, File, Group, IoError, OpenOptions};
+
+#[cfg(test)]
+use stdx::Instant;
 
 use super::{BUFFER_BYTES, CommitLog, SegmentFile, State};
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentId};
+
+/// From so many who waited for one slow sync on, the next one gathers.
+const GATHERS_FROM: usize = 8;
+/// A sync that is as fast as this is never waited for: timers are not finer.
+const GATHERS_ABOVE: Duration = Duration::from_micros(300);
+/// The longest time that more are waited for.
+const GATHERS_MAX: Duration = Duration::from_millis(1);
+
+/// Counts who waits for a sync, for as long as it is there.
+struct Waiter<'a>(&'a RefCell<State>);
+
+impl<'a> Waiter<'a> {
+    fn new(state: &'a RefCell<State>) -> Waiter<'a> {
+        state.borrow_mut().waiting += 1;
+        Waiter(state)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().waiting -= 1;
+    }
+}
 
 impl CommitLog {
     pub(super) async fn write_until(&self, target: u64) -> Result<(), LogError> {
@@ -245,6 +273,7 @@ impl CommitLog {
                 }
             }
             let inner = &self.inner;
+            let _waits = Waiter::new(&inner.state);
             inner
                 .signal
                 .wait(|| {
@@ -260,6 +289,10 @@ impl CommitLog {
     /// Writes what was appended and syncs every segment that has unsynced bytes, oldest first, then appends
     /// the marker.
     async fn sync_once(&self) {
+        let gathers_until = self.inner.state.borrow().gathers_until;
+        if gathers_until > self.inner.rt.now() {
+            self.inner.rt.sleep_until(gathers_until).await;
+        }
         let began = self.inner.rt.now();
         let target = self.inner.state.borrow().appended;
         // A failure is in the state, for those who wait; what could be written is synced all the same.
@@ -278,6 +311,12 @@ impl CommitLog {
         {
             let mut state = self.inner.state.borrow_mut();
             state.syncing = false;
+            // Where many wait for a slow disk each sync is shared by more when it does not follow the one
+            // before at once; what a sync costs is the same for one and for a hundred.
+            let ended = self.inner.rt.now();
+            let took = ended.since(began);
+            let gathers = state.waiting >= GATHERS_FROM && took > GATHERS_ABOVE;
+            state.gathers_until = if gathers { ended + took.min(GATHERS_MAX) } else { ended };
             match result {
                 Err(error) => {
                     // After a failed fsync nobody knows what is on the disk: no later one can be
@@ -310,6 +349,17 @@ impl CommitLog {
         // The marker itself waits for no one; a failure shows at the next commit.
         let _ = self.write_until(target).await;
         self.archive_finished().await;
+    }
+
+    /// The next sync does not begin before.
+    #[cfg(test)]
+    pub(crate) fn gathers_until(&self) -> Instant {
+        self.inner.state.borrow().gathers_until
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_gathers_until(&self, at: Instant) {
+        self.inner.state.borrow_mut().gathers_until = at;
     }
 
     async fn sync_files(

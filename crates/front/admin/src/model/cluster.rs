@@ -675,6 +675,8 @@ pub enum ClusterCommand {
         /// Its name.
         name: String,
     },
+    /// Reads the seeds from the configuration again.
+    ReloadSeeds {},
     /// Drains the node and ends its process.
     StopDaemon {},
     /// Cuts the links to these nodes and heals all others; for tests, on nodes that allow it.

@@ -157,6 +157,13 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
         let servers = others.servers.borrow();
         Some(servers.get(&n)?.inner().membership.snapshot().epoch)
     });
+    let others = shared.clone();
+    server.set_truncations_of_others(move |host, table, at| {
+        let n = (1..=NODES).find(|n| member(*n).host_id == host);
+        let servers = others.servers.borrow();
+        let state = n.and_then(|n| Some(servers.get(&n)?.truncation_state(table, at)));
+        async move { state }
+    });
     let (emptying, of_test) = (server.clone(), shared.clone());
     membership.on_apply(move |_, after| {
         let (server, shared) = (emptying.clone(), of_test.clone());
@@ -429,6 +436,18 @@ fn a_truncated_table_is_empty_on_every_node_or_the_client_is_told() {
         assert_eq!(at(&mut remote, Consistency::All, insert).await, Body::Void);
         let query = "SELECT v FROM ks.t";
         assert_eq!(values(&mut remote, Consistency::All, query).await, ["new"]);
+    });
+    // The log of another node than the one that is asked.
+    let disk = cluster.world.disk("n3");
+    disk.set_failing_below(Some(("commitlog", stdx::IoErrorKind::Device)));
+    let third = address(cluster.world.ip("n3"), 7000);
+    cluster.run("c1b", move |rt, nodes| async move {
+        let mut remote = Remote::connect(&rt, nodes[0]).await;
+        let text = format!("Truncate failed on replica /{third} -> UNKNOWN");
+        assert_eq!(
+            at(&mut remote, Consistency::One, "TRUNCATE ks.t").await,
+            Body::Error(ErrorCode::TruncateError, text)
+        );
     });
     cluster.shared.forgetful.borrow_mut().insert(2);
     cluster.run("c2", |rt, nodes| async move {

@@ -95,7 +95,8 @@ impl Net {
         let (options, of_main) = (Arc::new(options), outcome.clone());
         let main: rt::Main = Arc::new(move |rt| {
             let (options, meshes) = (options.clone(), meshes.clone());
-            Box::pin(crate::shard::run(rt, options, meshes, of_main.clone(), None, None))
+            let program = crate::Program::default();
+            Box::pin(crate::shard::run(rt, options, meshes, of_main.clone(), None, program))
         });
         Started { node: self.world.start_node(spec, main), outcome, admin, shards }
     }

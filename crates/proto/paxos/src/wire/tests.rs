@@ -145,3 +145,34 @@ fn fuzz_paxos_message_accepts(data: &[u8]) -> bool {
         None => false,
     }
 }
+
+#[test]
+fn prunes_read_back_up_to_their_bound_and_damaged_ones_are_refused() {
+    let ballot = |n| Ballot::new(n, Scope::Global, 7);
+    let table = TableId(Uuid::from_u128(3));
+    let mut prunes = Prunes::default();
+    assert!(prunes.is_empty() && Prunes::decode(prunes.as_bytes()).is_err());
+    prunes.push(table, b"key", ballot(5));
+    prunes.push(table, b"", ballot(6));
+    let bytes = prunes.as_bytes().to_vec();
+    assert_eq!(
+        Prunes::decode(&bytes).unwrap(),
+        [
+            Prune { table, key: b"key", ballot: ballot(5) },
+            Prune { table, key: b"", ballot: ballot(6) }
+        ]
+    );
+    let whole = 1 + 16 + 2 + 3 + 16;
+    for cut in (0..bytes.len()).filter(|cut| *cut != whole) {
+        assert!(Prunes::decode(&bytes[..cut]).is_err(), "{cut}");
+    }
+    let mut other = bytes.clone();
+    other[0] = VERSION + 1;
+    assert!(Prunes::decode(&other).is_err());
+    for _ in 2..PRUNES_MAX {
+        prunes.push(table, b"k", ballot(7));
+    }
+    assert_eq!(Prunes::decode(prunes.as_bytes()).unwrap().len(), PRUNES_MAX);
+    prunes.push(table, b"k", ballot(7));
+    assert!(Prunes::decode(prunes.as_bytes()).is_err());
+}

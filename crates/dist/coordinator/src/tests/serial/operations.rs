@@ -167,6 +167,48 @@ fn silence_is_a_timeout_without_effect_or_an_unknown_one() {
 }
 
 #[test]
+fn prunes_of_many_partitions_go_together_and_every_replica_forgets_what_all_have() {
+    const WRITES: i32 = 300;
+    let nodes = Nodes::start(&Options::new(6));
+    for by in 1..=3 {
+        nodes.connect(by);
+    }
+    let received = || nodes.count_of(2, "internode_received_messages_total");
+    let (before, served_before) = (received(), served(&nodes));
+    let clients: Vec<_> = (0..20)
+        .map(|client| {
+            nodes.spawn(nodes.shard(1, 0), move |shard| async move {
+                for pk in (0..WRITES).filter(|pk| pk % 20 == client) {
+                    let outcome = shard.cas(&mut Cas::new(pk, 0, 5), Global, Quorum).await;
+                    assert_eq!(outcome.unwrap(), CasOutcome::Applied);
+                }
+            })
+        })
+        .collect();
+    nodes.run(20_000);
+    assert!(clients.iter().all(|client| client.borrow().is_some()));
+    let writes = i64::from(WRITES);
+    assert_eq!(served(&nodes) - served_before, 6 * writes, "a prune of each at both other nodes");
+    // Two requests a write, and what is left are prunes.
+    let prunes = received() - before - 2 * writes;
+    assert!(prunes > 0 && prunes < writes / 4, "{prunes}");
+    for pk in [0, 1, WRITES - 1] {
+        for n in 1..=3 {
+            let promised = nodes.run_on(nodes.any_shard(n), move |shard| async move {
+                let now = u64::try_from(shard.rt.wall().0).unwrap();
+                let ballot = Ballot::new(now, Global, 1 << 63);
+                let request = Request::Prepare { ballot, write: false };
+                let (snapshot, key) = (shard.snapshot(), pk.to_be_bytes());
+                shard.coordinator.ask_acceptor(&snapshot, (TABLE, &key), request).await
+            });
+            let Reply::Promise(promise) = promised.unwrap().unwrap() else { panic!("no promise") };
+            let committed = promise.committed.expect("a pruned commit keeps its ballot");
+            assert_eq!((committed.value, promise.accepted), (None, None), "{pk} at n{n}");
+        }
+    }
+}
+
+#[test]
 fn promises_and_accepted_values_outlive_a_power_cut() {
     let nodes = Nodes::start(&Options::new(4));
     let at = |micros: u64| {
