@@ -46,11 +46,22 @@ fn put(pk: i32, of: &[u8], liveness: Liveness, cells: &[(ColumnId, CellRef<'_>)]
     encode(pk, |m| m.rows([(of, RowRef::trusted(&row))].into_iter()))
 }
 
+/// What a seed writes.
+#[derive(Clone, Copy)]
+struct Kind {
+    is_skinny: bool,
+    /// Nothing is deleted or expires.
+    is_plain: bool,
+    /// Timestamps are multiples of it.
+    clock: i64,
+}
+
 /// Cells of every kind: live, expired or not at [`NOW`], and deleted.
-fn random_cell<'v>(rt: &Rt, timestamp: i64, value: &'v str) -> CellRef<'v> {
+fn random_cell<'v>(rt: &Rt, kind: Kind, timestamp: i64, value: &'v str) -> CellRef<'v> {
     let timestamp = TimestampMicros(timestamp);
     let expires = |seconds| DeletionSeconds(NOW.0 + seconds);
     match below(rt, 10) {
+        0..3 if kind.is_plain => CellRef::live(timestamp, value.as_bytes()),
         0 => CellRef::tombstone(timestamp, DeletionSeconds(1_000_000)),
         1 => CellRef::expiring(timestamp, TtlSeconds(1_000), expires(-5), value.as_bytes()),
         2 => CellRef::expiring(timestamp, TtlSeconds(1_000), expires(500), value.as_bytes()),
@@ -58,24 +69,27 @@ fn random_cell<'v>(rt: &Rt, timestamp: i64, value: &'v str) -> CellRef<'v> {
     }
 }
 
-fn random_liveness(rt: &Rt, timestamp: i64) -> Liveness {
+fn random_liveness(rt: &Rt, kind: Kind, timestamp: i64) -> Liveness {
     let plain = Liveness::new(TimestampMicros(timestamp));
     match below(rt, 6) {
         0 | 1 => Liveness::NONE,
+        2 if kind.is_plain => plain,
         2 => Liveness { ttl: TtlSeconds(1_000), expires_at: DeletionSeconds(NOW.0 - 5), ..plain },
         _ => plain,
     }
 }
 
 /// Timestamps mostly ascend with the steps, as clocks do, but not always.
-fn random_mutation(rt: &Rt, step: i64, is_skinny: bool) -> Vec<u8> {
+fn random_mutation(rt: &Rt, step: i64, kind: Kind) -> Vec<u8> {
+    let is_skinny = kind.is_skinny;
     let back = [0, 0, 3, 20, 200][below(rt, 5) as usize];
-    let timestamp = 1_000 + step - below(rt, back + 1) as i64;
+    let timestamp = (1_000 + step - below(rt, back + 1) as i64) / kind.clock * kind.clock;
     let (pk, ck) = (below(rt, 3) as i32, below(rt, 5) as i32);
     let of = clustering_in(is_skinny, ck);
     let value = format!("{step}");
-    let cell = |id| (id, random_cell(rt, timestamp, &value));
+    let cell = |id| (id, random_cell(rt, kind, timestamp, &value));
     match below(rt, 24) {
+        0..5 if kind.is_plain => put(pk, &of, random_liveness(rt, kind, timestamp), &[cell(OTHER)]),
         0 => delete_partition(pk, timestamp),
         1 | 2 if !is_skinny => delete_range(pk, ck, ck + 1 + below(rt, 3) as i32, timestamp),
         3 | 4 if !is_skinny => delete_row(pk, ck, timestamp),
@@ -84,10 +98,10 @@ fn random_mutation(rt: &Rt, step: i64, is_skinny: bool) -> Vec<u8> {
             let row = packed(Liveness::NONE, deletion(timestamp), &[]);
             encode(pk, |m| m.rows([(of.as_slice(), RowRef::trusted(&row))].into_iter()))
         }
-        7..12 => put(pk, &of, random_liveness(rt, timestamp), &[cell(VALUE)]),
-        12..15 => put(pk, &of, random_liveness(rt, timestamp), &[cell(OTHER)]),
-        15 => put(pk, &of, random_liveness(rt, timestamp), &[]),
-        _ => put(pk, &of, random_liveness(rt, timestamp), &[cell(VALUE), cell(OTHER)]),
+        7..12 => put(pk, &of, random_liveness(rt, kind, timestamp), &[cell(VALUE)]),
+        12..15 => put(pk, &of, random_liveness(rt, kind, timestamp), &[cell(OTHER)]),
+        15 => put(pk, &of, random_liveness(rt, kind, timestamp), &[]),
+        _ => put(pk, &of, random_liveness(rt, kind, timestamp), &[cell(VALUE), cell(OTHER)]),
     }
 }
 
@@ -202,9 +216,11 @@ fn any_read_of_a_partition_finds_what_a_merge_of_all_files_finds() {
             let told = told.clone();
             async move {
                 let is_skinny = seed % 4 == 3;
+                let is_plain = seed % 5 == 2;
+                let kind = Kind { is_skinny, is_plain, clock: [1, 8][seed as usize / 4 % 2] };
                 let store = open_with(&rt, is_skinny).await;
                 for step in 0..160_i64 {
-                    write(&store, &random_mutation(&rt, step, is_skinny)).await.unwrap();
+                    write(&store, &random_mutation(&rt, step, kind)).await.unwrap();
                     if below(&rt, 12) == 0 {
                         store.flush(None).await.unwrap();
                     }
@@ -278,6 +294,29 @@ fn a_row_that_is_complete_in_the_newest_file_is_looked_for_in_no_other() {
         // Nine reads of twelve files; each counts one more.
         let per_read = store.table_stats(TABLE).sstables_per_read;
         assert_eq!((per_read.buckets.iter().sum::<u64>(), per_read.sum), (9, 21));
+    });
+}
+
+/// Of two cells of one timestamp the deletion wins, so an older liveness is what makes the row one.
+#[test]
+fn a_cell_that_may_have_lost_proves_no_row() {
+    run(1_183, |rt| async move {
+        let store = open_with(&rt, false).await;
+        let at = TimestampMicros(8);
+        let of = clustering(2);
+        write(&store, &put(1, &of, Liveness::new(TimestampMicros(1)), &[])).await.unwrap();
+        store.flush(None).await.unwrap();
+        let live = (VALUE, CellRef::live(at, b"x"));
+        write(&store, &put(1, &of, Liveness::NONE, &[live])).await.unwrap();
+        store.flush(None).await.unwrap();
+        let dead = (VALUE, CellRef::tombstone(at, DeletionSeconds(1_000_000)));
+        write(&store, &put(1, &of, Liveness::NONE, &[dead])).await.unwrap();
+        let command = ReadCommand {
+            slices: Slices(vec![Slice::prefix(of)]),
+            columns: Some([VALUE].into()),
+            ..ReadCommand::whole(TABLE, Partitions::Key(key(1)), NOW)
+        };
+        assert_eq!(seen(&store, &command).await.0.len(), 1);
     });
 }
 
