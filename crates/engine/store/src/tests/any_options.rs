@@ -52,8 +52,18 @@ enum Step {
     Truncate,
 }
 
+fn table_of(kind: Kind, options: TableOptions) -> Table {
+    let mut table = table(options);
+    if !kind.has_static {
+        table.columns.retain(|c| c.id != STATIC);
+        table.static_count = 0;
+    }
+    table
+}
+
 /// What is done between two starts.
-fn steps(draw: &mut Draw, keeps: bool, clock: &mut i64) -> Vec<Step> {
+fn steps(draw: &mut Draw, kind: Kind, clock: &mut i64) -> Vec<Step> {
+    let keeps = kind.tombstones != Tombstones::Purged;
     let step = |draw: &mut Draw, clock: &mut i64| match draw.below(60) {
         0..3 => Step::Flush,
         3 => Step::Compact,
@@ -66,13 +76,13 @@ fn steps(draw: &mut Draw, keeps: bool, clock: &mut i64) -> Vec<Step> {
                 false => *clock,
             };
             let pk = draw.below(PARTITIONS) as i32;
-            Step::Write(pk, mutation(draw, pk, timestamp))
+            Step::Write(pk, mutation(draw, kind, (pk, timestamp)))
         }
     };
     (0..STEPS).map(|_| step(draw, clock)).collect()
 }
 
-fn mutation(draw: &mut Draw, pk: i32, timestamp: i64) -> Vec<u8> {
+fn mutation(draw: &mut Draw, kind: Kind, (pk, timestamp): (i32, i64)) -> Vec<u8> {
     let ck = draw.below(ROWS) as i32;
     let value = format!("{timestamp} {}", "v".repeat(draw.below(600) as usize));
     let at = TimestampMicros(timestamp);
@@ -81,8 +91,8 @@ fn mutation(draw: &mut Draw, pk: i32, timestamp: i64) -> Vec<u8> {
         0 => delete_partition(pk, timestamp),
         1 | 2 => delete_range(pk, ck, ck + 1 + draw.below(8) as i32, timestamp),
         3 => delete_row(pk, ck, timestamp),
-        4 => insert_static(pk, &value, timestamp),
-        kind => {
+        4 if kind.has_static => insert_static(pk, &value, timestamp),
+        what => {
             let expires = DeletionSeconds(NOW.0 + draw.one_of(&[-3, 3]));
             let ttl = TtlSeconds(1_000);
             let mut cell = |id| {
@@ -93,7 +103,7 @@ fn mutation(draw: &mut Draw, pk: i32, timestamp: i64) -> Vec<u8> {
                 };
                 (id, cell)
             };
-            let cells = match kind {
+            let cells = match what {
                 5..8 => vec![cell(VALUE)],
                 8 => vec![cell(OTHER)],
                 9 => Vec::new(),
@@ -138,15 +148,22 @@ fn question(draw: &mut Draw) -> ReadCommand {
 }
 
 /// What a seed is about.
+#[derive(Clone, Copy)]
+struct Kind {
+    tombstones: Tombstones,
+    /// Without static columns files are left out by clustering.
+    has_static: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Tombstones are purged at once.
-    Purges,
+enum Tombstones {
+    /// As soon as they hide nothing.
+    Purged,
     /// They are kept.
-    Keeps,
+    Kept,
     /// They are kept, and pages of replicas are the same. Not so under cluster-key compaction, which cuts range
     /// deletions between two values: "behind 3" and "before 4" are one place, but are written differently.
-    KeepsPages,
+    KeptInPages,
 }
 
 /// Options of the table and of the store for one life.
@@ -182,10 +199,10 @@ fn chosen(draw: &mut Draw, kind: Kind) -> Chosen {
             ],
         ),
     ];
-    let count = strategies.len() - usize::from(kind == Kind::KeepsPages);
+    let count = strategies.len() - usize::from(kind.tombstones == Tombstones::KeptInPages);
     let (strategy, map) = draw.one_of(&strategies[..count]);
     let mut table = TableOptions {
-        gc_grace_seconds: if kind == Kind::Purges { 0 } else { i32::MAX },
+        gc_grace_seconds: if kind.tombstones == Tombstones::Purged { 0 } else { i32::MAX },
         compaction: map_of(strategy, map),
         bloom_filter_fp_chance: draw.one_of(&[None, Some(0.000_1), Some(0.5), Some(1.0)]),
         min_index_interval: draw.one_of(&[1, 4, 128]),
@@ -350,7 +367,9 @@ async fn carry_out(
             Step::Write(..) => {}
             Step::Read(command) => {
                 let command = ReadCommand { bypass_cache: chosen.bypasses, ..command.clone() };
-                for (token, rows) in answer(rt, store, (&command, kind == Kind::KeepsPages)).await {
+                for (token, rows) in
+                    answer(rt, store, (&command, kind.tombstones == Tombstones::KeptInPages)).await
+                {
                     answers.insert((life.0, number, token), rows);
                 }
             }
@@ -383,7 +402,7 @@ fn run_under(
             async move {
                 let mut options = options(&rt);
                 (chosen.store)(&mut options, &chosen);
-                let schema = schema_of(vec![table(chosen.table.clone())]);
+                let schema = schema_of(vec![table_of(kind, chosen.table.clone())]);
                 let store = Store::open(rt.clone(), options, schema).await.unwrap().0;
                 let steps = (life, lives[life].as_slice());
                 let answers = carry_out(&rt, &store, steps, &chosen, kind).await;
@@ -398,11 +417,11 @@ fn run_under(
 
 #[test]
 fn options_never_change_answers() {
-    for seed in 0..8_u64 {
-        let kind = [Kind::KeepsPages, Kind::Purges, Kind::Keeps, Kind::Purges][seed as usize % 4];
+    for seed in 0..10_u64 {
+        let all = [Tombstones::KeptInPages, Tombstones::Purged, Tombstones::Kept];
+        let kind = Kind { tombstones: all[seed as usize % 3], has_static: seed < 5 };
         let (mut draw, mut clock) = (Draw(9_000 + seed), 1_000);
-        let lives =
-            (0..LIVES).map(|_| steps(&mut draw, kind != Kind::Purges, &mut clock)).collect();
+        let lives = (0..LIVES).map(|_| steps(&mut draw, kind, &mut clock)).collect();
         let lives: Arc<Vec<Vec<Step>>> = Arc::new(lives);
         let mut first: Option<(Answers, String)> = None;
         for run in 0..5_u64 {

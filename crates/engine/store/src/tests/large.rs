@@ -185,6 +185,13 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
                 write(&store, &delete_row(2, ck, 6)).await.unwrap();
             }
             write(&store, &delete_range(2, 30, 40, 6)).await.unwrap();
+            // One of its columns is deleted; the row is there all the same.
+            let at = TimestampMicros(6);
+            let dead = (VALUE, CellRef::tombstone(at, DeletionSeconds(1_000_000)));
+            let row = packed(Liveness::new(at), DeletionTime::LIVE, &[dead]);
+            let of = clustering(0);
+            let rows = || [(of.as_slice(), RowRef::trusted(&row))].into_iter();
+            write(&store, &encode(2, |m| m.rows(rows()))).await.unwrap();
             store.flush(None).await.unwrap();
             let expect = [
                 "cell 1 1 v 2001 0",
