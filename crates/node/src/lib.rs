@@ -24,6 +24,7 @@ mod expiry;
 mod first_role;
 pub mod fuzz;
 mod import;
+mod large_rows;
 mod loading;
 mod open;
 mod own_rows;

@@ -319,6 +319,10 @@ pub fn guardrails(options: &Options) -> Guardrails {
     }
 }
 
+/// Partitions with more bytes in one file are large where `partition_size_warn_threshold` says nothing: ScyllaDB's
+/// default of `compaction_large_partition_warning_threshold_mb`.
+const LARGE_PARTITION_BYTES: u64 = 1_000 << 20;
+
 /// What partitions of files are held to.
 pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
     let size = |size: Option<conf::DataSize>| size.map(|size| size.0).filter(|n| *n > 0);
@@ -332,6 +336,18 @@ pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
             warn: number(o.partition_tombstones_warn_threshold),
             fail: number(o.partition_tombstones_fail_threshold),
         },
+    }
+}
+
+/// Above what partitions, rows and cells of files are named in the tables of large ones.
+pub fn large_thresholds(o: &Options) -> store::LargeThresholds {
+    let above = |n: u64| if n == 0 { u64::MAX } else { n };
+    store::LargeThresholds {
+        partition_bytes: LARGE_PARTITION_BYTES,
+        partition_rows: above(u64::from(o.compaction_rows_count_warning_threshold)),
+        row_bytes: above(o.compaction_large_row_warning_threshold.0),
+        cell_bytes: above(o.compaction_large_cell_warning_threshold.0),
+        elements: above(u64::from(o.compaction_collection_elements_count_warning_threshold)),
     }
 }
 

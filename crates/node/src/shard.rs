@@ -129,6 +129,7 @@ pub(crate) async fn run(
     };
     if let Some(store) = &store {
         store.set_partition_guardrails(parts::partition_guardrails(&options));
+        store.set_large_thresholds(parts::large_thresholds(&options));
         store.on_large_partition(|(is_error, text)| match is_error {
             true => tracing::error!("{text}"),
             false => tracing::warn!("{text}"),
@@ -444,6 +445,7 @@ impl Parts {
         policy.install();
         admin::serve_shard(&self.meshes.admin, parts);
         own_rows.record_compactions(&self.store);
+        own_rows.record_large_data(&self.store);
         let (membership, of_shard) = (self.membership.clone(), rt.clone());
         let timeout = options.write_request_timeout;
         self.coordinator.set_batch_replay_throttle(options.batchlog_replay_throttle.0);

@@ -162,6 +162,61 @@ fn estimates_follow_what_was_flushed_five_minutes_later() {
 }
 
 #[test]
+fn what_is_large_in_an_sstable_is_in_tables_as_long_as_the_sstable_is() {
+    let options = Options {
+        num_tokens: 1,
+        compaction_large_row_warning_threshold: conf::DataSize(4_000),
+        compaction_large_cell_warning_threshold: conf::DataSize(3_000),
+        partition_size_warn_threshold: Some(conf::DataSize(5_000)),
+        ..Options::default()
+    };
+    with_node(4, options, |rt, _, store| {
+        Box::pin(async move {
+            let schema = cql_plan::system::system_schema();
+            let table = schema.table("system_traces", "sessions").unwrap();
+            let put = |n: u8, bytes: usize| {
+                let row = cql_server::RowWrite {
+                    key: [n; 16].to_vec(),
+                    clustering: Vec::new(),
+                    columns: vec![("command", cql_server::Content::Value(vec![b'x'; bytes]))],
+                };
+                let at = stdx::TimestampMicros(rt.wall().0);
+                let bytes = cql_server::encode_row(table, &row, at, stdx::TtlSeconds::NONE);
+                store.apply(&data::MutationRef::open(&bytes).unwrap(), true).unwrap();
+            };
+            let all = async || {
+                rt.sleep(Duration::from_secs(3)).await;
+                let of = async |name, columns: &[&str]| {
+                    lines(&rt, &store, ("system", name), columns).await
+                };
+                let partitions = of("large_partitions", &["rows", "dead_rows"]).await;
+                let rows = of("large_rows", &["compaction_time"]).await;
+                let cells = of("large_cells", &["collection_elements"]).await;
+                (partitions, rows.len(), cells)
+            };
+            assert_eq!(all().await, (Vec::new(), 0, Vec::new()));
+            put(1, 2_900);
+            put(2, 3_500);
+            put(3, 4_500);
+            put(4, 5_500);
+            store.flush(Some(&[table.id])).await.unwrap();
+            let key = "\0\rsystem_traces\0\0\u{8}sessions\0";
+            let found = all().await;
+            assert_eq!(found.0, [format!("{key} 1 0")]);
+            assert_eq!((found.1, found.2), (2, vec![format!("{key} 0"); 3]));
+            // Two of them get smaller, and the old file goes.
+            put(3, 10);
+            put(4, 10);
+            store.flush(Some(&[table.id])).await.unwrap();
+            store.compact_major(table.id).await.unwrap();
+            assert_eq!(all().await, (Vec::new(), 0, vec![format!("{key} 0")]));
+            store.truncate(table.id, stdx::TimestampMicros(rt.wall().0)).await.unwrap();
+            assert_eq!(all().await, (Vec::new(), 0, Vec::new()));
+        })
+    });
+}
+
+#[test]
 fn a_failed_commit_log_ends_the_node_or_its_service_as_the_policy_says() {
     let run = |policy| {
         let options = Options { commit_failure_policy: policy, ..Options::default() };

@@ -576,6 +576,18 @@ settings! {
         supported hot partition_tombstones_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// The same as an error in the log: the file is written all the same; -1 is off.
         supported hot partition_tombstones_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Partitions with more rows in one file are warned of in the log and named in `system.large_partitions`; 0 is
+        /// off. One of ScyllaDB's settings.
+        supported cold compaction_rows_count_warning_threshold: u32 = 100_000, 0 to 4_294_967_295;
+        /// Rows with more bytes in one file are warned of in the log and named in `system.large_rows`; 0 is off. One of
+        /// ScyllaDB's settings.
+        supported cold compaction_large_row_warning_threshold: DataSize = DataSize(10 << 20), 0 to TIB;
+        /// Cells, and collections, with more bytes in one file are warned of in the log and named in
+        /// `system.large_cells`; 0 is off. One of ScyllaDB's settings.
+        supported cold compaction_large_cell_warning_threshold: DataSize = DataSize(1 << 20), 0 to TIB;
+        /// Collections with more elements in one file are warned of in the log and named in `system.large_cells`; 0 is
+        /// off. One of ScyllaDB's settings.
+        supported cold compaction_collection_elements_count_warning_threshold: u32 = 10_000, 0 to 4_294_967_295;
         /// Table properties that give a warning.
         supported hot table_properties_warned: Vec<String> = Vec::new();
         /// Table properties that are left out, with a warning.

@@ -54,10 +54,20 @@ pub const REPLACED: &[(&str, &str, Unit)] = &[
     ("commitlog_sync_group_window_in_ms", "commitlog_sync_group_window", Unit::Millis),
     ("commitlog_sync_period_in_ms", "commitlog_sync_period", Unit::Millis),
     ("commitlog_total_space_in_mb", "commitlog_total_space", Unit::Mebibytes),
+    (
+        "compaction_large_cell_warning_threshold_mb",
+        "compaction_large_cell_warning_threshold",
+        Unit::Mebibytes,
+    ),
     ("compaction_large_partition_warning_threshold", "partition_size_warn_threshold", Unit::Same),
     (
         "compaction_large_partition_warning_threshold_mb",
         "partition_size_warn_threshold",
+        Unit::Mebibytes,
+    ),
+    (
+        "compaction_large_row_warning_threshold_mb",
+        "compaction_large_row_warning_threshold",
         Unit::Mebibytes,
     ),
     ("compaction_throughput_mb_per_sec", "compaction_throughput", Unit::MebibytesPerSecond),

@@ -1,5 +1,7 @@
 //! Read commands: what a replica is asked, independent of CQL.
 
+use std::sync::Arc;
+
 use stdx::{ColumnId, DeletionSeconds, TableId, Token};
 
 use crate::clustering::Slices;
@@ -74,14 +76,17 @@ pub struct ReadCommand {
     pub slices: Slices,
     /// Rows in descending clustering order.
     pub reversed: bool,
-    /// Columns that the reader needs (regular and static); `None` = all.
-    pub columns: Option<Vec<ColumnId>>,
+    /// Columns that the reader looks at (regular and static); `None` = all. What is shown of others may be
+    /// outdated or missing; which rows are there does not depend on it.
+    pub columns: Option<Arc<[ColumnId]>>,
     /// Clock of TTLs and tombstone counting.
     pub now: DeletionSeconds,
     /// The static row is wanted even when no row matches.
     pub wants_static: bool,
     /// Where a paged read goes on in the first partition.
     pub resume: Option<ResumePosition>,
+    /// Nothing that is read goes into caches, and rows are not looked for in any (`BYPASS CACHE`).
+    pub bypass_cache: bool,
 }
 
 impl ReadCommand {
@@ -96,6 +101,7 @@ impl ReadCommand {
             now,
             wants_static: false,
             resume: None,
+            bypass_cache: false,
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::merge::{Keep, Merged, Purge, merge_rows};
 use crate::row::RowRef;
 use crate::shape::TableShape;
 
+/// Rows that a reader's merge leaves out in one go.
+pub const PASSED_MAX: u32 = 128;
+
 /// Gives the timestamp below which tombstones of a partition (token, key) may go.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
 
@@ -33,7 +36,8 @@ pub enum GcBefore {
 pub enum MergeMode {
     /// Keeps everything.
     All,
-    /// What a reader at `now` sees: live rows only, no markers, partition deletions shown as live.
+    /// What a reader at `now` sees: live rows only, partition deletions shown as live, no markers but one that
+    /// neither closes nor opens anything whenever [`PASSED_MAX`] rows were left out: whoever reads has a turn.
     /// A partition without live rows still shows its start and end.
     Live {
         /// The reader's clock.
@@ -75,12 +79,21 @@ struct Lane<C> {
 #[derive(Clone, Copy)]
 enum Current {
     None,
-    Partition { lane: usize, deletion: DeletionTime },
+    Partition {
+        lane: usize,
+        deletion: DeletionTime,
+    },
     StaticOf(usize),
     StaticBuilt,
     RowOf(usize),
     RowBuilt(usize),
-    Marker { lane: usize, close: Option<DeletionTime>, open: Option<DeletionTime> },
+    Marker {
+        lane: usize,
+        close: Option<DeletionTime>,
+        open: Option<DeletionTime>,
+    },
+    /// Rows were left out.
+    Passed,
     PartitionEnd,
 }
 
@@ -104,6 +117,8 @@ pub struct MergeCursor<'s, C> {
     scratch: Vec<u8>,
     current: Current,
     tombstones: u32,
+    /// Rows and markers left out since that was told.
+    passed: u32,
 }
 
 impl<'s, C: Cursor> MergeCursor<'s, C> {
@@ -143,6 +158,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             scratch: Vec::new(),
             current: Current::None,
             tombstones: 0,
+            passed: 0,
         }
     }
 
@@ -290,6 +306,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             lane.state = LaneState::Stale;
             self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
             match outcome.row {
+                Merged::Nothing if self.tells_of_passed() => return Ok(Advance::Item),
                 Merged::Nothing => continue,
                 Merged::Source(_) => self.current = Current::RowOf(index),
                 Merged::Built => self.current = Current::RowBuilt(index),
@@ -301,6 +318,17 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         }
         self.step();
         Ok(Advance::Item)
+    }
+
+    /// One more was left out; true when it is time to show that.
+    fn tells_of_passed(&mut self) -> bool {
+        self.passed = self.passed.saturating_add(1);
+        if self.passed < PASSED_MAX || !matches!(self.keep, Keep::Live { .. }) {
+            return false;
+        }
+        self.passed = 0;
+        self.current = Current::Passed;
+        true
     }
 
     /// One step inside a partition; true when there is something to show.
@@ -532,7 +560,7 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                 }
             }
             if self.in_partition {
-                if self.step() {
+                if self.step() || self.tells_of_passed() {
                     return Ok(Advance::Item);
                 }
             } else if self.begin_partition() {
@@ -552,6 +580,10 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                 }
             }
             Current::PartitionEnd => return Item::PartitionEnd,
+            Current::Passed => {
+                let position = BoundRef::BOTTOM;
+                return Item::Marker(Marker { position, close: None, open: None });
+            }
             Current::Partition { lane, deletion } => {
                 if let Some(lane) = self.lanes.get(lane)
                     && let Item::Partition { token, key, .. } = lane.cursor.item()

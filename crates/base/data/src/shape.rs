@@ -117,7 +117,7 @@ impl TableShape {
     }
 
     /// Whether a cell of this column written at `timestamp` is visible.
-    pub(crate) fn is_visible(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
+    pub fn is_visible(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
         match self.visible_after(id) {
             Some(after) => after == TimestampMicros::NONE || timestamp > after,
             None => false,

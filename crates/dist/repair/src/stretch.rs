@@ -97,6 +97,7 @@ impl Stretch {
             now,
             wants_static: true,
             resume: None,
+            bypass_cache: false,
         }
     }
 

@@ -10,6 +10,7 @@
 //! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
+mod large;
 mod options;
 mod output;
 mod tries;
@@ -47,7 +48,8 @@ use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::meta::index_component;
 use crate::{Result, SstableError};
 
-pub use options::{LargeLimits, WriteCompression, WriterOptions};
+pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow};
+pub use options::{WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
 use warm::WarmChunks;
@@ -73,27 +75,11 @@ pub struct Written {
     pub first: Token,
     /// Token of the last partition.
     pub last: Token,
-    /// Partitions above [`WriterOptions::large`], at most [`LARGE_MAX`].
-    pub large: Vec<LargePartition>,
-    /// All of them.
-    pub large_count: u64,
+    /// What is above [`WriterOptions::large`].
+    pub large: LargeData,
     /// The last of what [`SstableWriter::take_warm`] gives.
     pub warm: Vec<(u64, Rc<Chunk>)>,
 }
-
-/// A partition with much in one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LargePartition {
-    /// Its key.
-    pub key: Vec<u8>,
-    /// Its bytes in Data, uncompressed.
-    pub bytes: u64,
-    /// Its tombstones.
-    pub tombstones: u64,
-}
-
-/// Most partitions of a file that are told of.
-pub const LARGE_MAX: usize = 100;
 
 impl Written {
     /// Bytes of all components.
@@ -112,6 +98,9 @@ struct Partition {
     header_length: Option<u64>,
     previous: u64,
     rows: u64,
+    markers: u64,
+    range_tombstones: u64,
+    dead_rows: u64,
     block: IndexInfo,
     in_block: bool,
     first: Prefix,
@@ -152,8 +141,9 @@ pub struct SstableWriter {
     warm: WarmChunks,
     partition: Partition,
     in_partition: bool,
-    large: Vec<LargePartition>,
-    large_count: u64,
+    large: LargeData,
+    /// Rows of more bytes are looked at for what is large.
+    large_row: u64,
 }
 
 impl SstableWriter {
@@ -240,8 +230,8 @@ impl SstableWriter {
             warm: WarmChunks::default(),
             partition: Partition::default(),
             in_partition: false,
-            large: Vec::new(),
-            large_count: 0,
+            large: LargeData::default(),
+            large_row: options.large.row_least(),
             options,
         })
     }
@@ -348,7 +338,7 @@ impl SstableWriter {
         p.start = self.data_length + self.chunk.len() as u64;
         p.header_length = None;
         p.previous = 0;
-        p.rows = 0;
+        (p.rows, p.markers, p.range_tombstones, p.dead_rows) = (0, 0, 0, 0);
         p.in_block = false;
         p.open = None;
         self.promoted.clear();
@@ -378,7 +368,9 @@ impl SstableWriter {
             "sstable writer: a static row out of place"
         );
         if self.schema.has_static() {
+            let at = self.offset();
             self.encode_row(RowKind::Static, row, 0)?;
+            self.note_large_row(None, row, at);
             self.cut_chunks()?;
         }
         self.partition.header_length = Some(self.offset());
@@ -421,8 +413,25 @@ impl SstableWriter {
     pub fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Result<()> {
         self.end_header()?;
         let at = self.offset();
+        let tombstones = self.stats.tombstones_in_partition();
         self.encode_row(RowKind::Regular(clustering), row, at - self.partition.previous)?;
+        self.note_large_row(Some(clustering), row, at);
+        if self.stats.tombstones_in_partition() != tombstones
+            && !row.has_live_data(self.options.large.now)
+        {
+            self.partition.dead_rows += 1;
+        }
         self.placed(PrefixKind::Clustering, clustering, at)
+    }
+
+    /// Looks for what is large in a row that was encoded from a position on.
+    #[inline]
+    fn note_large_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) {
+        let bytes = self.offset() - at;
+        if bytes > self.large_row {
+            let place = (self.partition.key.as_slice(), clustering);
+            self.large.row(&self.options.large, place, row, bytes);
+        }
     }
 
     /// A range-tombstone marker.
@@ -442,6 +451,8 @@ impl SstableWriter {
         )
         .map_err(|e| self.unwritable(e))?;
         self.partition.open = marker.open;
+        self.partition.markers += 1;
+        self.partition.range_tombstones += u64::from(marker.open.is_some());
         self.placed(kind, marker.position.prefix, at)
     }
 
@@ -536,11 +547,16 @@ impl SstableWriter {
         }
         self.summary.add(&p.key, index_at);
         let (tombstones, limits) = (self.stats.tombstones_in_partition(), self.options.large);
-        if bytes > limits.bytes || tombstones > limits.tombstones {
-            self.large_count += 1;
-            if self.large.len() < LARGE_MAX {
-                self.large.push(LargePartition { key: p.key.clone(), bytes, tombstones });
-            }
+        let rows = p.rows - p.markers;
+        if bytes > limits.bytes || tombstones > limits.tombstones || rows > limits.rows {
+            self.large.partition(LargePartition {
+                key: p.key.clone(),
+                bytes,
+                tombstones,
+                rows,
+                range_tombstones: p.range_tombstones,
+                dead_rows: p.dead_rows,
+            });
         }
         self.stats.partition_end(bytes);
         if p.rows > 0 {
@@ -755,7 +771,6 @@ impl SstableWriter {
             first,
             last,
             large: std::mem::take(&mut self.large),
-            large_count: self.large_count,
             warm: self.take_warm(),
         })
     }

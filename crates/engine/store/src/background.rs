@@ -51,6 +51,7 @@ impl Store {
         if self.misses_directories() {
             self.withhold_files();
         }
+        self.tell_large_events();
         for table in self.tables_to_flush() {
             self.switch_memtable(&table);
         }

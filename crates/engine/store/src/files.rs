@@ -310,7 +310,7 @@ impl Store {
         Ok(Some((files, gone.highest)))
     }
 
-    fn is_mine(&self, generation: Generation) -> bool {
+    pub(crate) fn is_mine(&self, generation: Generation) -> bool {
         let (shard, shards) = self.shard();
         generation.0 % u64::from(shards) == u64::from(shard)
     }

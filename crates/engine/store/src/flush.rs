@@ -209,7 +209,7 @@ impl Store {
         options.column_index_size = self.inner.options.column_index_bytes;
         options.shard = Some(shard);
         options.shard_count = shards;
-        options.large = self.inner.partition_guardrails.get().limits();
+        options.large = self.inner.large.limits().of_writer(self.inner.rt.wall().seconds());
         Ok(options)
     }
 

@@ -10,11 +10,12 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `files`, `slots`,
+//! Reading order: `options`, `table`, `memtable`, `store`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `files`, `slots`,
 //! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
 
 mod background;
 mod backlog;
+mod by_timestamp;
 mod cache;
 mod cleanup;
 mod compaction;
@@ -69,7 +70,10 @@ pub use error::StoreError;
 pub use estimates::RangeEstimate;
 pub use import::{ImportOptions, Imported};
 pub use ingest::{Ingest, Ingested};
-pub use large::{PartitionGuardrails, Thresholds};
+pub use large::{
+    CellFacts, LargeEvent, LargeFate, LargeFile, LargeThresholds, PartitionFacts,
+    PartitionGuardrails, RowFacts, SstableName, Thresholds,
+};
 pub use options::StoreOptions;
 pub use quarantine::{DamageEvent, DamagedFile};
 pub use read::{Flow, ReadStats, RowSink};

@@ -11,9 +11,11 @@ use smallvec::SmallVec;
 use sstable::{Chunk, SstableCursor};
 use stdx::{ShardId, TimestampMicros, Token};
 
+use crate::by_timestamp::{Asked, BegunSource, Candidates, Exactness};
 use crate::error::StoreError;
-use crate::files::{TableFile, map_error};
+use crate::files::TableFile;
 use crate::memtable::{Entry, MemtableScan, PartitionCursor, PartitionVersion};
+use crate::replica::Passing;
 use crate::row_cache::Head;
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
@@ -74,6 +76,7 @@ pub(crate) enum Source {
     Partition(PartitionCursor),
     Scan(Box<MemtableScan>),
     File(Box<FileSource>),
+    Begun(Box<BegunSource>),
     Tail(Box<TailSource>),
 }
 
@@ -98,7 +101,12 @@ impl FileSource {
         self.cursor.feed(block, chunk);
     }
 
-    fn advance(&mut self) -> Result<Advance, CursorError> {
+    /// What it is at.
+    pub(crate) fn item(&self) -> Item<'_> {
+        self.cursor.item()
+    }
+
+    pub(crate) fn advance(&mut self) -> Result<Advance, CursorError> {
         loop {
             let advance = self.cursor.advance()?;
             // Slices that were released (after a change of the shard count) stay invisible.
@@ -202,6 +210,7 @@ impl Source {
     pub(crate) fn file(&self) -> Option<&FileSource> {
         match self {
             Source::File(file) => Some(file),
+            Source::Begun(begun) => Some(&begun.inner),
             Source::Tail(tail) => Some(&tail.inner),
             Source::Partition(_) | Source::Scan(_) => None,
         }
@@ -212,6 +221,7 @@ impl Source {
     pub(crate) fn file_mut(&mut self) -> Option<&mut FileSource> {
         match self {
             Source::File(file) => Some(file),
+            Source::Begun(begun) => Some(&mut begun.inner),
             Source::Tail(tail) => Some(&mut tail.inner),
             Source::Partition(_) | Source::Scan(_) => None,
         }
@@ -231,6 +241,7 @@ impl Cursor for Source {
             Source::Partition(c) => c.advance(),
             Source::Scan(c) => c.advance(),
             Source::File(c) => c.advance(),
+            Source::Begun(c) => c.advance(),
             Source::Tail(c) => c.advance(),
         }
     }
@@ -240,6 +251,7 @@ impl Cursor for Source {
             Source::Partition(c) => c.item(),
             Source::Scan(c) => c.item(),
             Source::File(c) => c.cursor.item(),
+            Source::Begun(c) => c.inner.cursor.item(),
             Source::Tail(c) => c.item(),
         }
     }
@@ -249,6 +261,7 @@ impl Cursor for Source {
             Source::Partition(c) => c.skip_partition(),
             Source::Scan(c) => c.skip_partition(),
             Source::File(c) => c.cursor.skip_partition(),
+            Source::Begun(c) => c.inner.cursor.skip_partition(),
             Source::Tail(c) => c.skip_partition(),
         }
     }
@@ -361,12 +374,27 @@ impl Store {
     ) -> Result<Flow, StoreError> {
         let mut sources = Sources::new();
         let mut head = None;
-        if self.caches_rows(table) {
+        if self.caches_rows(table) && !command.bypass_cache {
             // Boxed: all other reads would carry its memory too.
             head = Box::pin(self.cached_head(table, shape, view, key, stats)).await?;
         }
-        let head = head.as_deref();
-        self.key_sources(shape, (view, head), &slices, command.reversed, key, &mut sources, stats);
+        let (hash, reversed) = (codec::hash_key(key), command.reversed);
+        let place = (&**view, head.as_deref());
+        let files =
+            self.key_sources(shape, place, &slices, reversed, (&hash, key), &mut sources, stats);
+        if !files.is_empty() {
+            let asked = Asked {
+                table,
+                shape,
+                view,
+                command,
+                slices: &slices,
+                hash: &hash,
+                key,
+                exactness: Exactness::Rows,
+            };
+            Box::pin(self.open_in_order(&asked, files, &mut sources, stats)).await?;
+        }
         if sources.is_empty() {
             return Ok(Flow::Continue);
         }
@@ -389,26 +417,25 @@ impl Store {
     }
 
     /// Everything that may have the partition, with its head from the row cache if there is one. The slices of
-    /// scans and resumed pages are not the command's.
+    /// scans and resumed pages are not the command's. Several files that may have it are not opened but
+    /// returned, as it may be that not all are needed: see [`crate::by_timestamp`].
     // Always: a read of one partition is measured in instructions.
     #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
     #[inline(always)]
-    pub(crate) fn key_sources(
+    pub(crate) fn key_sources<'v>(
         &self,
         shape: &Rc<TableShape>,
-        (view, head): (&TableView, Option<&Head>),
+        (view, head): (&'v TableView, Option<&Head>),
         slices: &Rc<Slices>,
         reversed: bool,
-        key: &[u8],
+        (hash, key): (&codec::KeyHash, &[u8]),
         sources: &mut Sources,
         stats: &mut ReadStats,
-    ) {
-        let hash = codec::hash_key(key);
-        let token = hash.token;
+    ) -> Candidates<'v> {
         // The partition is deleted in memory up to here: files with nothing newer have no part in it.
         let mut deleted = DeletionTime::LIVE.timestamp;
         for memtable in view.memtables() {
-            for version in memtable.get(token, key).into_iter().flatten() {
+            for version in memtable.get(hash.token, key).into_iter().flatten() {
                 deleted = deleted.max(version.deletion.timestamp);
                 sources.push(Source::Partition(PartitionCursor::new(
                     shape.clone(),
@@ -421,43 +448,33 @@ impl Store {
         if let Some(head) = head
             && self.head_sources(shape, view, head, slices, reversed, sources, stats)
         {
-            return;
+            return Candidates::new();
         }
-        self.file_sources(view, slices, reversed, (&hash, key), deleted, sources, stats);
+        let files = candidates(view, slices, hash, deleted);
+        if files.len() > 1 {
+            return files;
+        }
+        self.push_files(&files, slices, reversed, (hash, key), sources, stats);
+        Candidates::new()
     }
 
-    /// Files that may have the partition and anything newer than `deleted`.
+    /// Cursors over files that may have a partition.
     #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
     #[inline(always)]
-    pub(crate) fn file_sources(
+    pub(crate) fn push_files(
         &self,
-        view: &TableView,
+        files: &[&Rc<TableFile>],
         slices: &Rc<Slices>,
         reversed: bool,
         (hash, key): (&codec::KeyHash, &[u8]),
-        deleted: TimestampMicros,
         sources: &mut Sources,
         stats: &mut ReadStats,
     ) {
-        let token = hash.token;
-        for file in &view.files {
-            // A file that spans shards is open on each of them; the key belongs to one.
-            let of_another =
-                file.filter.is_some_and(|f| (f.shard_of)(token, f.shard_count) != f.shard);
-            if of_another {
-                continue;
-            }
-            let meta = file.reader.meta();
-            if meta.statistics().stats.max_timestamp < deleted
-                || !meta.may_contain(hash)
-                || !meta.may_intersect(slices)
-            {
-                continue;
-            }
+        for file in files {
             stats.sstables += 1;
             let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
-            let cursor =
-                file.reader.partition_cursor(0, token, key, slices.clone(), reversed, buffers);
+            let (token, slices) = (hash.token, slices.clone());
+            let cursor = file.reader.partition_cursor(0, token, key, slices, reversed, buffers);
             sources.push(self.file_source(file, cursor));
         }
     }
@@ -500,6 +517,7 @@ impl Store {
         for source in sources {
             let cursor = match source {
                 Source::File(file) => file.cursor,
+                Source::Begun(begun) => begun.inner.cursor,
                 Source::Tail(tail) => tail.inner.cursor,
                 Source::Partition(_) | Source::Scan(_) => continue,
             };
@@ -544,9 +562,7 @@ impl Store {
             stdx::invariant::broken(format_args!("read: a memtable asked for a block"))
         };
         let (file, block) = (source.file.clone(), request.block);
-        stats.blocks_read += 1;
-        let chunk = file.reader.load_block(block).await.map_err(|e| self.met(map_error(e)))?;
-        self.inner.cache.insert(file.id, block, chunk.clone());
+        let chunk = self.load_of(&file, block, false, stats).await?;
         if let Some(source) = merge.source_mut(request.source) {
             source.feed(block, chunk);
         }
@@ -579,12 +595,22 @@ impl Store {
             items: 0,
         });
         run.merge.set_scratch(self.inner.read_scratch.take());
+        let mut passing = Passing::new();
         let result = loop {
             match self.run(&mut run, sink, stats) {
                 Ok(Pause::End(flow)) => break Ok(flow),
                 Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
                 Ok(Pause::Load(request)) => {
-                    if let Err(error) = self.load(&mut run.merge, request, stats).await {
+                    let loaded = match command.bypass_cache {
+                        false => self.load(&mut run.merge, request, stats).await,
+                        // Boxed: all other reads would carry its memory too.
+                        true => {
+                            let order = (command, request);
+                            Box::pin(self.load_once(&mut run.merge, order, &mut passing, stats))
+                                .await
+                        }
+                    };
+                    if let Err(error) = loaded {
                         break Err(error);
                     }
                 }
@@ -594,6 +620,7 @@ impl Store {
         let (scratch, sources) = run.merge.into_parts();
         self.inner.read_scratch.set(scratch);
         self.keep_buffers(sources);
+        self.keep_ahead(passing);
         result
     }
 
@@ -614,8 +641,11 @@ impl Store {
             }
             let item = merge.item();
             *items += 1;
-            if let Item::Row { row, .. } = item {
-                *items += row.bytes().len() / BYTES_PER_ITEM;
+            match item {
+                Item::Row { row, .. } => *items += row.bytes().len() / BYTES_PER_ITEM,
+                // As many rows were left out.
+                Item::Marker(_) => *items += ITEMS_PER_LOOK,
+                Item::Partition { .. } | Item::Static(_) | Item::PartitionEnd => {}
             }
             let flow = show(shown, item, sink, *static_alone, stats);
             if merge.tombstones() > 0 {
@@ -645,6 +675,33 @@ impl Store {
             }
         }
     }
+}
+
+/// Files that may have the partition and anything newer than `deleted`.
+#[inline(always)]
+pub(crate) fn candidates<'v>(
+    view: &'v TableView,
+    slices: &Slices,
+    hash: &codec::KeyHash,
+    deleted: TimestampMicros,
+) -> Candidates<'v> {
+    let mut found = Candidates::new();
+    for file in &view.files {
+        // A file that spans shards is open on each of them; the key belongs to one.
+        let of_another =
+            file.filter.is_some_and(|f| (f.shard_of)(hash.token, f.shard_count) != f.shard);
+        if of_another {
+            continue;
+        }
+        let meta = file.reader.meta();
+        if meta.statistics().stats.max_timestamp >= deleted
+            && meta.may_contain(hash)
+            && meta.may_intersect(slices)
+        {
+            found.push(file);
+        }
+    }
+    found
 }
 
 fn token_of(bound: &RingBound) -> Token {

@@ -15,6 +15,7 @@ use data::{Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode
 use sstable::{ReadAhead, SequentialReader, TokenFilter};
 use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
+use crate::by_timestamp::{Asked, Exactness};
 use crate::error::StoreError;
 use crate::files::map_error;
 use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, slices_of};
@@ -51,6 +52,9 @@ pub struct StreamRead {
     /// Bytes after which the page ends.
     pub bytes: usize,
 }
+
+/// Readers of files whose blocks pass by the cache, by source, with the file's number.
+pub(crate) type Passing = BTreeMap<u32, (u64, SequentialReader)>;
 
 /// How a page is made.
 struct Job<'a> {
@@ -317,11 +321,33 @@ impl Store {
         let reversed = job.command.reversed;
         let stats = &mut filling.stats;
         let mut head = None;
-        if job.kind == Kind::Read && self.caches_rows(job.table) {
+        let caches = job.kind == Kind::Read && !job.command.bypass_cache;
+        if caches && self.caches_rows(job.table) {
             head = Box::pin(self.cached_head(job.table, shape, view, key, stats)).await?;
         }
-        let view = (&**view, head.as_deref());
-        self.key_sources(shape, view, &slices, reversed, key, &mut sources, stats);
+        let hash = codec::hash_key(key);
+        let place = (&**view, head.as_deref());
+        let of_key = (&hash, key);
+        let files = self.key_sources(shape, place, &slices, reversed, of_key, &mut sources, stats);
+        match job.kind {
+            _ if files.is_empty() => {}
+            Kind::Read => {
+                let asked = Asked {
+                    table: job.table,
+                    shape,
+                    view,
+                    command: job.command,
+                    slices: &slices,
+                    hash: &hash,
+                    key,
+                    exactness: Exactness::All,
+                };
+                Box::pin(self.open_in_order(&asked, files, &mut sources, stats)).await?;
+            }
+            Kind::Stream | Kind::Repair => {
+                self.push_files(&files, &slices, reversed, of_key, &mut sources, stats);
+            }
+        }
         self.fill_from(shape, job, sources, filling).await
     }
 
@@ -345,7 +371,7 @@ impl Store {
             },
         };
         let mut merge = Box::new(MergeCursor::new(shape, mode, job.command.reversed, sources));
-        let mut sequential: BTreeMap<u32, (u64, SequentialReader)> = BTreeMap::new();
+        let mut passing = Passing::new();
         let is_key = matches!(job.command.partitions, Partitions::Key(_));
         let result = loop {
             match self.advance(&mut merge, job, filling) {
@@ -353,12 +379,17 @@ impl Store {
                 Ok(Pause::Full) => break Ok(true),
                 Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
                 Ok(Pause::Load(request)) => {
+                    let stats = &mut filling.stats;
                     let loaded = match job.kind {
-                        Kind::Read => self.load(&mut merge, request, &mut filling.stats).await,
+                        Kind::Read if job.command.bypass_cache => {
+                            let order = (job.command, request);
+                            self.load_once(&mut merge, order, &mut passing, stats).await
+                        }
+                        Kind::Read => self.load(&mut merge, request, stats).await,
                         _ if self.inner.stopping.get() => Err(StoreError::Stopping),
                         Kind::Repair if is_key => load_one(&mut merge, request).await,
                         Kind::Stream | Kind::Repair => {
-                            self.load_passing(&mut merge, request, &mut sequential).await
+                            self.load_passing(&mut merge, request, &mut passing).await
                         }
                     };
                     if let Err(error) = loaded {
@@ -371,12 +402,41 @@ impl Store {
         let (_, sources) = merge.into_parts();
         self.keep_buffers(sources);
         if result.is_ok() {
-            let mut aheads = self.inner.read_aheads.borrow_mut();
-            for (file, reader) in sequential.into_values() {
-                aheads.keep(file, reader.into_ahead());
-            }
+            self.keep_ahead(passing);
         }
         result
+    }
+
+    /// Keeps what readers have read ahead for the next page.
+    pub(crate) fn keep_ahead(&self, passing: Passing) {
+        let mut aheads = self.inner.read_aheads.borrow_mut();
+        for (file, reader) in passing.into_values() {
+            aheads.keep(file, reader.into_ahead());
+        }
+    }
+
+    /// Loads a block for a client's read that passes by the cache: of a partition alone, of scans in long
+    /// requests.
+    pub(crate) async fn load_once(
+        &self,
+        merge: &mut MergeCursor<'_, Source>,
+        (command, request): (&ReadCommand, BlockRequest),
+        passing: &mut Passing,
+        stats: &mut ReadStats,
+    ) -> Result<(), StoreError> {
+        if let Partitions::Range(_) = &command.partitions {
+            stats.blocks_read += 1;
+            return self.load_passing(merge, request, passing).await;
+        }
+        let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
+            stdx::invariant::broken(format_args!("read: a memtable asked for a block"))
+        };
+        let file = source.file.clone();
+        let chunk = self.load_of(&file, request.block, true, stats).await?;
+        if let Some(source) = merge.source_mut(request.source) {
+            source.feed(request.block, chunk);
+        }
+        Ok(())
     }
 
     /// Loads a block without the cache: what is streamed is read once.
@@ -384,7 +444,7 @@ impl Store {
         &self,
         merge: &mut MergeCursor<'_, Source>,
         request: BlockRequest,
-        readers: &mut BTreeMap<u32, (u64, SequentialReader)>,
+        readers: &mut Passing,
     ) -> Result<(), StoreError> {
         let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
             stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))

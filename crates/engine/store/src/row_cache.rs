@@ -30,7 +30,9 @@ pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
 use crate::error::StoreError;
 use crate::memtable::{Memtable, PartitionCursor, PartitionVersion};
-use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, TailSource};
+use crate::read::{
+    BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, TailSource, candidates,
+};
 use crate::store::Store;
 use crate::table::{TableState, TableView};
 
@@ -306,7 +308,8 @@ impl Store {
         let mut sources = Sources::new();
         let slices = Rc::new(Slices::all());
         let (hash, unhidden) = (codec::hash_key(key), DeletionTime::LIVE.timestamp);
-        self.file_sources(view, &slices, false, (&hash, key), unhidden, &mut sources, stats);
+        let files = candidates(view, &slices, &hash, unhidden);
+        self.push_files(&files, &slices, false, (&hash, key), &mut sources, stats);
         if sources.is_empty() {
             return Ok(None);
         }
@@ -411,9 +414,9 @@ impl Store {
         if let Some(behind) = behind {
             let hash = codec::hash_key(&version.key);
             let mut files = Sources::new();
-            let deleted = version.deletion.timestamp;
+            let opened = candidates(view, &behind, &hash, version.deletion.timestamp);
             let key = (&hash, &*version.key);
-            self.file_sources(view, &behind, false, key, deleted, &mut files, stats);
+            self.push_files(&opened, &behind, false, key, &mut files, stats);
             sources.extend(files.into_iter().filter_map(|source| match source {
                 Source::File(file) => {
                     Some(Source::Tail(Box::new(TailSource::new(*file, version.clone()))))

@@ -20,7 +20,7 @@ use crate::compaction::CompactionRecord;
 use crate::counter_cache::CounterCache;
 use crate::error::StoreError;
 use crate::files::TableFile;
-use crate::large::PartitionGuardrails;
+use crate::large::Large;
 use crate::options::StoreOptions;
 use crate::quarantine::DamageEvent;
 use crate::replay::ReplayReport;
@@ -30,7 +30,7 @@ use crate::slots::Slots;
 use crate::table::{TableState, TableStats, TableView, bump};
 
 /// What is called with what happened, if somebody wants to know.
-type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
+pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
 
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
@@ -70,8 +70,8 @@ pub(crate) struct Inner {
     pub(crate) opened: Instant,
     /// Bytes per second of compactions; 0 is no limit.
     pub(crate) compaction_rate: Cell<u64>,
-    /// Of what partitions are warned of.
-    pub(crate) partition_guardrails: Cell<PartitionGuardrails>,
+    /// What is told of as large.
+    pub(crate) large: Large,
     /// Flushed files are linked into `backups`.
     pub(crate) backups: Cell<bool>,
     /// Why writes are refused for lack of space.
@@ -86,8 +86,6 @@ pub(crate) struct Inner {
     on_failure: Hook<StoreFailure>,
     /// Told of finished compactions.
     pub(crate) on_compacted: Hook<CompactionRecord>,
-    /// Told of partitions that have too much.
-    pub(crate) on_large: Hook<(bool, String)>,
     /// Told of damaged files.
     pub(crate) on_damage: Hook<DamageEvent>,
     /// Components that somebody found corrupt.
@@ -159,7 +157,7 @@ impl Store {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
             control: Control::default(),
             opened: rt.now(),
-            partition_guardrails: Cell::default(),
+            large: Large::new(&rt.telemetry()),
             backups: Cell::new(options.incremental_backups),
             gate: rt.gate("store"),
             log,
@@ -186,7 +184,6 @@ impl Store {
             strangers: RefCell::default(),
             on_failure: RefCell::default(),
             on_compacted: RefCell::default(),
-            on_large: RefCell::default(),
             on_damage: RefCell::default(),
             suspects: RefCell::default(),
             suspected: Notify::new(),
@@ -210,7 +207,7 @@ impl Store {
             // They hold what holds this.
             drop(ending.inner.on_failure.take());
             drop(ending.inner.on_compacted.take());
-            drop(ending.inner.on_large.take());
+            ending.inner.large.end();
             drop(ending.inner.on_damage.take());
         });
         if store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max {
@@ -256,7 +253,8 @@ impl Store {
         for state in self.all_tables() {
             if schema.table_by_id(state.id).is_none() {
                 self.inner.tables.borrow_mut().remove(&state.id);
-                self.drop_table(state);
+                self.drop_table(state.clone());
+                self.tell_large_events_of(&state);
             }
         }
         if added.is_empty() {

@@ -16,6 +16,7 @@ use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 
 use crate::files::TableFile;
+use crate::large::LargeFiles;
 use crate::memtable::Memtable;
 use crate::quarantine::Damage;
 use crate::read::ReadStats;
@@ -267,6 +268,8 @@ pub(crate) struct TableState {
     /// Begins and ends of folds into the row cache: odd while one is under way.
     pub(crate) folds: Cell<u64>,
     pub(crate) counters: TableCounters,
+    /// Files with something large.
+    pub(crate) large: LargeFiles,
     /// The highest generation seen or given.
     pub(crate) generation: Cell<Generation>,
     /// Files being written.
@@ -328,6 +331,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(table) = self.table.upgrade() {
             table.writing.borrow_mut().retain(|g| *g != self.generation);
+            table.large.forget(self.generation);
         }
     }
 }
@@ -342,6 +346,7 @@ impl TableState {
             contents: Cell::new(0),
             folds: Cell::new(0),
             counters: TableCounters::default(),
+            large: LargeFiles::default(),
             generation: Cell::new(Generation(0)),
             writing: RefCell::default(),
             pins: RefCell::default(),
@@ -392,6 +397,7 @@ impl TableState {
     pub(crate) fn set_view(&self, view: TableView) {
         let contents = self.contents.get() + 1;
         self.contents.set(contents);
+        self.large.follow(&self.version.borrow().table, &view.files);
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
     }
 
@@ -401,6 +407,7 @@ impl TableState {
     /// [`Fold`]: crate::row_cache::Fold
     pub(crate) fn set_equal_view(&self, view: TableView) {
         let contents = self.contents.get();
+        self.large.follow(&self.version.borrow().table, &view.files);
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
     }
 

@@ -32,6 +32,9 @@ const SCYLLA_NAMES: &[(&str, &str)] = &[
     ("coordinator_write_latency_micros", "scylla_storage_proxy_coordinator_write_latency"),
     ("cql_requests_total", "scylla_transport_requests_served"),
     ("cql_requests_shed_total", "scylla_transport_requests_shed"),
+    ("large_cells_written_total", "scylla_database_large_cell_exceeding_threshold"),
+    ("large_collections_written_total", "scylla_database_large_collection_exceeding_threshold"),
+    ("large_rows_written_total", "scylla_database_large_rows_exceeding_threshold"),
     ("executor_poll_total", "scylla_reactor_tasks_processed"),
 ];
 

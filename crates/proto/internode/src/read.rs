@@ -1,7 +1,7 @@
 //! Read requests: `data::command::ReadCommand` with its limits, as bytes.
 //!
 //! ```text
-//! version u8 · flags u8 · table 16 · rows v · bytes v · [rows per partition v] · now i64
+//! version u8 · flags u8 · [more flags u8] · table 16 · rows v · bytes v · [rows per partition v] · now i64
 //! · key (u16, bytes) | start bound · end bound      bound: tag u8 · token i64 · [key u16, bytes]
 //! · slice count v · (flags u8 · start v, bytes · end v, bytes)*
 //! · [column count v · id u16 *] · [rows in partition v · [clustering v, bytes]]
@@ -12,10 +12,14 @@ use data::clustering::{self, ClusteringComparator, Slice, Slices};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use data::mutation::KEY_BYTES_MAX;
 use std::cmp::Ordering;
+use std::sync::Arc;
 use stdx::{ColumnId, DeletionSeconds, TableId, Token, Uuid};
 
-/// The version this build writes.
+/// The version of what most reads need.
 pub const READ_VERSION: u8 = 1;
+/// The version with a second byte of flags, written only where one of them is set: a build before it
+/// refuses such reads alone.
+pub const READ_VERSION_MORE: u8 = 2;
 /// Most components of a clustering: more columns than a table can have.
 const COMPONENTS_MAX: usize = 65_536;
 
@@ -27,6 +31,9 @@ const RESUME: u8 = 16;
 const RANGE: u8 = 32;
 const RESUME_CLUSTERING: u8 = 64;
 const PER_PARTITION: u8 = 128;
+
+/// Of the second byte.
+const BYPASS_CACHE: u8 = 1;
 
 const SLICE_START_AFTER: u8 = 1;
 const SLICE_END_AFTER: u8 = 2;
@@ -59,8 +66,17 @@ pub struct ReadRequest {
 /// Appends a read request without needing to own the command.
 pub fn encode_read(out: &mut Vec<u8>, command: &ReadCommand, limits: ReadLimits, digest: bool) {
     // Named one by one, so that a new field cannot be forgotten here.
-    let ReadCommand { table, partitions, slices, reversed, columns, now, wants_static, resume } =
-        command;
+    let ReadCommand {
+        table,
+        partitions,
+        slices,
+        reversed,
+        columns,
+        now,
+        wants_static,
+        resume,
+        bypass_cache,
+    } = command;
     let mut flags = 0;
     let mut set = |condition: bool, flag: u8| flags |= if condition { flag } else { 0 };
     set(digest, DIGEST);
@@ -71,8 +87,17 @@ pub fn encode_read(out: &mut Vec<u8>, command: &ReadCommand, limits: ReadLimits,
     set(matches!(partitions, Partitions::Range(_)), RANGE);
     set(limits.rows_per_partition != u32::MAX, PER_PARTITION);
     set(resume.as_ref().is_some_and(|r| r.clustering.is_some()), RESUME_CLUSTERING);
-    out.put_u8(READ_VERSION);
-    out.put_u8(flags);
+    match bypass_cache {
+        false => {
+            out.put_u8(READ_VERSION);
+            out.put_u8(flags);
+        }
+        true => {
+            out.put_u8(READ_VERSION_MORE);
+            out.put_u8(flags);
+            out.put_u8(BYPASS_CACHE);
+        }
+    }
     out.put_bytes(table.0.as_bytes());
     out.put_vint_unsigned(limits.rows);
     out.put_vint_unsigned(limits.bytes);
@@ -97,7 +122,7 @@ pub fn encode_read(out: &mut Vec<u8>, command: &ReadCommand, limits: ReadLimits,
     }
     if let Some(columns) = columns {
         out.put_vint_unsigned(columns.len() as u64);
-        for column in columns {
+        for column in columns.iter() {
             out.put_u16(column.0);
         }
     }
@@ -143,10 +168,15 @@ impl ReadRequest {
     pub fn decode(payload: &[u8]) -> Result<ReadRequest, DecodeError> {
         let mut reader = Reader::new(payload, "read request");
         let version = reader.u8()?;
-        if version != READ_VERSION {
+        if version != READ_VERSION && version != READ_VERSION_MORE {
             return Err(reader.invalid(i64::from(version)));
         }
         let flags = reader.u8()?;
+        let bypass_cache = version == READ_VERSION_MORE;
+        if bypass_cache && reader.u8()? != BYPASS_CACHE {
+            // None set is what version 1 says: each request has one encoding.
+            return Err(reader.invalid(i64::from(version)));
+        }
         if flags & (RESUME | RESUME_CLUSTERING) == RESUME_CLUSTERING {
             return Err(reader.invalid(i64::from(flags)));
         }
@@ -182,6 +212,7 @@ impl ReadRequest {
             now,
             wants_static: flags & WANTS_STATIC != 0,
             resume,
+            bypass_cache,
         };
         Ok(ReadRequest { digest: flags & DIGEST != 0, limits, command })
     }
@@ -284,13 +315,13 @@ fn take_slices(reader: &mut Reader<'_>) -> Result<Slices, DecodeError> {
     Ok(Slices(slices))
 }
 
-fn take_columns(reader: &mut Reader<'_>) -> Result<Vec<ColumnId>, DecodeError> {
+fn take_columns(reader: &mut Reader<'_>) -> Result<Arc<[ColumnId]>, DecodeError> {
     let count = take_count(reader, 2)?;
     let mut columns = Vec::with_capacity(count);
     for _ in 0..count {
         columns.push(ColumnId(reader.u16()?));
     }
-    Ok(columns)
+    Ok(columns.into())
 }
 
 fn take_resume(

@@ -109,6 +109,7 @@ pub(super) async fn read(
         now: now.seconds(),
         wants_static,
         resume: None,
+        bypass_cache: false,
     };
     store.read(&command, &mut current).await?;
     if static_cached.is_some() {

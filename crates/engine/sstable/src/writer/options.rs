@@ -9,6 +9,8 @@ use sst_format::statistics::CommitLogPosition;
 use sst_format::{CompressionInfo, EncodingStats, Version};
 use stdx::{Generation, Uuid};
 
+use super::large::LargeLimits;
+
 /// How Data is compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteCompression {
@@ -80,21 +82,6 @@ impl WriteCompression {
     }
 }
 
-/// Above what partitions of a file are told of; `u64::MAX`: none is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LargeLimits {
-    /// Bytes in Data, uncompressed.
-    pub bytes: u64,
-    /// Tombstones.
-    pub tombstones: u64,
-}
-
-impl Default for LargeLimits {
-    fn default() -> LargeLimits {
-        LargeLimits { bytes: u64::MAX, tombstones: u64::MAX }
-    }
-}
-
 /// What a writer must know beforehand.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
@@ -133,7 +120,7 @@ pub struct WriterOptions {
     pub run: Option<Uuid>,
     /// Bypass the page cache for Data where the file system allows it.
     pub direct: bool,
-    /// Partitions above these are told of in [`crate::Written`].
+    /// What is above these is told of in [`crate::Written`].
     pub large: LargeLimits,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
     pub held: bool,

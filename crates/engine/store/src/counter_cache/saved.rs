@@ -133,6 +133,7 @@ impl Store {
             now: self.inner.rt.wall().seconds(),
             wants_static: clustering.is_none(),
             resume: None,
+            bypass_cache: false,
         };
         self.read(&command, &mut found).await?;
         if self.are_counts_current(&of)

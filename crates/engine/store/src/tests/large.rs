@@ -1,6 +1,12 @@
-//! Partitions that have too much in one file.
+//! Partitions, rows and cells that have too much in one file.
 
-use crate::large::{PartitionGuardrails, Thresholds};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::large::{
+    CellFacts, LargeEvent, LargeFate, LargeThresholds, PartitionFacts, PartitionGuardrails,
+    RowFacts, SstableName, Thresholds,
+};
 
 use super::*;
 
@@ -64,6 +70,188 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
             store.flush(None).await.unwrap();
             store.compact_major(TABLE).await.unwrap();
             assert!(told.lock().unwrap().is_empty());
+        }
+    });
+}
+
+/// What was told of a file, in few words; `-` before a file that is gone.
+fn told_of(event: &LargeEvent) -> Vec<String> {
+    match event {
+        LargeEvent::Gone(name) => vec![format!("-{}", name.table)],
+        LargeEvent::Found(file) => {
+            let p = |p: &PartitionFacts| {
+                let (rows, ranges, dead) = (p.rows, p.range_tombstones, p.dead_rows);
+                format!("partition {} {rows} rows {ranges} ranges {dead} dead", p.partition_key)
+            };
+            let r = |r: &RowFacts| format!("row {} {}", r.partition_key, r.clustering_key);
+            let c = |c: &CellFacts| {
+                let (key, clustering) = (&c.partition_key, &c.clustering_key);
+                format!("cell {key} {clustering} {} {} {}", c.column, c.bytes, c.elements)
+            };
+            let mut all: Vec<String> = file.partitions.iter().map(p).collect();
+            all.extend(file.rows.iter().map(r));
+            all.extend(file.cells.iter().map(c));
+            all
+        }
+    }
+}
+
+/// The usual table with a map beside.
+fn schema_with_map() -> Arc<Schema> {
+    let options = TableOptions { gc_grace_seconds: i32::MAX, ..TableOptions::default() };
+    let mut table = table(options);
+    let text = || Arc::new(CqlType::Text);
+    table.columns.push(Column {
+        id: ColumnId(5),
+        name: "m".into(),
+        ty: CqlType::Map { key: text(), value: text(), frozen: false },
+        kind: ColumnKind::Regular,
+    });
+    table.columns[3..].sort_by(|a, b| a.name.cmp(&b.name));
+    table.next_column_id = 6;
+    schema_of(vec![table])
+}
+
+/// A row of a map with so many entries.
+fn insert_map(pk: i32, ck: i32, entries: u32) -> Vec<u8> {
+    let mut row = Vec::new();
+    let at = TimestampMicros(5);
+    let mut builder = RowBuilder::new(&mut row, Liveness::new(at), DeletionTime::LIVE, at);
+    builder.begin_complex(ColumnId(5), DeletionTime::LIVE);
+    for n in 0..entries {
+        builder.complex_cell(format!("{n:04}").as_bytes(), &CellRef::live(at, b"x"));
+    }
+    builder.end_complex();
+    builder.finish();
+    let clustering = clustering(ck);
+    encode(pk, |m| m.rows([(clustering.as_slice(), RowRef::trusted(&row))].into_iter()))
+}
+
+const THRESHOLDS: LargeThresholds = LargeThresholds {
+    partition_bytes: 40_000,
+    partition_rows: 20,
+    row_bytes: 3_000,
+    cell_bytes: 2_000,
+    elements: 50,
+};
+
+#[test]
+fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
+    let world = world(911);
+    let known: Arc<Mutex<Vec<SstableName>>> = Arc::default();
+    let of_run = known.clone();
+    run_in(&world, move |rt| {
+        let known = of_run.clone();
+        async move {
+            let opened = Store::open(rt.clone(), options(&rt), schema_with_map()).await;
+            let store = opened.unwrap().0;
+            store.set_large_thresholds(THRESHOLDS);
+            let (events, logged) = (Rc::new(RefCell::default()), Rc::new(RefCell::default()));
+            let (told, lines): (Rc<RefCell<Vec<LargeEvent>>>, Rc<RefCell<Vec<String>>>) =
+                (events.clone(), logged.clone());
+            store.on_large_data(move |event| told.borrow_mut().push(event));
+            store.on_large_partition(move |(_, text)| lines.borrow_mut().push(text));
+            let take = async || {
+                rt.sleep(Duration::from_secs(2)).await;
+                let events = std::mem::take(&mut *events.borrow_mut());
+                for event in &events {
+                    if let LargeEvent::Found(file) = event {
+                        known.lock().unwrap().push(file.name.clone());
+                    }
+                }
+                let mut told: Vec<String> = events.iter().flat_map(told_of).collect();
+                told.sort();
+                told
+            };
+
+            // At a limit nothing is large.
+            write(&store, &insert(1, 1, &"x".repeat(2_000), 5)).await.unwrap();
+            write(&store, &insert_map(1, 2, 50)).await.unwrap();
+            for ck in 0..20 {
+                write(&store, &insert(2, ck, "x", 5)).await.unwrap();
+            }
+            store.flush(None).await.unwrap();
+            assert_eq!(take().await, Vec::<String>::new());
+            assert!(logged.borrow().is_empty(), "{logged:?}");
+
+            write(&store, &insert(1, 1, &"x".repeat(2_001), 6)).await.unwrap();
+            write(&store, &insert_map(1, 2, 51)).await.unwrap();
+            write(&store, &insert(3, 3, &"x".repeat(3_000), 6)).await.unwrap();
+            write(&store, &insert_static(3, &"y".repeat(2_500), 6)).await.unwrap();
+            for ck in 0..18 {
+                write(&store, &insert(2, ck, "x", 6)).await.unwrap();
+            }
+            for ck in 18..21 {
+                write(&store, &delete_row(2, ck, 6)).await.unwrap();
+            }
+            write(&store, &delete_range(2, 30, 40, 6)).await.unwrap();
+            // One of its columns is deleted; the row is there all the same.
+            let at = TimestampMicros(6);
+            let dead = (VALUE, CellRef::tombstone(at, DeletionSeconds(1_000_000)));
+            let row = packed(Liveness::new(at), DeletionTime::LIVE, &[dead]);
+            let of = clustering(0);
+            let rows = || [(of.as_slice(), RowRef::trusted(&row))].into_iter();
+            write(&store, &encode(2, |m| m.rows(rows()))).await.unwrap();
+            store.flush(None).await.unwrap();
+            let expect = [
+                "cell 1 1 v 2001 0",
+                "cell 1 2 m 255 51",
+                "cell 3  s 2500 0",
+                "cell 3 3 v 3000 0",
+                "partition 2 21 rows 1 ranges 3 dead",
+                "row 3 3",
+            ];
+            assert_eq!(take().await, expect);
+            let said = std::mem::take(&mut *logged.borrow_mut());
+            assert_eq!(said.len(), 6, "{said:?}");
+            assert!(
+                said.iter().any(|s| s.starts_with("Writing large row ks/t: 3 3 (30")),
+                "{said:?}"
+            );
+            assert!(
+                said.iter().any(|s| s.starts_with("Writing large cell ks/t: 1 2 m (255 bytes, 51")),
+                "{said:?}"
+            );
+
+            // A compaction makes one of both files, and what was large in one is so in the other.
+            store.compact_major(TABLE).await.unwrap();
+            let mut after: Vec<String> = expect.map(str::to_owned).to_vec();
+            after.insert(0, "-t".to_owned());
+            assert_eq!(take().await, after);
+            known.lock().unwrap().remove(0);
+            store.stop().await;
+        }
+    });
+    run_in(&world, move |rt| {
+        let known = known.clone();
+        async move {
+            let opened = Store::open(rt.clone(), options(&rt), schema_with_map()).await;
+            let store = opened.unwrap().0;
+            let events: Rc<RefCell<Vec<LargeEvent>>> = Rc::default();
+            let told = events.clone();
+            store.on_large_data(move |event| told.borrow_mut().push(event));
+            // Of what an earlier run told of, the one that is there goes when its file goes.
+            let known = std::mem::take(&mut *known.lock().unwrap());
+            let [used] = known.as_slice() else { panic!("{known:?}") };
+            assert_eq!(store.large_fate(used), LargeFate::Used);
+            let mut gone = used.clone();
+            gone.sstable = gone.sstable.replace(|c: char| c.is_ascii_digit(), "7");
+            assert_eq!(store.large_fate(&gone), LargeFate::Gone);
+            gone.sstable = "what is this".to_owned();
+            assert_eq!(store.large_fate(&gone), LargeFate::Gone);
+            store.truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
+            rt.sleep(Duration::from_secs(2)).await;
+            assert_eq!(*events.borrow(), [LargeEvent::Gone(used.clone())]);
+
+            store.set_large_thresholds(THRESHOLDS);
+            write(&store, &insert(3, 3, &"x".repeat(3_000), 6)).await.unwrap();
+            store.flush(None).await.unwrap();
+            rt.sleep(Duration::from_secs(2)).await;
+            assert_eq!(events.borrow().len(), 2);
+            store.set_schema(schema_of(Vec::new()));
+            assert!(matches!(events.borrow().last(), Some(LargeEvent::Gone(_))), "dropped");
+            assert_eq!(events.borrow().len(), 3);
+            store.stop().await;
         }
     });
 }

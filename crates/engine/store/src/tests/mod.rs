@@ -2,8 +2,10 @@
 //! acknowledged.
 #![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
 
+mod any_options;
 mod backlog;
 mod basics;
+mod by_timestamp;
 mod cleanup;
 mod cluster_key;
 mod control;
@@ -30,6 +32,7 @@ mod sampling;
 mod scrubbing;
 mod shards;
 mod strategies;
+mod tombstones;
 mod upkeep;
 mod verifying;
 mod versions;

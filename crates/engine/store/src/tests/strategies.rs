@@ -7,7 +7,7 @@ use super::incremental::{noise, set_fragment_size};
 use super::*;
 use crate::compaction::CompactionProgress;
 
-fn map_of(strategy: Strategy, more: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub(super) fn map_of(strategy: Strategy, more: &[(&str, &str)]) -> BTreeMap<String, String> {
     let class = [("class", strategy.simple_name())];
     class.iter().chain(more).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }

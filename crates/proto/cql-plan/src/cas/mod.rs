@@ -275,6 +275,7 @@ impl BoundCas {
             now: read_at.seconds(),
             wants_static: !static_columns.is_empty(),
             resume: None,
+            bypass_cache: false,
         };
         let shown = shown(&table, asked.as_deref(), is_batch);
         Ok(BoundCas {

@@ -37,7 +37,7 @@ use data::ClusteringComparator;
 use data::command::{ReadCommand, ResumePosition, RingBound};
 use schema::{Column, ColumnKind, Table, TableKind};
 use smallvec::SmallVec;
-use stdx::{DeletionSeconds, WallMicros};
+use stdx::{ColumnId, DeletionSeconds, WallMicros};
 use types::CqlType;
 
 use crate::error::PlanError;
@@ -129,6 +129,8 @@ pub struct SelectPlan {
     selects_statics: bool,
     /// The static row is looked at.
     uses_statics: bool,
+    /// Columns outside the primary key whose cells are looked at; `None`: all.
+    looked_at: Option<Arc<[ColumnId]>>,
     /// Of a partition there is the static row only, whatever else is stored: a static compact table.
     only_static_rows: bool,
     /// Told from others by paging states.
@@ -259,6 +261,7 @@ impl SelectPlan {
         let static_alone = restrictions.shows_static_alone(table);
         let selects_statics = table.static_count > 0 && selects_statics(&selection);
         let uses_statics = selects_statics || restrictions.filters_statics(table);
+        let looked_at = looked_at(&selection, &restrictions, table);
         let (columns, json) = result_columns(select, table, &selection);
         Ok(SelectPlan {
             comparator: ClusteringComparator::for_table(table),
@@ -276,6 +279,7 @@ impl SelectPlan {
             static_alone,
             selects_statics,
             uses_statics,
+            looked_at,
             only_static_rows: table.is_static_compact(),
             identity: Identity::of(statement),
             warning,
@@ -328,11 +332,6 @@ impl SelectPlan {
     /// `SELECT *`: its columns change with the table.
     pub fn is_wildcard(&self) -> bool {
         self.selects_all
-    }
-
-    /// ScyllaDB's BYPASS CACHE was asked for.
-    pub fn bypasses_cache(&self) -> bool {
-        self.bypass_cache
     }
 
     /// Binds values and the place where the page begins.
@@ -707,6 +706,35 @@ fn selects_statics(selection: &PlannedSelection) -> bool {
     let outputs = selection.outputs.iter().map(|o| &o.expr);
     let arguments = selection.aggregates.iter().flat_map(|a| &a.arguments);
     outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
+}
+
+/// The columns outside the primary key that outputs, filters and groups look at; `None` where those are all.
+fn looked_at(
+    selection: &PlannedSelection,
+    restrictions: &Restrictions,
+    table: &Table,
+) -> Option<Arc<[ColumnId]>> {
+    let mut found: Vec<ColumnId> = Vec::new();
+    let mut note = |expr: &Expr| {
+        if let Expr::Column(source) | Expr::Fact { source, .. } = expr
+            && let Source::Static(id, _) | Source::Regular(id, _) = source
+        {
+            found.push(*id);
+        }
+        false
+    };
+    let outputs = selection.outputs.iter().map(|o| &o.expr);
+    let arguments = selection.aggregates.iter().flat_map(|a| &a.arguments);
+    for expr in outputs.chain(&selection.first_row).chain(arguments) {
+        expr.any(&mut note);
+    }
+    let filtered =
+        restrictions.other.iter().flat_map(|r| table.columns.iter().skip(r.first).take(r.count));
+    found.extend(filtered.map(|column| column.id));
+    found.sort_unstable();
+    found.dedup();
+    let all = table.statics().len() + table.regulars().len();
+    (found.len() < all).then(|| found.into())
 }
 
 fn result_columns(

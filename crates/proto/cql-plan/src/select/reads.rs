@@ -101,11 +101,11 @@ impl SelectPlan {
             partitions: Partitions::Key(Vec::new()),
             slices,
             reversed: self.reversed,
-            // Whether a row is there depends on all of its cells, so all are read.
-            columns: None,
+            columns: self.looked_at.clone(),
             now: bound.now,
             wants_static: self.static_alone,
             resume: None,
+            bypass_cache: self.bypass_cache,
         })
     }
 }

@@ -82,13 +82,14 @@ fn point_read() -> ReadRequest {
             partitions: Partitions::Key(b"key".to_vec()),
             slices: Slices(vec![Slice::prefix(ClusteringBuf::from_components([&b"a"[..]]).0)]),
             reversed: true,
-            columns: Some(vec![ColumnId(3), ColumnId(9)]),
+            columns: Some([ColumnId(3), ColumnId(9)].into()),
             now: DeletionSeconds(1_700_000_000),
             wants_static: true,
             resume: Some(ResumePosition {
                 clustering: Some(ClusteringBuf::from_components([&b"ab"[..]]).0),
                 rows_in_partition: 17,
             }),
+            bypass_cache: false,
         },
     }
 }
@@ -109,6 +110,7 @@ fn range_read() -> ReadRequest {
             now: DeletionSeconds(1),
             wants_static: false,
             resume: None,
+            bypass_cache: true,
         },
     }
 }

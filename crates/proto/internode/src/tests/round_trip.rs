@@ -31,9 +31,10 @@ fn partitions() -> impl Strategy<Value = Partitions> {
 fn reads() -> impl Strategy<Value = ReadRequest> {
     let columns = prop::option::of(prop::collection::vec(any::<u16>().prop_map(ColumnId), 0..6));
     let resume = prop::option::of((prop::option::of(clusterings()), any::<u32>()));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = any::<(bool, bool, bool, bool)>();
     (partitions(), slices(), columns, resume, flags, any::<(u64, u64, i64)>()).prop_map(
-        |(partitions, slices, columns, resume, (digest, reversed, wants_static), numbers)| {
+        |(partitions, slices, columns, resume, flags, numbers)| {
+            let (digest, reversed, wants_static, bypass_cache) = flags;
             ReadRequest {
                 digest,
                 limits: ReadLimits {
@@ -46,13 +47,14 @@ fn reads() -> impl Strategy<Value = ReadRequest> {
                     partitions,
                     slices,
                     reversed,
-                    columns,
+                    columns: columns.map(Into::into),
                     now: DeletionSeconds(numbers.2),
                     wants_static,
                     resume: resume.map(|(clustering, rows_in_partition)| ResumePosition {
                         clustering,
                         rows_in_partition,
                     }),
+                    bypass_cache,
                 },
             }
         },

@@ -1,0 +1,207 @@
+//! Rows of `system.large_partitions`, `system.large_rows` and `system.large_cells`: what has much in one SSTable,
+//! as long as that is used.
+//!
+//! Owns: their content. A row comes when an SSTable comes into use and goes when it goes out of it, or after
+//! thirty days; what a crash left is found at the next start. Source: ScyllaDB's documentation of these
+//! tables; there is no row for their own SSTables.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use coordinator::Coordinator;
+use cql_server::{Content, RowWrite, encode_row};
+use data::command::{KeyRange, Partitions, ReadCommand};
+use data::{
+    BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef, clustering,
+};
+use rt::Group;
+use schema::{Schema, Table};
+use stdx::{TimestampMicros, Token, TtlSeconds, WallMicros};
+use store::{Flow, LargeEvent, LargeFate, LargeFile, RowSink, SstableName, Store};
+
+use crate::own_rows::OwnRows;
+
+/// The tables.
+const TABLES: [&str; 3] = ["large_partitions", "large_rows", "large_cells"];
+/// How long a row stays when nobody deletes it.
+const TTL: TtlSeconds = TtlSeconds(30 * 86_400);
+
+impl OwnRows {
+    /// Keeps the rows of this shard's SSTables from now on.
+    pub(crate) fn record_large_data(&self, store: &Store) {
+        let own = self.clone();
+        store.on_large_data(move |event| {
+            let name = match &event {
+                LargeEvent::Found(file) => &file.name,
+                LargeEvent::Gone(name) => name,
+            };
+            if name.keyspace == "system" && TABLES.contains(&name.table.as_str()) {
+                return;
+            }
+            own.write_large(mutations_of(&own.membership.snapshot().schema, &event, own.rt.wall()));
+        });
+        let (own, store) = (self.clone(), store.clone());
+        let task = async move {
+            let schema = own.membership.snapshot().schema.clone();
+            match names_in(&own.coordinator, &schema, own.rt.wall()).await {
+                Ok(names) => own.forget_gone(&store, names),
+                Err(error) => tracing::debug!(%error, "tables of large rows could not be read"),
+            }
+        };
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "large-data-start", task);
+    }
+
+    /// Deletes the rows of SSTables that are not there any more.
+    fn forget_gone(&self, store: &Store, names: BTreeSet<SstableName>) {
+        for name in names {
+            if store.large_fate(&name) == LargeFate::Gone {
+                let schema = self.membership.snapshot().schema.clone();
+                self.write_large(mutations_of(&schema, &LargeEvent::Gone(name), self.rt.wall()));
+            }
+        }
+    }
+
+    fn write_large(&self, mutations: Vec<(Token, Vec<u8>)>) {
+        let coordinator = self.coordinator.clone();
+        let task = async move {
+            for (token, mutation) in mutations {
+                if let Err(error) = coordinator.apply(token, mutation, true).await {
+                    tracing::debug!(%error, "a row about what is large could not be written");
+                }
+            }
+        };
+        // A closed gate: the node stops; the next start looks after it.
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "large-data", task);
+    }
+}
+
+/// Keyspace and table as a composite key.
+fn key_of(name: &SstableName) -> Vec<u8> {
+    let mut key = Vec::new();
+    for part in [&name.keyspace, &name.table] {
+        let length = u16::try_from(part.len()).unwrap_or(u16::MAX);
+        key.extend_from_slice(&length.to_be_bytes());
+        key.extend_from_slice(part.as_bytes());
+        key.push(0);
+    }
+    key
+}
+
+fn bigint(n: u64) -> [u8; 8] {
+    i64::try_from(n).unwrap_or(i64::MAX).to_be_bytes()
+}
+
+/// The mutations that an event asks for, with their tokens.
+fn mutations_of(schema: &Schema, event: &LargeEvent, now: WallMicros) -> Vec<(Token, Vec<u8>)> {
+    match event {
+        LargeEvent::Found(file) => rows_of(schema, file),
+        LargeEvent::Gone(name) => {
+            let tables = TABLES.iter().filter_map(|table| schema.table("system", table));
+            tables.map(|table| deletion(table, name, now)).collect()
+        }
+    }
+}
+
+fn rows_of(schema: &Schema, file: &LargeFile) -> Vec<(Token, Vec<u8>)> {
+    let key = key_of(&file.name);
+    let (token, at) = (codec::token_of(&key), TimestampMicros(file.at.0));
+    let sstable = file.name.sstable.as_bytes();
+    let time = ("compaction_time", Content::Value(file.at.millis().to_be_bytes().to_vec()));
+    let number = |name, n| (name, Content::Value(bigint(n).to_vec()));
+    let mut mutations = Vec::new();
+    let mut put = |table: &str, clustering: &[&[u8]], columns: Vec<(&'static str, Content)>| {
+        let Some(table) = schema.table("system", table) else { return };
+        let clustering = ClusteringBuf::from_components(clustering.iter().copied()).0;
+        let row = RowWrite { key: key.clone(), clustering, columns };
+        mutations.push((token, encode_row(table, &row, at, TTL)));
+    };
+    for p in &file.partitions {
+        put(
+            "large_partitions",
+            &[sstable, &bigint(p.bytes), p.partition_key.as_bytes()],
+            vec![
+                time.clone(),
+                number("rows", p.rows),
+                number("range_tombstones", p.range_tombstones),
+                number("dead_rows", p.dead_rows),
+            ],
+        );
+    }
+    for r in &file.rows {
+        let (partition, clustering) = (r.partition_key.as_bytes(), r.clustering_key.as_bytes());
+        let place = [sstable, &bigint(r.bytes), partition, clustering];
+        put("large_rows", &place, vec![time.clone()]);
+    }
+    for c in &file.cells {
+        let (partition, clustering) = (c.partition_key.as_bytes(), c.clustering_key.as_bytes());
+        let place = [sstable, &bigint(c.bytes), partition, clustering, c.column.as_bytes()];
+        let columns = vec![time.clone(), number("collection_elements", c.elements)];
+        put("large_cells", &place, columns);
+    }
+    mutations
+}
+
+/// Deletes all rows of an SSTable.
+fn deletion(table: &Table, name: &SstableName, now: WallMicros) -> (Token, Vec<u8>) {
+    let key = key_of(name);
+    let prefix = ClusteringBuf::from_components([name.sstable.as_bytes()]).0;
+    let tombstone = RangeTombstoneRef {
+        start: BoundRef { prefix: &prefix, after: false },
+        end: BoundRef { prefix: &prefix, after: true },
+        deletion: DeletionTime { timestamp: TimestampMicros(now.0), local: now.seconds() },
+    };
+    let mut bytes = Vec::new();
+    let mut mutation = MutationBuilder::new(&mut bytes, table.id, table.version, &key);
+    mutation.range_tombstones([tombstone].into_iter());
+    mutation.finish();
+    (codec::token_of(&key), bytes)
+}
+
+/// All SSTables that the tables name.
+async fn names_in(
+    coordinator: &Coordinator,
+    schema: &Arc<Schema>,
+    now: WallMicros,
+) -> Result<BTreeSet<SstableName>, store::StoreError> {
+    let mut names = Names::default();
+    for table in TABLES {
+        let Some(table) = schema.table("system", table) else { continue };
+        let all = Partitions::Range(KeyRange::all());
+        let command = ReadCommand::whole(table.id, all, now.seconds());
+        coordinator.read(&command, usize::MAX, &mut names).await?;
+    }
+    Ok(names.found)
+}
+
+#[derive(Default)]
+struct Names {
+    of: Option<(String, String)>,
+    found: BTreeSet<SstableName>,
+}
+
+impl RowSink for Names {
+    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        let mut reader = codec::Reader::new(key, "composite key");
+        let mut part = || {
+            let text = String::from_utf8_lossy(reader.bytes_u16().ok()?).into_owned();
+            reader.u8().ok()?;
+            Some(text)
+        };
+        self.of = part().and_then(|keyspace| Some((keyspace, part()?)));
+        Flow::Continue
+    }
+
+    fn row(&mut self, clustering: &[u8], _: RowRef<'_>) -> Flow {
+        if let (Some((keyspace, table)), Some(Some(sstable))) =
+            (self.of.clone(), clustering::components(clustering).next())
+        {
+            let sstable = String::from_utf8_lossy(sstable).into_owned();
+            self.found.insert(SstableName { keyspace, table, sstable });
+        }
+        Flow::Continue
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
