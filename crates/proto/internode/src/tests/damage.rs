@@ -174,6 +174,26 @@ fn a_count_that_the_bytes_do_not_bear_out_reserves_nothing() {
 }
 
 #[test]
+fn only_reads_that_pass_by_the_caches_are_of_the_second_version() {
+    let mut read = range_read();
+    let usual = payload_of(|o| read.encode(o));
+    read.command.bypass_cache = true;
+    let passing = payload_of(|o| read.encode(o));
+    assert_eq!((usual[0], &passing[..3]), (1, [2, usual[1], 1].as_slice()));
+    assert_eq!(passing[3..], usual[2..]);
+    let bypasses = |bytes: &[u8]| ReadRequest::decode(bytes).map(|r| r.command.bypass_cache).ok();
+    assert_eq!((bypasses(&usual), bypasses(&passing)), (Some(false), Some(true)));
+    for flags in [0, 2, 3, 0xff] {
+        let mut other = passing.clone();
+        other[2] = flags;
+        assert_eq!(bypasses(&other), None, "flags {flags}");
+    }
+    let mut third = passing;
+    third[0] = 3;
+    assert_eq!(bypasses(&third), None);
+}
+
+#[test]
 fn a_limit_per_partition_has_one_encoding() {
     let mut read = range_read();
     let without = payload_of(|o| read.encode(o));

@@ -110,7 +110,7 @@ fn range_read() -> ReadRequest {
             now: DeletionSeconds(1),
             wants_static: false,
             resume: None,
-            bypass_cache: true,
+            bypass_cache: false,
         },
     }
 }
