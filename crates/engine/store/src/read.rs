@@ -67,6 +67,8 @@ pub struct ReadStats {
     pub sstables: u32,
     /// Blocks that were not in the cache.
     pub blocks_read: u32,
+    /// Their bytes, decompressed.
+    pub block_bytes: u64,
 }
 
 /// A source of a read or compaction.
@@ -546,6 +548,7 @@ impl Store {
         let (file, block) = (source.file.clone(), request.block);
         stats.blocks_read += 1;
         let chunk = file.reader.load_block(block).await.map_err(|e| self.met(map_error(e)))?;
+        stats.block_bytes += chunk.bytes().len() as u64;
         self.inner.cache.insert(file.id, block, chunk.clone());
         if let Some(source) = merge.source_mut(request.source) {
             source.feed(block, chunk);
