@@ -254,8 +254,6 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
                 | "max_mutation_size"
                 | "partitioner"
                 | "endpoint_snitch"
-                | "permissions_validity"
-                | "roles_validity"
         );
         // Those with one value only, with an accessor in `conf`, or that allow what is never done,
         // need no reader of their own.

@@ -31,6 +31,7 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::InUse(_) => IN_USE,
         StartError::ClusterName { .. }
         | StartError::Address(_)
+        | StartError::Setting(_)
         | StartError::Snitch { .. }
         | StartError::Archiving { .. }
         | StartError::Place { .. } => USAGE,

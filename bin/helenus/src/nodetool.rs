@@ -3,6 +3,7 @@
 //! Its grammar is not the one of the other commands (`-h` is the host, `-pp` and `-cf` are options
 //! of their own), so that it is parsed here from one table of commands.
 
+mod auth_caches;
 mod cidr;
 mod cluster;
 mod names;
@@ -271,6 +272,7 @@ fn run(line: &Line) -> Result<String, Failure> {
         _ => {
             match upkeep::run(line)
                 .or_else(|| sampling::run(line))
+                .or_else(|| auth_caches::run(line))
                 .or_else(|| cidr::run(line))
                 .or_else(|| settings::run(line))
             {
@@ -501,7 +503,7 @@ fn help(name: Option<&str>) -> String {
              [(-h <host> | --host <host>)] <command> [<args>]\n\nThe nodetool commands are:\n",
         );
         for verb in VERBS {
-            out.push_str(&format!("    {:<32}{}\n", verb.name, verb.help));
+            out.push_str(&format!("    {:<34}{}\n", verb.name, verb.help));
         }
         out.push_str(
             "\nSee 'nodetool help <command>' for more information on a specific command.\n",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use admin::model::{
     AutoRepairReport, ClientReport, ClusterReport, CompactionReport, CoordinatorReport,
-    EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, RepairCommand, RepairReport,
-    RepairSummary, RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
+    EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, ParticipationReport,
+    RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery, RunningReport, SettingsReport,
+    SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use cluster::AuthChange;
@@ -17,6 +18,7 @@ use coordinator::Coordinator;
 use cql_server::{CqlServer, TableLatencies};
 use membership::Membership;
 use rt::Rt;
+use rt::sync::Notify;
 use stdx::{ShardId, TableId, Token, Uuid};
 use store::{Store, StoreError, UpgradeScope};
 
@@ -24,6 +26,7 @@ use crate::SeedSource;
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
+use crate::disk_usage;
 use crate::own_rows::{self, OwnRows, PrimaryRanges};
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
@@ -52,6 +55,8 @@ pub(crate) struct Actions {
     pub(crate) seeds: Rc<RefCell<Vec<String>>>,
     /// Who reads them again.
     pub(crate) seed_source: Option<Arc<dyn SeedSource>>,
+    /// Limits among them were changed: shard 0 looks at its disks at once.
+    pub(crate) limits_changed: Rc<Notify>,
     /// Clients are served.
     pub(crate) serving: Rc<Cell<bool>>,
     /// They are not served any more as long as this process runs.
@@ -335,16 +340,33 @@ impl ShardActions for Actions {
         all.map(|g| GuardrailReport { name: g.name, settings: g.settings }).collect()
     }
 
-    fn set_guardrail(&self, change: &GuardrailRequest) -> Result<(), ActionError> {
-        let GuardrailRequest { name, values } = change;
-        let mut live = self.live.borrow_mut();
-        conf::guardrails::set(&mut live, name, values).map_err(ActionError::Argument)?;
-        self.server.set_guardrails(parts::guardrails(&live));
-        self.store.set_partition_guardrails(parts::partition_guardrails(&live));
-        if self.rt.shard() == ShardId(0) {
-            tracing::info!(%name, ?values, "a guardrail was changed");
-        }
-        Ok(())
+    fn set_guardrail(&self, change: GuardrailRequest) -> Work<()> {
+        let this = self.clone();
+        Box::pin(async move {
+            let GuardrailRequest { name, values } = &change;
+            let mut changed = this.live.borrow().clone();
+            conf::guardrails::set(&mut changed, name, values).map_err(ActionError::Argument)?;
+            if name == "data_disk_usage_max_disk_size" {
+                let checked = disk_usage::check_max_size(&this.rt.fs(), &changed).await;
+                checked.map_err(|reason| {
+                    ActionError::Argument(format!(
+                        "Error occured when setting the config for setter {name} with arguments \
+                         [{}]: {reason}",
+                        values.join(", ")
+                    ))
+                })?;
+            }
+            let mut live = this.live.borrow_mut();
+            // Again, as others may have changed something meanwhile.
+            conf::guardrails::set(&mut live, name, values).map_err(ActionError::Argument)?;
+            this.server.set_guardrails(parts::guardrails(&live));
+            this.store.set_partition_guardrails(parts::partition_guardrails(&live));
+            if this.rt.shard() == ShardId(0) {
+                tracing::info!(%name, ?values, "a guardrail was changed");
+                this.limits_changed.notify_one();
+            }
+            Ok(())
+        })
     }
 
     fn native_transport_active(&self) -> bool {
@@ -368,6 +390,11 @@ impl ShardActions for Actions {
             Some(cluster) => repairing::carry_out(&cluster.repair, command),
             None => repairing::alone(&self.membership.snapshot(), command),
         }
+    }
+
+    fn participations(&self) -> Vec<ParticipationReport> {
+        let cluster = self.cluster.as_ref();
+        cluster.map(|cluster| repairing::participations(&cluster.repair)).unwrap_or_default()
     }
 
     fn auto_repair(&self, enabled: Option<bool>) -> Result<AutoRepairReport, ActionError> {

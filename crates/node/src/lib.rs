@@ -19,6 +19,7 @@ pub mod boot;
 mod cidr;
 mod cluster;
 mod counter_id;
+mod disk_usage;
 mod disks;
 mod expiry;
 mod first_role;
@@ -101,6 +102,9 @@ pub enum StartError {
     /// An address of the configuration is a name; names are resolved before the node starts.
     #[error("address \"{0}\" is not an IP address")]
     Address(String),
+    /// A setting does not fit the machine.
+    #[error("{0}")]
+    Setting(String),
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] IoError),

@@ -19,7 +19,7 @@ use stdx::{HostId, Token};
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
-use crate::{StartError, archiving, disks, first_role, import, parts};
+use crate::{StartError, archiving, disk_usage, disks, first_role, import, parts};
 
 /// What shard 0 made of the work directory.
 pub(crate) struct Opened {
@@ -55,6 +55,7 @@ pub(crate) async fn open(
         Err(error) => return Err(error.into()),
     };
     disks::check(&fs, &work_dir, &options.data_directories()).await?;
+    disk_usage::check_max_size(&fs, options).await.map_err(StartError::Setting)?;
     fs.create_dir_all(&options.commitlog_directory()).await?;
     let known = identity::read(&fs, &work_dir).await?;
     let place = place::find(&fs, options).await?;

@@ -14,6 +14,7 @@ use liveness::LivenessMesh;
 use membership::{Membership, MetaMesh};
 use messaging::{Messaging, MessagingMesh};
 use repair::{RepairHistory, RepairMesh};
+use rt::sync::Notify;
 use rt::{Gate, Rt};
 use stdx::ShardId;
 use store::Store;
@@ -24,6 +25,7 @@ use crate::boot::{self, Beginning, BootMesh, Point};
 use crate::cluster::identity::Identity;
 use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
 use crate::cluster::network;
+use crate::disk_usage::{self, DiskMesh, DiskMonitor};
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
@@ -49,6 +51,7 @@ pub struct Meshes {
     streaming: Arc<StreamMesh>,
     hints: Arc<HintsMesh>,
     repair: Arc<RepairMesh>,
+    disks: Arc<DiskMesh>,
 }
 
 impl Meshes {
@@ -66,6 +69,7 @@ impl Meshes {
             streaming: Arc::new(streaming::new_mesh(shards)),
             hints: Arc::new(HintsMesh::new(shards, 8)),
             repair: Arc::new(repair::new_mesh(shards)),
+            disks: Arc::new(DiskMesh::new(shards, 8)),
         }
     }
 }
@@ -280,6 +284,9 @@ struct Parts {
     own_rows: Gate,
 }
 
+/// The settings in force on shard 0, and what says that limits among them were changed.
+type LiveLimits = (Rc<RefCell<Options>>, Rc<Notify>);
+
 /// What serves clients and administrators.
 struct Served {
     server: CqlServer,
@@ -313,10 +320,15 @@ impl Parts {
         if let Some(cluster) = &self.cluster {
             let server = served.server.clone();
             cluster.liveness.on_ready(move |host, is_up| server.note_liveness(host, is_up));
+            let server = served.server.clone();
+            cluster.liveness.on_disk_usage(move |host, usage| {
+                server.note_disk_usage(host, disk_usage::pressure(usage));
+            });
             cluster.serve_peers();
         }
         if self.rt.shard() == ShardId(0) {
-            served._admin = self.begin(&served.server, own_rows).await?;
+            let limits = (served.actions.live.clone(), served.actions.limits_changed.clone());
+            served._admin = self.begin(&served.server, (own_rows, limits)).await?;
             served.actions.opened();
         }
         Ok(served)
@@ -344,7 +356,7 @@ impl Parts {
     async fn begin(
         &self,
         server: &CqlServer,
-        own_rows: OwnRows,
+        (own_rows, limits): (OwnRows, LiveLimits),
     ) -> Result<Option<AdminHandle>, StartError> {
         let (rt, options) = (&self.rt, &self.options);
         if let Some(cluster) = &self.cluster {
@@ -359,6 +371,8 @@ impl Parts {
         if let Some(cluster) = &self.cluster {
             cluster.come_to_normal().await?;
         }
+        let (mesh, liveness) = (&self.meshes.disks, self.cluster.as_ref().map(|c| &c.liveness));
+        DiskMonitor::new(rt, limits, mesh.clone(), liveness.cloned()).start(&self.own_rows);
         report_batches(rt, &coordinator.replay_batches(&membership.snapshot()).await);
         own_rows.record_estimates();
         expiry::expire_snapshots(rt, &self.own_rows, &self.store);
@@ -417,6 +431,7 @@ impl Parts {
                 |cluster| cluster.seeds.clone(),
             ),
             seed_source: self.program.seeds.clone(),
+            limits_changed: Rc::default(),
             serving: Rc::default(),
             stopped: Rc::default(),
             // Until the ports are opened.
@@ -444,6 +459,8 @@ impl Parts {
         };
         policy.install();
         admin::serve_shard(&self.meshes.admin, parts);
+        let host = self.membership.snapshot().local.host_id;
+        disk_usage::serve(rt, &self.meshes.disks, &server, &self.store, host);
         own_rows.record_compactions(&self.store);
         own_rows.record_large_data(&self.store);
         let (membership, of_shard) = (self.membership.clone(), rt.clone());

@@ -243,7 +243,12 @@ impl NodeViews {
                 "system_views",
                 "gossip_info" | "pending_hints" | "internode_inbound" | "internode_outbound",
             ) => self.of_peers(table).await,
-            ("system_views", "repairs" | "repair_sessions") => self.repairs(table).await,
+            ("system_views", "repairs" | "repair_sessions" | "repair_jobs") => {
+                self.repairs(table).await
+            }
+            ("system_views", "repair_participates" | "repair_validations") => {
+                self.participations(table).await
+            }
             ("system_views", "streaming") => self.streams(table).await,
             ("system_views", _) => self.of_tables(table).await,
             _ => Ok(Vec::new()),

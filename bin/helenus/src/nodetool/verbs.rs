@@ -283,6 +283,21 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
     Verb::plain("invalidatecountercache", "Invalidate the counter cache"),
     Verb::plain("invalidatecredentialscache", "Invalidate the credentials cache").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("invalidatenetworkpermissionscache", "Invalidate the network permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("invalidatepermissionscache", "Invalidate the permissions cache (nothing is remembered longer than it is true)").flags(&[
+            switch(&["--all-functions"], "Invalidate permissions for 'ALL FUNCTIONS'"),
+            switch(&["--all-keyspaces"], "Invalidate permissions for 'ALL KEYSPACES'"),
+            switch(&["--all-mbeans"], "Invalidate permissions for 'ALL MBEANS'"),
+            switch(&["--all-roles"], "Invalidate permissions for 'ALL ROLES'"),
+            switch(&["--all-tables"], "Invalidate permissions for 'ALL TABLES'"),
+            valued(&["--function"], "function", "Function to invalidate permissions for (you must specify --functions-in-keyspace for using this option; function format: name[arg1^..^agrN], for example: foo[Int32Type^DoubleType])"),
+            valued(&["--functions-in-keyspace"], "functions-in-keyspace", "Keyspace to invalidate permissions for"),
+            valued(&["--keyspace"], "keyspace", "Keyspace to invalidate permissions for"),
+            valued(&["--mbean"], "mbean", "MBean to invalidate permissions for"),
+            valued(&["--role"], "role", "Role to invalidate permissions for"),
+            valued(&["--table"], "table", "Table to invalidate permissions for (you must specify --keyspace for using this option)"),
+        ]).takes("[<role>]", "A role for which permissions to specified resources need to be invalidated", usize::MAX),
+    Verb::plain("invalidaterolescache", "Invalidate the roles cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
     Verb::plain("invalidaterowcache", "Invalidate the row cache"),
     Verb::plain("listcidrgroups", "List existing cidr groups").takes("[<cidrGroup>]", "LIST operation can be invoked with or without cidr group name", 1),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
@@ -416,14 +431,8 @@ const REFUSED: [(&str, &[&str]); 10] = [
         ],
     ),
     (
-        "there is no such cache here; nothing of it needs to be made invalid",
-        &[
-            "invalidatejmxpermissionscache",
-            "invalidatekeycache",
-            "invalidatenetworkpermissionscache",
-            "invalidatepermissionscache",
-            "invalidaterolescache",
-        ],
+        "there is no such cache here, nor JMX; nothing of it needs to be made invalid",
+        &["invalidatejmxpermissionscache", "invalidatekeycache"],
     ),
     (
         "verified passwords are remembered for credentials_validity, roles and permissions not at \

@@ -62,9 +62,7 @@ const TABLE_PROPERTIES: [&str; 21] = [
 ];
 
 /// Guardrails of Cassandra 5.0 that nothing here can come up against, or that are not there yet.
-const WITHOUT_EFFECT: [&str; 10] = [
-    "data_disk_usage_max_disk_size",
-    "data_disk_usage_percentage_threshold",
+const WITHOUT_EFFECT: [&str; 8] = [
     "materialized_views_per_table_threshold",
     "non_partition_restricted_index_query_enabled",
     "sai_frozen_term_size_threshold",
@@ -85,6 +83,8 @@ enum Kind {
     Numbers(fn(&mut Options) -> Two<'_, i64>),
     /// A number below which statements are refused.
     Least(fn(&mut Options) -> Two<'_, i64>),
+    Percentages(fn(&mut Options) -> Two<'_, i64>),
+    Size(fn(&mut Options) -> &mut Option<DataSize>),
     Sizes(fn(&mut Options) -> Two<'_, Option<DataSize>>),
     Times(fn(&mut Options) -> Two<'_, Duration>),
 }
@@ -112,6 +112,14 @@ const GUARDRAILS: &[(&str, Kind)] = &[
         Kind::Numbers(two!(columns_per_table_warn_threshold, columns_per_table_fail_threshold)),
     ),
     ("compact_tables_enabled", Kind::Flag(|o| &mut o.compact_tables_enabled)),
+    ("data_disk_usage_max_disk_size", Kind::Size(|o| &mut o.data_disk_usage_max_disk_size)),
+    (
+        "data_disk_usage_percentage",
+        Kind::Percentages(two!(
+            data_disk_usage_percentage_warn_threshold,
+            data_disk_usage_percentage_fail_threshold
+        )),
+    ),
     ("drop_keyspace_enabled", Kind::Flag(|o| &mut o.drop_keyspace_enabled)),
     ("drop_truncate_table_enabled", Kind::Flag(|o| &mut o.drop_truncate_table_enabled)),
     (
@@ -211,7 +219,9 @@ impl Kind {
     /// The name that it is set by.
     fn name(&self, base: &str) -> String {
         match self {
-            Kind::Flag(_) | Kind::Levels(_) | Kind::Properties(_) => base.to_owned(),
+            Kind::Flag(_) | Kind::Levels(_) | Kind::Properties(_) | Kind::Size(_) => {
+                base.to_owned()
+            }
             _ => format!("{base}_threshold"),
         }
     }
@@ -230,7 +240,8 @@ impl Kind {
         match self {
             Kind::Flag(of) => vec![of(options).to_string()],
             Kind::Levels(of) | Kind::Properties(of) => listed(of(options)),
-            Kind::Numbers(of) | Kind::Least(of) => {
+            Kind::Size(of) => vec![size(of(options))],
+            Kind::Numbers(of) | Kind::Least(of) | Kind::Percentages(of) => {
                 let (warn, fail) = of(options);
                 vec![fail.to_string(), warn.to_string()]
             }
@@ -264,7 +275,8 @@ impl Kind {
                     names => names.split(',').map(|name| name.trim().to_owned()).collect(),
                 }
             }
-            Kind::Numbers(of) | Kind::Least(of) => {
+            Kind::Size(of) => *of(options) = size(first)?,
+            Kind::Numbers(of) | Kind::Least(of) | Kind::Percentages(of) => {
                 let (warn, fail) = of(options);
                 (*fail, *warn) = (number(first)?, number(second)?);
             }
@@ -326,6 +338,27 @@ impl Kind {
                 }
                 Ok(())
             }
+            Kind::Percentages(of) => {
+                let (warn, fail) = of(options);
+                for (value, which) in [(&*warn, "warn"), (&*fail, "fail")] {
+                    if *value > 100 {
+                        return Err(format!(
+                            "Invalid value {value} for {name}_{which}_threshold: maximum allowed \
+                             value is 100"
+                        ));
+                    }
+                }
+                check_numbers(name, *warn, *fail)?;
+                check_order(name, (*warn != -1).then_some(*warn), (*fail != -1).then_some(*fail))
+            }
+            // Whether the disks have as much is for who can look at them.
+            Kind::Size(of) => match of(options) {
+                Some(DataSize(0)) => Err(format!(
+                    "Invalid value for {name}: 0 is not allowed; if attempting to disable use an \
+                     empty value"
+                )),
+                _ => Ok(()),
+            },
             Kind::Least(of) => {
                 let (warn, fail) = of(options);
                 check_numbers(name, *warn, *fail)?;
@@ -470,7 +503,7 @@ pub fn set(options: &mut Options, name: &str, given: &[String]) -> Result<(), St
     let (expected, values): (usize, Vec<&str>) = match kind {
         // A list may be given as one argument or as several.
         Kind::Levels(_) | Kind::Properties(_) if !given.is_empty() => (1, vec![joined.as_str()]),
-        Kind::Flag(_) | Kind::Levels(_) | Kind::Properties(_) => {
+        Kind::Flag(_) | Kind::Levels(_) | Kind::Properties(_) | Kind::Size(_) => {
             (1, given.iter().map(String::as_str).collect())
         }
         _ => (2, given.iter().map(String::as_str).collect()),
@@ -568,6 +601,14 @@ mod tests {
                 "",
                 "collection_size_fail_threshold=null;collection_size_warn_threshold=null;",
             ),
+            (
+                "data_disk_usage_percentage_threshold 100 80",
+                "",
+                "data_disk_usage_percentage_fail_threshold=100;\
+                 data_disk_usage_percentage_warn_threshold=80;",
+            ),
+            ("data_disk_usage_max_disk_size 2048GiB", "", "data_disk_usage_max_disk_size=2048GiB;"),
+            ("data_disk_usage_max_disk_size null", "", "data_disk_usage_max_disk_size=null;"),
             ("table_properties_warned Comment cdc", "", "table_properties_warned=[cdc, comment];"),
             ("table_properties_warned cdc,comment", "", "table_properties_warned=[cdc, comment];"),
             ("table_properties_warned []", "", "table_properties_warned=[];"),
@@ -614,6 +655,21 @@ mod tests {
                 "keyspaces_threshold 5 6",
                 "The warn threshold 6 for keyspaces_warn_threshold should be lower than the fail \
                  threshold 5",
+            ),
+            (
+                "data_disk_usage_percentage_threshold 101 50",
+                "Invalid value 101 for data_disk_usage_percentage_fail_threshold: maximum allowed \
+                 value is 100",
+            ),
+            (
+                "data_disk_usage_percentage_threshold 70 80",
+                "The warn threshold 80 for data_disk_usage_percentage_warn_threshold should be \
+                 lower than the fail threshold 70",
+            ),
+            (
+                "data_disk_usage_max_disk_size 0B",
+                "Invalid value for data_disk_usage_max_disk_size: 0 is not allowed; if attempting \
+                 to disable use an empty value",
             ),
             ("keyspaces_threshold x -1", "For input string: \"x\""),
             ("allow_filtering_enabled maybe", "Use 'true' or 'false' values for booleans"),

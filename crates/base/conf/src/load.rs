@@ -167,6 +167,15 @@ pub enum Warning {
         /// Whether the value is what Cassandra does without it.
         is_default: bool,
     },
+    /// A known setting for which there is nothing to do here.
+    NotNeeded {
+        /// Place.
+        origin: Origin,
+        /// Name as it was written.
+        name: String,
+        /// The value.
+        value: String,
+    },
     /// A limit on ordinary users where nobody logs in.
     NobodyIsLimited {
         /// The setting.
@@ -193,6 +202,11 @@ impl fmt::Display for Warning {
                     "{origin}: \"{name}\" is not supported yet and has no effect (\"{value}\")"
                 )
             }
+            Warning::NotNeeded { origin, name, value } => write!(
+                f,
+                "{origin}: \"{name}\" has no effect (\"{value}\"): there is nothing here that it \
+                 could bound; see docs/user/configuration.md"
+            ),
             Warning::NobodyIsLimited { name } => write!(
                 f,
                 "\"{name}\" has no effect with AllowAllAuthenticator: it is for ordinary users, and all \
@@ -219,6 +233,7 @@ pub fn summarize(warnings: &[Warning]) -> Vec<String> {
             Warning::OldSpelling { name, new, .. } => old.push(format!("{name} ({new})")),
             Warning::Unknown { .. }
             | Warning::NobodyIsLimited { .. }
+            | Warning::NotNeeded { .. }
             | Warning::NotSupportedYet { .. } => {
                 lines.push(warning.to_string());
             }
@@ -555,6 +570,12 @@ impl Loader {
                 name: written.into(),
                 value: node.brief(),
                 is_default,
+            }),
+            Status::NotNeeded if is_default => {}
+            Status::NotNeeded => self.loaded.warnings.push(Warning::NotNeeded {
+                origin: origin.clone(),
+                name: written.into(),
+                value: node.brief(),
             }),
             Status::Protects if is_default => {}
             Status::Protects => {

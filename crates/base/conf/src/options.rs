@@ -1,7 +1,8 @@
 //! The one table of settings: name, type, default, range, reload, help.
 //!
 //! Owns: [`Options`] and the description of each of its fields. Never: where values come from.
-//! A setting that the server does not act on yet is `not_yet` (named in a warning when it is set)
+//! A setting that the server does not act on yet is `not_yet` (named in a warning when it is set), one
+//! for which there is nothing to do here `not_needed` (named when it is not the default),
 //! or, where it protects data or access, `protects` (a value other than the default stops the
 //! start). Whoever wires a setting changes that one word to `supported`.
 
@@ -26,6 +27,9 @@ pub enum Status {
     Supported,
     /// It is known and has no effect; it is named in a warning when it is set.
     NotYet,
+    /// It is known, and there is nothing here that it could bound or speed up; it is named in a warning
+    /// when it is set to another value than the default.
+    NotNeeded,
     /// It asks for protection that is not given; any value but the default stops the start.
     Protects,
 }
@@ -64,6 +68,9 @@ macro_rules! status {
     };
     (not_yet) => {
         Status::NotYet
+    };
+    (not_needed) => {
+        Status::NotNeeded
     };
     (protects) => {
         Status::Protects
@@ -322,11 +329,29 @@ settings! {
         supported cold skip_default_role_setup: bool = false;
         /// How long verified credentials are remembered.
         supported cold credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        /// How many verified credentials each shard remembers; above it all are forgotten.
+        supported cold credentials_cache_max_entries: u64 = 1000, 0 to 1_000_000;
+        /// When remembered credentials are read again: they are not, as a change of one counts at once.
+        not_needed cold credentials_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
+        /// Whether that is done by itself.
+        not_needed cold credentials_cache_active_update: bool = false;
         /// How long roles may be remembered. They never are: every node has them in its metadata, and
         /// a change counts from the next statement on.
-        supported cold roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        not_needed cold roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        /// When remembered roles are read again; as `roles_validity`.
+        not_needed cold roles_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
+        /// Whether that is done by itself; as `roles_validity`.
+        not_needed cold roles_cache_active_update: bool = false;
+        /// How many roles are remembered; as `roles_validity`.
+        not_needed cold roles_cache_max_entries: u64 = 1000, 0 to 2_147_483_647;
         /// How long permissions may be remembered; as `roles_validity`.
-        supported cold permissions_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        not_needed cold permissions_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        /// When remembered permissions are read again; as `roles_validity`.
+        not_needed cold permissions_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
+        /// Whether that is done by itself; as `roles_validity`.
+        not_needed cold permissions_cache_active_update: bool = false;
+        /// Of how many roles and resources permissions are remembered; as `roles_validity`.
+        not_needed cold permissions_cache_max_entries: u64 = 1000, 0 to 2_147_483_647;
     }
     "Timeouts" {
         /// Time for a read of partitions.
@@ -588,6 +613,14 @@ settings! {
         /// Collections with more elements in one file are warned of in the log and named in `system.large_cells`; 0 is
         /// off. One of ScyllaDB's settings.
         supported cold compaction_collection_elements_count_warning_threshold: u32 = 10_000, 0 to 4_294_967_295;
+        /// Writes are warned of when a replica of their partition has more than this percentage of its
+        /// data disks in use, memtables included; -1 is off. Told to the other nodes by gossip.
+        supported hot data_disk_usage_percentage_warn_threshold: i64 = -1, -1 to 100;
+        /// Writes are refused when a replica of their partition has more than this percentage of its
+        /// data disks in use, memtables included; -1 is off.
+        supported hot data_disk_usage_percentage_fail_threshold: i64 = -1, -1 to 100;
+        /// What is taken for the size of the data disks when they are larger; unset is their size.
+        supported hot data_disk_usage_max_disk_size: Option<DataSize> = None, 0 to 1024 * TIB;
         /// Table properties that give a warning.
         supported hot table_properties_warned: Vec<String> = Vec::new();
         /// Table properties that are left out, with a warning.

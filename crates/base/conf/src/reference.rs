@@ -22,7 +22,8 @@ Durations are written `5s`, `500ms`, `10m`, `3h`, `2d`, `500us`; sizes `64MiB`, 
 rates `64MiB/s`; memory also `4G`, `512M`.
 
 A setting marked *not yet* is read and checked and has no effect; it is named in a warning when it
-is set. One marked *refused* protects data or access and is not there yet: any other value than the
+is set. One marked *not needed* has none either, as there is nothing here that it could bound; it is
+named when it is not its default. One marked *refused* protects data or access and is not there yet: any other value than the
 default stops the start.
 ";
 
@@ -38,6 +39,7 @@ pub fn reference_markdown() -> String {
         let mark = match setting.status {
             Status::Supported => "",
             Status::NotYet => " *not yet*",
+            Status::NotNeeded => " *not needed*",
             Status::Protects => " *refused*",
         };
         let default = match setting.default.as_str() {

@@ -236,6 +236,25 @@ impl Coordinator {
         topology.is_some_and(|t| *t.placements.replication() != Replication::Local)
     }
 
+    /// The nodes that a write to a token of a table goes to, live and down, pending ones too.
+    pub fn write_replicas(
+        &self,
+        snapshot: &ClusterSnapshot,
+        table: TableId,
+        token: Token,
+    ) -> Vec<HostId> {
+        let alone = || vec![snapshot.local.host_id];
+        if snapshot.members.len() < 2 {
+            return alone();
+        }
+        let Some(cluster) = self.inner.cluster.get() else { return alone() };
+        let topology = cluster.topology(snapshot, table);
+        let members = |topology: Rc<Topology>| {
+            topology.placements.replicas(token).members().map(|member| member.host_id).collect()
+        };
+        topology.map_or_else(Vec::new, members)
+    }
+
     /// Whether a node is held for alive; this one always is.
     pub fn is_alive(&self, host: HostId) -> bool {
         let Some(cluster) = self.inner.cluster.get() else { return true };

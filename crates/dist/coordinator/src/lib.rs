@@ -27,6 +27,7 @@ mod latency;
 pub mod page;
 mod peer_traces;
 mod read;
+mod read_trace;
 pub mod reading;
 pub mod serial;
 mod serving;
@@ -55,6 +56,7 @@ pub use cluster_parts::{
 pub use counting::{CounterWrite, Lead};
 pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
+pub use read_trace::ReadTrace;
 pub use serial::{
     CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,
     ForwardTerms, ForwardedHandler, ForwardedStatement, HandoverError, NotForwarded, SerialRoute,
@@ -294,8 +296,8 @@ impl Coordinator {
         limit: PageLimit,
     ) -> Result<PackedPage, StoreError> {
         let mut writer = page::PageWriter::new(limit);
-        self.inner.store.read(command, &mut writer).await?;
-        Ok(writer.finish())
+        let stats = self.inner.store.read(command, &mut writer).await?;
+        Ok(PackedPage { stats, ..writer.finish() })
     }
 
     /// Refuses new requests of other shards and waits for the running ones. What is in the batch

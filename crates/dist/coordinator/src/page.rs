@@ -6,7 +6,7 @@
 
 use data::RowRef;
 use stdx::Token;
-use store::{Flow, RowSink};
+use store::{Flow, ReadStats, RowSink};
 
 use crate::PageLimit;
 
@@ -20,6 +20,8 @@ pub struct PackedPage {
     pub(crate) bytes: Vec<u8>,
     /// The page stopped at its limit: there may be more after its last row.
     pub more: bool,
+    /// What it cost to make.
+    pub(crate) stats: ReadStats,
 }
 
 /// One item of a page.

@@ -12,6 +12,7 @@ use rt::Rt;
 use stdx::{Instant, Uuid, WallMicros};
 
 use crate::Coordinator;
+use crate::read_trace::ShardReads;
 
 /// Most events of one request.
 const EVENTS_MAX: usize = 64;
@@ -46,6 +47,18 @@ impl PeerTrace {
             let elapsed = self.rt.now().since(self.began);
             events.push(TracedEvent { activity, elapsed, at: self.rt.wall() });
         }
+    }
+}
+
+impl PeerTrace {
+    /// What was read for it, in Cassandra's words and then shard by shard.
+    pub(crate) fn note_reads(&self, reads: &ShardReads, is_range: bool) {
+        let store::ReadStats { rows, tombstones, sstables, .. } = reads.total();
+        if !is_range {
+            self.note(format!("Merged data from memtables and {sstables} sstables"));
+        }
+        self.note(format!("Read {rows} live rows and {tombstones} tombstone cells"));
+        reads.lines().into_iter().for_each(|line| self.note(line));
     }
 }
 

@@ -5,6 +5,7 @@ use stdx::{ShardId, Token};
 use store::{Flow, ReadStats, RowSink, StoreError};
 
 use crate::page::{PackedPage, PageItem};
+use crate::read_trace::{ReadTrace, ShardReads};
 use crate::{Coordinator, PageLimit, ShardReply, ShardRequest, mesh_error};
 
 impl Coordinator {
@@ -29,27 +30,57 @@ impl Coordinator {
                 }
                 // Boxed, so that reads of this shard do not carry its size around.
                 let mut source = Box::new(Source::new(owner, command.clone(), rows_wanted));
-                Box::pin(self.replay(std::slice::from_mut(&mut *source), sink)).await
+                Box::pin(self.replay(std::slice::from_mut(&mut *source), None, sink)).await
             }
             Partitions::Range(_) => {
                 let mut sources: Vec<Source> = (0..shards)
                     .map(|s| Source::new(ShardId(s), command.clone(), rows_wanted))
                     .collect();
-                Box::pin(self.replay(&mut sources, sink)).await
+                Box::pin(self.replay(&mut sources, None, sink)).await
             }
         }
+    }
+
+    /// As [`Coordinator::read`]; what each shard reads is added to a trace.
+    ///
+    /// # Errors
+    /// As [`Coordinator::read`].
+    pub async fn read_noted<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        (rows_wanted, trace): (usize, &ReadTrace),
+        sink: &mut S,
+    ) -> Result<ReadStats, StoreError> {
+        let (own, shards) = (self.inner.rt.shard(), self.inner.rt.shard_count());
+        let readers = match &command.partitions {
+            _ if shards == 1 => own.0..own.0 + 1,
+            Partitions::Key(key) => {
+                let owner = self.owner(codec::token_of(key)).0;
+                owner..owner + 1
+            }
+            Partitions::Range(_) => 0..shards,
+        };
+        if readers == (own.0..own.0 + 1) {
+            let stats = self.inner.store.read(command, sink).await?;
+            trace.shards.add(own, &stats, None);
+            return Ok(stats);
+        }
+        let source = |s| Source::new(ShardId(s), command.clone(), rows_wanted);
+        let mut sources: Vec<Source> = readers.map(source).collect();
+        Box::pin(self.replay(&mut sources, Some(&trace.shards), sink)).await
     }
 
     /// Shows the sources' partitions to the sink in ring order, fetching pages as needed.
     async fn replay<S: RowSink>(
         &self,
         sources: &mut [Source],
+        notes: Option<&ShardReads>,
         sink: &mut S,
     ) -> Result<ReadStats, StoreError> {
-        let mut stats = ReadStats::default();
+        let mut replay = Replay { stats: ReadStats::default(), notes };
         loop {
             for source in sources.iter_mut() {
-                self.fill(source).await?;
+                self.fill(source, &mut replay).await?;
             }
             let first = sources
                 .iter()
@@ -58,10 +89,10 @@ impl Coordinator {
                 .min_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)))
                 .map(|(_, _, i)| i);
             let Some(source) = first.and_then(|i| sources.get_mut(i)) else {
-                return Ok(stats);
+                return Ok(replay.stats);
             };
-            if self.replay_partition(source, sink, &mut stats).await? == Flow::Stop {
-                return Ok(stats);
+            if self.replay_partition(source, sink, &mut replay).await? == Flow::Stop {
+                return Ok(replay.stats);
             }
         }
     }
@@ -71,7 +102,7 @@ impl Coordinator {
         &self,
         source: &mut Source,
         sink: &mut S,
-        stats: &mut ReadStats,
+        replay: &mut Replay<'_>,
     ) -> Result<Flow, StoreError> {
         let Some((PageItem::Partition { token, key, static_row }, next)) =
             source.page.item(source.at)
@@ -79,6 +110,7 @@ impl Coordinator {
             return Ok(Flow::Stop);
         };
         let mut flow = sink.partition(token, key, static_row);
+        replay.stats.partitions = replay.stats.partitions.saturating_add(1);
         let key = key.to_vec();
         source.at = next;
         source.last = Some(Last { token, key, clustering: None });
@@ -86,7 +118,7 @@ impl Coordinator {
             if let Some((PageItem::Row { clustering, row }, next)) = source.page.item(source.at) {
                 if flow == Flow::Continue {
                     flow = sink.row(clustering, row);
-                    stats.rows = stats.rows.saturating_add(1);
+                    replay.stats.rows = replay.stats.rows.saturating_add(1);
                 }
                 if let Some(last) = &mut source.last {
                     let kept = last.clustering.get_or_insert_default();
@@ -103,7 +135,7 @@ impl Coordinator {
                 break;
             } else {
                 // The page ended at its limit: the partition may go on in the next one.
-                self.fetch(source).await?;
+                self.fetch(source, replay).await?;
                 if !source.continues_last_partition() {
                     break;
                 }
@@ -117,14 +149,14 @@ impl Coordinator {
     }
 
     /// Makes sure that the source shows its next partition, or is at its end.
-    async fn fill(&self, source: &mut Source) -> Result<(), StoreError> {
+    async fn fill(&self, source: &mut Source, replay: &mut Replay<'_>) -> Result<(), StoreError> {
         while source.page.item(source.at).is_none() && source.page.more {
-            self.fetch(source).await?;
+            self.fetch(source, replay).await?;
         }
         Ok(())
     }
 
-    async fn fetch(&self, source: &mut Source) -> Result<(), StoreError> {
+    async fn fetch(&self, source: &mut Source, replay: &mut Replay<'_>) -> Result<(), StoreError> {
         source.at = 0;
         source.page = PackedPage::default();
         if !source.move_past_last() {
@@ -137,8 +169,21 @@ impl Coordinator {
             Ok(other) => stdx::invariant::broken(format_args!("read answered by {other:?}")),
             Err(error) => return Err(mesh_error(error)),
         };
+        let made = &source.page.stats;
+        let tombstones = replay.stats.tombstones.saturating_add(made.tombstones);
+        replay.stats.tombstones = tombstones;
+        if let Some(notes) = replay.notes {
+            notes.add(source.shard, made, Some(source.page.len()));
+        }
         Ok(())
     }
+}
+
+/// What a read of several shards has cost so far.
+struct Replay<'n> {
+    /// Rows and partitions are those that were shown, not all that came with a page.
+    stats: ReadStats,
+    notes: Option<&'n ShardReads>,
 }
 
 /// What is left of one shard's part of a read.

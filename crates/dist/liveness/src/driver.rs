@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use gossip::{AppState, Config, Event, Flags, Gossip, Input, Member, Message, Output};
+use gossip::{AppState, Config, DiskUsage, Event, Flags, Gossip, Input, Member, Message, Output};
 use internode::Verb;
 use messaging::{Messaging, Outgoing};
 use rt::Group;
@@ -204,17 +204,23 @@ impl Driver {
 
     /// Shows the machine's present knowledge to every shard.
     fn publish(&self) {
-        let alive: FixedMap<HostId, bool> = {
+        let (mut alive, mut disks) = (FixedMap::default(), FixedMap::default());
+        {
             let machine = self.machine.borrow();
-            let peers = machine.hosts().into_iter();
-            let peers = peers.filter(|host| *host != self.liveness.inner.host);
-            let live = peers.filter_map(|host| Some((host, machine.peer(host)?)));
-            live.filter(|(_, peer)| peer.is_alive)
-                .map(|(host, peer)| (host, peer.app.flags.has(Flags::CQL_READY)))
-                .collect()
-        };
+            for host in machine.hosts() {
+                let peer = machine.peer(host).filter(|_| host != self.liveness.inner.host);
+                let Some(peer) = peer else { continue };
+                let flags = peer.app.flags;
+                if peer.is_alive {
+                    alive.insert(host, flags.has(Flags::CQL_READY));
+                }
+                if flags.disk_usage() != DiskUsage::NotAvailable {
+                    disks.insert(host, flags.disk_usage());
+                }
+            }
+        }
         self.counters.alive.set(i64::try_from(alive.len()).unwrap_or(i64::MAX));
-        self.liveness.publish(alive);
+        self.liveness.publish(alive, disks);
     }
 
     pub(crate) fn publish_again(&self) {
@@ -282,7 +288,8 @@ impl Driver {
     pub(crate) fn stop(&self) {
         if !self.is_paused.get() {
             self.update(|app| {
-                app.flags = Flags::SHUTTING_DOWN;
+                // Its disks are as full while it is down.
+                app.flags = app.flags.without(Flags::CQL_READY).with(Flags::SHUTTING_DOWN);
             });
             self.announce();
         }

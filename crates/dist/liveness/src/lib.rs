@@ -1,8 +1,8 @@
 //! Drives gossip and tells every shard of the node which nodes are alive.
 //!
 //! Owns: the one `gossip` machine of the node (on shard 0: its rounds, its messages, the durable
-//! generation), the [`Picture`] of who is alive that shard 0 hands to all shards, the hooks that
-//! are told of changes. Never: who is a member (the caller says so by [`Liveness::set_members`]),
+//! generation), the [`Picture`] of who is alive, and how full their disks are, that shard 0 hands to
+//! all shards, the hooks that are told of changes. Never: who is a member (the caller says so by [`Liveness::set_members`]),
 //! whether a node that is down stays in the ring.
 //!
 //! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true`
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gossip::{AppState, Flags, Member};
+use gossip::{AppState, DiskUsage, Flags, Member};
 use messaging::{Messaging, Request};
 use rt::{Gate, Group, Mesh, MeshError, Rt};
 use stdx::{Epoch, FixedMap, HostId, ShardId};
@@ -29,13 +29,17 @@ use stdx::{Epoch, FixedMap, HostId, ShardId};
 use crate::driver::Driver;
 pub use crate::generation::next_generation;
 
-/// Who is alive, as shard 0 saw it at one moment. This node itself is not in it.
+/// Who is alive and how full the disks are, as shard 0 saw it at one moment. This node itself is not
+/// in it.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// Counts the pictures of this run.
     number: u64,
     /// The live ones, and whether they serve clients.
     alive: FixedMap<HostId, bool>,
+    /// How full they last said their disks are, also of those that are down; those that say nothing
+    /// are not in it.
+    disks: FixedMap<HostId, DiskUsage>,
 }
 
 /// The way from shard 0 to the others.
@@ -77,6 +81,7 @@ pub struct PeerRow {
 }
 
 type Hook = Rc<dyn Fn(HostId, bool)>;
+type DiskHook = Rc<dyn Fn(HostId, DiskUsage)>;
 
 /// One shard's knowledge of who is alive; clones share.
 #[derive(Clone)]
@@ -92,6 +97,7 @@ struct Inner {
     picture: RefCell<Arc<Picture>>,
     on_change: RefCell<Vec<Hook>>,
     on_ready: RefCell<Vec<Hook>>,
+    on_disk_usage: RefCell<Vec<DiskHook>>,
     /// Shard 0 only.
     driver: RefCell<Option<Rc<Driver>>>,
 }
@@ -109,6 +115,7 @@ impl Liveness {
             picture: RefCell::default(),
             on_change: RefCell::default(),
             on_ready: RefCell::default(),
+            on_disk_usage: RefCell::default(),
             driver: RefCell::new(None),
         });
         let this = Liveness { inner };
@@ -122,6 +129,7 @@ impl Liveness {
             // They hold what holds this.
             drop(ending.inner.on_change.take());
             drop(ending.inner.on_ready.take());
+            drop(ending.inner.on_disk_usage.take());
             drop(ending.inner.driver.take());
         });
         this
@@ -147,6 +155,17 @@ impl Liveness {
     /// serving clients: what drivers are told as STATUS_CHANGE.
     pub fn on_ready(&self, hook: impl Fn(HostId, bool) + 'static) {
         self.inner.on_ready.borrow_mut().push(Rc::new(hook));
+    }
+
+    /// Calls `hook(host, usage)` on this shard when a node, not this one, says something else of its
+    /// disks than before, and now of those that have said something. Who goes down is as full as
+    /// before; who is no member any more says nothing.
+    pub fn on_disk_usage(&self, hook: impl Fn(HostId, DiskUsage) + 'static) {
+        let picture = self.inner.picture.borrow().clone();
+        for (host, usage) in &picture.disks {
+            hook(*host, *usage);
+        }
+        self.inner.on_disk_usage.borrow_mut().push(Rc::new(hook));
     }
 
     /// Begins to gossip; shard 0 only, once.
@@ -186,6 +205,13 @@ impl Liveness {
                 false => flags.without(Flags::CQL_READY),
             };
         });
+        driver.announce();
+    }
+
+    /// Says to everybody how full the disks of this node's data are. Shard 0 only.
+    pub fn set_disk_usage(&self, usage: DiskUsage) {
+        let Some(driver) = self.driver() else { return };
+        driver.update(|app| app.flags = app.flags.with_disk_usage(usage));
         driver.announce();
     }
 
@@ -233,12 +259,13 @@ impl Liveness {
         // They hold what holds this.
         self.inner.on_change.borrow_mut().clear();
         self.inner.on_ready.borrow_mut().clear();
+        self.inner.on_disk_usage.borrow_mut().clear();
     }
 
     /// Shard 0 has a new picture: shows it to all shards.
-    fn publish(&self, alive: FixedMap<HostId, bool>) {
+    fn publish(&self, alive: FixedMap<HostId, bool>, disks: FixedMap<HostId, DiskUsage>) {
         let number = self.inner.picture.borrow().number.saturating_add(1);
-        let picture = Arc::new(Picture { number, alive });
+        let picture = Arc::new(Picture { number, alive, disks });
         // Handed over at once, in the order of their numbers.
         let shards = (0..self.inner.rt.shard_count()).map(ShardId);
         let others = shards.filter(|shard| *shard != self.inner.rt.shard());
@@ -271,6 +298,7 @@ impl Liveness {
         hosts.dedup();
         let (changed, ready) =
             (self.inner.on_change.borrow().clone(), self.inner.on_ready.borrow().clone());
+        self.adopt_disks(&before, after);
         for host in hosts {
             let (was, is) = (before.alive.get(&host), after.alive.get(&host));
             if was.is_some() != is.is_some() {
@@ -282,6 +310,22 @@ impl Liveness {
             if was != is {
                 for hook in &ready {
                     hook(host, is);
+                }
+            }
+        }
+    }
+
+    fn adopt_disks(&self, before: &Picture, after: &Picture) {
+        let mut hosts: Vec<HostId> =
+            before.disks.keys().chain(after.disks.keys()).copied().collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let hooks = self.inner.on_disk_usage.borrow().clone();
+        for host in hosts {
+            let (was, is) = (before.disks.get(&host), after.disks.get(&host));
+            if was != is {
+                for hook in &hooks {
+                    hook(host, is.copied().unwrap_or_default());
                 }
             }
         }

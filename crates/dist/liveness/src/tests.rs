@@ -22,6 +22,10 @@ struct Facts {
     /// Generation of each start: node, number.
     starts: Vec<(u8, u64)>,
     epochs: Vec<(u8, u8, u64)>,
+    /// What nodes are to say of their disks.
+    usages: Vec<(u8, DiskUsage)>,
+    /// What a shard of a node was told of them: node, shard, about whom.
+    disks: Vec<(u8, u16, u8, DiskUsage)>,
     /// What shard 0 last saw of `gossipinfo`: node, rows.
     views: Vec<(u8, Vec<(u8, bool)>)>,
 }
@@ -63,6 +67,10 @@ async fn shard(
     liveness.on_ready(move |about, up| {
         told.lock().unwrap().ready.push((n, at, number(about), up));
     });
+    let told = facts.clone();
+    liveness.on_disk_usage(move |about, usage| {
+        told.lock().unwrap().disks.push((n, at, number(about), usage));
+    });
     messaging.serve(Rc::new(Serve(liveness.clone())));
     if rt.shard() == ShardId(0) {
         rt.fs().create_dir_all("/data/metadata").await.unwrap();
@@ -96,7 +104,11 @@ async fn shard(
         for (peer, is_alive) in &rows {
             assert_eq!(liveness.is_alive(host(*peer)), *is_alive);
         }
-        facts.lock().unwrap().views.push((n, rows));
+        let mut facts = facts.lock().unwrap();
+        facts.views.push((n, rows));
+        if let Some(at) = facts.usages.iter().position(|(m, _)| *m == n) {
+            liveness.set_disk_usage(facts.usages.remove(at).1);
+        }
     }
     liveness.stop().await;
     messaging.stop(Duration::from_secs(1)).await;
@@ -277,6 +289,41 @@ fn a_lost_or_damaged_generation_file_does_not_keep_a_node_down() {
         facts.starts.iter().filter(|(n, _)| *n == 2).map(|(_, g)| *g).collect()
     };
     assert!(starts[1] < starts[0], "{starts:?}");
+}
+
+#[test]
+fn every_shard_hears_how_full_the_others_are_and_a_dead_one_is_as_full_as_before() {
+    use DiskUsage::{Full, NotAvailable, Stuffed};
+    let cluster = Cluster::new(50, &[2, 1, 1]);
+    let nodes = cluster.start_all();
+    cluster.run(20);
+    let told = || {
+        let mut told = std::mem::take(&mut cluster.facts.lock().unwrap().disks);
+        told.sort_unstable_by_key(|(n, shard, about, _)| (*n, *shard, *about));
+        told
+    };
+    assert_eq!(told(), []);
+    let say = |n, usage| {
+        cluster.facts.lock().unwrap().usages.push((n, usage));
+        cluster.run(5);
+        told()
+    };
+    // A node is not told of itself.
+    let of_3 = |usage| [(1, 0, 3, usage), (1, 1, 3, usage), (2, 0, 3, usage)];
+    assert_eq!(say(3, Stuffed), of_3(Stuffed));
+    assert_eq!(say(3, Full), of_3(Full));
+    assert_eq!(say(3, Full), []);
+    nodes[2].request_stop();
+    cluster.run(30);
+    assert_eq!(told(), []);
+    // Its next start has not looked yet.
+    cluster.start(3);
+    cluster.run(30);
+    assert_eq!(told(), of_3(NotAvailable));
+    assert_eq!(say(3, Stuffed), of_3(Stuffed));
+    cluster.world.kill(&nodes[0]);
+    cluster.run(30);
+    assert_eq!(told(), []);
 }
 
 #[test]

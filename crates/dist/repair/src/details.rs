@@ -49,6 +49,27 @@ pub struct SessionDetails {
     pub started_at: Option<WallMicros>,
     /// When it ended, and with which error.
     pub ended: Option<(WallMicros, Option<String>)>,
+    /// Its tables as far as they were begun.
+    pub jobs: Vec<JobDetails>,
+}
+
+/// The ranges of a session in one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDetails {
+    /// Every replica's comparison for it has the same id.
+    pub id: Uuid,
+    /// Name of the table.
+    pub table: String,
+    /// When it began.
+    pub started_at: WallMicros,
+    /// When replicas began to be compared.
+    pub compared_from: Option<WallMicros>,
+    /// When the first row was sent that one of them lacked.
+    pub sent_from: Option<WallMicros>,
+    /// When all of it had been compared, and sent where it was missing.
+    pub compared_upto: Option<WallMicros>,
+    /// When it ended, and with which error.
+    pub ended: Option<(WallMicros, Option<String>)>,
 }
 
 fn texts(session: &Session) -> Vec<String> {
@@ -76,6 +97,31 @@ impl Job {
     pub(crate) fn note_session_ended(&self, number: usize, at: WallMicros, error: Option<String>) {
         if let Some(session) = self.details.borrow_mut().sessions.get_mut(number) {
             session.ended = Some((at, error));
+        }
+    }
+
+    /// A session begins with a table.
+    pub(crate) fn note_job(&self, number: usize, id: Uuid, table: &str, at: WallMicros) {
+        let (compared_from, sent_from, compared_upto) = (None, None, None);
+        if let Some(session) = self.details.borrow_mut().sessions.get_mut(number) {
+            session.jobs.push(JobDetails {
+                id,
+                table: table.to_owned(),
+                started_at: at,
+                compared_from,
+                sent_from,
+                compared_upto,
+                ended: None,
+            });
+        }
+    }
+
+    /// Something about it is known.
+    pub(crate) fn change_job(&self, number: usize, id: Uuid, change: impl FnOnce(&mut JobDetails)) {
+        let mut details = self.details.borrow_mut();
+        let jobs = details.sessions.get_mut(number).into_iter().flat_map(|s| &mut s.jobs);
+        if let Some(job) = jobs.into_iter().find(|job| job.id == id) {
+            change(job);
         }
     }
 
@@ -109,6 +155,7 @@ impl Inner {
             planned_at,
             started_at: None,
             ended: None,
+            jobs: Vec::new(),
         };
         let sessions = sessions.iter().map(of).collect();
         job.details.borrow_mut().sessions = sessions;

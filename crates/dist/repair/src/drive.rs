@@ -11,16 +11,18 @@ use data::replica_page::{PageEnd, ReplicaPage};
 use internode::Verb;
 use request::{ReconcileCommand, Reconciled, Target, reconcile};
 use schema::Table;
-use stdx::{DeletionSeconds, HostId, TableId, Token};
+use stdx::{DeletionSeconds, HostId, TableId, Token, Uuid};
 use store::ReadScope;
 
 use crate::cut;
 use crate::error::RepairError;
 use crate::exchange::{Work, all};
 use crate::job::{Job, RepairState, words};
+use crate::participation::{ReadCount, job_id};
 use crate::repair::{Inner, Repair};
 use crate::scope::{self, Kind, RepairOptions, Scope, Session, text_of};
 use crate::stretch::{Place, Stretch};
+use crate::tell::News;
 use crate::walk::{Difference, Own, Step, Walk, WalkLimits};
 use crate::wire::{self, Digest};
 
@@ -29,6 +31,10 @@ pub(crate) struct Part<'a> {
     pub(crate) inner: &'a Inner,
     pub(crate) job: &'a Job,
     pub(crate) session: &'a Session,
+    /// Which one of the repair's sessions it is.
+    number: usize,
+    /// This table in it: [`job_id`].
+    id: Uuid,
     pub(crate) table: Arc<Table>,
     shape: Rc<TableShape>,
     durable: bool,
@@ -98,7 +104,9 @@ impl Repair {
             job.say(inner.rt.wall(), text);
         };
         inner.trace_start(job);
-        let outcome = inner.repair(job, &say).await;
+        let outcome = inner.with_signs_of_life(job, inner.repair(job, &say)).await;
+        let ending = outcome.as_ref().map(|_| ()).map_err(ToString::to_string);
+        inner.tell_all(job, &News::HasEnded { repaired_at: job.repaired_at.get(), ending });
         match outcome {
             Ok(()) => {
                 let summary = summary(job);
@@ -192,6 +200,7 @@ impl Inner {
             }
         }
         self.note_sessions(job, &sessions);
+        self.tell_begin(job, &sessions, &tables);
         job.details.borrow_mut().compared_from = Some(self.rt.wall());
         for (s, session) in sessions.iter().enumerate() {
             job.note_session_began(s, self.rt.wall());
@@ -292,11 +301,14 @@ impl Inner {
         session: &Session,
         table: TableId,
     ) -> Result<(), RepairError> {
-        let part = Part::new(self, job, session, table)?;
-        let name = part.table.name.clone();
+        let part = Part::new(self, job, (session, number.1), table)?;
+        let (name, id) = (part.table.name.clone(), part.id);
         let records = self.record_ranges(job, session, &name);
+        job.note_job(number.1, id, &name, self.rt.wall());
         let done = self.table_part(job, number, part).await;
         let error = done.as_ref().err().map(ToString::to_string);
+        let ended = (self.rt.wall(), error.clone());
+        job.change_job(number.1, id, |of| of.ended = Some(ended));
         self.record_ranges_end(job, &name, records, error.as_deref());
         done
     }
@@ -359,6 +371,28 @@ impl Inner {
             let (name, ranges) = (part.name(), session.ranges.len());
             format!("Comparing {ranges} ranges of {name} with {}", part.peers())
         });
+        let (uuid, table) = (job.session_of(number.1), part.table.id);
+        let compares = News::Compares { session: uuid, table, ranges: part.ranges() };
+        self.tell_compare(job, &session.peers, compares).await?;
+        job.change_job(number.1, part.id, |of| of.compared_from = Some(self.rt.wall()));
+        let done = self.walk(job, number, part, &mut walk).await;
+        let ending = done.as_ref().map(|_| ()).map_err(ToString::to_string);
+        if done.is_ok() {
+            job.change_job(number.1, part.id, |of| of.compared_upto = Some(self.rt.wall()));
+        }
+        self.tell_all(job, &News::HasCompared { session: uuid, table, ending });
+        done
+    }
+
+    /// Goes all the way.
+    async fn walk(
+        &self,
+        job: &Job,
+        number: (usize, usize),
+        part: &mut Part<'_>,
+        walk: &mut Walk,
+    ) -> Result<(), RepairError> {
+        let settings = &self.settings;
         let mut counted = (0, 0);
         let mut heard = self.rt.now();
         loop {
@@ -371,7 +405,7 @@ impl Inner {
             }
             let step = walk.step();
             let is_over = step == Step::Done;
-            if let Err(error) = part.carry_out(step, &mut walk).await {
+            if let Err(error) = part.carry_out(step, walk).await {
                 // What has changed meanwhile says more than what a replica said about it.
                 part.look_around()?;
                 return Err(error);
@@ -398,7 +432,7 @@ impl<'a> Part<'a> {
     fn new(
         inner: &'a Inner,
         job: &'a Job,
-        session: &'a Session,
+        (session, number): (&'a Session, usize),
         table: TableId,
     ) -> Result<Part<'a>, RepairError> {
         let snapshot = (inner.snapshot)();
@@ -410,7 +444,9 @@ impl<'a> Part<'a> {
         let durable = keyspace.is_none_or(|k| k.params.durable_writes);
         let now = inner.rt.wall().seconds();
         let scope = ReadScope::Repair;
-        let mut part = Part { inner, job, session, table, shape, durable, snapshot, now, scope };
+        let id = job_id(job.session, job.session_of(number), table.id);
+        let mut part =
+            Part { inner, job, session, number, id, table, shape, durable, snapshot, now, scope };
         // The plan was made with metadata that may be older by now.
         part.check(part.snapshot.clone())?;
         Ok(part)
@@ -523,6 +559,7 @@ impl<'a> Part<'a> {
     async fn read(&self, stretch: Stretch) -> Result<(Vec<Own>, Vec<Stretch>), RepairError> {
         let page = self.own_page(&stretch, self.inner.settings.stretch_bytes).await?;
         let page = opened(&page);
+        self.inner.count_own(self.id, ReadCount::of(&page, &stretch));
         let own = |stretch, content: &[u8]| Own {
             stretch,
             digest: Some(wire::digest_of(content)),
@@ -740,6 +777,12 @@ impl<'a> Part<'a> {
         if matches!(self.job.options.kind(), Kind::Preview(_)) {
             // Futures that were never polled have done nothing.
             return Ok(());
+        }
+        if count > 0 {
+            let now = self.inner.rt.wall();
+            self.job.change_job(self.number, self.id, |of| {
+                of.sent_from.get_or_insert(now);
+            });
         }
         self.inner.counts.mutations.add(count);
         all(work, self.inner.settings.mutations_in_flight).await?;

@@ -106,6 +106,7 @@ impl Part<'_> {
         let end = self.order(|table| Order::End { table, session, repaired_at: Some(at) });
         self.inner.on_all_shards(&end).await?;
         self.inner.own_sessions.borrow_mut().remove(&session);
+        self.job.repaired_at.set(at);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use rt::sync::Notify;
-use stdx::{Instant, Uuid, WallMicros};
+use stdx::{HostId, Instant, Uuid, WallMicros};
 
 use crate::details::RepairDetails;
 use crate::scope::RepairOptions;
@@ -86,6 +86,10 @@ pub(crate) struct Job {
     pub(crate) abort: Notify,
     /// What it is made of; without its options, which are above.
     pub(crate) details: RefCell<RepairDetails>,
+    /// Who was told of it.
+    pub(crate) told: RefCell<Vec<HostId>>,
+    /// When the last of its data was called repaired, milliseconds since 1970; 0: none was.
+    pub(crate) repaired_at: Cell<i64>,
     /// When everything read so far has been read at the rate of its own options.
     pub(crate) free_at: Cell<Instant>,
     /// Tokens to compare, and those left, of each session of each table.
@@ -113,6 +117,8 @@ impl Job {
             aborted: Cell::new(false),
             abort: Notify::new(),
             details: RefCell::default(),
+            told: RefCell::default(),
+            repaired_at: Cell::default(),
             free_at: Cell::new(now),
             progress: RefCell::default(),
             lines: RefCell::default(),

@@ -17,7 +17,7 @@
 //! INV-repair-5: that a range was repaired is noted only when all its replicas took part, all got
 //! what they lacked, and all have it on the disk; tombstones go for it, so nothing else may be noted.
 //!
-//! Reading order: [`stretch`], [`wire`], [`scope`], [`walk`], [`cut`], `job`, `details`, `repair`, `drive`,
+//! Reading order: [`stretch`], [`wire`], [`scope`], [`walk`], [`cut`], `job`, `details`, `tell`, `participation`, `repair`, `drive`,
 //! `exchange`, `serve`, `mesh`, `incremental`, `sessions`, [`history`], [`schedule`], [`auto`]. See `docs/internals/repair.md`.
 
 #![cfg_attr(
@@ -35,6 +35,7 @@ pub mod history;
 mod incremental;
 mod job;
 mod mesh;
+mod participation;
 mod records;
 mod repair;
 pub mod schedule;
@@ -42,18 +43,21 @@ pub mod scope;
 mod serve;
 mod sessions;
 pub mod stretch;
+mod tell;
 #[cfg(test)]
 mod tests;
 pub mod walk;
 pub mod wire;
 
 pub use auto::{AutoSettings, AutoStatus, AutoTable};
-pub use details::{RepairDetails, SessionDetails};
+pub use details::{JobDetails, RepairDetails, SessionDetails};
 pub use error::RepairError;
 pub use history::RepairHistory;
 pub use job::{RepairCounts, RepairLine, RepairState, RepairStatus};
 pub use mesh::{RepairMesh, new_mesh};
+pub use participation::{Course, ParticipationDetails, ValidationDetails};
 pub use records::{RepairRecord, RepairRecords};
 pub use repair::{Repair, RepairParts, RepairSettings};
 pub use scope::{Kind, RepairOptions};
 pub use sessions::SessionStatus;
+pub use tell::Preview;

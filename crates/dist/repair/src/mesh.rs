@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use data::MutationRef;
 use rt::{Group, Mesh};
-use stdx::{ShardId, TableId, Token, Uuid};
+use stdx::{HostId, ShardId, TableId, Token, Uuid};
 use store::{OwnedRanges, StoreError};
 
+use crate::participation::ReadCount;
 use crate::repair::{Inner, Repair};
 
 /// Work for a shard.
@@ -26,10 +27,32 @@ pub(crate) enum Order {
     Sync { table: TableId },
     /// Say which sessions have files.
     Sessions,
+    /// Say how much the files of a table have in ranges.
+    Estimate { table: TableId, ranges: Vec<(Token, Token)> },
+    /// Of a table something was read for a repair of another node; to shard 0.
+    Count { from: HostId, table: TableId, token: Token, read: ReadCount },
 }
 
-/// What came of it: for [`Order::Sessions`] a list.
-pub(crate) type Outcome = Result<Vec<(TableId, Uuid)>, StoreError>;
+/// What was asked for; empty after most orders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// For [`Order::Sessions`].
+    pub(crate) sessions: Vec<(TableId, Uuid)>,
+    /// For [`Order::Estimate`], as for `bytes`.
+    pub(crate) partitions: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Found {
+    fn add(&mut self, more: Found) {
+        self.sessions.extend(more.sessions);
+        self.partitions = self.partitions.saturating_add(more.partitions);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
+/// What came of it.
+pub(crate) type Outcome = Result<Found, StoreError>;
 
 /// Orders to the shards of a node.
 pub struct RepairMesh(pub(crate) Mesh<Order, Outcome>);
@@ -82,9 +105,22 @@ impl Inner {
                     false => store.flush(Some(&[table])).await?,
                 }
             }
-            Order::Sessions => return Ok(store.pending_repairs()),
+            Order::Sessions => {
+                return Ok(Found { sessions: store.pending_repairs(), ..Found::default() });
+            }
+            Order::Estimate { table, ranges } => {
+                let mut found = Found::default();
+                for range in store.range_estimates(table, &ranges) {
+                    let bytes = u128::from(range.bytes) * u128::from(range.partitions);
+                    let bytes = bytes.checked_div(u128::from(range.counted)).unwrap_or(0);
+                    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                    found.add(Found { partitions: range.partitions, bytes, ..Found::default() });
+                }
+                return Ok(found);
+            }
+            Order::Count { from, table, token, read } => self.count_read(from, table, token, read),
         }
-        Ok(Vec::new())
+        Ok(Found::default())
     }
 
     /// Has one shard do it.
@@ -115,7 +151,7 @@ impl Inner {
                 Err(rt::MeshError::Closed) => Err(StoreError::Stopping),
             };
             match (&mut all, outcome) {
-                (Ok(all), Ok(more)) => all.extend(more),
+                (Ok(all), Ok(more)) => all.add(more),
                 (Ok(_), Err(error)) => all = Err(error),
                 (Err(_), _) => {}
             }

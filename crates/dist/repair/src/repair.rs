@@ -23,6 +23,7 @@ use crate::error::RepairError;
 use crate::history::{self, RepairHistory};
 use crate::job::{Job, RepairStatus};
 use crate::mesh::RepairMesh;
+use crate::participation::Participations;
 use crate::records::RepairRecords;
 use crate::scope::{self, RepairOptions};
 use crate::sessions::Sessions;
@@ -146,6 +147,8 @@ pub(crate) struct Inner {
     pub(crate) history_slot: Semaphore,
     /// Sessions of other nodes.
     pub(crate) sessions: Sessions,
+    /// The parts that this node takes in repairs; shard 0.
+    pub(crate) participations: Participations,
     /// Sessions that this node drives.
     pub(crate) own_sessions: RefCell<BTreeSet<Uuid>>,
     pub(crate) auto: AutoState,
@@ -231,6 +234,7 @@ impl Repair {
             history: RefCell::default(),
             history_slot: Semaphore::new(1),
             sessions: Sessions::default(),
+            participations: Participations::default(),
             own_sessions: RefCell::default(),
             auto: AutoState::new(settings.auto.enabled),
             jobs: RefCell::default(),

@@ -1,13 +1,15 @@
 //! The other side: digests and pages of stretches for repairs of other nodes.
 
 use data::MutationRef;
+use data::command::{Partitions, ReadCommand, RingBound};
 use data::replica_page::ReplicaPage;
 use internode::{ErrorReply, ReadRequest, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::{Epoch, Instant, Uuid};
+use stdx::{Epoch, HostId, Instant, Token, Uuid};
 use store::{ReadScope, StoreError};
 
+use crate::participation::ReadCount;
 use crate::repair::Repair;
 use crate::wire::{self, Digest};
 
@@ -29,7 +31,7 @@ impl Repair {
             Ok(question) => {
                 let serving = Serving::begin(self.clone());
                 let (epoch, deadline) = (request.epoch, request.deadline);
-                let task = serving.answer(question, (epoch, deadline), responder);
+                let task = serving.answer((request.from, question), (epoch, deadline), responder);
                 let inner = &self.inner;
                 // A closed gate: the responder is dropped and says that this node is stopping.
                 let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-serve", task);
@@ -77,23 +79,42 @@ impl Repair {
 
     async fn digests(
         &self,
+        from: HostId,
         (scope, reads): (ReadScope, Vec<ReadRequest>),
         (epoch, deadline): (Epoch, Instant),
         responder: &Responder,
     ) -> Result<Vec<Digest>, ErrorReply> {
         let inner = &self.inner;
         let mut digests = Vec::with_capacity(reads.len());
+        let about = reads.first().map(|read| (read.command.table, token_of(&read.command)));
+        let mut count = ReadCount::default();
         for read in reads {
             if responder.is_cancelled() || inner.rt.now() >= deadline || inner.stopping.get() {
                 return Err(ErrorReply::Timeout);
             }
+            let begins = read.command.slices.0.first().is_none_or(|s| !s.start_after);
             let page = inner.coordinator.read_as_replica(read, epoch, deadline, scope).await?;
             inner.counts.served.inc();
             let page = ReplicaPage::open(&page)
                 .map_err(|error| ErrorReply::Internal(error.to_string()))?;
+            count = count.and(ReadCount::of_page(&page, begins));
             digests.push(wire::digest_of_page(&page));
         }
+        if let Some(about) = about {
+            inner.note_read(from, about, count).await;
+        }
         Ok(digests)
+    }
+}
+
+/// A token that a command is about.
+fn token_of(command: &ReadCommand) -> Token {
+    match &command.partitions {
+        Partitions::Key(key) => codec::token_of(key),
+        Partitions::Range(range) => match &range.start {
+            RingBound::Token { token, after } => Token(token.0.saturating_add(i64::from(*after))),
+            RingBound::Key { token, .. } => *token,
+        },
     }
 }
 
@@ -106,10 +127,15 @@ impl Serving {
         Serving(repair)
     }
 
-    async fn answer(self, question: Question, times: (Epoch, Instant), responder: Responder) {
+    async fn answer(
+        self,
+        (from, question): (HostId, Question),
+        times: (Epoch, Instant),
+        responder: Responder,
+    ) {
         match question {
             Question::Hashes(scope, reads) => {
-                match self.0.digests((scope, reads), times, &responder).await {
+                match self.0.digests(from, (scope, reads), times, &responder).await {
                     Ok(digests) => responder.respond(|out| wire::encode_digests(out, &digests)),
                     Err(error) => responder.fail(&error),
                 }

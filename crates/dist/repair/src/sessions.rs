@@ -80,6 +80,19 @@ impl Repair {
     ) -> Option<Responder> {
         let invalid = |error: DecodeError| ErrorReply::Invalid(error.to_string());
         match request.verb {
+            Verb::RepairTell => match crate::tell::decode(request.payload) {
+                Ok((repair, news)) => {
+                    if let Some(asked) = self.inner.take_news(request.from, repair, news) {
+                        let inner = self.inner.clone();
+                        let task = async move { inner.estimate(asked).await };
+                        let (rt, gate) = (&self.inner.rt, &self.inner.gate);
+                        // A closed gate: the node stops.
+                        let _ = gate.spawn(rt, Group::Stream, "repair-estimate", task);
+                    }
+                    responder.respond(|_| {});
+                }
+                Err(error) => responder.fail(&invalid(error)),
+            },
             Verb::RepairOpen => match wire::decode_open(request.payload) {
                 Ok(open) => self.open(request.from, open, responder),
                 Err(error) => responder.fail(&invalid(error)),
@@ -166,6 +179,8 @@ impl Repair {
                 }
                 stays
             });
+            let times = (now, inner.rt.wall());
+            inner.participations.give_up((inner.snapshot)().local.host_id, idle, times);
         }
     }
 }
@@ -174,7 +189,7 @@ impl Inner {
     /// Files of sessions that are not under way become ordinary ones.
     async fn give_up_unknown(&self) {
         let Ok(all) = self.on_all_shards(&Order::Sessions).await else { return };
-        for (table, session) in all {
+        for (table, session) in all.sessions {
             let is_own = self.own_sessions.borrow().contains(&session);
             if is_own || self.sessions.borrow().contains_key(&(session, table)) {
                 continue;

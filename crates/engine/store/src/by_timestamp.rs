@@ -427,6 +427,7 @@ impl Store {
     ) -> Result<Rc<Chunk>, StoreError> {
         stats.blocks_read += 1;
         let chunk = file.reader.load_block(block).await.map_err(|e| self.met(map_error(e)))?;
+        stats.block_bytes += chunk.bytes().len() as u64;
         if !bypasses {
             self.inner.cache.insert(file.id, block, chunk.clone());
         }

@@ -69,6 +69,8 @@ pub struct ReadStats {
     pub sstables: u32,
     /// Blocks that were not in the cache.
     pub blocks_read: u32,
+    /// Their bytes, decompressed.
+    pub block_bytes: u64,
 }
 
 /// A source of a read or compaction.

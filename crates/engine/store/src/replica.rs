@@ -389,7 +389,8 @@ impl Store {
                         _ if self.inner.stopping.get() => Err(StoreError::Stopping),
                         Kind::Repair if is_key => load_one(&mut merge, request).await,
                         Kind::Stream | Kind::Repair => {
-                            self.load_passing(&mut merge, request, &mut passing).await
+                            let loaded = self.load_passing(&mut merge, request, &mut passing).await;
+                            loaded.map(|bytes| stats.block_bytes += bytes)
                         }
                     };
                     if let Err(error) = loaded {
@@ -426,7 +427,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         if let Partitions::Range(_) = &command.partitions {
             stats.blocks_read += 1;
-            return self.load_passing(merge, request, passing).await;
+            stats.block_bytes += self.load_passing(merge, request, passing).await?;
+            return Ok(());
         }
         let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
             stdx::invariant::broken(format_args!("read: a memtable asked for a block"))
@@ -439,13 +441,13 @@ impl Store {
         Ok(())
     }
 
-    /// Loads a block without the cache: what is streamed is read once.
+    /// Loads a block without the cache: what is streamed is read once. Its bytes, unpacked.
     async fn load_passing(
         &self,
         merge: &mut MergeCursor<'_, Source>,
         request: BlockRequest,
         readers: &mut Passing,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
             stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))
         };
@@ -454,8 +456,9 @@ impl Store {
             (source.file.id, source.file.reader.sequential_from(ahead))
         });
         let chunk = reader.load_block(request.block).await.map_err(|e| self.met(map_error(e)))?;
+        let bytes = chunk.bytes().len() as u64;
         source.feed(request.block, chunk);
-        Ok(())
+        Ok(bytes)
     }
 
     /// Fills the page as far as memory has what it takes.

@@ -22,8 +22,9 @@ pub use cluster::{
 pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
-    AutoRepairReport, AutoRepairTable, RepairCommand, RepairDetails, RepairLineReport, RepairOrder,
-    RepairReport, RepairSessionReport, RepairSummary, RepairSummaryQuery,
+    AutoRepairReport, AutoRepairTable, CourseReport, ParticipationReport, RepairCommand,
+    RepairDetails, RepairJobReport, RepairLineReport, RepairOrder, RepairReport,
+    RepairSessionReport, RepairSummary, RepairSummaryQuery, ValidationReport,
 };
 pub use sampling::{SampleJob, SampleReport, SampleRequest, SamplerReport};
 pub use upkeep::{

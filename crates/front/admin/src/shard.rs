@@ -20,9 +20,9 @@ use crate::members::{self, SchemaVersions};
 use crate::model::{
     AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
     CoordinatorReport, EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest,
-    HistoryReport, KeyspaceReport, NodeReport, PendingReport, PlannedReport, RepairCommand,
-    RepairReport, RepairSummary, RepairSummaryQuery, SampleReport, SampleRequest, SamplerReport,
-    SnapshotReport, TableReport,
+    HistoryReport, KeyspaceReport, NodeReport, ParticipationReport, PendingReport, PlannedReport,
+    RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery, SampleReport, SampleRequest,
+    SamplerReport, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -99,6 +99,8 @@ pub enum AdminRequest {
     Command(ClusterCommand),
     /// About repairs: to shard 0.
     Repair(RepairCommand),
+    /// Tell of the node's parts in repairs, its own and those of others. To shard 0.
+    Participations,
     /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
     AutoRepair(Option<bool>),
     /// What is known of repairs of tables: to all shards, when ranges were repaired is shard 0's.
@@ -171,6 +173,8 @@ pub enum AdminReply {
     Cluster(Box<ClusterReport>),
     /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
     Repairs(Vec<RepairReport>),
+    /// To `Participations`.
+    Participations(Vec<ParticipationReport>),
     /// To `AutoRepair`.
     AutoRepair(AutoRepairReport),
     /// To `RepairSummary`.
@@ -284,8 +288,8 @@ pub trait ShardActions {
     ///
     /// # Errors
     /// `Argument`: there is none of that name, or it does not take these values.
-    fn set_guardrail(&self, _: &GuardrailRequest) -> Result<(), ActionError> {
-        Err(ActionError::Unsupported("setting a guardrail"))
+    fn set_guardrail(&self, _: GuardrailRequest) -> Work<()> {
+        Box::pin(async move { Err(ActionError::Unsupported("setting a guardrail")) })
     }
     /// This shard's part in the cluster; what is not there stays `None` or empty.
     fn cluster(&self) -> ClusterReport {
@@ -302,6 +306,10 @@ pub trait ShardActions {
     /// `Argument`: what is asked for cannot be; `Failed`: not now.
     fn repair(&self, _: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
         Err(ActionError::Unsupported("repair"))
+    }
+    /// The node's parts in repairs, the oldest first. Shard 0.
+    fn participations(&self) -> Vec<ParticipationReport> {
+        Vec::new()
     }
     /// Switches the repairs that begin by themselves, when told how, and tells how they stand.
     ///
@@ -418,6 +426,9 @@ fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
         }
         AdminRequest::Guardrails => {
             reply.send(AdminReply::Guardrails(parts.actions.guardrails()));
+        }
+        AdminRequest::Participations => {
+            reply.send(AdminReply::Participations(parts.actions.participations()));
         }
         AdminRequest::AutoRepair(enabled) => reply.send(match parts.actions.auto_repair(enabled) {
             Ok(report) => AdminReply::AutoRepair(report),
@@ -696,7 +707,7 @@ impl Served {
                 return Ok(AdminReply::Upkeep(self.actions.upkeep(action).await?));
             }
             AdminRequest::Drain => self.actions.drain().await?,
-            AdminRequest::SetGuardrail(change) => self.actions.set_guardrail(&change)?,
+            AdminRequest::SetGuardrail(change) => self.actions.set_guardrail(change).await?,
             AdminRequest::TakeSnapshot { tag, selection, skip_flush, ttl_seconds } => {
                 check_tag(&tag)?;
                 let tables = selected(&schema, &selection)?;
@@ -736,6 +747,7 @@ impl Served {
             | AdminRequest::ForgetCredentials(_)
             | AdminRequest::CidrGroups(_)
             | AdminRequest::Repair(_)
+            | AdminRequest::Participations
             | AdminRequest::AutoRepair(_)
             | AdminRequest::RepairSummary(_)
             | AdminRequest::Endpoints { .. }

@@ -13,9 +13,6 @@ use stdx::{FixedMap, Instant};
 /// The class name that AUTHENTICATE carries; drivers compare it.
 pub(crate) const AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
-/// Most passwords that are remembered; the cache is emptied above it, which costs some hashing.
-const CACHE_ENTRIES_MAX: usize = 1000;
-
 /// What a client claims to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
@@ -60,6 +57,8 @@ pub(crate) fn incorrect(user: &str) -> String {
 pub(crate) struct CredentialsCache {
     salt: [u8; 16],
     validity: Duration,
+    /// Above it the cache is emptied, which costs some hashing.
+    entries_max: usize,
     entries: RefCell<FixedMap<[u8; 16], Verified>>,
 }
 
@@ -70,8 +69,8 @@ struct Verified {
 }
 
 impl CredentialsCache {
-    pub(crate) fn new(salt: [u8; 16], validity: Duration) -> CredentialsCache {
-        CredentialsCache { salt, validity, entries: RefCell::default() }
+    pub(crate) fn new(salt: [u8; 16], validity: Duration, entries_max: usize) -> CredentialsCache {
+        CredentialsCache { salt, validity, entries_max, entries: RefCell::default() }
     }
 
     fn key(&self, credentials: &Credentials, hash: &str) -> [u8; 16] {
@@ -97,8 +96,11 @@ impl CredentialsCache {
     /// Remembers that it is right.
     pub(crate) fn remember(&self, credentials: &Credentials, hash: &str, now: Instant) {
         let mut entries = self.entries.borrow_mut();
-        if entries.len() >= CACHE_ENTRIES_MAX {
+        if entries.len() >= self.entries_max {
             entries.clear();
+        }
+        if self.entries_max == 0 {
+            return;
         }
         let verified = Verified { at: now, user: credentials.user.clone() };
         entries.insert(self.key(credentials, hash), verified);
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_verified_password_is_known_until_it_expires_or_the_hash_changes() {
-        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2));
+        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2), 1000);
         let me = Credentials { user: "me".into(), password: "secret".into() };
         let start = Instant(0);
         assert!(!cache.knows(&me, "hash", start));
@@ -160,8 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn no_more_passwords_are_remembered_than_may_be() {
+        let credentials = |n: usize| Credentials { user: n.to_string(), password: "p".into() };
+        for entries_max in [0, 1, 3] {
+            let cache = CredentialsCache::new([7; 16], Duration::from_secs(2), entries_max);
+            for n in 0..=entries_max {
+                cache.remember(&credentials(n), "hash", Instant(0));
+                assert!(cache.users(Instant(0)).len() <= entries_max, "{entries_max}");
+                assert_eq!(cache.knows(&credentials(n), "hash", Instant(0)), entries_max > 0);
+            }
+        }
+    }
+
+    #[test]
     fn whose_passwords_are_known_is_told_and_forgotten() {
-        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2));
+        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2), 1000);
         let credentials = |user: &str| Credentials { user: user.into(), password: "p".into() };
         let (start, later) = (Instant(0), Instant(0) + Duration::from_secs(1));
         cache.remember(&credentials("b"), "hash", start);

@@ -5,6 +5,7 @@
 //! decided, written and shown is the planner's business ([`cql_plan::cas`]); rounds of Paxos are the
 //! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
 
+use crate::disk_usage;
 use crate::execute::{Cx, Describe, Modification, Statement, Step, finish};
 use crate::failure::{CasFailed, Failure, ReplicasFailed, Result, level};
 use crate::forwarded::{self, Outbound, Sent, Terms};
@@ -85,6 +86,9 @@ pub(crate) fn run(
     }
     let is_batch = request.batch.is_some()
         || borrowed.iter().any(|(c, _)| matches!(c.plan.kind, PlanKind::Batch(_)));
+    if is_batch {
+        disk_usage::check(cx.server, request, cx.ticket.watch())?;
+    }
     let timeout_nanos = match (request.batch, request.statements) {
         (None, [(compiled, values)]) => match &compiled.plan.kind {
             PlanKind::Modify(plan) => plan.timeout_nanos(values, &request.options)?,

@@ -11,7 +11,7 @@
 //! INV-prepared-1 and -2: see `prepared`.
 //!
 //! Reading order: `settings`, `server`, `accept`, `connection`, `running`, `driver`, `execute`, `select`,
-//! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `truncate`, `topology_events`, `prepared`, `failure`.
+//! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `disk_usage`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod accept;
 mod access;
@@ -20,6 +20,7 @@ mod conditional;
 mod connection;
 mod counters;
 mod describe;
+mod disk_usage;
 mod driver;
 mod execute;
 mod failure;

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result, level};
 use crate::server::Server;
 use crate::session::Ticket;
 use cluster::ClusterSnapshot;
-use coordinator::{CasError, ReplicatedRead, ReplicatedWrite};
+use coordinator::{CasError, ReadTrace, ReplicatedRead, ReplicatedWrite};
 use cql_wire::{Consistency, WriteType};
 use data::command::ReadCommand;
 use std::rc::Rc;
@@ -40,10 +40,11 @@ pub(crate) async fn read<S: RowSink>(
     (asked, scope): (Consistency, Option<paxos::Scope>),
     command: &ReadCommand,
     order: &ReplicatedRead,
-    (trace, sink): (Option<Uuid>, &mut S),
+    (trace, sink): (Option<&Rc<ReadTrace>>, &mut S),
 ) -> Result<ReadStats> {
     if let Some(scope) = scope {
-        let read = server.coordinator.read_serial(command, order, (scope, trace), sink).await;
+        let id = trace.map(|trace| trace.id());
+        let read = server.coordinator.read_serial(command, order, (scope, id), sink).await;
         return read.map_err(|error| match error {
             CasError::Request(error) => Failure::request(error, asked, &order.snapshot),
             CasError::Overloaded(message) => Failure::overloaded(message),

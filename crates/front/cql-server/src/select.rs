@@ -19,10 +19,12 @@ use crate::settings::Timeout;
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;
-use coordinator::{ReplicatedRead, SelectLimits};
+use coordinator::{ReadTrace, ReplicatedRead, SelectLimits};
 use cql_plan::auth::is_computed;
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
-use cql_plan::select::{self, BoundSelect, CANNOT_PAGE, SelectDone, SelectExec, SelectPlan};
+use cql_plan::select::{
+    self, BoundSelect, CANNOT_PAGE, Dropped, SelectDone, SelectExec, SelectPlan,
+};
 use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
 use data::RowRef;
 use data::command::{Partitions, ReadCommand};
@@ -318,9 +320,17 @@ impl Read {
             let kind = if is_range { "range query" } else { "single-partition query" };
             format!("Executing {kind} on {}", table.name)
         });
+        if is_range && self.snapshot.is_some() {
+            self.ticket.note(|| "Computing ranges to query".to_owned());
+        }
+        let trace = self.ticket.trace.as_ref().map(|trace| {
+            let trace = trace.clone();
+            Rc::new(ReadTrace::new(trace.id(), move |activity| trace.note(activity)))
+        });
         let deadline = self.snapshot.is_some();
         let deadline = deadline.then(|| self.deadline.unwrap_or_else(|| server.rt.now() + timeout));
-        let mut reading = pin!(self.read_all(plan, bound, (&table, deadline), body));
+        let terms = (&table, deadline, trace.as_ref());
+        let mut reading = pin!(self.read_all(plan, bound, terms, body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
@@ -329,13 +339,29 @@ impl Read {
             Poll::Pending if deadline.is_some() => Ok(reading.await),
             Poll::Pending => server.rt.timeout(server.rt.now() + timeout, reading).await,
         };
+        if let Some(trace) = &trace {
+            trace.finish(!is_range);
+        }
         match result {
             Ok(result) => {
-                let (page, stats) = result?;
+                let (page, stats, bytes) = result?;
                 self.ticket.note(|| {
                     let ReadStats { rows, tombstones, .. } = stats;
                     format!("Read {rows} live rows and {tombstones} tombstone cells")
                 });
+                if let Some(trace) = &trace {
+                    let columns = bound.filtered_columns(&table);
+                    let seen = FilterCost {
+                        stats: &stats,
+                        bytes,
+                        dropped: page.dropped,
+                        page_bytes: trace.page_bytes(),
+                        result_bytes: page.bytes,
+                    };
+                    if !columns.is_empty() {
+                        self.ticket.note(|| seen.describe(&columns));
+                    }
+                }
                 Ok((page, stats))
             }
             Err(_) => Err(Failure::ReadTimeout { consistency: self.consistency }),
@@ -346,9 +372,10 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
-        (table, deadline): (&Arc<Table>, Option<Instant>),
+        (table, deadline, trace): (&Arc<Table>, Option<Instant>, Option<&Rc<ReadTrace>>),
         body: &mut Vec<u8>,
-    ) -> Result<(SelectDone, ReadStats)> {
+    ) -> Result<(SelectDone, ReadStats, u64)> {
+        let mut bytes = 0;
         let mut stats = ReadStats::default();
         let computed = match table.kind {
             TableKind::Virtual => Some(virtual_tables::rows(&self.server, table).await),
@@ -373,23 +400,53 @@ impl Read {
                 break;
             }
             let mut sink = Sink { exec: &mut exec };
-            let read = match (&computed, &order) {
-                (Some(rows), _) => {
+            let read = match (&computed, &order, trace) {
+                (Some(rows), ..) => {
                     virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
                 }
-                // Boxed, so that reads of a node that is alone do not carry its size around.
-                (None, Some(order)) => {
-                    let asked = (self.consistency, self.scope);
-                    let server = &self.server;
-                    let to = (self.ticket.trace_session(), &mut sink);
-                    Box::pin(replicas::read(server, asked, command, order, to)).await?
+                (None, order, Some(trace)) => {
+                    let mut counting = Counting { sink, bytes: 0 };
+                    let wanted = (bound.rows_wanted(), order.as_ref());
+                    let read = self.read_noted(command, wanted, trace, &mut counting);
+                    let read = Box::pin(read).await?;
+                    bytes += counting.bytes;
+                    read
                 }
-                (None, None) => self.read_stored(command, bound.rows_wanted(), &mut sink).await?,
+                // Boxed, so that reads of a node that is alone do not carry its size around.
+                (None, Some(order), None) => {
+                    let asked = (self.consistency, self.scope);
+                    let to = (None, &mut sink);
+                    Box::pin(replicas::read(&self.server, asked, command, order, to)).await?
+                }
+                (None, None, None) => {
+                    self.read_stored(command, bound.rows_wanted(), &mut sink).await?
+                }
             };
             stats.rows = stats.rows.saturating_add(read.rows);
+            stats.partitions = stats.partitions.saturating_add(read.partitions);
             stats.tombstones = stats.tombstones.saturating_add(read.tombstones);
         }
-        Ok((exec.finish()?, stats))
+        Ok((exec.finish()?, stats, bytes))
+    }
+
+    /// A read that is traced.
+    async fn read_noted<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        (rows_wanted, order): (usize, Option<&ReplicatedRead>),
+        trace: &Rc<ReadTrace>,
+        sink: &mut S,
+    ) -> Result<ReadStats> {
+        if let Some(order) = order {
+            let (asked, to) = ((self.consistency, self.scope), (Some(trace), sink));
+            return replicas::read(&self.server, asked, command, order, to).await;
+        }
+        let coordinator = &self.server.coordinator;
+        let read = coordinator.read_noted(command, (rows_wanted, trace), sink).await;
+        read.map_err(|error| {
+            let id = self.server.log_failure("read", &error);
+            Failure::read(&error, self.consistency, id)
+        })
     }
 
     async fn read_stored<S: RowSink>(
@@ -461,5 +518,55 @@ impl RowSink for Sink<'_, '_> {
     #[inline]
     fn partition_end(&mut self) -> Flow {
         flow(self.exec.partition_end())
+    }
+}
+
+/// As [`Sink`], and counts the bytes of what is found.
+struct Counting<'e, 'p> {
+    sink: Sink<'e, 'p>,
+    bytes: u64,
+}
+
+impl RowSink for Counting<'_, '_> {
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        let of_static = static_row.map_or(0, |row| row.bytes().len());
+        self.bytes += (key.len() + of_static) as u64;
+        self.sink.partition(token, key, static_row)
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        self.bytes += (clustering.len() + row.bytes().len()) as u64;
+        self.sink.row(clustering, row)
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        self.sink.partition_end()
+    }
+}
+
+/// What a filter cost, for a trace: everything that it looks at is read and comes to this shard.
+struct FilterCost<'r> {
+    stats: &'r ReadStats,
+    /// Of the rows and keys that were looked at.
+    bytes: u64,
+    dropped: Dropped,
+    /// Of all pages that came from other shards and nodes, and of the largest one.
+    page_bytes: (u64, u64),
+    result_bytes: u64,
+}
+
+impl FilterCost<'_> {
+    fn describe(&self, columns: &[&str]) -> String {
+        let ReadStats { rows, partitions, .. } = self.stats;
+        let FilterCost { bytes, dropped, page_bytes: (pages, largest), result_bytes, .. } = self;
+        format!(
+            "Filtering on {} looked at {rows} rows of {partitions} partitions in {bytes} bytes, \
+             dropped {} rows and {} whole partitions, and kept {} rows; {pages} bytes came in pages \
+             of up to {largest} in memory, the result has {result_bytes} bytes",
+            columns.join(", "),
+            dropped.rows,
+            dropped.partitions,
+            rows.saturating_sub(dropped.rows),
+        )
     }
 }

@@ -7,6 +7,7 @@
 use crate::access::{Accesses, CidrMetrics};
 use crate::auth::CredentialsCache;
 use crate::counters::Counters;
+use crate::disk_usage::ReplicaDisks;
 use crate::failure::Failure;
 use crate::guardrails::Guardrails;
 use crate::latency::{Latencies, TableLatencies};
@@ -21,6 +22,7 @@ use crate::virtual_tables::VirtualSource;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use coordinator::Coordinator;
 use cql_plan::functions::user::UserFunctions;
+use cql_plan::guardrails::DiskPressure;
 use cql_plan::plan::{PlanLimits, UuidSource};
 use cql_wire::{ErrorCode, Event, Negotiated, Opcode, ProtocolVersion, scylla};
 use membership::Membership;
@@ -82,6 +84,8 @@ pub(crate) struct Server {
     pub(crate) settings: Arc<ServerSettings>,
     pub(crate) timeouts: Timeouts,
     pub(crate) guardrails: RefCell<Guardrails>,
+    /// Which nodes have full disks.
+    pub(crate) replica_disks: ReplicaDisks,
     pub(crate) plan_limits: Planning,
     pub(crate) mesh: Arc<ServerMesh>,
     pub(crate) virtual_source: Rc<dyn VirtualSource>,
@@ -152,7 +156,11 @@ impl CqlServer {
             virtual_source,
             gate: rt.gate("cql-connections"),
             prepared: PreparedCache::new(settings.prepared_bytes_max),
-            credentials: CredentialsCache::new(salt, settings.credentials_validity),
+            credentials: CredentialsCache::new(
+                salt,
+                settings.credentials_validity,
+                settings.credentials_cache_max_entries,
+            ),
             accesses: Accesses::default(),
             cidr_metrics: CidrMetrics::new(&rt.telemetry()),
             uuids: UuidSource::new(rt.random_u64()),
@@ -175,6 +183,7 @@ impl CqlServer {
             buffers: RefCell::default(),
             timeouts: Timeouts::new(&settings),
             guardrails: RefCell::new(settings.guardrails.clone()),
+            replica_disks: ReplicaDisks::default(),
             settings,
             rt: rt.clone(),
         });
@@ -206,6 +215,12 @@ impl CqlServer {
         let snapshot = self.inner.snapshot().clone();
         let events = self.inner.news.liveness(&snapshot, host, is_up);
         self.inner.announce_nodes(&events);
+    }
+
+    /// What a node, this one too, says of its disks: `Some` when they are fuller than they should be.
+    /// To be called on every shard. Ordinary users are warned of writes to its ranges, or refused.
+    pub fn note_disk_usage(&self, host: HostId, pressure: Option<DiskPressure>) {
+        self.inner.replica_disks.set(host, pressure);
     }
 
     /// Carries out the truncations that the metadata says and that this node has not carried out,

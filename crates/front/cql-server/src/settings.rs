@@ -54,6 +54,8 @@ pub struct ServerSettings {
     pub access: AccessRules,
     /// How long a verified password is taken without hashing it again.
     pub credentials_validity: Duration,
+    /// How many of them a shard remembers.
+    pub credentials_cache_max_entries: usize,
     /// Connections that are silent for longer are closed. `None`: never.
     pub idle_timeout: Option<Duration>,
     /// Whether protocol versions before the newest are spoken.
@@ -197,6 +199,7 @@ impl ServerSettings {
             authentication: Authentication::AllowAll,
             access: AccessRules::default(),
             credentials_validity: Duration::from_secs(2),
+            credentials_cache_max_entries: 1000,
             idle_timeout: None,
             allow_older_protocols: true,
             read_timeout: Duration::from_secs(5),

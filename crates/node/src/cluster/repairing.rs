@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use admin::ActionError;
 use admin::model::{
-    AutoRepairReport, AutoRepairTable, RepairCommand, RepairDetails, RepairLineReport, RepairOrder,
-    RepairReport, RepairSessionReport, RepairSummary, RepairSummaryQuery,
+    AutoRepairReport, AutoRepairTable, CourseReport, ParticipationReport, RepairCommand,
+    RepairDetails, RepairJobReport, RepairLineReport, RepairOrder, RepairReport,
+    RepairSessionReport, RepairSummary, RepairSummaryQuery, ValidationReport,
 };
 use cluster::{ClusterSnapshot, Replication};
 use repair::{Kind, Repair, RepairOptions, RepairState, RepairStatus};
 use schema::Keyspace;
-use stdx::Token;
+use stdx::{Token, WallMicros};
 use store::{ReadScope, Store};
 
 /// Does what is asked of the shard's repairs.
@@ -231,6 +232,57 @@ fn report_of(status: RepairStatus) -> RepairReport {
     }
 }
 
+fn job_of(job: repair::JobDetails) -> RepairJobReport {
+    let micros = |at: Option<WallMicros>| at.map(|at| at.0);
+    RepairJobReport {
+        id: job.id.to_string(),
+        table: job.table,
+        started_at: job.started_at.0,
+        compared_from: micros(job.compared_from),
+        sent_from: micros(job.sent_from),
+        compared_upto: micros(job.compared_upto),
+        ended_at: job.ended.as_ref().map(|(at, _)| at.0),
+        error: job.ended.and_then(|(_, error)| error),
+    }
+}
+
+/// The node's parts in repairs, its own and those of others.
+pub(crate) fn participations(repair: &Repair) -> Vec<ParticipationReport> {
+    let course = |course: repair::Course| CourseReport {
+        began_at: course.began.0,
+        updated_at: course.updated.0,
+        ended_at: course.ended.as_ref().map(|(at, _)| at.0),
+        error: course.ended.and_then(|(_, ending)| ending.err()),
+    };
+    let validation = |v: repair::ValidationDetails| ValidationReport {
+        id: v.id.to_string(),
+        session: v.session.to_string(),
+        table: v.table,
+        ranges: v.ranges,
+        partitions_estimate: v.estimated.0,
+        bytes_estimate: v.estimated.1,
+        partitions: v.partitions,
+        bytes_read: v.bytes_read,
+        started_at: v.started.map(|at| at.0),
+        sent_at: v.sent.map(|at| at.0),
+        course: course(v.course),
+    };
+    let all = repair.participations().into_iter();
+    all.map(|p| ParticipationReport {
+        id: p.id.to_string(),
+        initiator: format!("/{}", p.initiator),
+        tables: p.tables,
+        ranges: p.ranges,
+        incremental: p.incremental,
+        global: p.global,
+        preview: p.preview.name().to_owned(),
+        repaired_at: p.repaired_at,
+        course: course(p.course),
+        validations: p.validations.into_iter().map(validation).collect(),
+    })
+    .collect()
+}
+
 fn details_of(details: repair::RepairDetails) -> RepairDetails {
     let kind = match details.options.kind() {
         Kind::Full => "full",
@@ -247,6 +299,7 @@ fn details_of(details: repair::RepairDetails) -> RepairDetails {
         started_at: s.started_at.map(|at| at.0),
         ended_at: s.ended.as_ref().map(|(at, _)| at.0),
         error: s.ended.and_then(|(_, error)| error),
+        jobs: s.jobs.into_iter().map(job_of).collect(),
     };
     RepairDetails {
         order: order_of(details.options),

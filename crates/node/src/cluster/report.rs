@@ -8,7 +8,7 @@ use admin::model::{
     StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
 use cluster::MemberState;
-use gossip::Flags;
+use gossip::{DiskUsage, Flags};
 use messaging::KindStats;
 use stdx::ShardId;
 use streaming::SessionStats;
@@ -87,6 +87,10 @@ impl ClusterShard {
             epoch: row.app.epoch.0,
             cql_ready: row.app.flags.has(Flags::CQL_READY),
             shutting_down: row.app.flags.has(Flags::SHUTTING_DOWN),
+            disk_usage: match row.app.flags.disk_usage() {
+                DiskUsage::NotAvailable => String::new(),
+                usage => usage.name().to_owned(),
+            },
             release_version: row.app.release,
             schema_version: None,
         });

@@ -1,16 +1,17 @@
-//! Virtual tables about data on the move: repairs that this node coordinates, and streams.
+//! Virtual tables about data on the move: repairs that this node coordinates, its part in those and in the
+//! repairs of other nodes, and streams.
 //!
-//! Replicas of a repair answer questions one by one, so that there is no state of their part in one:
-//! Cassandra's tables of jobs, validations and participations are not there. Streams are shown while they are
-//! under way.
+//! Replicas of a repair are not asked for a tree but for digests of stretches, which are compared and sent
+//! where they differ as it goes on: a validation lasts until the last of them, and a job's rows may be sent
+//! before it is all compared. Streams are shown while they are under way.
 //!
 //! Source: Cassandra's `LocalRepairTables`, `CoordinatorState`, `StreamingVirtualTable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use admin::model::{
-    NodeReport, RepairCommand, RepairDetails, RepairReport, RepairSessionReport, StreamProgress,
-    StreamReport,
+    CourseReport, NodeReport, ParticipationReport, RepairCommand, RepairDetails, RepairJobReport,
+    RepairReport, RepairSessionReport, StreamProgress, StreamReport, ValidationReport,
 };
 use admin::{AdminReply, AdminRequest};
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
@@ -23,12 +24,21 @@ use super::{NodeViews, Rows, whole};
 type Row = Result<Option<VirtualRow>, VirtualRowError>;
 
 impl NodeViews {
-    /// `repairs` and `repair_sessions`. Repairs are coordinated by the first shard.
+    /// `repairs`, `repair_sessions` and `repair_jobs`. Repairs are coordinated by the first shard.
     pub(super) async fn repairs(&self, table: &Table) -> Rows {
         let ask = AdminRequest::Repair(RepairCommand::Details);
         let now = self.rt.wall().millis();
         match self.admin.call(&self.rt, ShardId(0), ask).await {
             Ok(AdminReply::Repairs(all)) => repair_rows(table, &all, now),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// `repair_participates` and `repair_validations`, which the first shard knows.
+    pub(super) async fn participations(&self, table: &Table) -> Rows {
+        let now = self.rt.wall().millis();
+        match self.admin.call(&self.rt, ShardId(0), AdminRequest::Participations).await {
+            Ok(AdminReply::Participations(all)) => participation_rows(table, &all, now),
             _ => Ok(Vec::new()),
         }
     }
@@ -44,7 +54,7 @@ impl NodeViews {
     }
 }
 
-/// The rows of `repairs` or `repair_sessions`, at a time in milliseconds since 1970.
+/// The rows of `repairs`, `repair_sessions` or `repair_jobs`, at a time in milliseconds since 1970.
 pub(super) fn repair_rows(table: &Table, all: &[RepairReport], now: i64) -> Rows {
     let mut rows: Vec<VirtualRow> = Vec::new();
     for report in all {
@@ -54,7 +64,14 @@ pub(super) fn repair_rows(table: &Table, all: &[RepairReport], now: i64) -> Rows
             continue;
         }
         for one in &details.sessions {
-            rows.extend(session(table, report, details, one, now)?);
+            match &*table.name {
+                "repair_jobs" => {
+                    for of in &one.jobs {
+                        rows.extend(job(table, report, one, of, now)?);
+                    }
+                }
+                _ => rows.extend(session(table, report, details, one, now)?),
+            }
         }
     }
     Ok(rows)
@@ -69,6 +86,8 @@ fn millis(at: i64) -> i64 {
 struct Course<'a> {
     /// When it was made, microseconds since 1970.
     init: i64,
+    /// When something happened last that is none of its phases.
+    updated: Option<i64>,
     /// Its phases with their times, in order.
     phases: &'a [(&'static str, Option<i64>)],
     /// When and how it ended.
@@ -78,6 +97,12 @@ struct Course<'a> {
 
 impl Course<'_> {
     fn put(&self, row: &mut VirtualRowBuilder<'_>, now: i64) {
+        let status = self.put_without_status(row, now);
+        row.text("status", status);
+    }
+
+    /// The same for tables without a status; what it would be.
+    fn put_without_status(&self, row: &mut VirtualRowBuilder<'_>, now: i64) -> &'static str {
         let reached = self.phases.iter().filter_map(|(name, at)| Some((*name, (*at)?)));
         let (phase, at) = reached.clone().next_back().unwrap_or(("init", self.init));
         let init = millis(self.init);
@@ -87,13 +112,12 @@ impl Course<'_> {
             row.timestamp_millis(&format!("state_{name}_timestamp"), millis(at));
         }
         let (status, updated) = match self.ended {
-            None => (phase, at),
+            None => (phase, self.updated.map_or(at, |updated| updated.max(at))),
             Some((at, true)) => ("success", at),
             Some((at, false)) => ("failure", at),
         };
         let until = if self.ended.is_some() { millis(updated) } else { now };
-        row.text("status", status)
-            .timestamp_millis("last_updated_at", millis(updated))
+        row.timestamp_millis("last_updated_at", millis(updated))
             .bigint("duration_millis", until.saturating_sub(init).max(0));
         match self.ended {
             Some((at, true)) => row
@@ -104,6 +128,7 @@ impl Course<'_> {
                 .text_or_null("failure_cause", self.message),
             None => row,
         };
+        status
     }
 }
 
@@ -123,6 +148,7 @@ fn repair(table: &Table, report: &RepairReport, details: &RepairDetails, now: i6
     let mut row = VirtualRowBuilder::new(table);
     let course = Course {
         init: report.started_at,
+        updated: None,
         // Nothing is prepared at the replicas before their data is compared.
         phases: &[
             ("setup", Some(report.started_at)),
@@ -193,6 +219,7 @@ fn session(
     let mut row = VirtualRowBuilder::new(table);
     let course = Course {
         init: one.planned_at,
+        updated: None,
         // Its tables begin at once.
         phases: &[("start", one.started_at), ("jobs_start", one.started_at)],
         ended: one.ended_at.map(|at| (at, one.error.is_none())),
@@ -205,6 +232,154 @@ fn session(
         .text_list("table_names", strings(&details.tables))
         .text_list("ranges", strings(&one.ranges))
         .text_list("participants", strings(&one.participants));
+    // Empty until its tables begin, as in Cassandra.
+    let jobs = one.jobs.iter().filter_map(|job| Uuid::parse_str(&job.id).ok());
+    row.bytes("jobs", uuid_set(jobs)?);
+    row.finish().map(Some)
+}
+
+/// `frozen<set<uuid>>`.
+fn uuid_set(ids: impl Iterator<Item = Uuid>) -> Result<Vec<u8>, VirtualRowError> {
+    let mut ids: Vec<[u8; 16]> = ids.map(|id| *id.as_bytes()).collect();
+    let uuid = types::CqlType::Uuid;
+    ids.sort_unstable_by(|a, b| uuid.compare(a, b));
+    ids.dedup();
+    Ok(encode_collection(ids)?)
+}
+
+/// What jobs and validations say of what they are about.
+fn about(
+    row: &mut VirtualRowBuilder<'_>,
+    (repair, session): (Uuid, Uuid),
+    (keyspace, table): (&str, &str),
+    ranges: &[String],
+) {
+    row.uuid("repair_id", repair)
+        .uuid("session_id", session)
+        .text("keyspace_name", keyspace)
+        .text("table_name", table)
+        .text_list("ranges", strings(ranges));
+}
+
+fn job(
+    table: &Table,
+    report: &RepairReport,
+    session: &RepairSessionReport,
+    one: &RepairJobReport,
+    now: i64,
+) -> Row {
+    let parse = |id: &str| Uuid::parse_str(id).ok();
+    let ids = (parse(&one.id), parse(&report.session), parse(&session.id));
+    let (Some(id), Some(repair), Some(of)) = ids else { return Ok(None) };
+    let mut row = VirtualRowBuilder::new(table);
+    let course = Course {
+        init: one.started_at,
+        updated: None,
+        // In the order in which they come here.
+        phases: &[
+            ("start", Some(one.started_at)),
+            ("validation_start", one.compared_from),
+            ("stream_start", one.sent_from),
+            ("validation_complete", one.compared_upto),
+        ],
+        ended: one.ended_at.map(|at| (at, one.error.is_none())),
+        message: one.error.as_deref(),
+    };
+    course.put(&mut row, now);
+    about(&mut row, (repair, of), (&report.keyspace, &one.table), &session.ranges);
+    row.uuid("id", id).text_list("participants", strings(&session.participants));
+    row.finish().map(Some)
+}
+
+/// The rows of `repair_participates` or `repair_validations`.
+pub(super) fn participation_rows(table: &Table, all: &[ParticipationReport], now: i64) -> Rows {
+    let mut rows: Vec<VirtualRow> = Vec::new();
+    for one in all {
+        if &*table.name == "repair_participates" {
+            rows.extend(participation(table, one, now)?);
+            continue;
+        }
+        for of in &one.validations {
+            rows.extend(validation(table, one, of, now)?);
+        }
+    }
+    Ok(rows)
+}
+
+impl<'a> Course<'a> {
+    fn of(course: &'a CourseReport, phases: &'a [(&'static str, Option<i64>)]) -> Course<'a> {
+        Course {
+            init: course.began_at,
+            updated: Some(course.updated_at),
+            phases,
+            ended: course.ended_at.map(|at| (at, course.error.is_none())),
+            message: course.error.as_deref(),
+        }
+    }
+}
+
+fn participation(table: &Table, one: &ParticipationReport, now: i64) -> Row {
+    let Ok(id) = Uuid::parse_str(&one.id) else { return Ok(None) };
+    let mut row = VirtualRowBuilder::new(table);
+    Course::of(&one.course, &[]).put_without_status(&mut row, now);
+    let validations = one.validations.iter().filter_map(|v| Uuid::parse_str(&v.id).ok());
+    row.uuid("id", id)
+        .text("initiator", &one.initiator)
+        .text_set("tables", strings(&one.tables))
+        .text_list("ranges", strings(&one.ranges))
+        .boolean("incremental", one.incremental)
+        .boolean("global", one.global)
+        .text("preview_kind", &one.preview)
+        .bytes("validations", uuid_set(validations)?);
+    if one.repaired_at != 0 {
+        row.timestamp_millis("repaired_at", one.repaired_at);
+    }
+    row.finish().map(Some)
+}
+
+/// Of what is done all is done; of the rest 99 at most.
+fn progress(one: &ValidationReport) -> f32 {
+    if one.course.ended_at.is_some() {
+        return 100.0;
+    }
+    let parts = u128::from(one.partitions) * 10_000;
+    let parts = parts.checked_div(u128::from(one.partitions_estimate)).unwrap_or(0).min(9_900);
+    f32::from(u16::try_from(parts).unwrap_or(9_900)) / 100.0
+}
+
+fn validation(
+    table: &Table,
+    repair: &ParticipationReport,
+    one: &ValidationReport,
+    now: i64,
+) -> Row {
+    let parse = |id: &str| Uuid::parse_str(id).ok();
+    let ids = (parse(&one.id), parse(&repair.id), parse(&one.session));
+    let (Some(id), Some(repair_id), Some(session)) = ids else { return Ok(None) };
+    // A table that is dropped has no name any more.
+    let Some((keyspace, name)) = &one.table else { return Ok(None) };
+    let mut row = VirtualRowBuilder::new(table);
+    let phases = [
+        ("accept", Some(one.course.began_at)),
+        ("start", one.started_at),
+        ("sending_trees", one.sent_at),
+    ];
+    Course::of(&one.course, &phases).put(&mut row, now);
+    about(&mut row, (repair_id, session), (keyspace, name), &one.ranges);
+    row.uuid("id", id)
+        .text("initiator", &repair.initiator)
+        .float("progress_percentage", progress(one))
+        .bigint("bytes_read", whole(one.bytes_read));
+    for (column, number) in [
+        ("estimated_partitions", one.partitions_estimate),
+        ("estimated_total_bytes", one.bytes_estimate),
+        ("partitions_processed", one.partitions),
+    ] {
+        // As in Cassandra nothing is not a number.
+        if number != 0 {
+            row.bigint(column, whole(number));
+        }
+    }
     row.finish().map(Some)
 }
 

@@ -117,6 +117,9 @@ fn gossip(table: &Table, member: &MemberReport, peer: &GossipPeerReport) -> Row 
         .text("rpc_ready", if peer.cql_ready { "true" } else { "false" })
         .text("internal_address_and_port", &endpoint(&member.address, member.storage_port))
         .text("status_with_port", &status(member, peer));
+    if !peer.disk_usage.is_empty() {
+        row.text("disk_usage", &peer.disk_usage);
+    }
     if peer.heartbeat > 0 {
         row.int("heartbeat", int(peer.heartbeat));
     }

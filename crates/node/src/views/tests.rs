@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use admin::histogram::HistogramReport;
 use admin::model::{
-    ClusterReport, GossipPeerReport, GossipReport, HintsReport, MemberReport, NodeReport,
-    PendingHintsReport, RepairDetails, RepairOrder, RepairReport, RepairSessionReport,
-    SnapshotReport, StageReport, StreamProgress, StreamReport, TableReport, TrafficReport,
+    ClusterReport, CourseReport, GossipPeerReport, GossipReport, HintsReport, MemberReport,
+    NodeReport, ParticipationReport, PendingHintsReport, RepairDetails, RepairJobReport,
+    RepairOrder, RepairReport, RepairSessionReport, SnapshotReport, StageReport, StreamProgress,
+    StreamReport, TableReport, TrafficReport, ValidationReport,
 };
 use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
@@ -235,6 +236,7 @@ fn other_nodes_are_shown_with_what_is_known_of_them() {
         generation: 9,
         heartbeat: 8,
         load_bytes: 100,
+        disk_usage: "FULL".to_owned(),
         release_version: "5.0.9".to_owned(),
         cql_ready: true,
         ..GossipPeerReport::default()
@@ -269,10 +271,12 @@ fn other_nodes_are_shown_with_what_is_known_of_them() {
     };
     assert_eq!(
         all("gossip_info"),
-        ["dc='dc1' generation=9 heartbeat=8 host_id='fcd96e1a-a401-4d4a-84de-5c246d9acd87' \
+        [
+            "dc='dc1' disk_usage='FULL' generation=9 heartbeat=8 host_id='fcd96e1a-a401-4d4a-84de-5c246d9acd87' \
           internal_address_and_port='127.0.0.2:7000' load='100.0' \
           native_address_and_port='127.0.0.2:9042' rack='r1' release_version='5.0.9' \
-          rpc_address='127.0.0.2' rpc_ready='true' status_with_port='NORMAL,5'"]
+          rpc_address='127.0.0.2' rpc_ready='true' status_with_port='NORMAL,5'"
+        ]
     );
     let times = "newest='1970-01-01T00:00:01.000Z' oldest='1970-01-01T00:00:00.000Z'";
     assert_eq!(
@@ -291,6 +295,7 @@ fn other_nodes_are_shown_with_what_is_known_of_them() {
 
 const REPAIR: &str = "18d3a4b0-e000-11f0-8000-000000000001";
 const SESSION: &str = "18d3a4b0-e000-11f0-8000-000000000002";
+const JOB: &str = "18d3a4b0-e000-81f0-8000-000000000003";
 
 #[test]
 fn repairs_are_shown_with_their_phases_and_sessions() {
@@ -302,6 +307,16 @@ fn repairs_are_shown_with_their_phases_and_sessions() {
         started_at: Some(3_000_000),
         ended_at,
         error: error.map(str::to_owned),
+        jobs: vec![RepairJobReport {
+            id: JOB.to_owned(),
+            table: "t".to_owned(),
+            started_at: 3_000_000,
+            compared_from: Some(4_000_000),
+            sent_from: None,
+            compared_upto: ended_at,
+            ended_at,
+            error: error.map(str::to_owned),
+        }],
     };
     let report = |state: &str, details| RepairReport {
         id: 4,
@@ -372,8 +387,8 @@ fn repairs_are_shown_with_their_phases_and_sessions() {
     assert_eq!(
         all("repair_sessions", &report("RUNNING", details.clone())),
         [format!(
-            "completed=false duration_millis=7500 keyspace_name='ks' last_updated_at={three} \
-             participants=['/127.0.0.2:7000'] ranges=['(1,2]', '(5,9]'] repair_id={REPAIR} \
+            "completed=false duration_millis=7500 jobs={{{JOB}}} keyspace_name='ks' \
+             last_updated_at={three} participants=['/127.0.0.2:7000'] ranges=['(1,2]', '(5,9]'] repair_id={REPAIR} \
              state_init_timestamp={two} state_jobs_start_timestamp={three} \
              state_start_timestamp={three} status='jobs_start' table_names=['t']",
             two = at(2)
@@ -403,9 +418,135 @@ fn repairs_are_shown_with_their_phases_and_sessions() {
     }
     let rows = all("repair_sessions", &report("FAILED", ended));
     let expected = format!(
-        "completed=true duration_millis=4000 failure_cause='x' keyspace_name='ks' last_updated_at={six} "
+        "completed=true duration_millis=4000 failure_cause='x' jobs={{{JOB}}} keyspace_name='ks' \
+         last_updated_at={six} "
     );
     assert!(rows[0].starts_with(&expected), "{rows:?}");
+}
+
+#[test]
+fn jobs_of_a_repair_are_shown_with_what_has_been_compared_and_sent() {
+    let table = table("repair_jobs");
+    let rows = |sent_from, compared_upto, ended_at, error: Option<&str>| {
+        let job = RepairJobReport {
+            id: JOB.to_owned(),
+            table: "t".to_owned(),
+            started_at: 1_000_000,
+            compared_from: Some(2_000_000),
+            sent_from,
+            compared_upto,
+            ended_at,
+            error: error.map(str::to_owned),
+        };
+        let session = RepairSessionReport {
+            id: SESSION.to_owned(),
+            ranges: vec!["(1,2]".to_owned()],
+            participants: vec!["/127.0.0.2:7000".to_owned()],
+            jobs: vec![job],
+            ..RepairSessionReport::default()
+        };
+        let details = RepairDetails { sessions: vec![session], ..RepairDetails::default() };
+        let report = RepairReport {
+            session: REPAIR.to_owned(),
+            keyspace: "ks".to_owned(),
+            details: Some(Box::new(details)),
+            ..RepairReport::default()
+        };
+        let rows = moving::repair_rows(&table, &[report], 9_500).unwrap();
+        rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
+    };
+    let at = |seconds: i64| format!("'1970-01-01T00:00:0{seconds}.000Z'");
+    let (one, two, three, four) = (at(1), at(2), at(3), at(4));
+    assert_eq!(
+        rows(Some(3_000_000), None, None, None),
+        [format!(
+            "completed=false duration_millis=8500 keyspace_name='ks' last_updated_at={three} \
+             participants=['/127.0.0.2:7000'] ranges=['(1,2]'] repair_id={REPAIR} \
+             session_id={SESSION} state_init_timestamp={one} state_start_timestamp={one} \
+             state_stream_start_timestamp={three} state_validation_start_timestamp={two} \
+             status='stream_start' table_name='t'"
+        )]
+    );
+    let ended = rows(None, Some(3_000_000), Some(4_000_000), Some("why"));
+    for part in [
+        "completed=true duration_millis=3000 failure_cause='why' ".to_owned(),
+        format!(" state_failure_timestamp={four} "),
+        format!(" state_validation_complete_timestamp={three} "),
+        " status='failure' ".to_owned(),
+    ] {
+        assert!(ended[0].contains(&part), "{part}: {ended:?}");
+    }
+}
+
+#[test]
+fn parts_in_repairs_are_shown_with_what_was_read_for_them() {
+    let validation = ValidationReport {
+        id: JOB.to_owned(),
+        session: SESSION.to_owned(),
+        table: Some(("ks".to_owned(), "t".to_owned())),
+        ranges: vec!["(1,2]".to_owned()],
+        partitions_estimate: 8,
+        bytes_estimate: 800,
+        partitions: 3,
+        bytes_read: 300,
+        started_at: Some(2_000_000),
+        sent_at: Some(3_000_000),
+        course: CourseReport { began_at: 1_000_000, updated_at: 4_000_000, ..Default::default() },
+    };
+    let dropped = ValidationReport { table: None, ..validation.clone() };
+    let running = ParticipationReport {
+        id: REPAIR.to_owned(),
+        initiator: "/127.0.0.1:7000".to_owned(),
+        tables: vec!["ks.u".to_owned(), "ks.t".to_owned()],
+        ranges: vec!["(1,2]".to_owned(), "(5,9]".to_owned()],
+        incremental: true,
+        global: true,
+        preview: "NONE".to_owned(),
+        repaired_at: 0,
+        course: CourseReport { began_at: 1_000_000, updated_at: 4_000_000, ..Default::default() },
+        validations: vec![validation, dropped],
+    };
+    let all = |name: &str, one: &ParticipationReport| {
+        let table = table(name);
+        let rows = moving::participation_rows(&table, std::slice::from_ref(one), 9_500).unwrap();
+        rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
+    };
+    let at = |seconds: i64| format!("'1970-01-01T00:00:0{seconds}.000Z'");
+    let (one, two, three, four) = (at(1), at(2), at(3), at(4));
+    assert_eq!(
+        all("repair_participates", &running),
+        [format!(
+            "completed=false duration_millis=8500 global=true incremental=true \
+             initiator='/127.0.0.1:7000' last_updated_at={four} preview_kind='NONE' \
+             ranges=['(1,2]', '(5,9]'] state_init_timestamp={one} tables={{'ks.t', 'ks.u'}} \
+             validations={{{JOB}}}"
+        )]
+    );
+    assert_eq!(
+        all("repair_validations", &running),
+        [format!(
+            "bytes_read=300 completed=false duration_millis=8500 estimated_partitions=8 \
+             estimated_total_bytes=800 initiator='/127.0.0.1:7000' keyspace_name='ks' \
+             last_updated_at={four} partitions_processed=3 progress_percentage=37.5 \
+             ranges=['(1,2]'] repair_id={REPAIR} session_id={SESSION} \
+             state_accept_timestamp={one} state_init_timestamp={one} \
+             state_sending_trees_timestamp={three} state_start_timestamp={two} \
+             status='sending_trees' table_name='t'"
+        )]
+    );
+    // More than was thought is not all, and what has ended is.
+    let mut more = running.clone();
+    more.validations[0].partitions = 80;
+    assert!(all("repair_validations", &more)[0].contains(" progress_percentage=99.0 "));
+    let course = CourseReport { ended_at: Some(4_000_000), ..more.course.clone() };
+    (more.course, more.repaired_at) = (course.clone(), 4_000);
+    more.validations[0].course = CourseReport { error: Some("why".to_owned()), ..course };
+    let row = &all("repair_validations", &more)[0];
+    assert!(row.contains(" progress_percentage=100.0 ") && row.contains("failure_cause='why'"));
+    let row = &all("repair_participates", &more)[0];
+    assert!(row.starts_with("completed=true duration_millis=3000 "), "{row}");
+    assert!(row.contains(&format!(" repaired_at={four} ")), "{row}");
+    assert!(row.contains(&format!(" state_success_timestamp={four} ")), "{row}");
 }
 
 #[test]

@@ -64,6 +64,15 @@ pub struct Values {
     pub disallowed: Vec<String>,
 }
 
+/// How full the disks of a replica are, when they are fuller than they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskPressure {
+    /// Writes are warned of.
+    Stuffed,
+    /// Writes are refused.
+    Full,
+}
+
 /// All limits. The default is Cassandra's: two features are warned of, nothing is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the settings of cassandra.yaml")]
@@ -391,6 +400,26 @@ impl Watch {
     pub fn write_consistency(&self, levels: &[&str]) -> Checked {
         let rail = ("write_consistency_levels", "write consistency levels");
         self.values(rail, &self.rails.write_consistency_levels, levels).map(drop)
+    }
+
+    /// A replica of what is to be written has fuller disks than it should. `notifies`: the client is
+    /// told in a warning too, which is not done at every write.
+    pub fn replica_disk(&self, pressure: DiskPressure, notifies: bool) -> Checked {
+        let before = self.count();
+        let rail = ("replica_disk_usage", None);
+        let checked = match pressure {
+            DiskPressure::Stuffed => {
+                self.warn(rail, "Replica disk usage exceeds warning threshold");
+                Ok(())
+            }
+            DiskPressure::Full => {
+                self.fail(rail, "Write request failed because disk usage exceeds failure threshold")
+            }
+        };
+        if !notifies {
+            self.forget(before);
+        }
+        checked
     }
 
     /// A list is read before it is written; `what` says for what.

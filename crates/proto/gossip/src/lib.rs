@@ -27,7 +27,7 @@ pub use api::{Config, DownReason, Event, Input, Member, Output, PeerView};
 pub use detector::Detector;
 pub use machine::Gossip;
 pub use message::Message;
-pub use state::{AppState, Digest, Flags, PeerState, next_generation};
+pub use state::{AppState, Digest, DiskUsage, Flags, PeerState, next_generation};
 
 #[cfg(test)]
 mod sim;

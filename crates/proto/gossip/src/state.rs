@@ -14,7 +14,33 @@ pub fn next_generation(persisted: Option<u64>, wall: WallMicros) -> u64 {
     clock.max(persisted.map_or(0, |last| last.saturating_add(1)))
 }
 
-/// What a node is ready for.
+/// How full a node says the disks of its data are; Cassandra's DISK_USAGE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DiskUsage {
+    /// It has no limits on that, or has not looked yet.
+    #[default]
+    NotAvailable,
+    /// Below its limits.
+    Spacious,
+    /// Beyond the one that warns.
+    Stuffed,
+    /// Beyond the one from which writes are refused.
+    Full,
+}
+
+impl DiskUsage {
+    /// As Cassandra's gossip names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DiskUsage::NotAvailable => "NOT_AVAILABLE",
+            DiskUsage::Spacious => "SPACIOUS",
+            DiskUsage::Stuffed => "STUFFED",
+            DiskUsage::Full => "FULL",
+        }
+    }
+}
+
+/// What a node is ready for, and how full it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Flags(u8);
 
@@ -25,7 +51,10 @@ impl Flags {
     pub const CQL_READY: Flags = Flags(1);
     /// It is about to stop: it is down from now on, without a conviction.
     pub const SHUTTING_DOWN: Flags = Flags(2);
-    const KNOWN: u8 = 3;
+    /// Where [`DiskUsage`] is: two bits, in its order.
+    const DISK_SHIFT: u8 = 2;
+    const DISK: u8 = 3 << Flags::DISK_SHIFT;
+    const KNOWN: u8 = 3 | Flags::DISK;
 
     /// Both together.
     pub fn with(self, other: Flags) -> Flags {
@@ -35,6 +64,27 @@ impl Flags {
     /// This one without the other.
     pub fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
+    }
+
+    /// This one, with the disks as full as that.
+    pub fn with_disk_usage(self, usage: DiskUsage) -> Flags {
+        let bits: u8 = match usage {
+            DiskUsage::NotAvailable => 0,
+            DiskUsage::Spacious => 1,
+            DiskUsage::Stuffed => 2,
+            DiskUsage::Full => 3,
+        };
+        Flags(self.0 & !Flags::DISK | bits << Flags::DISK_SHIFT)
+    }
+
+    /// How full the disks are.
+    pub fn disk_usage(self) -> DiskUsage {
+        match (self.0 & Flags::DISK) >> Flags::DISK_SHIFT {
+            0 => DiskUsage::NotAvailable,
+            1 => DiskUsage::Spacious,
+            2 => DiskUsage::Stuffed,
+            _ => DiskUsage::Full,
+        }
     }
 
     /// Whether all of `other` is set.
@@ -175,5 +225,21 @@ mod tests {
         assert!(both.has(Flags::CQL_READY) && both.has(Flags::SHUTTING_DOWN));
         assert_eq!(both.without(Flags::CQL_READY), Flags::SHUTTING_DOWN);
         assert!(!Flags::NONE.has(Flags::CQL_READY));
+    }
+
+    #[test]
+    fn disk_usage_goes_beside_the_other_flags_and_over_the_wire() {
+        use DiskUsage::{Full, NotAvailable, Spacious, Stuffed};
+        let mut flags = Flags::CQL_READY;
+        assert_eq!(flags.disk_usage(), NotAvailable);
+        for usage in [Spacious, Full, Stuffed, NotAvailable, Full] {
+            flags = flags.with_disk_usage(usage);
+            assert_eq!((flags.disk_usage(), flags.has(Flags::CQL_READY)), (usage, true));
+            assert!(!flags.has(Flags::SHUTTING_DOWN));
+            let mut bytes = Vec::new();
+            AppState { flags, ..AppState::default() }.encode(&mut bytes);
+            assert_eq!(AppState::decode(&mut Reader::new(&bytes, "state")).unwrap().flags, flags);
+        }
+        assert_eq!(flags.without(Flags::CQL_READY).disk_usage(), Full);
     }
 }

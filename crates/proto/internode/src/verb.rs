@@ -124,6 +124,8 @@ verbs! {
     RepairClose = 0x0804;
     /// What a replica lacks of the data of an incremental session.
     RepairApply = 0x0805;
+    /// What a repair does, for the replicas' virtual tables.
+    RepairTell = 0x0806;
 }
 
 impl Verb {

@@ -25,6 +25,17 @@ pub struct Metadata {
     pub is_dir: bool,
 }
 
+/// The room of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes that it has in all, of which some may be kept for root.
+    pub total_bytes: u64,
+    /// Bytes that a user who is not root can still write.
+    pub free_bytes: u64,
+    /// The same number for all paths on this file system; says nothing beyond one run.
+    pub device: u64,
+}
+
 /// An exclusive advisory lock, held until dropped.
 pub struct FileLock {
     _fd: OwnedFd,
@@ -116,6 +127,20 @@ pub async fn free_bytes(env: &Env, path: &str) -> Result<u64, IoError> {
     run(env, "statvfs", path, |p| {
         let stat = rustix::fs::statvfs(p)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    })
+    .await
+}
+
+/// The room of the file system of `path`.
+pub async fn disk_space(env: &Env, path: &str) -> Result<DiskSpace, IoError> {
+    run(env, "statvfs", path, |p| {
+        use std::os::unix::fs::MetadataExt;
+        let stat = rustix::fs::statvfs(p)?;
+        Ok(DiskSpace {
+            total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+            free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            device: std::fs::metadata(p)?.dev(),
+        })
     })
     .await
 }

@@ -375,6 +375,11 @@ impl Disk {
         total
     }
 
+    /// What files have and what is left; a large disk has no less than it says is left.
+    pub(crate) fn total(&self) -> u64 {
+        self.capacity.unwrap_or(LARGE_DISK_BYTES)
+    }
+
     pub(crate) fn free(&self) -> u64 {
         match self.capacity {
             Some(capacity) => capacity.saturating_sub(self.used()),

@@ -306,6 +306,15 @@ impl Env {
         .await
     }
 
+    /// (bytes that this node's disk has, bytes that are left on it).
+    pub async fn disk_space(&self, path: &str) -> Result<(u64, u64), IoError> {
+        self.change("statvfs", path, |disk, full| {
+            let there = disk.is_dir(full) || disk.names.contains_key(full);
+            if there { Ok((disk.total(), disk.free())) } else { Err(MISSING) }
+        })
+        .await
+    }
+
     /// Takes a lock file.
     pub async fn lock_exclusive(&self, path: &str) -> Result<FileLock, IoError> {
         let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };

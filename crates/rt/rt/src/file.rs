@@ -5,7 +5,7 @@ use rt_native::Buf;
 use stdx::{IoError, IoErrorKind};
 
 pub use rt_native::OpenOptions;
-pub use rt_native::fs::{DirEntry, Metadata};
+pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
 
 /// The file system of this node. Paths are absolute or relative to the node's work directory.
 #[derive(Clone)]
@@ -154,6 +154,18 @@ impl Fs {
     /// Bytes that can still be written on the file system of `path`.
     pub async fn free_bytes(&self, path: &str) -> Result<u64, IoError> {
         both!(self, env => rt_native::fs::free_bytes(env, path), env.free_bytes(path))
+    }
+
+    /// The room of the file system of `path`; to tell file systems apart and to learn their sizes.
+    pub async fn disk_space(&self, path: &str) -> Result<DiskSpace, IoError> {
+        match &self.env {
+            Env::Native(env) => rt_native::fs::disk_space(env, path).await,
+            Env::Sim(env) => {
+                let (total_bytes, free_bytes) = env.disk_space(path).await?;
+                // A simulated node has one disk.
+                Ok(DiskSpace { total_bytes, free_bytes, device: 0 })
+            }
+        }
     }
 
     /// The whole content of a file of at most `max` bytes; a larger one is an error.

@@ -27,7 +27,7 @@ pub mod sync;
 mod timer;
 
 pub use executor::Group;
-pub use file::{DirEntry, File, FileLock, Fs, Metadata, OpenOptions};
+pub use file::{DirEntry, DiskSpace, File, FileLock, Fs, Metadata, OpenOptions};
 pub use gate::{Closed, Gate};
 pub use handle::{Rt, YieldIfDue};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};

@@ -103,6 +103,28 @@ fn unknown_and_unsupported_settings_are_warnings() {
 }
 
 #[test]
+fn settings_of_caches_that_are_not_there_are_named_when_they_ask_for_something() {
+    let stock = "roles_validity: 2000ms\nroles_update_interval_in_ms: -1\n\
+                 permissions_cache_max_entries: 1000\nroles_cache_active_update: false\n";
+    let warned = |text: &str| {
+        let warnings = yaml(text).unwrap().warnings.into_iter();
+        warnings.map(|w| w.to_string()).filter(|w| !w.contains("old spelling")).collect::<Vec<_>>()
+    };
+    assert!(warned(stock).is_empty(), "{:?}", warned(stock));
+    let why = "there is nothing here that it could bound; see docs/user/configuration.md";
+    assert_eq!(
+        warned("permissions_validity: 10s\nroles_update_interval: 1s\n"),
+        [
+            format!(r#"cassandra.yaml:1: "permissions_validity" has no effect ("10s"): {why}"#),
+            format!(r#"cassandra.yaml:2: "roles_update_interval" has no effect ("1s"): {why}"#),
+        ]
+    );
+    let loaded = yaml("credentials_cache_max_entries: 5\n").unwrap();
+    assert!(loaded.warnings.is_empty());
+    assert_eq!(loaded.options.credentials_cache_max_entries, 5);
+}
+
+#[test]
 fn a_setting_that_asks_for_protection_stops_the_start() {
     for text in [
         "client_encryption_options:\n  enabled: true\n",

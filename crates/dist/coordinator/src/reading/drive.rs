@@ -15,7 +15,7 @@ use request::{
     Outputs, PageDigest, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReplicaError,
     ReplicaInfo, RequestError, SubRange, Target, TargetSet, TokenRange, digest_of,
 };
-use stdx::{Epoch, Instant, ShardId, TableId, Uuid};
+use stdx::{Epoch, Instant, ShardId, TableId};
 use store::{ReadStats, RowSink};
 
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
@@ -25,9 +25,9 @@ use super::shards::ReplicaQuery;
 use super::show::{Show, Shown};
 use super::slot::{Slot, go_on, resumed};
 use super::{RANGE_BYTES_MAX, RANGES_AT_FIRST, RANGES_IN_FLIGHT, store_failure};
-use crate::Coordinator;
 use crate::cluster_parts::ReplicatedRead;
 use crate::failing::replica_error;
+use crate::{Coordinator, ReadTrace};
 
 /// Whether the sink wants more.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) struct Reader<'a, S> {
     epoch: Epoch,
     /// A replica refused the plan: what it is based on is older than this epoch.
     needed: Rc<Cell<Epoch>>,
-    trace: Option<Uuid>,
+    trace: Option<Rc<ReadTrace>>,
     order: &'a ReplicatedRead,
     shape: Rc<TableShape>,
     sink: &'a mut S,
@@ -73,7 +73,7 @@ pub(super) struct Reader<'a, S> {
 impl<'a, S: RowSink> Reader<'a, S> {
     pub(super) fn new(
         coordinator: &'a Coordinator,
-        (plan, trace): (Plan, Option<Uuid>),
+        (plan, trace): (Plan, Option<Rc<ReadTrace>>),
         command: &ReadCommand,
         order: &'a ReplicatedRead,
         sink: &'a mut S,
@@ -368,12 +368,30 @@ impl<'a, S: RowSink> Reader<'a, S> {
         };
         let replica = slot.replicas.get(to).copied()?;
         let asked = self.asked(number, to, what, &replica)?;
+        if let Some(trace) = &self.trace {
+            trace.note(self.describe_asking(&replica, &command, what));
+        }
         let future = match replica.is_self {
             true => self.read_here(&command, limits, what),
             false => self.read_there(&replica, &command, limits, what),
         };
         self.calls.add(asked, future);
         None
+    }
+
+    /// As Cassandra says whom it asks.
+    #[cold]
+    fn describe_asking(&self, replica: &ReplicaInfo, command: &ReadCommand, what: What) -> String {
+        let kind = if what == What::Digest { "digest" } else { "data" };
+        let peer = self.plan.cluster.parts.messaging.peer(replica.host);
+        let address =
+            peer.map_or_else(|| replica.host.to_string(), |peer| peer.address.to_string());
+        match (&command.partitions, replica.is_self) {
+            (Partitions::Key(_), true) => format!("reading {kind} locally"),
+            (Partitions::Key(_), false) => format!("reading {kind} from /{address}"),
+            (Partitions::Range(_), true) => format!("reading {kind} of a range locally"),
+            (Partitions::Range(_), false) => format!("Enqueuing request to /{address}"),
+        }
     }
 
     fn asked(&self, slot: u16, target: Target, what: What, replica: &ReplicaInfo) -> Option<Asked> {
@@ -390,8 +408,10 @@ impl<'a, S: RowSink> Reader<'a, S> {
             scope: store::ReadScope::All,
         };
         let (this, shape) = (self.coordinator.clone(), self.shape.clone());
+        let trace = self.trace.clone();
         Box::pin(async move {
-            match this.read_node(&shape, query).await {
+            let notes = trace.as_ref().map(|trace| &trace.shards);
+            match this.read_node(&shape, query, notes).await {
                 Ok(page) if what == What::Digest => Ok(Answer::Digest(digest_of(&page))),
                 Ok(bytes) => Ok(Answer::Page { bytes, is_own: true }),
                 Err(error) => Err(store_failure(&this, error)),
@@ -405,7 +425,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             shard,
             verb,
             deadline: self.order.deadline,
-            trace: self.trace,
+            trace: self.trace.as_ref().map(|trace| trace.id()),
         }
     }
 
@@ -439,7 +459,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             internode::encode_read(out, command, limits, is_digest);
         });
         let (cluster, host) = (self.plan.cluster.clone(), replica.host);
-        let needed = self.needed.clone();
+        let (needed, trace) = (self.needed.clone(), self.trace.clone());
         Box::pin(async move {
             let response = future.await.map_err(|error| {
                 if let MessagingError::Remote(ErrorReply::EpochTooOld { needed: epoch }) = &error {
@@ -449,6 +469,9 @@ impl<'a, S: RowSink> Reader<'a, S> {
             })?;
             cluster.latencies.note(host, response.elapsed);
             if !is_digest {
+                if let Some(trace) = &trace {
+                    trace.note_page(response.payload.len());
+                }
                 return Ok(Answer::Page { bytes: response.payload, is_own: false });
             }
             let bytes = <[u8; 16]>::try_from(response.payload.as_slice());

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use cluster::{ClusterSnapshot, Consistency};
 use data::command::ReadCommand;
 use request::{ReplicaError, RequestError};
-use stdx::{HostId, TableId, Uuid};
+use stdx::{HostId, TableId};
 use store::{ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
@@ -40,7 +40,7 @@ pub(crate) use show::{Show, Shown};
 pub(crate) use slot::{go_on, resumed};
 
 use crate::cluster_parts::ReplicatedRead;
-use crate::{Coordinator, failing};
+use crate::{Coordinator, ReadTrace, failing};
 
 /// Sub-ranges of a scan that are read at a time; each may hold a page of every replica it asks.
 const RANGES_IN_FLIGHT: u16 = 16;
@@ -159,8 +159,8 @@ impl Coordinator {
         self.read_traced(command, order, None, sink).await
     }
 
-    /// As [`Coordinator::read_replicated`], for a request whose trace has this id: the other nodes
-    /// write down what they do for it.
+    /// As [`Coordinator::read_replicated`], for a request that is traced: what is asked and what this
+    /// node reads is noted, and the other nodes write down what they do for it.
     ///
     /// # Errors
     /// As [`Coordinator::read_replicated`].
@@ -168,7 +168,7 @@ impl Coordinator {
         &self,
         command: &ReadCommand,
         order: &ReplicatedRead,
-        trace: Option<Uuid>,
+        trace: Option<&Rc<ReadTrace>>,
         sink: &mut S,
     ) -> Result<ReadStats, RequestError> {
         let me = order.snapshot.local.host_id;
@@ -176,11 +176,15 @@ impl Coordinator {
             return Err(failed(order, me, ReplicaError::IncompatibleSchema));
         };
         if plan.is_for_this_node(me, command) {
-            let read = self.read(command, order.rows_wanted, sink).await;
+            let wanted = order.rows_wanted;
+            let read = match trace {
+                Some(trace) => Box::pin(self.read_noted(command, (wanted, trace), sink)).await,
+                None => self.read(command, wanted, sink).await,
+            };
             return read.map_err(|error| failed(order, me, store_failure(self, error)));
         }
         self.inner.reading.reads.inc();
-        let reader = drive::Reader::new(self, (plan, trace), command, order, sink);
+        let reader = drive::Reader::new(self, (plan, trace.cloned()), command, order, sink);
         Box::pin(reader.run()).await
     }
 

@@ -23,7 +23,7 @@ impl Coordinator {
         deadline: Instant,
         scope: ReadScope,
     ) -> Result<Vec<u8>, ErrorReply> {
-        self.answer_read(read, epoch, deadline, scope).await
+        self.answer_read(read, (epoch, deadline), scope, None).await
     }
 
     /// A page of what this node has, of about so many bytes over all shards. Where it ends depends
@@ -53,7 +53,7 @@ impl Coordinator {
             bytes: if shards == 1 { bytes } else { usize::MAX },
             ..PageLimits::default()
         };
-        self.read_node_within(&table.shape, query, whole).await.inspect_err(|error| {
+        self.read_node_within(&table.shape, query, (whole, None)).await.inspect_err(|error| {
             self.inner.store.note_failure(error);
         })
     }

@@ -14,6 +14,7 @@ use super::plan::TableFacts;
 use super::ring_walk::tokens_of;
 use super::shards::ReplicaQuery;
 use crate::cluster_state::Cluster;
+use crate::read_trace::ShardReads;
 use crate::{Coordinator, failing};
 
 /// Most bytes after which a page ends, whatever a peer asks for: half of what a message may have, so
@@ -47,7 +48,8 @@ impl Coordinator {
             if let Some(trace) = &trace {
                 trace.note(this.describe_read(&read.command));
             }
-            let work = this.answer_read(read, epoch, deadline, ReadScope::All);
+            let notes = trace.as_ref().map(|_| ShardReads::default());
+            let work = this.answer_read(read, (epoch, deadline), ReadScope::All, notes.as_ref());
             let answer = match this.inner.rt.timeout(deadline, work).await {
                 Ok(answer) => answer,
                 Err(_) => {
@@ -55,7 +57,8 @@ impl Coordinator {
                     Err(ErrorReply::Timeout)
                 }
             };
-            if let Some(trace) = &trace {
+            if let (Some(trace), Some(notes)) = (&trace, &notes) {
+                trace.note_reads(notes, is_range);
                 trace.note(match &answer {
                     Ok(page) => format!("Enqueuing response of {} bytes", page.len()),
                     Err(error) => format!("Failed: {error}"),
@@ -86,13 +89,13 @@ impl Coordinator {
         }
     }
 
-    /// The page, encoded.
+    /// The page, encoded; `notes` gets what each shard has read for it.
     pub(super) async fn answer_read(
         &self,
         read: ReadRequest,
-        epoch: Epoch,
-        deadline: Instant,
+        (epoch, deadline): (Epoch, Instant),
         scope: ReadScope,
+        notes: Option<&ShardReads>,
     ) -> Result<Vec<u8>, ErrorReply> {
         let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
         let ReadRequest { limits, command, .. } = read;
@@ -127,7 +130,7 @@ impl Coordinator {
             return Err(ErrorReply::Invalid(text));
         }
         let query = ReplicaQuery { command: request.command, limits, purge_before, scope };
-        self.read_node(&table.shape, query).await.map_err(|error| {
+        self.read_node(&table.shape, query, notes).await.map_err(|error| {
             self.inner.store.note_failure(&error);
             failing::error_reply(&error)
         })

@@ -11,6 +11,7 @@ use stdx::{DeletionSeconds, ShardId};
 use store::{ReadScope, ReplicaRead, StoreError};
 
 use super::slot::resumed;
+use crate::read_trace::ShardReads;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
 
 /// A replica's read of one shard's data.
@@ -56,14 +57,15 @@ impl Coordinator {
         }
     }
 
-    /// The page of this node, encoded.
+    /// The page of this node, encoded. `notes`: what each shard has read for it is added there.
     pub(super) async fn read_node(
         &self,
         shape: &TableShape,
         query: ReplicaQuery,
+        notes: Option<&ShardReads>,
     ) -> Result<Vec<u8>, StoreError> {
         let limits = query.limits;
-        self.read_node_within(shape, query, limits).await
+        self.read_node_within(shape, query, (limits, notes)).await
     }
 
     /// As [`Coordinator::read_node`]; the pages of the shards have the limits of `query`, the page of
@@ -72,30 +74,38 @@ impl Coordinator {
         &self,
         shape: &TableShape,
         query: ReplicaQuery,
-        limits: PageLimits,
+        (limits, notes): (PageLimits, Option<&ShardReads>),
     ) -> Result<Vec<u8>, StoreError> {
         let shards = self.inner.rt.shard_count();
+        let own = self.inner.rt.shard();
+        let noted = |shard: ShardId, read: ReplicaRead| {
+            if let Some(notes) = notes {
+                notes.add(shard, &read.stats, Some(read.page.len()));
+            }
+            read.page
+        };
         match &query.command.partitions {
             Partitions::Key(key) => {
                 let owner = self.owner(codec::token_of(key));
-                Ok(self.read_of_shard(owner, query).await?.page)
+                Ok(noted(owner, self.read_of_shard(owner, query).await?))
             }
-            Partitions::Range(_) if shards == 1 => Ok(self.read_own_shard(&query).await?.page),
+            Partitions::Range(_) if shards == 1 => {
+                Ok(noted(own, self.read_own_shard(&query).await?))
+            }
             Partitions::Range(_) => {
                 // The others begin before this shard reads its own.
-                let own = self.inner.rt.shard();
                 let others: Vec<_> = (0..shards)
                     .map(ShardId)
                     .filter(|shard| *shard != own)
                     .map(|shard| {
                         let request = ShardRequest::Replica(Box::new(query.clone()));
-                        self.inner.mesh.call(&self.inner.rt, shard, request)
+                        (shard, self.inner.mesh.call(&self.inner.rt, shard, request))
                     })
                     .collect();
-                let mut pages = vec![self.read_own_shard(&query).await?.page];
-                for other in others {
+                let mut pages = vec![noted(own, self.read_own_shard(&query).await?)];
+                for (shard, other) in others {
                     match other.await {
-                        Ok(ShardReply::Replica(read)) => pages.push(read?.page),
+                        Ok(ShardReply::Replica(read)) => pages.push(noted(shard, read?)),
                         Ok(other) => {
                             stdx::invariant::broken(format_args!("read answered by {other:?}"))
                         }

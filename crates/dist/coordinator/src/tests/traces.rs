@@ -9,7 +9,7 @@ use stdx::Uuid;
 
 use super::nodes::{Nodes, Options, TIMEOUT};
 use super::table::{Collect, TABLE, insert, read_all};
-use crate::{ReplicatedRead, SelectLimits};
+use crate::{ReadTrace, ReplicatedRead, SelectLimits};
 
 type Written = Rc<RefCell<Vec<(u8, Uuid, Vec<String>)>>>;
 
@@ -58,8 +58,21 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };
         let mut found = Collect::default();
-        shard.coordinator.read_traced(&command, &order, Some(id), &mut found).await.unwrap();
+        let noted: Rc<RefCell<Vec<String>>> = Rc::default();
+        let own = noted.clone();
+        let trace = Rc::new(ReadTrace::new(id, move |activity| own.borrow_mut().push(activity)));
+        shard.coordinator.read_traced(&command, &order, Some(&trace), &mut found).await.unwrap();
         assert_eq!(found.rows.len(), 1);
+        let said = |begin: &str| noted.borrow().iter().filter(|e| e.starts_with(begin)).count();
+        let whom = (said("reading data locally"), said("reading digest from /"));
+        assert_eq!(whom, (1, 3), "{:?}", noted.borrow());
+        trace.finish(true);
+        let merged = "Merged data from memtables and 0 sstables";
+        assert_eq!(said(merged), 1, "{:?}", noted.borrow());
+        let of_shard = " read 1 live row of 1 partition and 0 tombstone cells, looking into memtables \
+                        and 0 sstables, everything from memory; it handed over 1 page of ";
+        let shards = noted.borrow().iter().filter(|e| e.contains(of_shard)).count();
+        assert_eq!(shards, 1, "{:?}", noted.borrow());
     });
     nodes.run(10);
     assert_eq!(written.borrow().len(), 3);
@@ -72,6 +85,8 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
             ["READ_REQ message received", "Executing single-partition query on t"],
             "n{n}"
         );
-        assert!(begin[2].starts_with("Enqueuing response of"), "n{n}: {events:?}");
+        assert_eq!(begin[2..4], ["Merged data", "Read 1 live rows and 0 tombstone cells"], "n{n}");
+        assert!(events[4].contains(" read 1 live row of 1 partition and "), "n{n}: {events:?}");
+        assert!(begin[5].starts_with("Enqueuing response of"), "n{n}: {events:?}");
     }
 }

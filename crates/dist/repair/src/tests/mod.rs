@@ -4,6 +4,7 @@
 mod damaged;
 mod incremental;
 mod nodes;
+mod participating;
 mod repairing;
 mod scopes;
 mod trouble;

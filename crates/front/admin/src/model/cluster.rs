@@ -211,6 +211,9 @@ pub struct GossipPeerReport {
     pub cql_ready: bool,
     /// It said that it goes.
     pub shutting_down: bool,
+    /// How full it says the disks of its data are, in Cassandra's words; empty when it does not say.
+    #[serde(default)]
+    pub disk_usage: String,
     /// Version of Cassandra that it announces.
     pub release_version: String,
     /// Version of its schema; `None` when its epoch is none that this node has had in this run.

@@ -182,6 +182,95 @@ pub struct RepairSessionReport {
     pub ended_at: Option<i64>,
     /// Why it failed.
     pub error: Option<String>,
+    /// Its tables as far as they were begun.
+    #[serde(default)]
+    pub jobs: Vec<RepairJobReport>,
+}
+
+/// The ranges of a session in one table. Times are microseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairJobReport {
+    /// UUID.
+    pub id: String,
+    /// Name of the table.
+    pub table: String,
+    /// When it began.
+    pub started_at: i64,
+    /// When replicas began to be compared.
+    pub compared_from: Option<i64>,
+    /// When the first row was sent that one of them lacked.
+    pub sent_from: Option<i64>,
+    /// When all of it had been compared, and sent where it was missing.
+    pub compared_upto: Option<i64>,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// A node's part in a repair, its own or another one's. Times are microseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParticipationReport {
+    /// UUID of the repair.
+    pub id: String,
+    /// Who coordinates it, as `/127.0.0.2:7000`.
+    pub initiator: String,
+    /// As `ks.t`.
+    pub tables: Vec<String>,
+    /// As `(1,2]`.
+    pub ranges: Vec<String>,
+    /// What no repair has covered is compared alone.
+    pub incremental: bool,
+    /// All replicas take part.
+    pub global: bool,
+    /// `NONE`, `ALL`, `UNREPAIRED` or `REPAIRED`.
+    pub preview: String,
+    /// When its data was called repaired, milliseconds since 1970; 0: it was not.
+    pub repaired_at: i64,
+    /// When.
+    pub course: CourseReport,
+    /// What of it was compared here.
+    pub validations: Vec<ValidationReport>,
+}
+
+/// When something began, changed and ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CourseReport {
+    /// When this node heard of it.
+    pub began_at: i64,
+    /// When something happened last.
+    pub updated_at: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// The ranges of a table that a node compared for one session of a repair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidationReport {
+    /// UUID.
+    pub id: String,
+    /// UUID of the session.
+    pub session: String,
+    /// Keyspace and name of the table; `None`: it is dropped.
+    pub table: Option<(String, String)>,
+    /// As `(1,2]`.
+    pub ranges: Vec<String>,
+    /// Partitions that the files of the node have in the ranges; 0: not known.
+    pub partitions_estimate: u64,
+    /// Their bytes.
+    pub bytes_estimate: u64,
+    /// Partitions read so far.
+    pub partitions: u64,
+    /// Bytes read so far.
+    pub bytes_read: u64,
+    /// When it was known how much there is to read.
+    pub started_at: Option<i64>,
+    /// When the first digest was sent to the coordinator.
+    pub sent_at: Option<i64>,
+    /// When.
+    pub course: CourseReport,
 }
 
 /// One line of a repair's output.

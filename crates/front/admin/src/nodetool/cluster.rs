@@ -117,6 +117,7 @@ fn endpoint_state(out: &mut String, member: &MemberReport, peer: &GossipPeerRepo
         state("NATIVE_ADDRESS_AND_PORT", &native_address(member, HostStyle { port: true }));
     }
     state("STATUS_WITH_PORT", &status_text(member, peer));
+    state("DISK_USAGE", &peer.disk_usage);
     match member.tokens.is_empty() {
         true => out.push_str("  TOKENS: not present\n"),
         false => {

@@ -10,6 +10,7 @@
 use super::counting;
 use super::{Allowed, Cx, Step, finish};
 use crate::connection::HeldWrite;
+use crate::disk_usage;
 use crate::failure::{Failure, Result};
 use crate::guardrails::check_timestamps;
 use crate::latency::Touched;
@@ -104,6 +105,7 @@ pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
         },
         _ => None,
     };
+    disk_usage::check(cx.server, request, cx.ticket.watch())?;
     let mut warnings = check_timestamps(cx.server, request)?;
     if request.statements.iter().any(|(compiled, _)| takes_detour(compiled)) {
         if request.statements.iter().any(|(compiled, _)| is_counter(compiled)) {

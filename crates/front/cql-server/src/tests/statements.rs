@@ -471,6 +471,59 @@ fn a_traced_request_returns_an_id_whose_session_and_events_can_be_read() {
 }
 
 #[test]
+fn a_trace_says_what_a_filter_has_read_and_dropped() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        for k in 0..5 {
+            for c in 0..4 {
+                let v = if c == 0 { "found" } else { "other" };
+                client.must(&format!("INSERT INTO ks.t (k, c, v) VALUES ({k}, {c}, '{v}')")).await;
+            }
+        }
+        client.must("DELETE FROM ks.t WHERE k = 4").await;
+        let mut traced = async |text: &str| {
+            let parameters = QueryParameters::new(Consistency::One);
+            let request = Request::Query { query: text, parameters };
+            let options = RequestOptions { stream: 9, tracing: true, ..Default::default() };
+            let bytes = client.encode(&options, &request);
+            client.connection.feed(&bytes);
+            let id = client.receive().await.tracing.unwrap();
+            let events =
+                format!("SELECT activity FROM system_traces.events WHERE session_id = {id}");
+            show(&client.must(&events).await.rows())
+        };
+        // 16 rows of 4 partitions are left: 4 are found.
+        let events = traced("SELECT v FROM ks.t WHERE v = 'found' ALLOW FILTERING").await;
+        let of_filter: Vec<&String> =
+            events.iter().filter(|e| e.starts_with("Filtering on ")).collect();
+        let [cost] = of_filter.as_slice() else { panic!("{events:?}") };
+        let begin = "Filtering on v looked at 16 rows of 4 partitions in ";
+        let end = " bytes, dropped 12 rows and 0 whole partitions, and kept 4 rows; 0 bytes came in \
+                   pages of up to 0 in memory, the result has 36 bytes";
+        assert!(cost.starts_with(begin) && cost.ends_with(end), "{cost}");
+        let bytes = cost[begin.len()..].split(' ').next().unwrap();
+        assert!(bytes.parse::<u32>().unwrap() > 16 * 5, "{cost}");
+        let shard = "Shard 0 read 16 live rows of 4 partitions and 0 tombstone cells, looking into \
+                     memtables and 0 sstables, everything from memory";
+        assert!(events.iter().any(|e| e == shard), "{events:?}");
+        assert!(
+            events.iter().any(|e| e == "Read 16 live rows and 0 tombstone cells"),
+            "{events:?}"
+        );
+        // Columns of the key too; partitions that they leave out are not read.
+        let events =
+            traced("SELECT v FROM ks.t WHERE c >= 2 AND v = 'other' ALLOW FILTERING").await;
+        assert!(events.iter().any(|e| e.starts_with("Filtering on ")), "{events:?}");
+        // Without a filter nothing is said of one.
+        let events = traced("SELECT v FROM ks.t WHERE k = 1").await;
+        assert!(events.iter().all(|e| !e.starts_with("Filtering on ")), "{events:?}");
+        assert!(events.iter().any(|e| e == "Merged data from memtables and 0 sstables"));
+    });
+}
+
+#[test]
 fn a_client_timestamp_decides_and_the_servers_never_goes_back() {
     run(|rt| async move {
         let server = node(&rt, settings(), &Meshes::new(1)).await;

@@ -58,6 +58,28 @@ fn a_traced_repair_is_in_the_traces_and_among_the_repairs() {
     let sessions = "SELECT status, repair_id FROM system_views.repair_sessions";
     assert_eq!(net.texts(1, sessions), ["success"]);
     assert!(net.texts(2, "SELECT status FROM system_views.repairs").is_empty());
+    // Its job, and the part of every node in it, have one name.
+    let count = |n: u8, table: &str| {
+        let rows = format!("SELECT id, status FROM system_views.{table}");
+        let rows = net.query(n, &rows).unwrap();
+        assert!(rows.iter().all(|row| row[1].as_deref() == Some(b"success")), "n{n}: {rows:?}");
+        rows.into_iter().map(|mut row| row.remove(0).unwrap()).collect::<Vec<_>>()
+    };
+    let jobs = count(1, "repair_jobs");
+    assert_eq!((jobs.len(), count(2, "repair_jobs").len()), (1, 0));
+    let of_session = net.query(1, "SELECT jobs FROM system_views.repair_sessions").unwrap();
+    assert_eq!(of_session[0][0].as_deref().unwrap()[8..], jobs[0]);
+    for n in 1..=3 {
+        assert_eq!(count(n, "repair_validations"), jobs, "n{n}");
+        let parts = "SELECT id, initiator, incremental, completed FROM \
+                     system_views.repair_participates";
+        let parts = net.query(n, parts).unwrap();
+        let [part] = parts.as_slice() else { panic!("n{n}: {parts:?}") };
+        assert_eq!(part[0], repair[0]);
+        let initiator = format!("/{}:7000", net.world.ip(&name(1)));
+        assert_eq!(part[1].as_deref(), Some(initiator.as_bytes()));
+        assert_eq!(part[2..], [Some(vec![1]), Some(vec![1])], "n{n}");
+    }
     // What the cluster streamed when it was founded is over.
     assert!(net.texts(1, "SELECT status FROM system_views.streaming").is_empty());
 

@@ -17,7 +17,7 @@ impl Net {
         self.start_with(n, options)
     }
 
-    fn query_as(&self, n: u8, user: (&'static str, &'static str), text: &str) -> Rows {
+    pub(super) fn query_as(&self, n: u8, user: (&'static str, &'static str), text: &str) -> Rows {
         let address = SocketAddr::new(self.world.ip(&name(n)), CQL);
         let found: Rc<RefCell<Option<Rows>>> = Rc::default();
         let (out, text) = (found.clone(), text.to_owned());

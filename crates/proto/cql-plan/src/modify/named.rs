@@ -7,9 +7,9 @@ use super::operations::ColumnOperations;
 use super::write::slice;
 use super::{ModifyKind, ModifyPlan, lists};
 use crate::error::PlanError;
-use crate::plan::{BindEnv, BoundValue};
+use crate::plan::{BindEnv, BoundValue, ExecuteOptions};
 use crate::term::PlannedTupleIn;
-use stdx::ColumnId;
+use stdx::{ColumnId, Token};
 
 /// What of its partition a statement is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,24 @@ impl ModifyPlan {
             }));
         }
         Ok(keys.first().map(|key| slice(&scratch, key).to_vec()).unwrap_or_default())
+    }
+
+    /// The tokens of the partitions, ascending by their keys; which nodes they are of can be asked
+    /// before anything is bound.
+    ///
+    /// # Errors
+    /// As [`ModifyPlan::bind`] for the values of the partition key.
+    pub fn partition_tokens(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Vec<Token>, PlanError> {
+        let mut scratch = Vec::new();
+        // Limits are looked at when it is bound.
+        let env = BindEnv { watch: None, ..options.env() };
+        let keys =
+            self.with_document(values, &env, |values| self.keys(values, &env, &mut scratch))?;
+        Ok(keys.iter().map(|key| codec::token_of(slice(&scratch, key))).collect())
     }
 
     /// Looks at the partition keys alone.

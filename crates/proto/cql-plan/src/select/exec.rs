@@ -38,6 +38,19 @@ pub struct SelectDone {
     pub paging_state: Option<Vec<u8>>,
     /// What to warn the client of.
     pub warnings: Vec<String>,
+    /// What filters have left out.
+    pub dropped: Dropped,
+    /// Bytes of the cells that were appended.
+    pub bytes: u64,
+}
+
+/// What filters have left out of what was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Rows.
+    pub rows: u64,
+    /// Partitions of which no row was looked at.
+    pub partitions: u64,
 }
 
 /// Runs one page of a bound SELECT: takes rows in read order and appends the cells of result rows
@@ -70,6 +83,7 @@ pub struct SelectExec<'p> {
     error: Option<PlanError>,
     group: Group,
     sorted: Vec<SortedRow>,
+    dropped: Dropped,
 }
 
 /// Where a page was cut, within the current partition.
@@ -125,6 +139,7 @@ impl<'p> SelectExec<'p> {
             error: None,
             group: Group::default(),
             sorted: Vec::new(),
+            dropped: Dropped::default(),
         }
     }
 
@@ -148,7 +163,12 @@ impl<'p> SelectExec<'p> {
             self.in_partition = *rows;
             self.may_show_static = false;
         }
-        if self.in_partition >= self.bound.per_partition || !self.partition_passes() {
+        if self.in_partition >= self.bound.per_partition {
+            self.may_show_static = false;
+            return Flow::SkipPartition;
+        }
+        if !self.partition_passes() {
+            self.dropped.partitions += 1;
             self.may_show_static = false;
             return Flow::SkipPartition;
         }
@@ -162,6 +182,7 @@ impl<'p> SelectExec<'p> {
             return Flow::Continue;
         }
         if !self.bound.filters.row.is_empty() && !self.row_passes(clustering, row) {
+            self.dropped.rows += 1;
             return Flow::Continue;
         }
         self.may_show_static = false;
@@ -216,7 +237,8 @@ impl<'p> SelectExec<'p> {
             state.encode()
         });
         let warnings = self.plan.warning.map(str::to_owned).into_iter().collect();
-        Ok(SelectDone { rows: self.rows, paging_state, warnings })
+        let (dropped, bytes) = (self.dropped, self.out.len().saturating_sub(self.start) as u64);
+        Ok(SelectDone { rows: self.rows, paging_state, warnings, dropped, bytes })
     }
 
     /// Whether nothing can come after the cut: the last key's partition is done.

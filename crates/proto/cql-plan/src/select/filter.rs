@@ -54,6 +54,11 @@ impl Filter {
         Filter { source: Source::of(column), ty: column.ty.clone(), order, values, test }
     }
 
+    /// Whether it asks something of this column.
+    pub(crate) fn is_on(&self, column: &Column) -> bool {
+        self.source == Source::of(column)
+    }
+
     /// Whether a value that is one run of bytes passes; null never does.
     pub(crate) fn accepts(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return false };

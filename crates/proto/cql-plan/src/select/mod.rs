@@ -50,7 +50,7 @@ use crate::system::is_log_table;
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
 pub(crate) use cells::{Source, append_udt, key_component, put_column};
-pub use exec::{Flow, SelectDone, SelectExec};
+pub use exec::{Dropped, Flow, SelectDone, SelectExec};
 
 pub(crate) use bind::{half_space, intersect, ordered};
 
@@ -477,6 +477,15 @@ impl BoundSelect {
     /// when the values leave nothing to read.
     pub fn reads(&self) -> &[ReadCommand] {
         &self.reads
+    }
+
+    /// The columns that rows are filtered on, each once, in the order of the table; empty when
+    /// everything that is read is wanted.
+    pub fn filtered_columns<'t>(&self, table: &'t Table) -> Vec<&'t str> {
+        let filters = &self.filters;
+        let all = || filters.key.iter().chain(&filters.statics).chain(&filters.row);
+        let is_filtered = |column: &&Column| all().any(|f| f.is_on(column));
+        table.columns.iter().filter(is_filtered).map(|column| &*column.name).collect()
     }
 
     /// Leaves the masks of columns off: whoever asks may see what they hide. A plan is shared by

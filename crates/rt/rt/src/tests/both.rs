@@ -171,6 +171,10 @@ async fn names(fs: &Fs) {
     let missing = fs.open("nowhere/f", read).await.map(|_| ());
     assert_eq!(missing.unwrap_err().kind, IoErrorKind::NotFound);
     assert!(fs.free_bytes("a").await.unwrap() > 0);
+    let space = fs.disk_space("a").await.unwrap();
+    assert!(space.free_bytes > 0 && space.total_bytes >= space.free_bytes, "{space:?}");
+    assert_eq!(fs.disk_space(".").await.unwrap().device, space.device);
+    assert_eq!(fs.disk_space("nowhere").await.unwrap_err().kind, IoErrorKind::NotFound);
     let lock = fs.lock_exclusive("a/lock").await.unwrap();
     let second = fs.lock_exclusive("a/lock").await.map(|_| ());
     assert_eq!(second.unwrap_err().kind, IoErrorKind::AlreadyExists);

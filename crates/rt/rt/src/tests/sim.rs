@@ -264,6 +264,8 @@ fn a_full_disk_refuses_growth_only() {
         write(&file, 0, &[2; 1000]).await;
         assert_eq!(file.set_len(1001).await.unwrap_err().kind, IoErrorKind::NoSpace);
         assert_eq!(rt.fs().free_bytes(".").await, Ok(0));
+        let space = rt.fs().disk_space(".").await.unwrap();
+        assert_eq!((space.total_bytes, space.free_bytes), (1000, 0));
         file.set_len(10).await.unwrap();
         write(&file, 10, &[3; 990]).await;
     });

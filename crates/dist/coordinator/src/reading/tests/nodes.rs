@@ -286,7 +286,7 @@ impl Nodes {
             let purge_before = DeletionSeconds(NOW.0 - 864_000);
             let scope = store::ReadScope::All;
             let query = ReplicaQuery { command: all(), limits, purge_before, scope };
-            node.coordinator.read_node(&shape, query).await.unwrap()
+            node.coordinator.read_node(&shape, query, None).await.unwrap()
         })
     }
 

@@ -22,6 +22,7 @@ fn peer(node: &NodeReport, place: usize, phi: Option<f64>) -> GossipPeerReport {
         epoch: 5,
         cql_ready: true,
         shutting_down: false,
+        disk_usage: if place == 1 { "STUFFED" } else { "" }.to_owned(),
         release_version: "5.0.9".to_owned(),
         schema_version: Some("fb799392-e8c6-337c-a9df-c7810a620ca5".to_owned()),
     }
@@ -47,6 +48,7 @@ fn gossipinfo_has_cassandras_lines_for_what_is_known() {
   INTERNAL_ADDRESS_AND_PORT:12:127.0.0.2:7000
   NATIVE_ADDRESS_AND_PORT:12:127.0.0.2:9042
   STATUS_WITH_PORT:12:NORMAL,0
+  DISK_USAGE:12:STUFFED
   TOKENS:12:<hidden>
 
 "
