@@ -13,6 +13,7 @@
 mod options;
 mod output;
 mod tries;
+mod usual;
 mod warm;
 
 use std::rc::Rc;
@@ -50,6 +51,7 @@ use crate::{Result, SstableError};
 pub use options::{LargeLimits, WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
+pub use usual::CopiedRows;
 use warm::WarmChunks;
 
 /// Keys that go into the filter together: see [`BloomFilter::add_all`].
@@ -128,7 +130,7 @@ pub struct SstableWriter {
     options: WriterOptions,
     descriptor: Descriptor,
     header: SerializationHeader,
-    schema: WriteSchema,
+    schema: Rc<WriteSchema>,
     comparator: ClusteringComparator,
     stats: StatsCollector,
     filter: BloomFilter,
@@ -214,7 +216,7 @@ impl SstableWriter {
             fs: fs.clone(),
             directory: directory.to_owned(),
             descriptor,
-            schema: header.write_schema(table, version),
+            schema: Rc::new(header.write_schema(table, version)),
             header,
             comparator: ClusteringComparator::for_table(table),
             stats: StatsCollector::default(),
@@ -331,9 +333,22 @@ impl SstableWriter {
     /// # Errors
     /// `Unwritable`.
     pub fn partition(&mut self, key: &[u8], deletion: DeletionTime) -> Result<()> {
+        self.partition_of(hash_key(key), key, deletion)
+    }
+
+    /// As [`SstableWriter::partition`], with the key's hash, which is known already.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn partition_of(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        deletion: DeletionTime,
+    ) -> Result<()> {
         stdx::invariant!(!self.in_partition, "sstable writer: a partition is open");
+        stdx::debug_invariant!(hash == hash_key(key), "sstable writer: another key's hash");
         self.in_partition = true;
-        let hash = hash_key(key);
         stdx::debug_invariant!(
             self.summary.key_count() == 0
                 || (codec::token_of(&self.partition.key), self.partition.key.as_slice())

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use codec::KeyHash;
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
     Advance, BlockRequest, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, MergeCursor,
@@ -96,6 +97,24 @@ impl FileSource {
     /// Hands a block over that the cursor asked for.
     pub(crate) fn feed(&mut self, block: u64, chunk: Rc<Chunk>) {
         self.cursor.feed(block, chunk);
+    }
+
+    /// See [`SstableCursor::key_hash`].
+    #[inline]
+    pub(crate) fn key_hash(&self) -> Option<KeyHash> {
+        self.cursor.key_hash()
+    }
+
+    /// Its rows as they lie: see [`SstableCursor::raw_rows`].
+    #[inline]
+    pub(crate) fn raw_rows(&self) -> Option<&[u8]> {
+        self.cursor.raw_rows()
+    }
+
+    /// See [`SstableCursor::pass_rows`].
+    #[inline]
+    pub(crate) fn pass_rows(&mut self, bytes: usize, ended: bool) {
+        self.cursor.pass_rows(bytes, ended);
     }
 
     fn advance(&mut self) -> Result<Advance, CursorError> {

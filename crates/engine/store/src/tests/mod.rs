@@ -7,6 +7,7 @@ mod basics;
 mod cleanup;
 mod cluster_key;
 mod control;
+mod copying;
 mod counter_cache;
 mod crash;
 mod directories;
