@@ -37,7 +37,9 @@ pub mod writer;
 
 pub use checksum::{adler32, crc24, crc32, crc32_segment_payload, xxh3_64};
 pub use compression::{Algorithm, CompressionError, Compressor};
-pub use murmur::{BloomHash, KeyHash, hash_key, murmur3_x64_128, token_of};
+pub use murmur::{
+    BloomCapacity, BloomHash, KeyHash, hash_key, murmur3_x64_128, signed_tail, token_of,
+};
 pub use reader::{DecodeError, DecodeErrorKind, Reader};
 pub use vint::{vint_signed_len, vint_unsigned_len};
 pub use writer::Writer;

@@ -19,14 +19,10 @@ pub fn murmur3_x64_128(key: &[u8], seed: u64) -> (u64, u64) {
         h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
     }
     if !tail.is_empty() {
-        let (mut k1, mut k2) = (0u64, 0u64);
-        for (i, byte) in (0u32..).zip(tail) {
-            let wide = i64::from(byte.cast_signed()).cast_unsigned();
-            // 8 * (i mod 8) stays below 64.
-            let shifted = wide.wrapping_shl((i & 7).wrapping_mul(8));
-            if i < 8 { k1 ^= shifted } else { k2 ^= shifted }
-        }
-        if tail.len() > 8 {
+        let (low, high) = tail.split_at_checked(8).unwrap_or((tail, &[]));
+        let k1 = signed_tail(low);
+        if !high.is_empty() {
+            let k2 = signed_tail(high);
             h2 ^= k2.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
         }
         h1 ^= k1.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
@@ -41,6 +37,40 @@ pub fn murmur3_x64_128(key: &[u8], seed: u64) -> (u64, u64) {
     h1 = h1.wrapping_add(h2);
     h2 = h2.wrapping_add(h1);
     (h1, h2)
+}
+
+/// Up to eight bytes as Java's hashes take in what is left of a key: each widened with its sign, shifted to
+/// its place, least significant first, and all of them combined by exclusive or. Bytes beyond eight do not
+/// count.
+#[inline]
+pub fn signed_tail(bytes: &[u8]) -> u64 {
+    const LOWEST: u64 = 0x0101_0101_0101_0101;
+    let joined = unsigned_tail(bytes);
+    // A negative byte turns all bytes above it around.
+    let negative = (joined >> 7) & LOWEST;
+    // In each byte how many below it are negative.
+    let below = negative.wrapping_mul(LOWEST << 8);
+    joined ^ (below & LOWEST).wrapping_mul(0xff)
+}
+
+/// Up to eight bytes, little endian, without a loop: keys are hashed more often than anything else.
+#[inline]
+fn unsigned_tail(bytes: &[u8]) -> u64 {
+    if let Some(whole) = bytes.first_chunk::<8>() {
+        return u64::from_le_bytes(*whole);
+    }
+    // Bytes in the middle come in twice, at the same place.
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let shift = u32::try_from(bytes.len().saturating_sub(4)).unwrap_or(0).wrapping_mul(8);
+        let last = u64::from(u32::from_le_bytes(*last)).wrapping_shl(shift);
+        return u64::from(u32::from_le_bytes(*first)) | last;
+    }
+    match bytes {
+        [] => 0,
+        [a] => u64::from(*a),
+        [a, b] => u64::from(u16::from_le_bytes([*a, *b])),
+        [a, b, c, ..] => u64::from(u32::from_le_bytes([*a, *b, *c, 0])),
+    }
 }
 
 #[inline]
@@ -100,23 +130,68 @@ pub struct BloomHash {
 }
 
 impl BloomHash {
-    /// The bit positions of `hash_count` hashes in a filter of `capacity_bits` bits, each below it. A filter without
-    /// bits has no positions.
+    /// The bit positions of `hash_count` hashes in a filter of that capacity, each below it. A filter without bits has
+    /// no positions.
     #[inline]
-    pub fn positions(self, hash_count: u32, capacity_bits: u64) -> impl Iterator<Item = u64> {
+    pub fn positions(self, hash_count: u32, capacity: BloomCapacity) -> impl Iterator<Item = u64> {
         let BloomHash { mut base, increment } = self;
-        let capacity = i64::try_from(capacity_bits).unwrap_or(i64::MAX);
-        (0..hash_count).filter_map(move |_| {
-            let position = base.checked_rem(capacity).map(i64::unsigned_abs);
+        let count = if capacity.bits == 0 { 0 } else { hash_count };
+        (0..count).map(move |_| {
+            let position = capacity.remainder(base.unsigned_abs());
             base = base.wrapping_add(increment);
             position
         })
     }
 }
 
+/// The bits of a Bloom filter, with what makes remainders by their number quick: a division of 64 bits takes a
+/// processor longer than all else that a position needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BloomCapacity {
+    bits: u64,
+    /// 2^64 / bits, rounded down (of a power of two one less).
+    reciprocal: u64,
+}
+
+impl BloomCapacity {
+    /// So many bits, 2^63 - 1 at most.
+    pub fn new(bits: u64) -> BloomCapacity {
+        let bits = bits.min(i64::MAX.unsigned_abs());
+        BloomCapacity { bits, reciprocal: u64::MAX.checked_div(bits).unwrap_or(0) }
+    }
+
+    /// How many bits.
+    pub fn bits(self) -> u64 {
+        self.bits
+    }
+
+    #[inline]
+    fn remainder(self, value: u64) -> u64 {
+        // The quotient, or one less: the reciprocal lacks at most one, and the value is below 2^64.
+        let product = u128::from(value).wrapping_mul(u128::from(self.reciprocal));
+        let quotient = u64::try_from(product >> 64).unwrap_or(u64::MAX);
+        let rest = value.wrapping_sub(quotient.wrapping_mul(self.bits));
+        rest.checked_sub(self.bits).unwrap_or(rest)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tail_is_each_byte_widened_with_its_sign() {
+        let mut state = 1u64;
+        for round in 0..4_000usize {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let bytes = state.to_be_bytes();
+            let bytes = &bytes[..round % 9];
+            let one_by_one = bytes.iter().enumerate().fold(0u64, |sum, (i, byte)| {
+                sum ^ (i64::from(byte.cast_signed()).cast_unsigned() << (8 * i))
+            });
+            assert_eq!(signed_tail(bytes), one_by_one, "{bytes:02x?}");
+        }
+    }
 
     #[test]
     fn the_empty_key_has_the_minimum_token() {
@@ -126,12 +201,35 @@ mod tests {
 
     #[test]
     fn bloom_positions_step_by_the_first_half_from_the_second() {
+        let of = BloomCapacity::new;
         let hash = BloomHash { base: 7, increment: -10 };
-        assert_eq!(hash.positions(4, 100).collect::<Vec<_>>(), [7, 3, 13, 23]);
+        assert_eq!(hash.positions(4, of(100)).collect::<Vec<_>>(), [7, 3, 13, 23]);
         let hash = BloomHash { base: i64::MAX, increment: 1 };
-        assert_eq!(hash.positions(2, 64).collect::<Vec<_>>(), [63, 0]);
-        assert_eq!(hash.positions(3, 0).count(), 0);
-        assert_eq!(hash.positions(2, u64::MAX).count(), 2);
+        assert_eq!(hash.positions(2, of(64)).collect::<Vec<_>>(), [63, 0]);
+        assert_eq!(hash.positions(3, of(0)).count(), 0);
+        assert_eq!(hash.positions(2, of(u64::MAX)).count(), 2);
+    }
+
+    #[test]
+    fn positions_are_the_remainders_of_signed_division() {
+        let edges =
+            [0, 1, 2, 3, 63, 64, 65, 1 << 31, (1 << 62) - 1, 1 << 62, i64::MAX - 1, i64::MAX];
+        let mut values: Vec<i64> = edges.iter().flat_map(|n| [*n, n.wrapping_neg()]).collect();
+        values.push(i64::MIN);
+        let mut state = 1u64;
+        for shift in 0..2_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            values.push(state.cast_signed() >> (shift % 64));
+        }
+        let capacities = edges.iter().skip(1).copied();
+        for capacity in capacities.chain(values.iter().map(|v| (v & i64::MAX).max(1)).take(300)) {
+            for value in &values {
+                let hash = BloomHash { base: *value, increment: 0 };
+                let found = hash.positions(1, BloomCapacity::new(capacity.unsigned_abs())).next();
+                let expect = value.checked_rem(capacity).map(i64::unsigned_abs);
+                assert_eq!(found, expect, "{value} in {capacity}");
+            }
+        }
     }
 
     /// Keys (hex) and what `SELECT token(k)` of Cassandra 5.0.9 says of them: every tail length, bytes on both sides of

@@ -201,7 +201,33 @@ pub fn merge_rows(
     {
         return Outcome { row: Merged::Source(0), tombstones: 0 };
     }
+    if active.is_live()
+        && sources.len() > 1
+        && let Some(newest) = newest_of_usual(shape, sources)
+    {
+        return Outcome { row: Merged::Source(newest), tombstones: 0 };
+    }
     merge_versions(shape, sources, active, keep, out)
+}
+
+/// Of versions that are live without a TTL, have the same columns, and in each one live cell of the version's
+/// own timestamp: the newest one, which hides the others whole. `None`: they are not such versions.
+fn newest_of_usual(shape: &TableShape, sources: &[RowRef<'_>]) -> Option<usize> {
+    if shape.has_filters() || shape.has_counters() {
+        return None;
+    }
+    let mut newest = 0;
+    let (mut timestamp, mut cells) = sources.first()?.usual_cells()?;
+    for (index, row) in sources.iter().enumerate().skip(1) {
+        let (of_row, cells_of_row) = row.usual_cells()?;
+        if of_row == timestamp || !cells.clone().has_columns_of(cells_of_row.clone()) {
+            return None;
+        }
+        if of_row > timestamp {
+            (newest, timestamp, cells) = (index, of_row, cells_of_row);
+        }
+    }
+    Some(newest)
 }
 
 fn merge_versions(

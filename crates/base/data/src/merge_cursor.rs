@@ -50,7 +50,8 @@ pub enum MergeMode {
         /// Tombstones made before this may go.
         gc_before: GcBefore,
         /// The timestamp below which a partition's tombstones may go (see
-        /// [`Purge::timestamp_below`]); asked once per partition.
+        /// [`Purge::timestamp_below`]); asked at most once per partition, before anything of it is
+        /// merged.
         timestamp_below: TimestampBelow,
     },
 }
@@ -86,6 +87,11 @@ enum Current {
     StaticOf(usize),
     StaticBuilt,
     RowOf(usize),
+    /// A row with the clustering of another lane, which is equal, but may be written otherwise.
+    RowFrom {
+        name: usize,
+        lane: usize,
+    },
     RowBuilt(usize),
     Marker {
         lane: usize,
@@ -107,6 +113,12 @@ pub struct MergeCursor<'s, C> {
     /// The only lane that has the current partition; `None` when several have it.
     sole: Option<usize>,
     keep: Keep,
+    /// Of [`MergeMode::Purge`]: what may go of the current partition was not asked yet. Most partitions have
+    /// nothing that could.
+    asks_purge: bool,
+    /// Of the current partition while that is so.
+    token: Token,
+    key: Vec<u8>,
     /// Deletion of the current partition, unpurged.
     partition_deletion: DeletionTime,
     /// The range deletion open in the merged stream, unpurged; live when the partition's deletion
@@ -152,6 +164,9 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             in_partition: false,
             sole: None,
             keep,
+            asks_purge: false,
+            token: Token::MIN,
+            key: Vec::new(),
             partition_deletion: DeletionTime::LIVE,
             open: DeletionTime::LIVE,
             shown_open: DeletionTime::LIVE,
@@ -170,6 +185,75 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     /// The sources, in the order they were given.
     pub fn sources(&self) -> impl Iterator<Item = &C> {
         self.lanes.iter().map(|l| &l.cursor)
+    }
+
+    /// For each source whether it has the partition at hand.
+    pub fn members(&self) -> impl Iterator<Item = bool> {
+        self.lanes.iter().map(|l| l.member)
+    }
+
+    /// A source that stands on the same partition as the merge does.
+    #[inline]
+    pub fn at_partition(&self) -> Option<&C> {
+        match self.current {
+            Current::Partition { lane, .. } => self.lanes.get(lane).map(|l| &l.cursor),
+            _ => None,
+        }
+    }
+
+    /// The number of the source whose rows follow, when no other one has the partition and nothing deletes
+    /// them from outside: then rows that are live without a TTL, and whose cells are, come out as they are.
+    /// Whoever takes them from the source tells [`MergeCursor::took_rows`]. `None` also where rows must be
+    /// looked through, and where it is not known.
+    #[inline]
+    pub fn untouched(&self) -> Option<usize> {
+        let index = self.sole.filter(|_| self.in_partition)?;
+        let lane = self.lanes.get(index)?;
+        let is_untouched = lane.state == LaneState::Stale
+            && self.partition_deletion.is_live()
+            && self.open.is_live()
+            && self.shown_open.is_live()
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !matches!(self.mode, MergeMode::Live { .. });
+        is_untouched.then_some(index)
+    }
+
+    /// Whether the partition at hand has several sources and nothing deletes it from outside, in a table whose
+    /// partitions have one row: of versions as in [`MergeCursor::untouched`] that all have the same columns
+    /// the newest is what comes out. Whoever takes it passes all of [`MergeCursor::members`] over the
+    /// partition and tells [`MergeCursor::took_partition`].
+    #[inline]
+    pub fn has_one_row(&self) -> bool {
+        self.in_partition
+            && self.sole.is_none()
+            && self.partition_deletion.is_live()
+            && self.shape.clustering().is_empty()
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !matches!(self.mode, MergeMode::Live { .. })
+            && self.lanes.iter().all(|l| !l.member || l.state == LaneState::Stale)
+    }
+
+    /// The sources with the partition at hand stand behind it.
+    #[inline]
+    pub fn took_partition(&mut self) {
+        self.lanes.iter_mut().for_each(|l| l.member = false);
+        self.in_partition = false;
+        self.current = Current::PartitionEnd;
+    }
+
+    /// Rows were taken from the source that [`MergeCursor::untouched`] named; `ended`: with the end of the
+    /// partition.
+    #[inline]
+    pub fn took_rows(&mut self, ended: bool) {
+        if let Some(lane) = self.sole.and_then(|index| self.lanes.get_mut(index))
+            && ended
+        {
+            lane.member = false;
+            self.in_partition = false;
+            self.current = Current::PartitionEnd;
+        }
     }
 
     /// Tombstones and expired cells met so far, after merging.
@@ -241,17 +325,19 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         match &self.mode {
             MergeMode::All => {}
             MergeMode::Live { .. } => shown = DeletionTime::LIVE,
-            MergeMode::Purge { now, gc_before, timestamp_below } => {
-                let timestamp_below = timestamp_below(token, key);
-                let gc_before = match gc_before {
-                    GcBefore::At(before) => *before,
-                    GcBefore::Of(of) => of(token),
-                };
-                let purge = Purge { now: *now, gc_before, timestamp_below };
-                if purge.drops_deletion(&deletion) {
-                    shown = DeletionTime::LIVE;
-                }
-                self.keep = Keep::Purge(purge);
+            MergeMode::Purge { .. } => {
+                self.token = token;
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.asks_purge = true;
+            }
+        }
+        if !deletion.is_live() {
+            self.ask_purge();
+            if let Keep::Purge(purge) = &self.keep
+                && purge.drops_deletion(&deletion)
+            {
+                shown = DeletionTime::LIVE;
             }
         }
         self.partition_deletion = deletion;
@@ -268,6 +354,22 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.in_partition = true;
         self.current = Current::Partition { lane: first_lane, deletion: shown };
         true
+    }
+
+    /// Finds out what may go of the current partition, unless that is known.
+    #[inline]
+    fn ask_purge(&mut self) {
+        if !std::mem::take(&mut self.asks_purge) {
+            return;
+        }
+        if let MergeMode::Purge { now, gc_before, timestamp_below } = &self.mode {
+            let timestamp_below = timestamp_below(self.token, &self.key);
+            let gc_before = match gc_before {
+                GcBefore::At(before) => *before,
+                GcBefore::Of(of) => of(self.token),
+            };
+            self.keep = Keep::Purge(Purge { now: *now, gc_before, timestamp_below });
+        }
     }
 
     /// The next item of a partition that only one lane has: its rows need no comparing.
@@ -466,7 +568,10 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         match outcome.row {
             Merged::Nothing => return false,
             Merged::Built => self.current = Current::RowBuilt(first),
-            Merged::Source(i) => self.current = Current::RowOf(from.get(i).copied().unwrap_or(0)),
+            Merged::Source(i) => match from.get(i).copied().unwrap_or(0) {
+                lane if lane == first => self.current = Current::RowOf(first),
+                lane => self.current = Current::RowFrom { name: first, lane },
+            },
         }
         true
     }
@@ -533,10 +638,11 @@ enum Position {
 
 impl<C: Cursor> Cursor for MergeCursor<'_, C> {
     fn advance(&mut self) -> Result<Advance, CursorError> {
-        if self.in_partition
-            && let Some(index) = self.sole
-        {
-            return self.advance_sole(index);
+        if self.in_partition {
+            self.ask_purge();
+            if let Some(index) = self.sole {
+                return self.advance_sole(index);
+            }
         }
         loop {
             for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -592,6 +698,14 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                 }
             }
             Current::StaticBuilt => return Item::Static(RowRef::trusted(&self.scratch)),
+            Current::RowFrom { name, lane } => {
+                if let (Some(name), Some(lane)) = (self.lanes.get(name), self.lanes.get(lane))
+                    && let Item::Row { clustering, .. } = name.cursor.item()
+                    && let Item::Row { row, .. } = lane.cursor.item()
+                {
+                    return Item::Row { clustering, row };
+                }
+            }
             Current::RowBuilt(lane) => {
                 if let Some(lane) = self.lanes.get(lane)
                     && let Item::Row { clustering, .. } = lane.cursor.item()

@@ -375,6 +375,18 @@ impl<'a> UsualCells<'a> {
         Some((ColumnId(u16::from(*id)), value))
     }
 
+    /// Whether both have the same columns, and no cells of another form.
+    #[inline]
+    pub(crate) fn has_columns_of(mut self, mut other: UsualCells<'_>) -> bool {
+        loop {
+            match (self.next_usual(), other.next_usual()) {
+                (Some((a, _)), Some((b, _))) if a == b => {}
+                (None, None) => return self.is_done() && other.is_done(),
+                _ => return false,
+            }
+        }
+    }
+
     /// No cell of any form follows.
     #[inline]
     pub fn is_done(&self) -> bool {

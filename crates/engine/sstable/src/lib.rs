@@ -33,8 +33,8 @@ pub use meta::{Components, SstableMeta};
 pub use reader::{ReadAhead, SequentialReader, SstableReader, list_sstables, remove_sstable};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use writer::{
-    LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow, SstableWriter,
-    WriteCompression, WriterOptions, Written,
+    CopiedRows, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
+    SstableWriter, WriteCompression, WriterOptions, Written,
 };
 
 use data::CursorError;

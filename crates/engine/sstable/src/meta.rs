@@ -278,6 +278,12 @@ impl SstableMeta {
         self.statistics.partitioner.token_of(key)
     }
 
+    /// The hash that partitions are ordered by, when it is the one of Murmur3.
+    #[inline]
+    pub(crate) fn hash_of(&self, key: &[u8]) -> Option<KeyHash> {
+        (self.statistics.partitioner == Partitioner::Murmur3).then(|| hash_key(key))
+    }
+
     /// Version of the format.
     pub fn version(&self) -> Version {
         self.descriptor.version

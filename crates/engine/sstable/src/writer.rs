@@ -14,6 +14,7 @@ mod large;
 mod options;
 mod output;
 mod tries;
+mod usual;
 mod warm;
 
 use std::rc::Rc;
@@ -52,6 +53,7 @@ pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, La
 pub use options::{WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
+pub use usual::CopiedRows;
 use warm::WarmChunks;
 
 /// Keys that go into the filter together: see [`BloomFilter::add_all`].
@@ -117,7 +119,7 @@ pub struct SstableWriter {
     options: WriterOptions,
     descriptor: Descriptor,
     header: SerializationHeader,
-    schema: WriteSchema,
+    schema: Rc<WriteSchema>,
     comparator: ClusteringComparator,
     stats: StatsCollector,
     filter: BloomFilter,
@@ -204,7 +206,7 @@ impl SstableWriter {
             fs: fs.clone(),
             directory: directory.to_owned(),
             descriptor,
-            schema: header.write_schema(table, version),
+            schema: Rc::new(header.write_schema(table, version)),
             header,
             comparator: ClusteringComparator::for_table(table),
             stats: StatsCollector::default(),
@@ -321,9 +323,22 @@ impl SstableWriter {
     /// # Errors
     /// `Unwritable`.
     pub fn partition(&mut self, key: &[u8], deletion: DeletionTime) -> Result<()> {
+        self.partition_of(hash_key(key), key, deletion)
+    }
+
+    /// As [`SstableWriter::partition`], with the key's hash, which is known already.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn partition_of(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        deletion: DeletionTime,
+    ) -> Result<()> {
         stdx::invariant!(!self.in_partition, "sstable writer: a partition is open");
+        stdx::debug_invariant!(hash == hash_key(key), "sstable writer: another key's hash");
         self.in_partition = true;
-        let hash = hash_key(key);
         stdx::debug_invariant!(
             self.summary.key_count() == 0
                 || (codec::token_of(&self.partition.key), self.partition.key.as_slice())

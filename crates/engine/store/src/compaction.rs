@@ -12,24 +12,21 @@ use compact_plan::{
     CompactionOptions, Plan, Reason, SstableInfo, Strategy, TableState as PlanState, Windows,
 };
 use data::command::KeyRange;
-use data::{Advance, GcBefore, Item, MergeCursor, MergeMode, Slices};
+use data::{GcBefore, MergeCursor, MergeMode, Slices};
 use rt::Group;
 use schema::Table;
 use sst_format::header::EncodingStats;
-use sstable::{ROWS_BLOCK, SequentialReader};
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
-use crate::files::{TableFile, Transaction, map_error};
-use crate::flush::ITEMS_PER_LOOK;
-use crate::garbage::{self, Merging};
+use crate::files::{TableFile, Transaction};
+use crate::garbage;
 use crate::outputs::Outputs;
 use crate::read::{FileSource, Source};
 use crate::slots::{Claim, Progress};
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
-use crate::warm::Warmth;
 
 /// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
 /// is far more than a table needs.
@@ -108,7 +105,7 @@ fn kind_of(reason: &Reason) -> &'static str {
 pub(crate) struct MergeCounts(Vec<u64>);
 
 impl MergeCounts {
-    fn add(&mut self, inputs: usize) {
+    pub(crate) fn add(&mut self, inputs: usize) {
         if self.0.len() <= inputs {
             self.0.resize(inputs + 1, 0);
         }
@@ -552,7 +549,7 @@ impl Store {
     }
 
     /// Whether a compaction is still wanted. In the words of Cassandra's CompactionInterruptedException.
-    fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
+    pub(crate) fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
         if self.inner.stopping.get() {
             return Err(StoreError::Stopping);
         }
@@ -673,85 +670,6 @@ impl Store {
         let cursor = file.reader.range_cursor(0, range, Rc::new(Slices::all()), file.filter);
         let shard_of = self.inner.options.shard_of;
         Source::File(Box::new(FileSource::new(file.clone(), cursor, shard_of)))
-    }
-
-    /// Writes what is merged. `blocks` are the files of the merge's sources, by number.
-    pub(crate) async fn write_merged<M: Merging>(
-        &self,
-        mut merge: M,
-        mut blocks: Vec<SequentialReader>,
-        owned: Option<&OwnedRanges>,
-        outputs: &mut Outputs<'_>,
-        (progress, counts): (&Progress, &mut MergeCounts),
-    ) -> Result<(), StoreError> {
-        let mut next_blocks = vec![0; merge.inputs().count()];
-        let mut written = outputs.data_length();
-        let mut items = 0;
-        let mut is_foreign = false;
-        let mut warmth = Warmth::new(&merge);
-        loop {
-            match merge.advance()? {
-                Advance::End => return Ok(()),
-                Advance::NeedBlock(request) => {
-                    let index = request.source as usize;
-                    let Some(reader) = blocks.get_mut(index) else { continue };
-                    let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-                    // The total is that of the inputs' data; a block in which a row is cut off is asked
-                    // for again.
-                    if let Some(next) = next_blocks.get_mut(index)
-                        && (*next..ROWS_BLOCK).contains(&request.block)
-                    {
-                        *next = request.block + 1;
-                        progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
-                        let warm = warmth.feed(&self.inner.cache, index, request.block);
-                        outputs.credit_warm(warm * chunk.memory_bytes());
-                        outputs.set_warm(warmth.is_warm());
-                    }
-                    merge.feed(request, chunk);
-                    self.check_goes_on(progress)?;
-                }
-                Advance::Item => {
-                    let item = merge.item();
-                    if let (Some(owned), Item::Partition { token, .. }) = (owned, item) {
-                        is_foreign = !owned.contains(token);
-                    }
-                    if is_foreign {
-                        items += 1;
-                        if items >= ITEMS_PER_LOOK {
-                            items = 0;
-                            self.inner.rt.yield_if_due().await;
-                        }
-                        continue;
-                    }
-                    if outputs.is_due(item) && !outputs.turn().await? {
-                        return Ok(());
-                    }
-                    if let Item::Partition { token, key, .. } = item {
-                        counts.add(warmth.partition(&merge, token, key));
-                        outputs.set_warm(warmth.is_warm());
-                    }
-                    if outputs.put(item)? {
-                        items = ITEMS_PER_LOOK;
-                        outputs.write_full().await?;
-                        let (rate, now) = (self.inner.compaction_rate.get(), self.inner.rt.now());
-                        let length = outputs.data_length();
-                        let due = self.inner.slots.pace(now, length.saturating_sub(written), rate);
-                        written = length;
-                        if due > self.inner.rt.now() {
-                            self.inner.rt.sleep_until(due).await;
-                            self.check_goes_on(progress)?;
-                        }
-                    }
-                }
-            }
-            items += 1;
-            if items >= ITEMS_PER_LOOK {
-                items = 0;
-                if self.inner.rt.is_yield_due() {
-                    self.inner.rt.yield_if_due().await;
-                }
-            }
-        }
     }
 }
 

@@ -8,10 +8,12 @@
 
 use std::rc::Rc;
 
+use codec::KeyHash;
 use data::command::KeyRange;
-use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, Slices};
+use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, Slices};
+use sst_format::RowCopier;
 use sst_format::header::EncodingStats;
-use sstable::{SstableReader, SstableWriter, WriterOptions, Written};
+use sstable::{CopiedRows, SstableReader, SstableWriter, WriterOptions, Written};
 use stdx::{Generation, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
@@ -28,11 +30,13 @@ pub(crate) struct Sieve {
     pending: Option<DeletionTime>,
     key: Vec<u8>,
     token: Token,
+    /// Of `key`, where it is known.
+    hash: Option<KeyHash>,
 }
 
 impl Sieve {
     pub(crate) fn new() -> Sieve {
-        Sieve { pending: None, key: Vec::new(), token: Token::MIN }
+        Sieve { pending: None, key: Vec::new(), token: Token::MIN, hash: None }
     }
 
     pub(crate) fn put(
@@ -43,6 +47,7 @@ impl Sieve {
         match item {
             Item::Partition { token, key, deletion } => {
                 self.token = token;
+                self.hash = None;
                 if deletion.is_live() {
                     self.key.clear();
                     self.key.extend_from_slice(key);
@@ -57,13 +62,77 @@ impl Sieve {
                 }
             }
             Item::Static(_) | Item::Row { .. } | Item::Marker(_) => {
-                if let Some(deletion) = self.pending.take() {
-                    writer.partition(&self.key, deletion)?;
-                }
+                self.begin(writer)?;
             }
         }
         writer.put(item)
     }
+
+    /// The hash of the key of the partition that was put last.
+    #[inline]
+    pub(crate) fn set_hash(&mut self, hash: Option<KeyHash>) {
+        self.hash = hash;
+    }
+
+    #[inline]
+    fn begin(&mut self, writer: &mut SstableWriter) -> sstable::Result<()> {
+        match (self.pending.take(), self.hash) {
+            (None, _) => Ok(()),
+            (Some(deletion), Some(hash)) => writer.partition_of(hash, &self.key, deletion),
+            (Some(deletion), None) => writer.partition(&self.key, deletion),
+        }
+    }
+
+    /// Copies rows of another file: see [`SstableWriter::copy_rows`]. None when the first one is not of the
+    /// usual form.
+    #[inline]
+    pub(crate) fn copy_rows(
+        &mut self,
+        copier: &RowCopier,
+        bytes: &[u8],
+        writer: &mut SstableWriter,
+    ) -> sstable::Result<CopiedRows> {
+        let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
+        let Some(first) = first else { return Ok(CopiedRows::default()) };
+        self.begin(writer)?;
+        writer.copy_rows(copier, first, bytes)
+    }
+
+    /// Writes rows: see [`SstableWriter::packed_rows`].
+    #[inline]
+    fn packed_rows<'r>(
+        &mut self,
+        rows: impl IntoIterator<Item = (&'r [u8], RowRef<'r>)>,
+        writer: &mut SstableWriter,
+    ) -> sstable::Result<u64> {
+        let begin = self.pending.map(|_| self.key.as_slice());
+        let count = writer.packed_rows(begin, rows)?;
+        if count > 0 {
+            self.pending = None;
+        }
+        Ok(count)
+    }
+}
+
+/// Writes rows that follow in a memtable, as far as they are of the usual form: how many, at most
+/// [`ITEMS_PER_LOOK`]. When they are the last of the partition, it is ended.
+#[inline]
+fn put_rows(
+    merge: &mut MergeCursor<'_, MemtableScan>,
+    sieve: &mut Sieve,
+    writer: &mut SstableWriter,
+) -> sstable::Result<usize> {
+    let Some(scan) = merge.source_mut(0) else { return Ok(0) };
+    let Some(rows) = scan.next_rows() else { return Ok(0) };
+    let count = sieve.packed_rows(rows.take(ITEMS_PER_LOOK), writer)?;
+    if count > 0 {
+        let ended = scan.pass_rows(count);
+        if ended {
+            writer.partition_end()?;
+        }
+        merge.took_rows(ended);
+    }
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 impl Store {
@@ -108,6 +177,14 @@ impl Store {
             let result = self.flush_memtable(table, &memtable).await;
             self.note_write_result(&result);
             result?;
+            // Who reads it still has it.
+            let Ok(memtable) = Rc::try_unwrap(memtable) else { continue };
+            let mut leftovers = memtable.into_leftovers();
+            while leftovers.drop_some() {
+                if self.inner.rt.is_yield_due() {
+                    self.inner.rt.yield_if_due().await;
+                }
+            }
         }
     }
 
@@ -262,8 +339,19 @@ impl Store {
         let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);
         let mut sieve = Sieve::new();
         let mut items = 0;
-        while merge.advance()? == Advance::Item {
-            sieve.put(merge.item(), writer).map_err(map_error)?;
+        loop {
+            let rows = match merge.untouched() {
+                Some(_) if crate::copying::is_on() => {
+                    put_rows(&mut merge, &mut sieve, writer).map_err(map_error)?
+                }
+                _ => 0,
+            };
+            if rows == 0 {
+                if merge.advance()? != Advance::Item {
+                    return Ok(());
+                }
+                sieve.put(merge.item(), writer).map_err(map_error)?;
+            }
             let full = writer.is_full();
             if full {
                 writer.write_full().await.map_err(map_error)?;
@@ -273,7 +361,7 @@ impl Store {
                     writer.set_warm(false);
                 }
             }
-            items += 1;
+            items += rows.max(1);
             if full || items >= ITEMS_PER_LOOK {
                 items = 0;
                 if self.inner.rt.is_yield_due() {
@@ -281,7 +369,6 @@ impl Store {
                 }
             }
         }
-        Ok(())
     }
 
     pub(crate) fn release_memory(&self, bytes: usize) {

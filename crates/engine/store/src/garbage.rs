@@ -11,6 +11,7 @@
 use std::cmp::Reverse;
 use std::rc::Rc;
 
+use codec::KeyHash;
 use compact_plan::{CompactionOptions, Cut, Plan, Reason, Strategy, TombstoneOption};
 use data::command::{KeyRange, RingBound};
 use data::{BlockRequest, Cursor, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape};
@@ -38,6 +39,27 @@ pub(crate) trait Merging: Cursor {
 
     /// The inputs, in the order of their numbers; files that only hide have higher ones.
     fn inputs(&self) -> impl Iterator<Item = &Source>;
+
+    /// For each of them whether it has the partition at hand.
+    fn members(&self) -> impl Iterator<Item = bool>;
+
+    /// Hash of the key of the partition that it stands on, where it is known.
+    fn key_hash(&self) -> Option<KeyHash>;
+
+    /// The input whose rows follow as it has them, if that is so: see [`MergeCursor::untouched`].
+    fn untouched(&mut self) -> Option<(usize, &mut Source)>;
+
+    /// See [`MergeCursor::took_rows`].
+    fn took_rows(&mut self, ended: bool);
+
+    /// See [`MergeCursor::has_one_row`].
+    fn has_one_row(&self) -> bool;
+
+    /// The input of that number.
+    fn input_mut(&mut self, number: usize) -> Option<&mut Source>;
+
+    /// See [`MergeCursor::took_partition`].
+    fn took_partition(&mut self);
 }
 
 impl Merging for MergeCursor<'_, Source> {
@@ -49,6 +71,42 @@ impl Merging for MergeCursor<'_, Source> {
 
     fn inputs(&self) -> impl Iterator<Item = &Source> {
         self.sources()
+    }
+
+    fn members(&self) -> impl Iterator<Item = bool> {
+        MergeCursor::members(self)
+    }
+
+    #[inline]
+    fn key_hash(&self) -> Option<KeyHash> {
+        self.at_partition()?.file()?.key_hash()
+    }
+
+    #[inline]
+    fn untouched(&mut self) -> Option<(usize, &mut Source)> {
+        let index = MergeCursor::untouched(self)?;
+        let source = self.source_mut(u32::try_from(index).ok()?)?;
+        Some((index, source))
+    }
+
+    #[inline]
+    fn took_rows(&mut self, ended: bool) {
+        MergeCursor::took_rows(self, ended);
+    }
+
+    #[inline]
+    fn has_one_row(&self) -> bool {
+        MergeCursor::has_one_row(self)
+    }
+
+    #[inline]
+    fn input_mut(&mut self, number: usize) -> Option<&mut Source> {
+        self.source_mut(u32::try_from(number).ok()?)
+    }
+
+    #[inline]
+    fn took_partition(&mut self) {
+        MergeCursor::took_partition(self);
     }
 }
 
@@ -69,6 +127,31 @@ impl Merging for Shadowed<'_> {
     fn inputs(&self) -> impl Iterator<Item = &Source> {
         self.data().sources()
     }
+
+    fn members(&self) -> impl Iterator<Item = bool> {
+        self.data().members()
+    }
+
+    fn key_hash(&self) -> Option<KeyHash> {
+        self.data().key_hash()
+    }
+
+    fn untouched(&mut self) -> Option<(usize, &mut Source)> {
+        // What hides them must be asked about each.
+        None
+    }
+
+    fn took_rows(&mut self, _ended: bool) {}
+
+    fn has_one_row(&self) -> bool {
+        false
+    }
+
+    fn input_mut(&mut self, number: usize) -> Option<&mut Source> {
+        self.data_mut().input_mut(number)
+    }
+
+    fn took_partition(&mut self) {}
 }
 
 /// What of other files a compaction uses; `None`: nothing.

@@ -20,6 +20,7 @@ mod cache;
 mod cleanup;
 mod compaction;
 mod control;
+mod copying;
 mod counter_cache;
 mod directories;
 mod error;

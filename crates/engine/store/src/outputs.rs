@@ -7,10 +7,12 @@
 
 use std::rc::Rc;
 
+use codec::KeyHash;
 use compact_plan::Cut;
 use compact_plan::cluster_key::SHARED_LEVEL;
 use data::Item;
-use sstable::{Chunk, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions};
+use sst_format::RowCopier;
+use sstable::{Chunk, CopiedRows, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions};
 use stdx::{Generation, Token};
 
 use crate::error::StoreError;
@@ -285,6 +287,38 @@ impl<'s> Outputs<'s> {
         let Some(writer) = &mut self.writer else { return Ok(false) };
         self.sieve.put(item, writer).map_err(map_error)?;
         Ok(writer.is_full())
+    }
+
+    /// The hash of the key of the partition that was put last.
+    #[inline]
+    pub(crate) fn set_hash(&mut self, hash: Option<KeyHash>) {
+        self.sieve.set_hash(hash);
+    }
+
+    /// Finds rows of an input that can be copied as they lie; `None`: there are none.
+    pub(crate) fn copier(&self, input: &TableFile) -> Option<RowCopier> {
+        self.writer.as_ref().and_then(|writer| writer.copier(input.reader.meta()))
+    }
+
+    /// Copies the rows at the start of `bytes`, which follow what was put. None when the first one cannot be
+    /// copied.
+    ///
+    /// # Errors
+    /// `Invalid`: what cannot be written.
+    #[inline]
+    pub(crate) fn copy_rows(
+        &mut self,
+        copier: &RowCopier,
+        bytes: &[u8],
+    ) -> Result<CopiedRows, StoreError> {
+        let Some(writer) = &mut self.writer else { return Ok(CopiedRows::default()) };
+        self.sieve.copy_rows(copier, bytes, writer).map_err(map_error)
+    }
+
+    /// Whether [`Outputs::write_full`] has something to do, where windows have no files of their own.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.writer.as_ref().is_some_and(SstableWriter::is_full)
     }
 
     /// Writes what is full.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use codec::KeyHash;
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{
     Advance, BlockRequest, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, MergeCursor,
@@ -106,6 +107,24 @@ impl FileSource {
     /// What it is at.
     pub(crate) fn item(&self) -> Item<'_> {
         self.cursor.item()
+    }
+
+    /// See [`SstableCursor::key_hash`].
+    #[inline]
+    pub(crate) fn key_hash(&self) -> Option<KeyHash> {
+        self.cursor.key_hash()
+    }
+
+    /// Its rows as they lie: see [`SstableCursor::raw_rows`].
+    #[inline]
+    pub(crate) fn raw_rows(&self) -> Option<&[u8]> {
+        self.cursor.raw_rows()
+    }
+
+    /// See [`SstableCursor::pass_rows`].
+    #[inline]
+    pub(crate) fn pass_rows(&mut self, bytes: usize, ended: bool) {
+        self.cursor.pass_rows(bytes, ended);
     }
 
     pub(crate) fn advance(&mut self) -> Result<Advance, CursorError> {

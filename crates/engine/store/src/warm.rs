@@ -8,9 +8,7 @@
 
 use std::rc::Rc;
 
-use data::{Cursor, Item};
 use sstable::Chunk;
-use stdx::Token;
 
 use crate::cache::ChunkCache;
 use crate::files::TableFile;
@@ -61,14 +59,11 @@ impl Warmth {
     }
 
     /// The merge stands on a partition: how many inputs have it.
-    pub(crate) fn partition(&mut self, merge: &impl Merging, token: Token, key: &[u8]) -> usize {
+    pub(crate) fn partition(&mut self, merge: &impl Merging) -> usize {
         let mut inputs = 0;
-        for (input, source) in self.inputs.iter_mut().zip(merge.inputs()) {
-            // The inputs stand on a partition until the merge goes into it.
-            let is_it = |t: Token, k: &[u8]| t == token && k == key;
-            input.is_in =
-                matches!(source.item(), Item::Partition { token, key, .. } if is_it(token, key));
-            inputs += usize::from(input.is_in);
+        for (input, is_in) in self.inputs.iter_mut().zip(merge.members()) {
+            input.is_in = is_in;
+            inputs += usize::from(is_in);
         }
         inputs
     }

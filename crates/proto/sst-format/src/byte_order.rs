@@ -32,6 +32,11 @@ pub fn partition_key(token: Token, key: &[u8], out: &mut Vec<u8>) {
     out.put_u8(END);
 }
 
+/// Appends what the forms of all partition keys of a token begin with, and of no other one.
+pub fn partition_token(token: Token, out: &mut Vec<u8>) {
+    put_token(token, out);
+}
+
 /// Appends the place before or after all keys of a token.
 pub fn token_bound(token: Token, after: bool, out: &mut Vec<u8>) {
     put_token(token, out);
@@ -63,23 +68,21 @@ pub fn clustering(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let mut types = types.iter();
-    let mut value_bytes = Vec::new();
     for value in data::clustering::components(prefix) {
         let (ty, reversed) = types.next()?;
         let Some(value) = value else {
             out.put_u8(NEXT_NULL);
             continue;
         };
-        value_bytes.clear();
-        if !put_value(ty, value, 0, &mut value_bytes)? {
-            out.put_u8(if *reversed { NEXT_EMPTY_REVERSED } else { NEXT_EMPTY });
-            continue;
-        }
+        let mark = out.len();
         out.put_u8(NEXT);
-        if *reversed {
-            value_bytes.iter_mut().for_each(|b| *b = !*b);
+        if !put_value(ty, value, 0, out)? {
+            out.truncate(mark);
+            out.put_u8(if *reversed { NEXT_EMPTY_REVERSED } else { NEXT_EMPTY });
+        } else if *reversed {
+            let value = out.get_mut(mark.saturating_add(1)..).unwrap_or_default();
+            value.iter_mut().for_each(|b| *b = !*b);
         }
-        out.put_bytes(&value_bytes);
     }
     out.put_u8(match place {
         Place::Row => END,

@@ -3,7 +3,7 @@
 //! Layout: hash count i32, count of 64-bit words i32, then the bits, bit `i` in byte `i / 8` at
 //! `1 << i % 8`; before `na` each word was written as a big-endian number. Source: `utils.BloomFilterSerializer`, `utils.obs.OffHeapBitSet`.
 
-use codec::{BloomHash, Reader, Writer};
+use codec::{BloomCapacity, BloomHash, Reader, Writer};
 
 use crate::{FormatError, Result, Version};
 
@@ -17,6 +17,7 @@ const BITS_PER_KEY_MAX: usize = 20;
 pub struct BloomFilter {
     hash_count: u32,
     bits: Vec<u8>,
+    capacity: BloomCapacity,
 }
 
 /// From little-endian words to big-endian ones, and back.
@@ -38,13 +39,18 @@ impl BloomFilter {
     /// holds every key (Cassandra leaves the component out then).
     pub fn with_capacity(keys: u64, fp_chance: f64) -> BloomFilter {
         if fp_chance >= 1.0 {
-            return BloomFilter { hash_count: 0, bits: Vec::new() };
+            return BloomFilter::new(0, Vec::new());
         }
         let (hash_count, bits_per_key) = Self::shape(fp_chance);
         let bits = keys.max(1).saturating_mul(bits_per_key as u64).saturating_add(EXCESS_BITS);
         let bytes = bits.div_ceil(64).saturating_mul(8);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
-        BloomFilter { hash_count: u32::try_from(hash_count).unwrap_or(1), bits: vec![0; bytes] }
+        BloomFilter::new(u32::try_from(hash_count).unwrap_or(1), vec![0; bytes])
+    }
+
+    fn new(hash_count: u32, bits: Vec<u8>) -> BloomFilter {
+        let capacity = BloomCapacity::new((bits.len() as u64).saturating_mul(8));
+        BloomFilter { hash_count, bits, capacity }
     }
 
     /// Fewest bits per key that reach the rate, then fewest hashes.
@@ -62,8 +68,7 @@ impl BloomFilter {
     /// Adds a key's hash.
     #[inline]
     pub fn add(&mut self, hash: BloomHash) {
-        let capacity = self.capacity();
-        for position in hash.positions(self.hash_count, capacity) {
+        for position in hash.positions(self.hash_count, self.capacity) {
             if let Some(byte) =
                 usize::try_from(position >> 3).ok().and_then(|i| self.bits.get_mut(i))
             {
@@ -86,7 +91,7 @@ impl BloomFilter {
         if self.bits.is_empty() {
             return true;
         }
-        hash.positions(self.hash_count, self.capacity()).all(|position| {
+        hash.positions(self.hash_count, self.capacity).all(|position| {
             usize::try_from(position >> 3)
                 .ok()
                 .and_then(|i| self.bits.get(i))
@@ -97,10 +102,6 @@ impl BloomFilter {
     /// True when it says yes to everything and has no component on disk.
     pub fn is_always_present(&self) -> bool {
         self.bits.is_empty()
-    }
-
-    fn capacity(&self) -> u64 {
-        (self.bits.len() as u64).saturating_mul(8)
     }
 
     /// Bytes of memory.
@@ -141,7 +142,7 @@ impl BloomFilter {
         if bits.is_empty() {
             return Err(FormatError::Invalid { what: "filter without bits", offset: 4 });
         }
-        Ok(BloomFilter { hash_count, bits })
+        Ok(BloomFilter::new(hash_count, bits))
     }
 
     /// The filter with its words turned, if only then it holds `keys`, which are in the file: builds of
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn bits_lie_in_cassandras_byte_order() {
-        let mut filter = BloomFilter { hash_count: 1, bits: vec![0; 8] };
+        let mut filter = BloomFilter::new(1, vec![0; 8]);
         filter.add(BloomHash { base: 11, increment: 0 });
         assert_eq!(filter.encode(Version::Nb), [0, 0, 0, 1, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0]);
         // Before `na` the words were big endian.

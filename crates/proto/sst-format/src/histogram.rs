@@ -38,7 +38,18 @@ impl EstimatedHistogram {
 
     /// Counts a value that many times.
     pub fn add_times(&mut self, value: u64, times: u64) {
-        let index = self.offsets.partition_point(|o| *o < value);
+        let index = self.bucket_of(value);
+        self.add_to(index, times);
+    }
+
+    /// The bucket that a value is counted in.
+    pub(crate) fn bucket_of(&self, value: u64) -> usize {
+        self.offsets.partition_point(|o| *o < value)
+    }
+
+    /// Counts values of a bucket.
+    #[inline]
+    pub(crate) fn add_to(&mut self, index: usize, times: u64) {
         if let Some(bucket) = self.buckets.get_mut(index) {
             *bucket = bucket.saturating_add(times);
         }

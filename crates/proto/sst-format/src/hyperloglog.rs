@@ -46,10 +46,7 @@ pub fn murmur2_64(key: &[u8]) -> u64 {
         h = (h ^ k.wrapping_mul(M)).wrapping_mul(M);
     }
     if !tail.is_empty() {
-        for (i, byte) in tail.iter().enumerate() {
-            h ^= i64::from(byte.cast_signed()).cast_unsigned() << (8 * (i & 7));
-        }
-        h = h.wrapping_mul(M);
+        h = (h ^ codec::signed_tail(tail)).wrapping_mul(M);
     }
     h ^= h >> 47;
     h = h.wrapping_mul(M);

@@ -14,7 +14,7 @@ use codec::{DecodeError, Reader, Writer};
 use data::DeletionTime;
 
 use crate::trie::{Node, Stop, signed_number};
-use crate::trie_write::Payload;
+use crate::trie_write::{PAYLOAD_BYTES_MAX, Payload};
 use crate::{FormatError, Result, Version, put_deletion, read_deletion};
 
 /// Bytes of the three numbers at the end.
@@ -125,29 +125,37 @@ pub fn encode_target(hash: u8, target: Target) -> Payload {
         Target::Data(position) => !position.cast_signed(),
         Target::Rows(position) => position.cast_signed(),
     };
-    let mut bytes = vec![hash];
-    let width = put_signed(value, &mut bytes);
-    Payload { flags: HAS_HASH | width.saturating_sub(1), bytes }
+    let (number, width) = signed(value);
+    let mut bytes = [hash; 9];
+    let [_, room @ ..] = &mut bytes;
+    if let (Some(room), Some(number)) =
+        (room.get_mut(..width), number.get(8usize.saturating_sub(width)..))
+    {
+        room.copy_from_slice(number);
+    }
+    let flags = HAS_HASH | u8::try_from(width).unwrap_or(8).saturating_sub(1);
+    Payload::new(flags, bytes.get(..width.saturating_add(1)).unwrap_or(&bytes))
 }
 
-/// Appends as many bytes of a number as it takes, at least one; their count.
-fn put_signed(value: i64, out: &mut Vec<u8>) -> u8 {
+/// A number, and how many of its last bytes say it, at least one.
+fn signed(value: i64) -> ([u8; 8], usize) {
     let significant = 65u32.saturating_sub((value ^ (value >> 63)).leading_zeros());
     let width = significant.div_ceil(8).clamp(1, 8);
-    let bytes = value.to_be_bytes();
-    out.put_bytes(bytes.get(8usize.saturating_sub(width as usize)..).unwrap_or(&bytes));
-    u8::try_from(width).unwrap_or(8)
+    (value.to_be_bytes(), width as usize)
 }
 
 /// The payload of a place of a row index. Offsets beyond 32 PiB do not exist.
 pub fn encode_block(block: &RowBlock, version: Version) -> Payload {
-    let mut bytes = Vec::new();
-    let mut flags = put_signed(block.offset.cast_signed(), &mut bytes) & 7;
-    if let Some(open) = block.open.filter(|open| !open.is_live()) {
-        flags |= HAS_OPEN;
-        put_deletion(&mut bytes, &open, version);
-    }
-    Payload { flags, bytes }
+    let (number, width) = signed(block.offset.cast_signed());
+    let number = number.get(8usize.saturating_sub(width)..).unwrap_or(&number);
+    let flags = u8::try_from(width).unwrap_or(8) & 7;
+    let Some(open) = block.open.filter(|open| !open.is_live()) else {
+        return Payload::new(flags, number);
+    };
+    let mut bytes = Vec::with_capacity(PAYLOAD_BYTES_MAX);
+    bytes.put_bytes(number);
+    put_deletion(&mut bytes, &open, version);
+    Payload::new(flags | HAS_OPEN, &bytes)
 }
 
 /// A block of rows: where it begins, from the partition's start, and the range deletion that is open

@@ -117,7 +117,7 @@ fn usual_row<'a>(schema: &ReadSchema, bytes: &'a [u8]) -> Option<(u8, &'a [u8])>
 
 /// The next value of a clustering; `None` also for lengths of several bytes.
 #[inline]
-fn usual_value(fixed: Option<usize>, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn usual_value(fixed: Option<usize>, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     match fixed {
         Some(n) => bytes.split_at_checked(n),
         None => match bytes.split_first()? {
@@ -129,7 +129,7 @@ fn usual_value(fixed: Option<usize>, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// A vint of up to eight bytes with as many behind its first one.
 #[inline]
-fn usual_vint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn usual_vint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let more = first.leading_ones();
     if more == 0 {
@@ -145,7 +145,7 @@ fn usual_vint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 /// A body's size of one or two bytes.
 #[inline]
-fn usual_size(bytes: &[u8]) -> Option<(usize, &[u8])> {
+pub(crate) fn usual_size(bytes: &[u8]) -> Option<(usize, &[u8])> {
     match bytes {
         [size @ 0..0x80, rest @ ..] => Some((usize::from(*size), rest)),
         [high @ 0x80..0xc0, low, rest @ ..] => {
@@ -168,6 +168,12 @@ fn decode_usual_head(schema: &ReadSchema, bytes: &[u8], clustering: &mut Vec<u8>
     let (size, rest) = usual_size(rest)?;
     let body = bytes.len().saturating_sub(rest.len());
     Some(Head { kind: HeadKind::Row, flags, body, end: body.saturating_add(size) })
+}
+
+/// Whether what lies at the start of `bytes` is the end of a partition, as it is written.
+#[inline]
+pub fn is_partition_end(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&END_OF_PARTITION)
 }
 
 /// Reads the row at the start of `bytes`, head and body, if it is of the usual form and wholly there:

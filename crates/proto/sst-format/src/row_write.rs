@@ -11,7 +11,8 @@ use crate::row::{
     CELL_USE_ROW_TTL, END_OF_PARTITION, EXTENSION_FLAG, HAS_ALL_COLUMNS, HAS_COMPLEX_DELETION,
     HAS_DELETION, HAS_TIMESTAMP, HAS_TTL, IS_MARKER, IS_STATIC,
 };
-use crate::stats_collector::StatsCollector;
+use crate::row_copy::{PackedRow, UsualRow};
+use crate::stats_collector::{StatsCollector, UsualRows};
 use crate::{FormatError, Result, Version, deletion_i32, deletion_u32, put_deletion};
 
 /// Working memory of the encoder; reused from row to row.
@@ -85,8 +86,7 @@ pub fn encode_row(
     encode_any_row(schema, kind, row, previous, scratch, stats, out)
 }
 
-/// [`encode_row`] of a regular row that is live without a TTL and has all columns, each one short live
-/// cell of the row's timestamp. `None`: it is of another form, and nothing was done.
+/// [`encode_row`] of a row of the usual form. `None`: it is of another form, and nothing was done.
 #[inline]
 fn encode_usual_row(
     schema: &WriteSchema,
@@ -96,57 +96,15 @@ fn encode_usual_row(
     stats: &mut StatsCollector,
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    let columns = &schema.regulars;
-    if schema.has_counters || !columns.in_id_order {
-        return None;
-    }
-    let (timestamp, cells) = row.usual_cells()?;
-    let mut size = codec::vint_unsigned_len(previous)
-        .saturating_add(codec::vint_unsigned_len(timestamp_delta(&schema.stats, timestamp.0)));
-    let mut measured = cells.clone();
-    for column in &columns.columns {
-        let (id, value) = measured.next_usual()?;
-        if id != column.id || column.fixed.is_some_and(|n| n != value.len() && !value.is_empty()) {
-            return None;
-        }
-        // A value below 128 bytes has a length of one byte.
-        let length = usize::from(column.fixed.is_none() && !value.is_empty());
-        size = size.saturating_add(value.len()).saturating_add(length).saturating_add(1);
-    }
-    if !measured.is_done() {
-        return None;
-    }
-    let start = out.len();
-    out.put_u8(HAS_TIMESTAMP | HAS_ALL_COLUMNS);
-    if encode_values(clustering, &schema.clustering, out).is_err() {
-        out.truncate(start);
-        return None;
-    }
-    out.reserve(size.saturating_add(codec::vint_unsigned_len(size as u64)));
-    out.put_vint_unsigned(size as u64);
-    out.put_vint_unsigned(previous);
-    put_timestamp(out, &schema.stats, timestamp.0);
-    let mut cells = cells;
-    for column in &columns.columns {
-        let (_, value) = cells.next_usual()?;
-        match (column.fixed, u8::try_from(value.len())) {
-            (_, Ok(0)) => out.put_u8(CELL_USE_ROW_TIMESTAMP | CELL_HAS_EMPTY_VALUE),
-            (None, Ok(length)) => {
-                out.put_bytes(&[CELL_USE_ROW_TIMESTAMP, length]);
-                out.put_bytes(value);
-            }
-            _ => {
-                out.put_u8(CELL_USE_ROW_TIMESTAMP);
-                out.put_bytes(value);
-            }
-        }
-    }
-    stats.usual_row(timestamp, columns.columns.len() as u64);
+    let row = PackedRow::new(schema, clustering, row)?;
+    row.put(previous, out);
+    let columns = schema.regulars.columns.len() as u64;
+    stats.usual_rows(&UsualRows::one(row.timestamp()), columns);
     Some(())
 }
 
 /// As [`encode_row`], for rows of any form.
-fn encode_any_row(
+pub(crate) fn encode_any_row(
     schema: &WriteSchema,
     kind: RowKind<'_>,
     row: RowRef<'_>,
@@ -311,13 +269,8 @@ pub fn encode_marker(
 }
 
 #[inline]
-fn timestamp_delta(stats: &EncodingStats, timestamp: i64) -> u64 {
-    timestamp.wrapping_sub(stats.min_timestamp.0).cast_unsigned()
-}
-
-#[inline]
 fn put_timestamp(out: &mut Vec<u8>, stats: &EncodingStats, timestamp: i64) {
-    out.put_vint_unsigned(timestamp_delta(stats, timestamp));
+    out.put_vint_unsigned(timestamp.wrapping_sub(stats.min_timestamp.0).cast_unsigned());
 }
 
 #[inline]

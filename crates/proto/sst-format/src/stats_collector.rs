@@ -30,6 +30,8 @@ pub struct StatsCollector {
     tombstones: TombstoneHistogramBuilder,
     partition_sizes: EstimatedHistogram,
     cells_per_partition: EstimatedHistogram,
+    /// Bytes and cells of the last partition, and the buckets that it was counted in.
+    last_counted: ((u64, u64), (usize, usize)),
     cells_in_partition: u64,
     tombstones_in_partition: u64,
     total_columns_set: i64,
@@ -50,6 +52,8 @@ impl Default for StatsCollector {
             tombstones: TombstoneHistogramBuilder::default(),
             partition_sizes: EstimatedHistogram::new(155),
             cells_per_partition: EstimatedHistogram::new(118),
+            // No bytes and no cells are in the first ones.
+            last_counted: ((0, 0), (0, 0)),
             cells_in_partition: 0,
             tombstones_in_partition: 0,
             total_columns_set: 0,
@@ -82,6 +86,43 @@ pub struct FileFacts {
     pub key_range: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// How many rows of the usual form, and the smallest and largest of their timestamps.
+#[derive(Clone, Copy, Debug)]
+pub struct UsualRows {
+    count: u64,
+    oldest: TimestampMicros,
+    newest: TimestampMicros,
+}
+
+impl UsualRows {
+    /// None yet.
+    pub const NONE: UsualRows = UsualRows {
+        count: 0,
+        oldest: TimestampMicros(i64::MAX),
+        newest: TimestampMicros(i64::MIN),
+    };
+
+    /// One with that timestamp.
+    pub fn one(timestamp: TimestampMicros) -> UsualRows {
+        UsualRows { count: 1, oldest: timestamp, newest: timestamp }
+    }
+
+    /// One more.
+    #[inline]
+    pub fn add(&mut self, timestamp: TimestampMicros) {
+        self.count = self.count.saturating_add(1);
+        self.oldest = self.oldest.min(timestamp);
+        self.newest = self.newest.max(timestamp);
+    }
+
+    /// How many.
+    #[inline]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+#[inline]
 fn widen<T: Ord + Copy>(range: &mut Option<(T, T)>, value: T) {
     *range = Some(match *range {
         None => (value, value),
@@ -138,15 +179,21 @@ impl StatsCollector {
         self.times(cell.timestamp, cell.ttl.0, cell.local);
     }
 
-    /// A row that is live without a TTL, not deleted, with so many columns of one live cell each, all of the
-    /// row's timestamp.
+    /// Rows of the usual form ([`crate::row_copy`]) of one partition, each with so many columns.
     #[inline]
-    pub(crate) fn usual_row(&mut self, timestamp: TimestampMicros, columns: u64) {
-        self.total_rows = self.total_rows.saturating_add(1);
-        let set = i64::try_from(columns).unwrap_or(i64::MAX);
-        self.total_columns_set = self.total_columns_set.saturating_add(set);
-        self.cells_in_partition = self.cells_in_partition.saturating_add(columns);
-        self.times(timestamp, 0, DeletionSeconds::NONE);
+    pub fn usual_rows(&mut self, rows: &UsualRows, columns: u64) {
+        if rows.count == 0 {
+            return;
+        }
+        let cells = columns.saturating_mul(rows.count);
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.total_rows = self.total_rows.saturating_add(signed(rows.count));
+        self.total_columns_set = self.total_columns_set.saturating_add(signed(cells));
+        self.cells_in_partition = self.cells_in_partition.saturating_add(cells);
+        widen(&mut self.timestamps, rows.oldest.0);
+        widen(&mut self.timestamps, rows.newest.0);
+        widen(&mut self.ttls, 0);
+        widen(&mut self.locals, DeletionSeconds::NONE.0);
     }
 
     /// A deletion of any kind; live ones do not count.
@@ -167,8 +214,16 @@ impl StatsCollector {
 
     /// A partition ends, with its bytes in Data.
     pub fn partition_end(&mut self, bytes: u64) {
-        self.partition_sizes.add(bytes);
-        self.cells_per_partition.add(self.cells_in_partition);
+        let cells = self.cells_in_partition;
+        // Partitions of one table are often all alike.
+        if self.last_counted.0 != (bytes, cells) {
+            let of =
+                (self.partition_sizes.bucket_of(bytes), self.cells_per_partition.bucket_of(cells));
+            self.last_counted = ((bytes, cells), of);
+        }
+        let (_, (of_bytes, of_cells)) = self.last_counted;
+        self.partition_sizes.add_to(of_bytes, 1);
+        self.cells_per_partition.add_to(of_cells, 1);
         self.cells_in_partition = 0;
         self.tombstones_in_partition = 0;
     }
@@ -186,6 +241,11 @@ impl StatsCollector {
         first: BoundRef<'_>,
         last: BoundRef<'_>,
     ) {
+        // Most often of tables without clustering columns: nothing need be compared.
+        let is_known = |edge: &Edge, at: BoundRef<'_>| edge.set && bound(edge) == at;
+        if is_known(&self.min, first) && is_known(&self.max, last) {
+            return;
+        }
         if !self.min.set || order.compare_bounds(first, bound(&self.min)) == Ordering::Less {
             self.min = Edge { set: true, prefix: first.prefix.to_vec(), after: first.after };
         }

@@ -186,6 +186,8 @@ impl Summary {
 pub struct SummaryBuilder {
     summary: Summary,
     keys: u64,
+    /// Keys that come before the next sample.
+    until_sample: u32,
 }
 
 impl SummaryBuilder {
@@ -204,17 +206,20 @@ impl SummaryBuilder {
                 keys: Vec::new(),
             },
             keys: 0,
+            until_sample: 0,
         }
     }
 
     /// The next key, whose entry is at `position` in the index.
     pub fn add(&mut self, key: &[u8], position: u64) {
         let room = i32::MAX as usize / 2;
-        if self.keys.is_multiple_of(u64::from(self.summary.min_index_interval))
-            && self.summary.keys.len() < room
-        {
-            self.summary.push(key, token_of(key), position);
+        if self.until_sample == 0 {
+            self.until_sample = self.summary.min_index_interval;
+            if self.summary.keys.len() < room {
+                self.summary.push(key, token_of(key), position);
+            }
         }
+        self.until_sample = self.until_sample.saturating_sub(1);
         if self.keys == 0 {
             self.summary.first = key.to_vec();
         }

@@ -14,66 +14,105 @@ const _: () = assert!(PAGE as u64 == PAGE_BYTES);
 /// Bytes that the distance to a node of another page takes at most: 1 TiB of trie.
 const FAR_BYTES: usize = 5;
 
+/// Most bytes of a payload.
+pub const PAYLOAD_BYTES_MAX: usize = 24;
+
 /// A payload: four bits for its node, and its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Not 0.
-    pub flags: u8,
-    /// Up to some dozens.
-    pub bytes: Vec<u8>,
+    /// Not 0, but for a node without one.
+    flags: u8,
+    length: u8,
+    bytes: [u8; PAYLOAD_BYTES_MAX],
 }
 
+impl Payload {
+    const NONE: Payload = Payload { flags: 0, length: 0, bytes: [0; PAYLOAD_BYTES_MAX] };
+
+    /// Of at most [`PAYLOAD_BYTES_MAX`] bytes; more are a broken invariant. Flags are 1..=15.
+    pub fn new(flags: u8, bytes: &[u8]) -> Payload {
+        stdx::invariant!(bytes.len() <= PAYLOAD_BYTES_MAX, "trie: a payload is too long");
+        let mut payload = Payload { flags, ..Payload::NONE };
+        payload.length = u8::try_from(bytes.len()).unwrap_or(0);
+        if let Some(room) = payload.bytes.get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        payload
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
+    }
+}
+
+/// A node that a later key may still change, on the way to the last key.
 #[derive(Debug)]
-enum Child {
-    /// Where it lies.
+struct Open {
+    /// By what the way goes on.
+    next: u8,
+    payload: Payload,
+    /// How many nodes are right below it, of those that are complete.
+    children: usize,
+    /// Most bytes that they take with all below them.
+    below: usize,
+    /// Where in [`TrieWriter::complete`] what is below it begins.
+    start: usize,
+}
+
+/// A complete node.
+#[derive(Debug)]
+struct Node {
+    /// By what it is reached.
+    byte: u8,
+    payload: Payload,
+    state: NodeState,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NodeState {
+    /// In the file, with all below it: where it lies.
     Written(u64),
-    Branch(Box<Branch>),
+    Waiting {
+        children: usize,
+        /// How many nodes before it are below it.
+        size: usize,
+        /// Most bytes that it takes with them.
+        bytes_max: usize,
+    },
 }
 
-/// A node that is not written yet, with what is below it.
-#[derive(Debug, Default)]
-struct Branch {
-    children: Vec<(u8, Child)>,
-    payload: Option<Payload>,
-    /// Most bytes that it takes with all below it, known once it is complete.
-    bytes_max: usize,
-}
-
-impl Branch {
-    /// Most bytes of the node itself.
-    fn own_bytes_max(&self) -> usize {
-        let far = self.children.iter().any(|(_, c)| matches!(c, Child::Written(_)));
-        let count = self.children.len();
-        let transitions = match (count, far) {
-            (0, _) => 1,
-            (_, true) => count.saturating_mul(FAR_BYTES + 1).saturating_add(3),
-            (_, false) => count.saturating_mul(5).div_ceil(2).saturating_add(3),
-        };
-        transitions.saturating_add(self.payload.as_ref().map_or(0, |p| p.bytes.len()))
-    }
-
-    fn measure(&mut self) {
-        let below = self.children.iter().map(|(_, c)| match c {
-            Child::Written(_) => 0,
-            Child::Branch(branch) => branch.bytes_max,
-        });
-        self.bytes_max = below.fold(self.own_bytes_max(), usize::saturating_add);
-    }
+/// Most bytes of a node itself. `far`: its children are written.
+fn own_bytes_max(children: usize, far: bool, payload: &Payload) -> usize {
+    let transitions = match (children, far) {
+        (0, _) => 1,
+        (_, true) => children.saturating_mul(FAR_BYTES + 1).saturating_add(3),
+        (_, false) => children.saturating_mul(5).div_ceil(2).saturating_add(3),
+    };
+    transitions.saturating_add(usize::from(payload.length))
 }
 
 /// Writes one trie after the other into a file; positions are the file's.
 #[derive(Debug, Default)]
 pub struct TrieWriter {
-    /// The nodes of the last key, from the root on; each but the last leads on by the byte beside it.
-    path: Vec<(Branch, u8)>,
+    /// The nodes of the last key, from the root on; each but the last leads on by its byte.
+    path: Vec<Open>,
+    /// Complete nodes that wait to be written, or to be passed by: each behind all that are below it, so
+    /// that they are written as they lie.
+    complete: Vec<Node>,
     key: Vec<u8>,
     places: u64,
+    /// Of nodes whose parent is being written: by what they are reached and where they lie.
+    children: Vec<(u8, u64)>,
+    /// Ends of the branches below a node, reused.
+    ends: Vec<usize>,
+    distances: Vec<u64>,
 }
 
 impl TrieWriter {
     /// Forgets what was added.
     pub fn clear(&mut self) {
         self.path.clear();
+        self.complete.clear();
         self.key.clear();
         self.places = 0;
     }
@@ -93,30 +132,38 @@ impl TrieWriter {
     pub fn add(&mut self, key: &[u8], payload: Payload, at: u64, out: &mut Vec<u8>) {
         let common = key.iter().zip(&self.key).take_while(|(a, b)| a == b).count();
         if self.path.is_empty() {
-            self.path.push((Branch::default(), 0));
+            self.open();
         }
         self.close(common, at, out);
         for byte in key.get(common..).unwrap_or(&[]) {
-            if let Some((_, next)) = self.path.last_mut() {
-                *next = *byte;
+            if let Some(last) = self.path.last_mut() {
+                last.next = *byte;
             }
-            self.path.push((Branch::default(), 0));
+            self.open();
         }
-        if let Some((node, _)) = self.path.last_mut() {
-            node.payload = Some(payload);
+        if let Some(last) = self.path.last_mut() {
+            last.payload = payload;
         }
-        self.key.clear();
-        self.key.extend_from_slice(key);
+        self.key.truncate(common);
+        self.key.extend_from_slice(key.get(common..).unwrap_or(&[]));
         self.places = self.places.saturating_add(1);
+    }
+
+    fn open(&mut self) {
+        let start = self.complete.len();
+        let payload = Payload::NONE;
+        self.path.push(Open { next: 0, payload, children: 0, below: 0, start });
     }
 
     /// Completes the nodes below that depth.
     fn close(&mut self, depth: usize, at: u64, out: &mut Vec<u8>) {
         while self.path.len() > depth.saturating_add(1) {
-            let Some((mut node, _)) = self.path.pop() else { return };
-            complete(&mut node, at, out);
-            if let Some((parent, byte)) = self.path.last_mut() {
-                parent.children.push((*byte, Child::Branch(Box::new(node))));
+            let Some(node) = self.path.pop() else { return };
+            let Some(next) = self.path.last().map(|parent| parent.next) else { return };
+            let bytes_max = self.complete(&node, next, at, out);
+            if let Some(parent) = self.path.last_mut() {
+                parent.children = parent.children.saturating_add(1);
+                parent.below = parent.below.saturating_add(bytes_max);
             }
         }
     }
@@ -124,57 +171,101 @@ impl TrieWriter {
     /// Ends the trie: the position of its root. `None`: it is empty.
     pub fn finish(&mut self, at: u64, out: &mut Vec<u8>) -> Option<u64> {
         self.close(0, at, out);
-        let (mut root, _) = self.path.pop()?;
+        let root = self.path.pop()?;
+        self.complete(&root, 0, at, out);
+        let position = self.write_in_page(0, self.complete.len(), at, out);
         self.clear();
-        complete(&mut root, at, out);
-        Some(write_in_page(&root, at, out))
+        Some(position)
     }
-}
 
-/// Measures a node; its children are written when it does not fit into a page with them.
-fn complete(node: &mut Branch, at: u64, out: &mut Vec<u8>) {
-    node.measure();
-    if node.bytes_max <= PAGE {
-        return;
-    }
-    for (_, child) in &mut node.children {
-        if let Child::Branch(branch) = child {
-            *child = Child::Written(write_in_page(branch, at, out));
+    /// Completes a node, which is reached by `byte`: the most bytes that it takes with all below it. Its
+    /// children are written when it does not fit into a page with them.
+    fn complete(&mut self, node: &Open, byte: u8, at: u64, out: &mut Vec<u8>) -> usize {
+        let payload = node.payload;
+        let own = own_bytes_max(node.children, false, &payload);
+        let mut bytes_max = own.saturating_add(node.below);
+        if bytes_max > PAGE {
+            self.write_children(node.start, at, out);
+            bytes_max = own_bytes_max(node.children, node.children > 0, &payload);
         }
+        let size = self.complete.len().saturating_sub(node.start);
+        let state = NodeState::Waiting { children: node.children, size, bytes_max };
+        self.complete.push(Node { byte, payload, state });
+        bytes_max
     }
-    node.measure();
-}
 
-/// Writes a branch that fits into a page into this page or the next one.
-fn write_in_page(branch: &Branch, at: u64, out: &mut Vec<u8>) -> u64 {
-    let position = at.saturating_add(out.len() as u64);
-    let used = usize::try_from(position % PAGE_BYTES).unwrap_or(0);
-    if used > 0 && used.saturating_add(branch.bytes_max) > PAGE {
-        out.resize(out.len().saturating_add(PAGE.saturating_sub(used)), 0);
+    /// Writes the branches from `start` on, each of which remains as a node that is written.
+    fn write_children(&mut self, start: usize, at: u64, out: &mut Vec<u8>) {
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.clear();
+        let mut end = self.complete.len();
+        while end > start {
+            ends.push(end);
+            let last = end.saturating_sub(1);
+            end = match self.complete.get(last).map(|node| node.state) {
+                Some(NodeState::Waiting { size, .. }) => last.saturating_sub(size),
+                Some(NodeState::Written(_)) | None => last,
+            };
+        }
+        let (mut from, mut kept) = (start, start);
+        for end in ends.iter().rev() {
+            let position = self.write_in_page(from, *end, at, out);
+            from = *end;
+            let byte = self.complete.get(end.saturating_sub(1)).map_or(0, |node| node.byte);
+            if let Some(place) = self.complete.get_mut(kept) {
+                let state = NodeState::Written(position);
+                *place = Node { byte, payload: Payload::NONE, state };
+            }
+            kept = kept.saturating_add(1);
+        }
+        self.complete.truncate(kept);
+        self.ends = ends;
     }
-    write(branch, at, out)
-}
 
-fn write(branch: &Branch, at: u64, out: &mut Vec<u8>) -> u64 {
-    let children: Vec<(u8, u64)> = branch
-        .children
-        .iter()
-        .map(|(byte, child)| match child {
-            Child::Written(position) => (*byte, *position),
-            Child::Branch(branch) => (*byte, write(branch, at, out)),
-        })
-        .collect();
-    let position = at.saturating_add(out.len() as u64);
-    let flags = branch.payload.as_ref().map_or(0, |p| p.flags & 15);
-    put_node(position, &children, flags, out);
-    if let Some(payload) = &branch.payload {
-        out.put_bytes(&payload.bytes);
+    /// Writes a branch, the nodes `from..to`, that fits into a page into this page or the next one: where
+    /// its uppermost node lies.
+    fn write_in_page(&mut self, from: usize, to: usize, at: u64, out: &mut Vec<u8>) -> u64 {
+        let bytes_max = match self.complete.get(to.saturating_sub(1)).map(|node| node.state) {
+            Some(NodeState::Waiting { bytes_max, .. }) => bytes_max,
+            Some(NodeState::Written(position)) => return position,
+            None => 0,
+        };
+        let position = at.saturating_add(out.len() as u64);
+        let used = usize::try_from(position % PAGE_BYTES).unwrap_or(0);
+        if used > 0 && used.saturating_add(bytes_max) > PAGE {
+            out.resize(out.len().saturating_add(PAGE.saturating_sub(used)), 0);
+        }
+        self.children.clear();
+        let mut position = 0;
+        for node in self.complete.get(from..to).unwrap_or(&[]) {
+            position = match node.state {
+                NodeState::Written(position) => position,
+                NodeState::Waiting { children, .. } => {
+                    // Those below it were the last to be written.
+                    let first = self.children.len().saturating_sub(children);
+                    let position = at.saturating_add(out.len() as u64);
+                    let below = self.children.get(first..).unwrap_or(&[]);
+                    put_node(position, below, node.payload.flags & 15, &mut self.distances, out);
+                    out.put_bytes(node.payload.bytes());
+                    self.children.truncate(first);
+                    position
+                }
+            };
+            self.children.push((node.byte, position));
+        }
+        position
     }
-    position
 }
 
 /// Types by the bits that the longest distance takes.
-fn put_node(position: u64, children: &[(u8, u64)], flags: u8, out: &mut Vec<u8>) {
+/// `distances` is overwritten.
+fn put_node(
+    position: u64,
+    children: &[(u8, u64)],
+    flags: u8,
+    distances: &mut Vec<u64>,
+    out: &mut Vec<u8>,
+) {
     let back = |child: u64| position.saturating_sub(child);
     let (Some((first, nearest)), Some((last, _))) = (children.first(), children.last()) else {
         out.put_u8(flags);
@@ -213,7 +304,7 @@ fn put_node(position: u64, children: &[(u8, u64)], flags: u8, out: &mut Vec<u8>)
     let count = children.len();
     let sparse = count.saturating_mul(sparse_bits).div_ceil(8).saturating_add(count);
     let dense = span.saturating_mul(dense_bits).div_ceil(8).saturating_add(1);
-    let mut distances = Vec::new();
+    distances.clear();
     match u8::try_from(count) {
         // A single child beyond 16 bits has no type of its own.
         Ok(few) if sparse_type != 15 && sparse <= dense && count > 1 => {
@@ -221,7 +312,7 @@ fn put_node(position: u64, children: &[(u8, u64)], flags: u8, out: &mut Vec<u8>)
             out.put_u8(few);
             children.iter().for_each(|(byte, _)| out.put_u8(*byte));
             distances.extend(children.iter().map(|(_, child)| back(*child)));
-            put_distances(&distances, sparse_bits, out);
+            put_distances(distances, sparse_bits, out);
         }
         _ => {
             out.put_u8(dense_type << 4 | flags);
@@ -234,7 +325,7 @@ fn put_node(position: u64, children: &[(u8, u64)], flags: u8, out: &mut Vec<u8>)
                     *distance = back(*child);
                 }
             }
-            put_distances(&distances, dense_bits, out);
+            put_distances(distances, dense_bits, out);
         }
     }
 }
@@ -284,7 +375,7 @@ mod tests {
     }
 
     fn payload(i: usize) -> Payload {
-        Payload { flags: 4, bytes: (i as u32).to_be_bytes().to_vec() }
+        Payload::new(4, &(i as u32).to_be_bytes())
     }
 
     fn number_at<P: Pages + ?Sized>(file: &P, position: u64) -> usize {
@@ -353,6 +444,99 @@ mod tests {
             if length > 1 {
                 let before = Path::floor(&pages, root, &[]).unwrap();
                 assert_eq!(before.node(), None);
+            }
+        }
+    }
+
+    /// The same trie, made of nodes that own their children.
+    #[derive(Default)]
+    struct Branch {
+        children: Vec<(u8, Branch)>,
+        payload: Option<Payload>,
+        /// Where it lies, once it is written.
+        written: Option<u64>,
+    }
+
+    impl Branch {
+        fn add(&mut self, key: &[u8], payload: Payload) {
+            let Some((byte, rest)) = key.split_first() else {
+                self.payload = Some(payload);
+                return;
+            };
+            if self.children.last().is_none_or(|(last, _)| last != byte) {
+                self.children.push((*byte, Branch::default()));
+            }
+            self.children.last_mut().unwrap().1.add(rest, payload);
+        }
+
+        fn bytes_max(&self) -> usize {
+            if self.written.is_some() {
+                return 0;
+            }
+            let far = self.children.iter().any(|(_, child)| child.written.is_some());
+            let own =
+                own_bytes_max(self.children.len(), far, &self.payload.unwrap_or(Payload::NONE));
+            own + self.children.iter().map(|(_, child)| child.bytes_max()).sum::<usize>()
+        }
+
+        /// Completes what is below it, then it, as keys behind it would.
+        fn complete(&mut self, at: u64, out: &mut Vec<u8>) {
+            self.children.iter_mut().for_each(|(_, child)| child.complete(at, out));
+            if self.bytes_max() > PAGE {
+                self.children.iter_mut().for_each(|(_, child)| {
+                    child.place(at, out);
+                });
+            }
+        }
+
+        fn place(&mut self, at: u64, out: &mut Vec<u8>) -> u64 {
+            let used = (at as usize + out.len()) % PAGE;
+            if used > 0 && used + self.bytes_max() > PAGE {
+                out.resize(out.len() + PAGE - used, 0);
+            }
+            self.write(at, out)
+        }
+
+        fn write(&mut self, at: u64, out: &mut Vec<u8>) -> u64 {
+            if let Some(position) = self.written {
+                return position;
+            }
+            let below = self.children.iter_mut().map(|(byte, child)| (*byte, child.write(at, out)));
+            let below: Vec<(u8, u64)> = below.collect();
+            let position = at + out.len() as u64;
+            let payload = self.payload.unwrap_or(Payload::NONE);
+            put_node(position, &below, payload.flags, &mut Vec::new(), out);
+            out.put_bytes(payload.bytes());
+            self.written = Some(position);
+            position
+        }
+    }
+
+    #[test]
+    fn a_trie_is_written_as_one_of_nodes_that_own_their_children() {
+        for (count, alphabet, length, before) in [
+            (1, 256, 3, 0),
+            (300, 256, 1, 100),
+            (20_000, 256, 4, 4000),
+            (3000, 4, 9, 9),
+            (3000, 2, 13, 4095),
+            (120, 2, 600, 0),
+        ] {
+            let keys = keys(count, alphabet, length);
+            let mut writer = TrieWriter::default();
+            // Twice: what is left of the first trie is not in the second.
+            for _ in 0..2 {
+                let (mut root, mut expect) = (Branch::default(), Vec::new());
+                let mut out = Vec::new();
+                for (i, key) in keys.iter().enumerate() {
+                    let payload = Payload::new(4, &vec![i as u8; i % 24]);
+                    writer.add(key, payload, before, &mut out);
+                    root.add(key, payload);
+                }
+                root.complete(before, &mut expect);
+                let expect_root = root.place(before, &mut expect);
+                assert_eq!(writer.finish(before, &mut out), Some(expect_root));
+                assert!(out == expect, "{count} of {alphabet}: {} {}", out.len(), expect.len());
             }
         }
     }

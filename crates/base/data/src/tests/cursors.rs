@@ -268,6 +268,52 @@ pub(super) fn run_cursors(cursors: Vec<ListCursor>, mode: MergeMode, reversed: b
     seen
 }
 
+/// What a merge shows, as text; with `takes` live rows are taken from the sources where that is allowed, and
+/// their count is the second value.
+fn shown(
+    sources: &[Source],
+    (shape, mode): (&TableShape, MergeMode),
+    takes: bool,
+) -> (Vec<String>, usize) {
+    let cursors = sources.iter().map(|s| cursor(s, false));
+    let mut merge = MergeCursor::new(shape, mode, false, cursors);
+    let (mut shown, mut count) = (Vec::new(), 0);
+    let text = |event: &Event| match event {
+        Event::Partition(_, key, deletion) => format!("partition {key:?} {deletion:?}"),
+        Event::Row(clustering, row) => format!("row {clustering:?} {}", describe(row)),
+        Event::Marker(prefix, after, close, open) => {
+            format!("marker {prefix:?} {after} {close:?} {open:?}")
+        }
+        Event::End => "end".to_owned(),
+    };
+    loop {
+        if let Some(source) = merge.untouched().filter(|_| takes) {
+            let lane = merge.source_mut(source as u32).unwrap();
+            let mut ended = false;
+            while let Some(event) = lane.events.get(lane.at).filter(|_| !ended) {
+                match event {
+                    Event::Row(_, row) if RowRef::trusted(row).is_plain() => count += 1,
+                    Event::End => ended = true,
+                    _ => break,
+                }
+                shown.push(text(event));
+                lane.at += 1;
+                lane.asked = false;
+            }
+            merge.took_rows(ended);
+        }
+        match merge.advance().unwrap() {
+            Advance::End => return (shown, count),
+            Advance::NeedBlock(_) => continue,
+            Advance::Item => {
+                let mut events = Vec::new();
+                events_of(merge.item(), &mut events);
+                shown.extend(events.iter().map(text));
+            }
+        }
+    }
+}
+
 pub(super) fn clustering_number(clustering: &[u8]) -> i32 {
     let bytes = crate::clustering::components(clustering).next().unwrap().unwrap();
     i32::from_be_bytes(bytes.try_into().unwrap())
@@ -337,6 +383,38 @@ proptest! {
         let mut model = naive(&sources);
         model.retain(|_, (_, tombstone)| !*tombstone);
         prop_assert_eq!(live(run(&sources, mode(), false)), ordered(model, false));
+    }
+
+    /// Whoever takes the rows that a merge would show as they are finds those that it would show.
+    #[test]
+    fn rows_taken_from_their_only_source_are_those_of_the_merge(sources in sources(), gc in 0..8_i64, below in 0..14_i64, purges in any::<bool>()) {
+        let mode = || match purges {
+            true => MergeMode::Purge {
+                now: DeletionSeconds(1000),
+                gc_before: crate::GcBefore::At(DeletionSeconds(gc)),
+                timestamp_below: Box::new(move |_, _| TimestampMicros(below)),
+            },
+            false => MergeMode::All,
+        };
+        let (shown, none) = shown(&sources, (&shape(), mode()), false);
+        let (taken, count) = self::shown(&sources, (&shape(), mode()), true);
+        prop_assert_eq!(shown, taken);
+        prop_assert_eq!(none, 0);
+        // All rows, when nothing is deleted and each partition has one source.
+        let mut keys: Vec<&i32> = sources.iter().flat_map(|s| s.keys()).collect();
+        keys.sort_unstable();
+        let parts = || sources.iter().flat_map(|s| s.values());
+        let is_plain = |p: &Part| {
+            p.deletion.is_none() && list_of(&p.ranges).ranges().is_empty()
+                && p.rows.values().all(|(_, tombstone)| !tombstone)
+        };
+        if keys.is_sorted_by(|a, b| a < b) && parts().all(is_plain) {
+            prop_assert_eq!(count, parts().map(|p| p.rows.len()).sum::<usize>());
+        }
+        // What must be looked through, or shown to readers, is not taken.
+        let live = MergeMode::Live { now: DeletionSeconds(1000) };
+        prop_assert_eq!(self::shown(&sources, (&shape(), live), true).1, 0);
+        prop_assert_eq!(self::shown(&sources, (&shape_without_b(), MergeMode::All), true).1, 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Laws of row merging and range-tombstone lists; encodings.
 
-use proptest::collection::btree_map;
+use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -115,6 +115,40 @@ proptest! {
         for order in [[x, z, y], [y, x, z], [y, z, x], [z, x, y], [z, y, x]] {
             prop_assert_eq!(merged(order), expected);
         }
+    }
+
+    /// Of versions that are wholly live the newest one is taken as it is.
+    #[test]
+    fn usual_versions_merge_as_those_of_any_form(
+        times in vec(1..6_i64, 2..4),
+        columns in vec((any::<bool>(), any::<bool>(), 0..3_u8), 2..4),
+        d in active(),
+    ) {
+        let shape = shape();
+        let rows: Vec<Vec<u8>> = times.iter().zip(&columns).map(|(t, (a, b, other))| {
+            let cell = |timestamp| OwnedCell { timestamp, kind: 0, value: vec![*t as u8; 3] };
+            // Some with a cell of another time.
+            let of_b = if *other == 0 { *t + 1 } else { *t };
+            OwnedRow {
+                liveness: Some(*t),
+                a: a.then(|| cell(*t)),
+                b: b.then(|| cell(of_b)),
+                ..OwnedRow::default()
+            }.pack()
+        }).collect();
+        let all = merge_all(&shape, rows.clone());
+        // One after the other beside a deletion so old that it hides nothing: never as they are.
+        let refs: Vec<RowRef<'_>> = rows.iter().map(|r| RowRef::trusted(r)).collect();
+        let mut out = Vec::new();
+        let old = DeletionTime { timestamp: TimestampMicros(-1), local: DeletionSeconds(0) };
+        let outcome = merge_rows(&shape, &refs, old, Keep::All, &mut out);
+        prop_assert_eq!(outcome.row, Merged::Built);
+        prop_assert_eq!(describe(&all), describe(&out));
+        let hidden: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let hidden = merge(&shape, &hidden, d, Keep::All);
+        let expect = not_empty(vec![all]);
+        let expect: Vec<&[u8]> = expect.iter().map(Vec::as_slice).collect();
+        prop_assert_eq!(describe(&hidden), describe(&merge(&shape, &expect, d, Keep::All)));
     }
 
     #[test]

@@ -35,6 +35,27 @@ impl SstableCursor {
         true
     }
 
+    /// Bytes that begin with the next row of the partition at hand, as far as they are in memory. `None`:
+    /// it is not where rows follow, or not all of them are wanted.
+    #[inline]
+    pub fn raw_rows(&self) -> Option<&[u8]> {
+        let are_all = self.state == State::Rows && self.all && self.in_slice && !self.ended;
+        (are_all && self.open.is_none()).then(|| self.data.bytes())
+    }
+
+    /// Passes over rows of [`SstableCursor::raw_rows`]; `ended`: and over the end of the partition behind
+    /// them.
+    #[inline]
+    pub fn pass_rows(&mut self, bytes: usize, ended: bool) {
+        self.data.skip(bytes);
+        self.head = None;
+        if ended {
+            self.ended = true;
+            self.current = Current::PartitionEnd;
+            self.state = State::NextPartition;
+        }
+    }
+
     pub(super) fn rows(&mut self) -> Result<Step> {
         if self.usual_row() {
             return Ok(Step::Item);

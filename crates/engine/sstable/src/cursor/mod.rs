@@ -9,6 +9,7 @@
 //! and `Marker::close` and `open` are meant in that direction.
 
 mod forward;
+mod header;
 mod reverse;
 mod seek;
 mod tries;
@@ -17,14 +18,14 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::rc::Rc;
 
-use codec::{DecodeError, DecodeErrorKind};
+use codec::{DecodeError, DecodeErrorKind, KeyHash};
 use data::command::{KeyRange, RingBound};
 use data::{
     Advance, BlockRequest, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, RowRef,
     Slices,
 };
 use sst_format::index::IndexInfo;
-use sst_format::row::{decode_head, decode_marker, decode_partition_header, decode_row};
+use sst_format::row::{decode_head, decode_marker, decode_row};
 use sst_format::{Head, HeadKind, RowScratch};
 use stdx::{ShardId, Token};
 
@@ -183,6 +184,8 @@ pub struct SstableCursor {
     scratch: RowScratch,
     key: Vec<u8>,
     token: Token,
+    /// Of the key at hand, in a range of a file in the order of Murmur3.
+    hash: Option<KeyHash>,
     deletion: DeletionTime,
     partition_start: u64,
     rows_start: u64,
@@ -275,6 +278,7 @@ impl SstableCursor {
             scratch: buffers.scratch,
             key: buffers.key,
             token: Token::MIN,
+            hash: None,
             deletion: DeletionTime::LIVE,
             partition_start: 0,
             rows_start: 0,
@@ -330,6 +334,12 @@ impl SstableCursor {
     /// Token of the current partition.
     pub(crate) fn token(&self) -> Token {
         self.token
+    }
+
+    /// Hash of the current partition's key, where it is known: in ranges.
+    #[inline]
+    pub fn key_hash(&self) -> Option<KeyHash> {
+        self.hash
     }
 
     /// Where the current partition begins in Data.
@@ -445,73 +455,6 @@ impl SstableCursor {
             }
         };
         Ok(Step::Again)
-    }
-
-    fn partition_header(&mut self) -> Result<Step> {
-        let is_range = matches!(self.target, Target::Range(_));
-        if is_range && self.data.is_at_end() {
-            self.state = State::Done;
-            return Ok(Step::Again);
-        }
-        let start = self.data.position();
-        let (key, deletion, length) =
-            match decode_partition_header(self.data.bytes(), self.meta.version()) {
-                Ok(found) => found,
-                Err(e) => return self.data_error(0, &e),
-            };
-        if is_range {
-            let token = self.meta.token_of(key);
-            if self.started && (token, key) <= (self.token, self.key.as_slice()) {
-                return Err(self.corrupt_data(start, "partition keys do not ascend"));
-            }
-            self.started = true;
-            self.token = token;
-            self.key.clear();
-            self.key.extend_from_slice(key);
-        } else if key != self.key && self.meta.footer().is_some() {
-            // The trie knows prefixes of keys: it was another key with this one.
-            self.state = State::Done;
-            return Ok(Step::Again);
-        } else if key != self.key {
-            return Err(
-                self.corrupt_data(start, "another partition lies where the index points to")
-            );
-        }
-        self.deletion = deletion;
-        self.partition_start = start;
-        self.data.skip(length);
-        self.rows_start = self.data.position();
-        self.begin_partition();
-        if let Target::Range(target) = &self.target {
-            let (range, filter) = &**target;
-            if is_behind(self.token, &self.key, &range.end) {
-                self.state = State::Done;
-                return Ok(Step::Again);
-            }
-            let owned =
-                filter.as_ref().is_none_or(|f| (f.shard_of)(self.token, f.shard_count) == f.shard);
-            if !owned || !is_behind(self.token, &self.key, &range.start) {
-                self.state = State::SkipRows;
-                return Ok(Step::Again);
-            }
-        }
-        self.current = Current::Partition;
-        self.state = match self.meta.schema().has_static() {
-            true => State::StaticRow,
-            false => self.first_state(),
-        };
-        Ok(Step::Item)
-    }
-
-    fn begin_partition(&mut self) {
-        self.head = None;
-        self.ended = false;
-        self.slice = 0;
-        self.in_slice = self.all;
-        self.open = None;
-        self.entered = false;
-        self.arena.clear();
-        self.events.clear();
     }
 
     /// Reads the next head unless it is there already. `body`: its body is wanted too.

@@ -1,5 +1,6 @@
 //! Tests over real files, on the native machine.
 
+mod copying;
 mod crash;
 mod damage;
 mod field_notes;

@@ -15,6 +15,8 @@ use crate::block::Chunk;
 pub(super) struct Output {
     pub(super) file: File,
     pub(super) pending: Vec<u8>,
+    /// Memory of the last request, for the next one.
+    request: Buf,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
     /// Of an index: pages that are handed out as they are written.
@@ -33,7 +35,7 @@ impl Output {
         let file = fs.open(path, options).await?;
         let pending = Vec::with_capacity(WRITE_BYTES + CHECKSUM_BLOCK);
         let (checksums, warm) = (BlockChecksummer::default(), WarmPages::default());
-        Ok(Output { file, pending, written: 0, checksums, warm })
+        Ok(Output { file, pending, request: Buf::new(), written: 0, checksums, warm })
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -55,10 +57,14 @@ impl Output {
         let now = self.pending.get(..length).unwrap_or(&self.pending);
         self.checksums.update(now);
         self.warm.written(self.written, now);
-        let (_, result) = self.file.write_at(Buf::from_slice(now), self.written).await;
-        result?;
-        self.written += now.len() as u64;
         let length = now.len();
+        let mut request = std::mem::take(&mut self.request);
+        request.clear();
+        request.extend_from_slice(now);
+        let (request, result) = self.file.write_at(request, self.written).await;
+        self.request = request;
+        result?;
+        self.written += length as u64;
         self.pending.drain(..length);
         Ok(())
     }

@@ -18,15 +18,22 @@ pub(super) struct TrieIndex {
     types: Vec<(CqlType, bool)>,
     row_trie: TrieWriter,
     blocks: u64,
+    /// Of the first block, which goes into the trie when there is a second one.
+    first_block: Option<Payload>,
     /// Open where the block at hand begins.
     open: Option<DeletionTime>,
     /// Form of the last clustering of the block before, and its separator.
     last: Vec<u8>,
     separator: Vec<u8>,
     partitions: TrieWriter,
-    /// The last key, which waits for the next one to know how much of it is needed.
-    waiting: Option<(Vec<u8>, Payload)>,
+    /// Of the last key, which waits for the next one to know how much of it is needed: its payload, itself,
+    /// and its form, at least the token's part.
+    waiting: Option<Payload>,
+    waiting_key: Vec<u8>,
+    waiting_form: Vec<u8>,
     needed: usize,
+    /// Form of the key at hand; reused.
+    form: Vec<u8>,
 }
 
 /// A partition that was written to Data.
@@ -51,12 +58,16 @@ impl TrieIndex {
             types,
             row_trie: TrieWriter::default(),
             blocks: 0,
+            first_block: None,
             open: None,
             last: Vec::new(),
             separator: Vec::new(),
             partitions: TrieWriter::default(),
             waiting: None,
+            waiting_key: Vec::new(),
+            waiting_form: Vec::new(),
             needed: 0,
+            form: Vec::new(),
         }
     }
 
@@ -79,18 +90,24 @@ impl TrieIndex {
 
     /// A block of rows, with the deletion that is open at its end.
     pub(super) fn block(&mut self, info: &IndexInfo) -> Result<(), FormatError> {
-        let mut separator = Vec::new();
-        if self.blocks > 0 {
+        let block = RowBlock { offset: info.offset, open: self.open };
+        let payload = encode_block(&block, self.version);
+        let mut separator = std::mem::take(&mut self.separator);
+        separator.clear();
+        if self.blocks == 0 {
+            self.first_block = Some(payload);
+        } else {
+            let (at, out) = (self.rows.written, &mut self.rows.pending);
+            if let Some(first) = self.first_block.take() {
+                self.row_trie.add(&[], first, at, out);
+            }
             // Behind all before, and not behind the first of this block.
             self.form(&info.first, &mut separator)?;
             separator.truncate(shared(&self.last, &separator));
             let next = self.last.get(separator.len()).copied().unwrap_or(0);
             separator.push(next.saturating_add(1));
+            self.row_trie.add(&separator, payload, at, &mut self.rows.pending);
         }
-        let block = RowBlock { offset: info.offset, open: self.open };
-        let payload = encode_block(&block, self.version);
-        let at = self.rows.written;
-        self.row_trie.add(&separator, payload, at, &mut self.rows.pending);
         self.separator = separator;
         let mut last = std::mem::take(&mut self.last);
         let formed = self.form(&info.last, &mut last);
@@ -136,27 +153,38 @@ impl TrieIndex {
             }
         }
         self.row_trie.clear();
+        self.first_block = None;
         self.blocks = 0;
         self.open = None;
         let hash = facts.hash;
         let [.., low] = hash.bloom.base.to_be_bytes();
-        let mut form = Vec::new();
-        byte_order::partition_key(hash.token, facts.key, &mut form);
-        // As much of the key before as tells it from its neighbours.
-        let differs = match &self.waiting {
-            Some((before, _)) => shared(before, &form) + 1,
-            None => 0,
-        };
+        self.form.clear();
+        byte_order::partition_token(hash.token, &mut self.form);
+        // As much of the key before as tells it from its neighbours: hardly ever more than of the token.
+        let mut differs = 0;
+        if self.waiting.is_some() {
+            if self.waiting_form.starts_with(&self.form) {
+                self.form.clear();
+                byte_order::partition_key(hash.token, facts.key, &mut self.form);
+                self.waiting_form.clear();
+                byte_order::partition_key(hash.token, &self.waiting_key, &mut self.waiting_form);
+            }
+            differs = shared(&self.waiting_form, &self.form) + 1;
+        }
         self.add_waiting(differs, index);
         self.needed = differs;
-        self.waiting = Some((form, encode_target(low, target)));
+        self.waiting = Some(encode_target(low, target));
+        self.waiting_key.clear();
+        self.waiting_key.extend_from_slice(facts.key);
+        std::mem::swap(&mut self.waiting_form, &mut self.form);
         Ok(())
     }
 
     fn add_waiting(&mut self, differs: usize, index: &mut Output) {
-        if let Some((mut key, payload)) = self.waiting.take() {
-            key.truncate(differs.max(self.needed));
-            self.partitions.add(&key, payload, index.written, &mut index.pending);
+        if let Some(payload) = self.waiting.take() {
+            let key = self.waiting_form.get(..differs.max(self.needed));
+            let key = key.unwrap_or(&self.waiting_form);
+            self.partitions.add(key, payload, index.written, &mut index.pending);
         }
     }
 

@@ -6,12 +6,13 @@ use std::rc::Rc;
 
 use data::command::{KeyRange, RingBound};
 use data::{
-    Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, Slice, Slices, TableShape,
+    Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, RowRef, Slice, Slices,
+    TableShape,
 };
 
 use super::Memtable;
 use super::partition::PartitionVersion;
-use super::rows::Place;
+use super::rows::{Place, Rows};
 
 #[derive(Clone, Copy)]
 enum Stage {
@@ -247,6 +248,58 @@ impl PartitionCursor {
     }
 }
 
+/// Rows of a partition that follow, in order.
+struct RowsFrom<'v> {
+    rows: &'v Rows,
+    place: Place,
+}
+
+impl<'v> Iterator for RowsFrom<'v> {
+    type Item = (&'v [u8], RowRef<'v>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.rows.get(self.place)?;
+        self.place = self.rows.next(self.place);
+        Some((entry.clustering(), entry.row()))
+    }
+}
+
+impl PartitionCursor {
+    /// The rows that follow, when the partition has nothing but rows, all of which are wanted.
+    fn next_rows(&self) -> Option<RowsFrom<'_>> {
+        let version = &self.version;
+        let has_rows_only = version.static_row.is_none()
+            && version.deletion.is_live()
+            && version.tombstones.ranges().is_empty();
+        let place = match self.stage {
+            Stage::Partition => Place::FIRST,
+            Stage::AtRow(_) => self.row?,
+            _ => return None,
+        };
+        (has_rows_only && !self.reversed && self.slices.is_all())
+            .then_some(RowsFrom { rows: &self.version.rows, place })
+    }
+
+    /// Passes over so many rows of [`PartitionCursor::next_rows`]; true when it is over then.
+    fn pass_rows(&mut self, count: u64) -> bool {
+        if let Stage::Partition = self.stage {
+            // The only slice, which has everything.
+            self.slices_entered = 1;
+            self.row = self.version.rows.get(Place::FIRST).map(|_| Place::FIRST);
+        }
+        for _ in 0..count {
+            let Some(place) = self.row else { break };
+            self.next_row(place);
+            self.stage = Stage::AtRow(place);
+        }
+        if self.row.is_none() {
+            self.stage = Stage::End;
+        }
+        self.row.is_none()
+    }
+}
+
 impl Cursor for PartitionCursor {
     fn advance(&mut self) -> Result<Advance, CursorError> {
         self.stage = match self.stage {
@@ -349,6 +402,20 @@ impl MemtableScan {
             }
         }
         self.ahead.pop_front()
+    }
+
+    /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.
+    #[inline]
+    pub(crate) fn next_rows<'v>(
+        &'v self,
+    ) -> Option<impl Iterator<Item = (&'v [u8], RowRef<'v>)> + use<'v>> {
+        self.current.as_ref()?.next_rows()
+    }
+
+    /// Passes over so many rows of [`MemtableScan::next_rows`]; true when the partition is over then, which
+    /// is not shown any more.
+    pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
+        self.current.as_mut().is_some_and(|current| current.pass_rows(count))
     }
 
     fn is_inside(&self, version: &PartitionVersion) -> bool {

@@ -37,6 +37,8 @@ pub(crate) struct Memtable {
     bytes: Cell<usize>,
     partitions: Cell<usize>,
     mutations: Cell<u64>,
+    /// Smallest base timestamp of its rows, those that were overwritten included.
+    oldest: Cell<Option<TimestampMicros>>,
     /// The first and last mutation in it, in the commit log; `None` when none of it is logged.
     first_position: Cell<Option<LogPosition>>,
     /// Holds mutations from segments of earlier runs.
@@ -54,6 +56,7 @@ impl Memtable {
             bytes: Cell::new(0),
             partitions: Cell::new(0),
             mutations: Cell::new(0),
+            oldest: Cell::new(None),
             first_position: Cell::new(None),
             replayed: Cell::new(false),
         }
@@ -67,15 +70,9 @@ impl Memtable {
         self.replayed.set(true);
     }
 
-    /// A small timestamp of what is in it, for the deltas of its file; need not be the smallest.
+    /// A small timestamp of what was written to it, for the deltas of its file; need not be the smallest.
     pub(crate) fn min_timestamp(&self) -> Option<TimestampMicros> {
-        let map = self.map.borrow();
-        let versions = map.values().flatten().flatten();
-        let of_version = |v: &Rc<PartitionVersion>| {
-            let rows = v.rows.iter().map(|e| e.row().base_timestamp());
-            rows.chain(v.static_row().map(|r| r.base_timestamp())).min()
-        };
-        versions.filter_map(of_version).min()
+        self.oldest.get()
     }
 
     /// Removes the partitions of chosen tokens.
@@ -85,6 +82,11 @@ impl Memtable {
         self.partitions.set(map.values().map(|slot| slot.len()).sum());
         let versions = map.values().flatten().flatten();
         self.bytes.set(versions.map(|v| v.memory_bytes()).sum());
+    }
+
+    /// Takes everything out, to be dropped in steps: see [`Leftovers`].
+    pub(crate) fn into_leftovers(self) -> Leftovers {
+        Leftovers(self.map.into_inner().into_values())
     }
 
     /// Accounted memory.
@@ -142,7 +144,7 @@ impl Memtable {
             if versions.len() > 1 {
                 fold(shape, versions, scratch);
             }
-            delta += write(shape, versions, mutation, scratch);
+            delta += write(shape, versions, mutation, (scratch, &self.oldest));
         }
         drop(map);
         let bytes = self.bytes.get().saturating_add_signed(delta);
@@ -193,6 +195,25 @@ impl Memtable {
     }
 }
 
+/// What a memtable had that nobody needs any more. To drop all of it at once would hold up the shard for as
+/// long as it took to write.
+pub(crate) struct Leftovers(std::collections::btree_map::IntoValues<i64, Slot>);
+
+impl Leftovers {
+    /// Partitions that are dropped together: see [`Leftovers::drop_some`].
+    const TOGETHER: usize = 32;
+
+    /// Drops some partitions; false when there is nothing left.
+    pub(crate) fn drop_some(&mut self) -> bool {
+        let some: SmallVec<[Slot; Leftovers::TOGETHER]> =
+            self.0.by_ref().take(Leftovers::TOGETHER).collect();
+        // They lie all over the memory. Loads that do not depend on each other overlap.
+        let touched = some.iter().flatten().flatten().map(|version| version.touch_key());
+        std::hint::black_box(touched.fold(0, u8::wrapping_add));
+        !some.is_empty()
+    }
+}
+
 /// A partition's content as one version; `None` when there is no version.
 fn folded(
     shape: &TableShape,
@@ -213,19 +234,20 @@ fn folded(
     Some(Rc::new(copy))
 }
 
-/// Writes into the newest version, or a new one when a reader holds that.
+/// Writes into the newest version, or a new one when a reader holds that. `oldest` becomes the smallest
+/// base timestamp so far.
 fn write(
     shape: &TableShape,
     versions: &mut Versions,
     mutation: &MutationRef<'_>,
-    scratch: &mut Vec<u8>,
+    (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
 ) -> isize {
     if let Some(newest) = versions.last_mut().and_then(Rc::get_mut) {
-        return newest.apply(shape, mutation, scratch);
+        return newest.apply(shape, mutation, (scratch, oldest));
     }
     let Some(held) = versions.last() else { return 0 };
     let mut version = PartitionVersion::new(held.token, held.key.clone());
-    version.apply(shape, mutation, scratch);
+    version.apply(shape, mutation, (scratch, oldest));
     let bytes = version.memory_bytes();
     versions.push(Rc::new(version));
     isize::try_from(bytes).unwrap_or(isize::MAX)

@@ -1,11 +1,12 @@
 //! One version of a partition in a memtable.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use data::{
     DeletionTime, Keep, Merged, MutationRef, RangeTombstoneList, RowRef, TableShape, merge_rows,
 };
-use stdx::Token;
+use stdx::{TimestampMicros, Token};
 
 use super::rows::{Entry, Rows};
 
@@ -51,6 +52,12 @@ impl PartitionVersion {
         self.rows.touch().wrapping_add(key)
     }
 
+    /// Loads the key alone.
+    #[inline]
+    pub(crate) fn touch_key(&self) -> u8 {
+        self.key.first().copied().unwrap_or(0)
+    }
+
     /// Memory it accounts for.
     pub(crate) fn memory_bytes(&self) -> usize {
         Self::overhead(&self.key)
@@ -59,20 +66,27 @@ impl PartitionVersion {
             + self.tombstones.heap_bytes()
     }
 
-    /// Merges a mutation in; returns the change of memory. `scratch` is overwritten.
+    /// Merges a mutation in; returns the change of memory. `scratch` is overwritten, `oldest` becomes the
+    /// smallest base timestamp of it and the rows.
     pub(crate) fn apply(
         &mut self,
         shape: &TableShape,
         mutation: &MutationRef<'_>,
-        scratch: &mut Vec<u8>,
+        (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
     ) -> isize {
         self.deletion = self.deletion.max(mutation.deletion);
         let mut delta = 0;
+        let note = |row: RowRef<'_>| {
+            let base = row.base_timestamp();
+            oldest.set(Some(oldest.get().map_or(base, |so_far| so_far.min(base))));
+        };
         if let Some(row) = mutation.static_row {
+            note(row);
             delta += self.apply_static(shape, row, scratch);
         }
         let mut rows = mutation.rows();
         for (clustering, row) in &mut rows {
+            note(row);
             delta += self.apply_row(shape, clustering, row, scratch);
         }
         if rows.has_range_tombstones() {
@@ -97,12 +111,14 @@ impl PartitionVersion {
         };
         scratch.clear();
         let outcome = merge_rows(shape, &[old, row], DeletionTime::LIVE, Keep::All, scratch);
-        if outcome.row != Merged::Built {
-            return 0;
-        }
+        let merged = match outcome.row {
+            Merged::Nothing | Merged::Source(0) => return 0,
+            Merged::Source(_) => row.bytes(),
+            Merged::Built => scratch.as_slice(),
+        };
         let before = signed(old.bytes().len());
-        self.static_row = Some(scratch.as_slice().into());
-        signed(scratch.len()) - before
+        self.static_row = Some(merged.into());
+        signed(merged.len()) - before
     }
 
     fn apply_row(
@@ -124,11 +140,13 @@ impl PartitionVersion {
                 scratch.clear();
                 let outcome =
                     merge_rows(shape, &[old.row(), row], DeletionTime::LIVE, Keep::All, scratch);
-                if outcome.row != Merged::Built {
-                    return 0;
-                }
+                let merged = match outcome.row {
+                    Merged::Nothing | Merged::Source(0) => return 0,
+                    Merged::Source(_) => row,
+                    Merged::Built => RowRef::trusted(scratch),
+                };
                 let before = signed(old.memory_bytes());
-                let entry = Entry::new(clustering, RowRef::trusted(scratch));
+                let entry = Entry::new(clustering, merged);
                 let after = signed(entry.memory_bytes());
                 self.rows.replace(place, entry);
                 after - before

@@ -48,6 +48,11 @@ pub(crate) struct Place {
     index: usize,
 }
 
+impl Place {
+    /// Of the first row.
+    pub(crate) const FIRST: Place = Place { block: 0, index: 0 };
+}
+
 /// Sorted rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Rows {

@@ -9,6 +9,7 @@ mod by_timestamp;
 mod cleanup;
 mod cluster_key;
 mod control;
+mod copying;
 mod counter_cache;
 mod crash;
 mod directories;

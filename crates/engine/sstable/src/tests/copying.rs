@@ -1,0 +1,367 @@
+//! Rows that are copied as they lie, or written many at once, give the files that rows one by one give.
+
+use std::cell::RefCell;
+
+use data::{
+    BoundRef, CellRef, ClusteringBuf, DeletionTime, Item, Liveness, Marker, RowBuilder, RowRef,
+    Slices,
+};
+use schema::Table;
+use sst_format::{Component, EncodingStats, HeaderColumn, RowCopier, SerializationHeader};
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
+use types::CqlType;
+
+use super::*;
+use crate::{CopiedRows, LargeData, LargeLimits, Version, WriteCompression};
+
+const NOW: i64 = 1_700_000_000_000_000;
+const LOCAL: DeletionSeconds = DeletionSeconds(1_700_000_000);
+
+/// Draws below a bound, each time another number.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+
+    fn is_rare(&mut self) -> bool {
+        self.below(40) == 0
+    }
+}
+
+/// One of the items of a file, owned.
+enum Owned {
+    Partition(Vec<u8>, DeletionTime),
+    Static(Vec<u8>),
+    Row(Vec<u8>, Vec<u8>),
+    Marker(Vec<u8>, Option<DeletionTime>, Option<DeletionTime>),
+    End,
+}
+
+impl Owned {
+    fn of(item: Item<'_>) -> Owned {
+        match item {
+            Item::Partition { key, deletion, .. } => Owned::Partition(key.to_vec(), deletion),
+            Item::Static(row) => Owned::Static(row.bytes().to_vec()),
+            Item::Row { clustering, row } => Owned::Row(clustering.to_vec(), row.bytes().to_vec()),
+            Item::Marker(m) => Owned::Marker(m.position.prefix.to_vec(), m.close, m.open),
+            Item::PartitionEnd => Owned::End,
+        }
+    }
+
+    fn item(&self) -> Item<'_> {
+        match self {
+            Owned::Partition(key, deletion) => {
+                Item::Partition { token: codec::token_of(key), key, deletion: *deletion }
+            }
+            Owned::Static(row) => Item::Static(RowRef::trusted(row)),
+            Owned::Row(clustering, row) => Item::Row { clustering, row: RowRef::trusted(row) },
+            Owned::Marker(prefix, close, open) => Item::Marker(Marker {
+                position: BoundRef { prefix, after: open.is_none() },
+                close: *close,
+                open: *open,
+            }),
+            Owned::End => Item::PartitionEnd,
+        }
+    }
+}
+
+/// With or without a clustering column and a static column, which has id 0 then.
+fn table(clustering: bool, with_static: bool) -> Table {
+    let column = |name: &str, ty| HeaderColumn { name: name.to_owned(), ty };
+    let header = SerializationHeader {
+        stats: EncodingStats::NONE,
+        key_types: vec![CqlType::Blob],
+        clustering_types: if clustering { vec![(CqlType::Int, false)] } else { Vec::new() },
+        statics: if with_static { vec![column("s", CqlType::Blob)] } else { Vec::new() },
+        regulars: vec![column("a", CqlType::Blob), column("b", CqlType::Int)],
+    };
+    crate::offline::table_of_header(&header)
+}
+
+fn draw_row(draw: &mut Draw, ids: &[ColumnId]) -> Vec<u8> {
+    let timestamp = TimestampMicros(NOW + draw.below(1 << 20) as i64);
+    let mut liveness = Liveness::new(timestamp);
+    if draw.is_rare() {
+        liveness.ttl = TtlSeconds(60);
+        liveness.expires_at = DeletionSeconds(LOCAL.0 + 60);
+    }
+    let mut deletion = DeletionTime::LIVE;
+    if draw.is_rare() {
+        deletion = DeletionTime { timestamp: TimestampMicros(NOW - 1), local: LOCAL };
+    }
+    let mut out = Vec::new();
+    let mut builder = RowBuilder::new(&mut out, liveness, deletion, timestamp);
+    for (n, id) in ids.iter().enumerate() {
+        let value = vec![b'v'; if n == 0 { draw.below(60) } else { 4 }];
+        match draw.below(100) {
+            0 => continue,
+            1 => builder.cell(*id, &CellRef::tombstone(timestamp, LOCAL)),
+            2 => builder.cell(*id, &CellRef::live(TimestampMicros(NOW), &value)),
+            _ => builder.cell(*id, &CellRef::live(timestamp, &value)),
+        }
+    }
+    builder.finish();
+    out
+}
+
+/// Partitions of a few rows or of many, most of them of the usual form.
+fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
+    let mut keys: Vec<Vec<u8>> =
+        (0..400u32).map(|n| n.to_be_bytes()[..].repeat(1 + draw.below(5))).collect();
+    keys.sort_by_key(|key| (codec::token_of(key), key.clone()));
+    let ids: Vec<ColumnId> = table.regulars().iter().map(|c| c.id).collect();
+    let mut items = Vec::new();
+    for key in keys {
+        let deletion = DeletionTime { timestamp: TimestampMicros(NOW - 9), local: LOCAL };
+        let deletion = if draw.is_rare() { deletion } else { DeletionTime::LIVE };
+        items.push(Owned::Partition(key, deletion));
+        if let Some(column) = table.statics().first()
+            && draw.below(2) == 0
+        {
+            items.push(Owned::Static(draw_row(draw, &[column.id])));
+        }
+        let rows = if table.clustering().is_empty() { 1 } else { [1, 2, 5, 90][draw.below(4)] };
+        let mut open = None;
+        for n in 0..rows {
+            let name = match table.clustering().is_empty() {
+                true => Vec::new(),
+                false => ClusteringBuf::from_components([&(n as i32).to_be_bytes()[..]]).0,
+            };
+            if draw.is_rare() && !name.is_empty() {
+                let deletion = DeletionTime { timestamp: TimestampMicros(NOW - 5), local: LOCAL };
+                let next = if open.is_none() { Some(deletion) } else { None };
+                // It ends before the row that follows as an exclusive end, so not behind it.
+                if next.is_some() {
+                    items.push(Owned::Marker(name.clone(), open, next));
+                    open = next;
+                }
+            }
+            items.push(Owned::Row(name.clone(), draw_row(draw, &ids)));
+            if open.is_some() && draw.below(3) == 0 {
+                items.push(Owned::Marker(name, open.take(), None));
+            }
+        }
+        if open.is_some() {
+            let name = ClusteringBuf::from_components([&(rows as i32).to_be_bytes()[..]]).0;
+            items.push(Owned::Marker(name, open, None));
+        }
+        items.push(Owned::End);
+    }
+    items
+}
+
+/// How the rows of a file come to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    OneByOne,
+    Copied,
+    Packed,
+}
+
+struct Place<'p> {
+    fs: &'p Fs,
+    directory: &'p str,
+    table: &'p Table,
+    /// What was said to be large in what was finished here.
+    large: RefCell<LargeData>,
+}
+
+impl Place<'_> {
+    async fn create(&self, change: impl Fn(&mut WriterOptions)) -> SstableWriter {
+        self.fs.create_dir_all(self.directory).await.unwrap();
+        let mut options =
+            WriterOptions::for_table(self.table, Generation(1), 400, EncodingStats::NONE).unwrap();
+        options.encoding_stats.min_timestamp = TimestampMicros(NOW - 20);
+        change(&mut options);
+        SstableWriter::create(self.fs, self.directory, self.table, options).await.unwrap()
+    }
+
+    async fn finish(&self, writer: SstableWriter) -> SstableReader {
+        let written = writer.finish().await.unwrap().unwrap();
+        *self.large.borrow_mut() = written.large;
+        let descriptor = written.descriptor;
+        SstableReader::open(self.fs, self.directory, descriptor, Some(self.table)).await.unwrap()
+    }
+
+    async fn write(&self, items: &[Owned], change: impl Fn(&mut WriterOptions)) -> SstableReader {
+        let mut writer = self.create(change).await;
+        for item in items {
+            writer.put(item.item()).unwrap();
+            writer.write_full().await.unwrap();
+        }
+        self.finish(writer).await
+    }
+
+    /// Writes rows many at once where they are of the usual form; how many rows were.
+    async fn write_packed(
+        &self,
+        items: &[Owned],
+        change: impl Fn(&mut WriterOptions),
+    ) -> (SstableReader, u64) {
+        let mut writer = self.create(change).await;
+        let (mut at, mut packed) = (0, 0);
+        let mut waiting = None;
+        while let Some(item) = items.get(at) {
+            let rows = items[at..].iter().map_while(|item| match item {
+                Owned::Row(clustering, row) => Some((&clustering[..], RowRef::trusted(row))),
+                _ => None,
+            });
+            let begin = waiting.map(|key: &Vec<u8>| key.as_slice());
+            let count = writer.packed_rows(begin, rows).unwrap();
+            if count > 0 {
+                waiting = None;
+                packed += count;
+                at += usize::try_from(count).unwrap();
+                writer.write_full().await.unwrap();
+                continue;
+            }
+            if let Some(key) = waiting.take() {
+                writer.partition(key, DeletionTime::LIVE).unwrap();
+            }
+            match item {
+                // Begun with its first row.
+                Owned::Partition(key, deletion) if deletion.is_live() => waiting = Some(key),
+                item => writer.put(item.item()).unwrap(),
+            }
+            at += 1;
+        }
+        (self.finish(writer).await, packed)
+    }
+
+    /// Copies a file's rows where that is possible; how many.
+    async fn copy(
+        &self,
+        from: &SstableReader,
+        change: impl Fn(&mut WriterOptions),
+    ) -> (SstableReader, u64) {
+        let mut writer = self.create(change).await;
+        let all = Rc::new(Slices::all());
+        let mut cursor = from.range_cursor(0, data::command::KeyRange::all(), all, None);
+        let copier = writer.copier(from.meta()).unwrap();
+        let mut rows = 0;
+        loop {
+            let copied = copy_some(&mut writer, &mut cursor, &copier);
+            rows += copied.rows;
+            writer.write_full().await.unwrap();
+            if copied.bytes > 0 {
+                continue;
+            }
+            match cursor.advance().unwrap() {
+                Advance::Item => writer.put(cursor.item()).unwrap(),
+                Advance::End => break,
+                Advance::NeedBlock(request) => {
+                    let chunk = from.load_block(request.block).await.unwrap();
+                    cursor.feed(request.block, chunk);
+                }
+            }
+        }
+        (self.finish(writer).await, rows)
+    }
+
+    async fn files(&self, reader: &SstableReader) -> Vec<(Component, Vec<u8>)> {
+        let mut files = Vec::new();
+        for component in reader.meta().components() {
+            let path = reader.meta().file(*component);
+            files.push((*component, self.fs.read(&path, 1 << 26).await.unwrap()));
+        }
+        files
+    }
+}
+
+fn copy_some(
+    writer: &mut SstableWriter,
+    cursor: &mut SstableCursor,
+    copier: &RowCopier,
+) -> CopiedRows {
+    let Some(bytes) = cursor.raw_rows() else { return CopiedRows::default() };
+    let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
+    let Some(first) = first else { return CopiedRows::default() };
+    let copied = writer.copy_rows(copier, first, bytes).unwrap();
+    cursor.pass_rows(copied.bytes, copied.ended);
+    copied
+}
+
+async fn items_of(reader: &SstableReader) -> Vec<Owned> {
+    let all = Rc::new(Slices::all());
+    let mut cursor = reader.range_cursor(0, data::command::KeyRange::all(), all, None);
+    let mut items = Vec::new();
+    while next(reader, &mut cursor).await {
+        items.push(Owned::of(cursor.item()));
+    }
+    items
+}
+
+#[test]
+fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        let mut counts = [0, 0, 0];
+        for seed in 0..24u64 {
+            let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let table = table(seed % 3 != 0, seed % 6 == 1);
+            let version = WriterOptions::VERSIONS[draw.below(WriterOptions::VERSIONS.len())];
+            let chunk_length = [4096, 16_384][draw.below(2)];
+            let (compressed, block) = (draw.below(4) > 0, [600, 4096, 65_536][draw.below(3)]);
+            let limit = [u64::MAX, 120, 60][draw.below(3)];
+            let large =
+                LargeLimits { row_bytes: limit, cell_bytes: limit / 2, ..LargeLimits::default() };
+            let change = move |options: &mut WriterOptions| {
+                options.large = large;
+                options.version = version;
+                options.column_index_size = block;
+                let plain: Option<&mut WriteCompression> = options.compression.as_mut();
+                if let Some(compression) = plain.filter(|_| compressed) {
+                    compression.chunk_length = chunk_length;
+                } else {
+                    options.compression = None;
+                }
+            };
+            let source = |options: &mut WriterOptions| {
+                change(options);
+                // Another base, so other lengths of times.
+                options.encoding_stats.min_timestamp = TimestampMicros(NOW + 3);
+                options.version = Version::Nb;
+            };
+            let directories =
+                ["source", "single", "copied", "packed"].map(|name| format!("{name}{seed}"));
+            let places: Vec<Place<'_>> = directories
+                .iter()
+                .map(|directory| Place {
+                    fs: &fs,
+                    directory,
+                    table: &table,
+                    large: RefCell::default(),
+                })
+                .collect();
+            let place = |n: usize| &places[n];
+            let items = draw_items(&mut draw, &table);
+            let source = place(0).write(&items, source).await;
+            let items = items_of(&source).await;
+            let single = place(1).write(&items, change).await;
+            let expect = place(1).files(&single).await;
+            let (copied, rows) = place(2).copy(&source, change).await;
+            counts[0] += rows;
+            let (packed, rows) = place(3).write_packed(&items, change).await;
+            counts[1] += rows;
+            for (way, place, reader) in [
+                (Way::OneByOne, place(1), single),
+                (Way::Copied, place(2), copied),
+                (Way::Packed, place(3), packed),
+            ] {
+                for (file, expect) in place.files(&reader).await.iter().zip(&expect) {
+                    assert!(file == expect, "seed {seed}, {way:?}: {:?} differs", expect.0);
+                }
+                let (large, expect) = (place.large.borrow(), places[1].large.borrow());
+                assert_eq!(*large, *expect, "seed {seed}, {way:?}");
+                counts[2] += large.row_count.min(large.cell_count);
+            }
+        }
+        assert!(counts[..2].iter().all(|rows| *rows > 10_000), "{counts:?}");
+        assert!(counts[2] > 1_000, "{counts:?}: large ones");
+    });
+}
