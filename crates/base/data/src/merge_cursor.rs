@@ -437,7 +437,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     fn step(&mut self) -> bool {
         match self.next_position() {
             Position::Static => self.merge_static(),
-            Position::Row(lane) => self.merge_row(lane),
+            Position::Row { lane, alone } => self.merge_row(lane, alone),
             Position::Marker(lane) => self.merge_marker(lane),
             Position::End => {
                 for lane in self.lanes.iter_mut().filter(|l| l.member) {
@@ -456,6 +456,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
 
     fn next_position(&self) -> Position {
         let mut best = Position::End;
+        let mut best_item = Item::PartitionEnd;
         for (index, lane) in self.lanes.iter().enumerate() {
             if !lane.member || lane.state != LaneState::Ready {
                 continue;
@@ -466,18 +467,24 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 Item::Row { .. } | Item::Marker(_) => {}
                 Item::Partition { .. } | Item::PartitionEnd => continue,
             }
-            let better = match best {
-                Position::End | Position::Static => true,
-                Position::Row(b) | Position::Marker(b) => match self.lanes.get(b) {
-                    Some(other) => self.compare(&item, &other.cursor.item()) == Ordering::Less,
-                    None => true,
-                },
+            let order = match best {
+                Position::End | Position::Static => Ordering::Less,
+                Position::Row { .. } | Position::Marker(_) => self.compare(&item, &best_item),
             };
-            if better {
-                best = match item {
-                    Item::Row { .. } => Position::Row(index),
-                    _ => Position::Marker(index),
-                };
+            match order {
+                Ordering::Less => {
+                    best_item = item;
+                    best = match item {
+                        Item::Row { .. } => Position::Row { lane: index, alone: true },
+                        _ => Position::Marker(index),
+                    };
+                }
+                Ordering::Equal => {
+                    if let Position::Row { alone, .. } = &mut best {
+                        *alone = false;
+                    }
+                }
+                Ordering::Greater => {}
             }
         }
         best
@@ -541,14 +548,15 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         if self.open.is_live() { self.partition_deletion } else { self.open }
     }
 
-    fn merge_row(&mut self, first: usize) -> bool {
+    fn merge_row(&mut self, first: usize, alone: bool) -> bool {
         let mut rows: SmallVec<[RowRef<'_>; 4]> = SmallVec::new();
         let mut from: SmallVec<[usize; 4]> = SmallVec::new();
         let Some(first_item) = self.lanes.get(first).map(|l| l.cursor.item()) else {
             return false;
         };
         for (index, lane) in self.lanes.iter().enumerate() {
-            if !lane.member || lane.state != LaneState::Ready {
+            let is_out = alone && index != first;
+            if is_out || !lane.member || lane.state != LaneState::Ready {
                 continue;
             }
             let item = lane.cursor.item();
@@ -631,7 +639,11 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
 
 enum Position {
     Static,
-    Row(usize),
+    /// The first lane with the row; `alone`: the only one.
+    Row {
+        lane: usize,
+        alone: bool,
+    },
     Marker(usize),
     End,
 }

@@ -35,7 +35,6 @@ fn put_leb(out: &mut Vec<u8>, mut value: u32) {
 }
 
 /// `MurmurHash.hash2_64` with seed 0, whose tail bytes are signed.
-#[expect(clippy::arithmetic_side_effects, reason = "shifts below 64")]
 pub fn murmur2_64(key: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut h = M.wrapping_mul(key.len() as u64);

@@ -126,32 +126,28 @@ pub fn encode_target(hash: u8, target: Target) -> Payload {
         Target::Rows(position) => position.cast_signed(),
     };
     let (number, width) = signed(value);
-    let mut bytes = [hash; 9];
-    let [_, room @ ..] = &mut bytes;
-    if let (Some(room), Some(number)) =
-        (room.get_mut(..width), number.get(8usize.saturating_sub(width)..))
-    {
-        room.copy_from_slice(number);
-    }
+    let [a, b, c, d, e, f, g, h] = number;
     let flags = HAS_HASH | u8::try_from(width).unwrap_or(8).saturating_sub(1);
-    Payload::new(flags, bytes.get(..width.saturating_add(1)).unwrap_or(&bytes))
+    Payload::of_first(flags, [hash, a, b, c, d, e, f, g, h], width.saturating_add(1))
 }
 
-/// A number, and how many of its last bytes say it, at least one.
+/// As many of the last bytes of a number as say it, at least one, and how many they are.
 fn signed(value: i64) -> ([u8; 8], usize) {
     let significant = 65u32.saturating_sub((value ^ (value >> 63)).leading_zeros());
     let width = significant.div_ceil(8).clamp(1, 8);
-    (value.to_be_bytes(), width as usize)
+    let before = 64u32.saturating_sub(width.saturating_mul(8));
+    (value.wrapping_shl(before).to_be_bytes(), width as usize)
 }
 
 /// The payload of a place of a row index. Offsets beyond 32 PiB do not exist.
 pub fn encode_block(block: &RowBlock, version: Version) -> Payload {
     let (number, width) = signed(block.offset.cast_signed());
-    let number = number.get(8usize.saturating_sub(width)..).unwrap_or(&number);
     let flags = u8::try_from(width).unwrap_or(8) & 7;
     let Some(open) = block.open.filter(|open| !open.is_live()) else {
-        return Payload::new(flags, number);
+        let [a, b, c, d, e, f, g, h] = number;
+        return Payload::of_first(flags, [a, b, c, d, e, f, g, h, 0], width);
     };
+    let number = number.get(..width).unwrap_or(&number);
     let mut bytes = Vec::with_capacity(PAYLOAD_BYTES_MAX);
     bytes.put_bytes(number);
     put_deletion(&mut bytes, &open, version);

@@ -15,7 +15,7 @@ const _: () = assert!(PAGE as u64 == PAGE_BYTES);
 const FAR_BYTES: usize = 5;
 
 /// Most bytes of a payload.
-pub const PAYLOAD_BYTES_MAX: usize = 24;
+pub const PAYLOAD_BYTES_MAX: usize = 20;
 
 /// A payload: four bits for its node, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,18 @@ impl Payload {
         payload.length = u8::try_from(bytes.len()).unwrap_or(0);
         if let Some(room) = payload.bytes.get_mut(..bytes.len()) {
             room.copy_from_slice(bytes);
+        }
+        payload
+    }
+
+    /// The first `length` of nine bytes. Without a copy of that length, which would wait for what was just
+    /// written.
+    #[inline]
+    pub(crate) fn of_first(flags: u8, bytes: [u8; 9], length: usize) -> Payload {
+        let mut payload = Payload { flags, ..Payload::NONE };
+        payload.length = u8::try_from(length.min(9)).unwrap_or(9);
+        if let Some(room) = payload.bytes.first_chunk_mut() {
+            *room = bytes;
         }
         payload
     }
@@ -73,11 +85,11 @@ enum NodeState {
     /// In the file, with all below it: where it lies.
     Written(u64),
     Waiting {
-        children: usize,
-        /// How many nodes before it are below it.
-        size: usize,
-        /// Most bytes that it takes with them.
-        bytes_max: usize,
+        children: u16,
+        /// How many nodes before it are below it. Each takes a byte at least.
+        size: u16,
+        /// Most bytes that it takes with them; no more than a page has.
+        bytes_max: u16,
     },
 }
 
@@ -189,7 +201,12 @@ impl TrieWriter {
             bytes_max = own_bytes_max(node.children, node.children > 0, &payload);
         }
         let size = self.complete.len().saturating_sub(node.start);
-        let state = NodeState::Waiting { children: node.children, size, bytes_max };
+        let narrow = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        let state = NodeState::Waiting {
+            children: narrow(node.children),
+            size: narrow(size),
+            bytes_max: narrow(bytes_max),
+        };
         self.complete.push(Node { byte, payload, state });
         bytes_max
     }
@@ -203,7 +220,7 @@ impl TrieWriter {
             ends.push(end);
             let last = end.saturating_sub(1);
             end = match self.complete.get(last).map(|node| node.state) {
-                Some(NodeState::Waiting { size, .. }) => last.saturating_sub(size),
+                Some(NodeState::Waiting { size, .. }) => last.saturating_sub(usize::from(size)),
                 Some(NodeState::Written(_)) | None => last,
             };
         }
@@ -226,7 +243,7 @@ impl TrieWriter {
     /// its uppermost node lies.
     fn write_in_page(&mut self, from: usize, to: usize, at: u64, out: &mut Vec<u8>) -> u64 {
         let bytes_max = match self.complete.get(to.saturating_sub(1)).map(|node| node.state) {
-            Some(NodeState::Waiting { bytes_max, .. }) => bytes_max,
+            Some(NodeState::Waiting { bytes_max, .. }) => usize::from(bytes_max),
             Some(NodeState::Written(position)) => return position,
             None => 0,
         };
@@ -242,7 +259,7 @@ impl TrieWriter {
                 NodeState::Written(position) => position,
                 NodeState::Waiting { children, .. } => {
                     // Those below it were the last to be written.
-                    let first = self.children.len().saturating_sub(children);
+                    let first = self.children.len().saturating_sub(usize::from(children));
                     let position = at.saturating_add(out.len() as u64);
                     let below = self.children.get(first..).unwrap_or(&[]);
                     put_node(position, below, node.payload.flags & 15, &mut self.distances, out);
@@ -529,7 +546,7 @@ mod tests {
                 let (mut root, mut expect) = (Branch::default(), Vec::new());
                 let mut out = Vec::new();
                 for (i, key) in keys.iter().enumerate() {
-                    let payload = Payload::new(4, &vec![i as u8; i % 24]);
+                    let payload = Payload::new(4, &vec![i as u8; i % 21]);
                     writer.add(key, payload, before, &mut out);
                     root.add(key, payload);
                 }

@@ -125,12 +125,13 @@ fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
         {
             items.push(Owned::Static(draw_row(draw, &[column.id])));
         }
-        let rows = if table.clustering().is_empty() { 1 } else { [1, 2, 5, 90][draw.below(4)] };
+        let rows: i32 =
+            if table.clustering().is_empty() { 1 } else { [1, 2, 5, 90][draw.below(4)] };
         let mut open = None;
         for n in 0..rows {
             let name = match table.clustering().is_empty() {
                 true => Vec::new(),
-                false => ClusteringBuf::from_components([&(n as i32).to_be_bytes()[..]]).0,
+                false => ClusteringBuf::from_components([&n.to_be_bytes()[..]]).0,
             };
             if draw.is_rare() && !name.is_empty() {
                 let deletion = DeletionTime { timestamp: TimestampMicros(NOW - 5), local: LOCAL };
@@ -147,7 +148,7 @@ fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
             }
         }
         if open.is_some() {
-            let name = ClusteringBuf::from_components([&(rows as i32).to_be_bytes()[..]]).0;
+            let name = ClusteringBuf::from_components([&rows.to_be_bytes()[..]]).0;
             items.push(Owned::Marker(name, open, None));
         }
         items.push(Owned::End);
