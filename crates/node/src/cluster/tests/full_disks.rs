@@ -138,7 +138,7 @@ fn ranges_of_a_full_node_are_refused_by_every_node_until_it_has_room() {
     // Full is full while it is down, also for who starts meanwhile and hears of it from others.
     net.world.kill(&nodes[1].node);
     net.run(40);
-    assert_eq!(net.accepted(1, WRITER)[row], false);
+    assert!(!net.accepted(1, WRITER)[row]);
     // It comes back with the disk that it has.
     let again = net.start_with_logins(2);
     net.until_ready(&[&again]);
