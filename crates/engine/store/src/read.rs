@@ -480,7 +480,6 @@ impl Store {
     }
 
     /// Cursors over files that may have a partition.
-    #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
     #[inline(always)]
     pub(crate) fn push_files(
         &self,

@@ -358,7 +358,7 @@ fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
                     assert!(file == expect, "seed {seed}, {way:?}: {:?} differs", expect.0);
                 }
                 let (large, expect) = (place.large.borrow(), places[1].large.borrow());
-                assert_eq!(*large, *expect, "seed {seed}, {way:?}");
+                assert!(*large == *expect, "seed {seed}, {way:?}: other large ones");
                 counts[2] += large.row_count.min(large.cell_count);
             }
         }

@@ -146,9 +146,9 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
             let opened = Store::open(rt.clone(), options(&rt), schema_with_map()).await;
             let store = opened.unwrap().0;
             store.set_large_thresholds(THRESHOLDS);
-            let (events, logged) = (Rc::new(RefCell::default()), Rc::new(RefCell::default()));
-            let (told, lines): (Rc<RefCell<Vec<LargeEvent>>>, Rc<RefCell<Vec<String>>>) =
-                (events.clone(), logged.clone());
+            let events: Rc<RefCell<Vec<LargeEvent>>> = Rc::default();
+            let logged: Rc<RefCell<Vec<String>>> = Rc::default();
+            let (told, lines) = (events.clone(), logged.clone());
             store.on_large_data(move |event| told.borrow_mut().push(event));
             store.on_large_partition(move |(_, text)| lines.borrow_mut().push(text));
             let take = async || {

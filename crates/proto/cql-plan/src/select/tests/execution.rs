@@ -468,6 +468,42 @@ fn aggregates_over_many_partitions_are_warned_about() {
     assert!(warnings("SELECT count(*) FROM t WHERE k = 1").is_empty());
 }
 
+/// What a read says of the columns outside the key that are looked at.
+#[test]
+fn reads_name_the_columns_that_are_looked_at() {
+    let world = world();
+    let check = |text: &str, expected: Option<&[&str]>| {
+        let bound = world.bind(text, &[]).unwrap();
+        let [read] = bound.reads() else { panic!("{text}") };
+        let plan = world.plan(text).unwrap();
+        let table = plan.table();
+        let name = |id: &stdx::ColumnId| table.column_by_id(*id).unwrap().name.to_string();
+        let columns = read.columns.as_ref().map(|columns| {
+            let mut names: Vec<String> = columns.iter().map(name).collect();
+            names.sort();
+            names
+        });
+        let expected = expected.map(|names| names.iter().map(|n| (*n).to_owned()).collect());
+        assert_eq!(columns, expected, "{text}");
+    };
+    check("SELECT * FROM kv WHERE key = 1", None);
+    check("SELECT zz, aa, mm FROM kv WHERE key = 1", None);
+    check("SELECT zz FROM kv WHERE key = 1", Some(&["zz"]));
+    check("SELECT key FROM kv WHERE key = 1", Some(&[]));
+    check("SELECT count(*) FROM kv WHERE key = 1", Some(&[]));
+    check("SELECT sum(mm), max(aa) FROM kv WHERE key = 1", Some(&["aa", "mm"]));
+    check("SELECT writetime(aa), CAST(mm AS bigint) FROM kv WHERE key = 1", Some(&["aa", "mm"]));
+    check("SELECT key FROM kv WHERE key = 1 AND zz = 4 ALLOW FILTERING", Some(&["zz"]));
+    check("SELECT m['a'], u.zip, st FROM t WHERE k = 1", Some(&["m", "st", "u"]));
+    check("SELECT c1, max(v) FROM t WHERE k = 1 GROUP BY c1", Some(&["v"]));
+    check("SELECT JSON v, w FROM t WHERE k = 1", Some(&["v", "w"]));
+    check("SELECT b FROM mk WHERE k = 1", Some(&["b"]));
+    check("SELECT DISTINCT st FROM t WHERE k = 1", Some(&["st"]));
+    let passes = |text: &str| world.bind(text, &[]).unwrap().reads()[0].bypass_cache;
+    assert!(passes("SELECT v FROM t WHERE k = 1 BYPASS CACHE") && !passes("SELECT v FROM t"));
+    assert!(passes("SELECT v FROM t BYPASS CACHE"));
+}
+
 #[test]
 fn a_timeout_is_taken_from_the_statement() {
     let world = world();
