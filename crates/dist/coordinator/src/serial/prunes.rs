@@ -77,7 +77,7 @@ impl Coordinator {
 
     fn send_prunes(&self, (host, shard): To, prunes: Prunes) {
         let Some(host) = host else {
-            return self.prune_all(&Prunes::decode(prunes.as_bytes()).unwrap_or_default());
+            return self.prune_all(&Prunes::decode(prunes.as_bytes()).unwrap_or_default(), None);
         };
         let Some(cluster) = self.cluster() else { return };
         if !(cluster.parts.is_alive)(host) {
@@ -95,13 +95,15 @@ impl Coordinator {
         match Prunes::decode(request.payload) {
             Ok(prunes) => {
                 self.inner.serial.served.add(prunes.len() as u64);
-                self.prune_all(&prunes);
+                self.prune_all(&prunes, Some(responder));
             }
             Err(error) => responder.fail(&ErrorReply::Invalid(error.to_string())),
         }
     }
 
-    fn prune_all(&self, prunes: &[Prune<'_>]) {
+    /// The message counts as one that is served until all of it is done: a peer that sends more than this
+    /// node can do is held back by that.
+    fn prune_all(&self, prunes: &[Prune<'_>], served: Option<Responder>) {
         let owned = |prune: &Prune<'_>| {
             let key = Arc::from(prune.key);
             (Partition { table: prune.table, key }, prune.ballot)
@@ -109,9 +111,14 @@ impl Coordinator {
         let prunes: Vec<(Partition, Ballot)> = prunes.iter().map(owned).collect();
         let this = self.clone();
         self.spawn_or_drop("paxos-prune", async move {
+            let _served = served;
             for (partition, ballot) in prunes {
                 let Some(cluster) = this.cluster() else { return };
                 let snapshot = (cluster.parts.snapshot)();
+                // Dropped meanwhile, or never there.
+                if snapshot.schema.table_by_id(partition.table).is_none() {
+                    continue;
+                }
                 let Some(paxos) = this.inner.serial.table.of(&snapshot.schema) else { return };
                 let ask = Ask::prune(partition, ballot, paxos);
                 if let Err(error) = this.ask_to_its_end(ask).await {
