@@ -89,6 +89,8 @@ pub enum ShardRequest {
     PaxosTurn(Box<serial::TurnWish>),
     /// A turn, by its number, is over; what it left behind.
     PaxosTurnEnd(Box<serial::Partition>, u64, serial::Left),
+    /// Shows promises in their rows, and promises this to every partition.
+    PaxosPromises(paxos::Ballot),
 }
 
 /// Answer to a [`ShardRequest`].
@@ -108,6 +110,8 @@ pub enum ShardReply {
     PaxosTurn(Result<u64, serial::NoTurn>),
     /// To `PaxosTurnEnd`.
     PaxosTurnEnded,
+    /// To `PaxosPromises`: what every partition has been promised.
+    PaxosPromises(Result<paxos::Ballot, StoreError>),
 }
 
 /// Bounds of one page that crosses shards.
@@ -277,6 +281,9 @@ impl Coordinator {
                     this.end_turn(&partition, turn, left);
                     ShardReply::PaxosTurnEnded
                 }
+                ShardRequest::PaxosPromises(raise) => {
+                    ShardReply::PaxosPromises(this.show_own_promises(raise).await)
+                }
             };
             reply.send(answer);
         };
@@ -307,6 +314,7 @@ impl Coordinator {
         self.stop_writes();
         self.stop_sweeps();
         self.inner.gate.close().await;
+        self.close_horizon().await;
     }
 }
 

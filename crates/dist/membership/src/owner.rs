@@ -105,7 +105,12 @@ fn origin_of(ballot: Ballot) -> Option<Uuid> {
 impl Membership {
     pub(crate) fn admission(&self) -> Admission {
         let now = self.inner.rt.wall();
-        Admission { now, skew_max_micros: SKEW_MAX_MICROS, floor: Ballot::ZERO }
+        Admission {
+            now,
+            skew_max_micros: SKEW_MAX_MICROS,
+            floor: Ballot::ZERO,
+            horizon: Ballot::ZERO,
+        }
     }
 
     /// A change of a node that decides alone: the durable append is the decision.

@@ -4,7 +4,8 @@
 //! disk: durability is an output ([`Output::Persist`]) and an input ([`Input::Persisted`]).
 //!
 //! The driver keeps an acceptor in memory while [`Acceptor::is_idle`] is false; it may drop it at
-//! any other time and make it again from the stored row. See docs/internals/paxos.md, "Durability".
+//! any other time, when it has appended what [`Acceptor::unwritten`] says, and make it again from the
+//! stored row. See docs/internals/paxos.md, "Durability".
 
 pub mod cells;
 pub mod state;
@@ -13,6 +14,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use crate::ballot::Ballot;
 pub use state::{
     AcceptorState, Admission, Permit, Promise, Record, Rejection, Reply, Request, Transition,
 };
@@ -90,12 +92,51 @@ pub struct Acceptor<V> {
     durable: u64,
     held: VecDeque<(u64, ReplyTo, Reply<V>)>,
     failed: bool,
+    /// Newest promises of each kind that no record shows; [`Ballot::ZERO`]: none.
+    unwritten_write: Ballot,
+    unwritten_read: Ballot,
 }
 
 impl<V: Clone> Acceptor<V> {
     /// An acceptor with the stored registers, or with [`AcceptorState::default`] where no row is.
     pub fn new(stored: AcceptorState<V>) -> Acceptor<V> {
-        Acceptor { state: stored, issued: 0, durable: 0, held: VecDeque::new(), failed: false }
+        Acceptor {
+            state: stored,
+            issued: 0,
+            durable: 0,
+            held: VecDeque::new(),
+            failed: false,
+            unwritten_write: Ballot::ZERO,
+            unwritten_read: Ballot::ZERO,
+        }
+    }
+
+    /// Promises that no record shows, because they are not newer than [`Admission::horizon`] was. As
+    /// long as this acceptor lives nobody needs them; before it is dropped, or its row is read by
+    /// somebody else, they must be appended, and [`Acceptor::written`] be said. Nothing needs to wait
+    /// until they are durable.
+    pub fn unwritten(&self) -> impl Iterator<Item = Record<V>> + use<V> {
+        let promise = |ballot: Ballot, write| {
+            (!ballot.is_zero()).then_some(Record::Promise { ballot, write })
+        };
+        let both = [promise(self.unwritten_write, true), promise(self.unwritten_read, false)];
+        both.into_iter().flatten()
+    }
+
+    /// Whether [`Acceptor::unwritten`] has any.
+    pub fn has_unwritten(&self) -> bool {
+        !self.unwritten_write.is_zero() || !self.unwritten_read.is_zero()
+    }
+
+    /// What was unwritten has been appended.
+    pub fn written(&mut self) {
+        (self.unwritten_write, self.unwritten_read) = (Ballot::ZERO, Ballot::ZERO);
+    }
+
+    /// This replica has promised `ballot` to every partition, durably: see
+    /// [`AcceptorState::promised_to_all`].
+    pub fn promised_to_all(&mut self, ballot: Ballot) {
+        self.state.apply(Record::Promise { ballot, write: true });
     }
 
     /// The registers, including what is not durable yet.
@@ -141,6 +182,7 @@ impl<V: Clone> Acceptor<V> {
     /// Starts the next instance with empty registers; answers of the one before go on waiting.
     pub(crate) fn next_instance(&mut self) {
         self.state = AcceptorState::default();
+        self.written();
     }
 
     fn request(
@@ -164,6 +206,7 @@ impl<V: Clone> Acceptor<V> {
             }
         }
         let Transition { record, reply } = self.state.handle(admission, request);
+        let record = record.filter(|record| !self.goes_unwritten(record, admission.horizon));
         if let Some(record) = record {
             self.issued = self.issued.saturating_add(1);
             let (token, sync) = (Token(self.issued), reply.is_some());
@@ -174,6 +217,39 @@ impl<V: Clone> Acceptor<V> {
             out.push(Output::TakeReadView { to });
         }
         self.answer(to, reply, out);
+    }
+
+    /// Whether a change needs no record; else what the record makes needless to write is forgotten.
+    fn goes_unwritten(&mut self, record: &Record<V>, horizon: Ballot) -> bool {
+        let newer = |unwritten: Ballot, shown: Ballot| {
+            if unwritten.is_newer_than(shown) { unwritten } else { Ballot::ZERO }
+        };
+        match record {
+            Record::Promise { ballot, write } if !ballot.is_newer_than(horizon) => {
+                let newest =
+                    if *write { &mut self.unwritten_write } else { &mut self.unwritten_read };
+                *newest = *ballot;
+                return true;
+            }
+            Record::Promise { ballot, write: true } => {
+                self.unwritten_write = newer(self.unwritten_write, *ballot);
+                self.unwritten_read = newer(self.unwritten_read, *ballot);
+            }
+            // A promise to a write counts for reads that look whether one is on its way: only a commit
+            // settles it.
+            Record::Promise { ballot, write: false } => {
+                self.unwritten_read = newer(self.unwritten_read, *ballot);
+            }
+            Record::Accept(proposal) => {
+                self.unwritten_read = newer(self.unwritten_read, proposal.ballot);
+            }
+            Record::Commit(commit) => {
+                self.unwritten_write = newer(self.unwritten_write, commit.ballot);
+                self.unwritten_read = newer(self.unwritten_read, commit.ballot);
+            }
+            Record::Prune { .. } => {}
+        }
+        false
     }
 
     /// Gives an answer, or holds it back until all records issued so far are durable.

@@ -3,7 +3,8 @@
 //! Invariants: INV-serial-1: nothing but a rejection leaves an acceptor before what it shows is on
 //! the disk, whatever `commitlog_sync` says. INV-serial-2: a commit's mutation is appended before
 //! its record and applied in the same turn. INV-serial-3: the view that a prepare reads is taken in
-//! the turn in which it is promised. INV-serial-4: a partition has one acceptor at a time.
+//! the turn in which it is promised. INV-serial-4: a partition has one acceptor at a time. What is
+//! promised without a record is INV-serial-7 ([`super::horizon`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -126,6 +127,8 @@ pub(super) struct Acceptors {
     last_id: Cell<u64>,
     /// A record failed to reach the disk: what rows show may not be there.
     is_unsure: Cell<bool>,
+    /// Of whoever asked last.
+    table: Cell<Option<PaxosTable>>,
     /// Answers do not wait for the sync: a defect.
     #[cfg(test)]
     pub(super) lies: Cell<bool>,
@@ -178,31 +181,43 @@ impl Acceptors {
         self.entries.borrow_mut().remove(partition)
     }
 
-    /// Makes room for one more, looking at a few.
-    fn make_room(&self) -> Result<(), StoreError> {
-        let (mut entries, mut order) = (self.entries.borrow_mut(), self.order.borrow_mut());
-        for _ in 0..64 {
-            if entries.len() < ACCEPTORS_MAX {
-                return Ok(());
-            }
-            let Some(partition) = order.pop_front() else { break };
-            let can_go = match entries.get_mut(&partition) {
-                Some(Entry::Ready(slot)) => {
-                    let used = std::mem::replace(&mut slot.used, false);
-                    !used && slot.acceptor.is_idle()
-                }
-                _ => false,
-            };
-            if can_go {
-                entries.remove(&partition);
-            } else {
-                order.push_back(partition);
+    /// Whose promises have no records.
+    pub(super) fn with_unwritten(&self) -> Vec<Partition> {
+        let entries = self.entries.borrow();
+        let unwritten = entries.iter().filter(|(_, entry)| match entry {
+            Entry::Ready(slot) => slot.acceptor.has_unwritten(),
+            Entry::Loading(_) => false,
+        });
+        unwritten.map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// Promises of a partition without records, if there are any.
+    pub(super) fn unwritten_of(
+        &self,
+        partition: &Partition,
+    ) -> Option<(PaxosTable, Vec<Record<Payload>>)> {
+        let entries = self.entries.borrow();
+        let Some(Entry::Ready(slot)) = entries.get(partition) else { return None };
+        if !slot.acceptor.has_unwritten() {
+            return None;
+        }
+        Some((self.table.get()?, slot.acceptor.unwritten().collect()))
+    }
+
+    /// They have been appended.
+    pub(super) fn are_written(&self, partition: &Partition) {
+        if let Some(Entry::Ready(slot)) = self.entries.borrow_mut().get_mut(partition) {
+            slot.acceptor.written();
+        }
+    }
+
+    /// Acceptors in memory have promised this too.
+    pub(super) fn promised_to_all(&self, ballot: Ballot) {
+        for entry in self.entries.borrow_mut().values_mut() {
+            if let Entry::Ready(slot) = entry {
+                slot.acceptor.promised_to_all(ballot);
             }
         }
-        if entries.len() < ACCEPTORS_MAX.saturating_mul(2) {
-            return Ok(());
-        }
-        Err(StoreError::QueueFull)
     }
 
     #[cfg(test)]
@@ -312,15 +327,44 @@ impl Coordinator {
         self.inner.store.sync().await
     }
 
+    /// Makes room for one more, looking at a few.
+    fn room_for_one(&self) -> Result<(), StoreError> {
+        let acceptors = &self.inner.serial.acceptors;
+        for _ in 0..64 {
+            if acceptors.entries.borrow().len() < ACCEPTORS_MAX {
+                return Ok(());
+            }
+            let Some(partition) = acceptors.order.borrow_mut().pop_front() else { break };
+            let can_go = match acceptors.entries.borrow_mut().get_mut(&partition) {
+                Some(Entry::Ready(slot)) => {
+                    let used = std::mem::replace(&mut slot.used, false);
+                    !used && slot.acceptor.is_idle()
+                }
+                _ => false,
+            };
+            if can_go && self.write_promises_of(&partition).is_ok() {
+                acceptors.entries.borrow_mut().remove(&partition);
+            } else {
+                acceptors.order.borrow_mut().push_back(partition);
+            }
+        }
+        if acceptors.entries.borrow().len() < ACCEPTORS_MAX.saturating_mul(2) {
+            return Ok(());
+        }
+        Err(StoreError::QueueFull)
+    }
+
     /// Makes the acceptor from its row. Others wait for it meanwhile.
     async fn load(&self, ask: &Ask) -> Result<(), StoreError> {
         let acceptors = &self.inner.serial.acceptors;
-        acceptors.make_room()?;
+        acceptors.table.set(Some(ask.table));
+        self.room_for_one()?;
         acceptors.entries.borrow_mut().insert(ask.partition.clone(), Entry::Loading(Vec::new()));
         acceptors.order.borrow_mut().push_back(ask.partition.clone());
         let state = self.read_registers(ask).await;
         let before = match state {
             Ok(state) => {
+                let state = state.promised_to_all(self.inner.serial.horizon.forgotten());
                 let slot = Slot {
                     generation: acceptors.next_id(),
                     acceptor: Acceptor::new(state),
@@ -364,7 +408,11 @@ impl Coordinator {
     ) -> Result<Turn, StoreError> {
         let skew_max_micros = u64::try_from(SKEW_MAX.as_micros()).unwrap_or(u64::MAX);
         let now = self.inner.rt.wall();
-        let admission = Admission { now, skew_max_micros, floor: self.floor(now) };
+        if matches!(ask.request, Request::Prepare { .. }) {
+            self.note_promise(now);
+        }
+        let horizon = self.inner.serial.horizon.until();
+        let admission = Admission { now, skew_max_micros, floor: self.floor(now), horizon };
         let acceptors = &self.inner.serial.acceptors;
         let mut out = Vec::new();
         let (generation, was_idle) = {
@@ -462,7 +510,8 @@ impl Coordinator {
     /// Tells the acceptor what became of a record, if it is still the same one.
     fn report(&self, ask: &Ask, generation: u64, input: Input<Payload>) {
         let now = self.inner.rt.wall();
-        let admission = Admission { now, skew_max_micros: 0, floor: Ballot::ZERO };
+        let (floor, horizon) = (Ballot::ZERO, Ballot::ZERO);
+        let admission = Admission { now, skew_max_micros: 0, floor, horizon };
         let mut out = Vec::new();
         {
             let mut entries = self.inner.serial.acceptors.entries.borrow_mut();
@@ -498,7 +547,7 @@ impl Coordinator {
         }
     }
 
-    /// Drops an acceptor that is not at work: the next one is made from its row.
+    /// Drops an acceptor that is not at work and has promised nothing that the floor does not refuse.
     pub(super) fn forget_acceptor(&self, partition: &Partition) {
         drop(self.inner.serial.acceptors.remove(partition));
     }
@@ -513,8 +562,12 @@ impl Coordinator {
             acceptors.entries.borrow().get(partition),
             Some(Entry::Ready(slot)) if slot.generation == generation
         );
-        if is_same {
-            drop(acceptors.remove(partition));
+        if is_same
+            && let Some(Entry::Ready(slot)) = acceptors.remove(partition)
+            && slot.acceptor.has_unwritten()
+        {
+            // Appending what it has promised may fail as well. This cannot.
+            self.inner.serial.horizon.forget(slot.acceptor.state().promised);
         }
     }
 }

@@ -23,7 +23,7 @@ use messaging::{Outgoing, Request as PeerRequest, Responder};
 use paxos::acceptor::cells::Column;
 use paxos::acceptor::{Permit, Promise, Reply};
 use paxos::wire::Answer;
-use paxos::{Accepted, AcceptorState, Commit, Scope};
+use paxos::{Accepted, AcceptorState, Ballot, Commit, Scope};
 use stdx::{HostId, Instant, ShardId, TableId, Token, Uuid};
 use store::{Flow, RowSink, StoreError};
 
@@ -31,10 +31,12 @@ use super::acceptors::Ask;
 use super::row::{Partition, PaxosTable, Payload};
 use super::serve::{is_sound, wait};
 use super::sweep::Nothing;
+use super::{SKEW_MAX, floor};
 use crate::Coordinator;
 use crate::cluster_parts::{ReplicatedRead, SelectLimits};
 
-const VERSION: u8 = 1;
+/// 2: pages of registers begin with what every partition has been promised.
+const VERSION: u8 = 2;
 const REGISTERS: u8 = 1;
 const FINISH: u8 = 2;
 /// Rows of `system.paxos` in one answer; a partition's are never parted.
@@ -125,8 +127,9 @@ impl Wanted {
     }
 }
 
-fn encode_page(rows: &[Row], is_last: bool, out: &mut Vec<u8>) {
+fn encode_page(promised: Ballot, rows: &[Row], is_last: bool, out: &mut Vec<u8>) {
     out.put_u8(VERSION);
+    out.put_u64(promised.micros());
     out.put_bool(is_last);
     out.put_u32(u32::try_from(rows.len()).unwrap_or(u32::MAX));
     for (partition, state) in rows {
@@ -146,12 +149,15 @@ fn encode_page(rows: &[Row], is_last: bool, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_page(bytes: &[u8]) -> Result<(Vec<Row>, bool), DecodeError> {
+/// What the source has promised to every partition; rows; whether it is the last page.
+fn decode_page(bytes: &[u8]) -> Result<(Ballot, Vec<Row>, bool), DecodeError> {
     let mut r = Reader::new(bytes, "paxos registers");
     let version = r.u8()?;
     if version != VERSION {
         return Err(r.invalid(i64::from(version)));
     }
+    let promised = r.u64()?;
+    let promised = if promised == 0 { Ballot::ZERO } else { floor::at(promised) };
     let is_last = r.bool()?;
     let count = usize::try_from(r.u32()?).unwrap_or(usize::MAX);
     let mut rows = Vec::with_capacity(r.check_count(count, 20)?);
@@ -168,7 +174,7 @@ fn decode_page(bytes: &[u8]) -> Result<(Vec<Row>, bool), DecodeError> {
         rows.push((Partition { table, key }, state));
     }
     r.finish()?;
-    Ok((rows, is_last))
+    Ok((promised, rows, is_last))
 }
 
 /// A range of tokens as ranges of keys that do not wrap.
@@ -380,7 +386,9 @@ impl Coordinator {
             let payload = self.ask_host(host, &ask, patience).await?;
             let unusable =
                 |error: DecodeError| HandoverError::Source { host, why: error.to_string() };
-            let (mut rows, is_last) = decode_page(&payload).map_err(unusable)?;
+            let (promised, mut rows, is_last) = decode_page(&payload).map_err(unusable)?;
+            // Before rows count: what is in none of them was promised all the same.
+            self.promise_to_all(host, promised).await?;
             ask.after = rows.last().map(|(partition, _)| partition.key.to_vec());
             rows.retain(|(partition, _)| only.is_none_or(|only| only.contains(&partition.table)));
             taken += u64::try_from(rows.len()).unwrap_or(u64::MAX);
@@ -389,6 +397,16 @@ impl Coordinator {
                 return Ok(taken);
             }
         }
+    }
+
+    /// Takes over what another replica has promised to every partition.
+    async fn promise_to_all(&self, host: HostId, promised: Ballot) -> Result<(), HandoverError> {
+        let now = self.inner.rt.wall();
+        let max_micros = u64::try_from(SKEW_MAX.as_micros()).unwrap_or(u64::MAX);
+        paxos::ballot::check_skew(promised, now, max_micros)
+            .map_err(|error| HandoverError::Source { host, why: error.to_string() })?;
+        self.show_promises(promised).await?;
+        Ok(())
     }
 
     async fn ask_host(
@@ -558,8 +576,17 @@ impl Coordinator {
                     Err(error) => responder.fail(&crate::failing::error_reply(&error)),
                 };
             }
-            match this.registers(&snapshot, ask.range, ask.after.as_deref(), Reach::Node).await {
-                Ok((rows, is_last)) => responder.respond(|out| encode_page(&rows, is_last, out)),
+            let page = async {
+                let promised = this.show_promises(Ballot::ZERO).await?;
+                let after = ask.after.as_deref();
+                let (rows, is_last) =
+                    this.registers(&snapshot, ask.range, after, Reach::Node).await?;
+                Ok::<_, StoreError>((promised, rows, is_last))
+            };
+            match page.await {
+                Ok((promised, rows, is_last)) => {
+                    responder.respond(|out| encode_page(promised, &rows, is_last, out));
+                }
                 Err(error) => responder.fail(&crate::failing::error_reply(&error)),
             }
         });
@@ -576,7 +603,6 @@ fn is_unfinished(state: &AcceptorState<Payload>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paxos::Ballot;
 
     #[test]
     fn requests_and_pages_come_back_and_damaged_ones_are_refused() {
@@ -603,8 +629,8 @@ mod tests {
             Partition { table: TableId(Uuid::from_bytes([7; 16])), key: Arc::from(&[4, 5][..]) };
         let rows = vec![(partition, state)];
         let mut bytes = Vec::new();
-        encode_page(&rows, true, &mut bytes);
-        assert_eq!(decode_page(&bytes).unwrap(), (rows, true));
+        encode_page(floor::at(5), &rows, true, &mut bytes);
+        assert_eq!(decode_page(&bytes).unwrap(), (floor::at(5), rows, true));
         for length in 0..bytes.len() {
             assert!(decode_page(&bytes[..length]).is_err());
         }

@@ -3,7 +3,7 @@
 //! Owns: acceptors of this node's partitions and their rows in `system.paxos` ([`acceptors`]), the
 //! queue of proposals of a shard ([`turns`]), which replica carries a partition's statements out
 //! ([`routing`]), registers on the move ([`handover`]) and out of use ([`sweep`], [`floor`],
-//! [`prunes`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
+//! [`prunes`]), promises without records ([`horizon`]), the driver of the proposer ([`drive`]), the Paxos verbs ([`serve`]), and what
 //! outcomes are to clients (this file). Never: decides anything of a round (that
 //! is `paxos`), evaluates conditions (that is [`CasOperation`]).
 //!
@@ -15,6 +15,8 @@ mod acceptors;
 mod drive;
 mod floor;
 mod handover;
+mod horizon;
+mod kept;
 mod plan;
 mod prunes;
 mod routing;
@@ -65,7 +67,7 @@ use serve::is_sound;
 /// clocks are this far apart lose plain writes, too.
 const SKEW_MAX: Duration = Duration::from_secs(60);
 /// Acceptors that a shard keeps in memory; twice as many when they are all at work.
-const ACCEPTORS_MAX: usize = 16_384;
+pub(crate) const ACCEPTORS_MAX: usize = if cfg!(test) { 48 } else { 16_384 };
 /// Bytes after which the read of a prepare ends; a condition that needs more is refused.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Shortest wait after a round that was lost to another proposer.
@@ -89,6 +91,7 @@ pub(crate) struct Serial {
     sweeps: sweep::Sweeps,
     prunes: prunes::Waiting,
     floor: floor::Floor,
+    horizon: horizon::Horizon,
     served: Counter,
     forwarded_in: Counter,
     forwarded_out: Counter,
@@ -113,6 +116,7 @@ impl Serial {
             sweeps: sweep::Sweeps::default(),
             prunes: prunes::Waiting::default(),
             floor: floor::Floor::default(),
+            horizon: horizon::Horizon::default(),
             served: counter("replica_paxos_total", "Paxos messages served for peers"),
             forwarded_in: counter(
                 "replica_cas_forwarded_total",

@@ -98,12 +98,13 @@ impl Coordinator {
     }
 
     /// Has this shard's acceptors refuse what rows of `system.paxos` that are deleted, in this run or an
-    /// earlier one, would have refused. To be called before [`Coordinator::attach`].
+    /// earlier one, would have refused, and remember what was promised without a record. To be called before [`Coordinator::attach`].
     ///
     /// # Errors
     /// What was kept below `work_dir` cannot be read.
     pub async fn keep_floor(&self, work_dir: &str) -> Result<(), IoError> {
-        self.inner.serial.floor.load(&self.inner.rt, work_dir).await
+        self.inner.serial.floor.load(&self.inner.rt, work_dir).await?;
+        self.inner.serial.horizon.load(&self.inner.rt, work_dir).await
     }
 
     /// By how many microseconds the wall clock is ahead of the one that nobody sets.
@@ -160,6 +161,7 @@ impl Coordinator {
         let floor = before(self.inner.rt.wall(), age);
         let kept = self.inner.serial.floor.raise(&self.inner.rt, floor).await;
         kept.map_err(StoreError::from)?;
+        self.write_promises().await?;
         loop {
             let snapshot = (cluster.parts.snapshot)();
             let Some(table) = PaxosTable::of(&snapshot.schema) else { return Ok(swept) };

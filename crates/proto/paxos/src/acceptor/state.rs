@@ -46,6 +46,9 @@ pub struct Admission {
     /// Ballots up to this one are refused, because registers that were not newer may have been
     /// dropped. Durable before the first of them is dropped; never goes back.
     pub floor: Ballot,
+    /// Promises of ballots up to this one need no record: that a start of this replica promises it to
+    /// every partition ([`AcceptorState::promised_to_all`]) is durable. [`Ballot::ZERO`]: none.
+    pub horizon: Ballot,
 }
 
 /// A message to an acceptor.
@@ -344,6 +347,15 @@ impl<V: Clone> AcceptorState<V> {
                 }
             }
         }
+    }
+
+    /// The registers as they are after a start that does not know which promises up to `ballot` were
+    /// given: as if it were promised to a write of every partition. Nothing that was promised is
+    /// forgotten so, and what was accepted or committed stays.
+    #[must_use]
+    pub fn promised_to_all(mut self, ballot: Ballot) -> AcceptorState<V> {
+        self.apply(Record::Promise { ballot, write: true });
+        self
     }
 
     /// Takes over what another replica of the partition knows, for a replica that joins.

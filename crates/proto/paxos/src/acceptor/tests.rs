@@ -12,7 +12,12 @@ fn b(micros: u64) -> Ballot {
 }
 
 fn admission() -> Admission {
-    Admission { now: WallMicros(1_000), skew_max_micros: 100, floor: Ballot::ZERO }
+    Admission {
+        now: WallMicros(1_000),
+        skew_max_micros: 100,
+        floor: Ballot::ZERO,
+        horizon: Ballot::ZERO,
+    }
 }
 
 fn prepare(micros: u64, write: bool) -> Request<V> {
@@ -305,4 +310,61 @@ fn registers_taken_over_are_durable_before_it_is_said() {
     let last = Output::Reply { to: ReplyTo(2), reply: Reply::Committed { ballot: b(30) } };
     assert_eq!(out.last(), Some(&last));
     assert!(a.is_idle());
+}
+
+#[test]
+fn promises_up_to_the_horizon_need_no_record_and_commits_settle_them() {
+    let within = Admission { horizon: b(30), ..admission() };
+    let mut a = Acceptor::new(AcceptorState::default());
+    let mut out = Vec::new();
+    let mut ask = |a: &mut Acceptor<V>, request| {
+        out.clear();
+        a.step(within, Input::Request { to: ReplyTo(1), request }, &mut out);
+        std::mem::take(&mut out)
+    };
+    let promise = |micros, write| Record::Promise { ballot: b(micros), write };
+    // Answered at once.
+    let outputs = ask(&mut a, prepare(20, true));
+    assert!(matches!(outputs[..], [Output::TakeReadView { .. }, Output::Reply { .. }]));
+    ask(&mut a, prepare(21, false));
+    assert!(a.is_idle() && a.has_unwritten());
+    let unwritten: Vec<_> = a.unwritten().collect();
+    assert_eq!(unwritten, [promise(20, true), promise(21, false)]);
+    // An acceptance shows the promise to a read, but not the one to a write.
+    ask(&mut a, propose(21));
+    assert_eq!(a.unwritten().collect::<Vec<_>>(), [promise(20, true)]);
+    // The answer waits for records before it.
+    assert!(matches!(ask(&mut a, prepare(22, true))[..], [Output::TakeReadView { .. }]));
+    ask(&mut a, Request::Commit(commit(21)));
+    assert_eq!(a.unwritten().collect::<Vec<_>>(), [promise(22, true)]);
+    ask(&mut a, conclude(22));
+    assert!(!a.has_unwritten());
+    // Beyond the horizon there is a record, which shows what is older.
+    ask(&mut a, prepare(30, true));
+    let outputs = ask(&mut a, prepare(31, true));
+    assert!(matches!(outputs[..], [Output::Persist { .. }, Output::TakeReadView { .. }]));
+    assert!(!a.has_unwritten());
+    // Written once, nothing is left.
+    ask(&mut a, prepare(40, true));
+    let mut a = Acceptor::new(AcceptorState::default());
+    ask(&mut a, prepare(25, true));
+    a.written();
+    assert!(!a.has_unwritten());
+}
+
+#[test]
+fn a_start_that_forgot_promises_has_given_all_of_them() {
+    let mut s = AcceptorState::default();
+    reply(&mut s, propose(10));
+    let accepted = s.accepted.clone();
+    let mut s = s.promised_to_all(b(30));
+    assert_eq!((s.promised, s.promised_write, &s.accepted), (b(30), b(30), &accepted));
+    assert_eq!(rejected(&reply(&mut s, prepare(29, true))), Some(Rejection::Newer(b(30))));
+    assert_eq!(rejected(&reply(&mut s, propose(20))), Some(Rejection::Newer(b(30))));
+    // What it accepted it may still commit.
+    assert_eq!(reply(&mut s, conclude(10)), Reply::Committed { ballot: b(10) });
+    let Reply::Promise(promise) = reply(&mut s, prepare(31, false)) else { panic!() };
+    assert_eq!(promise.promised_write, b(30), "a read finds that a write may be on its way");
+    // Nothing goes back.
+    assert_eq!(s.clone().promised_to_all(b(25)), s);
 }

@@ -75,7 +75,12 @@ struct World {
 }
 
 fn admission() -> Admission {
-    Admission { now: WallMicros(1_000_000), skew_max_micros: u64::MAX, floor: Ballot::ZERO }
+    Admission {
+        now: WallMicros(1_000_000),
+        skew_max_micros: u64::MAX,
+        floor: Ballot::ZERO,
+        horizon: Ballot::ZERO,
+    }
 }
 
 impl World {

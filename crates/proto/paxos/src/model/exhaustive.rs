@@ -158,8 +158,12 @@ impl State {
         match message {
             Message::Ask(target, request) => {
                 let node = &mut self.nodes[usize::from(target)];
-                let floor = Ballot::ZERO;
-                let admission = Admission { now: WallMicros(0), skew_max_micros: u64::MAX, floor };
+                let admission = Admission {
+                    now: WallMicros(0),
+                    skew_max_micros: u64::MAX,
+                    floor: Ballot::ZERO,
+                    horizon: Ballot::ZERO,
+                };
                 let Transition { record, reply } = node.state.handle(admission, request);
                 if let Some(Record::Commit(commit)) = record {
                     node.data = node.data.max((commit.origin.micros(), commit.value.unwrap_or(0)));

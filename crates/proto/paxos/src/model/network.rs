@@ -22,6 +22,8 @@ pub(super) enum Event {
     Crash { node: usize },
     Restart { node: usize },
     Sweep { node: usize },
+    Evict { node: usize },
+    Horizon { node: usize, incarnation: u64, to: Ballot },
     Epoch { to: Epoch },
     TakeOver,
 }

@@ -15,6 +15,8 @@ pub(super) type Payload = Rc<[u8]>;
 pub(super) type Data = [(i64, u64); 2];
 
 pub(super) const SKEW_MAX_MICROS: u64 = 50_000;
+/// How far ahead of its clock a replica promises without a record.
+const HORIZON_MICROS: u64 = 2_000;
 
 pub(super) fn payload(register: usize, value: u64) -> Payload {
     let mut bytes = vec![register as u8];
@@ -71,6 +73,10 @@ pub(super) struct Node {
     /// When the disk is done with what it was given.
     pub(super) disk_free_at: u64,
     floor: Ballot,
+    /// Durable: promises up to here have no record.
+    horizon: Ballot,
+    /// What a start has promised to every partition.
+    forgotten: Ballot,
     views: BTreeMap<ReplyTo, Data>,
 }
 
@@ -88,13 +94,20 @@ impl Node {
             epoch: Epoch(1),
             disk_free_at: 0,
             floor: Ballot::ZERO,
+            horizon: Ballot::ZERO,
+            forgotten: Ballot::ZERO,
             views: BTreeMap::new(),
         }
     }
 
     fn admission(&self, now: u64) -> Admission {
         let now = WallMicros(now.cast_signed() + self.skew);
-        Admission { now, skew_max_micros: SKEW_MAX_MICROS, floor: self.floor }
+        Admission {
+            now,
+            skew_max_micros: SKEW_MAX_MICROS,
+            floor: self.floor,
+            horizon: self.horizon,
+        }
     }
 
     pub(super) fn step(&mut self, now: u64, input: Input<Payload>) -> Vec<Output<Payload>> {
@@ -127,6 +140,37 @@ impl Node {
         self.views.remove(&to)
     }
 
+    /// How far the horizon should be raised now, if at all.
+    pub(super) fn wants_horizon(&self, now: u64) -> Option<Ballot> {
+        let wall = now.saturating_add_signed(self.skew);
+        let is_near = self.horizon.micros() < wall + HORIZON_MICROS / 2;
+        is_near.then(|| Ballot::new(wall + HORIZON_MICROS, Scope::Global, u64::MAX))
+    }
+
+    pub(super) fn raise_horizon(&mut self, to: Ballot) {
+        self.horizon = self.horizon.max(to);
+    }
+
+    /// Drops the acceptor if nothing waits for the disk, and makes it again from its row. `forgets`: a
+    /// defect.
+    pub(super) fn evict(&mut self, forgets: bool) -> bool {
+        let can_go = self.acceptor.is_idle();
+        if can_go {
+            if !forgets {
+                self.write_promises();
+            }
+            self.acceptor = Acceptor::new(self.row.read().promised_to_all(self.forgotten));
+        }
+        can_go
+    }
+
+    fn write_promises(&mut self) {
+        for record in self.acceptor.unwritten() {
+            self.sync(record);
+        }
+        self.acceptor.written();
+    }
+
     /// Raises the floor, durably, and drops the row if it says nothing more than the floor.
     pub(super) fn sweep(&mut self, now: u64) -> bool {
         let floor = now.saturating_add_signed(self.skew).saturating_sub(1_000);
@@ -136,7 +180,7 @@ impl Node {
         if drop {
             self.row = Row::default();
             self.folded = AcceptorState::default();
-            self.acceptor = Acceptor::new(AcceptorState::default());
+            self.acceptor = Acceptor::new(AcceptorState::default().promised_to_all(self.forgotten));
         }
         drop
     }
@@ -147,16 +191,21 @@ impl Node {
         self.views.clear();
     }
 
-    pub(super) fn restart(&mut self, now: u64) {
+    /// `forgets`: what was promised without a record; a defect.
+    pub(super) fn restart(&mut self, now: u64, forgets: bool) {
         self.up = true;
         self.disk_free_at = now;
-        self.acceptor = Acceptor::new(self.row.read());
+        if !forgets {
+            self.forgotten = self.forgotten.max(self.horizon);
+        }
+        self.acceptor = Acceptor::new(self.row.read().promised_to_all(self.forgotten));
         self.folded = self.row.read();
         self.data = self.durable_data;
     }
 
     /// Takes over another replica's registers and data, synced before anything else happens.
     pub(super) fn take_over(&mut self, other: AcceptorState<Payload>, data: &Data) {
+        self.write_promises();
         let mut state = self.acceptor.state().clone();
         for record in state.merge(other) {
             self.sync(record);

@@ -27,6 +27,10 @@ pub(super) enum Corruption {
     ReadSkipsRepair,
     /// Acceptors are told that they decide when nobody has accepted before them.
     ConcludeAtOnce,
+    /// A start forgets what was promised without a record.
+    ForgetHorizon,
+    /// An acceptor is dropped before what it promised without a record is appended.
+    ForgetUnwritten,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +39,16 @@ pub(super) struct Config {
     pub(super) corruption: Corruption,
     /// A replica joins and another leaves on the way.
     pub(super) movement: bool,
+    pub(super) weather: Weather,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weather {
+    Fair,
     /// Slow disks and many crashes.
-    pub(super) harsh: bool,
+    Harsh,
+    /// Acceptors are dropped, and replicas crash for a moment, between any two messages.
+    Restless,
 }
 
 /// How often rare things happened, over many runs.
@@ -56,6 +68,8 @@ pub(super) struct Reached {
     pub(super) read_only_permits: u64,
     pub(super) dropped: u64,
     pub(super) concluded: u64,
+    pub(super) unwritten: u64,
+    pub(super) evicted: u64,
 }
 
 pub(super) struct World {
@@ -73,6 +87,8 @@ pub(super) struct World {
     pub(super) slots: BTreeMap<ReplyTo, (u64, u64, Target, Option<Epoch>)>,
     pub(super) next_value: u64,
     pub(super) healed: bool,
+    /// Replicas promise without records.
+    has_horizons: bool,
     pub(super) history: Vec<Call<RegisterOperation>>,
     pub(super) certain_failures: Vec<usize>,
     pub(super) last: Option<Outcome>,
@@ -104,9 +120,11 @@ impl World {
             2 => Faults { lost: 20, doubled: 10, slow: 0 },
             _ => Faults { lost: 5, doubled: 10, slow: 40 },
         };
+        let has_horizons = config.weather == Weather::Restless || rng.percent(70);
         World {
             config,
             rng,
+            has_horizons,
             now: START,
             events: Events::default(),
             faults,
@@ -136,7 +154,13 @@ impl World {
                 self.events.at(at, Event::ClientCrash { client });
             }
         }
-        for _ in 0..self.rng.below(if self.config.harsh { 60 } else { 8 }) {
+        let restless = self.config.weather == Weather::Restless;
+        let crashes = match self.config.weather {
+            Weather::Fair => 8,
+            Weather::Harsh => 60,
+            Weather::Restless => 2_000,
+        };
+        for _ in 0..self.rng.below(crashes) {
             let node = self.rng.below(self.nodes.len() as u64) as usize;
             let at = START + self.rng.below(15_000);
             self.events.at(at, Event::Crash { node });
@@ -145,6 +169,13 @@ impl World {
             for at in (0..40).map(|k| START + 500 * k) {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
                 self.events.at(at, Event::Sweep { node });
+            }
+        }
+        if restless || self.rng.percent(50) {
+            let pause = if restless { 20 } else { 500 };
+            for at in (0..20_000 / pause).map(|k| START + pause * k) {
+                let node = self.rng.below(self.nodes.len() as u64) as usize;
+                self.events.at(at, Event::Evict { node });
             }
         }
         if self.config.movement {
@@ -159,7 +190,7 @@ impl World {
         self.healed = true;
         for node in 0..self.nodes.len() {
             if !self.nodes[node].up {
-                self.nodes[node].restart(self.now);
+                self.restart(node);
             }
         }
         for _ in 0..3 {
@@ -216,14 +247,30 @@ impl World {
             Event::Crash { node } => {
                 if self.nodes[node].up && !self.healed {
                     self.nodes[node].crash();
-                    let longest = if self.config.harsh { 400 } else { 4_000 };
-                    let back = self.now + self.rng.range(10, longest);
+                    let longest = match self.config.weather {
+                        Weather::Fair => 4_000,
+                        Weather::Harsh => 400,
+                        Weather::Restless => 8,
+                    };
+                    let back = self.now + self.rng.range(longest.min(10), longest);
                     self.events.at(back, Event::Restart { node });
                 }
             }
             Event::Restart { node } => {
                 if !self.nodes[node].up {
-                    self.nodes[node].restart(self.now);
+                    self.restart(node);
+                }
+            }
+            Event::Evict { node } => {
+                let known = self.config.corruption != Corruption::AnswerBeforePersist;
+                if self.nodes[node].up && known {
+                    let forgets = self.config.corruption == Corruption::ForgetUnwritten;
+                    self.reached.evicted += u64::from(self.nodes[node].evict(forgets));
+                }
+            }
+            Event::Horizon { node, incarnation, to } => {
+                if self.nodes[node].incarnation == incarnation {
+                    self.nodes[node].raise_horizon(to);
                 }
             }
             Event::Sweep { node } => {
@@ -237,6 +284,11 @@ impl World {
             Event::Epoch { to } => self.epoch = to,
             Event::TakeOver => self.take_over(),
         }
+    }
+
+    fn restart(&mut self, node: usize) {
+        let forgets = self.config.corruption == Corruption::ForgetHorizon;
+        self.nodes[node].restart(self.now, forgets);
     }
 
     /// The joining replica (3) takes over from a quorum of the old ones and becomes a natural one;
@@ -293,16 +345,24 @@ impl World {
         if stale && matches!(request, Request::Prune { .. }) {
             return;
         }
+        if self.has_horizons
+            && let Some(to) = self.nodes[node].wants_horizon(self.now)
+        {
+            let (incarnation, at) = (self.nodes[node].incarnation, self.now + self.rng.below(100));
+            self.events.at(at, Event::Horizon { node, incarnation, to });
+        }
         let to = ReplyTo(self.rng.next());
         self.slots.insert(to, (operation, generation, from, stale.then_some(known)));
         self.node_step(node, AcceptorInput::Request { to, request });
     }
 
     fn node_step(&mut self, node: usize, input: AcceptorInput<Payload>) {
-        for output in self.nodes[node].step(self.now, input) {
+        let outputs = self.nodes[node].step(self.now, input);
+        self.reached.unwritten += u64::from(self.nodes[node].acceptor.has_unwritten());
+        for output in outputs {
             match output {
                 AcceptorOutput::Persist { token, record, .. } => {
-                    let rare = if self.config.harsh { 60 } else { 10 };
+                    let rare = if self.config.weather == Weather::Harsh { 60 } else { 10 };
                     let slow = if self.rng.percent(rare) { 1_000 } else { 30 };
                     let at = self.nodes[node].disk_free_at.max(self.now) + self.rng.below(slow);
                     self.nodes[node].disk_free_at = at;
