@@ -98,6 +98,11 @@ impl Horizon {
         self.forgotten.set(self.forgotten.get().max(ballot));
     }
 
+    #[cfg(test)]
+    pub(super) fn forget_all(&self) {
+        self.forgotten.set(Ballot::ZERO);
+    }
+
     /// Takes over what earlier runs have kept, and keeps it there from now on.
     ///
     /// # Errors

@@ -17,6 +17,11 @@ impl Coordinator {
         self.inner.serial.acceptors.lies.set(true);
     }
 
+    /// Forgets what was promised without a record before the last start: a defect.
+    pub(crate) fn forget_horizon(&self) {
+        self.inner.serial.horizon.forget_all();
+    }
+
     /// Asks this node's acceptor of a partition, without any check of the electorate.
     pub(crate) async fn ask_acceptor(
         &self,

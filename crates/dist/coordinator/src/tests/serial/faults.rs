@@ -56,7 +56,20 @@ struct Report {
     trace: u64,
 }
 
+/// How faults follow each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Nodes are away for a while.
+    Calm,
+    /// Nodes die and come back within the rounds of others, whose messages are under way for long.
+    Restless,
+}
+
 fn run(seed: u64, each_start: impl Fn(&Nodes, u8)) -> Report {
+    run_at(seed, Pace::Calm, each_start)
+}
+
+fn run_at(seed: u64, pace: Pace, each_start: impl Fn(&Nodes, u8)) -> Report {
     let nodes = Nodes::start(&Options::new(seed));
     nodes.hints_off();
     for n in 1..=3 {
@@ -69,8 +82,17 @@ fn run(seed: u64, each_start: impl Fn(&Nodes, u8)) -> Report {
         start_clients(&nodes, n, &run);
     }
     let die = |n: u8| run.histories.iter().for_each(|h| h.node_died(n));
-    for _ in 0..7 {
-        nodes.run(nodes.world.random_u64() % 400);
+    let (faults, longest, away) = match pace {
+        Pace::Calm => (7, 400, 500),
+        Pace::Restless => (60, 60, 3),
+    };
+    if pace == Pace::Restless {
+        for (n, m) in [(1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)] {
+            nodes.set_latency(n, m, 100..20_000);
+        }
+    }
+    for _ in 0..faults {
+        nodes.run(nodes.world.random_u64() % longest);
         let (n, m) = (any(&nodes), any(&nodes));
         match nodes.world.random_u64() % 6 {
             0 if n != m => nodes.cut(n, m),
@@ -87,7 +109,7 @@ fn run(seed: u64, each_start: impl Fn(&Nodes, u8)) -> Report {
                     }
                     die(*n);
                 }
-                nodes.run(nodes.world.random_u64() % 500);
+                nodes.run(nodes.world.random_u64() % away);
                 for n in dying {
                     nodes.restart(n);
                     each_start(&nodes, n);
@@ -155,4 +177,26 @@ fn answering_before_the_sync_is_found_out() {
     };
     let found = (0..12).filter(|seed| run(*seed, lie).verdict.is_err()).count();
     assert!(found > 0, "the checker cannot fail");
+}
+
+#[test]
+fn a_start_that_forgets_what_was_promised_is_found_out() {
+    let forget = |nodes: &Nodes, n: u8| {
+        for shard in nodes.all_shards(n) {
+            shard.coordinator.forget_horizon();
+        }
+    };
+    let found = (0..200).find(|seed| run_at(*seed, Pace::Restless, forget).verdict.is_err());
+    assert!(found.is_some(), "the checker cannot fail");
+}
+
+#[test]
+fn what_clients_see_is_linearizable_when_nodes_come_back_within_a_round() {
+    let mut applied = 0;
+    for seed in 0..20 {
+        let report = run_at(seed, Pace::Restless, |_, _| {});
+        report.verdict.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        applied += report.ends.applied;
+    }
+    assert!(applied > 100, "{applied}");
 }
