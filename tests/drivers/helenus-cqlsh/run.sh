@@ -16,4 +16,5 @@ fi
 echo "helenus cqlsh beside cqlsh:"
 export CQLSH="$venv/bin/cqlsh"
 export HELENUS_CQLSH="${HELENUS_CQLSH:-${HELENUS_BIN:-$root/target/debug/helenus} cqlsh}"
+"$venv/bin/python" -B "$here/interrupt.py"
 exec "$venv/bin/python" -B "$here/compare.py"

@@ -19,6 +19,7 @@ use cql_wire::{
 use types::{CqlType, UdtType};
 
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// Largest frame that is taken from a server.
 const FRAME_BYTES_MAX: usize = 512 << 20;
@@ -40,6 +41,8 @@ pub(crate) struct Target {
     pub(crate) cql_version: Option<String>,
     /// For the socket and each step of the handshake.
     pub(crate) connect_timeout: Duration,
+    /// Gives up waiting for answers when it is set.
+    pub(crate) interrupt: Interrupt,
 }
 
 impl Target {
@@ -132,6 +135,7 @@ pub(crate) struct Connection {
     started: bool,
     next_stream: i16,
     name: String,
+    interrupt: Interrupt,
 }
 
 impl Connection {
@@ -172,6 +176,7 @@ impl Connection {
             started: false,
             next_stream: 0,
             name: target.name(),
+            interrupt: target.interrupt.clone(),
         };
         connection.enter(target)?;
         Ok(connection)
@@ -307,6 +312,10 @@ impl Connection {
     fn fill(&mut self, deadline: Instant) -> Result<(), Failure> {
         self.input.drain(..self.at);
         self.at = 0;
+        if self.interrupt.is_set() {
+            // Its answer is thrown away when it comes.
+            return Err(Failure::interrupted());
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Failure::timed_out(&self.name));

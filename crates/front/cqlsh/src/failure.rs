@@ -67,6 +67,16 @@ impl Failure {
         )
     }
 
+    /// The user does not want to wait any longer.
+    pub(crate) fn interrupted() -> Failure {
+        Failure::new("KeyboardInterrupt", "")
+    }
+
+    /// Whether it is [`Failure::interrupted`].
+    pub(crate) fn is_interrupt(&self) -> bool {
+        self.class == "KeyboardInterrupt"
+    }
+
     /// No address took the connection.
     pub(crate) fn unreachable(tried: &[String], last: Option<&std::io::Error>) -> Failure {
         let (number, reason) = match last {

@@ -26,6 +26,7 @@ mod failure;
 mod format;
 mod help;
 mod input;
+mod interrupt;
 mod lex;
 mod options;
 mod schema;
@@ -81,6 +82,13 @@ pub fn main(arguments: &[String]) -> u8 {
             return 1;
         }
     };
+    if options.tty
+        && options.execute.is_none()
+        && options.file.is_none()
+        && let Ok(interrupt) = interrupt::Interrupt::watch()
+    {
+        options.interrupt = interrupt;
+    }
     let target = connection::Target {
         host: options.host.clone(),
         port: options.port,
@@ -88,6 +96,7 @@ pub fn main(arguments: &[String]) -> u8 {
         user: None,
         cql_version: None,
         connect_timeout: options.connect_timeout,
+        interrupt: options.interrupt.clone(),
     };
     match Shell::open(options, input) {
         Ok(mut shell) => shell.run(),

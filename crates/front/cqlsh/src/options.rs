@@ -9,6 +9,7 @@ use std::time::Duration;
 use cql_wire::ProtocolVersion;
 
 use crate::config::Config;
+use crate::interrupt::Interrupt;
 use crate::time;
 
 /// The version of Cassandra's cqlsh that this shell behaves like.
@@ -71,6 +72,8 @@ pub(crate) struct Options {
     pub(crate) trace_wait: Duration,
     pub(crate) time_format: String,
     pub(crate) zone: time::Zone,
+    /// Set while somebody at a terminal may press Ctrl-C.
+    pub(crate) interrupt: Interrupt,
     pub(crate) float_precision: i32,
     pub(crate) double_precision: i32,
     pub(crate) field_size_limit: usize,
@@ -319,6 +322,7 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
             .or_else(|| variable("CQLSH_DEFAULT_TIMESTAMP_FORMAT"))
             .unwrap_or_else(|| time::DEFAULT_FORMAT.to_owned()),
         zone: zone(&config, environment, &mut notices),
+        interrupt: Interrupt::default(),
         float_precision: config.number("ui", "float_precision")?.unwrap_or(5),
         double_precision: config.number("ui", "double_precision")?.unwrap_or(5),
         field_size_limit: config.number("csv", "field_size_limit")?.unwrap_or(131_072),

@@ -86,6 +86,7 @@ impl Shell {
             user: options.username.clone().zip(options.password.clone()),
             cql_version: options.cql_version.clone(),
             connect_timeout: options.connect_timeout,
+            interrupt: options.interrupt.clone(),
         };
         let color = options.color.unwrap_or(false);
         let style = Style {
@@ -216,6 +217,16 @@ impl Shell {
         let mut statement = String::new();
         let mut prompt = self.prompt();
         while !self.stop {
+            if self.target.interrupt.is_set() {
+                if !self.tty {
+                    // The rest of a file that somebody at a terminal has SOURCEd.
+                    break;
+                }
+                self.target.interrupt.clear();
+                statement.clear();
+                prompt = self.prompt();
+                self.say("");
+            }
             self.flush();
             self.input.set_pending(&statement);
             match self.input.line(&prompt) {
@@ -286,7 +297,7 @@ impl Shell {
             self.input.remember(text.replace('\n', " ").trim_end());
         }
         for tokens in &split.statements {
-            if self.stop {
+            if self.stop || self.target.interrupt.is_set() {
                 break;
             }
             self.handle(tokens, text);

@@ -130,6 +130,9 @@ impl Shell {
 
     /// An error of a statement; with one host, what would go to the next one ends here.
     pub(crate) fn print_failure(&mut self, failure: &Failure) {
+        if failure.is_interrupt() {
+            return;
+        }
         let text = match failure.tries_next_host() {
             true => format!(
                 "NoHostAvailable: ('Unable to complete the operation against any hosts', {{<Host: \

@@ -1,6 +1,6 @@
 //! Points in time as Python's `strftime` prints them.
 //!
-//! Owns: calendar fields, the directives of a format, zones with a fixed offset. Never: the clock.
+//! Owns: calendar fields, the directives of a format, zones. Never: the clock.
 
 use std::fmt::Write as _;
 
@@ -9,24 +9,29 @@ use types::temporal::{civil_from_days, days_from_civil};
 /// What cqlsh uses when nothing else is set.
 pub(crate) const DEFAULT_FORMAT: &str = "%Y-%m-%d %H:%M:%S.%f%z";
 
-/// An offset from UTC that never changes.
+/// How times of day are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Zone {
-    /// Name for `%Z`.
-    pub(crate) name: String,
-    /// Seconds east of Greenwich.
-    pub(crate) offset: i64,
+pub(crate) enum Zone {
+    /// An offset from UTC that never changes.
+    Fixed {
+        /// Name for `%Z`.
+        name: String,
+        /// Seconds east of Greenwich.
+        offset: i64,
+    },
+    /// A zone of the database of zones: that of the system, else the one in this program.
+    Rules(jiff::tz::TimeZone),
 }
 
 impl Default for Zone {
     fn default() -> Self {
-        Zone { name: "UTC".to_owned(), offset: 0 }
+        Zone::Fixed { name: "UTC".to_owned(), offset: 0 }
     }
 }
 
 impl Zone {
-    /// `UTC` and its names, `Etc/GMT±n`, `±hh:mm`. Zones with rules need a database of zones,
-    /// which this shell does not have.
+    /// `UTC` and its names, `Etc/GMT±n`, `±hh:mm`, and names of the database of zones
+    /// (`Europe/Berlin`). `None`: no such zone.
     pub(crate) fn parse(name: &str) -> Option<Zone> {
         let utc = ["utc", "etc/utc", "gmt", "etc/gmt", "z", "zulu", "etc/zulu", "universal"];
         if utc.iter().any(|known| name.eq_ignore_ascii_case(known)) {
@@ -35,19 +40,33 @@ impl Zone {
         if let Some(hours) = name.strip_prefix("Etc/GMT") {
             // POSIX signs: Etc/GMT+5 is west of Greenwich.
             let hours: i64 = hours.parse().ok().filter(|hours| (-14..=12).contains(hours))?;
-            return Some(Zone { name: format!("{:+03}", -hours), offset: -hours * 3600 });
+            return Some(Zone::Fixed { name: format!("{:+03}", -hours), offset: -hours * 3600 });
         }
         let sign = match name.chars().next()? {
             '+' => 1,
             '-' => -1,
-            _ => return None,
+            _ => return jiff::tz::TimeZone::get(name).ok().map(Zone::Rules),
         };
         let (hours, minutes) = name.get(1..)?.split_once(':')?;
         let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
         if !(0..=14).contains(&hours) || !(0..=59).contains(&minutes) {
             return None;
         }
-        Some(Zone { name: name.to_owned(), offset: sign * (hours * 3600 + minutes * 60) })
+        Some(Zone::Fixed { name: name.to_owned(), offset: sign * (hours * 3600 + minutes * 60) })
+    }
+
+    /// Seconds east of Greenwich and the name for `%Z` at a time, seconds since 1970.
+    fn at(&self, seconds: i64) -> (i64, String) {
+        match self {
+            Zone::Fixed { name, offset } => (*offset, name.clone()),
+            Zone::Rules(zone) => match jiff::Timestamp::from_second(seconds) {
+                Ok(time) => {
+                    let info = zone.to_offset_info(time);
+                    (i64::from(info.offset().seconds()), info.abbreviation().to_owned())
+                }
+                Err(_) => (0, "UTC".to_owned()),
+            },
+        }
     }
 }
 
@@ -89,7 +108,8 @@ impl Moment {
 
     /// By a strftime format. Directives that are not known stay as they are, as glibc does.
     pub(crate) fn format(&self, format: &str, zone: &Zone) -> String {
-        let local = self.seconds.saturating_add(zone.offset);
+        let (offset, zone_name) = zone.at(self.seconds);
+        let local = self.seconds.saturating_add(offset);
         let days = local.div_euclid(86_400);
         let second = local.rem_euclid(86_400);
         let (year, month, day) = civil_from_days(days);
@@ -134,10 +154,10 @@ impl Moment {
                 Some('n') => out.write_char('\n'),
                 Some('t') => out.write_char('\t'),
                 Some('z') => {
-                    let (sign, east) = (if zone.offset < 0 { '-' } else { '+' }, zone.offset.abs());
+                    let (sign, east) = (if offset < 0 { '-' } else { '+' }, offset.abs());
                     write!(out, "{sign}{:02}{:02}", east / 3600, east / 60 % 60)
                 }
-                Some('Z') => write!(out, "{}", zone.name),
+                Some('Z') => write!(out, "{zone_name}"),
                 Some('%') => write!(out, "%"),
                 Some(other) => write!(out, "%{other}"),
                 None => write!(out, "%"),
@@ -347,10 +367,19 @@ mod tests {
     }
 
     #[test]
-    fn zones_with_rules_are_not_known() {
+    fn zones_have_rules_and_names() {
         assert_eq!(Zone::parse("Etc/UTC"), Some(Zone::default()));
-        assert_eq!(Zone::parse("Etc/GMT+5").unwrap().offset, -18_000);
-        assert_eq!(Zone::parse("Europe/Berlin"), None);
+        let shown = |zone: &str, seconds: i64| {
+            let moment = Moment::of_micros(seconds * 1_000_000).unwrap();
+            moment.format("%Y-%m-%d %H:%M%z %Z", &Zone::parse(zone).unwrap())
+        };
+        assert_eq!(shown("Etc/GMT+5", 0), "1969-12-31 19:00-0500 -05");
+        // The night in which summer time ends: the same hour twice.
+        assert_eq!(shown("Europe/Berlin", 1_729_987_200), "2024-10-27 02:00+0200 CEST");
+        assert_eq!(shown("Europe/Berlin", 1_729_990_800), "2024-10-27 02:00+0100 CET");
+        assert_eq!(shown("america/new_york", 1_720_000_000), "2024-07-03 05:46-0400 EDT");
+        assert_eq!(shown("Asia/Kolkata", 1_720_000_000), "2024-07-03 15:16+0530 IST");
+        assert_eq!(Zone::parse("Europe/Atlantis"), None);
         assert_eq!(Zone::parse("+25:00"), None);
     }
 }

@@ -19,6 +19,7 @@ use crate::copy::{Subject, name_list, starting};
 use crate::failure::{Failure, python_repr};
 use crate::format::Style;
 use crate::input::os_error;
+use crate::interrupt::Interrupt;
 use crate::schema::{self, Role};
 use crate::shell::Shell;
 
@@ -62,6 +63,7 @@ struct Job<'j> {
     style: &'j Style,
     consistency: Consistency,
     ranges: &'j Mutex<VecDeque<Work>>,
+    interrupt: &'j Interrupt,
 }
 
 /// Exports the columns. The error is for the user.
@@ -94,7 +96,13 @@ pub(crate) fn run(
         .collect();
     let queue = Mutex::new(queue);
     let style = style(options);
-    let target = Target { version: Some(shell.connection.version()), ..shell.target.clone() };
+    let interrupt = shell.target.interrupt.clone();
+    // Workers end between two pages, not within one.
+    let target = Target {
+        version: Some(shell.connection.version()),
+        interrupt: Interrupt::default(),
+        ..shell.target.clone()
+    };
     let job = Job {
         subject,
         options,
@@ -102,6 +110,7 @@ pub(crate) fn run(
         style: &style,
         consistency: shell.consistency,
         ranges: &queue,
+        interrupt: &interrupt,
     };
     let mut meter = Meter::new(options.report_every, path.is_none(), options.rate_file.clone());
     let (sender, receiver) = sync_channel(PAGES_WAITING * options.workers);
@@ -242,7 +251,7 @@ fn work(job: &Job<'_>, news: &SyncSender<News>) {
     };
     let mut slots: Vec<Option<Work>> = Vec::new();
     slots.resize_with(job.options.ranges_at_once, || None);
-    loop {
+    while !job.interrupt.is_set() {
         for stream in 0..slots.len() {
             let Some(slot) = slots.get_mut(stream).filter(|slot| slot.is_none()) else { continue };
             let Some(mut work) = next_range(job) else { break };

@@ -12,9 +12,9 @@ mod worker;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::connection::{Answer, Connection, Target};
 use crate::copy::convert::Conversion;
@@ -24,12 +24,16 @@ use crate::copy::meter::{Meter, interval};
 use crate::copy::options::CopyOptions;
 use crate::copy::{Subject, name_list, starting};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::schema::Role;
 use crate::shell::Shell;
 use crate::time::{Moment, Zone};
 
 /// Chunks that wait for a worker, per worker.
 const CHUNKS_WAITING: usize = 4;
+
+/// How often it is looked whether somebody has pressed Ctrl-C.
+const INTERRUPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a worker or the reader tells the shell's thread.
 enum News {
@@ -85,7 +89,12 @@ pub(crate) fn run(
         true_word: options.booleans.0.to_lowercase(),
         timestamp_format: options.timestamp_format.clone(),
     };
-    let target = Target { version: Some(shell.connection.version()), ..shell.target.clone() };
+    // Workers end between two chunks, not within one.
+    let target = Target {
+        version: Some(shell.connection.version()),
+        interrupt: Interrupt::default(),
+        ..shell.target.clone()
+    };
     let job = Job {
         options,
         target: &target,
@@ -282,8 +291,17 @@ fn collect(
     meter: &mut Meter,
     stop: &AtomicBool,
 ) {
-    for news in news {
-        match news {
+    loop {
+        // Looked at also while the server says nothing.
+        if shell.target.interrupt.is_set() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let next = match news.recv_timeout(INTERRUPT_PAUSE) {
+            Ok(next) => next,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        match next {
             News::Imported(rows) => meter.add(rows),
             News::Unreadable { class, text, records } => {
                 let count = u64::try_from(records.len()).unwrap_or(0);

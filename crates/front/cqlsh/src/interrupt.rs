@@ -1,0 +1,34 @@
+//! Ctrl-C while a statement runs.
+//!
+//! Owns: the flag that the signal sets. Never: what is given up for it. Only a shell at a terminal
+//! watches; a script ends by the signal as any program does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::SIGINT;
+
+/// Whether the user wants back to the prompt. One that was made by `default` never says so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Watches for Ctrl-C from now on, instead of ending by it.
+    ///
+    /// # Errors
+    /// The signal cannot be watched.
+    pub(crate) fn watch() -> std::io::Result<Interrupt> {
+        let flag = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGINT, Arc::clone(&flag))?;
+        Ok(Interrupt(flag))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// What came so far is done with.
+    pub(crate) fn clear(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
