@@ -14,7 +14,7 @@ use stdx::TableId;
 use store::commitlog::archive::is_foreign;
 use store::commitlog::format::{Descriptor, decode_descriptor};
 use store::commitlog::scan::{Found, PIECE_BYTES, Scan, Scanner};
-use store::commitlog::{LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
+use store::commitlog::{Keys, LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
 use types::CqlType;
 
 use crate::exit;
@@ -30,6 +30,9 @@ pub enum Command {
         /// Print counts by table instead of records
         #[arg(long)]
         summary: bool,
+        /// File with the keys of encrypted segments, as commitlog_encryption_key_file names it
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<String>,
         /// Segment, such as helenus-commitlog-0000000000001002.log
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
@@ -38,11 +41,18 @@ pub enum Command {
 
 /// Runs the tool; the exit code: of several files the worst.
 pub fn main(command: Command) -> u8 {
-    let Command::Dump { json, summary, files } = command;
+    let Command::Dump { json, summary, key_file, files } = command;
+    let keys = match key_file.as_deref().map(read_keys).transpose() {
+        Ok(keys) => keys,
+        Err(what) => {
+            eprintln!("helenus commitlog: {what}");
+            return exit::USAGE;
+        }
+    };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut worst = exit::OK;
     for path in &files {
-        let mut dump = Dump { json, summary, ..Dump::default() };
+        let mut dump = Dump { json, summary, keys: keys.clone(), ..Dump::default() };
         let code = match dump.file(path, &mut out) {
             Ok(code) => code,
             Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
@@ -66,6 +76,11 @@ pub fn main(command: Command) -> u8 {
         return exit::FAILED;
     }
     worst
+}
+
+fn read_keys(path: &str) -> Result<Keys, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Keys::parse(&text).map_err(|what| format!("{path}: {what}"))
 }
 
 enum Failure {
@@ -93,6 +108,7 @@ struct Counts {
 struct Dump {
     json: bool,
     summary: bool,
+    keys: Option<Keys>,
     tables: BTreeMap<TableId, Described>,
     counts: BTreeMap<String, Counts>,
     /// Highest position in this segment that a marker in it attests.
@@ -117,7 +133,7 @@ impl Dump {
         let mut file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let mut piece = read(&mut file, 0, PIECE_BYTES).map_err(io)?;
-        let mut scanner = Scanner::begin(id, length, &piece);
+        let mut scanner = Scanner::begin(id, length, &piece, self.keys.as_ref());
         if let Some(header) = scanner.header() {
             let line =
                 if self.json { header_json(path, header) } else { header_text(path, header) };
@@ -248,6 +264,9 @@ impl Dump {
 
     /// Counts and where the valid part ends.
     fn end(&self, path: &str, scan: &Scan, out: &mut impl Write) -> Result<u8, Failure> {
+        if let Some(what) = scan.sealed {
+            return Err(Failure::File(exit::FAILED, format!("{what}, here by --key-file")));
+        }
         let mut text = String::new();
         for (table, counts) in &self.counts {
             let (mutations, bytes) = (counts.mutations, counts.bytes);
@@ -313,9 +332,11 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Version and compressor.
 fn version(header: &SegmentHeader) -> String {
-    match header.compression {
-        None => "1".to_owned(),
-        Some(algorithm) => format!("2, {}", algorithm.name()),
+    match (header.sealed, header.compression) {
+        (true, None) => "3, encrypted".to_owned(),
+        (true, Some(algorithm)) => format!("3, encrypted, {}", algorithm.name()),
+        (false, None) => "1".to_owned(),
+        (false, Some(algorithm)) => format!("2, {}", algorithm.name()),
     }
 }
 
@@ -364,6 +385,7 @@ mod tests {
             run: 1,
             previous: LogPosition::default(),
             compression: None,
+            sealed: false,
         };
         let mut file = Vec::new();
         header.encode(&mut file);

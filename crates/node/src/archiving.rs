@@ -5,7 +5,7 @@ use conf::commitlog::ARCHIVING;
 use conf::{Archiving, Options};
 use rt::{Fs, IoErrorKind, Rt};
 use schema::Schema;
-use store::commitlog::archive;
+use store::commitlog::{Keys, archive};
 use store::{PointInTime, ReplayOptions, StoreError};
 
 use crate::StartError;
@@ -57,6 +57,17 @@ async fn read(fs: &Fs, options: &Options) -> Result<Archiving, StartError> {
         return Archiving::parse(&text).map_err(|what| StartError::Archiving { path, what });
     }
     Ok(Archiving::default())
+}
+
+/// What the commit log is encrypted with.
+///
+/// # Errors
+/// `Archiving`: the file has no keys; `Io`: it cannot be read.
+pub(crate) async fn keys(rt: &Rt, options: &Options) -> Result<Option<Keys>, StartError> {
+    let Some(path) = options.commitlog_encryption_key_file.clone() else { return Ok(None) };
+    let bytes = rt.fs().read(&path, FILE_BYTES_MAX).await?;
+    let keys = Keys::parse(&String::from_utf8_lossy(&bytes));
+    keys.map(Some).map_err(|what| StartError::Archiving { path, what })
 }
 
 /// What shards replay.

@@ -121,13 +121,22 @@ pub(crate) async fn run(
         parts::store_options(&options, snapshot.local.host_id, run, rt.shard_count());
     store_options.replay = archiving::replay_options(&options, &archiving);
     store_options.commitlog_archive_directory = archiving.archive_directory;
-    let store = match Store::open(rt.clone(), store_options, snapshot.schema.clone()).await {
+    let opened = match archiving::keys(&rt, &options).await {
+        Ok(keys) => {
+            store_options.commitlog_keys = keys;
+            Store::open(rt.clone(), store_options, snapshot.schema.clone())
+                .await
+                .map_err(|error| StartError::Store { shard: rt.shard().0, error })
+        }
+        Err(error) => Err(error),
+    };
+    let store = match opened {
         Ok((store, report)) => {
             report_replay(&rt, &report);
             Some(store)
         }
         Err(error) => {
-            outcome.fail(StartError::Store { shard: rt.shard().0, error });
+            outcome.fail(error);
             None
         }
     };

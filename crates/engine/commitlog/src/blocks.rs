@@ -1,8 +1,8 @@
-//! Blocks of a compressed segment: whole records, compressed together. See
+//! Blocks of a compressed or encrypted segment: whole records, packed together. See
 //! `docs/formats/commitlog.md`.
 //!
 //! ```text
-//! block: magic 4 · compression u32 · stored u32 · unpacked u32 · offset u32 · crc32 u32 · stored bytes
+//! block: magic 4 · compression u8, 1 if encrypted u8, 0 u16 · stored u32 · unpacked u32 · offset u32 · crc32 u32 · stored bytes
 //! ```
 //! `offset` is where the first record would lie in a segment that is not compressed: positions are
 //! the same in both. The checksum covers the segment id, the block's place in the file and all
@@ -13,6 +13,7 @@ use codec::{Algorithm, Compressor};
 use rt::Buf;
 
 use crate::format::{Parsed, SegmentId};
+use crate::keys::{Keys, NO_KEY, NONCE_BYTES, SEALED_BYTES};
 
 /// Records are packed together until a block has this many bytes of them; a record is never cut.
 pub const BLOCK_BYTES: usize = 64 * 1024;
@@ -51,6 +52,8 @@ pub(crate) fn compression_of(code: u32) -> Option<Option<Algorithm>> {
 pub(crate) struct Block<'a> {
     /// How it is compressed.
     compression: Option<Algorithm>,
+    /// What the tag covers beside the content, when it is encrypted.
+    sealed: Option<[u8; ASSOCIATED_BYTES]>,
     stored: &'a [u8],
     unpacked: usize,
     /// Position of its first record.
@@ -59,31 +62,69 @@ pub(crate) struct Block<'a> {
     pub(crate) bytes: usize,
 }
 
+/// What unpacks blocks.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    codec: Option<Compressor>,
+    opened: Vec<u8>,
+    keys: Option<Keys>,
+}
+
+impl Unpacker {
+    /// `keys`: of encrypted blocks.
+    pub(crate) fn new(keys: Option<Keys>) -> Unpacker {
+        Unpacker { keys, ..Unpacker::default() }
+    }
+}
+
+/// Why a block was not unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotUnpacked {
+    /// It is damaged.
+    Damaged(&'static str),
+    /// It is whole, but encrypted with another key, or by somebody else: never the tail of a crash.
+    Sealed(&'static str),
+}
+
 impl Block<'_> {
     /// Replaces `out` with the records.
     ///
     /// # Errors
-    /// The stored bytes do not unpack to what the header says.
-    pub(crate) fn unpack(
-        &self,
-        codecs: &mut Option<Compressor>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), &'static str> {
-        const WRONG: &str = "a block does not unpack to what it says";
+    /// The stored bytes do not unpack to what the header says, or do not open.
+    pub(crate) fn unpack(&self, with: &mut Unpacker, out: &mut Vec<u8>) -> Result<(), NotUnpacked> {
+        const WRONG: NotUnpacked = NotUnpacked::Damaged("a block does not unpack to what it says");
         out.clear();
+        let mut stored = self.stored;
+        if let Some(associated) = &self.sealed {
+            let keys = with.keys.as_ref().ok_or(NotUnpacked::Sealed(NO_KEY))?;
+            keys.open(associated, stored, &mut with.opened).map_err(NotUnpacked::Sealed)?;
+            stored = &with.opened;
+        }
         let Some(algorithm) = self.compression else {
-            out.extend_from_slice(self.stored);
+            out.extend_from_slice(stored);
             return if out.len() == self.unpacked { Ok(()) } else { Err(WRONG) };
         };
-        if codecs.as_ref().is_none_or(|c| c.algorithm() != algorithm) {
-            *codecs = Some(Compressor::new(algorithm).map_err(|_| WRONG)?);
+        if with.codec.as_ref().is_none_or(|c| c.algorithm() != algorithm) {
+            with.codec = Some(Compressor::new(algorithm).map_err(|_| WRONG)?);
         }
-        let Some(codec) = codecs.as_mut() else { return Err(WRONG) };
-        match codec.decompress(self.stored, self.unpacked, out) {
+        let Some(codec) = with.codec.as_mut() else { return Err(WRONG) };
+        match codec.decompress(stored, self.unpacked, out) {
             Ok(length) if length == self.unpacked => Ok(()),
             _ => Err(WRONG),
         }
     }
+}
+
+/// Segment id, place, fields of the header but for the checksum.
+const ASSOCIATED_BYTES: usize = 8 + 8 + BLOCK_HEADER_BYTES - 4;
+
+fn associated(segment: SegmentId, place: u64, fields: &[u8]) -> [u8; ASSOCIATED_BYTES] {
+    let mut all = [0; ASSOCIATED_BYTES];
+    let parts = segment.0.to_le_bytes().into_iter().chain(place.to_le_bytes());
+    for (to, byte) in all.iter_mut().zip(parts.chain(fields.iter().copied())) {
+        *to = byte;
+    }
+    all
 }
 
 fn block_crc(segment: SegmentId, place: u64, fields: &[u8], stored: &[u8]) -> u32 {
@@ -106,15 +147,18 @@ pub(crate) fn parse_block(segment: SegmentId, place: u64, bytes: &[u8]) -> Parse
         return Parsed::Invalid;
     }
     let unpacked = u32::from_le_bytes(*unpacked);
-    let Some(compression) = compression_of(u32::from_le_bytes(*compression)) else {
+    let [compression, sealed, 0, 0] = *compression else { return Parsed::Invalid };
+    let (Some(compression), 0..=1) = (compression_of(u32::from(compression)), sealed) else {
         return Parsed::Invalid;
     };
+    let is_sealed = sealed == 1;
     let (Ok(length), Ok(unpacked_bytes)) =
         (usize::try_from(u32::from_le_bytes(*stored)), usize::try_from(unpacked))
     else {
         return Parsed::Invalid;
     };
-    if unpacked > UNPACKED_BYTES_MAX || length > unpacked_bytes {
+    let more = if is_sealed { SEALED_BYTES } else { 0 };
+    if unpacked > UNPACKED_BYTES_MAX || length > unpacked_bytes.saturating_add(more) {
         return Parsed::Invalid;
     }
     let Some(stored) = rest.get(..length) else {
@@ -126,6 +170,7 @@ pub(crate) fn parse_block(segment: SegmentId, place: u64, bytes: &[u8]) -> Parse
     }
     Parsed::Found(Block {
         compression,
+        sealed: is_sealed.then(|| associated(segment, place, fields)),
         stored,
         unpacked: unpacked_bytes,
         offset: u64::from(u32::from_le_bytes(*offset)),
@@ -135,25 +180,30 @@ pub(crate) fn parse_block(segment: SegmentId, place: u64, bytes: &[u8]) -> Parse
 
 /// Makes blocks of records.
 pub(crate) struct Packer {
-    codec: Compressor,
+    codec: Option<Compressor>,
+    keys: Option<Keys>,
     scratch: Vec<u8>,
+    sealed: Vec<u8>,
 }
 
 impl Packer {
-    /// With the compressor's default level.
-    pub(crate) fn new(algorithm: Algorithm) -> Option<Packer> {
-        let codec = Compressor::new(algorithm).ok()?;
-        Some(Packer { codec, scratch: Vec::new() })
+    /// With the compressor's default level. `None`: there is no memory for it.
+    pub(crate) fn new(algorithm: Option<Algorithm>, keys: Option<Keys>) -> Option<Packer> {
+        let codec = match algorithm {
+            Some(algorithm) => Some(Compressor::new(algorithm).ok()?),
+            None => None,
+        };
+        Some(Packer { codec, keys, scratch: Vec::new(), sealed: Vec::new() })
     }
 
     /// Appends blocks with `records`, whole ones, of which the first has the position `offset`.
-    /// `place` is where the first byte of `out` will lie in the file.
+    /// `place` is where the first byte of `out` will lie in the file; `random` fills nonces.
     pub(crate) fn pack(
         &mut self,
-        segment: SegmentId,
-        place: u64,
+        (segment, place): (SegmentId, u64),
         offset: u64,
         records: &[u8],
+        random: impl Fn(&mut [u8]),
         out: &mut Buf,
     ) {
         let mut at = 0;
@@ -161,37 +211,57 @@ impl Packer {
             let end = cut(records, at);
             let content = records.get(at..end).unwrap_or(&[]);
             let position = offset + at as u64;
-            self.put(segment, place + out.len() as u64, position, content, out);
+            let mut nonce = [0; NONCE_BYTES];
+            if self.keys.is_some() {
+                random(&mut nonce);
+            }
+            self.put((segment, place + out.len() as u64), position, content, nonce, out);
             at = end;
         }
     }
 
-    fn put(&mut self, segment: SegmentId, place: u64, offset: u64, content: &[u8], out: &mut Buf) {
+    fn put(
+        &mut self,
+        (segment, place): (SegmentId, u64),
+        offset: u64,
+        content: &[u8],
+        nonce: [u8; NONCE_BYTES],
+        out: &mut Buf,
+    ) {
         self.scratch.clear();
-        let packed = self.codec.compress(content, &mut self.scratch).is_ok()
-            && self.scratch.len() < content.len();
-        let (algorithm, stored) = match packed {
-            true => (Some(self.codec.algorithm()), self.scratch.as_slice()),
-            false => (None, content),
-        };
+        let algorithm = self.codec.as_mut().and_then(|codec| {
+            let done = codec.compress(content, &mut self.scratch).is_ok();
+            (done && self.scratch.len() < content.len()).then(|| codec.algorithm())
+        });
+        let mut stored = if algorithm.is_some() { self.scratch.as_slice() } else { content };
+        let is_sealed = self.keys.is_some();
+        let stored_bytes = stored.len() + if is_sealed { SEALED_BYTES } else { 0 };
         let word = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         let mut fields = [0; BLOCK_HEADER_BYTES - 4];
         let parts = [
             *BLOCK_MAGIC,
-            u32::from(compression_code(algorithm)).to_le_bytes(),
-            word(stored.len()),
+            [compression_code(algorithm), u8::from(is_sealed), 0, 0],
+            word(stored_bytes),
             word(content.len()),
             offset.to_le_bytes(),
         ];
         for (field, part) in fields.as_chunks_mut::<4>().0.iter_mut().zip(parts) {
             *field = part;
         }
+        if let Some(keys) = &self.keys {
+            self.sealed.clear();
+            let associated = associated(segment, place, &fields);
+            keys.seal(nonce, &associated, stored, &mut self.sealed);
+            stored = &self.sealed;
+        }
         out.extend_from_slice(&fields);
         out.extend_from_slice(&block_crc(segment, place, &fields, stored).to_le_bytes());
         out.extend_from_slice(stored);
-        if self.scratch.capacity() > 4 * BLOCK_BYTES {
-            self.scratch = Vec::new();
+        for buffer in [&mut self.scratch, &mut self.sealed] {
+            if buffer.capacity() > 4 * BLOCK_BYTES {
+                *buffer = Vec::new();
+            }
         }
     }
 }

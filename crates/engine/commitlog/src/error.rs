@@ -26,6 +26,14 @@ pub enum LogError {
         /// What was wrong there.
         what: &'static str,
     },
+    /// A segment is encrypted and cannot be read.
+    #[error("commit-log segment {file}: {what}")]
+    Sealed {
+        /// The segment's file.
+        file: String,
+        /// What to do.
+        what: &'static str,
+    },
     /// A segment of Cassandra's, whose format is not read.
     #[error(
         "{file} is a commit-log segment of Cassandra's, which is not read here; run \"nodetool drain\" on that node first, its SSTables then hold everything"

@@ -1,14 +1,14 @@
-//! Bytes of a segment, versions 1 and 2. All integers little-endian. See
+//! Bytes of a segment, versions 1 to 3. All integers little-endian. See
 //! `docs/formats/commitlog.md`.
 //!
 //! ```text
-//! header (68): "HLCL" · version u16 · compression u16 · segment id u64 · host id 16 · shard u16 · shards u16
+//! header (68): "HLCL" · version u16 · compression u8 · encryption u8 · segment id u64 · host id 16 · shard u16 · shards u16
 //!              · created (wall us) i64 · run u64 · previous segment u64 · its length u32 · crc32 u32
 //! record:      length u32 · crc32 u32 · kind u8 · payload (length - 1)
 //! ```
 //! The record's checksum covers segment id, offset, length, kind and payload, so bytes of another
-//! segment or place are never taken for a record. In version 1 records follow the header, in version
-//! 2 blocks of them ([`crate::blocks`]); a record's offset is that of version 1 in both.
+//! segment or place are never taken for a record. In version 1 records follow the header, in versions
+//! 2 and 3 blocks of them ([`crate::blocks`]); a record's offset is that of version 1 in all.
 
 use codec::checksum::Crc32;
 use codec::{Algorithm, DecodeError, Reader, Writer};
@@ -21,6 +21,8 @@ use crate::blocks::{compression_code, compression_of};
 pub const FORMAT_VERSION: u16 = 1;
 /// The version of compressed segments.
 pub const FORMAT_VERSION_COMPRESSED: u16 = 2;
+/// The version of encrypted segments, compressed or not.
+pub const FORMAT_VERSION_SEALED: u16 = 3;
 /// Length of the segment header.
 pub const HEADER_BYTES: usize = 68;
 /// Bytes of a record before its payload.
@@ -101,21 +103,29 @@ pub struct SegmentHeader {
     pub run: u64,
     /// The writer's segment before it and that one's full length; zeros when it is the first.
     pub previous: LogPosition,
-    /// How its blocks are compressed; `None`: version 1, without blocks.
+    /// How its blocks are compressed; `None`: not, and unless they are encrypted there are none.
     pub compression: Option<Algorithm>,
+    /// Its blocks are encrypted, with AES-256-GCM.
+    pub sealed: bool,
 }
 
 impl SegmentHeader {
+    /// Whether blocks follow, not records.
+    pub fn has_blocks(&self) -> bool {
+        self.compression.is_some() || self.sealed
+    }
+
     /// Appends the header.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(MAGIC);
         let version = match self.compression {
+            _ if self.sealed => FORMAT_VERSION_SEALED,
             None => FORMAT_VERSION,
             Some(_) => FORMAT_VERSION_COMPRESSED,
         };
         out.extend_from_slice(&version.to_le_bytes());
-        out.extend_from_slice(&[compression_code(self.compression), 0]);
+        out.extend_from_slice(&[compression_code(self.compression), u8::from(self.sealed)]);
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.extend_from_slice(self.host.0.as_bytes());
         out.extend_from_slice(&self.shard.to_le_bytes());
@@ -138,25 +148,30 @@ impl SegmentHeader {
             return Err("no commit-log segment");
         }
         let version = r.array::<2>().map(u16::from_le_bytes).map_err(|_| "header")?;
-        if version != FORMAT_VERSION && version != FORMAT_VERSION_COMPRESSED {
+        if !(FORMAT_VERSION..=FORMAT_VERSION_SEALED).contains(&version) {
             return Err("written by a version of the format that this build does not read");
         }
         if codec::crc32(body).to_le_bytes() != crc {
             return Err("the header's checksum is wrong");
         }
-        let code = r.array::<2>().map(u16::from_le_bytes).map_err(|_| "header")?;
+        let [code, cipher] = r.array::<2>().map_err(|_| "header")?;
+        let sealed = version == FORMAT_VERSION_SEALED;
+        if cipher != u8::from(sealed) {
+            return Err("encrypted in a way that this build does not read");
+        }
         let compression = compression_of(u32::from(code))
-            .filter(|compression| compression.is_some() == (version != FORMAT_VERSION))
+            .filter(|compression| sealed || compression.is_some() == (version != FORMAT_VERSION))
             .ok_or("compressed in a way that this build does not read")?;
-        Self::decode_body(&mut r, compression).map_err(|_| "the header is cut short")
+        Self::decode_body(&mut r, (compression, sealed)).map_err(|_| "the header is cut short")
     }
 
     fn decode_body(
         r: &mut Reader<'_>,
-        compression: Option<Algorithm>,
+        (compression, sealed): (Option<Algorithm>, bool),
     ) -> Result<SegmentHeader, DecodeError> {
         Ok(SegmentHeader {
             compression,
+            sealed,
             id: SegmentId(u64::from_le_bytes(r.array()?)),
             host: HostId(Uuid::from_bytes(r.array()?)),
             shard: u16::from_le_bytes(r.array()?),

@@ -1,7 +1,7 @@
 //! The commit log of one shard: append, one buffered write per turn, sync, replay.
 //!
 //! Owns: segment files below the commit-log directory and in the archive, their format, compression,
-//! sync modes and markers. Never: decodes mutations, decides what is flushed, or replays into tables; the store
+//! encryption, sync modes and markers. Never: decodes mutations, decides what is flushed, or replays into tables; the store
 //! does, and says with [`CommitLog::release_below`] which segments are needed no longer.
 //!
 //! Invariants:
@@ -13,7 +13,7 @@
 //! the history; replaying a suffix over flushed data changes nothing.
 //! INV-log-5: with an archive, a segment is deleted only when it is in there, whole and durable.
 //!
-//! Reading order: [`format`], [`blocks`], `log`, [`scan`], `replay`, [`archive`]. See
+//! Reading order: [`format`], [`blocks`], `keys`, `log`, [`scan`], `replay`, [`archive`]. See
 //! `docs/formats/commitlog.md`.
 
 pub mod archive;
@@ -21,6 +21,7 @@ pub mod blocks;
 mod error;
 pub mod format;
 pub mod fuzz;
+mod keys;
 mod log;
 mod replay;
 pub mod scan;
@@ -30,5 +31,6 @@ mod tests;
 
 pub use error::LogError;
 pub use format::{LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
+pub use keys::Keys;
 pub use log::{CommitLog, LogOptions, SyncMode, TableTicket};
 pub use replay::{ReplaySummary, walk_segment};

@@ -18,6 +18,7 @@ use crate::archive::Archive;
 use crate::blocks::Packer;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentHeader, SegmentId};
+use crate::keys::Keys;
 use crate::signal::Signal;
 
 mod release;
@@ -63,6 +64,8 @@ pub struct LogOptions {
     pub total_bytes_max: u64,
     /// How segments are compressed; `None`: not, in the format of the first builds.
     pub compression: Option<Algorithm>,
+    /// What segments are encrypted with, and what opens old ones; `None`: they are not.
+    pub keys: Option<Keys>,
     /// Where every segment is linked, else copied, before it is deleted.
     pub archive_directory: Option<String>,
 }
@@ -141,7 +144,7 @@ struct Inner {
     options: LogOptions,
     old: RefCell<VecDeque<SegmentId>>,
     state: RefCell<State>,
-    /// Of compressed segments; used by the one write at a time.
+    /// Of segments with blocks; used by the one write at a time.
     packer: RefCell<Option<Packer>>,
     archive: Option<Archive>,
     signal: Signal,
@@ -193,9 +196,9 @@ impl CommitLog {
             last_sync: rt.now(),
         };
         // Only zstd's set-up can fail, for want of memory.
-        let packer = match options.compression {
-            Some(algorithm) => Some(Packer::new(algorithm).ok_or(LogError::NoMemory)?),
-            None => None,
+        let packer = match (options.compression, options.keys.clone()) {
+            (None, None) => None,
+            (algorithm, keys) => Some(Packer::new(algorithm, keys).ok_or(LogError::NoMemory)?),
         };
         let archive = match &options.archive_directory {
             Some(directory) => Some(Archive::open(rt, directory).await?),
@@ -378,6 +381,7 @@ impl CommitLog {
             run: self.inner.options.run,
             previous,
             compression: self.inner.options.compression,
+            sealed: self.inner.options.keys.is_some(),
         };
         let mut bytes = Vec::with_capacity(format::HEADER_BYTES);
         header.encode(&mut bytes);

@@ -8,6 +8,7 @@ use stdx::{IoErrorKind, ShardId};
 
 use crate::error::LogError;
 use crate::format::{self, LogPosition, Record, SegmentHeader, SegmentId};
+use crate::keys::Keys;
 use crate::log::CommitLog;
 use crate::scan::{Found, PIECE_BYTES, Scan, Scanner, scan_bytes};
 
@@ -31,7 +32,7 @@ impl CommitLog {
     ///
     /// # Errors
     /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record of
-    /// which `visit` says what is wrong with it.
+    /// which `visit` says what is wrong with it. `Sealed`: a segment that the keys do not open.
     pub async fn replay(
         &self,
         mut visit: impl FnMut(&SegmentHeader, Record<'_>) -> Result<(), &'static str>,
@@ -67,6 +68,9 @@ impl CommitLog {
                 self.forget_old(id);
                 continue;
             };
+            if let Some(what) = scan.sealed {
+                return Err(LogError::Sealed { file: self.path_of(id), what });
+            }
             if scan.header.is_some() {
                 summary.segments += 1;
                 summary.bytes += scan.valid_place;
@@ -122,7 +126,7 @@ impl CommitLog {
         let length = file.len().await?;
         let (mut buf, result) = file.read_at(buf, 0, PIECE_BYTES).await;
         result?;
-        let mut scanner = Scanner::begin(id, length, &buf);
+        let mut scanner = Scanner::begin(id, length, &buf, self.options().keys.as_ref());
         if scanner.header().is_some_and(|h| h.run == self.options().run) {
             // Another shard of this run wrote it while we started.
             return Ok((buf, None));
@@ -223,9 +227,14 @@ fn attest(attested: &mut BTreeMap<SegmentId, u64>, synced: LogPosition) {
 
 /// Everything a replay does with one file's bytes, for fuzzing and tools: the valid records' count
 /// and where they end in the file.
-pub fn walk_segment(id: SegmentId, bytes: &[u8], piece: usize) -> (usize, u64) {
+pub fn walk_segment(
+    id: SegmentId,
+    bytes: &[u8],
+    piece: usize,
+    keys: Option<&Keys>,
+) -> (usize, u64) {
     let mut count = 0;
-    let scan = scan_bytes(id, bytes, piece, |found| {
+    let scan = scan_bytes(id, bytes, piece, keys, |found| {
         if let Record::Descriptor(payload) = found.record {
             let _ = format::decode_descriptor(payload);
         }

@@ -3,13 +3,12 @@
 //! Owns: what is a valid record, where the valid part of a file ends, which markers lie behind it.
 //! Never: reads a file; whoever does asks [`Scanner::wants`] and gives to [`Scanner::feed`].
 
-use codec::Compressor;
-
-use crate::blocks::{BLOCK_MAGIC, parse_block};
+use crate::blocks::{BLOCK_MAGIC, NotUnpacked, Unpacker, parse_block};
 use crate::format::{
     HEADER_BYTES, LogPosition, MARKER_MAGIC, Parsed, RECORD_HEADER_BYTES, Record, SegmentHeader,
     SegmentId, parse_record,
 };
+use crate::keys::Keys;
 
 /// Bytes that are worth reading at once; more only when one record or block is longer.
 pub const PIECE_BYTES: usize = 1 << 20;
@@ -45,6 +44,8 @@ pub struct Scan {
     pub length: u64,
     /// Why reading ended there.
     pub what: &'static str,
+    /// A block is whole and does not open: nothing is known of what is in the segment.
+    pub sealed: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,13 +79,15 @@ pub struct Scanner {
     valid: u64,
     valid_place: u64,
     what: &'static str,
-    codec: Option<Compressor>,
+    sealed: Option<&'static str>,
+    unpacker: Unpacker,
     block: Vec<u8>,
 }
 
 impl Scanner {
-    /// Begins with the first bytes of the file (all there are, or at least the header's).
-    pub fn begin(id: SegmentId, length: u64, bytes: &[u8]) -> Scanner {
+    /// Begins with the first bytes of the file (all there are, or at least the header's). `keys`: of
+    /// encrypted segments.
+    pub fn begin(id: SegmentId, length: u64, bytes: &[u8], keys: Option<&Keys>) -> Scanner {
         let mut scanner = Scanner {
             id,
             length,
@@ -96,7 +99,8 @@ impl Scanner {
             valid: 0,
             valid_place: 0,
             what: "",
-            codec: None,
+            sealed: None,
+            unpacker: Unpacker::new(keys.cloned()),
             block: Vec::new(),
         };
         match SegmentHeader::decode(bytes) {
@@ -133,6 +137,7 @@ impl Scanner {
             valid_place: self.valid_place,
             length: self.length,
             what: self.what,
+            sealed: self.sealed,
         }
     }
 
@@ -151,7 +156,7 @@ impl Scanner {
         }
         let mut rest = bytes;
         loop {
-            let compressed = self.header.as_ref().is_some_and(|h| h.compression.is_some());
+            let compressed = self.header.as_ref().is_some_and(SegmentHeader::has_blocks);
             let step = match self.stage {
                 Stage::Records if compressed => self.block(rest, visit)?,
                 Stage::Records => self.record(rest, visit)?,
@@ -219,8 +224,15 @@ impl Scanner {
         if block.offset != self.valid {
             return Ok(self.valid_part_ends("a block of another position"));
         }
-        if let Err(what) = block.unpack(&mut self.codec, &mut self.block) {
-            return Ok(self.valid_part_ends(what));
+        match block.unpack(&mut self.unpacker, &mut self.block) {
+            Ok(()) => {}
+            Err(NotUnpacked::Damaged(what)) => return Ok(self.valid_part_ends(what)),
+            Err(NotUnpacked::Sealed(what)) => {
+                self.what = what;
+                self.sealed = Some(what);
+                self.stage = Stage::Done;
+                return Ok(Step::Stop);
+            }
         }
         let (mut from, place) = (0, self.at);
         while from < self.block.len() {
@@ -297,7 +309,7 @@ impl Scanner {
         visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
     ) -> Result<Parsed<usize>, E> {
         let rest = bytes.get(index..).unwrap_or(&[]);
-        let compressed = self.header.as_ref().map(|h| h.compression.is_some());
+        let compressed = self.header.as_ref().map(SegmentHeader::has_blocks);
         let magic = MARKER_MAGIC.as_slice();
         let common = rest.len().min(magic.len());
         if compressed != Some(true) && rest.get(..common) == magic.get(..common) {
@@ -326,8 +338,13 @@ impl Scanner {
             Parsed::Need(count) => return Ok(Parsed::Need(count)),
             Parsed::Invalid => return Ok(Parsed::Invalid),
         };
-        if block.unpack(&mut self.codec, &mut self.block).is_err() {
-            return Ok(Parsed::Invalid);
+        match block.unpack(&mut self.unpacker, &mut self.block) {
+            Ok(()) => {}
+            Err(NotUnpacked::Damaged(_)) => return Ok(Parsed::Invalid),
+            Err(NotUnpacked::Sealed(what)) => {
+                self.sealed = Some(what);
+                return Ok(Parsed::Invalid);
+            }
         }
         let (mut from, mut offset) = (0, block.offset);
         while let Parsed::Found((record, size)) = parse_record(
@@ -352,9 +369,10 @@ pub fn scan_bytes<E>(
     id: SegmentId,
     bytes: &[u8],
     piece: usize,
+    keys: Option<&Keys>,
     mut visit: impl FnMut(Found<'_>) -> Result<(), E>,
 ) -> Result<Scan, E> {
-    let mut scanner = Scanner::begin(id, bytes.len() as u64, bytes);
+    let mut scanner = Scanner::begin(id, bytes.len() as u64, bytes, keys);
     while let Some((at, want)) = scanner.wants() {
         let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
         let to = from.saturating_add(want.max(piece)).min(bytes.len());

@@ -18,6 +18,7 @@ use crate::{
 
 mod archived;
 mod compressed;
+mod encrypted;
 mod gathering;
 
 fn table() -> Table {
@@ -47,6 +48,7 @@ fn options(rt: &Rt, sync: SyncMode) -> LogOptions {
         segment_bytes: 4096,
         total_bytes_max: 1 << 20,
         compression: None,
+        keys: None,
         archive_directory: None,
     }
 }
@@ -356,6 +358,7 @@ fn header(compression: Option<codec::Algorithm>) -> SegmentHeader {
         run: 6,
         previous: LogPosition { segment: SegmentId::new(0, 2), offset: 100 },
         compression,
+        sealed: false,
     }
 }
 

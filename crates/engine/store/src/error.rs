@@ -102,7 +102,7 @@ impl From<LogError> for StoreError {
                 key: String::new(),
             },
             LogError::Closed => StoreError::Stopping,
-            LogError::NoMemory | LogError::Foreign { .. } => {
+            LogError::NoMemory | LogError::Foreign { .. } | LogError::Sealed { .. } => {
                 StoreError::LogFailed(error.to_string())
             }
             LogError::Io(e) => e.into(),

@@ -37,6 +37,8 @@ pub struct StoreOptions {
     pub commitlog_bytes_max: u64,
     /// How the commit log is compressed; `None`: not.
     pub commitlog_compression: Option<Algorithm>,
+    /// What the commit log is encrypted with; `None`: it is not.
+    pub commitlog_keys: Option<commitlog::Keys>,
     /// Where commit-log segments are archived before they are deleted.
     pub commitlog_archive_directory: Option<String>,
     /// What of the old commit log is replayed.
@@ -112,6 +114,7 @@ impl StoreOptions {
             mutation_bytes_max: usize::MAX,
             commitlog_bytes_max: 8 << 30,
             commitlog_compression: None,
+            commitlog_keys: None,
             commitlog_archive_directory: None,
             replay: ReplayOptions::default(),
             memtable_bytes_max: 256 << 20,
@@ -149,6 +152,7 @@ impl StoreOptions {
             segment_bytes: self.segment_bytes,
             total_bytes_max: self.commitlog_bytes_max,
             compression: self.commitlog_compression,
+            keys: self.commitlog_keys.clone(),
             archive_directory: self.commitlog_archive_directory.clone(),
         }
     }

@@ -143,7 +143,7 @@ impl CommitLog {
                     break;
                 }
             };
-            let (mut buf, result) = if self.inner.options.compression.is_some() {
+            let (mut buf, result) = if self.has_blocks() {
                 // In a box: every write makes the future around it.
                 Box::pin(self.put_blocks(&file, segment, offset, buf)).await
             } else {
@@ -171,6 +171,10 @@ impl CommitLog {
         self.inner.signal.notify();
     }
 
+    fn has_blocks(&self) -> bool {
+        self.inner.options.compression.is_some() || self.inner.options.keys.is_some()
+    }
+
     /// Writes what was appended at `offset` as blocks. Gives the buffer back, and the bytes that the
     /// file has more. The header of a segment stays as it is, records become blocks behind what the
     /// file has. After a failure the next try writes at the same place, from the same record on.
@@ -187,7 +191,8 @@ impl CommitLog {
         packed.extend_from_slice(buf.get(..header).unwrap_or(&[]));
         let records = buf.get(header..).unwrap_or(&[]);
         if let Some(packer) = self.inner.packer.borrow_mut().as_mut() {
-            packer.pack(segment, place, offset + header as u64, records, &mut packed);
+            let random = |out: &mut [u8]| self.inner.rt.random_fill(out);
+            packer.pack((segment, place), offset + header as u64, records, random, &mut packed);
         }
         let stored = packed.len() as u64;
         let (_, result) = file.write_at(packed, place).await;

@@ -163,14 +163,15 @@ fn segment(algorithm: Algorithm, mutations: &[Vec<u8>]) -> (SegmentId, Vec<u8>) 
         format::encode_mutation(&mut records, LogPosition { segment: header.id, offset }, mutation);
     }
     let (mut packed, at) = (Buf::new(), file.len() as u64);
-    Packer::new(algorithm).unwrap().pack(header.id, at, at, &records, &mut packed);
+    let mut packer = Packer::new(Some(algorithm), None).unwrap();
+    packer.pack((header.id, at), at, &records, |_| (), &mut packed);
     file.extend_from_slice(&packed);
     (header.id, file)
 }
 
 fn mutations_of(id: SegmentId, file: &[u8], piece: usize) -> (Vec<Vec<u8>>, crate::scan::Scan) {
     let mut found = Vec::new();
-    let scan = scan_bytes(id, file, piece, |record| {
+    let scan = scan_bytes(id, file, piece, None, |record| {
         if let (Some(_), Record::Mutation(bytes)) = (record.header, record.record) {
             found.push(bytes.to_vec());
         }
@@ -254,7 +255,8 @@ fn golden_v2() -> Vec<u8> {
         format::encode_mutation(&mut record, LogPosition { segment: header.id, offset }, mutation);
         let mut block = Buf::new();
         let place = file.len() as u64;
-        Packer::new(*algorithm).unwrap().pack(header.id, place, offset, &record, &mut block);
+        let mut packer = Packer::new(Some(*algorithm), None).unwrap();
+        packer.pack((header.id, place), offset, &record, |_| (), &mut block);
         file.extend_from_slice(&block);
         offset += record.len() as u64;
     }
@@ -270,8 +272,8 @@ fn damaged_compressed_segments_are_walked_alike_in_pieces_and_as_a_whole() {
         if let Some(b) = bytes.get_mut(at) {
             *b ^= 1;
         }
-        let whole = walk_segment(id, &bytes, usize::MAX);
+        let whole = walk_segment(id, &bytes, usize::MAX, None);
         assert!(whole.0 < 5, "byte {at} was not missed");
-        assert_eq!(walk_segment(id, &bytes, 11), whole, "byte {at}");
+        assert_eq!(walk_segment(id, &bytes, 11, None), whole, "byte {at}");
     }
 }

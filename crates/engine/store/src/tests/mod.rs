@@ -153,6 +153,13 @@ pub(crate) fn options(rt: &Rt) -> StoreOptions {
         4 => Some(Algorithm::Zstd),
         _ => None,
     };
+    // Every life has the key, some write with it.
+    let old = "a".repeat(64);
+    options.commitlog_keys = match random / versions.len() / 5 % 3 {
+        0 => None,
+        1 => commitlog::Keys::parse(&old).ok(),
+        _ => commitlog::Keys::parse(&format!("{}\n{old}", "b".repeat(64))).ok(),
+    };
     options
 }
 
