@@ -443,8 +443,8 @@ settings! {
         /// which costs the least CPU. Segments of either kind are read whatever it says.
         supported cold commitlog_compression: Option<CommitLogCompression> = None;
         /// File with the keys that the commit log is encrypted with (AES-256-GCM): 64 hexadecimal digits on
-        /// each line, of which the first are written with and the others only read. Unset: it is not
-        /// encrypted. Not one of Cassandra's settings.
+        /// each line, of which the first is written with and the others only open what is there; `none`
+        /// before the first: nothing new is encrypted. Unset: not encrypted. Not one of Cassandra's settings.
         supported cold commitlog_encryption_key_file: Option<String> = None;
         /// Directory in which every finished segment is linked, or copied where that cannot be, before
         /// it may be deleted. As `archive_command` of `commitlog_archiving.properties`, which is read

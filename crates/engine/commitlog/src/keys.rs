@@ -38,27 +38,36 @@ struct Key {
     cipher: Aes256Gcm,
 }
 
-/// The keys of a file; the first is what is written with. Cheap to clone.
+/// The keys of a file; the first is what is written with, unless `none` stands before it. Cheap to clone.
 #[derive(Clone)]
-pub struct Keys(Arc<Vec<Key>>);
+pub struct Keys {
+    keys: Arc<Vec<Key>>,
+    is_written_with: bool,
+}
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.0.len())
+        write!(f, "{} keys", self.keys.len())
     }
 }
 
 impl Keys {
     /// Reads a key file: a key of 64 hexadecimal digits on each line, the first one is written with;
-    /// empty lines and lines that begin with `#` are passed over.
+    /// behind `none` on the first line keys are for reading only. Empty lines and lines that begin with
+    /// `#` are passed over.
     ///
     /// # Errors
     /// Which line is no key, none, or too many.
     pub fn parse(text: &str) -> Result<Keys, String> {
         let mut keys = Vec::new();
+        let mut is_written_with = true;
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if line == "none" && keys.is_empty() {
+                is_written_with = false;
                 continue;
             }
             let bytes = key_bytes(line)
@@ -74,7 +83,12 @@ impl Keys {
         if keys.is_empty() {
             return Err("there is no key: expects a line of 64 hexadecimal digits".to_owned());
         }
-        Ok(Keys(Arc::new(keys)))
+        Ok(Keys { keys: Arc::new(keys), is_written_with })
+    }
+
+    /// Whether new blocks are encrypted.
+    pub fn is_written_with(&self) -> bool {
+        self.is_written_with
     }
 
     /// Appends `content`, sealed with the first key. The nonce must never have been used before.
@@ -85,7 +99,7 @@ impl Keys {
         content: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let Some(key) = self.0.first() else { return };
+        let Some(key) = self.keys.first() else { return };
         out.extend_from_slice(&key.id);
         out.extend_from_slice(&nonce);
         let from = out.len();
@@ -112,7 +126,7 @@ impl Keys {
         let (id, rest) = sealed.split_first_chunk::<ID_BYTES>().ok_or(FORGED)?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(FORGED)?;
         let (content, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(FORGED)?;
-        let key = self.0.iter().find(|key| key.id == *id).ok_or(NO_KEY)?;
+        let key = self.keys.iter().find(|key| key.id == *id).ok_or(NO_KEY)?;
         out.clear();
         out.extend_from_slice(content);
         let (nonce, tag) = (Nonce::from(*nonce), Tag::from(*tag));
@@ -171,7 +185,18 @@ mod tests {
     fn a_key_file_has_keys_and_nothing_else() {
         let good = format!("# of 2026\n\n  {}  \n{}\n", "0F".repeat(32), "1".repeat(64));
         assert_eq!(format!("{:?}", Keys::parse(&good).unwrap()), "2 keys");
-        for bad in ["", "# none\n", "12", &"g".repeat(64), &"1".repeat(65), &"é".repeat(32)] {
+        assert!(Keys::parse(&good).unwrap().is_written_with());
+        assert!(!Keys::parse(&format!("none\n{good}")).unwrap().is_written_with());
+        for bad in [
+            "",
+            "# none\n",
+            "none",
+            &format!("{good}none\n"),
+            "12",
+            &"g".repeat(64),
+            &"1".repeat(65),
+            &"é".repeat(32),
+        ] {
             assert!(Keys::parse(bad).is_err(), "{bad}");
         }
         assert!(Keys::parse(&format!("{}\nx", "1".repeat(64))).unwrap_err().contains("line 2"));

@@ -70,6 +70,13 @@ pub struct LogOptions {
     pub archive_directory: Option<String>,
 }
 
+impl LogOptions {
+    /// Keys, if new blocks are encrypted.
+    fn written_with(&self) -> Option<Keys> {
+        self.keys.clone().filter(Keys::is_written_with)
+    }
+}
+
 /// A table version as its writer uses it: what to append before the first mutation per segment.
 pub struct TableTicket {
     descriptor: Vec<u8>,
@@ -196,7 +203,7 @@ impl CommitLog {
             last_sync: rt.now(),
         };
         // Only zstd's set-up can fail, for want of memory.
-        let packer = match (options.compression, options.keys.clone()) {
+        let packer = match (options.compression, options.written_with()) {
             (None, None) => None,
             (algorithm, keys) => Some(Packer::new(algorithm, keys).ok_or(LogError::NoMemory)?),
         };
@@ -381,7 +388,7 @@ impl CommitLog {
             run: self.inner.options.run,
             previous,
             compression: self.inner.options.compression,
-            sealed: self.inner.options.keys.is_some(),
+            sealed: self.inner.options.written_with().is_some(),
         };
         let mut bytes = Vec::with_capacity(format::HEADER_BYTES);
         header.encode(&mut bytes);

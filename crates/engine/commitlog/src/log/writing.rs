@@ -143,7 +143,7 @@ impl CommitLog {
                     break;
                 }
             };
-            let (mut buf, result) = if self.has_blocks() {
+            let (mut buf, result) = if self.inner.packer.borrow().is_some() {
                 // In a box: every write makes the future around it.
                 Box::pin(self.put_blocks(&file, segment, offset, buf)).await
             } else {
@@ -169,10 +169,6 @@ impl CommitLog {
             state.keep_spare(buf);
         }
         self.inner.signal.notify();
-    }
-
-    fn has_blocks(&self) -> bool {
-        self.inner.options.compression.is_some() || self.inner.options.keys.is_some()
     }
 
     /// Writes what was appended at `offset` as blocks. Gives the buffer back, and the bytes that the

@@ -153,13 +153,14 @@ pub(crate) fn options(rt: &Rt) -> StoreOptions {
         4 => Some(Algorithm::Zstd),
         _ => None,
     };
-    // Every life has the key, some write with it.
-    let old = "a".repeat(64);
-    options.commitlog_keys = match random / versions.len() / 5 % 3 {
-        0 => None,
-        1 => commitlog::Keys::parse(&old).ok(),
-        _ => commitlog::Keys::parse(&format!("{}\n{old}", "b".repeat(64))).ok(),
+    // Every life has both keys, some write with one of them.
+    let (a, b) = ("a".repeat(64), "b".repeat(64));
+    let keys = match random / versions.len() / 5 % 4 {
+        0 => format!("{a}\n{b}"),
+        1 => format!("{b}\n{a}"),
+        _ => format!("none\n{a}\n{b}"),
     };
+    options.commitlog_keys = Some(commitlog::Keys::parse(&keys).unwrap());
     options
 }
 

@@ -31,7 +31,7 @@ fn tables_of_the_system_whose_only_replica_is_dead_hold_no_newcomer_up() {
 
 #[test]
 fn a_newcomer_is_refused_what_only_a_dead_node_has_and_told_what_to_do() {
-    let net = Net::new(303);
+    let net = Net::new(304);
     let nodes = net.without_third(1);
     let failure = net.failure_of(&net.start(4));
     let expected = "Unable to find sufficient sources for streaming range";
