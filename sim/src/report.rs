@@ -70,6 +70,8 @@ const PROBES: &[Probe] = &[
     ("statement planned again", "cql_statements_replanned_total", None),
     ("Paxos message served", "replica_paxos_total", None),
     ("Paxos round lost to another proposer", "coordinator_cas_contentions_total", None),
+    ("promise without a record", "replica_paxos_prepares_unlogged_total", None),
+    ("promise assumed behind a crash", "replica_paxos_promises_assumed_total", None),
     ("conditional write left in doubt", "coordinator_cas_unknown_total", None),
     ("conditional statement forwarded", "coordinator_cas_forwards_total", None),
     ("counter update sent to a leader", "coordinator_counters_sent_total", None),

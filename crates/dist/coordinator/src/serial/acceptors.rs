@@ -364,7 +364,9 @@ impl Coordinator {
         let state = self.read_registers(ask).await;
         let before = match state {
             Ok(state) => {
-                let state = state.promised_to_all(self.inner.serial.horizon.forgotten());
+                let assumed = self.inner.serial.horizon.forgotten();
+                self.inner.serial.assumed.add(u64::from(assumed.is_newer_than(state.promised)));
+                let state = state.promised_to_all(assumed);
                 let slot = Slot {
                     generation: acceptors.next_id(),
                     acceptor: Acceptor::new(state),
@@ -433,6 +435,9 @@ impl Coordinator {
             slot.acceptor.step(admission, input, &mut out);
             (slot.generation, was_idle)
         };
+        if let [Output::TakeReadView { .. }, ..] = out.as_slice() {
+            self.inner.serial.unlogged.inc();
+        }
         let mut turn = Turn { generation, token: None, reading: Reading::No };
         for output in out {
             match output {

@@ -101,6 +101,8 @@ pub(crate) struct Serial {
     contentions: Counter,
     read_contentions: Counter,
     unknown: Counter,
+    unlogged: Counter,
+    assumed: Counter,
 }
 
 impl Serial {
@@ -141,6 +143,14 @@ impl Serial {
             unknown: counter(
                 "coordinator_cas_unknown_total",
                 "conditional writes that ended without it being known whether they take effect",
+            ),
+            unlogged: counter(
+                "replica_paxos_prepares_unlogged_total",
+                "prepares that acceptors granted without a record of their own",
+            ),
+            assumed: counter(
+                "replica_paxos_promises_assumed_total",
+                "partitions of which a promise is taken for given, because a crash may have forgotten one",
             ),
         }
     }
