@@ -177,8 +177,18 @@ fn validate_elements(
     element: &CqlType,
     depth: u32,
 ) -> Result<(), TypeError> {
+    not_negative(bytes, kind)?;
     for value in Elements::new(bytes, kind)? {
         element.validate_at(value?.ok_or_else(null_element)?, depth)?;
+    }
+    Ok(())
+}
+
+/// A count below zero is read as zero elements; a new value may not have one.
+fn not_negative(bytes: &[u8], kind: CollectionKind) -> Result<(), TypeError> {
+    if bytes.first().is_some_and(|byte| byte & 0x80 != 0) && bytes.len() >= 4 {
+        let text = format!("The data cannot be deserialized as a {}", kind.name());
+        return Err(TypeError::Marshal(text));
     }
     Ok(())
 }
@@ -304,6 +314,7 @@ mod tests {
         let list = CqlType::list(CqlType::Int, true);
         assert_eq!(list.validate(&[0, 0, 0, 0]), Ok(()));
         refused(&list, &[], "Not enough bytes to read a list");
+        refused(&list, &[0xff; 4], "The data cannot be deserialized as a list");
         refused(&list, &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff], "Null value read when not allowed");
         refused(&list, &[0, 0, 0, 1, 0, 0, 0, 1, 9], "Expected 4 or 0 byte int (1)");
         refused(&list, &[0, 0, 0, 0, 9], "Unexpected extraneous bytes after list value");
