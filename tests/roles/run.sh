@@ -24,7 +24,7 @@ fi
 
 "$bin" server --workdir "$work/data" --native-transport-port "$port" \
   --native-shard-aware-transport-port $((port + 1)) --api-port $((port + 2)) \
-  --storage-port $((port + 3)) --memory 512MiB --smp 2 \
+  --storage-port $((port + 3)) --memory 512MiB --smp 2 --config "$root/conformance/roles/guardrails.yaml" \
   --authenticator PasswordAuthenticator --authorizer CassandraAuthorizer \
   --network-authorizer CassandraNetworkAuthorizer --dynamic-data-masking-enabled true --credentials-validity 600s \
   --cidr-authorizer '{class_name: CassandraCIDRAuthorizer, parameters: {cidr_authorizer_mode: ENFORCE}}' \

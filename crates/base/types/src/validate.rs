@@ -102,13 +102,16 @@ impl CqlType {
             | CqlType::Inet
             | CqlType::Uuid
             | CqlType::Empty => {}
-            CqlType::List { element, .. } => {
+            CqlType::List { element, frozen } => {
+                not_negative(bytes, CollectionKind::List, *frozen)?;
                 validate_elements(bytes, CollectionKind::List, element, depth)?;
             }
-            CqlType::Set { element, .. } => {
+            CqlType::Set { element, frozen } => {
+                not_negative(bytes, CollectionKind::Set, *frozen)?;
                 validate_elements(bytes, CollectionKind::Set, element, depth)?;
             }
-            CqlType::Map { key, value, .. } => {
+            CqlType::Map { key, value, frozen } => {
+                not_negative(bytes, CollectionKind::Map, *frozen)?;
                 let mut types = [key, value].into_iter().cycle();
                 for item in Elements::new(bytes, CollectionKind::Map)? {
                     let item = item?.ok_or_else(null_element)?;
@@ -179,6 +182,16 @@ fn validate_elements(
 ) -> Result<(), TypeError> {
     for value in Elements::new(bytes, kind)? {
         element.validate_at(value?.ok_or_else(null_element)?, depth)?;
+    }
+    Ok(())
+}
+
+/// A count below zero is read as zero elements. Who sends a collection of cells may not have one; frozen
+/// ones may be in files, as Cassandra takes them.
+fn not_negative(bytes: &[u8], kind: CollectionKind, frozen: bool) -> Result<(), TypeError> {
+    if !frozen && bytes.len() >= 4 && bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
+        let text = format!("The data cannot be deserialized as a {}", kind.name());
+        return Err(TypeError::Marshal(text));
     }
     Ok(())
 }
@@ -304,6 +317,11 @@ mod tests {
         let list = CqlType::list(CqlType::Int, true);
         assert_eq!(list.validate(&[0, 0, 0, 0]), Ok(()));
         refused(&list, &[], "Not enough bytes to read a list");
+        assert_eq!(list.validate(&[0xff; 4]), Ok(()));
+        let cells = CqlType::list(CqlType::Int, false);
+        refused(&cells, &[0xff; 4], "The data cannot be deserialized as a list");
+        let cells = CqlType::map(CqlType::Int, CqlType::Int, false);
+        refused(&cells, &[0xff; 4], "The data cannot be deserialized as a map");
         refused(&list, &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff], "Null value read when not allowed");
         refused(&list, &[0, 0, 0, 1, 0, 0, 0, 1, 9], "Expected 4 or 0 byte int (1)");
         refused(&list, &[0, 0, 0, 0, 9], "Unexpected extraneous bytes after list value");

@@ -109,7 +109,12 @@ fn authorize_plan(server: &Server, session: &Session, compiled: &Compiled) -> Re
     let user = numbered(server, session);
     user.count_check();
     // What a schema change needs depends on the schema as it is now.
-    if matches!(compiled.plan.kind, PlanKind::Ddl(_)) {
+    if let PlanKind::Ddl(plan) = &compiled.plan.kind {
+        if !user.access.is_superuser
+            && let Some(refusal) = plan.refusal_of_others()
+        {
+            return Err(refusal.into());
+        }
         let needed = requirements(&compiled.plan, &server.snapshot().schema);
         return Ok(user.access.ensure_all(&needed)?);
     }

@@ -314,8 +314,11 @@ fn run_plan(
             }
             modify_one(compiled, values, parameters, cx)
         }
-        PlanKind::Select(_) => {
+        PlanKind::Select(plan) => {
             cx.server.counters.reads.inc();
+            if let Some(watch) = cx.ticket.watch() {
+                crate::guardrails::check_select(watch, plan, parameters.consistency)?;
+            }
             let allowed = check(cx.server, compiled, parameters.consistency, Access::Read)?;
             crate::select::run(compiled, values, parameters, (mode, allowed), cx)
         }

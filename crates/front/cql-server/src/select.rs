@@ -61,9 +61,6 @@ pub(crate) fn run(
     let PlanKind::Select(plan) = &compiled.plan.kind else {
         return Err(cx.server.internal_failure("a plan of another kind"));
     };
-    if let Some(watch) = cx.ticket.watch() {
-        guardrails::check_select(watch, plan, parameters.consistency)?;
-    }
     let options = options_of((cx.server, cx.session, cx.ticket), parameters);
     let mut bound =
         plan.bind(values, &options).map_err(|error| match error.message == CANNOT_PAGE {

@@ -24,6 +24,8 @@ const COMMON: &[&str] = &[
 ];
 const THRESHOLDS: &[&str] = &["min_threshold", "max_threshold"];
 const SIZE_TIERED: &[&str] = &["min_sstable_size", "bucket_low", "bucket_high"];
+/// The highest level of leveled compaction.
+const LEVEL_MAX: i32 = 8;
 const LEVELED: &[&str] = &["sstable_size_in_mb", "fanout_size", "single_sstable_uplevel"];
 const TIME_WINDOW: &[&str] = &[
     "compaction_window_size",
@@ -195,9 +197,19 @@ fn leveled(options: &Options) -> Checked {
                 return fail(format!("{name} must be larger than 0, but was {value}"));
             }
             Some(_) => {}
-            // Cassandra names the size in both texts.
-            None => return not_an_int(size, name),
+            None => return not_an_int(text, name),
         }
+    }
+    let (Some(size), Some(fanout)) = (number::int(size), number::int(fanout)) else {
+        return Ok(());
+    };
+    let bytes = f64::from(fanout).powi(LEVEL_MAX) * f64::from(size) * 1_048_576.0;
+    if bytes > i64::MAX as f64 {
+        return fail(format!(
+            "At most {} bytes may be in a compaction level; your maxSSTableSize must be absurdly \
+             high to compute {bytes}",
+            i64::MAX
+        ));
     }
     Ok(())
 }
@@ -423,9 +435,10 @@ fn unified_minimum(options: &Options, target: i64) -> Checked {
     let limit = i64::from((target as f64 * core::f64::consts::FRAC_1_SQRT_2).ceil() as i32);
     if bytes >= limit {
         return fail(format!(
-            "Invalid configuration, {name} ({}) should be less than the target size minimum: {}",
+            "Invalid configuration, {name} ({}) should be less than 70% of the targetSSTableSize \
+             ({})",
             number::print_memory(bytes),
-            number::print_memory(limit)
+            number::print_memory(target)
         ));
     }
     Ok(())
@@ -460,13 +473,25 @@ fn growth(options: &Options) -> Checked {
 }
 
 fn scaling_parameters(text: &str) -> Checked {
+    // Java's split leaves out what is empty at the end.
+    let text = if text.is_empty() { text } else { text.trim_end_matches(',') };
     for value in text.split(',').map(str::trim) {
         let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
         let fan = value.strip_prefix(['L', 'T']).filter(|rest| digits(rest));
         let signed = value.strip_prefix(['+', '-']).unwrap_or(value);
         if let Some(fan) = fan {
-            if number::int(fan).is_some_and(|n| n < 2) {
-                return fail(format!("Fan factor cannot be lower than 2 in {value}"));
+            match number::int(fan) {
+                Some(n) if n < 2 => {
+                    return fail(format!("Fan factor cannot be lower than 2 in {value}"));
+                }
+                Some(_) => {}
+                None => {
+                    return fail(format!(
+                        "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy.\
+                         validateOptions() threw an error: java.lang.NumberFormatException For \
+                         input string: \"{fan}\""
+                    ));
+                }
             }
         } else if value != "N" && !digits(signed) {
             return fail(format!(

@@ -152,6 +152,24 @@ impl BatchPlan {
     }
 }
 
+/// Nothing is written to virtual tables; in which words depends on what stands beside.
+fn check_no_virtual(kind: BatchKind, statements: &[ModifyPlan]) -> Result<(), PlanError> {
+    let refuse = |text| Err(PlanError::invalid(text));
+    if !statements.iter().any(ModifyPlan::is_virtual) {
+        return Ok(());
+    }
+    if kind == BatchKind::Logged {
+        return refuse("Cannot include a virtual table statement in a logged batch");
+    }
+    if !statements.iter().all(ModifyPlan::is_virtual) {
+        return refuse("Mutations for virtual and regular tables cannot exist in the same batch");
+    }
+    if statements.iter().any(ModifyPlan::has_conditions) {
+        return refuse("Conditional BATCH statements cannot include mutations for virtual tables");
+    }
+    statements.iter().try_for_each(ModifyPlan::check_not_virtual)
+}
+
 /// Plans BEGIN BATCH.
 ///
 /// # Errors
@@ -192,6 +210,7 @@ pub fn plan_batch(
     }
     let has_timestamp = attributes.timestamp.is_some();
     check_kind(batch.kind, has_timestamp, statements.iter().map(ModifyPlan::is_counter))?;
+    check_no_virtual(batch.kind, &statements)?;
     if has_conditions {
         cas::check_one_table(&statements)?;
     }

@@ -23,6 +23,7 @@ pub mod options;
 pub mod paging;
 pub mod plan;
 pub mod raw_type;
+mod replication;
 pub mod select;
 pub mod system;
 pub mod system_rows;

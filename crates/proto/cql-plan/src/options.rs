@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use compact_plan::CompactionOptions;
 use cql_syntax::ast::{Property, PropertyValue};
-use schema::{Column, KeyspaceParams, TableOptions, TombstoneGc};
+use schema::{Column, TableOptions, TombstoneGc};
 
 use crate::error::PlanError;
 
@@ -58,7 +58,7 @@ impl<'a> Properties<'a> {
         Ok(Properties { by_name })
     }
 
-    fn only(&self, known: &[&str]) -> Result<(), PlanError> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), PlanError> {
         match self.by_name.keys().find(|name| !known.contains(name)) {
             Some(name) => Err(PlanError::syntax(format!("Unknown property '{name}'"))),
             None => Ok(()),
@@ -80,7 +80,7 @@ impl<'a> Properties<'a> {
         }
     }
 
-    fn map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, PlanError> {
+    pub(crate) fn map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, PlanError> {
         match self.by_name.get(name) {
             None => Ok(None),
             Some(PropertyValue::Map(entries)) => {
@@ -92,7 +92,7 @@ impl<'a> Properties<'a> {
         }
     }
 
-    fn boolean(&self, name: &str) -> Result<Option<bool>, PlanError> {
+    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>, PlanError> {
         let Some(value) = self.string(name)? else { return Ok(None) };
         match value.to_lowercase().as_str() {
             "1" | "true" | "yes" => Ok(Some(true)),
@@ -152,21 +152,13 @@ pub(crate) fn altered_table_options(
     build(&properties, before.clone())
 }
 
-/// A double as Java prints it in messages (`Double.toString`).
-fn java_double(value: f64) -> String {
-    if value == value.trunc() && value.abs() < 1e7 {
-        format!("{value:.1}")
-    } else {
-        format!("{value}")
-    }
-}
-
 fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanError> {
     if let Some(v) = p.boolean("allow_auto_snapshot")? {
         o.allow_auto_snapshot = v;
     }
     if let Some(v) = p.double("bloom_filter_fp_chance")? {
-        o.bloom_filter_fp_chance = Some(v);
+        // Cassandra's own mark for "what the compaction strategy has".
+        o.bloom_filter_fp_chance = (v != -1.0).then_some(v);
     }
     if let Some(v) = p.map("caching")? {
         o.caching = caching(v)?;
@@ -242,14 +234,14 @@ fn validate(o: &TableOptions) -> Result<(), PlanError> {
         return Err(PlanError::config(format!(
             "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 \
                  (got {})",
-            java_double(chance)
+            types::number::java_f64(chance)
         )));
     }
     if !(0.0..=1.0).contains(&o.crc_check_chance) {
         return Err(PlanError::config(format!(
             "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 \
              (got {})",
-            java_double(o.crc_check_chance)
+            types::number::java_f64(o.crc_check_chance)
         )));
     }
     let at_least = |name: &str, value: i32, min: i32| {
@@ -350,14 +342,18 @@ const COMPRESSION_CLASSES: &[&str] =
 
 fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
     // The spelling of Cassandra 2.x is still what many schemas have.
-    if let Some(class) = map.remove("sstable_compression")
+    if !map.contains_key("class")
+        && let Some(class) = map.remove("sstable_compression")
         && !class.is_empty()
     {
-        map.entry("class".to_owned()).or_insert(class);
+        map.insert("class".to_owned(), class);
     }
-    if let Some(length) = map.remove("chunk_length_kb") {
-        map.entry("chunk_length_in_kb".to_owned()).or_insert(length);
+    if !map.contains_key("chunk_length_in_kb")
+        && let Some(length) = map.remove("chunk_length_kb")
+    {
+        map.insert("chunk_length_in_kb".to_owned(), length);
     }
+    let is_told = map.contains_key("enabled");
     let enabled = map.remove("enabled").is_none_or(|v| v.to_lowercase() == "true");
     let disabled = || BTreeMap::from([("enabled".to_owned(), "false".to_owned())]);
     if !enabled {
@@ -368,7 +364,7 @@ fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
             "If the 'enabled' option is set to false no other options must be specified",
         ));
     }
-    if map.is_empty() {
+    if map.is_empty() && !is_told {
         return Ok(disabled());
     }
     let Some(class) = map.remove("class") else {
@@ -407,7 +403,7 @@ fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
         "ZstdCompressor" => &["compression_level"],
         _ => &[],
     };
-    let general = ["chunk_length_in_kb", "min_compress_ratio", "crc_check_chance"];
+    let general = ["chunk_length_in_kb", "min_compress_ratio"];
     if let Some(name) =
         map.keys().find(|k| !known.contains(&k.as_str()) && !general.contains(&k.as_str()))
     {
@@ -478,7 +474,23 @@ pub fn speculative_retry(text: &str) -> Result<String, PlanError> {
         if let Some(rest) = lower.strip_prefix(name) {
             let inner = rest.trim().strip_prefix('(').and_then(|r| r.strip_suffix(')'));
             let (a, b) = inner.and_then(|i| i.split_once(',')).ok_or_else(bad)?;
-            let (a, b) = (speculative_retry(a)?, speculative_retry(b)?);
+            let of_two = |part: &str| {
+                let policy = speculative_retry(part).map_err(|_| bad())?;
+                let kind = ["PERCENTILE", "FIXED"][usize::from(policy.ends_with("ms"))];
+                // Neither ALWAYS nor NEVER, nor one of two again.
+                if policy.starts_with(|c: char| c.is_ascii_digit()) {
+                    Ok((policy, kind))
+                } else {
+                    Err(bad())
+                }
+            };
+            let ((a, kind), (b, other)) = (of_two(a)?, of_two(b)?);
+            if kind == other {
+                return Err(PlanError::config(format!(
+                    "Invalid value {text} for option 'speculative_retry': MIN()/MAX() arguments \
+                     should be of different types, but both are of type {kind}"
+                )));
+            }
             return Ok(format!("{}({a},{b})", name.to_uppercase()));
         }
     }
@@ -504,167 +516,6 @@ pub fn speculative_retry(text: &str) -> Result<String, PlanError> {
     let digits =
         if percent == percent.trunc() { format!("{percent:.0}") } else { percent.to_string() };
     Ok(format!("{digits}p"))
-}
-
-const LOCATOR: &str = "org.apache.cassandra.locator.";
-
-type ReplicationProperty = Option<BTreeMap<String, String>>;
-
-/// The properties of a keyspace and its replication, as far as they can be told without looking
-/// into the replication. Source: `KeyspaceAttributes.validate`.
-fn keyspace_properties(
-    properties: &[Property],
-) -> Result<(Properties<'_>, ReplicationProperty), PlanError> {
-    let p = Properties::new(properties)?;
-    p.only(&["durable_writes", "replication"])?;
-    let replication = p.map("replication")?;
-    if let Some(map) = &replication
-        && !map.is_empty()
-        && !map.contains_key("class")
-    {
-        return Err(PlanError::config("Missing replication strategy class"));
-    }
-    Ok((p, replication))
-}
-
-/// What is checked of CREATE KEYSPACE before it is told that the keyspace exists.
-pub(crate) fn check_keyspace_properties(properties: &[Property]) -> Result<(), PlanError> {
-    match keyspace_properties(properties)? {
-        (_, Some(_)) => Ok(()),
-        (_, None) => Err(PlanError::invalid("Missing mandatory option 'replication'")),
-    }
-}
-
-/// The parameters of CREATE KEYSPACE (`before` = `None`) or ALTER KEYSPACE.
-pub(crate) fn keyspace_params(
-    properties: &[Property],
-    before: Option<&KeyspaceParams>,
-    (datacenters, default_factor): (&[(&str, u32)], u32),
-    keyspace: &str,
-) -> Result<KeyspaceParams, PlanError> {
-    let (p, replication) = keyspace_properties(properties)?;
-    let durable_writes =
-        p.boolean("durable_writes")?.unwrap_or_else(|| before.is_none_or(|b| b.durable_writes));
-    let replication = match (replication, before) {
-        (Some(map), _) if map.contains_key("class") => replication_map(
-            map,
-            before.map(|b| &b.replication),
-            (datacenters, default_factor),
-            keyspace,
-        )?,
-        (_, Some(before)) => before.replication.clone(),
-        (None, None) => {
-            return Err(PlanError::invalid("Missing mandatory option 'replication'"));
-        }
-        (Some(_), None) => return Err(PlanError::config("Missing replication strategy class")),
-    };
-    Ok(KeyspaceParams { durable_writes, replication })
-}
-
-fn replication_map(
-    mut map: BTreeMap<String, String>,
-    before: Option<&BTreeMap<String, String>>,
-    (datacenters, default_factor): (&[(&str, u32)], u32),
-    keyspace: &str,
-) -> Result<BTreeMap<String, String>, PlanError> {
-    let class = map.remove("class").unwrap_or_default();
-    let short = class.strip_prefix(LOCATOR).unwrap_or(&class).to_owned();
-    let factor = |text: &str| -> Result<u32, PlanError> {
-        let full = text.split('/').next().unwrap_or(text);
-        match full.trim().parse::<i64>() {
-            Ok(n) if n < 0 => Err(PlanError::config(format!(
-                "Replication factor must be non-negative, found {n}"
-            ))),
-            Ok(n) if n <= i64::from(i32::MAX) => Ok(n as u32),
-            _ => Err(PlanError::config(format!("For input string: \"{text}\""))),
-        }
-    };
-    match short.as_str() {
-        "SimpleStrategy" => {
-            let previous = before
-                .filter(|b| b.get("class").is_some_and(|c| c.ends_with("SimpleStrategy")))
-                .and_then(|b| b.get("replication_factor"));
-            map.entry("replication_factor".to_owned())
-                .or_insert_with(|| previous.cloned().unwrap_or_else(|| default_factor.to_string()));
-            for (name, value) in &map {
-                if name != "replication_factor" {
-                    return Err(PlanError::config(format!(
-                        "Unrecognized strategy option {{{name}}} passed to SimpleStrategy for \
-                         keyspace {keyspace}"
-                    )));
-                }
-                if factor(value)? == 0 {
-                    return Err(PlanError::config(format!(
-                        "Replication factor must be greater than zero; found {value}"
-                    )));
-                }
-            }
-        }
-        "NetworkTopologyStrategy" => {
-            // Source: `NetworkTopologyStrategy.prepareOptions`.
-            let previous = || before.into_iter().flatten();
-            let of_simple = || before.and_then(|b| b.get("replication_factor")).cloned();
-            let shorthand = match map.remove("replication_factor") {
-                None if map.is_empty() => {
-                    Some(of_simple().unwrap_or_else(|| default_factor.to_string()))
-                }
-                shorthand => shorthand,
-            };
-            if let Some(value) = shorthand {
-                factor(&value)?;
-                // For safety datacenters that were named before keep their factor.
-                for (datacenter, n) in previous() {
-                    if datacenter != "class" && datacenter != "replication_factor" {
-                        map.entry(datacenter.clone()).or_insert_with(|| n.clone());
-                    }
-                }
-                for (datacenter, _) in datacenters {
-                    map.entry((*datacenter).to_owned()).or_insert_with(|| value.clone());
-                }
-            }
-            map.retain(|_, n| n != "0");
-            for value in map.values() {
-                factor(value)?;
-            }
-            if map.is_empty() {
-                return Err(PlanError::config(
-                    "Configuration for at least one datacenter must be present",
-                ));
-            }
-            for name in map.keys() {
-                if !datacenters.iter().any(|(datacenter, _)| datacenter == name) {
-                    return Err(PlanError::config(format!(
-                        "Unrecognized strategy option {{{name}}} passed to \
-                         NetworkTopologyStrategy for keyspace {keyspace}"
-                    )));
-                }
-            }
-            if keyspace == "system_auth" {
-                let without = datacenters.iter().map(|(datacenter, _)| *datacenter);
-                let without: Vec<&str> = without.filter(|dc| !map.contains_key(*dc)).collect();
-                if !without.is_empty() {
-                    return Err(PlanError::config(format!(
-                        "Following datacenters have active nodes and must be present in \
-                         replication options for keyspace system_auth: [{}]",
-                        without.join(", ")
-                    )));
-                }
-            }
-        }
-        "LocalStrategy" => {
-            return Err(PlanError::invalid(
-                "Unable to use given strategy class: LocalStrategy is reserved for internal use.",
-            ));
-        }
-        _ => {
-            let full = if class.contains('.') { class } else { format!("{LOCATOR}{class}") };
-            return Err(PlanError::config(format!(
-                "Unable to find replication strategy class '{full}'"
-            )));
-        }
-    }
-    map.insert("class".to_owned(), format!("{LOCATOR}{short}"));
-    Ok(map)
 }
 
 #[cfg(test)]
@@ -718,6 +569,29 @@ mod tests {
         assert!(none.message.contains("the table has none"));
         assert!(check(types::CqlType::Text).unwrap_err().message.ends_with("at is of type text"));
         assert!(check(types::CqlType::Int).unwrap_err().message.contains("ONES, TENS"));
+    }
+
+    #[test]
+    fn two_policies_are_of_two_kinds() {
+        let kept = |text: &str| speculative_retry(text).map_err(|error| error.message);
+        assert_eq!(kept("max(99PERCENTILE, 50ms)"), Ok("MAX(99p,50ms)".to_owned()));
+        for text in ["MIN(ALWAYS,1ms)", "MIN(x,1ms)", "MIN(1ms,MIN(1ms,99p))"] {
+            let bad = format!("Invalid value {text} for option 'speculative_retry'");
+            assert_eq!(kept(text), Err(bad));
+        }
+        assert!(kept("MIN(1ms,2ms)").unwrap_err().ends_with("but both are of type FIXED"));
+        assert!(kept("MAX(98p,99p)").unwrap_err().ends_with("both are of type PERCENTILE"));
+    }
+
+    #[test]
+    fn compression_is_told_its_class() {
+        let refused = |map: &str| options(&format!("compression = {map}")).unwrap_err().message;
+        let missing = "Missing sub-option 'class' for the 'compression' option.";
+        assert_eq!(refused("{'enabled': 'true'}"), missing);
+        let twice = "{'class': 'LZ4Compressor', 'sstable_compression': 'LZ4Compressor'}";
+        assert_eq!(refused(twice), "Unknown compression options sstable_compression");
+        assert!(is_uncompressed(&options("compression = {'enabled': 'false'}").unwrap()));
+        assert!(options("compression = {'sstable_compression': 'LZ4Compressor'}").is_ok());
     }
 
     #[test]

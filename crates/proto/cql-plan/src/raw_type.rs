@@ -52,6 +52,11 @@ fn is_collection(raw: &RawType) -> bool {
 }
 
 /// Elements of a collection: nested collections must be frozen when the outer one is not.
+/// A collection as messages name it: with what freezes it.
+fn shown(raw: &RawType, frozen: bool) -> String {
+    if frozen { format!("frozen<{raw}>") } else { raw.to_string() }
+}
+
 fn element(
     outer: &RawType,
     raw: &RawType,
@@ -66,7 +71,8 @@ fn element(
     }
     if matches!(raw, RawType::Native(NativeType::Counter)) {
         return Err(PlanError::invalid(format!(
-            "Counters are not allowed inside collections: {outer}"
+            "Counters are not allowed inside collections: {}",
+            shown(outer, frozen)
         )));
     }
     let ty = resolve_in(raw, keyspace, user_types, frozen)?;
@@ -156,8 +162,10 @@ fn resolve_in(
             if frozen { ty.freeze() } else { ty }
         }
         RawType::Custom(class) => {
-            let (ty, _) = types::parse_marshal(class)
-                .map_err(|_| PlanError::syntax(format!("Cannot parse type {class}")))?;
+            let (ty, _) = types::parse_marshal(class).map_err(|_| not_a_class(class))?;
+            if matches!(class.as_str(), "CompositeType" | "CompositeType()") {
+                return Err(not_a_class(class));
+            }
             if let Some(unknown) = unknown_class(&ty) {
                 return Err(PlanError::syntax(format!(
                     "Error setting type {class}: Unable to find abstract-type class '{unknown}'"
@@ -166,6 +174,37 @@ fn resolve_in(
             ty
         }
     })
+}
+
+/// Classes that are nothing without their parameters.
+const PARAMETRISED: &[&str] = &[
+    "CompositeType",
+    "DynamicCompositeType",
+    "FrozenType",
+    "ListType",
+    "MapType",
+    "ReversedType",
+    "SetType",
+    "VectorType",
+];
+const MARSHAL: &str = "org.apache.cassandra.db.marshal.";
+
+/// What is wrong with the text of a class that cannot be parsed.
+fn not_a_class(text: &str) -> PlanError {
+    let end = text.find(|c: char| !c.is_alphanumeric() && !"._-+&".contains(c));
+    let name = end.and_then(|end| text.get(..end)).unwrap_or(text);
+    let short = name.strip_prefix(MARSHAL).unwrap_or(name);
+    let setting = |what: String| PlanError::syntax(format!("Error setting type {text}: {what}"));
+    if PARAMETRISED.contains(&short) {
+        return setting(format!("Invalid definition for comparator {MARSHAL}{short}."));
+    }
+    match types::parse_marshal(name) {
+        Ok((ty, _)) if unknown_class(&ty).is_some() => {
+            let package = if name.contains('.') { "" } else { MARSHAL };
+            setting(format!("Unable to find abstract-type class '{package}{name}'"))
+        }
+        _ => PlanError::syntax(format!("Cannot parse type {text}")),
+    }
 }
 
 /// The first class in a type that is none of the types that are there. Cassandra has some more, which

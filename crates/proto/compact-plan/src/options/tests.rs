@@ -159,7 +159,11 @@ fn leveled_options_are_checked_with_their_texts() {
     );
     check(LCS, ("fanout_size", "0"), Some("fanout_size must be larger than 0, but was 0"));
     // Cassandra's text names the other option's value here.
-    check(LCS, ("fanout_size", "x"), Some("1 is not a parsable int (base10) for fanout_size"));
+    let absurd = "At most 9223372036854775807 bytes may be in a compaction level; your \
+                  maxSSTableSize must be absurdly high to compute 104857600000000000000000";
+    check(LCS, ("sstable_size_in_mb", "1000000000"), Some(absurd));
+    check(LCS, ("sstable_size_in_mb", "80000"), None);
+    check(LCS, ("fanout_size", "x"), Some("x is not a parsable int (base10) for fanout_size"));
     check(LCS, ("single_sstable_uplevel", "true"), None);
     assert_eq!(Strategy::Leveled.default_bloom_filter_fp_chance(), 0.1);
 }
@@ -267,8 +271,8 @@ fn unified_options_are_checked_with_their_texts() {
         (
             ("min_sstable_size", "1GiB"),
             Some(
-                "Invalid configuration, min_sstable_size (1.000GiB) should be less than the target \
-                 size minimum: 724.077MiB",
+                "Invalid configuration, min_sstable_size (1.000GiB) should be less than 70% of \
+                 the targetSSTableSize (1.000GiB)",
             ),
         ),
         (("min_sstable_size", "x"), Some("x is not a valid size in bytes for min_sstable_size")),

@@ -489,6 +489,8 @@ fn of_table_change(plan: &DdlPlan) -> Option<Requirement> {
         }
         StatementKind::AlterTable(s) => on_table(Permission::Alter, &s.table.name.text),
         StatementKind::DropTable(s) => on_table(Permission::Drop, &s.table.name.text),
+        StatementKind::CreateIndex(s) => on_table(Permission::Alter, &s.table.name.text),
+        StatementKind::CreateView(s) => on_table(Permission::Alter, &s.base.name.text),
         StatementKind::AlterType(_) => on_tables(Permission::Alter),
         StatementKind::DropType(_) => on_tables(Permission::Drop),
         // There are none of the others: they need nothing and say that it does not exist.

@@ -88,7 +88,11 @@ pub(super) fn create(
     }
     check_not_replicated_system(keyspace, "CREATE")?;
     let functions = enabled(cx)?;
-    language(&statement.language)?;
+    // Of functions that Cassandra has, what is wrong there is told first.
+    let is_java = statement.language.eq_ignore_ascii_case("java");
+    if !is_java {
+        language(&statement.language)?;
+    }
     let name = statement.name.name.text.as_str();
     check_name("Function", name)?;
     let arg_names: Vec<&Ident> = statement.args.iter().map(|(name, _)| name).collect();
@@ -104,6 +108,9 @@ pub(super) fn create(
     let keyspace = find_keyspace(cx.schema, keyspace)?;
     let args = resolve(&raw, keyspace)?;
     let returns = raw_type::resolve(&statement.return_type, &keyspace.name, &keyspace.types)?;
+    if is_java {
+        language(&statement.language)?;
+    }
     let function = UserFunction {
         keyspace: keyspace.name.clone(),
         name: name.into(),
@@ -239,7 +246,10 @@ pub(super) fn create_aggregate(
     check_name("Aggregate", name)?;
     check_not_frozen("Argument", &statement.args)?;
     check_not_frozen("State type", std::slice::from_ref(&statement.state_type))?;
-    let keyspace = find_keyspace(cx.schema, keyspace)?;
+    let keyspace = cx
+        .schema
+        .keyspace(keyspace)
+        .ok_or_else(|| PlanError::config(format!("Keyspace {keyspace} doesn't exist")))?;
     let args = resolve(&statement.args, keyspace)?;
     let state_type = raw_type::resolve(&statement.state_type, &keyspace.name, &keyspace.types)?;
     let scalar = |what: &str, function: &str, raw: &[RawType], types: &[CqlType]| {

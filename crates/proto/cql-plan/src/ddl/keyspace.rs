@@ -8,13 +8,10 @@ use super::{
     SchemaEventTarget, check_not_replicated_system, is_valid_name,
 };
 use crate::error::PlanError;
-use crate::options;
+use crate::{options, replication};
 
-pub(super) fn create(
-    statement: &CreateKeyspace,
-    cx: &DdlContext<'_>,
-) -> Result<DdlOutcome, PlanError> {
-    let name = statement.keyspace.text.as_str();
+/// The name of a keyspace, of any statement about a schema.
+pub(super) fn check_name(name: &str) -> Result<(), PlanError> {
     if !is_valid_name(name) {
         return Err(PlanError::invalid(format!(
             "Keyspace name must not be empty and must contain alphanumeric or underscore \
@@ -28,16 +25,24 @@ pub(super) fn create(
             name.len()
         )));
     }
+    Ok(())
+}
+
+pub(super) fn create(
+    statement: &CreateKeyspace,
+    cx: &DdlContext<'_>,
+) -> Result<DdlOutcome, PlanError> {
+    let name = statement.keyspace.text.as_str();
     check_simple_strategy(&statement.properties, cx)?;
     if cx.schema.keyspace(name).is_some() {
         // Names of properties are looked at first, their values later, as in Cassandra.
-        options::check_keyspace_properties(&statement.properties)?;
+        replication::check_keyspace_properties(&statement.properties)?;
         if statement.if_not_exists {
             return Ok(DdlOutcome::nothing());
         }
         return Err(PlanError::keyspace_exists(name));
     }
-    let params = options::keyspace_params(
+    let params = replication::keyspace_params(
         &statement.properties,
         None,
         (cx.datacenters, cx.default_factor),
@@ -63,7 +68,7 @@ pub(super) fn alter(
         return Err(PlanError::invalid(format!("Keyspace '{name}' doesn't exist")));
     };
     let before = &keyspace.params;
-    let params = options::keyspace_params(
+    let params = replication::keyspace_params(
         &statement.properties,
         Some(before),
         (cx.datacenters, cx.default_factor),
@@ -85,6 +90,9 @@ pub(super) fn alter(
              distribute the data."
                 .to_owned(),
         );
+    }
+    if params == *before {
+        return Ok(DdlOutcome { warnings, ..DdlOutcome::nothing() });
     }
     let change = SchemaChange::AlterKeyspace { name: name.into(), params };
     let mut outcome =

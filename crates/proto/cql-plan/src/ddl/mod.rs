@@ -10,6 +10,7 @@ mod function;
 mod guarded;
 mod keyspace;
 mod mask;
+mod missing;
 mod table;
 mod udt;
 
@@ -165,6 +166,10 @@ impl DdlPlan {
             StatementKind::DropType(s) => keyspace_of(&s.name, session_keyspace),
             StatementKind::DropIndex(s) => keyspace_of(&s.name, session_keyspace),
             StatementKind::DropView(s) => keyspace_of(&s.view, session_keyspace),
+            StatementKind::CreateIndex(s) => keyspace_of(&s.table, session_keyspace),
+            StatementKind::CreateView(s) => keyspace_of(&s.view, session_keyspace),
+            StatementKind::AlterView(s) => keyspace_of(&s.view, session_keyspace),
+            StatementKind::CreateTrigger(s) => keyspace_of(&s.table, session_keyspace),
             StatementKind::CreateFunction(s) => function_keyspace(&s.name, session_keyspace),
             StatementKind::CreateAggregate(s) => function_keyspace(&s.name, session_keyspace),
             StatementKind::DropFunction(s) => function_keyspace(&s.name, session_keyspace),
@@ -172,7 +177,7 @@ impl DdlPlan {
             _ => return None,
         };
         Some(keyspace.and_then(|keyspace| {
-            check_modifiable(&keyspace)?;
+            check_modifiable(statement, &keyspace)?;
             let mut statement = statement.clone();
             if let (StatementKind::CopyTable(s), Some(session)) = (&mut statement, session_keyspace)
             {
@@ -202,6 +207,21 @@ impl DdlPlan {
         }
     }
 
+    /// The refusal of who is no superuser, of statements that only those may use. Its spelling is
+    /// Cassandra's.
+    pub fn refusal_of_others(&self) -> Option<PlanError> {
+        let text = match self.statement {
+            StatementKind::CreateTrigger(_) => {
+                "Only superusers are allowed to perform CREATE TRIGGER queries"
+            }
+            StatementKind::DropTrigger(_) => {
+                "Only superusers are allowed to perfrom DROP TRIGGER queries"
+            }
+            _ => return None,
+        };
+        Some(PlanError::unauthorized(text))
+    }
+
     /// The statement.
     pub(crate) fn statement(&self) -> &StatementKind {
         &self.statement
@@ -212,6 +232,12 @@ impl DdlPlan {
     /// # Errors
     /// Everything Cassandra refuses, in its words.
     pub fn outcome(&self, cx: &mut DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
+        if !matches!(
+            self.statement,
+            StatementKind::CreateFunction(_) | StatementKind::CreateAggregate(_)
+        ) {
+            keyspace::check_name(&self.keyspace)?;
+        }
         let allowed = match cx.watch {
             Some(watch) => guarded::check(&self.statement, cx.schema, watch)?,
             None => None,
@@ -253,6 +279,19 @@ impl DdlPlan {
                     s.name.text, self.keyspace, s.table.name.text
                 ),
             ),
+            StatementKind::CreateIndex(s) => {
+                missing::create_index(s, &self.keyspace, cx)?;
+                Err(PlanError::unsupported(self.statement.name()))
+            }
+            StatementKind::CreateView(s) => {
+                missing::create_view(s, &self.keyspace, cx)?;
+                Err(PlanError::unsupported(self.statement.name()))
+            }
+            StatementKind::AlterView(s) => absent(
+                s.if_exists,
+                format!("Materialized view '{}.{}' doesn't exist", self.keyspace, s.view.name.text),
+            ),
+            StatementKind::CreateTrigger(s) => missing::create_trigger(s, &self.keyspace, cx),
             StatementKind::CreateFunction(s) => function::create(s, &self.keyspace, cx),
             StatementKind::CreateAggregate(s) => function::create_aggregate(s, &self.keyspace, cx),
             StatementKind::DropFunction(s) => function::drop(s, &self.keyspace, cx),
@@ -297,18 +336,27 @@ const SYSTEM: &[&str] = &["system", "system_schema"];
 const VIRTUAL: &[&str] = &["system_views", "system_virtual_schema"];
 const REPLICATED_SYSTEM: &[&str] = &["system_auth", "system_distributed", "system_traces"];
 
-fn check_modifiable(keyspace: &str) -> Result<(), PlanError> {
-    if SYSTEM.contains(&keyspace) {
-        return Err(PlanError::invalid(format!(
-            "System keyspace '{keyspace}' is not user-modifiable"
-        )));
+/// Nobody changes these two kinds of keyspaces. Who asks is told that he may not, where Cassandra's
+/// permissions know it; of the others it is the statement that is invalid.
+fn check_modifiable(statement: &StatementKind, keyspace: &str) -> Result<(), PlanError> {
+    if !SYSTEM.contains(&keyspace) && !VIRTUAL.contains(&keyspace) {
+        return Ok(());
     }
-    if VIRTUAL.contains(&keyspace) {
-        return Err(PlanError::invalid(format!(
-            "Virtual keyspace '{keyspace}' is not user-modifiable"
-        )));
-    }
-    Ok(())
+    Err(match statement {
+        StatementKind::CreateKeyspace(_)
+        | StatementKind::DropIndex(_)
+        | StatementKind::AlterView(_)
+        | StatementKind::DropView(_)
+        | StatementKind::CreateTrigger(_)
+        | StatementKind::DropTrigger(_)
+        | StatementKind::CreateFunction(_)
+        | StatementKind::CreateAggregate(_)
+        | StatementKind::DropFunction(_)
+        | StatementKind::DropAggregate(_) => {
+            PlanError::invalid(format!("System keyspace '{keyspace}' is not user-modifiable"))
+        }
+        _ => PlanError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")),
+    })
 }
 
 /// Replicated system keyspaces can be altered (their replication), nothing else.

@@ -42,8 +42,9 @@ pub(super) fn create(
     cx: &mut DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
     check_not_replicated_system(keyspace, "CREATE")?;
-    let keyspace = find_keyspace(cx.schema, keyspace)?;
     let name = statement.table.name.text.as_str();
+    check_order(statement)?;
+    let keyspace = find_keyspace(cx.schema, keyspace)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {
             return Ok(DdlOutcome::nothing());
@@ -332,6 +333,16 @@ fn key_columns<'k>(
     Ok(in_key)
 }
 
+/// What is told of CLUSTERING ORDER before the keyspace is looked for.
+fn check_order(statement: &CreateTable) -> Result<(), PlanError> {
+    let order = &statement.options.clustering_order;
+    let Some(column) = super::duplicate(order.iter().map(|(c, _)| c)) else { return Ok(()) };
+    Err(PlanError::invalid(format!(
+        "Duplicate column '{}' in CLUSTERING ORDER BY clause for table '{}'",
+        column.text, statement.table
+    )))
+}
+
 /// Names of the clustering columns in descending order.
 fn clustering_order<'s>(
     statement: &'s CreateTable,
@@ -518,13 +529,6 @@ fn add_column(
                  {name}"
         )));
     }
-    if ty.is_counter() != table.is_counter() {
-        let (column, of) = if ty.is_counter() { ("", "non ") } else { ("non ", "") };
-        return Err(PlanError::config(format!(
-            "{}.{}: Cannot have a {column}counter column (\"{name}\") in a {of}counter table",
-            table.keyspace, table.name
-        )));
-    }
     let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
     if let Some(dropped) = table.dropped.get(name) {
         // Cells of the dropped column may still be on disk under this name.
@@ -550,6 +554,13 @@ fn add_column(
                 "Cannot re-add previously dropped counter column {name}"
             )));
         }
+    }
+    if ty.is_counter() != table.is_counter() {
+        let (column, of) = if ty.is_counter() { ("", "non ") } else { ("non ", "") };
+        return Err(PlanError::config(format!(
+            "{}.{}: Cannot have a {column}counter column (\"{name}\") in a {of}counter table",
+            table.keyspace, table.name
+        )));
     }
     let id = ColumnId(table.next_column_id);
     table.next_column_id = table.next_column_id.checked_add(1).ok_or_else(|| {

@@ -334,9 +334,15 @@ pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, 
             _ if *ty == CqlType::Smallint => unexpected("a short value", json),
             _ => unexpected("a byte value", json),
         },
-        CqlType::Varint => text(&json.to_string()).or_else(|_| {
-            refused(format!("Value '{json}' is not a valid representation of a varint value"))
-        }),
+        CqlType::Varint => {
+            let of_text = match json.to_string() {
+                empty if empty.is_empty() => refused(empty),
+                other => text(&other),
+            };
+            of_text.or_else(|_| {
+                refused(format!("Value '{json}' is not a valid representation of a varint value"))
+            })
+        }
         CqlType::Decimal => text(&json.to_string()).or_else(|_| {
             refused(format!("Value '{json}' is not a valid representation of a decimal value"))
         }),
@@ -557,8 +563,8 @@ pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError>
                     call.name
                 ));
             };
-            if let [arg] = call.args
-                && let Some(ty) = arg.compatible_type()
+            let [arg] = call.args else { return Err(super::wrong_count(call, "text")) };
+            if let Some(ty) = arg.compatible_type()
                 && !ty.test_assignment(&CqlType::Text).is_assignable()
             {
                 return Err(super::wrong_argument(call, "an argument of type text", *arg, &ty));
@@ -589,10 +595,11 @@ fn eval_from_json(
     let Some(bytes) = args.first().copied().flatten() else { return Ok(None) };
     let text = String::from_utf8_lossy(bytes);
     let json = parse(&text).map_err(|why| {
-        PlanError::invalid(format!(
-            "execution of '{}[text]' failed: Could not decode JSON string '{text}': {why}",
-            f.full_name()
-        ))
+        let full = f.full_name();
+        let why = format!(
+            "execution of '{full}[text]' failed: Could not decode JSON string '{text}': {why}"
+        );
+        PlanError::function_failure(&f.name, why)
     })?;
     if json == Json::Null {
         return Ok(None);

@@ -231,13 +231,7 @@ fn mask(
     args: &Args<'_>,
     _: &BindEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
-    let Some(value) = args.first().copied().flatten() else { return Ok(None) };
-    let value = String::from_utf8_lossy(value);
-    let number = |i: usize| {
-        f.arg(args, i)
-            .and_then(|b| b.try_into().ok())
-            .map_or(0, |b| i64::from(i32::from_be_bytes(b)))
-    };
+    // Looked at before the value, which may be null.
     let mut padding = '*';
     if let Some(bytes) = args.get(3).copied().flatten() {
         let text = String::from_utf8_lossy(bytes);
@@ -254,6 +248,13 @@ fn mask(
             }
         }
     }
+    let Some(value) = args.first().copied().flatten() else { return Ok(None) };
+    let value = String::from_utf8_lossy(value);
+    let number = |i: usize| {
+        f.arg(args, i)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, |b| i64::from(i32::from_be_bytes(b)))
+    };
     let inner = &*f.name == "mask_inner";
     let size = i64::try_from(value.chars().count()).unwrap_or(i64::MAX);
     let (begin, end) = (number(1), size.saturating_sub(1).saturating_sub(number(2)));

@@ -153,6 +153,27 @@ impl ModifyPlan {
         !self.conditions.is_none()
     }
 
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.table.kind == TableKind::Virtual
+    }
+
+    /// Nothing is written to virtual tables. Source: `ModificationStatement.validate`.
+    pub(crate) fn check_not_virtual(&self) -> Result<(), PlanError> {
+        if !self.is_virtual() {
+            return Ok(());
+        }
+        let attributes = &self.attributes;
+        Err(PlanError::invalid(if attributes.timestamp.is_some() {
+            "Custom timestamp is not supported by virtual tables".to_owned()
+        } else if attributes.ttl.is_some() {
+            "Expiring columns are not supported by virtual tables".to_owned()
+        } else if self.has_conditions() {
+            "Conditional updates are not supported by virtual tables".to_owned()
+        } else {
+            format!("Modification is not supported by table {}", full_name(&self.table))
+        }))
+    }
+
     pub(crate) fn conditions(&self) -> &PlannedConditions {
         &self.conditions
     }
@@ -220,18 +241,13 @@ impl Attributes {
     }
 }
 
-/// The table of a modification, checked to be one that can be written.
+/// The table of a modification. A virtual one is refused when the rest of the statement was looked at
+/// ([`ModifyPlan::check_not_virtual`]).
 fn writable_table<'a>(
     name: &QualifiedName,
     cx: &PlanContext<'a>,
 ) -> Result<&'a Arc<Table>, PlanError> {
     let table = cx.table(name)?;
-    if table.kind == TableKind::Virtual {
-        return Err(PlanError::invalid(format!(
-            "Modification is not supported by table {}",
-            full_name(table)
-        )));
-    }
     check_not_system(table)?;
     Ok(table)
 }
@@ -283,6 +299,7 @@ pub fn plan_insert(
 ) -> Result<Plan, PlanError> {
     let mut binds = Binds::new(markers);
     let plan = insert_into(insert, cx, &mut binds)?;
+    plan.check_not_virtual()?;
     let table = plan.table.clone();
     Plan::of_table(PlanKind::Modify(plan), binds, &table)
 }
@@ -298,6 +315,7 @@ pub fn plan_update(
 ) -> Result<Plan, PlanError> {
     let mut binds = Binds::new(markers);
     let plan = update_into(update, cx, &mut binds)?;
+    plan.check_not_virtual()?;
     let table = plan.table.clone();
     Plan::of_table(PlanKind::Modify(plan), binds, &table)
 }
@@ -313,6 +331,7 @@ pub fn plan_delete(
 ) -> Result<Plan, PlanError> {
     let mut binds = Binds::new(markers);
     let plan = delete_into(delete, cx, &mut binds)?;
+    plan.check_not_virtual()?;
     let table = plan.table.clone();
     Plan::of_table(PlanKind::Modify(plan), binds, &table)
 }

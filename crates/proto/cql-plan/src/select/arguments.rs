@@ -8,6 +8,39 @@ use super::selection::Planned;
 use crate::functions::Argument;
 use crate::term::{literal_type, test_literal, text_of};
 
+/// A selector of constants alone as a term; `None` for any other, and for bind markers, which fit every
+/// type.
+pub(super) fn constant_term(selector: &Selector) -> Option<Term> {
+    let all = |items: &[Selector]| items.iter().map(constant_term).collect::<Option<Vec<Term>>>();
+    Some(match selector {
+        Selector::Literal(literal) => Term::Literal(literal.clone()),
+        Selector::Null(span) => Term::Null(*span),
+        Selector::Tuple(items, span) => Term::Tuple(all(items)?, *span),
+        Selector::List(items, span) => Term::List(all(items)?, *span),
+        Selector::Set(items, span) => Term::Set(all(items)?, *span),
+        Selector::MapOrUdt(entries, span) => {
+            let values = entries.iter().map(|(_, value)| constant_term(value));
+            let values: Vec<Term> = values.collect::<Option<_>>()?;
+            let names: Option<Vec<_>> = entries
+                .iter()
+                .map(|(key, _)| match key {
+                    Selector::Column(name) => Some(name.clone()),
+                    _ => None,
+                })
+                .collect();
+            match names {
+                Some(names) => Term::Udt(names.into_iter().zip(values).collect(), *span),
+                None => {
+                    let keys: Vec<Term> =
+                        entries.iter().map(|(key, _)| constant_term(key)).collect::<Option<_>>()?;
+                    Term::Map(keys.into_iter().zip(values).collect(), *span)
+                }
+            }
+        }
+        _ => return None,
+    })
+}
+
 /// Selectors that take their type from where they stand.
 pub(super) fn is_untyped(selector: &Selector) -> bool {
     match selector {

@@ -103,6 +103,15 @@ impl<'v> Values<'v> {
                 }
                 let bytes = match self.bind(term)? {
                     Bound::Value(bytes) => bytes,
+                    Bound::Null if tuple_type.is_some() => {
+                        return Err(PlanError::invalid("Invalid null value for IN restriction"));
+                    }
+                    Bound::Unset if tuple_type.is_some() => {
+                        return Err(PlanError::invalid(format!(
+                            "Invalid unset value for in{}",
+                            self.names(restriction)
+                        )));
+                    }
                     Bound::Null => {
                         return Err(PlanError::invalid(format!(
                             "Invalid null value for column {}",

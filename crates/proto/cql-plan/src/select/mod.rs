@@ -32,7 +32,7 @@ mod tests;
 use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
-use cql_syntax::ast::{self, Order, Selection};
+use cql_syntax::ast::{self, Order, OrderBy, Selection};
 use data::ClusteringComparator;
 use data::command::{ReadCommand, ResumePosition, RingBound};
 use schema::{Column, ColumnKind, Table, TableKind};
@@ -171,11 +171,7 @@ impl SelectPlan {
         cx: &PlanContext<'_>,
         binds: &mut Binds,
     ) -> Result<SelectPlan, PlanError> {
-        if select.order_by.iter().any(|o| o.ann_of.is_some()) {
-            return Err(PlanError::invalid(
-                "ANN ordering by vector requires the column to be indexed",
-            ));
-        }
+        refuse_ann(&select.order_by, table, cx, binds)?;
         let or_earlier = |error| earlier_error(select, statement, table, cx).unwrap_or(error);
         // Looked at where static columns make a difference only; names that are none are found below.
         let needs_selected = table.static_count > 0 || select.distinct;
@@ -578,6 +574,39 @@ fn selects_only_statics(table: &Table, selected: &[usize]) -> bool {
 }
 
 /// Columns of ORDER BY with whether they descend; a column named twice has its last direction.
+/// Nothing is indexed, so each ordering by distance is refused: for what is wrong with it first.
+/// Source: `StatementRestrictions.addOrderingRestrictions`.
+fn refuse_ann(
+    order_by: &[OrderBy],
+    table: &Table,
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<(), PlanError> {
+    let mut found = 0_usize;
+    for ordering in order_by {
+        let Some(term) = &ordering.ann_of else { continue };
+        let (_, column) = existing_column(table, &ordering.column)?;
+        let receiver = Receiver {
+            keyspace: &table.keyspace,
+            table: &table.name,
+            name: column.name.clone(),
+            ty: column.ty.clone(),
+        };
+        plan_term(term, &receiver, cx, binds)?;
+        found = found.saturating_add(1);
+    }
+    let refuse = |text| Err(PlanError::invalid(text));
+    match found {
+        0 => Ok(()),
+        1 if order_by.len() > 1 => refuse("ANN ordering does not support any other ordering"),
+        1 if order_by.iter().any(|ordering| ordering.order == Order::Desc) => {
+            refuse("Descending ANN ordering is not supported")
+        }
+        1 => refuse("ANN ordering by vector requires the column to be indexed"),
+        _ => refuse("Cannot specify more than one ANN ordering"),
+    }
+}
+
 fn ordering_columns(select: &ast::Select, table: &Table) -> Result<Vec<(usize, bool)>, PlanError> {
     let mut columns: Vec<(usize, bool)> = Vec::new();
     for ordering in &select.order_by {

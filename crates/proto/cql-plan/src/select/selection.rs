@@ -15,7 +15,7 @@ use types::aggregate::{Aggregate, AggregateKind};
 use types::{Comparator, CqlType};
 
 use super::accumulate::Accumulator;
-use super::arguments::{SelectorArgument, is_untyped, text_of_selector};
+use super::arguments::{SelectorArgument, constant_term, is_untyped, text_of_selector};
 use super::earlier::no_signature;
 use super::expr::Expr;
 use super::restrictions::existing_column;
@@ -24,7 +24,8 @@ use crate::functions::user::Callee;
 use crate::functions::{self, Argument, NativeFunction};
 use crate::plan::{Binds, PlanContext};
 use crate::term::{
-    PlannedTerm, Receiver, literal_type, operator, plan_term, resolve_hint, text_of,
+    PlannedTerm, Receiver, literal_type, operator, plan_term, resolve_hint, test_assignment,
+    text_of,
 };
 
 pub(super) use grouping::{plan_group_selector, selectors_columns};
@@ -215,6 +216,16 @@ impl Planner<'_, '_> {
         Receiver { keyspace: &self.table.keyspace, table: &self.table.name, name: name.into(), ty }
     }
 
+    /// Whether constants that stand behind a type in parentheses are of that type. How many a vector
+    /// has is told in other words.
+    fn constants_fit(&self, selector: &Selector, ty: &CqlType) -> bool {
+        if let (Selector::List(items, _), CqlType::Vector { element, .. }) = (selector, ty) {
+            return items.iter().all(|item| self.constants_fit(item, element));
+        }
+        let Some(term) = constant_term(selector) else { return true };
+        test_assignment(&term, &self.receiver("[selection]", ty.clone()), self.cx).is_assignable()
+    }
+
     fn add_term(&mut self, term: PlannedTerm) -> usize {
         self.plan.terms.push(term);
         self.plan.terms.len() - 1
@@ -327,15 +338,26 @@ impl Planner<'_, '_> {
             }
             Selector::TypeHint { ty: raw, selector: inner, .. } => {
                 let ty = resolve_hint(raw, &self.table.keyspace, self.cx)?;
+                let hint = hint_text(raw, &self.table.keyspace);
+                let wrong = |text: &str| {
+                    // Collections of selectors are frozen.
+                    let of = match ty.to_cql_name() {
+                        name if ty.is_collection() && ty.is_multi_cell() => {
+                            format!("frozen<{name}>")
+                        }
+                        name => name,
+                    };
+                    refuse(format!(
+                        "Cannot assign value ({hint}){text} to ({hint}){text} of type {of}"
+                    ))
+                };
+                if !self.constants_fit(inner, &ty) {
+                    return wrong(&text_of_selector(inner));
+                }
                 let planned = self.selector(inner, Some(&ty), binds)?;
                 if !planned.ty.test_assignment(&ty).is_assignable() {
-                    let name = format!("({raw}){}", planned.name);
-                    return refuse(format!(
-                        "Cannot assign value {name} to {name} of type {}",
-                        ty.to_cql_name()
-                    ));
+                    return wrong(&planned.name);
                 }
-                let hint = hint_text(raw, &self.table.keyspace);
                 Ok(Planned { name: format!("({hint}){}", planned.name), expr: planned.expr, ty })
             }
             Selector::Tuple(items, _) => {

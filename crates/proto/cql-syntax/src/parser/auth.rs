@@ -134,11 +134,11 @@ impl Parser<'_> {
             }
             (Tok::Mbean, Tok::StringLiteral) => {
                 self.bump();
-                Ok(Resource::Mbean(self.string()?))
+                Ok(Resource::Mbean(self.mbean_name(false)?))
             }
             (Tok::Mbeans, Tok::StringLiteral) => {
                 self.bump();
-                Ok(Resource::Mbeans(self.string()?))
+                Ok(Resource::Mbeans(self.mbean_name(true)?))
             }
             _ => {
                 self.eat(Tok::Columnfamily);

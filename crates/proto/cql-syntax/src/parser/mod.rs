@@ -13,6 +13,7 @@
 mod auth;
 mod ddl;
 mod dml;
+mod mbeans;
 mod names;
 mod properties;
 mod relations;

@@ -61,7 +61,11 @@ impl Parser<'_> {
             let value = match value {
                 Term::Literal(literal) => literal,
                 other => {
-                    let what = format!("value: {other} for property: {key}");
+                    let shown = match &other {
+                        Term::Null(_) => "NULL".to_owned(),
+                        other => other.to_string(),
+                    };
+                    let what = format!("value: {shown} for property: {key}");
                     return Err(self.not_constant(&what, &other));
                 }
             };

@@ -144,3 +144,52 @@ fn keyspaces_are_not_altered_while_nodes_move() {
     );
     assert!(run(&schema, text, &[]).is_ok());
 }
+
+#[test]
+fn factors_are_numbers_of_full_replicas() {
+    let of = |factor: &str| {
+        let text = format!(
+            "CREATE KEYSPACE ks WITH replication = {{'class': 'SimpleStrategy', \
+             'replication_factor': '{factor}'}}"
+        );
+        match run(&crate::system::system_schema(), &text, &[]) {
+            Ok(outcome) => factors_of(&outcome),
+            Err(error) => error.message,
+        }
+    };
+    assert_eq!(of("1/0"), "replication_factor=1/0");
+    let format = "Replication factor format is <replicas> or <replicas>/<transient>";
+    for wrong in ["1/", "1/2/3"] {
+        assert_eq!(of(wrong), format, "{wrong}");
+    }
+    assert_eq!(of("3/1"), "Transient replication is not enabled on this node");
+    assert_eq!(of("3/x"), "For input string: \"x\"");
+    assert_eq!(of("99999999999"), "For input string: \"99999999999\"");
+}
+
+#[test]
+fn a_wrong_shorthand_is_passed_over_beside_a_datacenter() {
+    let of = |options| factors_of(&create(options).unwrap());
+    assert_eq!(of(", 'replication_factor': 'x', 'dc1': 1"), "dc1=1");
+    let none = create(", 'replication_factor': 'x'").unwrap_err();
+    assert_eq!(none.message, "Configuration for at least one datacenter must be present");
+}
+
+#[test]
+fn a_keyspace_that_stays_as_it_is_changes_nothing() {
+    let same = "{'class': 'NetworkTopologyStrategy', 'dc1': 1}";
+    let outcome = alter(same, same).unwrap();
+    assert!(outcome.changes.is_empty() && outcome.event.is_none());
+    assert_eq!(
+        alter(same, "{'class': 'NetworkTopologyStrategy', 'dc1': 2}").unwrap().changes.len(),
+        1
+    );
+}
+
+#[test]
+fn names_of_keyspaces_are_checked_in_every_statement() {
+    for text in ["DROP KEYSPACE \"a b\"", "DROP TABLE \"a b\".t", "DROP TYPE IF EXISTS \"a-b\".t"] {
+        let error = run(&crate::system::system_schema(), text, &[]).unwrap_err();
+        assert!(error.message.starts_with("Keyspace name must not be empty and"), "{text}");
+    }
+}
