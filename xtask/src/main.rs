@@ -41,6 +41,8 @@ cargo xtask COMMAND
   perf streaming [--mb 1000] [--rows-mb 250] [--memory 1G]
                     one node copies a table from another: MB/s and CPU of whole files, rows and a
                     plain socket
+  perf large [--mb 10000] [--memory 512M]
+                    a table larger than the memory read whole, counted, filtered: resident memory
   perf repair [--mb 1000] [--memory 1G]
                     bytes read and sent by a repair of two nodes in sync
   perf files [--rows 100000]
@@ -95,6 +97,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "engine", options @ ..] => perf::engine::run(&root, options),
         ["perf", "cluster", options @ ..] => perf::cluster::run(&root, options),
         ["perf", "streaming", options @ ..] => perf::streaming::run(&root, options),
+        ["perf", "large", options @ ..] => perf::large::run(&root, options),
         ["perf", "files", options @ ..] => perf::files::run(&root, options),
         ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),

@@ -17,8 +17,8 @@ const PREPARE: u8 = 9;
 const EXECUTE: u8 = 10;
 /// In the header: warnings come before the answer.
 const WARNINGS: u8 = 8;
-/// Longest answer that is taken.
-const BODY_BYTES_MAX: usize = 1 << 20;
+/// Longest answer that is taken: a page ends with the row that makes it 1 MiB.
+const BODY_BYTES_MAX: usize = 2 << 20;
 
 /// Consistency level.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +124,16 @@ impl Client {
     /// Executes a prepared SELECT without values at consistency ONE through all its pages; how many rows
     /// came.
     pub fn rows(&mut self, id: &[u8], page: u32) -> Result<u64> {
+        self.rows_with(id, page, || Ok(()))
+    }
+
+    /// As [`Client::rows`]; `each` is called after every page.
+    pub fn rows_with(
+        &mut self,
+        id: &[u8],
+        page: u32,
+        mut each: impl FnMut() -> Result<()>,
+    ) -> Result<u64> {
         const SKIP_METADATA: u8 = 2;
         const PAGE_SIZE: u8 = 4;
         const PAGING_STATE: u8 = 8;
@@ -153,6 +163,7 @@ impl Client {
             if opcode != RESULT || number(0)? != 2 || flags & NO_METADATA == 0 {
                 bail!("an answer that is not rows without metadata");
             }
+            each()?;
             if flags & MORE_PAGES == 0 {
                 return Ok(rows + u64::from(number(12)?));
             }

@@ -32,6 +32,7 @@ mod page_tests;
 mod raw;
 pub mod replica_page;
 pub mod row;
+pub mod row_filter;
 pub mod shadow;
 pub mod shape;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use merge::{Keep, Merged, Outcome, Purge, merge_rows};
 pub use merge_cursor::{GcBefore, MergeCursor, MergeMode};
 pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
 pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef, UsualCells};
+pub use row_filter::RowFilter;
 pub use shadow::{ShadowBy, ShadowCursor};
 pub use shape::TableShape;
 pub use tombstones::{BoundBuf, RangeTombstone, RangeTombstoneList};

@@ -219,6 +219,19 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         is_untouched.then_some(index)
     }
 
+    /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
+    /// ([`RowRef::is_plain`]) come out as they are.
+    #[inline]
+    pub fn untouched_live(&self) -> Option<usize> {
+        let index = self.sole.filter(|_| self.in_partition)?;
+        let is_untouched = self.lanes.get(index)?.state == LaneState::Stale
+            && self.partition_deletion.is_live()
+            && self.open.is_live()
+            && !self.shape.has_filters()
+            && matches!(self.mode, MergeMode::Live { .. });
+        is_untouched.then_some(index)
+    }
+
     /// Whether the partition at hand has several sources and nothing deletes it from outside, in a table whose
     /// partitions have one row: of versions as in [`MergeCursor::untouched`] that all have the same columns
     /// the newest is what comes out. Whoever takes it passes all of [`MergeCursor::members`] over the
@@ -243,8 +256,8 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.current = Current::PartitionEnd;
     }
 
-    /// Rows were taken from the source that [`MergeCursor::untouched`] named; `ended`: with the end of the
-    /// partition.
+    /// Rows were taken from the source that [`MergeCursor::untouched`] or [`MergeCursor::untouched_live`]
+    /// named; `ended`: with the end of the partition.
     #[inline]
     pub fn took_rows(&mut self, ended: bool) {
         if let Some(lane) = self.sole.and_then(|index| self.lanes.get_mut(index))
@@ -285,6 +298,15 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
 
     /// Begins the first partition of all lanes; false at the end.
     fn begin_partition(&mut self) -> bool {
+        if let ([lane], MergeMode::Live { .. }) = (self.lanes.as_mut_slice(), &self.mode) {
+            let Some((_, deletion)) = Self::partition_of(lane) else { return false };
+            (lane.member, lane.open, lane.state) = (true, DeletionTime::LIVE, LaneState::Stale);
+            (self.partition_deletion, self.sole) = (deletion, Some(0));
+            (self.open, self.shown_open) = (DeletionTime::LIVE, DeletionTime::LIVE);
+            self.in_partition = true;
+            self.current = Current::Partition { lane: 0, deletion: DeletionTime::LIVE };
+            return true;
+        }
         let mut first: Option<(Token, &[u8])> = None;
         let mut first_lane = 0;
         let mut several = false;

@@ -276,6 +276,18 @@ impl<'a> RowRef<'a> {
     /// The column of that id.
     #[inline]
     pub fn column(&self, id: ColumnId) -> Option<ColumnRef<'a>> {
+        // Most rows: the cells before it are passed over without being decoded.
+        if let Some((timestamp, mut cells)) = self.usual_cells() {
+            while let Some((found, value)) = cells.next_usual() {
+                if found >= id {
+                    let cell = || ColumnRef::Simple(CellRef::live(timestamp, value));
+                    return (found == id).then(cell);
+                }
+            }
+            if cells.is_done() {
+                return None;
+            }
+        }
         for (found, column) in self.columns() {
             if found >= id {
                 return (found == id).then_some(column);
@@ -293,7 +305,7 @@ impl<'a> RowRef<'a> {
     /// A quick look for what most rows are: no deletion, no TTL, no tombstone, no complex column, and
     /// something in it. False says nothing.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         let Some((flags, mut rest)) = self.bytes.split_first() else { return false };
         if flags & !ROW_HAS_LIVENESS != 0 {
             return false;

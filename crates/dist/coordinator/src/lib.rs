@@ -25,6 +25,7 @@ mod forwarding;
 pub mod fuzz;
 mod latency;
 pub mod page;
+mod pages;
 mod peer_traces;
 mod read;
 mod read_trace;
@@ -42,8 +43,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::shard_of_token;
-use data::MutationRef;
 use data::command::ReadCommand;
+use data::{MutationRef, RowFilter};
 use rt::{Mesh, MeshError, Reply, Rt};
 use stdx::{ShardId, Token};
 use store::{Store, StoreError};
@@ -56,6 +57,7 @@ pub use cluster_parts::{
 pub use counting::{CounterWrite, Lead};
 pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
+pub use read::ShardFilter;
 pub use read_trace::ReadTrace;
 pub use serial::{
     CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,
@@ -78,6 +80,8 @@ pub enum ShardRequest {
         command: Box<ReadCommand>,
         /// Where the page stops.
         limit: PageLimit,
+        /// What of it is wanted; `None`: everything.
+        filter: Option<Arc<dyn RowFilter>>,
     },
     /// Read as a replica: with tombstones, for a coordinator that merges.
     Replica(Box<reading::ReplicaQuery>),
@@ -121,11 +125,16 @@ pub struct PageLimit {
     pub rows: usize,
     /// Stop after the row that crosses this many bytes.
     pub bytes: usize,
+    /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work, so that whoever waits
+    /// can give up, and a shard does not read on for somebody who has enough.
+    pub left_out: usize,
 }
 
 impl Default for PageLimit {
     fn default() -> Self {
-        PageLimit { rows: usize::MAX, bytes: 1 << 20 }
+        // Tests have few rows.
+        let (bytes, left_out) = if cfg!(test) { (400, 300) } else { (1 << 20, 4 << 20) };
+        PageLimit { rows: usize::MAX, bytes, left_out }
     }
 }
 
@@ -264,8 +273,8 @@ impl Coordinator {
                 ShardRequest::Apply { mutation, durable } => {
                     ShardReply::Applied(this.serve_apply(&mutation, durable).await)
                 }
-                ShardRequest::Read { command, limit } => {
-                    ShardReply::Page(this.page(&command, limit).await)
+                ShardRequest::Read { command, limit, filter } => {
+                    ShardReply::Page(this.page(&command, limit, filter.as_deref()).await)
                 }
                 ShardRequest::Replica(query) => {
                     ShardReply::Replica(this.read_own_shard(&query).await)
@@ -301,10 +310,11 @@ impl Coordinator {
         &self,
         command: &ReadCommand,
         limit: PageLimit,
+        filter: Option<&dyn RowFilter>,
     ) -> Result<PackedPage, StoreError> {
-        let mut writer = page::PageWriter::new(limit);
+        let mut writer = page::PageWriter::new(limit, filter, command.wants_static);
         let stats = self.inner.store.read(command, &mut writer).await?;
-        Ok(PackedPage { stats, ..writer.finish() })
+        Ok(writer.finish(stats))
     }
 
     /// Refuses new requests of other shards and waits for the running ones. What is in the batch

@@ -3,8 +3,11 @@
 //! Bytes of a page: `partition*`, each `tag 1 · token i64 · key length u32 · key · static length u32
 //! (u32::MAX = none) · static row`, then `tag 2 · clustering length u32 · clustering · row length
 //! u32 · row` for each row. Made and read inside one process only, so it is trusted.
+//!
+//! With a filter a page has only what passes it: rows that nobody wants are neither copied nor sent. Such a
+//! page may end, empty even, because of what was looked at for it; where it ended stands beside its rows.
 
-use data::RowRef;
+use data::{RowFilter, RowRef};
 use stdx::Token;
 use store::{Flow, ReadStats, RowSink};
 
@@ -13,15 +16,30 @@ use crate::PageLimit;
 const PARTITION: u8 = 1;
 const ROW: u8 = 2;
 const NONE: u32 = u32::MAX;
+/// What a row or partition that is left out counts beside its bytes.
+const LEFT_OUT_OVERHEAD: usize = 32;
 
 /// A page of rows in packed form.
 #[derive(Clone, Debug, Default)]
 pub struct PackedPage {
     pub(crate) bytes: Vec<u8>,
-    /// The page stopped at its limit: there may be more after its last row.
+    /// The page stopped at a limit: there may be more behind its end.
     pub more: bool,
+    /// Up to where it goes; set when there may be more.
+    pub(crate) end: Option<PageEnd>,
+    /// Rows in it.
+    pub(crate) rows: usize,
     /// What it cost to make.
     pub(crate) stats: ReadStats,
+}
+
+/// Up to where a page goes: everything before and at this place was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageEnd {
+    pub(crate) token: Token,
+    pub(crate) key: Vec<u8>,
+    /// A row of the partition; `None`: all of the partition was looked at.
+    pub(crate) clustering: Option<Vec<u8>>,
 }
 
 /// One item of a page.
@@ -47,6 +65,7 @@ pub enum PageItem<'a> {
 
 impl PackedPage {
     /// The item at byte `at` and where the next one begins; `None` at the end.
+    #[inline]
     pub fn item(&self, at: usize) -> Option<(PageItem<'_>, usize)> {
         let mut rest = self.bytes.get(at..)?;
         let before = rest.len();
@@ -95,54 +114,133 @@ fn put(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     out.extend_from_slice(bytes.unwrap_or(&[]));
 }
 
-/// Collects rows into a page.
-#[derive(Debug)]
-pub struct PageWriter {
-    page: PackedPage,
-    limit: PageLimit,
-    rows: usize,
+fn put_partition(out: &mut Vec<u8>, token: Token, key: &[u8], static_row: Option<&[u8]>) {
+    out.push(PARTITION);
+    out.extend_from_slice(&token.0.to_le_bytes());
+    put(out, Some(key));
+    put(out, static_row);
 }
 
-impl PageWriter {
-    /// An empty page with that limit.
-    pub fn new(limit: PageLimit) -> PageWriter {
-        PageWriter { page: PackedPage::default(), limit, rows: 0 }
+/// Collects rows into a page.
+#[derive(Debug)]
+pub struct PageWriter<'f> {
+    page: PackedPage,
+    limit: PageLimit,
+    filter: Option<&'f dyn RowFilter>,
+    /// A partition is wanted though no row of it is.
+    wants_static: bool,
+    /// The partition at hand.
+    token: Token,
+    key: Vec<u8>,
+    static_row: Option<Vec<u8>>,
+    /// It stands in the page.
+    is_put: bool,
+    /// Bytes that the filter left out.
+    left_out: usize,
+}
+
+impl<'f> PageWriter<'f> {
+    /// An empty page with that limit, of what the filter keeps. `wants_static`: see
+    /// [`data::command::ReadCommand`].
+    pub fn new(
+        limit: PageLimit,
+        filter: Option<&'f dyn RowFilter>,
+        wants_static: bool,
+    ) -> PageWriter<'f> {
+        PageWriter {
+            page: PackedPage::default(),
+            limit,
+            filter,
+            wants_static,
+            token: Token::MIN,
+            key: Vec::new(),
+            static_row: None,
+            is_put: false,
+            left_out: 0,
+        }
     }
 
-    /// The page.
-    pub fn finish(self) -> PackedPage {
-        self.page
+    /// The page. `stats`: what reading for it has cost.
+    pub fn finish(self, mut stats: ReadStats) -> PackedPage {
+        stats.filtered = self.page.stats.filtered;
+        PackedPage { stats, ..self.page }
     }
 
-    fn flow(&mut self) -> Flow {
-        if self.rows >= self.limit.rows || self.page.bytes.len() >= self.limit.bytes {
-            self.page.more = true;
-            return Flow::Stop;
+    /// Ends the page behind this row, or behind the partition at hand, when it has reached a limit.
+    #[inline]
+    fn flow(&mut self, clustering: Option<&[u8]>) -> Flow {
+        if self.page.rows < self.limit.rows
+            && self.page.bytes.len() < self.limit.bytes
+            && self.left_out < self.limit.left_out
+        {
+            return Flow::Continue;
+        }
+        self.page.more = true;
+        let clustering = clustering.map(<[u8]>::to_vec);
+        let (token, key) = (self.token, self.key.clone());
+        self.page.end = Some(PageEnd { token, key, clustering });
+        Flow::Stop
+    }
+
+    /// So many bytes are left out.
+    #[inline]
+    fn leave_out(&mut self, bytes: usize) {
+        self.left_out = self.left_out.saturating_add(bytes + LEFT_OUT_OVERHEAD);
+        let filtered = &mut self.page.stats.filtered;
+        filtered.bytes = filtered.bytes.saturating_add(bytes as u64);
+    }
+}
+
+impl RowSink for PageWriter<'_> {
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        self.token = token;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let static_row = static_row.map(|row| row.bytes());
+        let Some(filter) = self.filter else {
+            put_partition(&mut self.page.bytes, token, key, static_row);
+            return Flow::Continue;
+        };
+        if !filter.keeps_partition(key, static_row.map(RowRef::trusted)) {
+            self.leave_out(key.len() + static_row.map_or(0, <[u8]>::len));
+            self.page.stats.filtered.partitions += 1;
+            self.is_put = true;
+            return Flow::SkipPartition;
+        }
+        self.is_put = self.wants_static && static_row.is_some();
+        match self.is_put {
+            true => put_partition(&mut self.page.bytes, token, key, static_row),
+            false => self.static_row = static_row.map(<[u8]>::to_vec),
         }
         Flow::Continue
     }
-}
 
-impl RowSink for PageWriter {
-    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
-        let out = &mut self.page.bytes;
-        out.push(PARTITION);
-        out.extend_from_slice(&token.0.to_le_bytes());
-        put(out, Some(key));
-        put(out, static_row.map(|r| r.bytes()));
-        Flow::Continue
-    }
-
+    #[inline]
     fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        if let Some(filter) = self.filter {
+            if !filter.keeps_row(clustering, row) {
+                self.leave_out(clustering.len() + row.bytes().len());
+                self.page.stats.filtered.rows += 1;
+                return self.flow(Some(clustering));
+            }
+            if !std::mem::replace(&mut self.is_put, true) {
+                let static_row = self.static_row.as_deref();
+                put_partition(&mut self.page.bytes, self.token, &self.key, static_row);
+            }
+        }
         let out = &mut self.page.bytes;
         out.push(ROW);
         put(out, Some(clustering));
         put(out, Some(row.bytes()));
-        self.rows += 1;
-        self.flow()
+        self.page.rows += 1;
+        self.flow(Some(clustering))
     }
 
     fn partition_end(&mut self) -> Flow {
-        self.flow()
+        if self.filter.is_some() && !self.is_put {
+            let of_static = self.static_row.as_ref().map_or(0, Vec::len);
+            self.leave_out(self.key.len() + of_static);
+        }
+        self.flow(None)
     }
 }

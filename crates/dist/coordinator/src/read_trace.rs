@@ -40,6 +40,7 @@ fn add(sum: &mut ReadStats, more: &ReadStats) {
     sum.sstables = sum.sstables.saturating_add(more.sstables);
     sum.blocks_read = sum.blocks_read.saturating_add(more.blocks_read);
     sum.block_bytes = sum.block_bytes.saturating_add(more.block_bytes);
+    sum.filtered.add(&more.filtered);
 }
 
 impl ShardReads {
@@ -70,7 +71,8 @@ impl ShardReads {
 }
 
 fn line(shard: u16, of: &ShardRead) -> String {
-    let ReadStats { partitions, rows, tombstones, sstables, blocks_read, block_bytes } = of.stats;
+    let ReadStats { partitions, rows, tombstones, sstables, blocks_read, block_bytes, .. } =
+        of.stats;
     let mut line = format!(
         "Shard {shard} read {} of {} and {}, looking into memtables and {}",
         count(rows, "live row"),
@@ -165,8 +167,7 @@ mod tests {
             rows: 1,
             tombstones: 3,
             sstables: 2,
-            blocks_read: 0,
-            block_bytes: 0,
+            ..ReadStats::default()
         };
         reads.add(ShardId(1), &stats, None);
         let loaded = ReadStats { blocks_read: 1, block_bytes: 4096, ..stats };

@@ -36,6 +36,7 @@ mod memtable;
 mod options;
 mod out_of_service;
 mod outputs;
+mod plain_rows;
 mod quarantine;
 mod read;
 mod repairing;
@@ -77,7 +78,7 @@ pub use large::{
 };
 pub use options::StoreOptions;
 pub use quarantine::{DamageEvent, DamagedFile};
-pub use read::{Flow, ReadStats, RowSink};
+pub use read::{Filtered, Flow, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};

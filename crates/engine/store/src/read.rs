@@ -16,6 +16,7 @@ use crate::by_timestamp::{Asked, BegunSource, Candidates, Exactness};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::memtable::{Entry, MemtableScan, PartitionCursor, PartitionVersion};
+use crate::plain_rows;
 use crate::replica::Passing;
 use crate::row_cache::Head;
 use crate::store::Store;
@@ -55,6 +56,13 @@ pub trait RowSink {
 
     /// The partition that was announced is over.
     fn partition_end(&mut self) -> Flow;
+
+    /// Everything up to this place was looked at, and the sink has been shown what of it there is for it: a read
+    /// that finds little says so from time to time, outside of partitions. `clustering` is a row of the partition
+    /// `key`; `None`: all of it. Returns whether to go on.
+    fn looked_at(&mut self, _token: Token, _key: &[u8], _clustering: Option<&[u8]>) -> bool {
+        true
+    }
 }
 
 /// What a read cost.
@@ -72,6 +80,28 @@ pub struct ReadStats {
     pub blocks_read: u32,
     /// Their bytes, decompressed.
     pub block_bytes: u64,
+    /// What of it a filter left out where it was read, so that nobody was shown it.
+    pub filtered: Filtered,
+}
+
+/// What a filter has left out of what was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filtered {
+    /// Rows.
+    pub rows: u64,
+    /// Partitions of which no row was looked at.
+    pub partitions: u64,
+    /// Bytes of rows and keys.
+    pub bytes: u64,
+}
+
+impl Filtered {
+    /// Adds what another read left out.
+    pub fn add(&mut self, more: &Filtered) {
+        self.rows = self.rows.saturating_add(more.rows);
+        self.partitions = self.partitions.saturating_add(more.partitions);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
 }
 
 /// A source of a read or compaction.
@@ -289,9 +319,9 @@ impl Cursor for Source {
 }
 
 /// The read's place in the sink's protocol.
-struct Shown {
+pub(crate) struct Shown {
     /// The partition was announced to the sink.
-    announced: bool,
+    pub(crate) announced: bool,
     /// A static row is kept in `static_row`.
     has_static: bool,
     static_row: Vec<u8>,
@@ -654,20 +684,26 @@ impl Store {
         let limit = self.inner.options.tombstone_failure_threshold;
         let Run { merge, shown, static_alone, tombstones_before, items } = run;
         loop {
-            match self.advance_cached(merge)? {
-                Advance::End => return Ok(Pause::End(Flow::Continue)),
-                Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
-                Advance::Item => {}
-            }
-            let item = merge.item();
-            *items += 1;
-            match item {
-                Item::Row { row, .. } => *items += row.bytes().len() / BYTES_PER_ITEM,
-                // As many rows were left out.
-                Item::Marker(_) => *items += ITEMS_PER_LOOK,
-                Item::Partition { .. } | Item::Static(_) | Item::PartitionEnd => {}
-            }
-            let flow = show(shown, item, sink, *static_alone, stats);
+            let plain = plain_rows::show(merge, (shown, *static_alone), sink, stats);
+            let flow = if let Some((flow, count)) = plain {
+                *items += count;
+                flow
+            } else {
+                match self.advance_cached(merge)? {
+                    Advance::End => return Ok(Pause::End(Flow::Continue)),
+                    Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
+                    Advance::Item => {}
+                }
+                let item = merge.item();
+                *items += 1;
+                match item {
+                    Item::Row { row, .. } => *items += row.bytes().len() / BYTES_PER_ITEM,
+                    // As many rows were left out.
+                    Item::Marker(_) => *items += ITEMS_PER_LOOK,
+                    Item::Partition { .. } | Item::Static(_) | Item::PartitionEnd => {}
+                }
+                show(shown, item, sink, *static_alone, stats)
+            };
             if merge.tombstones() > 0 {
                 stats.tombstones = tombstones_before.saturating_add(merge.tombstones());
                 if merge.tombstones() > limit {
@@ -732,7 +768,7 @@ fn token_of(bound: &RingBound) -> Token {
 
 /// Shows one item to the sink.
 #[inline]
-fn show<S: RowSink>(
+pub(crate) fn show<S: RowSink>(
     shown: &mut Shown,
     item: Item<'_>,
     sink: &mut S,
@@ -781,7 +817,7 @@ fn show<S: RowSink>(
     }
 }
 
-fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut ReadStats) -> Flow {
+pub(crate) fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut ReadStats) -> Flow {
     shown.announced = true;
     stats.partitions += 1;
     let static_row = shown.has_static.then_some(RowRef::trusted(&shown.static_row));

@@ -31,6 +31,7 @@ mod internal;
 mod latency;
 mod list_write;
 mod mesh;
+mod patience;
 mod pending;
 mod prepared;
 mod replicas;

@@ -201,7 +201,7 @@ impl ListWrite {
             };
             let mut sink = Sink { read, found: &mut found };
             let asked = (self.consistency, None);
-            replicas::read(server, asked, &read.command, &order, (None, &mut sink)).await?;
+            replicas::read(server, asked, &read.command, &order, (None, None, &mut sink)).await?;
         }
         Ok(found)
     }

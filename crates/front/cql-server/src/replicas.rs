@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result, level};
 use crate::server::Server;
 use crate::session::Ticket;
 use cluster::ClusterSnapshot;
-use coordinator::{CasError, ReadTrace, ReplicatedRead, ReplicatedWrite};
+use coordinator::{CasError, ReadTrace, ReplicatedRead, ReplicatedWrite, ShardFilter};
 use cql_wire::{Consistency, WriteType};
 use data::command::ReadCommand;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) async fn read<S: RowSink>(
     (asked, scope): (Consistency, Option<paxos::Scope>),
     command: &ReadCommand,
     order: &ReplicatedRead,
-    (trace, sink): (Option<&Rc<ReadTrace>>, &mut S),
+    (trace, filter, sink): (Option<&Rc<ReadTrace>>, Option<&ShardFilter>, &mut S),
 ) -> Result<ReadStats> {
     if let Some(scope) = scope {
         let id = trace.map(|trace| trace.id());
@@ -57,7 +57,7 @@ pub(crate) async fn read<S: RowSink>(
             }
         });
     }
-    let read = server.coordinator.read_traced(command, order, trace, sink).await;
+    let read = server.coordinator.read_traced(command, order, (trace, filter), sink).await;
     read.map_err(|error| Failure::request(error, asked, &order.snapshot))
 }
 

@@ -11,6 +11,7 @@ use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
 use crate::forwarded::{self, Outbound, Sent, Terms};
 use crate::guardrails;
 use crate::latency::Kind;
+use crate::patience::Patience;
 use crate::prepared::Compiled;
 use crate::replicas;
 use crate::server::Server;
@@ -19,7 +20,7 @@ use crate::settings::Timeout;
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;
-use coordinator::{ReadTrace, ReplicatedRead, SelectLimits};
+use coordinator::{ReadTrace, ReplicatedRead, SelectLimits, ShardFilter};
 use cql_plan::auth::is_computed;
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
 use cql_plan::select::{
@@ -37,6 +38,9 @@ use std::task::Poll;
 use std::time::Duration;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, ReadStats, RowSink};
+
+/// Rows and partitions that are looked at before the next look at the clock.
+const ITEMS_PER_LOOK: u32 = 1024;
 
 /// Bit of the result's flags: a paging state follows.
 const HAS_MORE_PAGES: u8 = 0x02;
@@ -327,14 +331,19 @@ impl Read {
         let deadline = self.snapshot.is_some();
         let deadline = deadline.then(|| self.deadline.unwrap_or_else(|| server.rt.now() + timeout));
         let terms = (&table, deadline, trace.as_ref());
-        let mut reading = pin!(self.read_all(plan, bound, terms, body));
+        let is_patient = is_range && bound.reads_ahead() && bound.timeout_nanos().is_none();
+        let patience = is_patient.then(|| Patience::new(&server.rt, timeout));
+        let mut reading = pin!(self.read_all(plan, bound, (terms, patience.as_ref()), body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             // The coordinator keeps the deadline, and knows who has answered.
             Poll::Pending if deadline.is_some() => Ok(reading.await),
-            Poll::Pending => server.rt.timeout(server.rt.now() + timeout, reading).await,
+            Poll::Pending => match &patience {
+                Some(patience) => patience.wait(reading).await,
+                None => server.rt.timeout(server.rt.now() + timeout, reading).await,
+            },
         };
         if let Some(trace) = &trace {
             trace.finish(!is_range);
@@ -369,7 +378,10 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
-        (table, deadline, trace): (&Arc<Table>, Option<Instant>, Option<&Rc<ReadTrace>>),
+        ((table, deadline, trace), patience): (
+            (&Arc<Table>, Option<Instant>, Option<&Rc<ReadTrace>>),
+            Option<&Patience>,
+        ),
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats, u64)> {
         let mut bytes = 0;
@@ -391,37 +403,41 @@ impl Read {
             }),
             _ => None,
         };
+        let filter = bound.shard_filter(plan);
+        let filter = filter.map(|(filter, rows_wanted)| ShardFilter { filter, rows_wanted });
         let mut exec = SelectExec::new(plan, bound, body);
         for command in bound.reads() {
             if exec.is_stopped() {
                 break;
             }
-            let mut sink = Sink { exec: &mut exec };
+            let mut sink = Sink { exec: &mut exec, patience, items: 0 };
             let read = match (&computed, &order, trace) {
                 (Some(rows), ..) => {
                     virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
                 }
                 (None, order, Some(trace)) => {
                     let mut counting = Counting { sink, bytes: 0 };
-                    let wanted = (bound.rows_wanted(), order.as_ref());
+                    let wanted = (bound.rows_wanted(), filter.as_ref(), order.as_ref());
                     let read = self.read_noted(command, wanted, trace, &mut counting);
                     let read = Box::pin(read).await?;
-                    bytes += counting.bytes;
+                    bytes += counting.bytes + read.filtered.bytes;
                     read
                 }
                 // Boxed, so that reads of a node that is alone do not carry its size around.
                 (None, Some(order), None) => {
                     let asked = (self.consistency, self.scope);
-                    let to = (None, &mut sink);
+                    let to = (None, filter.as_ref(), &mut sink);
                     Box::pin(replicas::read(&self.server, asked, command, order, to)).await?
                 }
                 (None, None, None) => {
-                    self.read_stored(command, bound.rows_wanted(), &mut sink).await?
+                    let wanted = (bound.rows_wanted(), filter.as_ref());
+                    self.read_stored(command, wanted, &mut sink).await?
                 }
             };
             stats.rows = stats.rows.saturating_add(read.rows);
             stats.partitions = stats.partitions.saturating_add(read.partitions);
             stats.tombstones = stats.tombstones.saturating_add(read.tombstones);
+            stats.filtered.add(&read.filtered);
         }
         Ok((exec.finish()?, stats, bytes))
     }
@@ -430,16 +446,16 @@ impl Read {
     async fn read_noted<S: RowSink>(
         &self,
         command: &ReadCommand,
-        (rows_wanted, order): (usize, Option<&ReplicatedRead>),
+        (rows, filter, order): (usize, Option<&ShardFilter>, Option<&ReplicatedRead>),
         trace: &Rc<ReadTrace>,
         sink: &mut S,
     ) -> Result<ReadStats> {
         if let Some(order) = order {
-            let (asked, to) = ((self.consistency, self.scope), (Some(trace), sink));
+            let (asked, to) = ((self.consistency, self.scope), (Some(trace), filter, sink));
             return replicas::read(&self.server, asked, command, order, to).await;
         }
         let coordinator = &self.server.coordinator;
-        let read = coordinator.read_noted(command, (rows_wanted, trace), sink).await;
+        let read = coordinator.read_noted(command, ((rows, filter), trace), sink).await;
         read.map_err(|error| {
             let id = self.server.log_failure("read", &error);
             Failure::read(&error, self.consistency, id)
@@ -449,10 +465,10 @@ impl Read {
     async fn read_stored<S: RowSink>(
         &self,
         command: &ReadCommand,
-        rows_wanted: usize,
+        wanted: (usize, Option<&ShardFilter>),
         sink: &mut S,
     ) -> Result<ReadStats> {
-        let read = self.server.coordinator.read(command, rows_wanted, sink).await;
+        let read = self.server.coordinator.read_filtered(command, wanted, sink).await;
         read.map_err(|error| {
             let id = self.server.log_failure("read", &error);
             Failure::read(&error, self.consistency, id)
@@ -490,6 +506,9 @@ fn put_paging_state(body: &mut Vec<u8>, body_at: usize, state: &[u8]) {
 /// Lets the planner's executor take what a read finds.
 struct Sink<'e, 'p> {
     exec: &'e mut SelectExec<'p>,
+    patience: Option<&'e Patience>,
+    /// Since the last look at the clock.
+    items: u32,
 }
 
 #[inline]
@@ -501,6 +520,15 @@ fn flow(flow: select::Flow) -> Flow {
     }
 }
 
+impl Sink<'_, '_> {
+    /// One more was looked at; whether the page is to end here because it has taken long.
+    #[inline]
+    fn is_long(&mut self) -> bool {
+        self.items = self.items.wrapping_add(1);
+        self.items % ITEMS_PER_LOOK == 0 && self.patience.is_some_and(Patience::look)
+    }
+}
+
 impl RowSink for Sink<'_, '_> {
     #[inline]
     fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
@@ -509,12 +537,30 @@ impl RowSink for Sink<'_, '_> {
 
     #[inline]
     fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
-        flow(self.exec.row(clustering, row))
+        let next = self.exec.row(clustering, row);
+        if self.is_long() && next == select::Flow::Continue {
+            let key = self.exec.key().to_vec();
+            if self.exec.cut_at(&key, Some(clustering)) {
+                return Flow::Stop;
+            }
+        }
+        flow(next)
     }
 
     #[inline]
     fn partition_end(&mut self) -> Flow {
-        flow(self.exec.partition_end())
+        let next = self.exec.partition_end();
+        if self.is_long() && next != select::Flow::Stop {
+            let key = self.exec.key().to_vec();
+            if self.exec.cut_at(&key, None) {
+                return Flow::Stop;
+            }
+        }
+        flow(next)
+    }
+
+    fn looked_at(&mut self, _: Token, key: &[u8], clustering: Option<&[u8]>) -> bool {
+        !(self.patience.is_some_and(Patience::look) && self.exec.cut_at(key, clustering))
     }
 }
 
@@ -539,9 +585,13 @@ impl RowSink for Counting<'_, '_> {
     fn partition_end(&mut self) -> Flow {
         self.sink.partition_end()
     }
+
+    fn looked_at(&mut self, token: Token, key: &[u8], clustering: Option<&[u8]>) -> bool {
+        self.sink.looked_at(token, key, clustering)
+    }
 }
 
-/// What a filter cost, for a trace: everything that it looks at is read and comes to this shard.
+/// What a filter cost, for a trace: what other shards left out, and what this one was shown.
 struct FilterCost<'r> {
     stats: &'r ReadStats,
     /// Of the rows and keys that were looked at.
@@ -556,6 +606,11 @@ impl FilterCost<'_> {
     fn describe(&self, columns: &[&str]) -> String {
         let ReadStats { rows, partitions, .. } = self.stats;
         let FilterCost { bytes, dropped, page_bytes: (pages, largest), result_bytes, .. } = self;
+        let filtered = self.stats.filtered;
+        let dropped = Dropped {
+            rows: dropped.rows.saturating_add(filtered.rows),
+            partitions: dropped.partitions.saturating_add(filtered.partitions),
+        };
         format!(
             "Filtering on {} looked at {rows} rows of {partitions} partitions in {bytes} bytes, \
              dropped {} rows and {} whole partitions, and kept {} rows; {pages} bytes came in pages \

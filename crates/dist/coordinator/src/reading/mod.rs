@@ -40,7 +40,7 @@ pub(crate) use show::{Show, Shown};
 pub(crate) use slot::{go_on, resumed};
 
 use crate::cluster_parts::ReplicatedRead;
-use crate::{Coordinator, ReadTrace, failing};
+use crate::{Coordinator, ReadTrace, ShardFilter, failing};
 
 /// Sub-ranges of a scan that are read at a time; each may hold a page of every replica it asks.
 const RANGES_IN_FLIGHT: u16 = 16;
@@ -156,11 +156,12 @@ impl Coordinator {
         order: &ReplicatedRead,
         sink: &mut S,
     ) -> Result<ReadStats, RequestError> {
-        self.read_traced(command, order, None, sink).await
+        self.read_traced(command, order, (None, None), sink).await
     }
 
-    /// As [`Coordinator::read_replicated`], for a request that is traced: what is asked and what this
-    /// node reads is noted, and the other nodes write down what they do for it.
+    /// As [`Coordinator::read_replicated`]. Of a request that is traced what is asked and what this node reads is
+    /// noted, and the other nodes write down what they do for it. With a filter what this node alone reads is
+    /// filtered by its shards; where replicas are merged it has no effect.
     ///
     /// # Errors
     /// As [`Coordinator::read_replicated`].
@@ -168,7 +169,7 @@ impl Coordinator {
         &self,
         command: &ReadCommand,
         order: &ReplicatedRead,
-        trace: Option<&Rc<ReadTrace>>,
+        (trace, filter): (Option<&Rc<ReadTrace>>, Option<&ShardFilter>),
         sink: &mut S,
     ) -> Result<ReadStats, RequestError> {
         let me = order.snapshot.local.host_id;
@@ -176,10 +177,10 @@ impl Coordinator {
             return Err(failed(order, me, ReplicaError::IncompatibleSchema));
         };
         if plan.is_for_this_node(me, command) {
-            let wanted = order.rows_wanted;
+            let wanted = (order.rows_wanted, filter);
             let read = match trace {
                 Some(trace) => Box::pin(self.read_noted(command, (wanted, trace), sink)).await,
-                None => self.read(command, wanted, sink).await,
+                None => self.read_filtered(command, wanted, sink).await,
             };
             return read.map_err(|error| failed(order, me, store_failure(self, error)));
         }

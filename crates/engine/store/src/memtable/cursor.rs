@@ -12,7 +12,7 @@ use data::{
 
 use super::Memtable;
 use super::partition::PartitionVersion;
-use super::rows::{Place, Rows};
+use super::rows::{Entry, Place};
 
 #[derive(Clone, Copy)]
 enum Stage {
@@ -249,9 +249,9 @@ impl PartitionCursor {
 }
 
 /// Rows of a partition that follow, in order.
-struct RowsFrom<'v> {
-    rows: &'v Rows,
-    place: Place,
+pub(crate) struct RowsFrom<'v> {
+    block: std::slice::Iter<'v, Entry>,
+    behind: std::slice::Iter<'v, Vec<Entry>>,
 }
 
 impl<'v> Iterator for RowsFrom<'v> {
@@ -259,15 +259,18 @@ impl<'v> Iterator for RowsFrom<'v> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.rows.get(self.place)?;
-        self.place = self.rows.next(self.place);
-        Some((entry.clustering(), entry.row()))
+        loop {
+            if let Some(entry) = self.block.next() {
+                return Some((entry.clustering(), entry.row()));
+            }
+            self.block = self.behind.next()?.iter();
+        }
     }
 }
 
 impl PartitionCursor {
     /// The rows that follow, when the partition has nothing but rows, all of which are wanted.
-    fn next_rows(&self) -> Option<RowsFrom<'_>> {
+    pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         let version = &self.version;
         let has_rows_only = version.static_row.is_none()
             && version.deletion.is_live()
@@ -277,21 +280,22 @@ impl PartitionCursor {
             Stage::AtRow(_) => self.row?,
             _ => return None,
         };
-        (has_rows_only && !self.reversed && self.slices.is_all())
-            .then_some(RowsFrom { rows: &self.version.rows, place })
+        (has_rows_only && !self.reversed && self.slices.is_all()).then(|| {
+            let (block, behind) = self.version.rows.from(place);
+            RowsFrom { block: block.iter(), behind: behind.iter() }
+        })
     }
 
     /// Passes over so many rows of [`PartitionCursor::next_rows`]; true when it is over then.
-    fn pass_rows(&mut self, count: u64) -> bool {
+    pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
         if let Stage::Partition = self.stage {
             // The only slice, which has everything.
             self.slices_entered = 1;
             self.row = self.version.rows.get(Place::FIRST).map(|_| Place::FIRST);
         }
-        for _ in 0..count {
-            let Some(place) = self.row else { break };
-            self.next_row(place);
+        if let Some(place) = self.row {
             self.stage = Stage::AtRow(place);
+            self.row = self.version.rows.behind(place, count);
         }
         if self.row.is_none() {
             self.stage = Stage::End;
@@ -406,9 +410,7 @@ impl MemtableScan {
 
     /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.
     #[inline]
-    pub(crate) fn next_rows<'v>(
-        &'v self,
-    ) -> Option<impl Iterator<Item = (&'v [u8], RowRef<'v>)> + use<'v>> {
+    pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         self.current.as_ref()?.next_rows()
     }
 

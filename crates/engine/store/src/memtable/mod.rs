@@ -21,7 +21,7 @@ use data::{MutationRef, TableShape};
 use smallvec::SmallVec;
 use stdx::{TimestampMicros, Token};
 
-pub(crate) use cursor::{MemtableScan, PartitionCursor};
+pub(crate) use cursor::{MemtableScan, PartitionCursor, RowsFrom};
 pub(crate) use partition::PartitionVersion;
 pub(crate) use rows::Entry;
 

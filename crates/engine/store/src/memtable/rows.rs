@@ -224,6 +224,39 @@ impl Rows {
         }
     }
 
+    /// The rows of a place's block from there on, and the blocks behind.
+    pub(crate) fn from(&self, place: Place) -> (&[Entry], &[Vec<Entry>]) {
+        match self {
+            Rows::None => (&[], &[]),
+            Rows::One(entry) => match place == Place::FIRST {
+                true => (std::slice::from_ref(entry), &[]),
+                false => (&[], &[]),
+            },
+            Rows::Blocks(blocks) => {
+                let block = blocks.get(place.block).and_then(|b| b.get(place.index..));
+                let behind = blocks.get(place.block + 1..).unwrap_or(&[]);
+                (block.unwrap_or(&[]), behind)
+            }
+        }
+    }
+
+    /// The row that is so many behind a row; `None`: there are not so many.
+    pub(crate) fn behind(&self, place: Place, count: u64) -> Option<Place> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let Rows::Blocks(blocks) = self else {
+            return (count == 0).then_some(place).filter(|place| self.get(*place).is_some());
+        };
+        let (mut block, mut index) = (place.block, place.index.saturating_add(count));
+        loop {
+            let rows = blocks.get(block)?.len();
+            if index < rows {
+                return Some(Place { block, index });
+            }
+            index -= rows;
+            block += 1;
+        }
+    }
+
     /// All rows in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         let (one, blocks): (Option<&Entry>, &[Vec<Entry>]) = match self {

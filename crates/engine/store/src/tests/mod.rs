@@ -22,6 +22,7 @@ mod ingest;
 mod large;
 mod out_of_service;
 mod outputs;
+mod plain_rows;
 mod pruning;
 mod quarantine;
 mod repairing;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use data::clustering::components;
 use data::command::Partitions;
-use data::{ColumnRef, RowRef};
+use data::{ColumnRef, RowFilter, RowRef};
 use smallvec::SmallVec;
 use stdx::{ColumnId, Token};
 
@@ -167,7 +167,10 @@ impl<'p> SelectExec<'p> {
             self.may_show_static = false;
             return Flow::SkipPartition;
         }
-        if !self.partition_passes() {
+        let static_row = self.has_static.then(|| RowRef::trusted(&self.static_row));
+        if let Some(filters) = &self.bound.filters
+            && !filters.keeps_partition(key, static_row)
+        {
             self.dropped.partitions += 1;
             self.may_show_static = false;
             return Flow::SkipPartition;
@@ -181,7 +184,9 @@ impl<'p> SelectExec<'p> {
         if self.plan.only_static_rows {
             return Flow::Continue;
         }
-        if !self.bound.filters.row.is_empty() && !self.row_passes(clustering, row) {
+        if let Some(filters) = &self.bound.filters
+            && !filters.keeps_row(clustering, row)
+        {
             self.dropped.rows += 1;
             return Flow::Continue;
         }
@@ -192,6 +197,32 @@ impl<'p> SelectExec<'p> {
     /// The page is full or the limit reached: nothing more is wanted.
     pub fn is_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Ends the page here, though it is not full, when it may have more pages: a client that is given few rows or
+    /// none asks for the next page sooner than it gives up. Everything up to this place was looked at;
+    /// `clustering` is the last row of the partition `key`, `None`: all of it. Returns whether it has ended.
+    pub fn cut_at(&mut self, key: &[u8], clustering: Option<&[u8]>) -> bool {
+        let is_cut_by_rows =
+            matches!(self.plan.shaping, Shaping::Plain { .. } | Shaping::Expressions);
+        if self.page_left == UNLIMITED || !is_cut_by_rows || !self.plan.sort.is_empty() {
+            return false;
+        }
+        let rows_in_partition = match &self.bound.resumed {
+            _ if self.key[..] == *key => self.in_partition,
+            Some((resumed, rows)) if resumed == key => *rows,
+            _ => 0,
+        };
+        // Without clustering columns a partition has one row.
+        let clustering = clustering.filter(|c| !c.is_empty()).map(<[u8]>::to_vec);
+        self.cut = Some(Cut { key: SmallVec::from_slice(key), clustering, rows_in_partition });
+        self.stopped = true;
+        true
+    }
+
+    /// The key of the partition at hand.
+    pub fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// The partition is over.
@@ -247,27 +278,6 @@ impl<'p> SelectExec<'p> {
             Some(Partitions::Key(key)) => cut.clustering.is_none() && key[..] == cut.key[..],
             _ => false,
         }
-    }
-
-    fn partition_passes(&self) -> bool {
-        let filters = &self.bound.filters;
-        if filters.key.is_empty() && filters.statics.is_empty() {
-            return true;
-        }
-        let view = self.view(None, None);
-        filters.key.iter().all(|f| f.accepts(view.primary(f.source)))
-            && filters
-                .statics
-                .iter()
-                .all(|f| f.accepts_column(view.column(f.source), self.bound.now))
-    }
-
-    fn row_passes(&self, clustering: &[u8], row: RowRef<'_>) -> bool {
-        let view = self.view(Some(clustering), Some(row));
-        self.bound.filters.row.iter().all(|f| match f.source {
-            Source::Regular(..) => f.accepts_column(view.column(f.source), self.bound.now),
-            source => f.accepts(view.primary(source)),
-        })
     }
 
     fn view<'a>(&'a self, clustering: Option<&'a [u8]>, row: Option<RowRef<'a>>) -> RowView<'a> {

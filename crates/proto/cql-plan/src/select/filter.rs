@@ -1,14 +1,18 @@
 //! Conditions that are checked row by row (ALLOW FILTERING).
+//!
+//! They are checked where rows lie, by the shards that read them ([`RowFilter`]), and again where the rows of
+//! all shards come together: what another node sends was not filtered.
 
 use std::cmp::Ordering;
 
-use data::{ColumnRef, ComplexRef};
+use data::{ColumnRef, ComplexRef, RowFilter, RowRef};
 use schema::Column;
 use stdx::DeletionSeconds;
 use types::wire::{CollectionKind, Elements, Entries};
 use types::{Comparator, CqlType};
 
 use super::cells::Source;
+use super::expr::RowView;
 
 /// What is asked of one column's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,7 @@ impl Filter {
     }
 
     /// Whether a value that is one run of bytes passes; null never does.
+    #[inline]
     pub(crate) fn accepts(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return false };
         let equal = |wanted: &[u8]| self.order.compare(value, wanted) == Ordering::Equal;
@@ -113,6 +118,7 @@ impl Filter {
     }
 
     /// Whether a regular or static column passes.
+    #[inline]
     pub(crate) fn accepts_column(
         &self,
         column: Option<ColumnRef<'_>>,
@@ -134,6 +140,63 @@ impl Filter {
             CqlType::Set { .. } => self.entry(path, path),
             CqlType::Map { .. } => self.entry(path, cell.value),
             _ => self.entry(cell.value, cell.value),
+        })
+    }
+}
+
+/// Filters by what they look at, with what they need to find it.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundFilters {
+    /// Partition key components.
+    pub(super) key: Vec<Filter>,
+    /// Columns of the static row.
+    pub(super) statics: Vec<Filter>,
+    /// Clustering components and columns of the row.
+    pub(super) row: Vec<Filter>,
+    /// Columns of the partition key.
+    key_columns: usize,
+    /// The reader's clock.
+    now: DeletionSeconds,
+}
+
+impl BoundFilters {
+    /// Filters of a table with so many columns in its partition key, for a reader at `now`.
+    pub(super) fn new(filters: Vec<Filter>, key_columns: usize, now: DeletionSeconds) -> Self {
+        let (key, statics, row) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sorted = BoundFilters { key, statics, row, key_columns, now };
+        for filter in filters {
+            match filter.source {
+                Source::Key(_) => sorted.key.push(filter),
+                Source::Static(..) => sorted.statics.push(filter),
+                Source::Clustering(_) | Source::Regular(..) => sorted.row.push(filter),
+            }
+        }
+        sorted
+    }
+
+    fn view<'a>(&self, key: &'a [u8]) -> RowView<'a> {
+        let (key_columns, now) = (self.key_columns, self.now);
+        RowView { key, key_columns, clustering: None, row: None, static_row: None, now }
+    }
+}
+
+impl RowFilter for BoundFilters {
+    fn keeps_partition(&self, key: &[u8], static_row: Option<RowRef<'_>>) -> bool {
+        if self.key.is_empty() && self.statics.is_empty() {
+            return true;
+        }
+        let view = RowView { static_row, ..self.view(key) };
+        self.key.iter().all(|f| f.accepts(view.primary(f.source)))
+            && self.statics.iter().all(|f| f.accepts_column(view.column(f.source), self.now))
+    }
+
+    #[inline]
+    fn keeps_row(&self, clustering: &[u8], row: RowRef<'_>) -> bool {
+        let (clustering, row) = (Some(clustering), Some(row));
+        let view = RowView { clustering, row, ..self.view(&[]) };
+        self.row.iter().all(|f| match f.source {
+            Source::Regular(..) => f.accepts_column(view.column(f.source), self.now),
+            source => f.accepts(view.primary(source)),
         })
     }
 }

@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
 use cql_syntax::ast::{self, Order, OrderBy, Selection};
-use data::ClusteringComparator;
 use data::command::{ReadCommand, ResumePosition, RingBound};
+use data::{ClusteringComparator, RowFilter};
 use schema::{Column, ColumnKind, Table, TableKind};
 use smallvec::SmallVec;
 use stdx::{ColumnId, DeletionSeconds, WallMicros};
@@ -57,7 +57,7 @@ pub(crate) use bind::{half_space, intersect, ordered};
 use bind::Values;
 use earlier::earlier_error;
 use expr::Expr;
-use filter::Filter;
+use filter::BoundFilters;
 use group::{GroupFunction, plan_groups};
 use identity::Identity;
 use restricted::{KeyAccess, Restrictions};
@@ -376,7 +376,7 @@ impl SelectPlan {
         }
         let mut bound = BoundSelect {
             reads: SmallVec::new(),
-            filters: BoundFilters::default(),
+            filters: None,
             terms,
             limit: match &state {
                 Some(state) if limit != UNLIMITED => state.remaining.min(limit),
@@ -447,7 +447,8 @@ impl SelectPlan {
 pub struct BoundSelect {
     reads: SmallVec<[ReadCommand; 1]>,
     timeout_nanos: Option<u64>,
-    filters: BoundFilters,
+    /// `None`: everything that is read is wanted. Shared with the shards that read.
+    filters: Option<Arc<BoundFilters>>,
     terms: Vec<Option<Vec<u8>>>,
     /// Rows left of LIMIT.
     limit: u32,
@@ -478,7 +479,7 @@ impl BoundSelect {
     /// The columns that rows are filtered on, each once, in the order of the table; empty when
     /// everything that is read is wanted.
     pub fn filtered_columns<'t>(&self, table: &'t Table) -> Vec<&'t str> {
-        let filters = &self.filters;
+        let Some(filters) = &self.filters else { return Vec::new() };
         let all = || filters.key.iter().chain(&filters.statics).chain(&filters.row);
         let is_filtered = |column: &&Column| all().any(|f| f.is_on(column));
         table.columns.iter().filter(is_filtered).map(|column| &*column.name).collect()
@@ -527,6 +528,25 @@ impl BoundSelect {
         if self.reads_ahead { UNLIMITED } else { self.per_partition }
     }
 
+    /// Whether more rows are read than are given, for filters, aggregates, sorting: then a page takes as long as
+    /// what is looked at for it.
+    pub fn reads_ahead(&self) -> bool {
+        self.reads_ahead
+    }
+
+    /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
+    /// when everything that is read is wanted. [`SelectExec`] filters what it is shown all the same.
+    pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {
+        let filters = self.filters.clone().filter(|_| !plan.only_static_rows)?;
+        let gives_all = !plan.sort.is_empty() || matches!(plan.shaping, Shaping::Groups { .. });
+        let rows = match self.limit.min(self.page_rows) {
+            UNLIMITED => usize::MAX,
+            _ if gives_all => usize::MAX,
+            rows => usize::try_from(rows).unwrap_or(usize::MAX),
+        };
+        Some((filters, rows))
+    }
+
     /// How many rows are worth fetching ahead from other shards.
     pub fn rows_wanted(&self) -> usize {
         if self.reads_ahead {
@@ -534,31 +554,6 @@ impl BoundSelect {
         }
         let rows = self.limit.min(self.page_rows);
         usize::try_from(rows).unwrap_or(usize::MAX)
-    }
-}
-
-/// Filters by what they look at.
-#[derive(Clone, Debug, Default)]
-struct BoundFilters {
-    /// Partition key components.
-    key: Vec<Filter>,
-    /// Columns of the static row.
-    statics: Vec<Filter>,
-    /// Clustering components and columns of the row.
-    row: Vec<Filter>,
-}
-
-impl From<Vec<Filter>> for BoundFilters {
-    fn from(filters: Vec<Filter>) -> BoundFilters {
-        let mut sorted = BoundFilters::default();
-        for filter in filters {
-            match filter.source {
-                Source::Key(_) => sorted.key.push(filter),
-                Source::Static(..) => sorted.statics.push(filter),
-                Source::Clustering(_) | Source::Regular(..) => sorted.row.push(filter),
-            }
-        }
-        sorted
     }
 }
 

@@ -3,11 +3,14 @@
 //! Checks come in Cassandra's order, which shows when more than one of them fails.
 //! Source: `SelectStatement.getSliceCommands`, `getRangeCommand`.
 
+use std::sync::Arc;
+
 use data::Slices;
 use data::command::{Partitions, ReadCommand, RingBound};
 use schema::TableKind;
 
 use super::bind::{self, Values};
+use super::filter::BoundFilters;
 use super::restricted::KeyAccess;
 use super::{BoundSelect, SelectPlan};
 use crate::error::PlanError;
@@ -24,7 +27,7 @@ impl SelectPlan {
         if self.restrictions.access == KeyAccess::Range {
             return self.bind_range(v, state, bound);
         }
-        bound.filters = bind::filters(&self.restrictions, v)?.into();
+        bound.filters = self.filters(v, bound)?;
         let mut keys = bind::partition_keys(&self.restrictions, v)?;
         if let Some(watch) = v.env.watch.filter(|_| self.restrictions.key_is_in()) {
             watch.partition_keys_in_select(&self.table.name, keys.len())?;
@@ -66,7 +69,7 @@ impl SelectPlan {
         state: Option<PagingState>,
         bound: &mut BoundSelect,
     ) -> Result<(), PlanError> {
-        bound.filters = bind::filters(&self.restrictions, v)?.into();
+        bound.filters = self.filters(v, bound)?;
         let mut command = self.command(v, bound)?;
         let is_empty = command.slices.0.is_empty();
         // Bounds of the ring are not looked at then, unless static columns are selected.
@@ -88,6 +91,17 @@ impl SelectPlan {
         }
         bound.reads.push(command);
         Ok(())
+    }
+
+    fn filters(
+        &self,
+        v: &Values<'_>,
+        bound: &BoundSelect,
+    ) -> Result<Option<Arc<BoundFilters>>, PlanError> {
+        let filters = bind::filters(&self.restrictions, v)?;
+        let key_columns = self.table.partition_key_count;
+        let some = |filters| Arc::new(BoundFilters::new(filters, key_columns, bound.now));
+        Ok((!filters.is_empty()).then(|| some(filters)))
     }
 
     /// A read of no partition yet.

@@ -3,6 +3,7 @@
 
 mod concurrent;
 mod divergence;
+mod local;
 mod nodes;
 mod scans;
 mod serving;

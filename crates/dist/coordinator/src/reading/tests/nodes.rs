@@ -179,7 +179,7 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
 }
 
 /// How a read is asked for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) level: Consistency,
     pub(super) rows_wanted: usize,

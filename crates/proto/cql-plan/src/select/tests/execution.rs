@@ -352,7 +352,7 @@ fn groups_are_closed_where_the_prefix_changes() {
 
 #[test]
 fn pages_of_any_size_give_the_same_rows() {
-    let world = world();
+    let mut world = world();
     for text in [
         "SELECT k,st,c1 FROM t",
         "SELECT * FROM kv",
@@ -381,7 +381,32 @@ fn pages_of_any_size_give_the_same_rows() {
         for size in 1..=20 {
             assert_eq!(world.pages(text, size).unwrap(), whole, "{text}, pages of {size}");
         }
+        // Pages that end before they are full, empty ones too.
+        for cut_after in 1..=4 {
+            world.cut_after = Some(cut_after);
+            for size in [1, 3, 20] {
+                let pages = world.pages(text, size).unwrap();
+                assert_eq!(pages, whole, "{text}, pages of {size} cut after {cut_after}");
+            }
+        }
+        world.cut_after = None;
     }
+}
+
+#[test]
+fn a_page_that_is_cut_may_be_empty_and_an_answer_of_one_row_is_not_cut() {
+    let mut world = world();
+    world.cut_after = Some(1);
+    let filtered = "SELECT v FROM d WHERE c = 1 ALLOW FILTERING";
+    let (rows, done) = world.page(filtered, &[], Some(100), None).unwrap();
+    assert!(rows.is_empty() && done.paging_state.is_some(), "{rows:?}");
+    for text in ["SELECT count(*) FROM d", "SELECT k, count(*) FROM d GROUP BY k"] {
+        let (rows, done) = world.page(text, &[], Some(100), None).unwrap();
+        assert!(!rows.is_empty() && done.paging_state.is_none(), "{text}: {rows:?}");
+    }
+    // Without pages there is nothing to be cut.
+    let (rows, done) = world.page(filtered, &[], None, None).unwrap();
+    assert!(!rows.is_empty() && done.paging_state.is_none());
 }
 
 #[test]

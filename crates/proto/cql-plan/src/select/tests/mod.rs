@@ -41,6 +41,8 @@ const TABLES: &[&str] = &[
 
 pub(super) struct World {
     pub(super) schema: Arc<Schema>,
+    /// A page is cut whenever so many rows were looked at.
+    pub(super) cut_after: Option<usize>,
     uuids: UuidSource,
     partitions: Vec<Partition>,
 }
@@ -83,7 +85,12 @@ impl World {
                 schema = schema.apply(&change).unwrap();
             }
         }
-        World { schema: Arc::new(schema), uuids: UuidSource::new(1), partitions: Vec::new() }
+        World {
+            schema: Arc::new(schema),
+            cut_after: None,
+            uuids: UuidSource::new(1),
+            partitions: Vec::new(),
+        }
     }
 
     fn context<'a>(&'a self, limits: &'a PlanLimits) -> PlanContext<'a> {
@@ -272,14 +279,23 @@ impl World {
             Flow::SkipPartition => return exec.partition_end(),
             Flow::Stop => return Flow::Stop,
         }
-        for (clustering, row) in rows {
+        for (looked_at, (clustering, row)) in (1..).zip(rows) {
             match exec.row(clustering, RowRef::trusted(row)) {
+                Flow::Continue if self.cut_after.is_some_and(|n| looked_at % n == 0) => {
+                    if exec.cut_at(&partition.key, Some(clustering)) {
+                        return Flow::Stop;
+                    }
+                }
                 Flow::Continue => {}
                 Flow::SkipPartition => break,
                 Flow::Stop => return Flow::Stop,
             }
         }
-        exec.partition_end()
+        match exec.partition_end() {
+            Flow::Stop => Flow::Stop,
+            _ if self.cut_after.is_some() && exec.cut_at(&partition.key, None) => Flow::Stop,
+            flow => flow,
+        }
     }
 }
 

@@ -1,0 +1,319 @@
+//! The pages of the shards of one read, as one stream in ring order.
+//!
+//! Owns: whose page is shown next, where the next one of each shard begins, how many rows it is asked for, and
+//! whether before the one at hand is used up. Never: waits, sends.
+//!
+//! Of each shard there are at most two pages in memory: the one that is shown and, for readers that go on to the
+//! end, the next one, which that shard makes meanwhile.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use data::RowFilter;
+use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
+use rt::MeshError;
+use stdx::{ShardId, Token};
+use store::{Flow, ReadStats, RowSink};
+
+use crate::page::{PackedPage, PageItem};
+use crate::read::ShardFilter;
+use crate::{PageLimit, ShardReply};
+
+/// Rows that a shard is asked for beside its share of what is wanted, as shares are not quite equal: this many
+/// and a sixteenth of all.
+const ROWS_BESIDE: usize = 32;
+
+/// What a shard was asked and has not been waited for.
+type Asked = Pin<Box<dyn Future<Output = Result<ShardReply, MeshError>>>>;
+
+/// What [`Pages::step`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The sink wants nothing more, or there is nothing.
+    Over,
+    /// It goes on with the next page of this source.
+    Fetch(usize),
+}
+
+/// See the module.
+pub(crate) struct Pages {
+    sources: Vec<Source>,
+    filter: Option<Arc<dyn RowFilter>>,
+    /// Rows that are worth fetching; `usize::MAX`: all.
+    rows_wanted: usize,
+    /// The partition that was announced to the sink and not ended.
+    open: Option<Open>,
+    /// Its key, or that of the last one.
+    key: Vec<u8>,
+    /// Rows and partitions are those that were shown or left out by the filter, not all that came with a page.
+    pub(crate) stats: ReadStats,
+    rows_shown: usize,
+}
+
+/// A partition that is shown.
+#[derive(Clone, Copy)]
+struct Open {
+    source: usize,
+    /// What the sink said last.
+    flow: Flow,
+}
+
+/// What is left of one shard's part of a read.
+struct Source {
+    shard: ShardId,
+    command: ReadCommand,
+    page: PackedPage,
+    /// Where in the page the next item begins.
+    at: usize,
+    asked: Option<Asked>,
+    /// The rest of this partition is not wanted.
+    passes: Option<Vec<u8>>,
+}
+
+impl Pages {
+    /// Nothing was asked yet.
+    pub(crate) fn new(
+        shards: Range<u16>,
+        command: &ReadCommand,
+        (rows_wanted, filter): (usize, Option<&ShardFilter>),
+    ) -> Pages {
+        // An empty page that says that there is more.
+        let page = || PackedPage { more: true, ..PackedPage::default() };
+        let source = |shard| Source {
+            shard: ShardId(shard),
+            command: command.clone(),
+            page: page(),
+            at: 0,
+            asked: None,
+            passes: None,
+        };
+        Pages {
+            sources: shards.map(source).collect(),
+            filter: filter.map(|f| f.filter.clone()),
+            rows_wanted: filter.map_or(rows_wanted, |f| f.rows_wanted).max(1),
+            open: None,
+            key: Vec::new(),
+            stats: ReadStats::default(),
+            rows_shown: 0,
+        }
+    }
+
+    /// How many shards take part.
+    pub(crate) fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// The shard of a source.
+    pub(crate) fn shard(&self, source: usize) -> Option<ShardId> {
+        self.sources.get(source).map(|s| s.shard)
+    }
+
+    /// What to ask a source next; `None`: nothing more, or it is asked already.
+    #[expect(clippy::type_complexity, reason = "the parts of one request")]
+    pub(crate) fn next_request(
+        &mut self,
+        source: usize,
+    ) -> Option<(ShardId, Box<ReadCommand>, PageLimit, Option<Arc<dyn RowFilter>>)> {
+        let rows = self.rows_of_a_page();
+        let source = self.sources.get_mut(source)?;
+        if !source.page.more || source.asked.is_some() || !source.move_behind_page() {
+            return None;
+        }
+        let limit = PageLimit { rows, ..PageLimit::default() };
+        Some((source.shard, Box::new(source.command.clone()), limit, self.filter.clone()))
+    }
+
+    /// A shard's share of what is still wanted.
+    fn rows_of_a_page(&self) -> usize {
+        if self.rows_wanted == usize::MAX {
+            return usize::MAX;
+        }
+        let left = self.rows_wanted.saturating_sub(self.rows_shown).max(1);
+        let share = left / self.sources.len().max(1);
+        left.min(share.saturating_add(left / 16).saturating_add(ROWS_BESIDE))
+    }
+
+    /// The request was sent.
+    pub(crate) fn set_asked(&mut self, source: usize, asked: Asked) {
+        if let Some(source) = self.sources.get_mut(source) {
+            source.asked = Some(asked);
+        }
+    }
+
+    /// What to wait for; `None`: the source has nothing more.
+    pub(crate) fn take_asked(&mut self, source: usize) -> Option<Asked> {
+        let source = self.sources.get_mut(source)?;
+        (source.at, source.page) = (0, PackedPage::default());
+        source.asked.take()
+    }
+
+    /// The page that was waited for; true when it is worth asking for the one behind it at once.
+    pub(crate) fn put_page(&mut self, source: usize, page: PackedPage) -> bool {
+        self.stats.tombstones = self.stats.tombstones.saturating_add(page.stats.tombstones);
+        let filtered = page.stats.filtered;
+        self.stats.filtered.add(&filtered);
+        self.stats.rows = self.stats.rows.saturating_add(filtered.rows);
+        self.stats.partitions = self.stats.partitions.saturating_add(filtered.partitions);
+        // It ended because of what was left out of it, not because there was enough.
+        let is_thin = filtered.rows > 0 && page.rows < self.rows_of_a_page() / 2;
+        let Some(source) = self.sources.get_mut(source) else { return false };
+        (source.at, source.page) = (0, page);
+        self.rows_wanted == usize::MAX || is_thin
+    }
+
+    /// Shows what the pages at hand have.
+    pub(crate) fn step<S: RowSink>(&mut self, sink: &mut S) -> Step {
+        loop {
+            if let Some(open) = self.open {
+                match self.step_inside(open, sink) {
+                    Some(step) => return step,
+                    None => continue,
+                }
+            }
+            let mut first: Option<(Token, usize)> = None;
+            for index in 0..self.sources.len() {
+                let Some(source) = self.sources.get_mut(index) else { continue };
+                source.pass();
+                let Some((token, _)) = source.head() else {
+                    if source.page.more {
+                        let goes_on = self.tell_looked_at(index, sink);
+                        return if goes_on { Step::Fetch(index) } else { Step::Over };
+                    }
+                    continue;
+                };
+                // Keys of one token are of one shard.
+                if first.is_none_or(|(so_far, _)| token < so_far) {
+                    first = Some((token, index));
+                }
+            }
+            let Some((_, index)) = first else { return Step::Over };
+            if self.begin(index, sink) == Flow::Stop {
+                return Step::Over;
+            }
+        }
+    }
+
+    /// Tells the sink how far everything was looked at, when that is up to the end of this source's page; false
+    /// when it has enough.
+    fn tell_looked_at<S: RowSink>(&self, index: usize, sink: &mut S) -> bool {
+        let end = |index: usize| self.sources.get(index).and_then(|s| s.page.end.as_ref());
+        let Some(here) = end(index) else { return true };
+        let is_first = (0..self.sources.len()).filter(|other| *other != index).all(|other| {
+            let Some(source) = self.sources.get(other) else { return true };
+            match source.head() {
+                Some((token, _)) => token > here.token,
+                None if source.page.more => end(other).is_some_and(|end| end.token > here.token),
+                None => true,
+            }
+        });
+        !is_first || sink.looked_at(here.token, &here.key, here.clustering.as_deref())
+    }
+
+    /// Announces the partition that a source is at.
+    fn begin<S: RowSink>(&mut self, index: usize, sink: &mut S) -> Flow {
+        let Some(source) = self.sources.get_mut(index) else { return Flow::Stop };
+        let Some((PageItem::Partition { token, key, static_row }, next)) =
+            source.page.item(source.at)
+        else {
+            stdx::invariant::broken(format_args!("page: a row without a partition"))
+        };
+        self.stats.partitions = self.stats.partitions.saturating_add(1);
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let flow = sink.partition(token, key, static_row);
+        source.at = next;
+        self.open = Some(Open { source: index, flow });
+        flow
+    }
+
+    /// Shows rows of the partition that is open; `None`: it is over.
+    fn step_inside<S: RowSink>(&mut self, open: Open, sink: &mut S) -> Option<Step> {
+        let Open { source: index, mut flow } = open;
+        let Some(source) = self.sources.get_mut(index) else { return Some(Step::Over) };
+        loop {
+            match source.page.item(source.at) {
+                Some((PageItem::Row { clustering, row }, next)) => {
+                    source.at = next;
+                    if flow == Flow::Continue {
+                        self.stats.rows = self.stats.rows.saturating_add(1);
+                        self.rows_shown = self.rows_shown.saturating_add(1);
+                        flow = sink.row(clustering, row);
+                        if flow == Flow::Stop {
+                            return Some(Step::Over);
+                        }
+                    }
+                }
+                // It goes on from the page before.
+                Some((PageItem::Partition { key, .. }, next))
+                    if source.at == 0 && key == self.key =>
+                {
+                    source.at = next;
+                }
+                None if source.page.more && flow == Flow::Continue => {
+                    self.open = Some(Open { source: index, flow });
+                    return Some(Step::Fetch(index));
+                }
+                Some((PageItem::Partition { .. }, _)) | None => break,
+            }
+        }
+        if flow == Flow::SkipPartition && source.at >= source.page.len() && source.page.more {
+            source.passes = Some(self.key.clone());
+        }
+        self.open = None;
+        (sink.partition_end() == Flow::Stop).then_some(Step::Over)
+    }
+}
+
+impl Source {
+    /// The partition that begins next in the page.
+    #[inline]
+    fn head(&self) -> Option<(Token, &[u8])> {
+        match self.page.item(self.at)?.0 {
+            PageItem::Partition { token, key, .. } => Some((token, key)),
+            PageItem::Row { .. } => None,
+        }
+    }
+
+    /// Passes over the rest of a partition that is not wanted and goes on in this page.
+    #[inline]
+    fn pass(&mut self) {
+        if self.passes.is_none() || self.at > 0 {
+            return;
+        }
+        if self.head().map(|(_, key)| key) != self.passes.as_deref() {
+            if !self.page.is_empty() {
+                self.passes = None;
+            }
+            return;
+        }
+        let mut next = self.page.item(self.at).map_or(self.at, |(_, next)| next);
+        while let Some((PageItem::Row { .. }, behind)) = self.page.item(next) {
+            next = behind;
+        }
+        self.at = next;
+        if self.at < self.page.len() {
+            self.passes = None;
+        }
+    }
+
+    /// Moves the command's start behind the page; false when nothing can be left.
+    fn move_behind_page(&mut self) -> bool {
+        let Some(end) = &self.page.end else { return true };
+        let is_passed = self.passes.as_deref() == Some(end.key.as_slice());
+        let clustering = end.clustering.clone().filter(|_| !is_passed);
+        match &mut self.command.partitions {
+            Partitions::Key(_) if clustering.is_none() => return false,
+            Partitions::Key(_) => {}
+            Partitions::Range(KeyRange { start, .. }) => {
+                let after = clustering.is_none();
+                *start = RingBound::Key { token: end.token, key: end.key.clone(), after };
+            }
+        }
+        let rows_in_partition = self.command.resume.as_ref().map_or(0, |r| r.rows_in_partition);
+        self.command.resume =
+            clustering.map(|last| ResumePosition { clustering: Some(last), rows_in_partition });
+        true
+    }
+}
