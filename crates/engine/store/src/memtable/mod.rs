@@ -7,6 +7,7 @@
 //! not at all. Versions fold when a write or read finds that no reader holds them any more.
 
 mod cursor;
+mod key;
 mod partition;
 mod rows;
 
@@ -22,6 +23,7 @@ use smallvec::SmallVec;
 use stdx::{TimestampMicros, Token};
 
 pub(crate) use cursor::{MemtableScan, PartitionCursor};
+pub(crate) use key::Key;
 pub(crate) use partition::PartitionVersion;
 pub(crate) use rows::Entry;
 
