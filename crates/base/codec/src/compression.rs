@@ -6,6 +6,7 @@
 //!
 //! Source: `org.apache.cassandra.io.compress.*Compressor`; native protocol v4 §5, v5 §2.2.
 
+use crate::lz4_encode::Encoder;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 /// Which compressor.
@@ -108,6 +109,7 @@ fn append(
 /// LZ4 blocks and the ways Cassandra writes their length.
 pub mod lz4 {
     use super::{Algorithm, CompressionError, Result, append, damaged, too_long};
+    use crate::lz4_encode::{BLOCK_BYTES_MAX, Encoder};
 
     const LZ4: Algorithm = Algorithm::Lz4;
 
@@ -166,6 +168,22 @@ pub mod lz4 {
     /// As [`compress`].
     pub fn compress_with_len_le(src: &[u8], out: &mut Vec<u8>) -> Result<usize> {
         prefixed(src, u32::to_le_bytes, out)
+    }
+
+    /// The same, with the working memory of the blocks before where the block is short enough for that.
+    pub(super) fn compress_with(
+        encoder: &mut Encoder,
+        src: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let Some(length) = u32::try_from(src.len()).ok().filter(|_| src.len() <= BLOCK_BYTES_MAX)
+        else {
+            return compress_with_len_le(src, out);
+        };
+        let start = out.len();
+        out.extend_from_slice(&length.to_le_bytes());
+        encoder.encode(src, out);
+        Ok(out.len().saturating_sub(start))
     }
 
     /// Appends the length of `src` (four bytes, big endian), then its block: native protocol v3 and v4.
@@ -465,7 +483,8 @@ pub struct Compressor {
 }
 
 enum State {
-    Lz4,
+    /// Made with the first block that is compressed.
+    Lz4(Option<Encoder>),
     Snappy(Box<snap::raw::Encoder>),
     Deflate {
         compress: Box<Compress>,
@@ -491,7 +510,7 @@ impl Compressor {
     pub fn new(algorithm: Algorithm) -> Result<Compressor> {
         Ok(Compressor {
             state: match algorithm {
-                Algorithm::Lz4 => State::Lz4,
+                Algorithm::Lz4 => State::Lz4(None),
                 Algorithm::Snappy => State::Snappy(Box::new(snap::raw::Encoder::new())),
                 Algorithm::Deflate => State::Deflate {
                     compress: Box::new(deflate::new_compressor()),
@@ -518,7 +537,7 @@ impl Compressor {
     /// Which one it is.
     pub fn algorithm(&self) -> Algorithm {
         match &self.state {
-            State::Lz4 => Algorithm::Lz4,
+            State::Lz4(_) => Algorithm::Lz4,
             State::Snappy(_) => Algorithm::Snappy,
             State::Deflate { .. } => Algorithm::Deflate,
             State::Zstd { .. } => Algorithm::Zstd,
@@ -531,7 +550,9 @@ impl Compressor {
     /// `InputTooLong`.
     pub fn compress(&mut self, src: &[u8], out: &mut Vec<u8>) -> Result<usize> {
         match &mut self.state {
-            State::Lz4 => lz4::compress_with_len_le(src, out),
+            State::Lz4(encoder) => {
+                lz4::compress_with(encoder.get_or_insert_with(Encoder::new), src, out)
+            }
             State::Snappy(encoder) => snappy::compress_with(encoder, src, out),
             State::Deflate { compress, .. } => deflate::compress_with(compress, src, out),
             State::Zstd { compress, .. } => zstd::compress_with(compress, src, out),
@@ -544,7 +565,7 @@ impl Compressor {
     /// `OutputTooLong`, `LengthMismatch`, `Damaged`.
     pub fn decompress(&mut self, src: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<usize> {
         match &mut self.state {
-            State::Lz4 => lz4::decompress_with_len_le(src, max_len, out),
+            State::Lz4(_) => lz4::decompress_with_len_le(src, max_len, out),
             State::Snappy(_) => snappy::decompress(src, max_len, out),
             State::Deflate { decompress, .. } => {
                 deflate::decompress_with(decompress, src, max_len, out)

@@ -7,7 +7,7 @@
 //! INV-codec-1: no function panics on any input bytes. INV-codec-2: nothing is allocated on the word of a length
 //! field before the bytes, or the cap of the caller, bear it out.
 //!
-//! Reading order: `reader`, `writer`, `vint`, `murmur`, `checksum`, `compression`.
+//! Reading order: `reader`, `writer`, `vint`, `murmur`, `checksum`, `compression`, `lz4_encode`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -30,6 +30,7 @@
 pub mod checksum;
 pub mod compression;
 pub mod fuzz;
+mod lz4_encode;
 pub mod murmur;
 pub mod reader;
 pub mod vint;

@@ -522,8 +522,11 @@ impl SstableWriter {
         stdx::invariant!(self.in_partition, "sstable writer: no partition is open");
         self.end_header()?;
         let rows_end = self.offset();
-        if self.tries.is_some() && self.partition.in_block {
-            self.end_block()?;
+        match &self.tries {
+            Some(tries) if self.partition.in_block && tries.has_block() => self.end_block()?,
+            // A partition of one block has no trie of its own.
+            Some(_) => self.partition.in_block = false,
+            None => {}
         }
         encode_partition_end(&mut self.chunk);
         // As in Cassandra, the last block of format BIG takes in the end of the partition.

@@ -20,6 +20,7 @@ use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicr
 
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
+use crate::estimates::partitions_together;
 use crate::files::{TableFile, Transaction};
 use crate::garbage;
 use crate::outputs::Outputs;
@@ -597,7 +598,7 @@ impl Store {
         if read.is_empty() {
             return Ok(());
         }
-        let partitions = read.iter().map(|f| f.reader.meta().estimated_partitions()).sum();
+        let partitions = partitions_together(read.iter().map(|f| &**f.reader.meta()));
         let mut stats = EncodingStats::NONE;
         let mut repaired_at = i64::MAX;
         let mut pending = None;

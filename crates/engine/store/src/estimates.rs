@@ -3,6 +3,8 @@
 //! Partition keys are hashed, so those of a file are taken as evenly spread over its tokens.
 //! Memtables do not count, as in Cassandra.
 
+use sst_format::hyperloglog::HyperLogLog;
+use sstable::SstableMeta;
 use stdx::{TableId, Token};
 
 use crate::files::TableFile;
@@ -18,6 +20,27 @@ pub struct RangeEstimate {
     pub bytes: u64,
     /// See `bytes`.
     pub counted: u64,
+}
+
+/// Partitions that files have together, those that several have counted once, to some percent: at least
+/// those of the one with most, at most the sum. What a filter for all of them needs.
+pub(crate) fn partitions_together<'m>(metas: impl Iterator<Item = &'m SstableMeta>) -> u64 {
+    let (mut most, mut sum, mut apart) = (0u64, 0u64, 0u64);
+    let mut together = HyperLogLog::default();
+    for meta in metas {
+        let count = meta.estimated_partitions();
+        most = most.max(count);
+        sum = sum.saturating_add(count);
+        match HyperLogLog::decode(&meta.statistics().cardinality) {
+            Ok(Some(keys)) => together.merge(&keys),
+            // Some small files of Cassandra say it in another form.
+            _ => apart = apart.saturating_add(count),
+        }
+    }
+    if sum == most {
+        return sum;
+    }
+    together.estimate().saturating_add(apart).clamp(most, sum)
 }
 
 impl Store {
@@ -120,6 +143,26 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{TABLE, insert, open, run, write};
+
+    #[test]
+    fn partitions_that_several_files_have_count_once() {
+        run(41, |rt| async move {
+            let store = open(&rt).await;
+            for keys in [0..600, 400..1000] {
+                for pk in keys {
+                    write(&store, &insert(pk, 1, "value", 1)).await.unwrap();
+                }
+                store.flush(None).await.unwrap();
+            }
+            let files = store.table(TABLE).unwrap().view().files.clone();
+            assert_eq!(files.len(), 2);
+            let of = |n| partitions_together(files.iter().take(n).map(|f| &**f.reader.meta()));
+            assert_eq!((of(0), of(1)), (0, 600));
+            assert!((960..=1040).contains(&of(2)), "{} partitions", of(2));
+            store.stop().await;
+        });
+    }
 
     #[test]
     fn a_file_counts_in_a_range_by_the_part_of_its_tokens_there() {

@@ -29,7 +29,7 @@ use stdx::{FixedHasher, TableId, Token};
 pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
 use crate::error::StoreError;
-use crate::memtable::{Memtable, PartitionCursor, PartitionVersion};
+use crate::memtable::{Key, Memtable, PartitionCursor, PartitionVersion};
 use crate::read::{
     BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, TailSource, candidates,
 };
@@ -70,7 +70,7 @@ struct HeadKey {
     table: TableId,
     contents: u64,
     token: Token,
-    key: Rc<[u8]>,
+    key: Key,
 }
 
 // The token is a hash of the key.

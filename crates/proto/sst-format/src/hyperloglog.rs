@@ -64,6 +64,13 @@ impl HyperLogLog {
         }
     }
 
+    /// Takes in all keys that another one has taken in.
+    pub fn merge(&mut self, other: &HyperLogLog) {
+        for (register, more) in self.registers.iter_mut().zip(&other.registers) {
+            *register = (*register).max(*more);
+        }
+    }
+
     /// Estimated number of different keys.
     pub fn estimate(&self) -> u64 {
         let m = REGISTERS as f64;
@@ -172,6 +179,20 @@ mod tests {
             assert!((estimate / f64::from(n) - 1.0).abs() < 0.05, "{n}: {estimate}");
             assert_eq!(HyperLogLog::decode(&h.encode()).unwrap(), Some(h));
         }
+    }
+
+    #[test]
+    fn keys_that_several_have_count_once() {
+        let of = |range: std::ops::Range<u32>| {
+            let mut h = HyperLogLog::default();
+            range.for_each(|i| h.add(&i.to_be_bytes()));
+            h
+        };
+        let mut merged = of(0..60_000);
+        merged.merge(&of(40_000..100_000));
+        assert_eq!(merged, of(0..100_000));
+        merged.merge(&HyperLogLog::default());
+        assert_eq!(merged, of(0..100_000));
     }
 
     #[test]

@@ -57,6 +57,23 @@ impl Payload {
     }
 }
 
+/// How many bytes two keys begin with alike.
+#[inline]
+pub fn shared(a: &[u8], b: &[u8]) -> usize {
+    let eights = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let mut count = 0usize;
+    for (a, b) in eights {
+        let difference = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if difference != 0 {
+            let equal = usize::try_from(difference.trailing_zeros() / 8).unwrap_or(0);
+            return count.saturating_add(equal);
+        }
+        count = count.saturating_add(8);
+    }
+    let (a, b) = (a.get(count..).unwrap_or(&[]), b.get(count..).unwrap_or(&[]));
+    count.saturating_add(a.iter().zip(b).take_while(|(a, b)| a == b).count())
+}
+
 /// A node that a later key may still change, on the way to the last key.
 #[derive(Debug)]
 struct Open {
@@ -142,7 +159,7 @@ impl TrieWriter {
     /// Adds a payload under a key that lies behind all before. `out` is what follows the first `at`
     /// bytes of the file.
     pub fn add(&mut self, key: &[u8], payload: Payload, at: u64, out: &mut Vec<u8>) {
-        let common = key.iter().zip(&self.key).take_while(|(a, b)| a == b).count();
+        let common = shared(key, &self.key);
         if self.path.is_empty() {
             self.open();
         }
@@ -555,6 +572,20 @@ mod tests {
                 assert_eq!(writer.finish(before, &mut out), Some(expect_root));
                 assert!(out == expect, "{count} of {alphabet}: {} {}", out.len(), expect.len());
             }
+        }
+    }
+
+    #[test]
+    fn keys_are_alike_down_to_the_first_byte_that_differs() {
+        let key: Vec<u8> = (0..40).collect();
+        for length in 0..40 {
+            for at in 0..length {
+                let mut other = key.clone();
+                other[at] ^= 0x80;
+                assert_eq!(shared(&key[..length], &other), at);
+                assert_eq!(shared(&other, &key[..length]), at);
+            }
+            assert_eq!(shared(&key[..length], &key), length);
         }
     }
 

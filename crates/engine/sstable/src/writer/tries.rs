@@ -5,7 +5,7 @@ use data::DeletionTime;
 use sst_format::byte_order::{self, Place};
 use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::partitions::{Footer, RowBlock, RowsEntry, Target, encode_block, encode_target};
-use sst_format::trie_write::{Payload, TrieWriter};
+use sst_format::trie_write::{Payload, TrieWriter, shared};
 use sst_format::{FormatError, IndexInfo, Version};
 use types::CqlType;
 
@@ -46,10 +46,6 @@ pub(super) struct PartitionFacts<'p> {
     pub(super) rows_end: u64,
 }
 
-fn shared(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
 impl TrieIndex {
     pub(super) fn new(rows: Output, version: Version, types: Vec<(CqlType, bool)>) -> TrieIndex {
         TrieIndex {
@@ -86,6 +82,12 @@ impl TrieIndex {
                 value: names.join(", "),
             }
         })
+    }
+
+    /// Whether the partition at hand has a block already.
+    #[inline]
+    pub(super) fn has_block(&self) -> bool {
+        self.blocks > 0
     }
 
     /// A block of rows, with the deletion that is open at its end.

@@ -7,11 +7,13 @@
 //! not at all. Versions fold when a write or read finds that no reader holds them any more.
 
 mod cursor;
+mod key;
 mod partition;
 mod rows;
+mod slot;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -22,14 +24,11 @@ use smallvec::SmallVec;
 use stdx::{TimestampMicros, Token};
 
 pub(crate) use cursor::{MemtableScan, PartitionCursor, RowsFrom};
+pub(crate) use key::Key;
 pub(crate) use partition::PartitionVersion;
 pub(crate) use rows::Entry;
-
-/// Versions of one partition, oldest first; usually one.
-pub(crate) type Versions = SmallVec<[Rc<PartitionVersion>; 1]>;
-
-/// Partitions of one token; usually one.
-type Slot = SmallVec<[Versions; 1]>;
+pub(crate) use slot::Versions;
+use slot::{Slot, key_of};
 
 /// See the module.
 pub(crate) struct Memtable {
@@ -43,10 +42,6 @@ pub(crate) struct Memtable {
     first_position: Cell<Option<LogPosition>>,
     /// Holds mutations from segments of earlier runs.
     replayed: Cell<bool>,
-}
-
-fn key_of(versions: &Versions) -> &[u8] {
-    versions.first().map_or(&[], |v| &v.key)
 }
 
 impl Memtable {
@@ -79,9 +74,8 @@ impl Memtable {
     pub(crate) fn remove_where(&self, gone: impl Fn(Token) -> bool) {
         let mut map = self.map.borrow_mut();
         map.retain(|token, _| !gone(Token(*token)));
-        self.partitions.set(map.values().map(|slot| slot.len()).sum());
-        let versions = map.values().flatten().flatten();
-        self.bytes.set(versions.map(|v| v.memory_bytes()).sum());
+        self.partitions.set(map.values().map(Slot::count).sum());
+        self.bytes.set(map.values().map(Slot::memory_bytes).sum());
     }
 
     /// Takes everything out, to be dropped in steps: see [`Leftovers`].
@@ -126,37 +120,69 @@ impl Memtable {
         }
         self.mutations.set(self.mutations.get() + 1);
         let mut map = self.map.borrow_mut();
-        let slot = map.entry(token.0).or_default();
-        let mut delta = 0_isize;
-        let versions = match slot.iter().position(|v| key_of(v) >= mutation.key) {
-            Some(i) if slot.get(i).is_some_and(|v| key_of(v) == mutation.key) => slot.get_mut(i),
-            other => {
-                let i = other.unwrap_or(slot.len());
-                let mut versions = Versions::new();
-                versions.push(Rc::new(PartitionVersion::new(token, mutation.key.into())));
-                slot.insert(i, versions);
-                self.partitions.set(self.partitions.get() + 1);
-                delta += PartitionVersion::overhead(mutation.key) as isize;
-                slot.get_mut(i)
+        let into = (scratch, &self.oldest);
+        let delta = match map.entry(token.0) {
+            btree_map::Entry::Vacant(place) => {
+                let mut version = PartitionVersion::new(token, mutation.key.into());
+                let bytes = version.apply(shape, mutation, into);
+                place.insert(Slot::One(Rc::new(version)));
+                self.added(mutation.key) + bytes
+            }
+            btree_map::Entry::Occupied(mut place) => {
+                let slot = place.get_mut();
+                match slot.only_mut(mutation.key) {
+                    Some(version) => version.apply(shape, mutation, into),
+                    None => self.apply_beside(slot, shape, token, mutation, into),
+                }
             }
         };
-        if let Some(versions) = versions {
-            if versions.len() > 1 {
-                fold(shape, versions, scratch);
-            }
-            delta += write(shape, versions, mutation, (scratch, &self.oldest));
-        }
         drop(map);
         let bytes = self.bytes.get().saturating_add_signed(delta);
         self.bytes.set(bytes);
         delta
     }
 
+    /// One more partition: the memory of its key.
+    fn added(&self, key: &[u8]) -> isize {
+        self.partitions.set(self.partitions.get() + 1);
+        isize::try_from(PartitionVersion::overhead(key)).unwrap_or(isize::MAX)
+    }
+
+    /// [`Memtable::apply`] where the token has other partitions, or somebody holds versions.
+    fn apply_beside(
+        &self,
+        slot: &mut Slot,
+        shape: &TableShape,
+        token: Token,
+        mutation: &MutationRef<'_>,
+        (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
+    ) -> isize {
+        let Some(partitions) = slot.partitions() else { return 0 };
+        let mut delta = 0;
+        let versions = match partitions.iter().position(|v| key_of(v) >= mutation.key) {
+            Some(i) if partitions.get(i).is_some_and(|v| key_of(v) == mutation.key) => {
+                partitions.get_mut(i)
+            }
+            other => {
+                let i = other.unwrap_or(partitions.len());
+                let version = PartitionVersion::new(token, mutation.key.into());
+                partitions.insert(i, Versions::from_elem(Rc::new(version), 1));
+                delta += self.added(mutation.key);
+                partitions.get_mut(i)
+            }
+        };
+        if let Some(versions) = versions {
+            if versions.len() > 1 {
+                fold(shape, versions, scratch);
+            }
+            delta += write(shape, versions, mutation, (scratch, oldest));
+        }
+        delta
+    }
+
     /// The versions of a partition.
     pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<Versions> {
-        let map = self.map.borrow();
-        let slot = map.get(&token.0)?;
-        slot.iter().find(|v| key_of(v) == key).cloned()
+        self.map.borrow().get(&token.0)?.get(key)
     }
 
     /// The next partitions behind a position of the ring, at most `count`, appended to `out`: each
@@ -178,18 +204,26 @@ impl Memtable {
         let enough = out.len().saturating_add(count);
         let mut scratch = Vec::new();
         for (_, slot) in map.range_mut((from, Bound::Unbounded)) {
-            for versions in slot.iter_mut() {
-                if out.len() >= enough {
-                    return;
+            let is_before = |v: &PartitionVersion| match start {
+                RingBound::Key { token, key, after } if v.token == *token => {
+                    &*v.key < key.as_slice() || (*after && &*v.key == key.as_slice())
                 }
-                if let RingBound::Key { token, key, after } = start
-                    && let Some(v) = versions.first()
-                    && v.token == *token
-                    && (&*v.key < key.as_slice() || (*after && &*v.key == key.as_slice()))
-                {
-                    continue;
+                _ => false,
+            };
+            match slot {
+                Slot::One(_) if out.len() >= enough => return,
+                Slot::One(only) if is_before(only) => {}
+                Slot::One(only) => out.push_back(only.clone()),
+                Slot::More(partitions) => {
+                    for versions in partitions.iter_mut() {
+                        if out.len() >= enough {
+                            return;
+                        }
+                        if !versions.first().is_some_and(|v| is_before(v)) {
+                            out.extend(folded(shape, versions, &mut scratch));
+                        }
+                    }
                 }
-                out.extend(folded(shape, versions, &mut scratch));
             }
         }
     }
@@ -197,7 +231,7 @@ impl Memtable {
 
 /// What a memtable had that nobody needs any more. To drop all of it at once would hold up the shard for as
 /// long as it took to write.
-pub(crate) struct Leftovers(std::collections::btree_map::IntoValues<i64, Slot>);
+pub(crate) struct Leftovers(btree_map::IntoValues<i64, Slot>);
 
 impl Leftovers {
     /// Partitions that are dropped together: see [`Leftovers::drop_some`].
@@ -208,7 +242,7 @@ impl Leftovers {
         let some: SmallVec<[Slot; Leftovers::TOGETHER]> =
             self.0.by_ref().take(Leftovers::TOGETHER).collect();
         // They lie all over the memory. Loads that do not depend on each other overlap.
-        let touched = some.iter().flatten().flatten().map(|version| version.touch_key());
+        let touched = some.iter().map(Slot::touch);
         std::hint::black_box(touched.fold(0, u8::wrapping_add));
         !some.is_empty()
     }

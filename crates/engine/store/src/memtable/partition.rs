@@ -1,13 +1,13 @@
 //! One version of a partition in a memtable.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use data::{
     DeletionTime, Keep, Merged, MutationRef, RangeTombstoneList, RowRef, TableShape, merge_rows,
 };
 use stdx::{TimestampMicros, Token};
 
+use super::key::Key;
 use super::rows::{Entry, Rows};
 
 /// Accounted for a partition beside its rows: its places in the map and its own fields.
@@ -18,15 +18,18 @@ const PARTITION_OVERHEAD: usize = 200;
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionVersion {
     pub(crate) token: Token,
-    pub(crate) key: Rc<[u8]>,
+    pub(crate) key: Key,
     pub(crate) deletion: DeletionTime,
     pub(crate) static_row: Option<Box<[u8]>>,
     pub(crate) rows: Rows,
     pub(crate) tombstones: RangeTombstoneList,
 }
 
+// With the counts of an `Rc` it takes 128 bytes, which is a size that allocators have.
+const _: () = assert!(size_of::<PartitionVersion>() <= 112);
+
 impl PartitionVersion {
-    pub(crate) fn new(token: Token, key: Rc<[u8]>) -> PartitionVersion {
+    pub(crate) fn new(token: Token, key: Key) -> PartitionVersion {
         PartitionVersion {
             token,
             key,

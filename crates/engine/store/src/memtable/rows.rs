@@ -7,24 +7,41 @@ use data::{BoundRef, ClusteringComparator, RowRef};
 /// Rows per block; an insert moves at most this many entries.
 const BLOCK_ROWS_MAX: usize = 64;
 
-/// One row: clustering and packed row in one allocation.
+/// One row: length of the clustering, clustering and packed row in one allocation.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    bytes: Box<[u8]>,
-    clustering_len: u32,
-}
+pub(crate) struct Entry(Box<[u8]>);
+
+/// Stands for a length of four more bytes.
+const LONG: u8 = 0xff;
 
 impl Entry {
+    #[inline]
     pub(crate) fn new(clustering: &[u8], row: RowRef<'_>) -> Entry {
-        let mut bytes = Vec::with_capacity(clustering.len() + row.bytes().len());
+        let row = row.bytes();
+        let short = u8::try_from(clustering.len()).ok().filter(|length| *length != LONG);
+        let head = if short.is_some() { 1 } else { 5 };
+        let mut bytes = Vec::with_capacity(head + clustering.len() + row.len());
+        bytes.push(short.unwrap_or(LONG));
+        if short.is_none() {
+            let length = u32::try_from(clustering.len()).unwrap_or(u32::MAX);
+            bytes.extend_from_slice(&length.to_le_bytes());
+        }
         bytes.extend_from_slice(clustering);
-        bytes.extend_from_slice(row.bytes());
-        let clustering_len = u32::try_from(clustering.len()).unwrap_or(u32::MAX);
-        Entry { bytes: bytes.into_boxed_slice(), clustering_len }
+        bytes.extend_from_slice(row);
+        Entry(bytes.into_boxed_slice())
     }
 
+    #[inline]
     fn split(&self) -> (&[u8], &[u8]) {
-        self.bytes.split_at_checked(self.clustering_len as usize).unwrap_or((&[], &[]))
+        let (length, rest) = match &*self.0 {
+            [LONG, rest @ ..] => match rest.split_first_chunk() {
+                Some((length, rest)) => (u32::from_le_bytes(*length) as usize, rest),
+                None => (0, rest),
+            },
+            [length, rest @ ..] => (usize::from(*length), rest),
+            [] => (0, &[] as &[u8]),
+        };
+        rest.split_at_checked(length).unwrap_or((&[], &[]))
     }
 
     pub(crate) fn clustering(&self) -> &[u8] {
@@ -37,7 +54,7 @@ impl Entry {
 
     /// Memory it accounts for.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes.len() + std::mem::size_of::<Entry>() + 16
+        self.0.len() + size_of::<Entry>() + 16
     }
 }
 
@@ -71,7 +88,7 @@ impl Rows {
             Rows::One(entry) => Some(entry),
             Rows::Blocks(blocks) => blocks.first().and_then(|b| b.first()),
         };
-        let bytes = first.map_or(&[] as &[u8], |entry| &entry.bytes);
+        let bytes = first.map_or(&[] as &[u8], |entry| &entry.0);
         // One byte of each line of a processor's cache.
         bytes.iter().step_by(64).take(8).fold(0, |sum, byte| sum.wrapping_add(*byte))
     }
@@ -265,5 +282,23 @@ impl Rows {
             Rows::Blocks(blocks) => (None, blocks),
         };
         one.into_iter().chain(blocks.iter().flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_keep_clusterings_of_every_length_apart_from_their_rows() {
+        for length in (0..600).chain([65_540, 200_000]) {
+            let clustering: Vec<u8> = (0..length).map(|i| (i % 253) as u8).collect();
+            for row in [&b""[..], b"row", &[LONG; 9]] {
+                let entry = Entry::new(&clustering, RowRef::trusted(row));
+                assert_eq!((entry.clustering(), entry.row().bytes()), (&clustering[..], row));
+                let overhead = if length < 255 { 1 } else { 5 };
+                assert_eq!(entry.0.len(), length + row.len() + overhead);
+            }
+        }
     }
 }

@@ -1,0 +1,319 @@
+//! An encoder of LZ4 blocks of up to 64 KiB, for the chunks of SSTables.
+//!
+//! It looks for matches as the reference implementation does (8,192 slots, steps that grow after 64
+//! places without a match, matches extended backwards), so that files are as large as Cassandra's. Its
+//! table is kept from block to block: each slot says which block it is of, and has eight bits of the
+//! hash, so that what cannot match is passed over without being looked at.
+//! Source: `lz4_Block_format.md` of LZ4.
+
+const HASH_BITS: u32 = 13;
+const SLOTS: usize = 1 << HASH_BITS;
+/// Bytes of the longest block: places have 16 bits, as offsets have.
+pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 16;
+/// Bytes of the shortest match.
+const MATCH_BYTES_MIN: usize = 4;
+/// The last bytes of a block are literals.
+const LAST_LITERALS: usize = 5;
+/// No match begins in the last bytes of a block.
+const LAST_MATCH: usize = 12;
+/// After `1 << STEP_SHIFT` places without a match the step grows by one.
+const STEP_SHIFT: u32 = 6;
+/// Blocks that are told apart before slots are cleared.
+const BLOCKS_MAX: u32 = 0xff;
+
+/// Where four bytes were seen last, by their hash: place (16 bits), hash (8), block (8).
+pub(crate) struct Encoder {
+    slots: Box<[u32; SLOTS]>,
+    block: u32,
+}
+
+/// The four bytes at a place; zero behind the end.
+#[inline(always)]
+fn four_at(bytes: &[u8], at: usize) -> u32 {
+    let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    four.map_or(0, |four| u32::from_le_bytes(*four))
+}
+
+/// How many bytes from `at` on, below `end`, are as those from `earlier` on.
+#[inline]
+fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -> usize {
+    let now = bytes.get(at..end).unwrap_or(&[]);
+    let before = bytes.get(earlier..).unwrap_or(&[]);
+    let (eights, rest) = now.as_chunks::<8>();
+    let mut count = 0usize;
+    for (a, b) in eights.iter().zip(before.as_chunks::<8>().0) {
+        let difference = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if difference != 0 {
+            let equal = usize::try_from(difference.trailing_zeros() / 8).unwrap_or(0);
+            return count.wrapping_add(equal);
+        }
+        count = count.wrapping_add(8);
+    }
+    let behind = before.get(count..).unwrap_or(&[]);
+    count.wrapping_add(rest.iter().zip(behind).take_while(|(a, b)| a == b).count())
+}
+
+/// What of a length does not fit into its half of a token.
+#[inline]
+fn put_length(mut left: usize, out: &mut Vec<u8>) {
+    while left >= 255 {
+        out.push(255);
+        left = left.wrapping_sub(255);
+    }
+    out.push(u8::try_from(left).unwrap_or(0));
+}
+
+/// A token and its literals. `match_half` is its lower half.
+#[inline]
+fn put_literals(literals: &[u8], match_half: u8, out: &mut Vec<u8>) {
+    match u8::try_from(literals.len()) {
+        Ok(few @ 0..15) => out.push(few << 4 | match_half),
+        _ => {
+            out.push(0xf0 | match_half);
+            put_length(literals.len().wrapping_sub(15), out);
+        }
+    }
+    out.extend_from_slice(literals);
+}
+
+impl Encoder {
+    pub(crate) fn new() -> Encoder {
+        Encoder { slots: Box::new([0; SLOTS]), block: 0 }
+    }
+
+    /// Notes where four bytes are: where they were before, perhaps.
+    #[inline(always)]
+    fn note(&mut self, four: u32, at: usize) -> Option<usize> {
+        let hash = four.wrapping_mul(2_654_435_761);
+        let mark = (hash & 0xff00) | self.block;
+        let index = usize::try_from(hash >> (32 - HASH_BITS)).unwrap_or(0);
+        let slot = self.slots.get_mut(index & (SLOTS - 1))?;
+        let place = u32::try_from(at & 0xffff).unwrap_or(0);
+        let before = std::mem::replace(slot, place << 16 | mark);
+        (before & 0xffff == mark).then(|| usize::try_from(before >> 16).unwrap_or(0))
+    }
+
+    /// The same of the bytes at a place: where they surely were before.
+    #[inline(always)]
+    fn find(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
+        let four = four_at(bytes, at);
+        self.note(four, at).filter(|before| four_at(bytes, *before) == four)
+    }
+
+    /// The first place from `at` to `last` whose bytes were there before, and where they were.
+    #[inline(always)]
+    fn search(&mut self, bytes: &[u8], mut at: usize, last: usize) -> Option<(usize, usize)> {
+        let mut tried = 1usize << STEP_SHIFT;
+        let mut step = 1;
+        while at <= last {
+            if let Some(before) = self.find(bytes, at) {
+                return Some((at, before));
+            }
+            at = at.wrapping_add(step);
+            step = tried >> STEP_SHIFT;
+            tried = tried.wrapping_add(1);
+        }
+        None
+    }
+
+    /// Appends a block of `bytes`, at most [`BLOCK_BYTES_MAX`], else of its first so many.
+    pub(crate) fn encode(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let bytes = bytes.get(..BLOCK_BYTES_MAX).unwrap_or(bytes);
+        out.reserve(bytes.len().wrapping_add(bytes.len() / 255).wrapping_add(16));
+        if self.block >= BLOCKS_MAX {
+            self.slots.fill(0);
+            self.block = 0;
+        }
+        // Zero is of none.
+        self.block = self.block.wrapping_add(1);
+        let literals = self.encode_matches(bytes, out);
+        put_literals(bytes.get(literals..).unwrap_or(&[]), 0, out);
+    }
+
+    /// All sequences that have a match: where the last literals begin.
+    #[inline]
+    fn encode_matches(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let Some(last) = bytes.len().checked_sub(LAST_MATCH) else { return 0 };
+        let end = bytes.len().saturating_sub(LAST_LITERALS);
+        let mut literals = 0usize;
+        self.note(four_at(bytes, 0), 0);
+        let mut next = 1;
+        while let Some((mut at, mut before)) = self.search(bytes, next, last) {
+            while at > literals
+                && let (Some(a), Some(b)) = (at.checked_sub(1), before.checked_sub(1))
+                && bytes.get(a) == bytes.get(b)
+            {
+                (at, before) = (a, b);
+            }
+            // Matches right behind each other.
+            loop {
+                let behind = |place: usize| place.wrapping_add(MATCH_BYTES_MIN);
+                let more = count_equal(bytes, behind(at), behind(before), end);
+                let half = u8::try_from(more.min(15)).unwrap_or(15);
+                put_literals(bytes.get(literals..at).unwrap_or(&[]), half, out);
+                let offset = u16::try_from(at.wrapping_sub(before)).unwrap_or(0);
+                out.extend_from_slice(&offset.to_le_bytes());
+                if let Some(left) = more.checked_sub(15) {
+                    put_length(left, out);
+                }
+                at = behind(at).wrapping_add(more);
+                literals = at;
+                if at > last {
+                    return literals;
+                }
+                let within = at.wrapping_sub(2);
+                self.note(four_at(bytes, within), within);
+                match self.find(bytes, at) {
+                    Some(earlier) => before = earlier,
+                    None => break,
+                }
+            }
+            next = at.wrapping_add(1);
+        }
+        literals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawing(seed: u64) -> impl FnMut(usize) -> usize {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        move |below| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % below
+        }
+    }
+
+    /// Noise of few different bytes, runs, and copies of what was there.
+    fn sample(length: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = Vec::new();
+        while bytes.len() < length {
+            let longest = 1 + draw(400);
+            let count = 1 + draw(longest);
+            match draw(4) {
+                0 => bytes.resize(bytes.len() + count, draw(256) as u8),
+                1 if !bytes.is_empty() => {
+                    let start = draw(bytes.len());
+                    let end = bytes.len().min(start + count);
+                    bytes.extend_from_within(start..end);
+                }
+                2 => (0..count).for_each(|_| bytes.push(draw(3) as u8)),
+                _ => (0..count).for_each(|_| bytes.push(draw(256) as u8)),
+            }
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// What a block holds, read as the format's description says, with its rules for the end of a block.
+    fn decode(mut block: &[u8]) -> Vec<u8> {
+        fn take(block: &mut &[u8]) -> usize {
+            let (first, rest) = block.split_first().unwrap();
+            *block = rest;
+            usize::from(*first)
+        }
+        fn length(half: usize, block: &mut &[u8]) -> usize {
+            let mut length = half;
+            let mut more = half == 15;
+            while more {
+                let byte = take(block);
+                length += byte;
+                more = byte == 255;
+            }
+            length
+        }
+        let (mut out, mut last_match) = (Vec::<u8>::new(), None);
+        loop {
+            let token = take(&mut block);
+            let literals = length(token >> 4, &mut block);
+            out.extend_from_slice(&block[..literals]);
+            block = &block[literals..];
+            if block.is_empty() {
+                let is_rest_plain = last_match
+                    .is_none_or(|at| literals >= LAST_LITERALS && out.len() - at >= LAST_MATCH);
+                assert!(token & 15 == 0 && is_rest_plain, "the end of a block");
+                return out;
+            }
+            let offset = take(&mut block) | take(&mut block) << 8;
+            assert!((1..=out.len()).contains(&offset));
+            last_match = Some(out.len());
+            let count = length(token & 15, &mut block) + MATCH_BYTES_MIN;
+            (0..count).for_each(|_| out.push(out[out.len() - offset]));
+        }
+    }
+
+    fn check(encoder: &mut Encoder, bytes: &[u8]) -> usize {
+        let mut block = b"before".to_vec();
+        encoder.encode(bytes, &mut block);
+        assert_eq!(&block[..6], b"before");
+        let block = &block[6..];
+        assert!(block.len() <= bytes.len() + bytes.len() / 255 + 16);
+        assert!(decode(block) == bytes, "{} bytes", bytes.len());
+        let mut out = Vec::new();
+        crate::compression::lz4::decompress(block, bytes.len(), &mut out).unwrap();
+        assert!(out == bytes);
+        block.len()
+    }
+
+    #[test]
+    fn blocks_of_every_length_hold_what_they_were_given() {
+        let mut draw = drawing(1);
+        let mut encoder = Encoder::new();
+        for length in (0..300).chain([4096, 16_384, 65_534, 65_535, BLOCK_BYTES_MAX]) {
+            for _ in 0..4 {
+                let bytes = sample(length, &mut draw);
+                check(&mut encoder, &bytes);
+            }
+            check(&mut encoder, &vec![7; length]);
+        }
+    }
+
+    #[test]
+    fn what_earlier_blocks_held_is_not_referred_to() {
+        // More blocks than are told apart, each as the one before, or a part of it.
+        let mut draw = drawing(2);
+        let mut encoder = Encoder::new();
+        let mut sizes = Vec::new();
+        for n in 0..3 * BLOCKS_MAX as usize {
+            let bytes = sample(2000, &mut drawing(3 + n as u64 / 2));
+            sizes.push(check(&mut encoder, &bytes));
+            check(&mut encoder, &bytes[draw(100)..]);
+        }
+        let again = check(&mut Encoder::new(), &sample(2000, &mut drawing(3)));
+        assert!(sizes[0] == again && sizes[1] == again, "the same block has the same size");
+    }
+
+    #[test]
+    fn rows_take_no_more_bytes_than_the_reference_implementation_needs() {
+        // Rows of noise with heads that are alike, and lines of text; what lz4-java 1.10.1, Cassandra
+        // 5.0.9's, makes of the same.
+        let mut draw = drawing(4);
+        let (mut rows, mut text) = (Vec::new(), Vec::new());
+        for n in 0..80u64 {
+            rows.extend_from_slice(&[0, 8]);
+            rows.extend_from_slice(&n.wrapping_mul(0x9e37).to_be_bytes());
+            rows.extend_from_slice(&[0x80, 0x24, 0x80, 0xb2, 0x1b]);
+            for _ in 0..5 {
+                rows.extend_from_slice(&[8, 32]);
+                (0..32).for_each(|_| rows.push(draw(256) as u8));
+            }
+            rows.push(1);
+        }
+        let words = ["partition", "row", "cell", "of", "the", "table", "is", "written", "to"];
+        while text.len() < 16_000 {
+            text.extend_from_slice(words[draw(words.len())].as_bytes());
+            text.push(b' ');
+        }
+        for (bytes, reference) in [(rows, REFERENCE_ROWS), (text, REFERENCE_TEXT)] {
+            let size = check(&mut Encoder::new(), &bytes);
+            assert!(size <= reference, "{size} bytes, {reference} there");
+        }
+    }
+
+    const REFERENCE_ROWS: usize = 14_217;
+    const REFERENCE_TEXT: usize = 6_536;
+}
