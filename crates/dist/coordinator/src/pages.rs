@@ -173,20 +173,31 @@ impl Pages {
                 }
             }
             let mut first: Option<(Token, usize)> = None;
+            // Of the pages that are used up the one that ends first; none at all comes before.
+            let mut used_up: Option<(Option<Token>, usize)> = None;
             for index in 0..self.sources.len() {
                 let Some(source) = self.sources.get_mut(index) else { continue };
                 source.pass();
-                let Some((token, _)) = source.head() else {
-                    if source.page.more {
-                        let goes_on = self.tell_looked_at(index, sink);
-                        return if goes_on { Step::Fetch(index) } else { Step::Over };
+                match source.head() {
+                    // Keys of one token are of one shard.
+                    Some((token, _)) if first.is_none_or(|(so_far, _)| token < so_far) => {
+                        first = Some((token, index));
                     }
-                    continue;
-                };
-                // Keys of one token are of one shard.
-                if first.is_none_or(|(so_far, _)| token < so_far) {
-                    first = Some((token, index));
+                    Some(_) => {}
+                    None if source.page.more => {
+                        let end = source.page.end.as_ref().map(|end| end.token);
+                        if used_up.is_none_or(|(so_far, _)| end < so_far) {
+                            used_up = Some((end, index));
+                        }
+                    }
+                    None => {}
                 }
+            }
+            if let Some((end, index)) = used_up
+                && !first.zip(end).is_some_and(|((token, _), end)| token < end)
+            {
+                let goes_on = self.tell_looked_at(index, sink);
+                return if goes_on { Step::Fetch(index) } else { Step::Over };
             }
             let Some((_, index)) = first else { return Step::Over };
             if self.begin(index, sink) == Flow::Stop {
@@ -251,7 +262,7 @@ impl Pages {
                 {
                     source.at = next;
                 }
-                None if source.page.more && flow == Flow::Continue => {
+                None if flow == Flow::Continue && source.may_go_on(&self.key) => {
                     self.open = Some(Open { source: index, flow });
                     return Some(Step::Fetch(index));
                 }
@@ -274,6 +285,12 @@ impl Source {
             PageItem::Partition { token, key, .. } => Some((token, key)),
             PageItem::Row { .. } => None,
         }
+    }
+
+    /// Whether the next page may have more of a partition that this one ends with.
+    fn may_go_on(&self, key: &[u8]) -> bool {
+        let end = self.page.end.as_ref();
+        self.page.more && end.is_none_or(|end| end.key == key && end.clustering.is_some())
     }
 
     /// Passes over the rest of a partition that is not wanted and goes on in this page.
@@ -315,5 +332,78 @@ impl Source {
         self.command.resume =
             clustering.map(|last| ResumePosition { clustering: Some(last), rows_in_partition });
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use data::RowRef;
+    use stdx::{DeletionSeconds, TableId, Uuid};
+
+    use super::*;
+    use crate::page::PageEnd;
+
+    /// Notes what it is told.
+    #[derive(Default)]
+    struct Noted {
+        looked_at: Vec<i64>,
+        shown: Vec<i64>,
+        stops_at: i64,
+    }
+
+    impl RowSink for Noted {
+        fn partition(&mut self, token: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
+            self.shown.push(token.0);
+            Flow::Continue
+        }
+
+        fn row(&mut self, _: &[u8], _: RowRef<'_>) -> Flow {
+            Flow::Continue
+        }
+
+        fn partition_end(&mut self) -> Flow {
+            Flow::Continue
+        }
+
+        fn looked_at(&mut self, token: Token, _: &[u8], _: Option<&[u8]>) -> bool {
+            self.looked_at.push(token.0);
+            token.0 < self.stops_at
+        }
+    }
+
+    /// A page with these partitions that was looked for up to `end`.
+    fn page(partitions: &[i64], end: i64) -> PackedPage {
+        let mut writer = crate::page::PageWriter::new(PageLimit::default(), None, false);
+        for token in partitions {
+            writer.partition(Token(*token), &token.to_be_bytes(), None);
+            writer.row(b"", RowRef::trusted(&[]));
+            writer.partition_end();
+        }
+        let end = PageEnd { token: Token(end), key: b"e".to_vec(), clustering: None };
+        PackedPage { more: true, end: Some(end), ..writer.finish(ReadStats::default()) }
+    }
+
+    #[test]
+    fn the_page_that_ends_first_goes_on_first_and_tells_how_far_all_were_looked_at() {
+        let table = TableId(Uuid::from_u128(1));
+        let command =
+            ReadCommand::whole(table, Partitions::Range(KeyRange::all()), DeletionSeconds(0));
+        let mut pages = Pages::new(0..2, &command, (usize::MAX, None));
+        let mut sink = Noted { stops_at: 150, ..Noted::default() };
+        assert_eq!(pages.step(&mut sink), Step::Fetch(0));
+        pages.put_page(0, page(&[], 100));
+        assert_eq!(pages.step(&mut sink), Step::Fetch(1));
+        pages.put_page(1, page(&[5, 20], 30));
+        // What lies before the end of a page that is used up is shown first.
+        assert_eq!(pages.step(&mut sink), Step::Fetch(1));
+        assert_eq!((sink.shown.as_slice(), sink.looked_at.as_slice()), (&[5, 20][..], &[30][..]));
+        pages.put_page(1, page(&[120], 200));
+        // Not 120, before which the other one may have something.
+        assert_eq!(pages.step(&mut sink), Step::Fetch(0));
+        assert_eq!((sink.shown.len(), sink.looked_at.as_slice()), (2, &[30, 100][..]));
+        pages.put_page(0, page(&[], 160));
+        assert_eq!(pages.step(&mut sink), Step::Over);
+        assert_eq!(sink.shown, [5, 20, 120]);
+        assert_eq!(sink.looked_at, [30, 100, 160]);
     }
 }
