@@ -194,7 +194,7 @@ impl Pages {
                 }
             }
             if let Some((end, index)) = used_up
-                && !first.zip(end).is_some_and(|((token, _), end)| token < end)
+                && first.zip(end).is_none_or(|((token, _), end)| token >= end)
             {
                 let goes_on = self.tell_looked_at(index, sink);
                 return if goes_on { Step::Fetch(index) } else { Step::Over };

@@ -330,10 +330,11 @@ impl Read {
         });
         let deadline = self.snapshot.is_some();
         let deadline = deadline.then(|| self.deadline.unwrap_or_else(|| server.rt.now() + timeout));
-        let terms = (&table, deadline, trace.as_ref());
         let is_patient = is_range && bound.reads_ahead() && bound.timeout_nanos().is_none();
         let patience = is_patient.then(|| Patience::new(&server.rt, timeout));
-        let mut reading = pin!(self.read_all(plan, bound, (terms, patience.as_ref()), body));
+        let (trace_of, patience_of) = (trace.as_ref(), patience.as_ref());
+        let terms = Terms { table: &table, deadline, trace: trace_of, patience: patience_of };
+        let mut reading = pin!(self.read_all(plan, bound, terms, body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
@@ -378,10 +379,7 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
-        ((table, deadline, trace), patience): (
-            (&Arc<Table>, Option<Instant>, Option<&Rc<ReadTrace>>),
-            Option<&Patience>,
-        ),
+        Reading { table, deadline, trace, patience }: Reading<'_>,
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats, u64)> {
         let mut bytes = 0;
@@ -489,6 +487,16 @@ impl Read {
     }
 }
 
+/// How a read is done.
+struct Reading<'r> {
+    table: &'r Arc<Table>,
+    /// Of a read of several nodes.
+    deadline: Option<Instant>,
+    trace: Option<&'r Rc<ReadTrace>>,
+    /// Of one that may take long.
+    patience: Option<&'r Patience>,
+}
+
 /// Puts the paging state behind the column count, where it belongs.
 fn put_paging_state(body: &mut Vec<u8>, body_at: usize, state: &[u8]) {
     let length = i32::try_from(state.len()).unwrap_or(i32::MAX);
@@ -525,7 +533,7 @@ impl Sink<'_, '_> {
     #[inline]
     fn is_long(&mut self) -> bool {
         self.items = self.items.wrapping_add(1);
-        self.items % ITEMS_PER_LOOK == 0 && self.patience.is_some_and(Patience::look)
+        self.items.is_multiple_of(ITEMS_PER_LOOK) && self.patience.is_some_and(Patience::look)
     }
 }
 
