@@ -333,7 +333,7 @@ impl Read {
         let is_patient = is_range && bound.reads_ahead() && bound.timeout_nanos().is_none();
         let patience = is_patient.then(|| Patience::new(&server.rt, timeout));
         let (trace_of, patience_of) = (trace.as_ref(), patience.as_ref());
-        let terms = Terms { table: &table, deadline, trace: trace_of, patience: patience_of };
+        let terms = Reading { table: &table, deadline, trace: trace_of, patience: patience_of };
         let mut reading = pin!(self.read_all(plan, bound, terms, body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
