@@ -27,6 +27,8 @@ const CURSOR_BUFFERS_MAX: usize = 64;
 /// Items that a read shows before it looks whether others wait for the shard: more than a usual
 /// slice has, so that those end in one go, and much less than a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 128;
+/// Items that are merged before it is looked again whether plain rows follow.
+const MERGED_IN_ONE_GO: usize = 15;
 /// Bytes of a row that count as one item more.
 pub(crate) const BYTES_PER_ITEM: usize = 512;
 
@@ -339,6 +341,8 @@ struct Run<'s> {
     tombstones_before: u32,
     /// Items shown since the last look at the clock.
     items: usize,
+    /// Items for which it is not looked whether plain rows follow.
+    merged: usize,
 }
 
 /// Why a run stopped.
@@ -643,6 +647,7 @@ impl Store {
             static_alone: command.wants_static && !resumed,
             tombstones_before: stats.tombstones,
             items: 0,
+            merged: 0,
         });
         run.merge.set_scratch(self.inner.read_scratch.take());
         let mut passing = Passing::new();
@@ -682,9 +687,14 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Pause, StoreError> {
         let limit = self.inner.options.tombstone_failure_threshold;
-        let Run { merge, shown, static_alone, tombstones_before, items } = run;
+        let Run { merge, shown, static_alone, tombstones_before, items, merged } = run;
         loop {
-            let plain = plain_rows::show(merge, (shown, *static_alone), sink, stats);
+            let looks = *merged == 0;
+            *merged = merged.saturating_sub(1);
+            let plain = match looks {
+                true => plain_rows::show(merge, (shown, *static_alone), sink, stats),
+                false => None,
+            };
             let flow = if let Some((flow, count)) = plain {
                 *items += count;
                 flow
@@ -696,6 +706,14 @@ impl Store {
                 }
                 let item = merge.item();
                 *items += 1;
+                *merged = match item {
+                    Item::Partition { .. } | Item::PartitionEnd => 0,
+                    // Where there are none now there will be none soon.
+                    Item::Row { .. } | Item::Static(_) | Item::Marker(_) if looks => {
+                        MERGED_IN_ONE_GO
+                    }
+                    Item::Row { .. } | Item::Static(_) | Item::Marker(_) => *merged,
+                };
                 match item {
                     Item::Row { row, .. } => *items += row.bytes().len() / BYTES_PER_ITEM,
                     // As many rows were left out.

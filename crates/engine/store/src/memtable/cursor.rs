@@ -261,7 +261,7 @@ impl<'v> Iterator for RowsFrom<'v> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(entry) = self.block.next() {
-                return Some((entry.clustering(), entry.row()));
+                return Some(entry.parts());
             }
             self.block = self.behind.next()?.iter();
         }
@@ -334,7 +334,8 @@ impl Cursor for PartitionCursor {
             },
             Stage::Static if let Some(row) = self.version.static_row() => Item::Static(row),
             Stage::AtRow(place) if let Some(entry) = self.version.rows.get(place) => {
-                Item::Row { clustering: entry.clustering(), row: entry.row() }
+                let (clustering, row) = entry.parts();
+                Item::Row { clustering, row }
             }
             Stage::AtMarker { position, close, open } => {
                 Item::Marker(Marker { position: self.bound(position), close, open })

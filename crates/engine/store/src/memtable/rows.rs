@@ -31,7 +31,7 @@ impl Entry {
         Entry(bytes.into_boxed_slice())
     }
 
-    #[inline]
+    #[inline(always)]
     fn split(&self) -> (&[u8], &[u8]) {
         let (length, rest) = match &*self.0 {
             [LONG, rest @ ..] => match rest.split_first_chunk() {
@@ -44,8 +44,16 @@ impl Entry {
         rest.split_at_checked(length).unwrap_or((&[], &[]))
     }
 
+    #[inline(always)]
     pub(crate) fn clustering(&self) -> &[u8] {
         self.split().0
+    }
+
+    /// Clustering and row.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> (&[u8], RowRef<'_>) {
+        let (clustering, row) = self.split();
+        (clustering, RowRef::trusted(row))
     }
 
     pub(crate) fn row(&self) -> RowRef<'_> {
