@@ -43,6 +43,8 @@ cargo xtask COMMAND
                     plain socket
   perf large [--mb 10000] [--memory 512M]
                     a table larger than the memory read whole, counted, filtered: resident memory
+  perf wide [--mb 4000] [--memory 512M]
+                    one partition larger than the memory, and a million tombstones: read, compacted
   perf repair [--mb 1000] [--memory 1G]
                     bytes read and sent by a repair of two nodes in sync
   perf files [--rows 100000]
@@ -98,6 +100,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "cluster", options @ ..] => perf::cluster::run(&root, options),
         ["perf", "streaming", options @ ..] => perf::streaming::run(&root, options),
         ["perf", "large", options @ ..] => perf::large::run(&root, options),
+        ["perf", "wide", options @ ..] => perf::wide::run(&root, options),
         ["perf", "files", options @ ..] => perf::files::run(&root, options),
         ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),

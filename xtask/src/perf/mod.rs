@@ -1,13 +1,13 @@
 //! `perf compare`: the same workloads against a null server, Helenus and a real Cassandra on this
 //! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf replicated`,
-//! `perf streaming`, `perf repair`, `perf large`: nodes of Helenus alone. `perf files`: its files. `perf engine`, `perf instructions`: inside
-//! the process.
+//! `perf streaming`, `perf repair`, `perf large`, `perf wide`: nodes of Helenus alone. `perf files`: its files. `perf engine`,
+//! `perf instructions`: inside the process.
 //!
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
 //! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `report`;
-//! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`; `large`.
+//! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`; `large`, `wide`.
 
 mod cassandra;
 pub mod cluster;
@@ -32,6 +32,7 @@ mod settings;
 mod start;
 pub mod streaming;
 mod throughput;
+pub mod wide;
 
 use std::path::Path;
 

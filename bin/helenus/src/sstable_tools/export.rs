@@ -243,6 +243,7 @@ impl<'t> Rows<'t> {
         let uuids = UuidSource::new(0);
         let options = ExecuteOptions {
             now,
+            clock: now,
             default_timestamp: TimestampMicros(now.0),
             page_size: None,
             paging_state: None,

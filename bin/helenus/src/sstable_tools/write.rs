@@ -329,6 +329,7 @@ impl<'o> Rows<'o> {
     fn bound(&self, store: &Store, plans: &Plans, row: &Row<'_>) -> Result<u64, String> {
         let options = ExecuteOptions {
             now: self.now,
+            clock: self.now,
             default_timestamp: TimestampMicros(self.now.0),
             page_size: None,
             paging_state: None,

@@ -247,6 +247,7 @@ impl Conditional {
         let statements = flatten(&borrowed);
         let options = ExecuteOptions {
             now: self.now,
+            clock: server.rt.wall(),
             default_timestamp: self.timestamp,
             page_size: None,
             paging_state: None,

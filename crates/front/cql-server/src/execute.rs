@@ -282,6 +282,7 @@ pub(crate) fn options_of<'o>(
     };
     ExecuteOptions {
         now,
+        clock: wall,
         default_timestamp: timestamp,
         page_size: parameters.page_size.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),
         paging_state: parameters.paging_state,

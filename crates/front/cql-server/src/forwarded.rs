@@ -244,6 +244,7 @@ fn begin(
         has_timestamp: false,
         options: ExecuteOptions {
             now: message.now.unwrap_or_else(|| server.rt.wall()),
+            clock: server.rt.wall(),
             default_timestamp: message.timestamp,
             page_size: None,
             paging_state: None,

@@ -146,6 +146,7 @@ impl ListWrite {
     fn options<'s>(&self, (server, ticket): (&'s Server, &'s Ticket)) -> ExecuteOptions<'s> {
         ExecuteOptions {
             now: self.now,
+            clock: server.rt.wall(),
             default_timestamp: self.timestamp,
             page_size: None,
             paging_state: None,

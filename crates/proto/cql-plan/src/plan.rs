@@ -377,8 +377,11 @@ impl UuidSource {
 /// What one execution is told.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecuteOptions<'a> {
-    /// Wall clock of the coordinator.
+    /// When it is, for what expires: the client's time in seconds, else the wall clock.
     pub now: WallMicros,
+    /// Wall clock of the coordinator, for UUIDs and functions of the time: whatever the client says of
+    /// the time, as what a shard makes of it would go on from there for everybody.
+    pub clock: WallMicros,
     /// The client's timestamp, else the coordinator's.
     pub default_timestamp: TimestampMicros,
     /// Rows per page; `None` or 0 = no paging.
@@ -396,16 +399,18 @@ pub struct ExecuteOptions<'a> {
 impl<'a> ExecuteOptions<'a> {
     /// What terms need of it.
     pub fn env(&self) -> BindEnv<'a> {
-        let ExecuteOptions { now, uuids, protocol_version, watch, .. } = *self;
-        BindEnv { now, uuids, protocol_version, watch }
+        let ExecuteOptions { now, clock, uuids, protocol_version, watch, .. } = *self;
+        BindEnv { now, clock, uuids, protocol_version, watch }
     }
 }
 
 /// What terms are told when they are bound.
 #[derive(Clone, Copy, Debug)]
 pub struct BindEnv<'a> {
-    /// Wall clock of the coordinator.
+    /// When it is, for what expires.
     pub now: WallMicros,
+    /// Wall clock of the coordinator, for UUIDs and functions of the time.
+    pub clock: WallMicros,
     /// For `now()`, `uuid()`, list paths.
     pub uuids: &'a UuidSource,
     /// Native protocol version of the connection.

@@ -474,6 +474,7 @@ mod tests {
         let PlanKind::Modify(plan) = &compiled.plan.kind else { panic!("no INSERT") };
         let options = ExecuteOptions {
             now,
+            clock: now,
             default_timestamp: TimestampMicros(now.0),
             page_size: None,
             paging_state: None,

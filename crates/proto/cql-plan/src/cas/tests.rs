@@ -15,6 +15,7 @@ const BALLOT: TimestampMicros = TimestampMicros(1000);
 fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
     ExecuteOptions {
         now: NOW,
+        clock: NOW,
         default_timestamp: TimestampMicros(77),
         page_size: None,
         paging_state: None,

@@ -359,7 +359,8 @@ fn initial(
         return refuse("INITCOND cannot have bind variables".to_owned());
     }
     let uuids = UuidSource::new(0);
-    let env = BindEnv { now: cx.now, uuids: &uuids, protocol_version: 5, watch: None };
+    let env =
+        BindEnv { now: cx.now, clock: cx.now, uuids: &uuids, protocol_version: 5, watch: None };
     let value = match planned.bind(&[], &env)? {
         Bound::Value(bytes) => Some(bytes.into_owned()),
         Bound::Null | Bound::Unset => None,

@@ -604,7 +604,7 @@ fn eval_from_json(
     if json == Json::Null {
         return Ok(None);
     }
-    from_json(&f.returns, &json, env.now.millis()).map(Some).map_err(|error| {
+    from_json(&f.returns, &json, env.clock.millis()).map(Some).map_err(|error| {
         PlanError::invalid(format!(
             "org.apache.cassandra.serializers.MarshalException: {}",
             error.message

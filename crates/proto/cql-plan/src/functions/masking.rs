@@ -85,7 +85,8 @@ impl Masker {
         let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
         let mut masker = Masker { function: Ok(function), fixed, wrong: None };
         let uuids = UuidSource::new(0);
-        let env = BindEnv { now: WallMicros(0), uuids: &uuids, protocol_version: 5, watch: None };
+        let now = WallMicros(0);
+        let env = BindEnv { now, clock: now, uuids: &uuids, protocol_version: 5, watch: None };
         masker.wrong = masker.mask(Some(&[]), &env).err();
         Ok(masker)
     }

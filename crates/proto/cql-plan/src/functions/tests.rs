@@ -15,6 +15,7 @@ fn value_of(column: &str, term: &str) -> Result<String, String> {
     let uuids = UuidSource::new(1);
     let options = ExecuteOptions {
         now: NOW,
+        clock: NOW,
         default_timestamp: stdx::TimestampMicros(1),
         page_size: None,
         paging_state: None,

@@ -15,16 +15,16 @@ pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
     };
     match name {
         "now" | "current_timeuuid" | "currenttimeuuid" => {
-            impure(T::Timeuuid, |_, _, env| Ok(Some(env.uuids.time_uuid(env.now).to_vec())));
+            impure(T::Timeuuid, |_, _, env| Ok(Some(env.uuids.time_uuid(env.clock).to_vec())));
         }
         "current_timestamp" | "currenttimestamp" => {
-            impure(T::Timestamp, |_, _, env| Ok(Some(env.now.millis().to_be_bytes().to_vec())));
+            impure(T::Timestamp, |_, _, env| Ok(Some(env.clock.millis().to_be_bytes().to_vec())));
         }
         "current_date" | "currentdate" => impure(T::Date, |_, _, env| {
-            Ok(Some(temporal::date_of_millis(env.now.millis()).to_be_bytes().to_vec()))
+            Ok(Some(temporal::date_of_millis(env.clock.millis()).to_be_bytes().to_vec()))
         }),
         "current_time" | "currenttime" => impure(T::Time, |_, _, env| {
-            let nanos = env.now.0.rem_euclid(86_400_000_000).saturating_mul(1_000);
+            let nanos = env.clock.0.rem_euclid(86_400_000_000).saturating_mul(1_000);
             Ok(Some(nanos.to_be_bytes().to_vec()))
         }),
         "uuid" => impure(T::Uuid, |_, _, env| Ok(Some(env.uuids.random_uuid().to_vec()))),

@@ -100,6 +100,7 @@ pub fn fuzz_modify(data: &[u8]) {
     let uuids = UuidSource::new(1);
     let options = ExecuteOptions {
         now: cx.now,
+        clock: cx.now,
         default_timestamp: TimestampMicros(1),
         page_size: None,
         paging_state: None,

@@ -81,6 +81,7 @@ fn bind(
     let uuids = UuidSource::new(7);
     let options = ExecuteOptions {
         now: NOW,
+        clock: NOW,
         default_timestamp: TimestampMicros(1000),
         page_size: None,
         paging_state: None,
@@ -535,6 +536,39 @@ fn keys_of_65535_bytes_are_accepted_and_longer_ones_refused() {
     );
 }
 
+#[test]
+fn what_a_client_says_of_the_time_expires_values_but_makes_no_uuids() {
+    let schema = schema_of(TABLES);
+    let plan = plan_of(&schema, "UPDATE m USING TTL 10 SET l = l + [1] WHERE k = 1").unwrap();
+    let PlanKind::Modify(modify) = &plan.kind else { panic!("a modification") };
+    let uuids = UuidSource::new(7);
+    let options = |now| ExecuteOptions {
+        now,
+        clock: NOW,
+        default_timestamp: TimestampMicros(1000),
+        page_size: None,
+        paging_state: None,
+        protocol_version: 5,
+        uuids: &uuids,
+        watch: None,
+    };
+    let hour = WallMicros(NOW.0 + 3_600_000_000);
+    let mut made = Vec::new();
+    for now in [hour, NOW] {
+        let mut out = Vec::new();
+        let mutations = modify.bind(&[], &options(now), &mut out).unwrap();
+        let mutation = MutationRef::parse(&out[mutations[0].range.clone()], 0).unwrap();
+        let (_, row) = mutation.rows().next().unwrap();
+        let id = modify.table().column("l").unwrap().id;
+        let Some(ColumnRef::Complex(list)) = row.column(id) else { panic!("a list") };
+        let (path, cell) = list.cells().next().unwrap();
+        assert_eq!(cell.local.0, now.seconds().0 + 10);
+        made.push(types::timeuuid::unix_micros(path));
+    }
+    // The hour is not what later elements of others begin at.
+    assert_eq!(made, [Some(NOW.0); 2]);
+}
+
 /// What a statement writes when its reads find this list in every row.
 fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError> {
     let schema = schema_of(TABLES);
@@ -543,6 +577,7 @@ fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError>
     let uuids = UuidSource::new(7);
     let options = ExecuteOptions {
         now: NOW,
+        clock: NOW,
         default_timestamp: TimestampMicros(1000),
         page_size: None,
         paging_state: None,
@@ -712,6 +747,7 @@ fn errors_leave_the_output_as_it_was() {
     let uuids = UuidSource::new(7);
     let options = ExecuteOptions {
         now: NOW,
+        clock: NOW,
         default_timestamp: TimestampMicros(1),
         page_size: None,
         paging_state: None,

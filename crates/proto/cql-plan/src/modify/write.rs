@@ -233,7 +233,7 @@ impl ModifyPlan {
             None => return Err(PlanError::invalid("Got null for INSERT JSON values")),
         };
         let names = self.table.columns.iter().map(|c| (&*c.name, &c.ty));
-        let columns = columns_of(&text, names, env.now.millis())?;
+        let columns = columns_of(&text, names, env.clock.millis())?;
         let given = values.iter().copied().take(json.base);
         let padding = json.base.saturating_sub(values.len());
         let extended: Vec<BoundValue<'_>> = given
@@ -310,7 +310,7 @@ impl ModifyPlan {
         let stamps = match stamp {
             Stamp::Default(default) => {
                 let timestamp = self.attributes.timestamp(default, values, env)?;
-                (timestamp, timestamp, env.now)
+                (timestamp, timestamp, env.clock)
             }
             Stamp::Ballot(ballot) => (ballot, before(ballot), WallMicros(ballot.0)),
         };

@@ -392,7 +392,7 @@ impl SelectPlan {
             resumed: None,
             unmasked: false,
             timeout_nanos: self.timeout_nanos(&v)?,
-            wall: options.now,
+            wall: options.clock,
             protocol_version: options.protocol_version,
             uuids: match self.shaping {
                 Shaping::Plain { .. } => UuidSource::new(0),
@@ -510,7 +510,7 @@ impl BoundSelect {
 
     fn env(&self) -> BindEnv<'_> {
         let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
-        BindEnv { now: self.wall, uuids, protocol_version, watch: None }
+        BindEnv { now: self.wall, clock: self.wall, uuids, protocol_version, watch: None }
     }
 
     fn resume(&mut self, state: PagingState) -> Option<ResumePosition> {

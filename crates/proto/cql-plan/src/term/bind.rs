@@ -18,7 +18,8 @@ pub(super) fn fold(term: PlannedTerm, cx: &PlanContext<'_>) -> Result<PlannedTer
         return Ok(term);
     }
     let uuids = UuidSource::new(0);
-    let env = BindEnv { now: cx.now, uuids: &uuids, protocol_version: 5, watch: None };
+    let env =
+        BindEnv { now: cx.now, clock: cx.now, uuids: &uuids, protocol_version: 5, watch: None };
     Ok(match term.bind(&[], &env)? {
         Bound::Null => PlannedTerm::Null,
         Bound::Unset => PlannedTerm::Unset,

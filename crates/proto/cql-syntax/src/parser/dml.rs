@@ -182,7 +182,12 @@ impl Parser<'_> {
         if !self.eat(Tok::Plus) {
             return Ok(Operation::Set(value));
         }
-        if self.column()? != *column {
+        let other = self.column()?;
+        if !matches!(self.kind(), Tok::Comma | Tok::Where) {
+            // Cassandra looks so far ahead to tell a column from a term.
+            return Err(self.no_viable());
+        }
+        if other != *column {
             let message = "Only expressions of the form X = <value> + X are supported.";
             return Err(self.refuse(message));
         }

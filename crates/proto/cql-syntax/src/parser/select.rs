@@ -28,6 +28,11 @@ impl Parser<'_> {
         }
         let selection = self.selection();
         if (json || distinct) && !self.is_final && !self.ends_selection(&selection) {
+            // What is no token at all ends its looking ahead.
+            let selection = match selection {
+                Err(error) if self.kind() == Tok::LexFailure => return Err(error),
+                selection => selection,
+            };
             // Cassandra takes them for columns then, which only a sign fits.
             let is_sign = self.token_at(first).kind == Tok::Minus;
             self.at = if is_sign { self.at } else { first };

@@ -95,6 +95,11 @@ pub(super) const EXACT: &[(&str, &str)] = &[
         "SELECT * FROM system.local WHERE key = \"abc",
         "line 1:43 mismatched character '<EOF>' expecting '\"'",
     ),
+    // looking ahead ends there too
+    (
+        "SELECT JSON a, to_json(\"b FROM foo",
+        "line 1:34 mismatched character '<EOF>' expecting '\"'",
+    ),
     ("SELECT $ FROM foo", "line 1:8 mismatched character ' ' expecting '$'"),
     ("SELECT é FROM x", "line 1:7 no viable alternative at character 'é'"),
     // without a position
@@ -109,6 +114,10 @@ pub(super) const EXACT: &[(&str, &str)] = &[
     (
         "UPDATE foo SET a = [1] + b WHERE k = 0",
         "Only expressions of the form X = <value> + X are supported.",
+    ),
+    (
+        "UPDATE foo SET a = [1] + b c = 2 WHERE k = 0",
+        "line 1:27 no viable alternative at input 'c' (...= [1] + b [c]...)",
     ),
     (
         "UPDATE foo SET a = b -1 WHERE k = 0",

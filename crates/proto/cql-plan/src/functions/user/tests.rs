@@ -115,7 +115,13 @@ mod lua {
     use crate::PlanErrorCode;
 
     fn env(uuids: &UuidSource) -> BindEnv<'_> {
-        BindEnv { now: WallMicros(0), uuids, protocol_version: 5, watch: None }
+        BindEnv {
+            now: WallMicros(0),
+            clock: WallMicros(0),
+            uuids,
+            protocol_version: 5,
+            watch: None,
+        }
     }
 
     impl World {

@@ -106,6 +106,7 @@ impl World {
     fn options<'a>(&'a self, page: Option<u32>, state: Option<&'a [u8]>) -> ExecuteOptions<'a> {
         ExecuteOptions {
             now: NOW,
+            clock: NOW,
             default_timestamp: TimestampMicros(NOW.0),
             page_size: page,
             paging_state: state,
