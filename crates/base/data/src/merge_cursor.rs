@@ -131,7 +131,14 @@ pub struct MergeCursor<'s, C> {
     tombstones: u32,
     /// Rows and markers left out since that was told.
     passed: u32,
+    /// The lane that alone had the last rows of the partition, and how many.
+    winner: usize,
+    wins: u32,
 }
+
+/// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
+/// turns, looking would cost more than it saves.
+const WINS_MIN: u32 = 2;
 
 impl<'s, C: Cursor> MergeCursor<'s, C> {
     /// Merges these sources. All of them must be in the same clustering order; `reversed` says
@@ -174,6 +181,8 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             current: Current::None,
             tombstones: 0,
             passed: 0,
+            winner: 0,
+            wins: 0,
         }
     }
 
@@ -217,6 +226,44 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             && !self.shape.has_counters()
             && !matches!(self.mode, MergeMode::Live { .. });
         is_untouched.then_some(index)
+    }
+
+    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the one that had
+    /// the last rows alone, and the next row of the others, if they have one. Rows of that source before it
+    /// come out as they are. Whoever takes some, without the end of the partition, need not tell.
+    pub fn run(&self) -> Option<(usize, Option<&[u8]>)> {
+        let is_run = self.wins >= WINS_MIN
+            && self.in_partition
+            && self.partition_deletion.is_live()
+            && self.open.is_live()
+            && self.shown_open.is_live()
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !self.reversed
+            && !matches!(self.mode, MergeMode::Live { .. });
+        let mut next: Option<&[u8]> = None;
+        for (index, lane) in self.lanes.iter().enumerate().filter(|_| is_run) {
+            if !lane.member {
+                continue;
+            }
+            match (index == self.winner, lane.state) {
+                (true, LaneState::Stale) => continue,
+                (false, LaneState::Ready) => {}
+                _ => return None,
+            }
+            match lane.cursor.item() {
+                Item::Row { clustering, .. } => {
+                    let order = |next| self.shape.clustering().compare(clustering, next);
+                    if next.is_none_or(|next| order(next) == Ordering::Less) {
+                        next = Some(clustering);
+                    }
+                }
+                Item::PartitionEnd => {}
+                Item::Partition { .. } | Item::Static(_) | Item::Marker(_) => return None,
+            }
+        }
+        let is_member = self.lanes.get(self.winner).is_some_and(|lane| lane.member);
+        (is_run && is_member).then_some((self.winner, next))
     }
 
     /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
@@ -364,6 +411,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         }
         self.partition_deletion = deletion;
         self.sole = (!several).then_some(first_lane);
+        self.wins = 0;
         for (lane, member) in self.lanes.iter_mut().zip(members) {
             lane.member = member;
             lane.open = DeletionTime::LIVE;
@@ -588,6 +636,10 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 rows.push(row);
                 from.push(index);
             }
+        }
+        match from.as_slice() {
+            [only] if *only == self.winner => self.wins = self.wins.saturating_add(1),
+            _ => (self.winner, self.wins) = (first, u32::from(from.len() == 1)),
         }
         let active = self.active();
         self.scratch.clear();

@@ -33,7 +33,7 @@ pub use meta::{Components, SstableMeta};
 pub use reader::{ReadAhead, SequentialReader, SstableReader, list_sstables, remove_sstable};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use writer::{
-    CopiedRows, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
+    CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
     SstableWriter, WriteCompression, WriterOptions, Written,
 };
 

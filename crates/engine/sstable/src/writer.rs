@@ -53,7 +53,7 @@ pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, La
 pub use options::{WriteCompression, WriterOptions};
 use output::Output;
 use tries::{PartitionFacts, TrieIndex};
-pub use usual::CopiedRows;
+pub use usual::{CopiedRows, CopyUntil};
 use warm::WarmChunks;
 
 /// Keys that go into the filter together: see [`BloomFilter::add_all`].
@@ -129,6 +129,8 @@ pub struct SstableWriter {
     promoted: PromotedBuilder,
     scratch: EncodeScratch,
     empty_row: Vec<u8>,
+    /// Of the row at hand, where it is compared; reused.
+    clustering: Vec<u8>,
     data: Output,
     index: Output,
     /// Format BTI: what is written instead of Index.
@@ -219,6 +221,7 @@ impl SstableWriter {
             promoted: PromotedBuilder::default(),
             scratch: EncodeScratch::default(),
             empty_row,
+            clustering: Vec::new(),
             data,
             index,
             tries,

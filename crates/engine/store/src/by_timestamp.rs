@@ -28,7 +28,7 @@ use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
-use crate::memtable::{PartitionCursor, PartitionVersion};
+use crate::memtable::{Partition, PartitionCursor, PartitionVersion};
 use crate::read::{FileSource, ReadStats, Source, Sources};
 use crate::store::Store;
 use crate::table::{TableState, TableView};
@@ -174,17 +174,17 @@ impl<'a> Found<'a> {
         })
     }
 
-    fn note(&mut self, shape: &TableShape, version: &PartitionVersion) {
+    fn note(&mut self, shape: &TableShape, version: &Partition) {
         let order = shape.clustering();
-        self.deleted = self.deleted.max(version.deletion.timestamp);
+        self.deleted = self.deleted.max(version.deletion().timestamp);
         if let Some(row) = version.static_row() {
             self.statics.note(shape, row, self.now);
         }
         for named in &mut self.rows {
-            let covering = version.tombstones.covering(order, named.clustering);
+            let covering = version.covering(order, named.clustering);
             named.deleted = named.deleted.max(covering.timestamp);
-            let place = version.rows.find(order, named.clustering).ok();
-            let Some(entry) = place.and_then(|place| version.rows.get(place)) else { continue };
+            let place = version.rows().find(order, named.clustering).ok();
+            let Some(entry) = place.and_then(|place| version.rows().get(place)) else { continue };
             let row = entry.row();
             named.deleted = named.deleted.max(row.deletion().timestamp);
             let liveness = row.liveness();
@@ -322,6 +322,7 @@ impl Store {
                 Copied::Nothing => stats.sstables += 1,
                 Copied::Part(version) => {
                     stats.sstables += 1;
+                    let version = Partition::Version(version);
                     found.note(asked.shape, &version);
                     sources.push(Source::Partition(PartitionCursor::new(
                         asked.shape.clone(),

@@ -2,12 +2,13 @@
 //! them but themselves, which is most rows of most tables, and what its merge makes of all others.
 //!
 //! INV-copying-1: a row is copied only when it is of the usual form ([`sst_format::row_copy`]), no deletion
-//! covers it in the inputs, and either no other input has its partition or it hides all other versions whole.
+//! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
+//! the row, or the row hides all other versions whole.
 
 use data::{Advance, Item};
 use smallvec::SmallVec;
 use sst_format::{RowCopier, UsualRow};
-use sstable::{ROWS_BLOCK, SequentialReader};
+use sstable::{CopyUntil, ROWS_BLOCK, SequentialReader};
 use stdx::TimestampMicros;
 
 use crate::cleanup::OwnedRanges;
@@ -47,17 +48,43 @@ impl Copiers {
         outputs: &mut Outputs<'_>,
     ) -> Result<usize, StoreError> {
         let Some((index, source)) = merge.untouched() else {
-            return if merge.has_one_row() { self.take_newest(merge, outputs) } else { Ok(0) };
+            return match merge.has_one_row() {
+                true => self.take_newest(merge, outputs),
+                false => self.take_run(merge, outputs),
+            };
         };
         let (Some(copier), Some(source)) = (self.of(index), source.file_mut()) else {
             return Ok(0);
         };
         let Some(bytes) = source.raw_rows() else { return Ok(0) };
-        let copied = outputs.copy_rows(copier, bytes)?;
+        let copied = outputs.copy_rows(copier, bytes, CopyUntil::PartitionEnd)?;
         if copied.bytes > 0 {
             source.pass_rows(copied.bytes, copied.ended);
             merge.took_rows(copied.ended);
         }
+        Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
+    }
+
+    /// The same of a partition of which several inputs have rows: those of one before the next one of all
+    /// others.
+    fn take_run(
+        &self,
+        merge: &mut impl Merging,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<usize, StoreError> {
+        let Some((index, next)) = merge.run() else { return Ok(0) };
+        let source = merge.inputs().nth(index).and_then(Source::file);
+        let bytes = source.and_then(|source| source.raw_rows());
+        let (Some(copier), Some(bytes)) = (self.of(index), bytes) else { return Ok(0) };
+        let copied =
+            outputs.copy_rows(copier, bytes, next.map_or(CopyUntil::RowsEnd, CopyUntil::Before))?;
+        if copied.bytes > 0
+            && let Some(source) = merge.input_mut(index).and_then(Source::file_mut)
+        {
+            source.pass_rows(copied.bytes, false);
+        }
+        #[cfg(test)]
+        RUN_ROWS.set(RUN_ROWS.get() + copied.rows);
         Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
     }
 
@@ -94,7 +121,7 @@ impl Copiers {
         let source = merge.input_mut(winner).and_then(Source::file_mut);
         let bytes = source.as_ref().and_then(|source| source.raw_rows());
         let (Some(copier), Some(bytes)) = (self.of(winner), bytes) else { return Ok(0) };
-        let copied = outputs.copy_rows(copier, bytes)?;
+        let copied = outputs.copy_rows(copier, bytes, CopyUntil::PartitionEnd)?;
         if copied.rows == 0 {
             return Ok(0);
         }
@@ -215,6 +242,8 @@ impl Store {
 thread_local! {
     /// Whether rows are copied at all: tests compare what comes out without.
     pub(crate) static IS_ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+    /// Rows that were copied of partitions which several inputs have.
+    pub(crate) static RUN_ROWS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Always, but in tests.

@@ -13,7 +13,7 @@ use data::command::KeyRange;
 use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, Slices};
 use sst_format::RowCopier;
 use sst_format::header::EncodingStats;
-use sstable::{CopiedRows, SstableReader, SstableWriter, WriterOptions, Written};
+use sstable::{CopiedRows, CopyUntil, SstableReader, SstableWriter, WriterOptions, Written};
 use stdx::{Generation, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
@@ -89,13 +89,14 @@ impl Sieve {
     pub(crate) fn copy_rows(
         &mut self,
         copier: &RowCopier,
-        bytes: &[u8],
+        (bytes, until): (&[u8], CopyUntil<'_>),
         writer: &mut SstableWriter,
     ) -> sstable::Result<CopiedRows> {
         let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
+        let first = first.filter(|row| writer.is_before(row, until));
         let Some(first) = first else { return Ok(CopiedRows::default()) };
         self.begin(writer)?;
-        writer.copy_rows(copier, first, bytes)
+        writer.copy_rows(copier, first, (bytes, until))
     }
 
     /// Writes rows: see [`SstableWriter::packed_rows`].

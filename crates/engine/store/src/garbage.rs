@@ -49,6 +49,9 @@ pub(crate) trait Merging: Cursor {
     /// The input whose rows follow as it has them, if that is so: see [`MergeCursor::untouched`].
     fn untouched(&mut self) -> Option<(usize, &mut Source)>;
 
+    /// See [`MergeCursor::run`].
+    fn run(&self) -> Option<(usize, Option<&[u8]>)>;
+
     /// See [`MergeCursor::took_rows`].
     fn took_rows(&mut self, ended: bool);
 
@@ -87,6 +90,11 @@ impl Merging for MergeCursor<'_, Source> {
         let index = MergeCursor::untouched(self)?;
         let source = self.source_mut(u32::try_from(index).ok()?)?;
         Some((index, source))
+    }
+
+    #[inline]
+    fn run(&self) -> Option<(usize, Option<&[u8]>)> {
+        MergeCursor::run(self)
     }
 
     #[inline]
@@ -138,6 +146,10 @@ impl Merging for Shadowed<'_> {
 
     fn untouched(&mut self) -> Option<(usize, &mut Source)> {
         // What hides them must be asked about each.
+        None
+    }
+
+    fn run(&self) -> Option<(usize, Option<&[u8]>)> {
         None
     }
 

@@ -12,7 +12,9 @@ use compact_plan::Cut;
 use compact_plan::cluster_key::SHARED_LEVEL;
 use data::Item;
 use sst_format::RowCopier;
-use sstable::{Chunk, CopiedRows, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions};
+use sstable::{
+    Chunk, CopiedRows, CopyUntil, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions,
+};
 use stdx::{Generation, Token};
 
 use crate::error::StoreError;
@@ -300,8 +302,8 @@ impl<'s> Outputs<'s> {
         self.writer.as_ref().and_then(|writer| writer.copier(input.reader.meta()))
     }
 
-    /// Copies the rows at the start of `bytes`, which follow what was put. None when the first one cannot be
-    /// copied.
+    /// Copies the rows at the start of `bytes`, which follow what was put, as far as `until` says. None when the
+    /// first one cannot be copied.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
@@ -310,9 +312,10 @@ impl<'s> Outputs<'s> {
         &mut self,
         copier: &RowCopier,
         bytes: &[u8],
+        until: CopyUntil<'_>,
     ) -> Result<CopiedRows, StoreError> {
         let Some(writer) = &mut self.writer else { return Ok(CopiedRows::default()) };
-        self.sieve.copy_rows(copier, bytes, writer).map_err(map_error)
+        self.sieve.copy_rows(copier, (bytes, until), writer).map_err(map_error)
     }
 
     /// Whether [`Outputs::write_full`] has something to do, where windows have no files of their own.

@@ -15,7 +15,7 @@ use stdx::{ShardId, TimestampMicros, Token};
 use crate::by_timestamp::{Asked, BegunSource, Candidates, Exactness};
 use crate::error::StoreError;
 use crate::files::TableFile;
-use crate::memtable::{Entry, MemtableScan, PartitionCursor, PartitionVersion};
+use crate::memtable::{EntryRef, MemtableScan, PartitionCursor, PartitionVersion};
 use crate::plain_rows;
 use crate::replica::Passing;
 use crate::row_cache::Head;
@@ -239,7 +239,7 @@ impl TailSource {
                 deletion: DeletionTime::LIVE,
             },
             Tail::Marker => {
-                let last = self.head.rows.last().map_or(&[][..], Entry::clustering);
+                let last = self.head.rows.last().map_or(&[][..], EntryRef::clustering);
                 let position = BoundRef { prefix: last, after: true };
                 Item::Marker(Marker { position, close: None, open: None })
             }
@@ -491,7 +491,7 @@ impl Store {
         let mut deleted = DeletionTime::LIVE.timestamp;
         for memtable in view.memtables() {
             for version in memtable.get(hash.token, key).into_iter().flatten() {
-                deleted = deleted.max(version.deletion.timestamp);
+                deleted = deleted.max(version.deletion().timestamp);
                 sources.push(Source::Partition(PartitionCursor::new(
                     shape.clone(),
                     slices.clone(),

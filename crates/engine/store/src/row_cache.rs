@@ -29,7 +29,7 @@ use stdx::{FixedHasher, TableId, Token};
 pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
 use crate::error::StoreError;
-use crate::memtable::{Key, Memtable, PartitionCursor, PartitionVersion};
+use crate::memtable::{Key, Memtable, Partition, PartitionCursor, PartitionVersion};
 use crate::read::{
     BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, TailSource, candidates,
 };
@@ -230,22 +230,22 @@ impl RowCache {
     }
 
     /// Merges a flushed partition into its head, if there is one.
-    fn fold(&self, shape: &TableShape, (table, contents): (TableId, u64), new: &PartitionVersion) {
-        let key = HeadKeyRef { table, contents, token: new.token, key: &new.key };
+    fn fold(&self, shape: &TableShape, (table, contents): (TableId, u64), new: &Partition) {
+        let key = HeadKeyRef { table, contents, token: new.token(), key: new.key() };
         let Some(old) = self.heads.borrow().peek(&key).cloned() else { return };
         if old.until == Until::Nothing {
             return;
         }
         let folded = (old.until == Until::End).then(|| {
             let mut version = PartitionVersion::clone(&old.version);
-            version.absorb(shape, new, &mut Vec::new());
+            version.absorb_partition(shape, new, &mut Vec::new());
             Head::new(version, Until::End)
         });
         let mut heads = self.heads.borrow_mut();
         match folded {
             Some(head) if head.bytes <= self.head_bytes_max() => {
                 let key =
-                    HeadKey { table, contents, token: new.token, key: head.version.key.clone() };
+                    HeadKey { table, contents, token: new.token(), key: head.version.key.clone() };
                 heads.insert(key, Rc::new(head));
             }
             // Of a beginning it is not known which rows it has room for: the next read looks anew.
@@ -409,7 +409,7 @@ impl Store {
             shape.clone(),
             within,
             reversed,
-            version.clone(),
+            version.clone().into(),
         )));
         if let Some(behind) = behind {
             let hash = codec::hash_key(&version.key);
@@ -446,7 +446,7 @@ impl Store {
         loop {
             memtable.next_after(&shape, &from, PARTITIONS_PER_LOOK, &mut partitions);
             let Some(last) = partitions.back() else { return fold };
-            from = RingBound::Key { token: last.token, key: last.key.to_vec(), after: true };
+            from = RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
             for partition in partitions.drain(..) {
                 cache.fold(&shape, (table.id, table.view.borrow().contents), &partition);
             }

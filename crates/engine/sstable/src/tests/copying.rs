@@ -12,7 +12,7 @@ use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
 use types::CqlType;
 
 use super::*;
-use crate::{CopiedRows, LargeData, LargeLimits, Version, WriteCompression};
+use crate::{CopiedRows, CopyUntil, LargeData, LargeLimits, Version, WriteCompression};
 
 const NOW: i64 = 1_700_000_000_000_000;
 const LOCAL: DeletionSeconds = DeletionSeconds(1_700_000_000);
@@ -282,7 +282,7 @@ fn copy_some(
     let Some(bytes) = cursor.raw_rows() else { return CopiedRows::default() };
     let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
     let Some(first) = first else { return CopiedRows::default() };
-    let copied = writer.copy_rows(copier, first, bytes).unwrap();
+    let copied = writer.copy_rows(copier, first, (bytes, CopyUntil::PartitionEnd)).unwrap();
     cursor.pass_rows(copied.bytes, copied.ended);
     copied
 }

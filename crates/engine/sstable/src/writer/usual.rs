@@ -1,5 +1,7 @@
 //! Rows of the usual form ([`sst_format::row_copy`]), many at a time: most rows of most files.
 
+use std::cmp::Ordering;
+
 use data::{DeletionTime, RowRef};
 use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::row::is_partition_end;
@@ -21,6 +23,17 @@ pub struct CopiedRows {
     pub ended: bool,
 }
 
+/// How far rows of another file are copied.
+#[derive(Clone, Copy, Debug)]
+pub enum CopyUntil<'a> {
+    /// To the end of the partition, which is ended.
+    PartitionEnd,
+    /// To the end of the rows; the partition goes on.
+    RowsEnd,
+    /// Down to this clustering.
+    Before(&'a [u8]),
+}
+
 impl SstableWriter {
     /// Finds rows of a file that can be copied into this one as they lie; `None`: there are none.
     pub fn copier(&self, from: &SstableMeta) -> Option<RowCopier> {
@@ -37,8 +50,17 @@ impl SstableWriter {
         (bytes as u64).saturating_add(27) > self.large_row
     }
 
+    /// Whether a row is to be copied.
+    #[inline]
+    pub fn is_before(&mut self, row: &RawRow<'_>, until: CopyUntil<'_>) -> bool {
+        let CopyUntil::Before(end) = until else { return true };
+        self.clustering.clear();
+        row.put_clustering(&mut self.clustering);
+        self.comparator.compare(&self.clustering, end) == Ordering::Less
+    }
+
     /// Copies the rows at the start of `bytes`, of which `first` is the first one, down to one of another
-    /// form or one that may be large, or the end of the partition, which is ended then.
+    /// form or one that may be large, or as far as `until` says.
     ///
     /// # Errors
     /// `Unwritable`.
@@ -46,7 +68,7 @@ impl SstableWriter {
         &mut self,
         copier: &RowCopier,
         first: RawRow<'_>,
-        bytes: &[u8],
+        (bytes, until): (&[u8], CopyUntil<'_>),
     ) -> Result<CopiedRows> {
         let mut copied = CopiedRows::default();
         let mut rows = UsualRows::NONE;
@@ -57,14 +79,17 @@ impl SstableWriter {
             rows.add(row.timestamp());
             copied.bytes += row.length;
             match copier.row(bytes.get(copied.bytes..).unwrap_or(&[])) {
-                Some(next) if !self.may_be_large(next.length) => row = next,
+                Some(next) if !self.may_be_large(next.length) && self.is_before(&next, until) => {
+                    row = next;
+                }
                 _ => break,
             }
         }
         set(&mut self.partition.last, &row);
         self.stats.usual_rows(&rows, copier.columns() as u64);
         copied.rows = rows.count();
-        if is_partition_end(bytes.get(copied.bytes..).unwrap_or(&[])) {
+        let ends = matches!(until, CopyUntil::PartitionEnd);
+        if ends && is_partition_end(bytes.get(copied.bytes..).unwrap_or(&[])) {
             copied.bytes += 1;
             copied.ended = true;
             self.partition_end()?;

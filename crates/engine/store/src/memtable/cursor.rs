@@ -6,13 +6,12 @@ use std::rc::Rc;
 
 use data::command::{KeyRange, RingBound};
 use data::{
-    Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, RowRef, Slice, Slices,
-    TableShape,
+    Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker, Slice, Slices, TableShape,
 };
 
 use super::Memtable;
-use super::partition::PartitionVersion;
-use super::rows::{Entry, Place};
+use super::held::Partition;
+use super::view::{Place, RowsFrom};
 
 #[derive(Clone, Copy)]
 enum Stage {
@@ -44,7 +43,7 @@ pub(crate) struct PartitionCursor {
     shape: Rc<TableShape>,
     slices: Rc<Slices>,
     reversed: bool,
-    version: Rc<PartitionVersion>,
+    version: Partition,
     stage: Stage,
     /// Slices entered so far, in read order.
     slices_entered: usize,
@@ -61,7 +60,7 @@ impl PartitionCursor {
         shape: Rc<TableShape>,
         slices: Rc<Slices>,
         reversed: bool,
-        version: Rc<PartitionVersion>,
+        version: Partition,
     ) -> PartitionCursor {
         PartitionCursor {
             shape,
@@ -77,7 +76,7 @@ impl PartitionCursor {
     }
 
     /// Begins another partition.
-    fn turn_to(&mut self, version: Rc<PartitionVersion>) {
+    fn turn_to(&mut self, version: Partition) {
         self.version = version;
         self.stage = Stage::Start;
         self.slices_entered = 0;
@@ -96,7 +95,7 @@ impl PartitionCursor {
     }
 
     fn bound(&self, edge: Edge) -> BoundRef<'_> {
-        let ranges = self.version.tombstones.ranges();
+        let ranges = self.version.ranges();
         let slices = &self.slices.0;
         let bound = match edge {
             Edge::RangeStart(i) => ranges.get(i).map(|r| r.start.as_bound()),
@@ -114,40 +113,34 @@ impl PartitionCursor {
         }
         self.slices_entered += 1;
         self.open = false;
-        let version = self.version.clone();
         let cmp = self.shape.clustering();
-        let slices = self.slices.clone();
-        let Some(slice) = slices.0.get(self.slice_index()) else { return false };
-        let rows = &version.rows;
+        let Some(slice) = self.slice() else { return false };
+        let rows = self.version.rows();
         let row = if self.reversed {
-            let behind = if slice.end() == BoundRef::TOP {
-                rows.after_bound(cmp, BoundRef::TOP)
-            } else {
-                rows.after_bound(cmp, slice.end())
-            };
-            rows.previous(behind)
+            rows.previous(rows.after_bound(cmp, slice.end()))
         } else {
             Some(rows.after_bound(cmp, slice.start()))
         };
-        let first = version.tombstones.first_ending_after(cmp, slice.start());
-        let ranges = version.tombstones.ranges();
+        let tombstones = self.version.tombstones();
+        let first = tombstones.map_or(0, |t| t.first_ending_after(cmp, slice.start()));
         let range = if self.reversed {
             // The last range that starts before the slice's end.
-            let count = ranges.partition_point(|r| {
+            let count = self.version.ranges().partition_point(|r| {
                 cmp.compare_bounds(r.start.as_bound(), slice.end()) == Ordering::Less
             });
             count.checked_sub(1).filter(|last| *last >= first)
         } else {
             Some(first)
         };
-        self.row = self.row_in_slice(row, slice);
-        self.range = self.range_in_slice(range, slice);
+        let (row, range) = (self.row_in_slice(row, slice), self.range_in_slice(range, slice));
+        self.row = row;
+        self.range = range;
         true
     }
 
     fn row_in_slice(&self, place: Option<Place>, slice: &Slice) -> Option<Place> {
         let place = place?;
-        let entry = self.version.rows.get(place)?;
+        let entry = self.version.rows().get(place)?;
         let cmp = self.shape.clustering();
         let inside = if self.reversed {
             slice.start() == BoundRef::BOTTOM
@@ -160,7 +153,7 @@ impl PartitionCursor {
     }
 
     fn range_in_slice(&self, index: Option<usize>, slice: &Slice) -> Option<usize> {
-        let range = self.version.tombstones.ranges().get(index?)?;
+        let range = self.version.ranges().get(index?)?;
         let cmp = self.shape.clustering();
         let inside = if self.reversed {
             cmp.compare_bounds(range.end.as_bound(), slice.start()) == Ordering::Greater
@@ -172,9 +165,9 @@ impl PartitionCursor {
 
     fn next_row(&mut self, place: Place) {
         let next = if self.reversed {
-            self.version.rows.previous(place)
+            self.version.rows().previous(place)
         } else {
-            Some(self.version.rows.next(place))
+            Some(self.version.rows().next(place))
         };
         self.row = self.slice().and_then(|slice| self.row_in_slice(next, slice));
     }
@@ -205,7 +198,7 @@ impl PartitionCursor {
     }
 
     fn deletion(&self, index: usize) -> Option<DeletionTime> {
-        self.version.tombstones.ranges().get(index).map(|r| r.deletion)
+        self.version.ranges().get(index).map(|r| r.deletion)
     }
 
     /// The next item of the slice.
@@ -218,7 +211,7 @@ impl PartitionCursor {
         };
         let edge = self.edge(index, self.open);
         if let Some(place) = self.row
-            && let Some(entry) = self.version.rows.get(place)
+            && let Some(entry) = self.version.rows().get(place)
         {
             let order =
                 self.shape.clustering().compare_to_bound(entry.clustering(), self.bound(edge));
@@ -248,42 +241,20 @@ impl PartitionCursor {
     }
 }
 
-/// Rows of a partition that follow, in order.
-pub(crate) struct RowsFrom<'v> {
-    block: std::slice::Iter<'v, Entry>,
-    behind: std::slice::Iter<'v, Vec<Entry>>,
-}
-
-impl<'v> Iterator for RowsFrom<'v> {
-    type Item = (&'v [u8], RowRef<'v>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(entry) = self.block.next() {
-                return Some(entry.parts());
-            }
-            self.block = self.behind.next()?.iter();
-        }
-    }
-}
-
 impl PartitionCursor {
     /// The rows that follow, when the partition has nothing but rows, all of which are wanted.
     pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         let version = &self.version;
-        let has_rows_only = version.static_row.is_none()
-            && version.deletion.is_live()
-            && version.tombstones.ranges().is_empty();
+        let has_rows_only = version.static_row().is_none()
+            && version.deletion().is_live()
+            && version.ranges().is_empty();
         let place = match self.stage {
             Stage::Partition => Place::FIRST,
             Stage::AtRow(_) => self.row?,
             _ => return None,
         };
-        (has_rows_only && !self.reversed && self.slices.is_all()).then(|| {
-            let (block, behind) = self.version.rows.from(place);
-            RowsFrom { block: block.iter(), behind: behind.iter() }
-        })
+        (has_rows_only && !self.reversed && self.slices.is_all())
+            .then(|| self.version.rows().from(place))
     }
 
     /// Passes over so many rows of [`PartitionCursor::next_rows`]; true when it is over then.
@@ -291,11 +262,11 @@ impl PartitionCursor {
         if let Stage::Partition = self.stage {
             // The only slice, which has everything.
             self.slices_entered = 1;
-            self.row = self.version.rows.get(Place::FIRST).map(|_| Place::FIRST);
+            self.row = self.version.rows().get(Place::FIRST).map(|_| Place::FIRST);
         }
         if let Some(place) = self.row {
             self.stage = Stage::AtRow(place);
-            self.row = self.version.rows.behind(place, count);
+            self.row = self.version.rows().behind(place, count);
         }
         if self.row.is_none() {
             self.stage = Stage::End;
@@ -308,7 +279,7 @@ impl Cursor for PartitionCursor {
     fn advance(&mut self) -> Result<Advance, CursorError> {
         self.stage = match self.stage {
             Stage::Start => Stage::Partition,
-            Stage::Partition if self.version.static_row.is_some() => Stage::Static,
+            Stage::Partition if self.version.static_row().is_some() => Stage::Static,
             Stage::Partition | Stage::Static | Stage::AtRow(_) | Stage::AtMarker { .. } => loop {
                 if let Some(stage) = self.step() {
                     break stage;
@@ -328,12 +299,12 @@ impl Cursor for PartitionCursor {
     fn item(&self) -> Item<'_> {
         match self.stage {
             Stage::Partition => Item::Partition {
-                token: self.version.token,
-                key: &self.version.key,
-                deletion: self.version.deletion,
+                token: self.version.token(),
+                key: self.version.key(),
+                deletion: self.version.deletion(),
             },
             Stage::Static if let Some(row) = self.version.static_row() => Item::Static(row),
-            Stage::AtRow(place) if let Some(entry) = self.version.rows.get(place) => {
+            Stage::AtRow(place) if let Some(entry) = self.version.rows().get(place) => {
                 let (clustering, row) = entry.parts();
                 Item::Row { clustering, row }
             }
@@ -364,7 +335,7 @@ pub(crate) struct MemtableScan {
     end: RingBound,
     current: Option<PartitionCursor>,
     /// Partitions behind the current one, in order, down to `from`.
-    ahead: VecDeque<Rc<PartitionVersion>>,
+    ahead: VecDeque<Partition>,
     /// How many are taken next time: twice as many each time, as many scans end soon.
     batch: usize,
     at_end: bool,
@@ -393,12 +364,13 @@ impl MemtableScan {
     }
 
     /// The next partition, whether inside or not.
-    fn next_partition(&mut self) -> Option<Rc<PartitionVersion>> {
+    fn next_partition(&mut self) -> Option<Partition> {
         if self.ahead.is_empty() {
             self.memtable.next_after(&self.shape, &self.from, self.batch, &mut self.ahead);
             self.batch = (self.batch * 2).min(AHEAD_MAX);
             let last = self.ahead.back()?;
-            self.from = RingBound::Key { token: last.token, key: last.key.to_vec(), after: true };
+            self.from =
+                RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
             if self.ahead.len() > 1 {
                 // They lie all over the memory. Loads that do not depend on each other overlap; the
                 // scan then finds them in the processor's cache.
@@ -421,13 +393,13 @@ impl MemtableScan {
         self.current.as_mut().is_some_and(|current| current.pass_rows(count))
     }
 
-    fn is_inside(&self, version: &PartitionVersion) -> bool {
+    fn is_inside(&self, version: &Partition) -> bool {
         match &self.end {
             RingBound::Token { token, after } => {
-                version.token < *token || (*after && version.token == *token)
+                version.token() < *token || (*after && version.token() == *token)
             }
             RingBound::Key { token, key, after } => {
-                match (version.token, &*version.key).cmp(&(*token, key.as_slice())) {
+                match (version.token(), version.key()).cmp(&(*token, key.as_slice())) {
                     Ordering::Less => true,
                     Ordering::Equal => *after,
                     Ordering::Greater => false,

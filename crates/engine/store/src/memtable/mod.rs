@@ -4,13 +4,18 @@
 //!
 //! INV-memtable-1: a [`PartitionVersion`] is changed only when nobody else holds it; else the write
 //! goes to a new version behind it. A reader that waits for the disk thus sees a mutation whole or
-//! not at all. Versions fold when a write or read finds that no reader holds them any more.
+//! not at all. Versions fold when a write or read finds that no reader holds them any more. A partition
+//! of one row ([`plain`]) is never changed.
 
 mod cursor;
+mod entry;
+mod held;
 mod key;
 mod partition;
+mod plain;
 mod rows;
 mod slot;
+mod view;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque, btree_map};
@@ -19,20 +24,23 @@ use std::rc::Rc;
 
 use commitlog::LogPosition;
 use data::command::RingBound;
-use data::{MutationRef, TableShape};
+use data::{MutationRef, RowRef, TableShape};
 use smallvec::SmallVec;
 use stdx::{TimestampMicros, Token};
 
-pub(crate) use cursor::{MemtableScan, PartitionCursor, RowsFrom};
+pub(crate) use cursor::{MemtableScan, PartitionCursor};
+pub(crate) use entry::EntryRef;
+pub(crate) use held::{Held, Partition};
 pub(crate) use key::Key;
 pub(crate) use partition::PartitionVersion;
-pub(crate) use rows::Entry;
-pub(crate) use slot::Versions;
-use slot::{Slot, key_of};
+use plain::{Chunks, only_row};
+use slot::{Slot, Versions, key_of};
+pub(crate) use view::RowsFrom;
 
 /// See the module.
 pub(crate) struct Memtable {
     map: RefCell<BTreeMap<i64, Slot>>,
+    chunks: RefCell<Chunks>,
     bytes: Cell<usize>,
     partitions: Cell<usize>,
     mutations: Cell<u64>,
@@ -48,6 +56,7 @@ impl Memtable {
     pub(crate) fn new() -> Memtable {
         Memtable {
             map: RefCell::new(BTreeMap::new()),
+            chunks: RefCell::new(Chunks::new()),
             bytes: Cell::new(0),
             partitions: Cell::new(0),
             mutations: Cell::new(0),
@@ -120,9 +129,22 @@ impl Memtable {
         }
         self.mutations.set(self.mutations.get() + 1);
         let mut map = self.map.borrow_mut();
+        let mut more = 0;
         let into = (scratch, &self.oldest);
         let delta = match map.entry(token.0) {
             btree_map::Entry::Vacant(place) => {
+                let row = only_row(mutation);
+                let plain = row.and_then(|(clustering, row)| {
+                    self.chunks.borrow_mut().put(mutation.key, clustering, row)
+                });
+                if let (Some(plain), Some((_, row))) = (plain, row) {
+                    note_oldest(&self.oldest, row);
+                    let bytes = plain.memory_bytes();
+                    place.insert(Slot::Plain(plain));
+                    self.partitions.set(self.partitions.get() + 1);
+                    self.bytes.set(self.bytes.get().saturating_add(bytes));
+                    return isize::try_from(bytes).unwrap_or(isize::MAX);
+                }
                 let mut version = PartitionVersion::new(token, mutation.key.into());
                 let bytes = version.apply(shape, mutation, into);
                 place.insert(Slot::One(Rc::new(version)));
@@ -130,10 +152,19 @@ impl Memtable {
             }
             btree_map::Entry::Occupied(mut place) => {
                 let slot = place.get_mut();
-                match slot.only_mut(mutation.key) {
+                if let Slot::Plain(plain) = slot
+                    && plain.key() == mutation.key
+                {
+                    // What readers hold of it stays as it is. Its memory is accounted for until the flush.
+                    let version = PartitionVersion::of_plain(token, plain);
+                    more = isize::try_from(version.memory_bytes()).unwrap_or(isize::MAX);
+                    *slot = Slot::One(Rc::new(version));
+                }
+                let delta = match slot.only_mut(mutation.key) {
                     Some(version) => version.apply(shape, mutation, into),
                     None => self.apply_beside(slot, shape, token, mutation, into),
-                }
+                };
+                delta.saturating_add(more)
             }
         };
         drop(map);
@@ -157,7 +188,7 @@ impl Memtable {
         mutation: &MutationRef<'_>,
         (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
     ) -> isize {
-        let Some(partitions) = slot.partitions() else { return 0 };
+        let Some(partitions) = slot.partitions(token) else { return 0 };
         let mut delta = 0;
         let versions = match partitions.iter().position(|v| key_of(v) >= mutation.key) {
             Some(i) if partitions.get(i).is_some_and(|v| key_of(v) == mutation.key) => {
@@ -181,8 +212,8 @@ impl Memtable {
     }
 
     /// The versions of a partition.
-    pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<Versions> {
-        self.map.borrow().get(&token.0)?.get(key)
+    pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<Held> {
+        self.map.borrow().get(&token.0)?.get(token, key)
     }
 
     /// The next partitions behind a position of the ring, at most `count`, appended to `out`: each
@@ -193,7 +224,7 @@ impl Memtable {
         shape: &TableShape,
         start: &RingBound,
         count: usize,
-        out: &mut VecDeque<Rc<PartitionVersion>>,
+        out: &mut VecDeque<Partition>,
     ) {
         let mut map = self.map.borrow_mut();
         let from = match start {
@@ -203,24 +234,26 @@ impl Memtable {
         };
         let enough = out.len().saturating_add(count);
         let mut scratch = Vec::new();
-        for (_, slot) in map.range_mut((from, Bound::Unbounded)) {
-            let is_before = |v: &PartitionVersion| match start {
-                RingBound::Key { token, key, after } if v.token == *token => {
-                    &*v.key < key.as_slice() || (*after && &*v.key == key.as_slice())
-                }
-                _ => false,
+        for (&here, slot) in map.range_mut((from, Bound::Unbounded)) {
+            // Keys are looked at under one token only: they lie where nothing else is needed yet.
+            let bound = match start {
+                RingBound::Key { token, key, after } if here == token.0 => Some((key, *after)),
+                _ => None,
             };
             match slot {
-                Slot::One(_) if out.len() >= enough => return,
-                Slot::One(only) if is_before(only) => {}
-                Slot::One(only) => out.push_back(only.clone()),
+                Slot::Plain(_) | Slot::One(_) if out.len() >= enough => return,
+                Slot::Plain(plain) if bound.is_some_and(|b| is_before(plain.key(), b)) => {}
+                Slot::Plain(plain) => out.push_back(Partition::Plain(Token(here), plain.clone())),
+                Slot::One(only) if bound.is_some_and(|b| is_before(&only.key, b)) => {}
+                Slot::One(only) => out.push_back(Partition::Version(only.clone())),
                 Slot::More(partitions) => {
                     for versions in partitions.iter_mut() {
                         if out.len() >= enough {
                             return;
                         }
-                        if !versions.first().is_some_and(|v| is_before(v)) {
-                            out.extend(folded(shape, versions, &mut scratch));
+                        if !bound.is_some_and(|b| is_before(key_of(versions), b)) {
+                            let folded = folded(shape, versions, &mut scratch);
+                            out.extend(folded.map(Partition::Version));
                         }
                     }
                 }
@@ -246,6 +279,17 @@ impl Leftovers {
         std::hint::black_box(touched.fold(0, u8::wrapping_add));
         !some.is_empty()
     }
+}
+
+fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
+    key < bound.as_slice() || (after && key == bound.as_slice())
+}
+
+/// `oldest` becomes the smallest base timestamp so far.
+#[inline]
+fn note_oldest(oldest: &Cell<Option<TimestampMicros>>, row: RowRef<'_>) {
+    let base = row.base_timestamp();
+    oldest.set(Some(oldest.get().map_or(base, |so_far| so_far.min(base))));
 }
 
 /// A partition's content as one version; `None` when there is no version.
@@ -298,5 +342,42 @@ fn fold(shape: &TableShape, versions: &mut Versions, scratch: &mut Vec<u8>) {
         for version in newer {
             oldest.absorb(shape, &version, scratch);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{TABLE, clustering, insert, key, schema};
+
+    #[test]
+    fn what_a_reader_holds_of_a_partition_stays_while_it_is_written() {
+        let table = schema().tables_by_id[&TABLE].clone();
+        let shape = TableShape::for_table(&table);
+        let memtable = Memtable::new();
+        let (mut scratch, token) = (Vec::new(), codec::token_of(&key(1)));
+        let mut held = Vec::new();
+        for (ck, value) in [(5, "first"), (5, "second"), (6, "third"), (5, "fourth")] {
+            let bytes = insert(1, ck, value, 10 + held.len() as i64);
+            let mutation = MutationRef::open(&bytes).unwrap();
+            memtable.apply(&shape, token, &mutation, None, &mut scratch);
+            let now = memtable.get(token, &key(1)).unwrap();
+            let rows = |held: &Held| {
+                let rows = |p: &Partition| -> Vec<(Vec<u8>, Vec<u8>)> {
+                    let rows = p.rows().from(view::Place::FIRST);
+                    rows.map(|(c, r)| (c.to_vec(), r.bytes().to_vec())).collect()
+                };
+                held.iter().map(rows).collect::<Vec<_>>()
+            };
+            held.push((rows(&now), now));
+            for (was, held) in &held {
+                assert_eq!(*was, rows(held), "behind {value}");
+            }
+        }
+        let newest = &held.last().unwrap().0;
+        assert_eq!(newest.last().unwrap()[0].0, clustering(5));
+        assert_eq!((memtable.partition_count(), memtable.mutation_count()), (1, 4));
+        assert!(matches!(held[0].1[0], Partition::Plain(..)));
+        assert!(matches!(held[1].1[0], Partition::Version(_)));
     }
 }

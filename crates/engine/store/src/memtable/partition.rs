@@ -7,8 +7,12 @@ use data::{
 };
 use stdx::{TimestampMicros, Token};
 
+use super::entry::Entry;
+use super::held::Partition;
 use super::key::Key;
-use super::rows::{Entry, Rows};
+use super::note_oldest;
+use super::plain::Plain;
+use super::rows::Rows;
 
 /// Accounted for a partition beside its rows: its places in the map and its own fields.
 const PARTITION_OVERHEAD: usize = 200;
@@ -40,6 +44,14 @@ impl PartitionVersion {
         }
     }
 
+    /// A partition of one row, to be changed.
+    pub(super) fn of_plain(token: Token, plain: &Plain) -> PartitionVersion {
+        let mut version = PartitionVersion::new(token, plain.key().into());
+        let (clustering, row) = plain.entry().parts();
+        version.put_row(clustering, row);
+        version
+    }
+
     pub(crate) fn overhead(key: &[u8]) -> usize {
         PARTITION_OVERHEAD + key.len()
     }
@@ -52,7 +64,7 @@ impl PartitionVersion {
     #[inline]
     pub(crate) fn touch(&self) -> u8 {
         let key = self.key.first().copied().unwrap_or(0);
-        self.rows.touch().wrapping_add(key)
+        self.rows.view().touch().wrapping_add(key)
     }
 
     /// Loads the key alone.
@@ -79,17 +91,13 @@ impl PartitionVersion {
     ) -> isize {
         self.deletion = self.deletion.max(mutation.deletion);
         let mut delta = 0;
-        let note = |row: RowRef<'_>| {
-            let base = row.base_timestamp();
-            oldest.set(Some(oldest.get().map_or(base, |so_far| so_far.min(base))));
-        };
         if let Some(row) = mutation.static_row {
-            note(row);
+            note_oldest(oldest, row);
             delta += self.apply_static(shape, row, scratch);
         }
         let mut rows = mutation.rows();
         for (clustering, row) in &mut rows {
-            note(row);
+            note_oldest(oldest, row);
             delta += self.apply_row(shape, clustering, row, scratch);
         }
         if rows.has_range_tombstones() {
@@ -131,7 +139,7 @@ impl PartitionVersion {
         row: RowRef<'_>,
         scratch: &mut Vec<u8>,
     ) -> isize {
-        match self.rows.find(shape.clustering(), clustering) {
+        match self.rows.view().find(shape.clustering(), clustering) {
             Err(place) => {
                 let entry = Entry::new(clustering, row);
                 let bytes = entry.memory_bytes();
@@ -139,7 +147,7 @@ impl PartitionVersion {
                 signed(bytes)
             }
             Ok(place) => {
-                let Some(old) = self.rows.get(place) else { return 0 };
+                let Some(old) = self.rows.view().get(place) else { return 0 };
                 scratch.clear();
                 let outcome =
                     merge_rows(shape, &[old.row(), row], DeletionTime::LIVE, Keep::All, scratch);
@@ -169,6 +177,22 @@ impl PartitionVersion {
         let bytes = entry.memory_bytes();
         self.rows.push(entry);
         bytes
+    }
+
+    /// Merges newer content of the same partition in.
+    pub(crate) fn absorb_partition(
+        &mut self,
+        shape: &TableShape,
+        newer: &Partition,
+        scratch: &mut Vec<u8>,
+    ) {
+        match newer {
+            Partition::Plain(_, plain) => {
+                let (clustering, row) = plain.entry().parts();
+                self.apply_row(shape, clustering, row, scratch);
+            }
+            Partition::Version(newer) => self.absorb(shape, newer, scratch),
+        }
     }
 
     /// Merges a newer version of the same partition in.

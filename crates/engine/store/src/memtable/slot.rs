@@ -3,22 +3,25 @@
 use std::rc::Rc;
 
 use smallvec::SmallVec;
+use stdx::Token;
 
+use super::held::{Held, Partition};
 use super::partition::PartitionVersion;
+use super::plain::Plain;
 
 /// Versions of one partition, oldest first; usually one.
-pub(crate) type Versions = SmallVec<[Rc<PartitionVersion>; 1]>;
+pub(super) type Versions = SmallVec<[Rc<PartitionVersion>; 1]>;
 
-/// The partitions of one token, by key. Small, as a walk through a memtable reads all of them: nearly
-/// always it is one partition of one version.
+/// The partitions of one token, by key: nearly always it is one partition of one version.
 pub(super) enum Slot {
+    Plain(Plain),
     One(Rc<PartitionVersion>),
     /// At least one partition, each of at least one version.
     #[expect(clippy::box_collection, reason = "a vector would make all slots larger")]
     More(Box<Vec<Versions>>),
 }
 
-const _: () = assert!(size_of::<Slot>() == 16);
+const _: () = assert!(size_of::<Slot>() <= 40);
 
 pub(super) fn key_of(versions: &Versions) -> &[u8] {
     versions.first().map_or(&[], |v| &v.key)
@@ -26,14 +29,18 @@ pub(super) fn key_of(versions: &Versions) -> &[u8] {
 
 impl Slot {
     /// Its partitions, to be changed. Never `None`.
-    pub(super) fn partitions(&mut self) -> Option<&mut Vec<Versions>> {
-        if let Slot::One(only) = self {
-            let versions = Versions::from_elem(only.clone(), 1);
-            *self = Slot::More(Box::new(vec![versions]));
+    pub(super) fn partitions(&mut self, token: Token) -> Option<&mut Vec<Versions>> {
+        let only = match self {
+            Slot::Plain(plain) => Some(Rc::new(PartitionVersion::of_plain(token, plain))),
+            Slot::One(only) => Some(only.clone()),
+            Slot::More(_) => None,
+        };
+        if let Some(only) = only {
+            *self = Slot::More(Box::new(vec![Versions::from_elem(only, 1)]));
         }
         match self {
             Slot::More(partitions) => Some(partitions),
-            Slot::One(_) => None,
+            Slot::Plain(_) | Slot::One(_) => None,
         }
     }
 
@@ -49,7 +56,7 @@ impl Slot {
     /// How many partitions.
     pub(super) fn count(&self) -> usize {
         match self {
-            Slot::One(_) => 1,
+            Slot::Plain(_) | Slot::One(_) => 1,
             Slot::More(partitions) => partitions.len(),
         }
     }
@@ -57,18 +64,28 @@ impl Slot {
     /// Accounted memory.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
+            Slot::Plain(plain) => plain.memory_bytes(),
             Slot::One(only) => only.memory_bytes(),
             Slot::More(partitions) => partitions.iter().flatten().map(|v| v.memory_bytes()).sum(),
         }
     }
 
     /// The versions of a partition.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Versions> {
-        match self {
-            Slot::One(only) if *only.key == *key => Some(Versions::from_elem(only.clone(), 1)),
-            Slot::One(_) => None,
-            Slot::More(partitions) => partitions.iter().find(|v| key_of(v) == key).cloned(),
-        }
+    #[inline]
+    pub(super) fn get(&self, token: Token, key: &[u8]) -> Option<Held> {
+        let only = match self {
+            Slot::Plain(plain) => {
+                (plain.key() == key).then(|| Partition::Plain(token, plain.clone()))
+            }
+            Slot::One(only) => (*only.key == *key).then(|| Partition::Version(only.clone())),
+            Slot::More(partitions) => {
+                let versions = partitions.iter().find(|v| key_of(v) == key)?;
+                return Some(versions.iter().cloned().map(Partition::Version).collect());
+            }
+        };
+        let mut held = Held::new();
+        held.push(only?);
+        Some(held)
     }
 
     /// Loads what is needed to drop it.
@@ -76,7 +93,7 @@ impl Slot {
     pub(super) fn touch(&self) -> u8 {
         match self {
             Slot::One(only) => only.touch_key(),
-            Slot::More(_) => 0,
+            Slot::Plain(_) | Slot::More(_) => 0,
         }
     }
 }

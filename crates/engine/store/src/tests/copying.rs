@@ -4,7 +4,7 @@ use data::command::KeyRange;
 use sst_format::Component;
 
 use super::*;
-use crate::copying::IS_ON;
+use crate::copying::{IS_ON, RUN_ROWS};
 
 /// Without static columns, with or without a clustering column.
 fn table_of(has_clustering: bool, compaction: &[(&str, &str)]) -> Table {
@@ -29,9 +29,16 @@ impl Draw {
     }
 }
 
+/// Clusterings of a file: the first one, and how many.
+type Span = (i32, usize);
+
 /// A write, most often of all columns of a row.
-fn draw_write(draw: &mut Draw, has_clustering: bool, keys: usize) -> Vec<u8> {
-    let (pk, ck) = (draw.below(keys) as i32, draw.below(9) as i32);
+fn draw_write(
+    draw: &mut Draw,
+    (has_clustering, (from, count)): (bool, Span),
+    keys: usize,
+) -> Vec<u8> {
+    let (pk, ck) = (draw.below(keys) as i32, from + draw.below(count) as i32);
     let timestamp = 1_000_000 + draw.below(60) as i64;
     if draw.below(60) == 0 {
         return delete_partition(pk, timestamp);
@@ -84,14 +91,16 @@ async fn files_of(rt: &Rt, store: &Store) -> Files {
     files
 }
 
-/// What flushes and a compaction write, and what is read then.
-fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>) {
+/// What flushes and a compaction write, what is read then, and the rows that were copied of partitions with
+/// several inputs.
+fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, u64) {
     let found = Arc::new(Mutex::new(None));
     let result = found.clone();
     run(seed, move |rt| {
         let result = result.clone();
         async move {
             IS_ON.set(is_on);
+            RUN_ROWS.set(0);
             let has_clustering = !seed.is_multiple_of(3);
             let cut: &[(&str, &str)] = match seed % 4 {
                 0 => &[("class", "UnifiedCompactionStrategy"), ("min_sstable_size", "0B")],
@@ -101,10 +110,14 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>) {
             let store = Store::open(rt.clone(), options(&rt), schema).await.unwrap().0;
             let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
             store.set_automatic_compaction(TABLE, false).unwrap();
-            let keys = [30, 2_000][draw.below(2)];
-            for _ in 0..3 {
+            let few = if has_clustering { 4 } else { 30 };
+            let keys = [few, 30, 2_000][draw.below(3)];
+            // Rows of all files lie in each other, or behind each other, or in part.
+            let (count, shift) = [(9, 0), (300, 300), (300, 200)][draw.below(3)];
+            for file in 0..3 {
+                let span = (has_clustering, (file * shift, count));
                 for _ in 0..600 {
-                    write(&store, &draw_write(&mut draw, has_clustering, keys)).await.unwrap();
+                    write(&store, &draw_write(&mut draw, span, keys)).await.unwrap();
                 }
                 store.flush(None).await.unwrap();
             }
@@ -116,7 +129,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>) {
             store.read(&command, &mut rows).await.unwrap();
             IS_ON.set(true);
             store.stop().await;
-            *result.lock().unwrap() = Some((flushed, compacted, rows.0));
+            *result.lock().unwrap() = Some((flushed, compacted, rows.0, RUN_ROWS.get()));
         }
     });
     found.lock().unwrap().take().unwrap()
@@ -144,9 +157,10 @@ impl RowSink for Rows {
 
 #[test]
 fn what_is_copied_is_byte_for_byte_what_merging_gives() {
-    for seed in 0..24 {
+    let mut run_rows = 0;
+    for seed in 0..36 {
         let (merged, copied) = (outcome(seed, false), outcome(seed, true));
-        assert!(merged.0.len() > 20 && merged.2.len() > 50, "seed {seed}");
+        assert!(merged.0.len() > 20 && merged.2.len() > 20, "seed {seed}");
         for (merged, copied) in [(merged.0, copied.0), (merged.1, copied.1)] {
             assert_eq!(merged.len(), copied.len(), "seed {seed}");
             for (merged, copied) in merged.iter().zip(&copied) {
@@ -154,5 +168,8 @@ fn what_is_copied_is_byte_for_byte_what_merging_gives() {
             }
         }
         assert_eq!(merged.2, copied.2, "seed {seed}");
+        assert_eq!(merged.3, 0, "seed {seed}");
+        run_rows += copied.3;
     }
+    assert!(run_rows > 1_000, "{run_rows} rows in runs");
 }
