@@ -94,6 +94,13 @@ impl Failure {
         Failure { message, ..Failure::new(class, format!("[Errno {number}] {said}")) }
     }
 
+    /// The two sides do not trust one another, or one does not speak TLS.
+    pub(crate) fn tls(tried: &str, reason: &str) -> Failure {
+        let said = format!("Tried connecting to [{tried}]. Last error: {reason}");
+        let message = format!("1, {}", python_repr(&said));
+        Failure { message, ..Failure::new("SSLError", format!("[Errno 1] {said}")) }
+    }
+
     /// The server speaks another version of the protocol.
     pub(crate) fn is_other_version(&self) -> bool {
         self.code == Some(ErrorCode::ProtocolError)
