@@ -115,6 +115,17 @@ impl Failure {
         Failure { code: Some(ErrorCode::Invalid), ..Failure::new("NoHostAvailable", text) }
     }
 
+    /// No node took a request.
+    pub(crate) fn no_hosts(tried: &[(String, Failure)]) -> Failure {
+        let tried: Vec<String> =
+            tried.iter().map(|(name, failure)| format!("'{name}': {}", failure.repr())).collect();
+        let tried = tried.join(", ");
+        Failure::new(
+            "NoHostAvailable",
+            format!("('Unable to complete the operation against any hosts', {{{tried}}})"),
+        )
+    }
+
     /// The same, said while logging in.
     pub(crate) fn of_login(self, name: &str) -> Failure {
         match self.code {
