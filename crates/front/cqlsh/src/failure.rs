@@ -201,6 +201,11 @@ impl Failure {
         }
     }
 
+    /// The server has too much to do just now.
+    pub(crate) fn is_overload(&self) -> bool {
+        self.code == Some(ErrorCode::Overloaded)
+    }
+
     /// The driver tries these on the next host; with one host that is the end.
     pub(crate) fn tries_next_host(&self) -> bool {
         matches!(

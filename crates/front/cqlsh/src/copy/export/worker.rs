@@ -5,10 +5,12 @@
 //! A range whose node fails is gone on with behind its last page, which the paging state names: no
 //! row comes twice.
 
+use std::fmt::Write as _;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use cql_wire::{Consistency, QueryParameters, Request};
+use types::CqlType;
 
 use crate::connection::{Answer, Connection, Page, Target};
 use crate::copy::export::News;
@@ -204,24 +206,69 @@ fn ask(
 fn csv(job: &Job<'_>, page: &Page) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::with_capacity(page.len() * 64);
     let mut ends = Vec::with_capacity(page.len());
+    let mut cells = vec![String::new(); page.columns.len()];
     for row in 0..page.len() {
-        let cells: Vec<String> = page
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(at, column)| {
-                // An empty value of a type that is no text counts as null.
-                let value =
-                    page.value(row, at).filter(|value| !value.is_empty() || is_text(&column.kind));
-                job.style.cell(&column.kind, value).text
-            })
-            .collect();
+        for (at, (column, cell)) in page.columns.iter().zip(&mut cells).enumerate() {
+            cell.clear();
+            fill_cell(job.style, &column.kind, page.value(row, at), cell);
+        }
         job.options.dialect.write(cells.iter().map(String::as_str), &mut out);
         ends.push(out.len());
     }
     (out, ends)
 }
 
-fn is_text(kind: &types::CqlType) -> bool {
-    matches!(kind, types::CqlType::Text | types::CqlType::Ascii | types::CqlType::Blob)
+/// Appends the text of a value; the types of most columns without a buffer for each value.
+fn fill_cell(style: &Style, kind: &CqlType, value: Option<&[u8]>, cell: &mut String) {
+    // An empty value of a type that is no text counts as null.
+    let value = value.filter(|value| !value.is_empty() || is_text(kind));
+    let number = match (kind, value) {
+        (CqlType::Text | CqlType::Ascii, Some(bytes)) => {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                return cell.push_str(text);
+            }
+            None
+        }
+        (CqlType::Int, Some(bytes)) => bytes.try_into().ok().map(i32::from_be_bytes).map(i64::from),
+        (CqlType::Bigint, Some(bytes)) => bytes.try_into().ok().map(i64::from_be_bytes),
+        _ => None,
+    };
+    match number {
+        Some(number) if style.thousands_separator.is_empty() => {
+            // A string takes whatever is written to it.
+            let _ = write!(cell, "{number}");
+        }
+        _ => cell.push_str(&style.cell(kind, value).text),
+    }
+}
+
+fn is_text(kind: &CqlType) -> bool {
+    matches!(kind, CqlType::Text | CqlType::Ascii | CqlType::Blob)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ways_of_common_types_print_what_the_style_prints() {
+        let check = |style: &Style, kind: CqlType, value: Option<&[u8]>, expect: &str| {
+            let mut cell = String::new();
+            fill_cell(style, &kind, value, &mut cell);
+            assert_eq!(cell, expect, "{kind:?} {value:?}");
+            let value = value.filter(|value| !value.is_empty() || is_text(&kind));
+            assert_eq!(style.cell(&kind, value).text, expect, "{kind:?} {value:?}");
+        };
+        let plain = Style { raw: true, null: "N".to_owned(), ..Style::default() };
+        let grouped = Style { thousands_separator: ".".to_owned(), ..plain.clone() };
+        let million = &1_000_000_i32.to_be_bytes()[..];
+        check(&plain, CqlType::Int, Some(million), "1000000");
+        check(&grouped, CqlType::Int, Some(million), "1.000.000");
+        check(&plain, CqlType::Bigint, Some(&(-5_i64).to_be_bytes()), "-5");
+        check(&plain, CqlType::Int, None, "N");
+        check(&plain, CqlType::Int, Some(b""), "N");
+        check(&plain, CqlType::Text, Some(b"a\\b\n'"), "a\\b\n'");
+        check(&plain, CqlType::Text, Some(b""), "");
+        check(&plain, CqlType::Text, None, "N");
+    }
 }

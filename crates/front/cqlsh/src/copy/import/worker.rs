@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cql_wire::request::BatchList;
 use cql_wire::{
@@ -30,6 +30,10 @@ use crate::copy::ring::Ring;
 use crate::failure::Failure;
 use crate::schema::Role;
 
+/// First pause for a server that has too much to do; doubled with each further one of a batch.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes of requests that are written at once.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -77,6 +81,8 @@ pub(super) struct InFlight {
     picked: Vec<usize>,
     owner: Owner,
     attempts: u32,
+    /// How often the server had too much to do.
+    backoffs: u32,
 }
 
 struct Worker<'w> {
@@ -87,6 +93,8 @@ struct Worker<'w> {
     /// Batches that are to be sent, again or for the first time.
     queue: VecDeque<InFlight>,
     turn: usize,
+    /// Nothing is sent before: the server has too much to do.
+    pause_until: Instant,
 }
 
 /// Takes chunks until there are no more.
@@ -97,7 +105,8 @@ pub(super) fn work(
     stop: &AtomicBool,
 ) {
     let links = Links::new(job.ring.len());
-    let mut worker = Worker { job, news, stop, links, queue: VecDeque::new(), turn: 0 };
+    let queue = VecDeque::new();
+    let mut worker = Worker { job, news, stop, links, queue, turn: 0, pause_until: Instant::now() };
     loop {
         let chunk = match chunks.lock() {
             Ok(chunks) => chunks.recv(),
@@ -128,7 +137,8 @@ impl Worker<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            self.queue.push_back(InFlight { rows: Rc::clone(&rows), picked, owner, attempts: 1 });
+            let rows = Rc::clone(&rows);
+            self.queue.push_back(InFlight { rows, picked, owner, attempts: 1, backoffs: 0 });
             self.settle();
         }
         for (node, failure) in self.links.flush() {
@@ -172,6 +182,7 @@ impl Worker<'_> {
     /// Sends all batches that wait.
     fn settle(&mut self) {
         while let Some(batch) = self.queue.pop_front() {
+            std::thread::sleep(self.pause_until.saturating_duration_since(Instant::now()));
             self.place(batch);
         }
     }
@@ -235,6 +246,14 @@ impl Worker<'_> {
     }
 
     fn refused(&mut self, mut batch: InFlight, failure: Failure) {
+        if failure.is_overload() && batch.backoffs < self.job.options.backoff_max {
+            // Nothing was done, so that this goes for counters too.
+            let pause = PAUSE_MIN.saturating_mul(1 << batch.backoffs.min(16));
+            self.pause_until = Instant::now() + pause.min(PAUSE_MAX);
+            batch.backoffs += 1;
+            self.queue.push_back(batch);
+            return;
+        }
         let attempts = batch.attempts;
         // What was added to a counter may have been added.
         let last = attempts >= self.job.options.attempts_max || self.job.statement.counter;
