@@ -5,6 +5,7 @@ import time
 import traceback
 
 import cluster
+import copying
 import datacenters
 import faults
 import namespaces
@@ -13,6 +14,7 @@ import upkeep
 GROUPS = {
     "three": cluster.Test,
     "leaving": cluster.Leaving,
+    "copying": copying.Copying,
     "faults": faults.Drivers,
     "datacenters": datacenters.Datacenters,
     "upkeep": upkeep.Upkeep,

@@ -30,6 +30,9 @@ cargo xtask COMMAND
                [--restart-mb 1024] [--replay-mb 256] [--without-cassandra]
                     a null server, Helenus and a real Cassandra in turn on this machine: their
                     ratios and the goals (docs/dev/performance.md)
+  perf copy [--rows 500000] [--rounds 3]
+                    COPY of `helenus cqlsh` and of Cassandra's cqlsh against the same server;
+                    CQLSH names the latter
   perf cluster [--only start,schema,load,equal,contended,batch] [--rows 100000] [--seconds 10]
                [--warm 10] [--cassandra-warm 60] [--repeat 3] [--rates 500,1000]
                [--start-repeat 3] [--memory 1G] [--without-cassandra]
@@ -104,6 +107,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "files", options @ ..] => perf::files::run(&root, options),
         ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),
+        ["perf", "copy", options @ ..] => perf::copy::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["soak", options @ ..] => steps::soak(&root, options),
         ["reference"] => {

@@ -1,7 +1,7 @@
 //! `perf compare`: the same workloads against a null server, Helenus and a real Cassandra on this
 //! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf replicated`,
-//! `perf streaming`, `perf repair`, `perf large`, `perf wide`: nodes of Helenus alone. `perf files`: its files. `perf engine`,
-//! `perf instructions`: inside the process.
+//! `perf streaming`, `perf repair`, `perf large`, `perf wide`: nodes of Helenus alone. `perf files`: its files.
+//! `perf copy`: COPY of two shells. `perf engine`, `perf instructions`: inside the process.
 //!
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
@@ -13,6 +13,7 @@ mod cassandra;
 pub mod cluster;
 mod compaction;
 mod contended;
+pub mod copy;
 mod cql;
 pub mod engine;
 mod equal;

@@ -381,7 +381,11 @@ impl Shell {
         Some(())
     }
 
-    fn describe_rows(
+    /// The rows of a DESCRIBE, as if `keyspace` were the current one where the protocol can say it.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub(crate) fn describe_rows(
         &mut self,
         query: &str,
         keyspace: Option<&str>,
@@ -455,7 +459,7 @@ impl Shell {
 }
 
 /// Tokens and hosts of the column `range_ownership`.
-fn ranges(page: &Page) -> Vec<(String, String)> {
+pub(crate) fn ranges(page: &Page) -> Vec<(String, String)> {
     let value = page.named(0, "range_ownership").unwrap_or_default();
     let Ok(entries) = types::wire::Entries::new(value) else { return Vec::new() };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -474,7 +478,7 @@ fn ranges(page: &Page) -> Vec<(String, String)> {
 }
 
 /// An address without its port and the slash that Java puts before it.
-fn bare(host: &str) -> &str {
+pub(crate) fn bare(host: &str) -> &str {
     let host = host.trim_start_matches('/');
     match host.rsplit_once(':') {
         Some((address, _)) if !address.contains(':') || address.ends_with(']') => address,

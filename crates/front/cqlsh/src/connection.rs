@@ -1,12 +1,11 @@
 //! One blocking connection to a server.
 //!
-//! Owns: the socket, the handshake (version, password), frames out and in, the deadline of a
-//! request, decoded answers. Never: retries, what an answer means to a person.
+//! Owns: the handshake (version, password), frames out and in, the deadline of a request, decoded
+//! answers. Never: sockets and TLS (see `transport`), retries, what an answer means to a person.
 //!
 //! An answer that comes after its deadline is thrown away by its stream number.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,8 @@ use types::{CqlType, UdtType};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::tls::Tls;
+use crate::transport::Transport;
 
 /// Largest frame that is taken from a server.
 const FRAME_BYTES_MAX: usize = 512 << 20;
@@ -43,6 +44,8 @@ pub(crate) struct Target {
     pub(crate) connect_timeout: Duration,
     /// Gives up waiting for answers when it is set.
     pub(crate) interrupt: Interrupt,
+    /// `None`: in the clear.
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 impl Target {
@@ -126,7 +129,7 @@ pub(crate) struct Reply {
 
 /// A connection that is ready for requests.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Transport,
     decoder: FrameDecoder,
     input: Vec<u8>,
     at: usize,
@@ -163,9 +166,7 @@ impl Connection {
     }
 
     fn open_version(target: &Target, version: ProtocolVersion) -> Result<Connection, Failure> {
-        let stream = dial(target)?;
-        let refused = |error: std::io::Error| Failure::connection(error.to_string());
-        stream.set_nodelay(true).map_err(refused)?;
+        let stream = Transport::dial(target)?;
         let mut connection = Connection {
             stream,
             decoder: FrameDecoder::new(Side::Client, FRAME_BYTES_MAX),
@@ -321,7 +322,7 @@ impl Connection {
             return Err(Failure::timed_out(&self.name));
         }
         let shutdown = |error: std::io::Error| Failure::shutdown(&self.name, &error.to_string());
-        self.stream.set_read_timeout(Some(left)).map_err(shutdown)?;
+        self.stream.set_read_timeout(left).map_err(shutdown)?;
         let start = self.input.len();
         self.input.resize(start + READ_BYTES, 0);
         let read = self.stream.read(self.input.get_mut(start..).unwrap_or_default());
@@ -336,24 +337,6 @@ impl Connection {
             Err(error) => Err(Failure::shutdown(&self.name, &error.to_string())),
         }
     }
-}
-
-fn dial(target: &Target) -> Result<TcpStream, Failure> {
-    let addresses = (target.host.as_str(), target.port)
-        .to_socket_addrs()
-        .map_err(|error| Failure::connection(format!("{}: {error}", target.name())))?;
-    let mut tried = Vec::new();
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, target.connect_timeout) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => {
-                tried.push(format!("('{}', {})", address.ip(), address.port()));
-                last = Some(error);
-            }
-        }
-    }
-    Err(Failure::unreachable(&tried, last.as_ref()))
 }
 
 fn convert(response: Response<'_>) -> Result<Reply, Failure> {

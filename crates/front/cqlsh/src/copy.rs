@@ -3,7 +3,8 @@
 //! Owns: the grammar of the command, the checks of its columns, what is said before and after.
 //! Never: CSV itself (`csv`), values (`convert`), the work (`import`, `export`).
 //!
-//! Several threads work, each over a connection of its own with many requests in flight. The
+//! Several threads work, each over connections of its own with many requests in flight, to the
+//! nodes that own the rows (`ring`). The
 //! console belongs to the shell's thread.
 //!
 //! Reading order: `options`, `csv`, `convert`, `import`, `export`, `meter`.
@@ -14,6 +15,7 @@ mod export;
 mod import;
 mod meter;
 mod options;
+mod ring;
 
 use crate::copy::options::{CopyOptions, Direction};
 use crate::failure::python_repr;

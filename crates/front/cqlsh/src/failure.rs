@@ -94,6 +94,13 @@ impl Failure {
         Failure { message, ..Failure::new(class, format!("[Errno {number}] {said}")) }
     }
 
+    /// The two sides do not trust one another, or one does not speak TLS.
+    pub(crate) fn tls(tried: &str, reason: &str) -> Failure {
+        let said = format!("Tried connecting to [{tried}]. Last error: {reason}");
+        let message = format!("1, {}", python_repr(&said));
+        Failure { message, ..Failure::new("SSLError", format!("[Errno 1] {said}")) }
+    }
+
     /// The server speaks another version of the protocol.
     pub(crate) fn is_other_version(&self) -> bool {
         self.code == Some(ErrorCode::ProtocolError)
@@ -106,6 +113,17 @@ impl Failure {
         let text = format!("Unable to connect to any servers using keyspace '{keyspace}'");
         let text = format!("({}, ['{host}'])", python_repr(&text));
         Failure { code: Some(ErrorCode::Invalid), ..Failure::new("NoHostAvailable", text) }
+    }
+
+    /// No node took a request.
+    pub(crate) fn no_hosts(tried: &[(String, Failure)]) -> Failure {
+        let tried: Vec<String> =
+            tried.iter().map(|(name, failure)| format!("'{name}': {}", failure.repr())).collect();
+        let tried = tried.join(", ");
+        Failure::new(
+            "NoHostAvailable",
+            format!("('Unable to complete the operation against any hosts', {{{tried}}})"),
+        )
     }
 
     /// The same, said while logging in.
@@ -181,6 +199,11 @@ impl Failure {
             Some(_) if self.text == self.message => format!("<{}>", self.summary()),
             Some(_) => format!("{}({})", self.class, python_repr(&self.text)),
         }
+    }
+
+    /// The server has too much to do just now.
+    pub(crate) fn is_overload(&self) -> bool {
+        self.code == Some(ErrorCode::Overloaded)
     }
 
     /// The driver tries these on the next host; with one host that is the end.

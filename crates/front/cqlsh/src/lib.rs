@@ -33,7 +33,9 @@ mod schema;
 mod shell;
 mod statement;
 mod time;
+mod tls;
 mod trace;
+mod transport;
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -65,6 +67,10 @@ pub fn main(arguments: &[String]) -> u8 {
     for notice in &options.notices {
         say(notice);
     }
+    if options.tls.as_ref().is_some_and(|tls| tls.names_version) {
+        // cqlsh says this on standard output.
+        let _ = std::io::stdout().write_all(tls::VERSION_NOTICE.as_bytes());
+    }
     if options.username.is_some() && options.password.is_none() {
         options.password = Some(commands::ask_password());
     }
@@ -72,9 +78,16 @@ pub fn main(arguments: &[String]) -> u8 {
         let seconds = options.connect_timeout.as_secs();
         say(&format!("Using helenus cqlsh {}", env!("CARGO_PKG_VERSION")));
         say(&format!("Using connect timeout: {seconds} seconds"));
-        say("Using 'utf-8' encoding\nUsing ssl: False");
+        let tls = if options.tls.is_some() { "True" } else { "False" };
+        say(&format!("Using 'utf-8' encoding\nUsing ssl: {tls}"));
     }
     options.color = Some(options.color.unwrap_or_else(use_color));
+    if let Some(tls) = &options.tls
+        && let Err(error) = tls.trusted(&options.host)
+    {
+        say(&error);
+        return 1;
+    }
     let input = match open_input(&options) {
         Ok(input) => input,
         Err(error) => {
@@ -97,6 +110,7 @@ pub fn main(arguments: &[String]) -> u8 {
         cql_version: None,
         connect_timeout: options.connect_timeout,
         interrupt: options.interrupt.clone(),
+        tls: options.tls.clone(),
     };
     match Shell::open(options, input) {
         Ok(mut shell) => shell.run(),

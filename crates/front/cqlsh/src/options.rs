@@ -4,6 +4,7 @@
 //! refused because this shell does not do it. Never: connects.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cql_wire::ProtocolVersion;
@@ -11,6 +12,7 @@ use cql_wire::ProtocolVersion;
 use crate::config::Config;
 use crate::interrupt::Interrupt;
 use crate::time;
+use crate::tls::Tls;
 
 /// The version of Cassandra's cqlsh that this shell behaves like.
 pub(crate) const VERSION: &str = "6.2.0";
@@ -26,6 +28,7 @@ options:
   -v, --version         show the version and exit
   -C, --color           Always use color output
   --no-color            Never use color output
+  --ssl                 Use SSL
   -u, --username NAME   Authenticate as user.
   -p, --password TEXT   Authenticate using password.
   -k, --keyspace NAME   Use the given keyspace.
@@ -67,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) version: Option<ProtocolVersion>,
     /// The CQL version to ask for.
     pub(crate) cql_version: Option<String>,
+    /// `None`: in the clear.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) trace_wait: Duration,
@@ -291,6 +296,8 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
         Some(tty) => tty,
         None => environment.stdin_is_terminal,
     };
+    let ssl = line.has("ssl") || config.switch("connection", "ssl")?.unwrap_or(false);
+    let tls = ssl.then(|| Arc::new(Tls::read(&config, &config_path, environment.variable)));
     let trace_wait: f64 = config.number("tracing", "max_trace_wait")?.unwrap_or(10.0);
     Ok(Asked::Run(Box::new(Options {
         host,
@@ -312,6 +319,7 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
             .get("cqlversion")
             .or_else(|| config.get("cql", "version"))
             .map(full_version),
+        tls,
         connect_timeout: timeout("connect-timeout", "timeout", "connect", 5)?,
         request_timeout: timeout("request-timeout", "request_timeout", "request", 10)?,
         trace_wait: Duration::try_from_secs_f64(trace_wait)
@@ -334,9 +342,6 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
 
 /// What this shell does not do.
 fn refuse(line: &Line, config: &Config) -> Result<(), String> {
-    if line.has("ssl") || config.switch("connection", "ssl")?.unwrap_or(false) {
-        return Err("--ssl: this shell does not speak TLS yet".to_owned());
-    }
     if line.has("coverage") {
         return Err("--coverage: there is no Python here to measure".to_owned());
     }
@@ -363,11 +368,6 @@ fn refuse(line: &Line, config: &Config) -> Result<(), String> {
     let key = config.get("ui", "completekey").unwrap_or("tab");
     if !matches!(key, "tab" | "\t") {
         return Err(format!("[ui] completekey {key}: only tab is supported"));
-    }
-    for section in ["ssl", "certfiles"] {
-        if config.has(section) && !config.section(section).is_empty() {
-            return Err(format!("[{section}]: this shell does not speak TLS yet"));
-        }
     }
     Ok(())
 }
@@ -510,8 +510,6 @@ mod tests {
     #[test]
     fn what_is_not_done_is_refused_by_name() {
         for (line, file, word) in [
-            ("--ssl", "", "--ssl"),
-            ("", "[connection]\nssl = true\n", "--ssl"),
             ("--encoding latin1", "", "latin1"),
             ("--nonsense", "", "--nonsense"),
             ("-z", "", "-z"),

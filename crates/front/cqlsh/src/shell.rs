@@ -87,6 +87,7 @@ impl Shell {
             cql_version: options.cql_version.clone(),
             connect_timeout: options.connect_timeout,
             interrupt: options.interrupt.clone(),
+            tls: options.tls.clone(),
         };
         let color = options.color.unwrap_or(false);
         let style = Style {

@@ -25,18 +25,33 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// A field of a record. `None` is null.
+    /// Appends the value of a field of a record. False is null.
     ///
     /// # Errors
     /// The text that COPY prints for it.
-    pub(crate) fn field(&self, kind: &CqlType, text: &str) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) fn field(
+        &self,
+        kind: &CqlType,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, String> {
         if text == self.null {
-            return Ok(None);
+            return Ok(false);
         }
-        match self.value(kind, text) {
-            Ok(value) => Ok(Some(value)),
+        // The types of most columns, without a buffer for each value.
+        let done = match kind {
+            CqlType::Ascii | CqlType::Text => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+            CqlType::Int => self.integer::<i32>(text).map(|n| out.extend(n.to_be_bytes())),
+            CqlType::Bigint => self.integer::<i64>(text).map(|n| out.extend(n.to_be_bytes())),
+            _ => self.value(kind, text).map(|value| out.extend_from_slice(&value)),
+        };
+        match done {
+            Ok(()) => Ok(true),
             // An empty text where NULL is another marker, for a type without an empty value.
-            Err(_) if text.is_empty() => Ok(None),
+            Err(_) if text.is_empty() => Ok(false),
             Err(error) => Err(format!("Failed to parse {text} : {error}")),
         }
     }
@@ -276,8 +291,18 @@ mod tests {
         }
     }
 
+    fn field(
+        conversion: &Conversion,
+        kind: &CqlType,
+        text: &str,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let mut out = b"before".to_vec();
+        let is_there = conversion.field(kind, text, &mut out)?;
+        Ok(is_there.then(|| out.split_off(6)))
+    }
+
     fn check(kind: &CqlType, text: &str, expect: &str) {
-        let value = conversion().field(kind, text).unwrap();
+        let value = field(&conversion(), kind, text).unwrap();
         let style = Style { raw: true, double_precision: 12, ..Style::default() };
         assert_eq!(style.cell(kind, value.as_deref()).text, expect, "{kind:?}");
     }
@@ -319,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let error = |kind: &CqlType, text: &str| conversion().field(kind, text).unwrap_err();
+        let error = |kind: &CqlType, text: &str| field(&conversion(), kind, text).unwrap_err();
         assert_eq!(
             error(&CqlType::Int, "x"),
             "Failed to parse x : invalid literal for int() with base 10: 'x'"
@@ -339,9 +364,9 @@ mod tests {
             thousands_separator: ".".to_owned(),
             ..conversion()
         };
-        let value = conversion.field(&CqlType::Double, "1.234.567,5").unwrap().unwrap();
+        let value = field(&conversion, &CqlType::Double, "1.234.567,5").unwrap().unwrap();
         assert_eq!(value, 1_234_567.5_f64.to_be_bytes());
-        let value = conversion.field(&CqlType::Int, "1.234").unwrap().unwrap();
+        let value = field(&conversion, &CqlType::Int, "1.234").unwrap().unwrap();
         assert_eq!(value, 1_234_i32.to_be_bytes());
     }
 }

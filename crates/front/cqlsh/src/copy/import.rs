@@ -1,11 +1,13 @@
 //! COPY FROM: records in chunks to workers, which bind and batch them.
 //!
 //! Owns: how the threads share the work, what is counted, the file of failed rows. Never: reads
-//! files (`source`), sends requests (`worker`).
+//! files (`source`), converts (`rows`), sends requests (`worker`, `links`).
 //!
 //! One thread reads and finds the ends of records; the workers take chunks from it, parse, bind
 //! and send; the shell's thread prints and keeps the failed rows.
 
+mod links;
+mod rows;
 mod source;
 mod worker;
 
@@ -22,6 +24,7 @@ use crate::copy::import::source::{Chunk, Feeder};
 use crate::copy::import::worker::{Job, Statement};
 use crate::copy::meter::{Meter, interval};
 use crate::copy::options::CopyOptions;
+use crate::copy::ring::Ring;
 use crate::copy::{Subject, name_list, starting};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -45,8 +48,6 @@ enum News {
     Refused { failure: Failure, records: Vec<Vec<u8>>, attempts: u32, last: bool },
     /// The input ends here.
     ReadError(String),
-    /// A worker cannot go on.
-    Broken(String),
 }
 
 /// Imports the columns. The error is for the user.
@@ -95,9 +96,11 @@ pub(crate) fn run(
         interrupt: Interrupt::default(),
         ..shell.target.clone()
     };
+    let ring = Ring::read(shell, &subject.keyspace);
     let job = Job {
         options,
         target: &target,
+        ring: &ring,
         conversion: &conversion,
         statement: &statement,
         keep: &subject.columns.iter().map(|name| columns.contains(name)).collect::<Vec<_>>(),
@@ -186,6 +189,7 @@ fn statement(
         .map_err(|failure| failure.to_string())?;
     let place = |name: &String| columns.iter().position(|column| column == name);
     let fields: Vec<usize> = order.iter().filter_map(place).collect();
+    let key = subject.names_of(Role::Partition).iter().filter_map(place).collect();
     let roles: Vec<Option<Role>> =
         columns.iter().map(|name| subject.layout.column(name).map(|column| column.role)).collect();
     let mut kinds = vec![types::CqlType::Blob; columns.len()];
@@ -194,7 +198,7 @@ fn statement(
             kind.clone_from(&marker.kind);
         }
     }
-    Ok(Statement { query, counter, fields, kinds, roles, columns: columns.to_vec() })
+    Ok(Statement { query, counter, fields, key, kinds, roles, columns: columns.to_vec() })
 }
 
 /// PREPARE.
@@ -334,7 +338,6 @@ fn collect(
                     "Failed to import 0 rows: OSError - {text},  given up after 1 attempts"
                 ));
             }
-            News::Broken(text) => shell.print_error(&text),
         }
         if !stop.load(Ordering::Relaxed)
             && let Some(text) = errors.exceeded()

@@ -57,6 +57,8 @@ pub(crate) struct CopyOptions {
     pub(crate) ttl: Option<u32>,
     /// Requests in flight per connection.
     pub(crate) in_flight_max: usize,
+    /// Pauses that a batch is given when the server has too much to do, before that is an attempt.
+    pub(crate) backoff_max: u32,
     pub(crate) request_timeout: Duration,
     // COPY TO
     pub(crate) page_rows: i32,
@@ -241,6 +243,7 @@ impl CopyOptions {
             error_file: format!("import_{keyspace}_{table}.err"),
             ttl: None,
             in_flight_max: 512,
+            backoff_max: 12,
             request_timeout: Duration::from_secs(60),
             page_rows: 1000,
             page_timeout: Duration::from_secs(10),
@@ -284,6 +287,7 @@ impl CopyOptions {
         }
         self.ttl = given.limit("ttl", -1)?.and_then(|seconds| u32::try_from(seconds).ok());
         self.in_flight_max = given.positive("maxinflightmessages", self.in_flight_max)?.min(32_000);
+        self.backoff_max = given.number("maxbackoffattempts", self.backoff_max)?;
         let seconds: u64 = given.number("requesttimeout", 60)?;
         self.request_timeout = Duration::from_secs(seconds);
         Ok(())

@@ -26,6 +26,15 @@ pub(super) struct Chunk {
     pub(super) ends: Vec<usize>,
 }
 
+impl Chunk {
+    /// A record, with its line end.
+    pub(super) fn record(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before));
+        let end = self.ends.get(index).copied().unwrap_or(0);
+        self.bytes.get(start.copied().unwrap_or(0)..end).unwrap_or_default()
+    }
+}
+
 /// Reads the sources one after another.
 pub(super) struct Feeder {
     paths: Vec<PathBuf>,

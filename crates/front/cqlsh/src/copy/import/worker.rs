@@ -1,15 +1,17 @@
-//! A worker of COPY FROM: records to bound rows, rows to batches, batches over one connection.
+//! A worker of COPY FROM: records to bound rows, rows to batches, batches to the nodes that own them.
 //!
-//! Owns: the window of requests in flight, retries. Never: prints.
+//! Owns: batches, the window of requests in flight, retries. Never: prints.
 //!
-//! Rows of one partition go together when there are enough of them; the others fill batches in
-//! their order.
+//! As cqlsh does it: rows of one range of the ring go together when there are enough of them, to
+//! any of its replicas; the others fill batches of one replica. A batch that fails is tried again,
+//! through another node when the one that had it is gone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cql_wire::request::BatchList;
 use cql_wire::{
@@ -17,14 +19,21 @@ use cql_wire::{
 };
 use types::CqlType;
 
-use crate::connection::{Connection, Target};
+use crate::connection::Target;
 use crate::copy::convert::Conversion;
+use crate::copy::import::News;
+use crate::copy::import::links::{Link, Links};
+use crate::copy::import::rows::Rows;
 use crate::copy::import::source::Chunk;
-use crate::copy::import::{News, prepare};
 use crate::copy::options::CopyOptions;
+use crate::copy::ring::Ring;
 use crate::failure::Failure;
 use crate::schema::Role;
 
+/// First pause for a server that has too much to do; doubled with each further one of a batch.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes of requests that are written at once.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -35,6 +44,8 @@ pub(super) struct Statement {
     pub(super) counter: bool,
     /// For each bind marker: which field.
     pub(super) fields: Vec<usize>,
+    /// The fields of the partition key, in its order.
+    pub(super) key: Vec<usize>,
     /// Type of each field.
     pub(super) kinds: Vec<CqlType>,
     /// What each field is in the table.
@@ -46,6 +57,7 @@ pub(super) struct Statement {
 pub(super) struct Job<'j> {
     pub(super) options: &'j CopyOptions,
     pub(super) target: &'j Target,
+    pub(super) ring: &'j Ring,
     pub(super) conversion: &'j Conversion,
     pub(super) statement: &'j Statement,
     /// For each field of a record: whether it is imported.
@@ -54,25 +66,35 @@ pub(super) struct Job<'j> {
     pub(super) field_bytes_max: usize,
 }
 
-/// Values of a row by field, and the record they are from.
-struct Row {
-    values: Vec<Option<Vec<u8>>>,
-    record: Vec<u8>,
+/// Whose rows are in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// A range of the ring, by its position.
+    Range(usize),
+    Node(usize),
 }
 
-struct InFlight {
-    rows: Vec<Row>,
+/// A batch.
+pub(super) struct InFlight {
+    rows: Rc<Rows>,
+    /// Which of the rows.
+    picked: Vec<usize>,
+    owner: Owner,
     attempts: u32,
+    /// How often the server had too much to do.
+    backoffs: u32,
 }
 
 struct Worker<'w> {
     job: &'w Job<'w>,
     news: &'w SyncSender<News>,
-    connection: Connection,
-    statement_id: Vec<u8>,
-    result_id: Option<Vec<u8>>,
-    slots: Vec<Option<InFlight>>,
-    free: Vec<usize>,
+    stop: &'w AtomicBool,
+    links: Links,
+    /// Batches that are to be sent, again or for the first time.
+    queue: VecDeque<InFlight>,
+    turn: usize,
+    /// Nothing is sent before: the server has too much to do.
+    pause_until: Instant,
 }
 
 /// Takes chunks until there are no more.
@@ -82,31 +104,9 @@ pub(super) fn work(
     news: &SyncSender<News>,
     stop: &AtomicBool,
 ) {
-    let opened = Connection::open(job.target).and_then(|mut connection| {
-        let timeout = job.options.request_timeout;
-        let prepared = prepare(&mut connection, &job.statement.query, timeout)?;
-        Ok((connection, prepared))
-    });
-    let (connection, prepared) = match opened {
-        Ok(opened) => opened,
-        Err(failure) => {
-            // The news go nowhere only when the shell's thread has ended.
-            let _ = news.send(News::Broken(failure.to_string()));
-            return;
-        }
-    };
-    let window = job.options.in_flight_max;
-    let mut slots = Vec::new();
-    slots.resize_with(window, || None);
-    let mut worker = Worker {
-        job,
-        news,
-        connection,
-        statement_id: prepared.id,
-        result_id: prepared.result_id,
-        slots,
-        free: (0..window).collect(),
-    };
+    let links = Links::new(job.ring.len());
+    let queue = VecDeque::new();
+    let mut worker = Worker { job, news, stop, links, queue, turn: 0, pause_until: Instant::now() };
     loop {
         let chunk = match chunks.lock() {
             Ok(chunks) => chunks.recv(),
@@ -116,13 +116,9 @@ pub(super) fn work(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        if let Err(failure) = worker.chunk(&chunk) {
-            return worker.broken(&failure);
-        }
+        worker.chunk(chunk);
     }
-    if let Err(failure) = worker.drain() {
-        worker.broken(&failure);
-    }
+    worker.drain();
 }
 
 impl Worker<'_> {
@@ -131,226 +127,191 @@ impl Worker<'_> {
         let _ = self.news.send(news);
     }
 
-    fn chunk(&mut self, chunk: &Chunk) -> Result<(), Failure> {
-        let rows = self.rows(chunk);
-        for rows in self.batches(rows) {
-            self.put(InFlight { rows, attempts: 1 })?;
-        }
-        Ok(())
-    }
-
-    /// The rows of a chunk; those that cannot be read are told by their errors.
-    fn rows(&self, chunk: &Chunk) -> Vec<Row> {
-        let mut rows = Vec::with_capacity(chunk.ends.len());
-        let mut unreadable: Vec<(String, Vec<Vec<u8>>)> = Vec::new();
-        let mut fields = Vec::new();
-        let mut start = 0;
-        for end in &chunk.ends {
-            let record = chunk.bytes.get(start..*end).unwrap_or_default();
-            start = *end;
-            self.job.options.dialect.fields(record, &mut fields);
-            match self.values(&fields) {
-                Ok(values) => rows.push(Row { values, record: record.to_vec() }),
-                Err(text) => match unreadable.iter_mut().find(|(known, _)| *known == text) {
-                    Some((_, records)) => records.push(record.to_vec()),
-                    None => unreadable.push((text, vec![record.to_vec()])),
-                },
-            }
-        }
+    fn chunk(&mut self, chunk: Chunk) {
+        let (rows, unreadable) = Rows::parse(self.job, chunk);
         for (text, records) in unreadable {
             self.tell(News::Unreadable { class: "ParseError", text, records });
         }
-        rows
+        let rows = Rc::new(rows);
+        for (owner, picked) in self.batches(&rows) {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let rows = Rc::clone(&rows);
+            self.queue.push_back(InFlight { rows, picked, owner, attempts: 1, backoffs: 0 });
+            self.settle();
+        }
+        for (node, failure) in self.links.flush() {
+            self.lose(node, &failure);
+        }
+        self.settle();
     }
 
-    fn values(&self, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, String> {
-        let Job { statement, conversion, keep, .. } = self.job;
-        // Fields of skipped columns may be there; with more or fewer fields all are counted.
-        let kept: Vec<&Vec<u8>> = fields
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| keep.get(*at).copied().unwrap_or(true))
-            .map(|(_, field)| field)
-            .collect();
-        if kept.len() != statement.kinds.len() {
-            let (found, wanted) = (kept.len(), statement.kinds.len());
-            return Err(format!("Invalid row length {found} should be {wanted}"));
-        }
-        let mut values = Vec::with_capacity(kept.len());
-        for (at, (field, kind)) in kept.iter().zip(&statement.kinds).enumerate() {
-            if field.len() > self.job.field_bytes_max {
-                let most = self.job.field_bytes_max;
-                return Err(format!("field larger than field limit ({most})"));
-            }
-            let text = std::str::from_utf8(field).map_err(|_| "a field is not UTF-8".to_owned())?;
-            let is_key =
-                matches!(statement.roles.get(at), Some(Some(Role::Partition | Role::Clustering)));
-            let value = conversion.field(kind, text)?;
-            if is_key && value.is_none() {
-                return Err(null_key(statement.columns.get(at), &conversion.null));
-            }
-            values.push(value);
-        }
-        Ok(values)
-    }
-
-    fn batches(&self, rows: Vec<Row>) -> Vec<Vec<Row>> {
-        let CopyOptions { batch_rows_min: least, batch_rows_max: most, .. } = *self.job.options;
-        let mut groups: Vec<Vec<Row>> = Vec::new();
-        if most > 1 {
-            let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
-            for row in rows {
-                let index = *known.entry(self.partition(&row)).or_insert(groups.len());
-                match groups.get_mut(index) {
-                    Some(group) => group.push(row),
-                    None => groups.push(vec![row]),
-                }
-            }
+    fn batches(&mut self, rows: &Rows) -> Vec<(Owner, Vec<usize>)> {
+        let Job { ring, statement, options, .. } = self.job;
+        let (least, most) = (options.batch_rows_min, options.batch_rows_max);
+        let mut of_ranges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        if ring.len() == 1 {
+            of_ranges.insert(0, (0..rows.len()).collect());
         } else {
-            groups.push(rows);
+            let mut key = Vec::new();
+            for row in 0..rows.len() {
+                rows.key(row, &statement.key, &mut key);
+                let position = ring.position(codec::murmur::token_of(&key).0);
+                of_ranges.entry(position).or_default().push(row);
+            }
         }
         let mut batches = Vec::new();
-        let mut mixed: Vec<Row> = Vec::new();
-        for group in groups {
-            if most > 1 && group.len() <= least {
-                mixed.extend(group);
-            } else {
-                cut(group, most, &mut batches);
+        let mut of_nodes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (position, picked) in of_ranges {
+            if picked.len() > least {
+                cut(Owner::Range(position), &picked, most, &mut batches);
+                continue;
             }
+            self.turn = self.turn.wrapping_add(1);
+            let replicas = ring.replicas(position);
+            let chosen = self.turn.checked_rem(replicas.len()).and_then(|at| replicas.get(at));
+            of_nodes.entry(chosen.copied().unwrap_or(0)).or_default().extend(picked);
         }
-        cut(mixed, most, &mut batches);
+        for (node, picked) in of_nodes {
+            cut(Owner::Node(node), &picked, most, &mut batches);
+        }
         batches
     }
 
-    fn partition(&self, row: &Row) -> Vec<u8> {
-        let mut key = Vec::new();
-        for (role, value) in self.job.statement.roles.iter().zip(&row.values) {
-            if *role == Some(Role::Partition) {
-                let value = value.as_deref().unwrap_or_default();
-                key.extend_from_slice(&value.len().to_be_bytes());
-                key.extend_from_slice(value);
-            }
+    /// Sends all batches that wait.
+    fn settle(&mut self) {
+        while let Some(batch) = self.queue.pop_front() {
+            std::thread::sleep(self.pause_until.saturating_duration_since(Instant::now()));
+            self.place(batch);
         }
-        key
     }
 
-    /// Sends rows; waits for an answer first when the window is full.
-    fn put(&mut self, batch: InFlight) -> Result<(), Failure> {
-        let stream = loop {
-            match self.free.pop() {
-                Some(stream) => break stream,
-                None => self.answer()?,
+    /// Sends a batch; waits for an answer first when the window of its node is full.
+    fn place(&mut self, batch: InFlight) {
+        let job = self.job;
+        loop {
+            let chosen = match batch.owner {
+                Owner::Range(position) => self.links.choose(job, job.ring.replicas(position)),
+                Owner::Node(node) => self.links.choose(job, &[node]),
+            };
+            let node = match chosen {
+                Ok(node) => node,
+                Err(failure) => return self.refused(batch, failure),
+            };
+            let Some(link) = self.links.get(node) else { continue };
+            let Some(stream) = link.free.pop() else {
+                self.answer(node);
+                continue;
+            };
+            let sent = send(job, link, &batch, stream).and_then(|()| {
+                match link.connection.waiting() >= WRITE_BYTES {
+                    true => link.connection.flush(),
+                    false => Ok(()),
+                }
+            });
+            if let Some(slot) = link.slots.get_mut(stream) {
+                *slot = Some(batch);
             }
-        };
-        self.send(&batch, stream)?;
-        if let Some(slot) = self.slots.get_mut(stream) {
-            *slot = Some(batch);
+            if let Err(failure) = sent {
+                self.lose(node, &failure);
+            }
+            return;
         }
-        if self.connection.waiting() >= WRITE_BYTES {
-            self.connection.flush()?;
-        }
-        Ok(())
     }
 
-    fn send(&mut self, batch: &InFlight, stream: usize) -> Result<(), Failure> {
-        let Job { statement, consistency, .. } = self.job;
-        let stream = i16::try_from(stream).unwrap_or(i16::MAX);
-        let mut list = BatchList::new();
-        let mut values = ValueList::new();
-        for row in &batch.rows {
-            values = ValueList::new();
-            for field in &statement.fields {
-                let value = row.values.get(*field).and_then(Option::as_deref);
-                values.push(match value {
-                    Some(value) => BoundValue::Bytes(value),
-                    None if statement.counter => BoundValue::Bytes(&[0; 8]),
-                    None => BoundValue::Null,
-                })?;
-            }
-            if batch.rows.len() > 1 {
-                list.push(BatchQuery::Prepared(&self.statement_id), values.values())?;
-            }
-        }
-        let parameters = QueryParameters::new(*consistency);
-        let request = match batch.rows.len() {
-            1 => Request::Execute {
-                id: &self.statement_id,
-                result_metadata_id: self.result_id.as_deref(),
-                parameters: QueryParameters { values: values.values(), ..parameters },
-            },
-            _ => Request::Batch(Batch {
-                kind: if statement.counter { BatchKind::Counter } else { BatchKind::Unlogged },
-                statements: list.statements(),
-                parameters,
-            }),
-        };
-        self.connection.send(&request, stream, false)
-    }
-
-    /// Takes one answer.
-    fn answer(&mut self) -> Result<(), Failure> {
-        self.connection.flush()?;
+    /// Takes one answer of a node.
+    fn answer(&mut self, node: usize) {
         let deadline = Instant::now() + self.job.options.request_timeout;
-        let (stream, reply) = self.connection.receive(deadline)?;
+        let Some(link) = self.links.get(node) else { return };
+        let received = link.connection.flush().and_then(|()| link.connection.receive(deadline));
+        let (stream, reply) = match received {
+            Ok(received) => received,
+            Err(failure) => return self.lose(node, &failure),
+        };
         let index = usize::try_from(stream).unwrap_or(usize::MAX);
-        let Some(mut batch) = self.slots.get_mut(index).and_then(Option::take) else {
-            return Ok(());
-        };
-        self.free.push(index);
-        let Err(failure) = reply else {
-            self.tell(News::Imported(u64::try_from(batch.rows.len()).unwrap_or(0)));
-            return Ok(());
-        };
+        let Some(batch) = link.slots.get_mut(index).and_then(Option::take) else { return };
+        link.free.push(index);
+        match reply {
+            Ok(_) => self.tell(News::Imported(u64::try_from(batch.picked.len()).unwrap_or(0))),
+            Err(failure) => self.refused(batch, failure),
+        }
+    }
+
+    /// A node is gone; what was in flight to it is tried through the others.
+    fn lose(&mut self, node: usize, failure: &Failure) {
+        for batch in self.links.down(node, failure) {
+            self.refused(batch, failure.clone());
+        }
+    }
+
+    fn refused(&mut self, mut batch: InFlight, failure: Failure) {
+        if failure.is_overload() && batch.backoffs < self.job.options.backoff_max {
+            // Nothing was done, so that this goes for counters too.
+            let pause = PAUSE_MIN.saturating_mul(1 << batch.backoffs.min(16));
+            self.pause_until = Instant::now() + pause.min(PAUSE_MAX);
+            batch.backoffs += 1;
+            self.queue.push_back(batch);
+            return;
+        }
         let attempts = batch.attempts;
         // What was added to a counter may have been added.
         let last = attempts >= self.job.options.attempts_max || self.job.statement.counter;
-        let records = batch.rows.iter().map(|row| row.record.clone()).collect();
+        let records = batch.picked.iter().map(|row| batch.rows.record(*row).to_vec()).collect();
         self.tell(News::Refused { failure, records, attempts, last });
         if !last {
             batch.attempts += 1;
-            self.put(batch)?;
+            self.queue.push_back(batch);
         }
-        Ok(())
     }
 
-    fn drain(&mut self) -> Result<(), Failure> {
-        while self.free.len() < self.slots.len() {
-            self.answer()?;
+    /// Waits for all answers.
+    fn drain(&mut self) {
+        loop {
+            self.settle();
+            match self.links.busy() {
+                Some(node) => self.answer(node),
+                None if self.queue.is_empty() => return,
+                None => {}
+            }
         }
-        Ok(())
-    }
-
-    /// The connection is gone, and with it what was in flight.
-    fn broken(&mut self, failure: &Failure) {
-        for batch in std::mem::take(&mut self.slots).into_iter().flatten() {
-            let records = batch.rows.into_iter().map(|row| row.record).collect();
-            let attempts = batch.attempts;
-            self.tell(News::Refused { failure: failure.clone(), records, attempts, last: true });
-        }
-        self.tell(News::Broken(failure.to_string()));
     }
 }
 
-fn cut(mut rows: Vec<Row>, most: usize, batches: &mut Vec<Vec<Row>>) {
-    while rows.len() > most {
-        let rest = rows.split_off(most);
-        batches.push(std::mem::replace(&mut rows, rest));
+fn send(job: &Job<'_>, link: &mut Link, batch: &InFlight, stream: usize) -> Result<(), Failure> {
+    let Job { statement, consistency, .. } = job;
+    let stream = i16::try_from(stream).unwrap_or(i16::MAX);
+    let mut list = BatchList::new();
+    let mut values = ValueList::new();
+    for row in &batch.picked {
+        values = ValueList::new();
+        for field in &statement.fields {
+            values.push(match batch.rows.value(*row, *field) {
+                Some(value) => BoundValue::Bytes(value),
+                None if statement.counter => BoundValue::Bytes(&[0; 8]),
+                None => BoundValue::Null,
+            })?;
+        }
+        if batch.picked.len() > 1 {
+            list.push(BatchQuery::Prepared(&link.statement_id), values.values())?;
+        }
     }
-    if !rows.is_empty() {
-        batches.push(rows);
-    }
+    let parameters = QueryParameters::new(*consistency);
+    let request = match batch.picked.len() {
+        1 => Request::Execute {
+            id: &link.statement_id,
+            result_metadata_id: link.result_id.as_deref(),
+            parameters: QueryParameters { values: values.values(), ..parameters },
+        },
+        _ => Request::Batch(Batch {
+            kind: if statement.counter { BatchKind::Counter } else { BatchKind::Unlogged },
+            statements: list.statements(),
+            parameters,
+        }),
+    };
+    link.connection.send(&request, stream, false)
 }
 
-fn null_key(column: Option<&String>, null: &str) -> String {
-    let mut text = format!(
-        "Cannot insert null value for primary key column '{}'.",
-        column.map_or("", String::as_str)
-    );
-    if null.is_empty() {
-        text.push_str(
-            " If you want to insert empty strings, consider using the WITH NULL=<marker> option \
-             for COPY.",
-        );
-    }
-    text
+fn cut(owner: Owner, rows: &[usize], most: usize, batches: &mut Vec<(Owner, Vec<usize>)>) {
+    batches.extend(rows.chunks(most).map(|rows| (owner, rows.to_vec())));
 }
