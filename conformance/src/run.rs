@@ -4,6 +4,7 @@
 //! an answer that a client can see, apart from what `@mask` hides and from ids.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
@@ -27,6 +28,22 @@ pub struct Difference {
     pub expected: Vec<String>,
     /// Lines of the answer.
     pub got: Vec<String>,
+}
+
+impl Difference {
+    /// For a reader: where, what was sent, the lines that are only expected and those only got.
+    #[must_use]
+    pub fn lines(&self, path: &Path) -> Vec<String> {
+        let mut lines = vec![format!("  {}:{}", path.display(), self.line)];
+        lines.extend(self.source.iter().map(|line| format!("      {line}")));
+        let without = |these: &[String], those: &[String], mark: &str| -> Vec<String> {
+            let only = these.iter().filter(|line| !those.contains(line));
+            only.map(|line| format!("    {mark} {line}")).collect()
+        };
+        lines.extend(without(&self.expected, &self.got, "-"));
+        lines.extend(without(&self.got, &self.expected, "+"));
+        lines
+    }
 }
 
 /// What running a file gave.
@@ -159,9 +176,11 @@ fn must(client: &mut Client, cql: &str) -> Result<()> {
     }
 }
 
+/// A connection, or what the server says instead.
+pub type Connected = std::result::Result<Client, ServerError>;
+
 /// Makes a connection, as a user when one is given; the inner error is the server's answer to it.
-pub type Connect<'a> =
-    dyn Fn(Option<(&str, &str)>) -> Result<std::result::Result<Client, ServerError>> + 'a;
+pub type Connect<'a> = dyn Fn(Option<(&str, &str)>) -> Result<Connected> + 'a;
 
 fn connected(connect: &Connect<'_>, user: Option<(&str, &str)>) -> Result<Client> {
     connect(user)?.map_err(|error| anyhow::anyhow!("the server refuses the connection: {error:?}"))
