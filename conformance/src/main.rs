@@ -4,24 +4,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use conformance::known::KnownDifferences;
+use conformance::differences::{self, Reasons};
 use conformance::run::Mode;
 use conformance::suite::{self, Suite};
 use conformance::wire;
 
 const USAGE: &str = "\
-usage: conformance [--target HOST:PORT] [--record] [--prefix NAME] [--known FILE]
-                   FILES...
+usage: conformance [--target HOST:PORT] [--record | --record-ours] [--prefix NAME] FILES...
        conformance --coverage FOLDER
+       conformance --compat FOLDER
 
 Runs .cqltest files against a server and compares every answer with the file.
   --target HOST:PORT  the server; default HELENUS_HOST and HELENUS_PORT, else 127.0.0.1:9042
   --record            write the answers of the server (a real Cassandra) into the files
+  --record-ours       write the answers of the server (ours) where a difference is named
   --prefix NAME       keyspaces are named NAME_<file>; default ct
-  --known FILE        list of known differences (FILE:LINE reason), which are no failures; default
-                      known-differences.txt beside the folder of the files; none with \"\"
   --coverage FOLDER   print which forms of statements and errors the cases in FOLDER, `conformance`
                       in the source tree, have
+  --compat FOLDER     make the tables of differences in COMPAT.md, beside FOLDER, anew
 FILES may be folders: all .cqltest files in them, by name.
 exit status: 0 all answers agree, 1 some differ, 2 could not run";
 
@@ -29,7 +29,6 @@ struct Options {
     target: String,
     mode: Mode,
     prefix: String,
-    known: Option<PathBuf>,
     files: Vec<PathBuf>,
 }
 
@@ -51,7 +50,6 @@ fn options() -> Result<Options> {
         target: format!("{host}:{port}"),
         mode: Mode::Check,
         prefix: "ct".to_owned(),
-        known: None,
         files: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -59,10 +57,12 @@ fn options() -> Result<Options> {
         match argument.as_str() {
             "--target" => options.target = arguments.next().context("--target needs HOST:PORT")?,
             "--prefix" => options.prefix = arguments.next().context("--prefix needs a name")?,
-            "--known" => {
-                options.known = Some(arguments.next().context("--known needs a file")?.into());
-            }
             "--record" => options.mode = Mode::Record,
+            "--record-ours" => options.mode = Mode::RecordOurs,
+            "--compat" => {
+                compat(Path::new(&arguments.next().context("--compat needs a folder")?))?;
+                std::process::exit(0);
+            }
             "--coverage" => {
                 let folder = arguments.next().context("--coverage needs a folder")?;
                 let (productions, files) = conformance::coverage::read(Path::new(&folder))?;
@@ -83,25 +83,20 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-/// The list of known differences: the named one, else the one beside the folder of the files.
-fn known_differences(options: &Options) -> Result<KnownDifferences> {
-    match &options.known {
-        Some(path) if path.as_os_str().is_empty() => Ok(KnownDifferences::default()),
-        Some(path) => suite::known_differences(path),
-        None => {
-            let folder = options.files.first().and_then(|file| file.parent()?.parent());
-            match folder.map(|folder| folder.join(suite::KNOWN)) {
-                Some(path) if path.exists() => suite::known_differences(&path),
-                _ => Ok(KnownDifferences::default()),
-            }
-        }
-    }
+/// Makes the generated part of `COMPAT.md` anew.
+fn compat(folder: &Path) -> Result<()> {
+    let list = folder.join(differences::FILE);
+    let list = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
+    let (_, files) = conformance::coverage::read(folder)?;
+    let part = conformance::compat::part(&Reasons::parse(&list)?, &files)?;
+    let path = folder.join("../COMPAT.md");
+    let document = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(std::fs::write(&path, conformance::compat::insert(&document, &part)?)?)
 }
 
 fn run_all(options: Options) -> Result<bool> {
-    let known = known_differences(&options)?;
-    let Options { target, mode, prefix, files, .. } = options;
-    let suite = Suite { files, prefix, mode, known };
+    let Options { target, mode, prefix, files } = options;
+    let suite = Suite { files, prefix, mode };
     let verdict = suite::run_all(&suite, &|version, user| wire::connect(&target, version, user));
     verdict.messages.iter().for_each(|line| println!("{line}"));
     // What is wrong beside statements counts as failed, so that the last line says all.

@@ -51,8 +51,12 @@ impl Difference {
 pub struct Report {
     /// Blocks that were compared.
     pub checked: usize,
-    /// Those that differ.
+    /// Those whose answer is neither Cassandra's nor the one that is named as ours.
     pub differences: Vec<Difference>,
+    /// How many answer as is named as ours.
+    pub known: usize,
+    /// Lines of blocks that answer as Cassandra, though another answer is named as ours.
+    pub outlived: Vec<usize>,
 }
 
 /// Whether answers are compared with the file or written into it.
@@ -60,8 +64,10 @@ pub struct Report {
 pub enum Mode {
     /// Compare.
     Check,
-    /// Replace the expected lines.
+    /// Replace the expected lines: for a real Cassandra.
     Record,
+    /// Replace our answers where a difference is named; it is gone where there is none any more.
+    RecordOurs,
 }
 
 /// Runs all blocks of a file in order, in fresh keyspaces.
@@ -107,17 +113,27 @@ pub fn run(file: &mut File, connect: &Connect<'_>, keyspace: &str, mode: Mode) -
             .block(block)
             .with_context(|| format!("line {}: {}", block.line, block.source.join(" ")))?;
         report.checked += 1;
+        let unordered = block.options.unordered;
         match mode {
             Mode::Record => block.expected = got,
-            Mode::Check if !equal(&block.expected, &got, block.options.unordered) => {
-                report.differences.push(Difference {
-                    line: block.line,
-                    source: block.source.clone(),
-                    expected: block.expected.clone(),
-                    got,
-                });
+            Mode::RecordOurs if equal(&block.expected, &got, unordered) => block.differs = None,
+            Mode::RecordOurs => {
+                if let Some(differs) = &mut block.differs {
+                    differs.ours = got;
+                }
             }
-            Mode::Check => {}
+            Mode::Check => match (equal(&block.expected, &got, unordered), &block.differs) {
+                (true, None) => {}
+                (true, Some(_)) => report.outlived.push(block.line),
+                (false, Some(differs)) if equal(&differs.ours, &got, unordered) => {
+                    report.known += 1;
+                }
+                (false, differs) => {
+                    let expected = differs.as_ref().map_or(&block.expected, |d| &d.ours).clone();
+                    let source = block.source.clone();
+                    report.differences.push(Difference { line: block.line, source, expected, got });
+                }
+            },
         }
     }
     for name in &names {

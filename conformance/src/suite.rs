@@ -8,11 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::file;
-use crate::known::{Judged, KnownDifferences};
-use crate::run::{Connected, Mode, run};
-
-/// Name of the list of known differences, beside the folder of the files.
-pub const KNOWN: &str = "known-differences.txt";
+use crate::run::{Connected, Mode, Report, run};
 
 /// Makes a connection of a protocol version, as a user when one is given.
 pub type Connector<'a> = dyn Fn(u8, Option<(&str, &str)>) -> Result<Connected> + 'a;
@@ -24,11 +20,11 @@ pub struct Verdict {
     pub files: usize,
     /// Statements that were compared.
     pub checked: usize,
-    /// Those that differ and are not listed.
+    /// Those whose answer is neither Cassandra's nor the one named as ours.
     pub failed: usize,
-    /// Those that differ and are listed.
+    /// Those that answer as is named as ours.
     pub known: usize,
-    /// What could not be run to its end, and entries of the list that no longer differ.
+    /// Files that could not be run to their end, and differences that are gone.
     pub broken: usize,
     /// Everything that is wrong, in lines for a reader.
     pub messages: Vec<String>,
@@ -50,8 +46,6 @@ pub struct Suite {
     pub prefix: String,
     /// Compare or record.
     pub mode: Mode,
-    /// What may differ.
-    pub known: KnownDifferences,
 }
 
 /// The `.cqltest` files of a folder by name, or the one file.
@@ -73,35 +67,28 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads a list of known differences.
-///
-/// # Errors
-/// The list cannot be read or is not well formed.
-pub fn known_differences(path: &Path) -> Result<KnownDifferences> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    KnownDifferences::parse(&text).with_context(|| path.display().to_string())
-}
-
 /// Runs all files; what goes wrong with one does not keep the others from being run.
 pub fn run_all(suite: &Suite, connect: &Connector<'_>) -> Verdict {
     let mut verdict = Verdict { files: suite.files.len(), ..Verdict::default() };
     for path in &suite.files {
         match run_file(path, suite, connect) {
-            Ok((checked, judged)) => {
-                verdict.checked += checked;
-                verdict.failed += judged.unknown.len();
-                verdict.known += judged.known;
-                if !judged.unknown.is_empty() {
-                    let (path, count) = (path.display(), judged.unknown.len());
-                    let line = format!("{path}: {count} of {checked} statements differ");
-                    verdict.messages.push(line);
+            Ok(report) => {
+                verdict.checked += report.checked;
+                verdict.failed += report.differences.len();
+                verdict.known += report.known;
+                verdict.broken += report.outlived.len();
+                let (path, differ) = (path.as_path(), report.differences.len());
+                if differ > 0 {
+                    let (path, of) = (path.display(), report.checked);
+                    verdict.messages.push(format!("{path}: {differ} of {of} statements differ"));
                 }
-                for difference in &judged.unknown {
+                for difference in &report.differences {
                     verdict.messages.extend(difference.lines(path));
                 }
-                if suite.mode == Mode::Check {
-                    verdict.broken += judged.outlived.len();
-                    verdict.messages.extend(judged.outlived);
+                for line in &report.outlived {
+                    let path = path.display();
+                    let gone = "the difference is gone, remove its `~` lines";
+                    verdict.messages.push(format!("{path}:{line}: {gone}"));
                 }
             }
             Err(error) => {
@@ -113,7 +100,7 @@ pub fn run_all(suite: &Suite, connect: &Connector<'_>) -> Verdict {
     verdict
 }
 
-fn run_file(path: &Path, suite: &Suite, connect: &Connector<'_>) -> Result<(usize, Judged)> {
+fn run_file(path: &Path, suite: &Suite, connect: &Connector<'_>) -> Result<Report> {
     let text = std::fs::read_to_string(path)?;
     let mut parsed = file::parse(&text)?;
     let stem = path.file_stem().and_then(|stem| stem.to_str()).context("a file without a name")?;
@@ -121,9 +108,8 @@ fn run_file(path: &Path, suite: &Suite, connect: &Connector<'_>) -> Result<(usiz
     let version = parsed.protocol.unwrap_or(5);
     let connect = |user: Option<(&str, &str)>| connect(version, user);
     let report = run(&mut parsed, &connect, &keyspace, suite.mode)?;
-    if suite.mode == Mode::Record {
+    if suite.mode != Mode::Check {
         std::fs::write(path, file::print(&parsed))?;
     }
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    Ok((report.checked, suite.known.judge(name, report.differences)))
+    Ok(report)
 }
