@@ -67,6 +67,15 @@ pub struct Options {
     pub repeat: Option<(String, i64, i64)>,
 }
 
+/// How a block answers otherwise than in Cassandra.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    /// The name of the difference in `differences.txt`.
+    pub name: String,
+    /// Our answer.
+    pub ours: Vec<String>,
+}
+
 /// A statement, its options and the expected lines.
 #[derive(Debug)]
 pub struct Block {
@@ -80,6 +89,8 @@ pub struct Block {
     pub action: Action,
     /// Expected lines; empty when nothing was recorded yet.
     pub expected: Vec<String>,
+    /// Our answer, where it is another one: `~ NAME`, then our lines behind a `~` each.
+    pub differs: Option<Differs>,
 }
 
 /// Reads a file.
@@ -98,6 +109,18 @@ pub fn parse(text: &str) -> Result<File> {
             match &mut open {
                 Some(block) => block.expected.push(line.to_owned()),
                 None => bail!("line {number}: an expected line without a statement"),
+            }
+            continue;
+        }
+        if let Some(ours) = line.strip_prefix('~') {
+            let Some(block) = &mut open else { bail!("line {number}: `~` without a statement") };
+            match (ours.strip_prefix(' '), &mut block.differs) {
+                (Some(name), None) => {
+                    let name = name.trim().to_owned();
+                    block.differs = Some(Differs { name, ours: Vec::new() });
+                }
+                (None, Some(differs)) => differs.ours.push(ours.to_owned()),
+                _ => bail!("line {number}: `~ NAME` stands once, before the lines of our answer"),
             }
             continue;
         }
@@ -161,6 +184,7 @@ pub fn parse(text: &str) -> Result<File> {
                 options: std::mem::take(&mut options),
                 action,
                 expected: Vec::new(),
+                differs: None,
             });
         }
     }
@@ -180,7 +204,7 @@ fn extend(
     change: impl FnOnce(&mut Action) -> Result<()>,
 ) -> Result<()> {
     let Some(block) = open else { bail!("line {number}: nothing to continue") };
-    if !block.expected.is_empty() {
+    if !block.expected.is_empty() || block.differs.is_some() {
         bail!("line {number}: a statement goes on after its expected lines");
     }
     change(&mut block.action)?;
@@ -249,6 +273,15 @@ pub fn print(file: &File) -> String {
                     out.push_str(line);
                     out.push('\n');
                 }
+                if let Some(differs) = &block.differs {
+                    out.push_str("~ ");
+                    out.push_str(&differs.name);
+                    for line in &differs.ours {
+                        out.push_str("\n~");
+                        out.push_str(line);
+                    }
+                    out.push('\n');
+                }
             }
         }
     }
@@ -262,7 +295,7 @@ mod tests {
     const SAMPLE: &str = "# title\n@protocol 4\n@user me secret\n\n> CREATE TABLE t (k int\n>> PRIMARY KEY)\n= void\n\
         @for i 1 3\n> INSERT INTO t (k) VALUES ($i)\n= void\n> a\n>& b\nprepare p> SELECT 1\n\
         ? k int\nexecute p> 1, 'x'\n= rows $ks.t\n: k int\n| 1\n\
-        login> $ks_a pw\n= ready\n";
+        login> $ks_a pw\n= ready\n~ other-words\n~= error INVALID 'x'\n";
 
     #[test]
     fn printing_a_parsed_file_gives_the_same_text() {
@@ -286,6 +319,10 @@ mod tests {
         assert_eq!(actions[0], Action::Query("CREATE TABLE t (k int\nPRIMARY KEY)".into()));
         assert_eq!(actions[2], Action::Batch(vec!["a".into(), "b".into()]));
         assert_eq!(actions[4], Action::Execute("p".into(), "1, 'x'".into()));
+        let last = file.items.last();
+        let Some(Item::Block(last)) = last else { panic!("not a block: {last:?}") };
+        let ours = vec!["= error INVALID 'x'".to_owned()];
+        assert_eq!(last.differs, Some(Differs { name: "other-words".into(), ours }));
         assert_eq!(actions[5], Action::Login("$ks_a".into(), "pw".into()));
     }
 
@@ -297,6 +334,9 @@ mod tests {
             ("\n@what 1\n> x\n", "line 2"),
             ("@unordered\n\n> x\n", "line 2"),
             ("@user me\n", "line 1"),
+            ("~ name\n", "line 1"),
+            ("> x\n= void\n~= void\n", "line 3"),
+            ("> x\n= void\n~ one\n~ two\n", "line 4"),
             ("login> me\n", "line 1"),
         ] {
             let error = parse(text).expect_err("must be refused");

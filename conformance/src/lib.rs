@@ -1,7 +1,8 @@
 //! Runs `.cqltest` files against a server that speaks the CQL native protocol.
 //!
-//! Owns: the file format (`file`), a small blocking client (`client`), the rendering of values as
-//! CQL literals (`value`), the comparison (`run`), the list of known differences (`known`), and random
+//! Owns: the file format (`file`), a small client of any byte stream (`client`), streams over TCP
+//! (`wire`; the simulator has its own, to a node in the same process), the rendering of values as
+//! CQL literals (`value`), the comparison (`run`), the verdict over many files (`suite`), the list of differences (`differences`) and the tables made of it (`compat`), and random
 //! statements that two servers must answer alike (`fuzz`), operations whose answers are known (`invert`), the page of what the cases have (`coverage`).
 //!
 //! Never: shares code with the server. The client has its own codec on purpose: a mistake that
@@ -14,10 +15,13 @@
 
 pub mod bytes;
 pub mod client;
+pub mod compat;
 pub mod coverage;
+pub mod differences;
 pub mod file;
 pub mod fuzz;
 pub mod invert;
-pub mod known;
 pub mod run;
+pub mod suite;
 pub mod value;
+pub mod wire;

@@ -4,6 +4,7 @@
 //! an answer that a client can see, apart from what `@mask` hides and from ids.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
@@ -29,13 +30,33 @@ pub struct Difference {
     pub got: Vec<String>,
 }
 
+impl Difference {
+    /// For a reader: where, what was sent, the lines that are only expected and those only got.
+    #[must_use]
+    pub fn lines(&self, path: &Path) -> Vec<String> {
+        let mut lines = vec![format!("  {}:{}", path.display(), self.line)];
+        lines.extend(self.source.iter().map(|line| format!("      {line}")));
+        let without = |these: &[String], those: &[String], mark: &str| -> Vec<String> {
+            let only = these.iter().filter(|line| !those.contains(line));
+            only.map(|line| format!("    {mark} {line}")).collect()
+        };
+        lines.extend(without(&self.expected, &self.got, "-"));
+        lines.extend(without(&self.got, &self.expected, "+"));
+        lines
+    }
+}
+
 /// What running a file gave.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Blocks that were compared.
     pub checked: usize,
-    /// Those that differ.
+    /// Those whose answer is neither Cassandra's nor the one that is named as ours.
     pub differences: Vec<Difference>,
+    /// How many answer as is named as ours.
+    pub known: usize,
+    /// Lines of blocks that answer as Cassandra, though another answer is named as ours.
+    pub outlived: Vec<usize>,
 }
 
 /// Whether answers are compared with the file or written into it.
@@ -43,8 +64,10 @@ pub struct Report {
 pub enum Mode {
     /// Compare.
     Check,
-    /// Replace the expected lines.
+    /// Replace the expected lines: for a real Cassandra.
     Record,
+    /// Replace our answers where a difference is named; it is gone where there is none any more.
+    RecordOurs,
 }
 
 /// Runs all blocks of a file in order, in fresh keyspaces.
@@ -90,17 +113,27 @@ pub fn run(file: &mut File, connect: &Connect<'_>, keyspace: &str, mode: Mode) -
             .block(block)
             .with_context(|| format!("line {}: {}", block.line, block.source.join(" ")))?;
         report.checked += 1;
+        let unordered = block.options.unordered;
         match mode {
             Mode::Record => block.expected = got,
-            Mode::Check if !equal(&block.expected, &got, block.options.unordered) => {
-                report.differences.push(Difference {
-                    line: block.line,
-                    source: block.source.clone(),
-                    expected: block.expected.clone(),
-                    got,
-                });
+            Mode::RecordOurs if equal(&block.expected, &got, unordered) => block.differs = None,
+            Mode::RecordOurs => {
+                if let Some(differs) = &mut block.differs {
+                    differs.ours = got;
+                }
             }
-            Mode::Check => {}
+            Mode::Check => match (equal(&block.expected, &got, unordered), &block.differs) {
+                (true, None) => {}
+                (true, Some(_)) => report.outlived.push(block.line),
+                (false, Some(differs)) if equal(&differs.ours, &got, unordered) => {
+                    report.known += 1;
+                }
+                (false, differs) => {
+                    let expected = differs.as_ref().map_or(&block.expected, |d| &d.ours).clone();
+                    let source = block.source.clone();
+                    report.differences.push(Difference { line: block.line, source, expected, got });
+                }
+            },
         }
     }
     for name in &names {
@@ -159,9 +192,11 @@ fn must(client: &mut Client, cql: &str) -> Result<()> {
     }
 }
 
+/// A connection, or what the server says instead.
+pub type Connected = std::result::Result<Client, ServerError>;
+
 /// Makes a connection, as a user when one is given; the inner error is the server's answer to it.
-pub type Connect<'a> =
-    dyn Fn(Option<(&str, &str)>) -> Result<std::result::Result<Client, ServerError>> + 'a;
+pub type Connect<'a> = dyn Fn(Option<(&str, &str)>) -> Result<Connected> + 'a;
 
 fn connected(connect: &Connect<'_>, user: Option<(&str, &str)>) -> Result<Client> {
     connect(user)?.map_err(|error| anyhow::anyhow!("the server refuses the connection: {error:?}"))

@@ -22,6 +22,8 @@ mod lwt;
 mod metadata;
 mod nemesis;
 mod operator;
+#[cfg(test)]
+mod recorded;
 mod report;
 mod rotting;
 mod scenario;

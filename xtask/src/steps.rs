@@ -79,6 +79,27 @@ pub const TEST: &[Step] = &[
     UNIT,
     BUILD,
     SIMULATOR,
+    // A step of its own: the product is built without the feature. Only `udf`, `cql-plan` and what is below
+    // them are built again.
+    step(
+        "lua",
+        "user functions in Lua, which only builds with the feature have",
+        &[
+            "cargo",
+            "test",
+            "--quiet",
+            "-p",
+            "udf",
+            "-p",
+            "cql-plan",
+            "--features",
+            "cql-plan/lua",
+            "--lib",
+            "--",
+            "lua::",
+            "user::",
+        ],
+    ),
     step(
         "porcupine",
         "histories of simulated runs, judged by the Go library porcupine too",
