@@ -33,6 +33,7 @@ mod raw;
 pub mod replica_page;
 pub mod row;
 pub mod row_filter;
+pub mod row_fold;
 pub mod shadow;
 pub mod shape;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub use merge_cursor::{GcBefore, MergeCursor, MergeMode};
 pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
 pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef, UsualCells};
 pub use row_filter::RowFilter;
+pub use row_fold::{FoldEnd, FoldFlow, FoldResult, FoldState, Folding, RowFold, ShardFold};
 pub use shadow::{ShadowBy, ShadowCursor};
 pub use shape::TableShape;
 pub use tombstones::{BoundBuf, RangeTombstone, RangeTombstoneList};

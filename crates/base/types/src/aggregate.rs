@@ -112,16 +112,16 @@ impl Aggregate {
     }
 
     /// Takes one value; null is left out. The empty value counts for count, min and max, and is left
-    /// out of sums and averages.
+    /// out of sums and averages. Whether min or max is this value from now on.
     ///
     /// # Errors
     /// A decimal sum that would need too many digits; bytes that are no number.
-    pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), TypeError> {
-        let Some(bytes) = value else { return Ok(()) };
+    pub fn add(&mut self, value: Option<&[u8]>) -> Result<bool, TypeError> {
+        let Some(bytes) = value else { return Ok(false) };
         match &mut self.state {
             State::Count(count) => {
                 *count = count.wrapping_add(1);
-                return Ok(());
+                return Ok(false);
             }
             State::Extreme { best, max } => {
                 let better = best.as_ref().is_none_or(|best| {
@@ -131,12 +131,12 @@ impl Aggregate {
                 if better {
                     *best = Some(bytes.to_vec());
                 }
-                return Ok(());
+                return Ok(better);
             }
             _ => {}
         }
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let number = Number::from_value(&self.ty, bytes)
             .ok_or_else(|| TypeError::Arithmetic(format!("not a value of type {}", self.ty)))?;
@@ -168,7 +168,56 @@ impl Aggregate {
             // The number's variant follows from the type, as the state does.
             (_, _) => {}
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Whether parts of the values, aggregated apart, give what all of them give one after the other. Sums of
+    /// floats and averages of floats and decimals are rounded at each step, so their order counts.
+    pub fn can_be_merged(&self) -> bool {
+        match self.state {
+            State::Count(_)
+            | State::Extreme { .. }
+            | State::SumInteger(_)
+            | State::SumVarint(_)
+            | State::SumDecimal(_)
+            | State::AvgInteger { .. }
+            | State::AvgVarint { .. } => true,
+            State::SumFloat(_) | State::AvgDecimal { .. } | State::AvgFloat { .. } => false,
+        }
+    }
+
+    /// Takes in what the same aggregate has of other values. Of extremes that are equal, though not in their
+    /// bytes, the first value counts: `is_before` says that the other's came first. Whether min or max is the
+    /// other's from now on.
+    ///
+    /// # Errors
+    /// A decimal sum that would need too many digits; another aggregate, or one that cannot be merged.
+    pub fn merge(&mut self, other: Aggregate, is_before: bool) -> Result<bool, TypeError> {
+        match (&mut self.state, other.state) {
+            (State::Count(count), State::Count(more)) => *count = count.wrapping_add(more),
+            (State::Extreme { best, max }, State::Extreme { best: other, .. }) => {
+                let Some(other) = other else { return Ok(false) };
+                let better = best.as_ref().is_none_or(|best| {
+                    let order = self.ty.compare(best, &other);
+                    let other_is_better = if *max { order.is_lt() } else { order.is_gt() };
+                    other_is_better || (order.is_eq() && is_before)
+                });
+                if better {
+                    *best = Some(other);
+                }
+                return Ok(better);
+            }
+            (State::SumInteger(sum), State::SumInteger(more)) => *sum = sum.wrapping_add(more),
+            (State::SumVarint(sum), State::SumVarint(more)) => *sum += more,
+            (State::SumDecimal(sum), State::SumDecimal(more)) => *sum = sum.add(&more)?,
+            (State::AvgInteger { sum, count }, State::AvgInteger { sum: more, count: values })
+            | (State::AvgVarint { sum, count }, State::AvgVarint { sum: more, count: values }) => {
+                *sum += more;
+                *count = count.wrapping_add(values);
+            }
+            _ => return Err(TypeError::Arithmetic("aggregates that do not fit".to_owned())),
+        }
+        Ok(false)
     }
 
     /// The result; null for min and max over no values.
@@ -272,6 +321,51 @@ mod tests {
         assert_eq!(run(Avg, &CqlType::Double, &["1.5e308", "1.7e308"]), "1.6E308");
         assert_eq!(run(Sum, &CqlType::Double, &["Infinity", "Infinity"]), "Infinity");
         assert_eq!(run(Avg, &CqlType::Float, &["1", "2"]), "1.5");
+    }
+
+    #[test]
+    fn parts_that_are_merged_give_what_all_values_give() {
+        use AggregateKind::{Avg, Count, Max, Min, Sum};
+        let check = |kind, ty: &CqlType, values: &[&str]| {
+            let whole = run(kind, ty, values);
+            for cut in 0..=values.len() {
+                let [mut first, last] = [&values[..cut], &values[cut..]].map(|part| {
+                    let mut aggregate = Aggregate::new(kind, ty).expect("defined");
+                    for value in part {
+                        let bytes = ty.from_string(value).expect("a value");
+                        aggregate.add(Some(&bytes)).expect("a number");
+                    }
+                    aggregate
+                });
+                assert!(first.can_be_merged());
+                let mut turned = last.clone();
+                turned.merge(first.clone(), true).expect("of one kind");
+                first.merge(last, false).expect("of one kind");
+                for merged in [first, turned] {
+                    let result = merged.result().expect("a result");
+                    let result = result.map(|v| merged.result_type().format_cql_literal(&v));
+                    assert_eq!(result.unwrap_or("null".to_owned()), whole, "{kind:?} {ty} {cut}");
+                }
+            }
+        };
+        let most = "9223372036854775807";
+        check(Count, &CqlType::Text, &["", "x", "y"]);
+        // Equal but for their spelling: the first counts.
+        check(Min, &CqlType::Decimal, &["2", "1.0", "1.00", "1"]);
+        check(Max, &CqlType::Decimal, &["-1", "3.0", "3", "2"]);
+        check(Max, &CqlType::Text, &[]);
+        check(Sum, &CqlType::Tinyint, &["100", "100", "-3"]);
+        check(Sum, &CqlType::Bigint, &[most, most, "7"]);
+        check(Sum, &CqlType::Varint, &[most, most]);
+        check(Sum, &CqlType::Decimal, &["1.5", "2.250", "-1"]);
+        check(Avg, &CqlType::Bigint, &[most, most, "-9"]);
+        check(Avg, &CqlType::Varint, &["1", "2", "4"]);
+        let of = |kind, ty| Aggregate::new(kind, ty).expect("defined");
+        assert!(of(Min, &CqlType::Double).merge(of(Avg, &CqlType::Double), true).is_err());
+        assert!(!of(Avg, &CqlType::Double).can_be_merged());
+        assert!(!of(Sum, &CqlType::Float).can_be_merged());
+        assert!(!of(Avg, &CqlType::Decimal).can_be_merged());
+        assert!(of(Max, &CqlType::Double).can_be_merged());
     }
 
     #[test]

@@ -128,10 +128,20 @@ pub struct ReplicatedRead {
     pub consistency: Consistency,
     /// When the client is answered at the latest.
     pub deadline: Instant,
+    /// Of a scan that takes as long as it takes: each page of each range has so much time, in the place of the
+    /// deadline.
+    pub page_timeout: Option<Duration>,
     /// As of [`crate::Coordinator::read`].
     pub rows_wanted: usize,
     /// What replicas need to know of the statement's limits.
     pub limits: SelectLimits,
+}
+
+impl ReplicatedRead {
+    /// When what is begun now must have ended.
+    pub(crate) fn deadline_of(&self, now: Instant) -> Instant {
+        self.page_timeout.map_or(self.deadline, |timeout| now + timeout)
+    }
 }
 
 /// Limits of a SELECT that replicas must know.

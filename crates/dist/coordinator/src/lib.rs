@@ -21,6 +21,7 @@ mod cluster_state;
 mod counters;
 pub mod counting;
 mod failing;
+mod folded_page;
 mod forwarding;
 pub mod fuzz;
 mod latency;
@@ -38,13 +39,13 @@ mod tokens;
 mod topology;
 mod writing;
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::shard_of_token;
 use data::command::ReadCommand;
-use data::{MutationRef, RowFilter};
+use data::{FoldState, MutationRef, RowFilter};
 use rt::{Mesh, MeshError, Reply, Rt};
 use stdx::{ShardId, Token};
 use store::{Store, StoreError};
@@ -57,7 +58,7 @@ pub use cluster_parts::{
 pub use counting::{CounterWrite, Lead};
 pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
-pub use read::ShardFilter;
+pub use read::{FoldError, FoldOrder, FoldSink, Folded, ShardFilter, ShardWork};
 pub use read_trace::ReadTrace;
 pub use serial::{
     CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,
@@ -80,8 +81,10 @@ pub enum ShardRequest {
         command: Box<ReadCommand>,
         /// Where the page stops.
         limit: PageLimit,
-        /// What of it is wanted; `None`: everything.
-        filter: Option<Arc<dyn RowFilter>>,
+        /// What is done with it there; `None`: all of it is wanted as it is.
+        work: Option<ShardWork>,
+        /// What a fold had left when the page before ended.
+        state: Option<FoldState>,
     },
     /// Read as a replica: with tombstones, for a coordinator that merges.
     Replica(Box<reading::ReplicaQuery>),
@@ -157,6 +160,8 @@ struct Inner {
     serial: serial::Serial,
     counting: counting::Counting,
     committing: applying::Committing,
+    /// Of pages that this shard asks others for.
+    page_limit: Cell<PageLimit>,
     /// Where traces of peers' requests go.
     peer_traces: RefCell<Option<TraceSink>>,
     /// Set once, when the node is part of a cluster.
@@ -182,6 +187,7 @@ impl Coordinator {
             serial,
             counting,
             committing: applying::Committing::default(),
+            page_limit: Cell::default(),
             peer_traces: RefCell::default(),
             cluster,
         });
@@ -195,6 +201,11 @@ impl Coordinator {
             ending.inner.serial.let_go();
         });
         this
+    }
+
+    /// How large the pages are that this shard asks others for from now on. For tests, whose tables are small.
+    pub fn limit_pages(&self, limit: PageLimit) {
+        self.inner.page_limit.set(limit);
     }
 
     /// This shard's store.
@@ -273,8 +284,16 @@ impl Coordinator {
                 ShardRequest::Apply { mutation, durable } => {
                     ShardReply::Applied(this.serve_apply(&mutation, durable).await)
                 }
-                ShardRequest::Read { command, limit, filter } => {
-                    ShardReply::Page(this.page(&command, limit, filter.as_deref()).await)
+                ShardRequest::Read { command, limit, work, state } => {
+                    ShardReply::Page(match work {
+                        Some(ShardWork::Fold(fold)) => {
+                            this.folded_page(&command, limit, (&*fold, state)).await
+                        }
+                        Some(ShardWork::Filter(filter)) => {
+                            this.page(&command, limit, Some(&*filter)).await
+                        }
+                        None => this.page(&command, limit, None).await,
+                    })
                 }
                 ShardRequest::Replica(query) => {
                     ShardReply::Replica(this.read_own_shard(&query).await)

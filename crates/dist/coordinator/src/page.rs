@@ -7,7 +7,7 @@
 //! With a filter a page has only what passes it: rows that nobody wants are neither copied nor sent. Such a
 //! page may end, empty even, because of what was looked at for it; where it ended stands beside its rows.
 
-use data::{RowFilter, RowRef};
+use data::{FoldState, RowFilter, RowRef};
 use stdx::Token;
 use store::{Flow, ReadStats, RowSink};
 
@@ -17,10 +17,10 @@ const PARTITION: u8 = 1;
 const ROW: u8 = 2;
 const NONE: u32 = u32::MAX;
 /// What a row or partition that is left out counts beside its bytes.
-const LEFT_OUT_OVERHEAD: usize = 32;
+pub(crate) const LEFT_OUT_OVERHEAD: usize = 32;
 
 /// A page of rows in packed form.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct PackedPage {
     pub(crate) bytes: Vec<u8>,
     /// The page stopped at a limit: there may be more behind its end.
@@ -31,6 +31,10 @@ pub struct PackedPage {
     pub(crate) rows: usize,
     /// What it cost to make.
     pub(crate) stats: ReadStats,
+    /// What a fold has not made a result of.
+    pub(crate) state: Option<FoldState>,
+    /// A fold could not be done.
+    pub(crate) is_failed: bool,
 }
 
 /// Up to where a page goes: everything before and at this place was looked at.
@@ -114,11 +118,22 @@ fn put(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     out.extend_from_slice(bytes.unwrap_or(&[]));
 }
 
-fn put_partition(out: &mut Vec<u8>, token: Token, key: &[u8], static_row: Option<&[u8]>) {
+pub(crate) fn put_partition(
+    out: &mut Vec<u8>,
+    token: Token,
+    key: &[u8],
+    static_row: Option<&[u8]>,
+) {
     out.push(PARTITION);
     out.extend_from_slice(&token.0.to_le_bytes());
     put(out, Some(key));
     put(out, static_row);
+}
+
+pub(crate) fn put_row(out: &mut Vec<u8>, clustering: &[u8], row: &[u8]) {
+    out.push(ROW);
+    put(out, Some(clustering));
+    put(out, Some(row));
 }
 
 /// Collects rows into a page.
@@ -228,10 +243,7 @@ impl RowSink for PageWriter<'_> {
                 put_partition(&mut self.page.bytes, self.token, &self.key, static_row);
             }
         }
-        let out = &mut self.page.bytes;
-        out.push(ROW);
-        put(out, Some(clustering));
-        put(out, Some(row.bytes()));
+        put_row(&mut self.page.bytes, clustering, row.bytes());
         self.page.rows += 1;
         self.flow(Some(clustering))
     }

@@ -9,17 +9,16 @@
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
 
-use data::RowFilter;
+use data::FoldState;
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use rt::MeshError;
 use stdx::{ShardId, Token};
 use store::{Flow, ReadStats, RowSink};
 
 use crate::page::{PackedPage, PageItem};
-use crate::read::ShardFilter;
-use crate::{PageLimit, ShardReply};
+use crate::read::ShardWork;
+use crate::{PageLimit, ShardReply, ShardRequest};
 
 /// Rows that a shard is asked for beside its share of what is wanted, as shares are not quite equal: this many
 /// and a sixteenth of all.
@@ -40,7 +39,10 @@ pub(crate) enum Step {
 /// See the module.
 pub(crate) struct Pages {
     sources: Vec<Source>,
-    filter: Option<Arc<dyn RowFilter>>,
+    work: Option<ShardWork>,
+    /// A shard could not do the work.
+    pub(crate) is_failed: bool,
+    limit: PageLimit,
     /// Rows that are worth fetching; `usize::MAX`: all.
     rows_wanted: usize,
     /// The partition that was announced to the sink and not ended.
@@ -70,6 +72,8 @@ struct Source {
     asked: Option<Asked>,
     /// The rest of this partition is not wanted.
     passes: Option<Vec<u8>>,
+    /// What a fold has left of the pages so far.
+    state: Option<FoldState>,
 }
 
 impl Pages {
@@ -77,7 +81,8 @@ impl Pages {
     pub(crate) fn new(
         shards: Range<u16>,
         command: &ReadCommand,
-        (rows_wanted, filter): (usize, Option<&ShardFilter>),
+        (rows_wanted, work): (usize, Option<ShardWork>),
+        limit: PageLimit,
     ) -> Pages {
         // An empty page that says that there is more.
         let page = || PackedPage { more: true, ..PackedPage::default() };
@@ -88,11 +93,14 @@ impl Pages {
             at: 0,
             asked: None,
             passes: None,
+            state: None,
         };
         Pages {
             sources: shards.map(source).collect(),
-            filter: filter.map(|f| f.filter.clone()),
-            rows_wanted: filter.map_or(rows_wanted, |f| f.rows_wanted).max(1),
+            work,
+            is_failed: false,
+            limit,
+            rows_wanted: rows_wanted.max(1),
             open: None,
             key: Vec::new(),
             stats: ReadStats::default(),
@@ -111,18 +119,15 @@ impl Pages {
     }
 
     /// What to ask a source next; `None`: nothing more, or it is asked already.
-    #[expect(clippy::type_complexity, reason = "the parts of one request")]
-    pub(crate) fn next_request(
-        &mut self,
-        source: usize,
-    ) -> Option<(ShardId, Box<ReadCommand>, PageLimit, Option<Arc<dyn RowFilter>>)> {
-        let rows = self.rows_of_a_page();
+    pub(crate) fn next_request(&mut self, source: usize) -> Option<(ShardId, ShardRequest)> {
+        let limit = PageLimit { rows: self.rows_of_a_page(), ..self.limit };
         let source = self.sources.get_mut(source)?;
         if !source.page.more || source.asked.is_some() || !source.move_behind_page() {
             return None;
         }
-        let limit = PageLimit { rows, ..PageLimit::default() };
-        Some((source.shard, Box::new(source.command.clone()), limit, self.filter.clone()))
+        let (command, work) = (Box::new(source.command.clone()), self.work.clone());
+        let state = source.state.take();
+        Some((source.shard, ShardRequest::Read { command, limit, work, state }))
     }
 
     /// A shard's share of what is still wanted.
@@ -150,17 +155,33 @@ impl Pages {
     }
 
     /// The page that was waited for; true when it is worth asking for the one behind it at once.
-    pub(crate) fn put_page(&mut self, source: usize, page: PackedPage) -> bool {
+    pub(crate) fn put_page(&mut self, source: usize, mut page: PackedPage) -> bool {
         self.stats.tombstones = self.stats.tombstones.saturating_add(page.stats.tombstones);
-        let filtered = page.stats.filtered;
+        let (filtered, folds) = (page.stats.filtered, self.folds());
         self.stats.filtered.add(&filtered);
-        self.stats.rows = self.stats.rows.saturating_add(filtered.rows);
-        self.stats.partitions = self.stats.partitions.saturating_add(filtered.partitions);
-        // It ended because of what was left out of it, not because there was enough.
-        let is_thin = filtered.rows > 0 && page.rows < self.rows_of_a_page() / 2;
+        let (rows, partitions) = match folds {
+            true => (page.stats.rows, page.stats.partitions),
+            false => (filtered.rows, filtered.partitions),
+        };
+        self.stats.rows = self.stats.rows.saturating_add(rows);
+        self.stats.partitions = self.stats.partitions.saturating_add(partitions);
+        self.is_failed |= page.is_failed;
+        // It ended because of what was looked at for it, not because there was enough.
+        let is_thin = (folds || filtered.rows > 0) && page.rows < self.rows_of_a_page() / 2;
         let Some(source) = self.sources.get_mut(source) else { return false };
+        source.state = page.state.take();
         (source.at, source.page) = (0, page);
         self.rows_wanted == usize::MAX || is_thin
+    }
+
+    /// Whether the pages have results, not rows.
+    fn folds(&self) -> bool {
+        matches!(self.work, Some(ShardWork::Fold(_)))
+    }
+
+    /// What the folds of all shards have left in the end.
+    pub(crate) fn into_states(self) -> impl Iterator<Item = FoldState> {
+        self.sources.into_iter().filter_map(|source| source.state)
     }
 
     /// Shows what the pages at hand have.
@@ -230,7 +251,9 @@ impl Pages {
         else {
             stdx::invariant::broken(format_args!("page: a row without a partition"))
         };
-        self.stats.partitions = self.stats.partitions.saturating_add(1);
+        if !matches!(self.work, Some(ShardWork::Fold(_))) {
+            self.stats.partitions = self.stats.partitions.saturating_add(1);
+        }
         self.key.clear();
         self.key.extend_from_slice(key);
         let flow = sink.partition(token, key, static_row);
@@ -242,13 +265,15 @@ impl Pages {
     /// Shows rows of the partition that is open; `None`: it is over.
     fn step_inside<S: RowSink>(&mut self, open: Open, sink: &mut S) -> Option<Step> {
         let Open { source: index, mut flow } = open;
+        let folds = self.folds();
         let Some(source) = self.sources.get_mut(index) else { return Some(Step::Over) };
         loop {
             match source.page.item(source.at) {
                 Some((PageItem::Row { clustering, row }, next)) => {
                     source.at = next;
                     if flow == Flow::Continue {
-                        self.stats.rows = self.stats.rows.saturating_add(1);
+                        let rows = u64::from(!folds);
+                        self.stats.rows = self.stats.rows.saturating_add(rows);
                         self.rows_shown = self.rows_shown.saturating_add(1);
                         flow = sink.row(clustering, row);
                         if flow == Flow::Stop {
@@ -388,7 +413,7 @@ mod tests {
         let table = TableId(Uuid::from_u128(1));
         let command =
             ReadCommand::whole(table, Partitions::Range(KeyRange::all()), DeletionSeconds(0));
-        let mut pages = Pages::new(0..2, &command, (usize::MAX, None));
+        let mut pages = Pages::new(0..2, &command, (usize::MAX, None), PageLimit::default());
         let mut sink = Noted { stops_at: 150, ..Noted::default() };
         assert_eq!(pages.step(&mut sink), Step::Fetch(0));
         pages.put_page(0, page(&[], 100));

@@ -4,13 +4,17 @@
 
 use std::sync::Arc;
 
-use data::RowFilter;
 use data::command::{Partitions, ReadCommand};
-use store::{ReadStats, RowSink, StoreError};
+use data::{FoldState, RowFilter, RowFold, RowRef};
+use request::RequestError;
+use stdx::Token;
+use store::{Flow, ReadStats, RowSink, StoreError};
 
+use crate::cluster_parts::ReplicatedRead;
+use crate::folded_page::open_result;
 use crate::pages::{Pages, Step};
 use crate::read_trace::{ReadTrace, ShardReads};
-use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+use crate::{Coordinator, ShardReply, mesh_error};
 
 /// What is done with rows where they lie, so that only those that somebody has a use for cross shards.
 #[derive(Clone, Debug)]
@@ -21,7 +25,121 @@ pub struct ShardFilter {
     pub rows_wanted: usize,
 }
 
+/// What a shard does with the rows of a read, in the place of sending all of them.
+#[derive(Clone, Debug)]
+pub enum ShardWork {
+    /// Leaves out what is not wanted.
+    Filter(Arc<dyn RowFilter>),
+    /// Makes results of them.
+    Fold(Arc<dyn RowFold>),
+}
+
+/// What shards make of their rows.
+#[derive(Clone, Debug)]
+pub struct FoldOrder {
+    /// How.
+    pub fold: Arc<dyn RowFold>,
+    /// How many results are worth fetching ahead.
+    pub results_wanted: usize,
+}
+
+/// How a read that was folded ended.
+#[derive(Debug)]
+pub struct Folded {
+    /// What reading has cost; its rows and partitions are those that were looked at.
+    pub stats: ReadStats,
+    /// What the shards have left, in their order; `None`: it cannot be done this way.
+    pub states: Option<Vec<FoldState>>,
+}
+
+/// Why a read was not folded to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FoldError {
+    /// On a node that is alone.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// On the only replica that was asked.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+/// Takes the results of a fold.
+pub trait FoldSink {
+    /// A partition of which there are results, in ring order.
+    fn partition(&mut self, key: &[u8]) -> Flow;
+
+    /// One of its results: see [`data::FoldResult`].
+    fn result(&mut self, last: Option<&[u8]>, bytes: &[u8]) -> Flow;
+
+    /// More was looked at.
+    fn looked_at(&mut self);
+}
+
+/// Shows results to a [`FoldSink`].
+struct Results<'s, F>(&'s mut F);
+
+impl<F: FoldSink> RowSink for Results<'_, F> {
+    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
+        self.0.partition(key)
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        match open_result(clustering, row) {
+            Some((last, bytes)) => self.0.result(last, bytes),
+            None => stdx::invariant::broken(format_args!("page: a result without a first byte")),
+        }
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+
+    fn looked_at(&mut self, _: Token, _: &[u8], _: Option<&[u8]>) -> bool {
+        self.0.looked_at();
+        true
+    }
+}
+
 impl Coordinator {
+    /// Whether [`Coordinator::fold`] has shards to give the work to: those of this node, when it alone can answer.
+    pub fn folds(&self, command: &ReadCommand, order: Option<&ReplicatedRead>) -> bool {
+        let is_range = matches!(command.partitions, Partitions::Range(_));
+        is_range
+            && self.inner.rt.shard_count() > 1
+            && order.is_none_or(|order| self.answers_alone(command, order))
+    }
+
+    /// Has the shards of this node make results of the rows of a range, see [`Coordinator::folds`]. Results come in
+    /// ring order.
+    ///
+    /// # Errors
+    /// As [`Coordinator::read`], or as [`Coordinator::read_replicated`] with an order.
+    pub async fn fold<F: FoldSink>(
+        &self,
+        command: &ReadCommand,
+        fold: &FoldOrder,
+        (order, trace): (Option<&ReplicatedRead>, Option<&ReadTrace>),
+        sink: &mut F,
+    ) -> Result<Folded, FoldError> {
+        let work = Some(ShardWork::Fold(fold.fold.clone()));
+        let shards = 0..self.inner.rt.shard_count();
+        let mut pages = Box::new(Pages::new(
+            shards,
+            command,
+            (fold.results_wanted, work),
+            self.inner.page_limit.get(),
+        ));
+        let notes = trace.map(|trace| &trace.shards);
+        let mut results = Results(sink);
+        let replay = self.replay(&mut pages, notes, &mut results).await;
+        let stats = replay.map_err(|error| match order {
+            Some(order) => FoldError::Request(self.failed_alone(order, error)),
+            None => FoldError::Store(error),
+        })?;
+        let states = (!pages.is_failed).then(|| pages.into_states().collect());
+        Ok(Folded { stats, states })
+    }
+
     /// Reads into `sink`, from this shard or others; partitions of a range come in ring order.
     /// `rows_wanted` bounds what is fetched ahead from other shards.
     ///
@@ -59,7 +177,8 @@ impl Coordinator {
             Partitions::Range(_) => 0..shards,
         };
         // Boxed, so that reads of this shard do not carry its size around.
-        let mut pages = Box::new(Pages::new(readers, command, wanted));
+        let mut pages =
+            Box::new(Pages::new(readers, command, filtered(wanted), self.inner.page_limit.get()));
         Box::pin(self.replay(&mut pages, None, sink)).await
     }
 
@@ -87,7 +206,8 @@ impl Coordinator {
             trace.shards.add(own, &stats, None);
             return Ok(stats);
         }
-        let mut pages = Box::new(Pages::new(readers, command, wanted));
+        let mut pages =
+            Box::new(Pages::new(readers, command, filtered(wanted), self.inner.page_limit.get()));
         Box::pin(self.replay(&mut pages, Some(&trace.shards), sink)).await
     }
 
@@ -105,14 +225,16 @@ impl Coordinator {
                 Step::Over => return Ok(pages.stats),
                 Step::Fetch(source) => self.fetch(pages, source, notes).await?,
             }
+            if pages.is_failed {
+                return Ok(pages.stats);
+            }
             self.inner.rt.yield_if_due().await;
         }
     }
 
     /// Asks a source for its next page, unless there is none or it is asked already.
     fn ask_for_page(&self, pages: &mut Pages, source: usize) {
-        let Some((shard, command, limit, filter)) = pages.next_request(source) else { return };
-        let request = ShardRequest::Read { command, limit, filter };
+        let Some((shard, request)) = pages.next_request(source) else { return };
         let answer = self.inner.mesh.call(&self.inner.rt, shard, request);
         pages.set_asked(source, Box::pin(answer));
     }
@@ -139,4 +261,10 @@ impl Coordinator {
         }
         Ok(())
     }
+}
+
+/// How many rows are wanted with which filter.
+fn filtered((rows_wanted, filter): (usize, Option<&ShardFilter>)) -> (usize, Option<ShardWork>) {
+    let rows_wanted = filter.map_or(rows_wanted, |filter| filter.rows_wanted);
+    (rows_wanted, filter.map(|filter| ShardWork::Filter(filter.filter.clone())))
 }

@@ -197,6 +197,7 @@ impl ListWrite {
                 snapshot: snapshot.clone(),
                 consistency: replicas::level_of_read(self.consistency),
                 deadline,
+                page_timeout: None,
                 rows_wanted: 1,
                 limits: SelectLimits { rows_per_partition: u32::MAX },
             };

@@ -29,6 +29,11 @@ impl Patience {
         Patience { rt: rt.clone(), timeout, enough, looks: Cell::new(0) }
     }
 
+    /// How long it is waited for something to be looked at.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// More was looked at; whether the page has taken long enough.
     pub(crate) fn look(&self) -> bool {
         self.looks.set(self.looks.get().wrapping_add(1));

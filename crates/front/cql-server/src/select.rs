@@ -20,7 +20,9 @@ use crate::settings::Timeout;
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;
-use coordinator::{ReadTrace, ReplicatedRead, SelectLimits, ShardFilter};
+use coordinator::{
+    FoldError, FoldOrder, FoldSink, ReadTrace, ReplicatedRead, SelectLimits, ShardFilter,
+};
 use cql_plan::auth::is_computed;
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
 use cql_plan::select::{
@@ -396,11 +398,18 @@ impl Read {
                 snapshot: snapshot.clone(),
                 consistency: replicas::level_of_read(self.consistency),
                 deadline,
+                page_timeout: patience.map(Patience::timeout),
                 rows_wanted: bound.rows_wanted(),
                 limits: SelectLimits { rows_per_partition: bound.rows_per_partition() },
             }),
             _ => None,
         };
+        if computed.is_none()
+            && let Some(folded) =
+                self.read_folded(plan, bound, (order.as_ref(), trace, patience), body).await?
+        {
+            return Ok(folded);
+        }
         let filter = bound.shard_filter(plan);
         let filter = filter.map(|(filter, rows_wanted)| ShardFilter { filter, rows_wanted });
         let mut exec = SelectExec::new(plan, bound, body);
@@ -438,6 +447,50 @@ impl Read {
             stats.filtered.add(&read.filtered);
         }
         Ok((exec.finish()?, stats, bytes))
+    }
+
+    /// Has the shards make the groups of an aggregation; `None` when that cannot be: then nothing is appended.
+    async fn read_folded(
+        &self,
+        plan: &SelectPlan,
+        bound: &BoundSelect,
+        (order, trace, patience): (
+            Option<&ReplicatedRead>,
+            Option<&Rc<ReadTrace>>,
+            Option<&Patience>,
+        ),
+        body: &mut Vec<u8>,
+    ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
+        let coordinator = &self.server.coordinator;
+        let Some((fold, results_wanted)) = bound.shard_fold(plan) else { return Ok(None) };
+        let Some(command) = bound.reads().first().filter(|c| coordinator.folds(c, order)) else {
+            return Ok(None);
+        };
+        let begins_at = body.len();
+        let mut exec = SelectExec::new(plan, bound, body);
+        let mut sink = FoldedSink { exec: &mut exec, patience, results: 0 };
+        let fold = FoldOrder { fold, results_wanted };
+        let read = coordinator.fold(command, &fold, (order, trace.map(|t| &**t)), &mut sink);
+        let folded = Box::pin(read).await.map_err(|error| match error {
+            FoldError::Request(error) => match order {
+                Some(order) => Failure::request(error, self.consistency, &order.snapshot),
+                None => self.server.internal_failure("a read of this node alone"),
+            },
+            FoldError::Store(error) => {
+                let id = self.server.log_failure("read", &error);
+                Failure::read(&error, self.consistency, id)
+            }
+        })?;
+        let merged = folded.states.is_some_and(|states| {
+            !plan.is_one_group() || states.into_iter().all(|s| exec.merge_of_shard(s).is_ok())
+        });
+        // Whatever went wrong, the rows tell it in their order.
+        let done = if merged { exec.finish().ok() } else { None };
+        let Some(done) = done else {
+            body.truncate(begins_at);
+            return Ok(None);
+        };
+        Ok(Some((done, folded.stats, folded.stats.filtered.bytes)))
     }
 
     /// A read that is traced.
@@ -569,6 +622,33 @@ impl RowSink for Sink<'_, '_> {
 
     fn looked_at(&mut self, _: Token, key: &[u8], clustering: Option<&[u8]>) -> bool {
         !(self.patience.is_some_and(Patience::look) && self.exec.cut_at(key, clustering))
+    }
+}
+
+/// Lets the planner's executor take what shards have made of their rows.
+struct FoldedSink<'e, 'p> {
+    exec: &'e mut SelectExec<'p>,
+    patience: Option<&'e Patience>,
+    /// Since the last look at the clock.
+    results: u32,
+}
+
+impl FoldSink for FoldedSink<'_, '_> {
+    fn partition(&mut self, key: &[u8]) -> Flow {
+        flow(self.exec.partition_of_shard(key))
+    }
+
+    fn result(&mut self, last: Option<&[u8]>, bytes: &[u8]) -> Flow {
+        self.results = self.results.wrapping_add(1);
+        if self.results.is_multiple_of(ITEMS_PER_LOOK) {
+            self.looked_at();
+        }
+        flow(self.exec.result_of_shard(last, bytes))
+    }
+
+    fn looked_at(&mut self) {
+        // The answer is one, however long it takes.
+        let _ = self.patience.is_some_and(Patience::look);
     }
 }
 

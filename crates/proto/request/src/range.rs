@@ -9,6 +9,7 @@
 //! exhausted.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use stdx::{Instant, Token};
 
@@ -50,6 +51,9 @@ pub struct RangeConfig {
     pub ranges_at_first: u32,
     /// Most sub-ranges at a time, 1 to [`RANGES_IN_FLIGHT_MAX`]. The driver may hold as many pages.
     pub in_flight_max: u16,
+    /// Each page of a sub-range has a deadline of its own, so long after it is asked for, in the place of the one
+    /// of `read`: a scan that gets on may take as long as it takes.
+    pub page_timeout: Option<Duration>,
 }
 
 /// What happens to a scan.
@@ -183,7 +187,7 @@ impl RangeRequest {
     /// behind those it gave before.
     ///
     /// Pre: `now` never decreases. Post: after `Done` nothing comes; at the deadline's step, if not
-    /// before, it is done.
+    /// before, it is done: that of the page that is shown next, where each has its own.
     pub fn step(
         &mut self,
         now: Instant,
@@ -206,7 +210,7 @@ impl RangeRequest {
                 self.tick(now, out);
             }
         }
-        if now >= self.config.read.deadline {
+        if self.config.page_timeout.is_none() && now >= self.config.read.deadline {
             // The first sub-range that is not read gives the answer.
             self.tick(now, out);
         }
@@ -275,6 +279,11 @@ impl RangeRequest {
         }
     }
 
+    /// When a page that is asked for now must be there.
+    pub fn page_deadline(&self, now: Instant) -> Instant {
+        self.config.page_timeout.map_or(self.config.read.deadline, |timeout| now + timeout)
+    }
+
     fn open(
         &mut self,
         now: Instant,
@@ -285,7 +294,9 @@ impl RangeRequest {
     ) {
         let rows = self.config.read.rows.saturating_sub(self.rows).max(1);
         out.push(RangeOutput::Open { slot, range: sub.range, goes_on, rows });
-        let read = ReadRequest::new(sub.plan.clone(), ReadConfig { rows, ..self.config.read });
+        let deadline = self.page_deadline(now);
+        let config = ReadConfig { rows, deadline, ..self.config.read };
+        let read = ReadRequest::new(sub.plan.clone(), config);
         if let Some(place) = self.slots.get_mut(usize::from(slot)) {
             *place = Some(Slot { sub, read, result: None, wake: None });
         }

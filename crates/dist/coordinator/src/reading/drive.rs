@@ -131,7 +131,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
     /// Waits for the metadata that a replica has, and plans what is not shown yet with it.
     async fn plan_again(&mut self) -> Result<(), RequestError> {
         let inner = &self.coordinator.inner;
-        let (needed, deadline) = (self.needed.get(), self.order.deadline);
+        let (needed, deadline) = (self.needed.get(), self.order.deadline_of(inner.rt.now()));
         inner.reading.replanned.inc();
         let parts = self.plan.cluster.parts.clone();
         let is_there = match &parts.epoch_wait {
@@ -192,6 +192,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             ranges_total,
             ranges_at_first: RANGES_AT_FIRST,
             in_flight_max: RANGES_IN_FLIGHT,
+            page_timeout: self.order.page_timeout,
         });
         let of_token = |token| plan.of_token(token);
         let mut walk = RingWalk::new(plan.placements(), tokens, of_token);
@@ -424,7 +425,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             host: replica.host,
             shard,
             verb,
-            deadline: self.order.deadline,
+            deadline: self.order.deadline_of(self.coordinator.inner.rt.now()),
             trace: self.trace.as_ref().map(|trace| trace.id()),
         }
     }

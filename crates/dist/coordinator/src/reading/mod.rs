@@ -63,6 +63,8 @@ pub struct Reading {
     /// Of other shards, whose caller was gone.
     pub(crate) abandoned: Counter,
     replanned: Counter,
+    /// Of results, made for any shard.
+    pub(crate) folded: Counter,
 }
 
 impl Reading {
@@ -109,6 +111,10 @@ impl Reading {
             abandoned: counter(
                 "coordinator_shard_reads_abandoned_total",
                 "reads for another shard not begun, because nobody waited for them any more",
+            ),
+            folded: counter(
+                "coordinator_folded_pages_total",
+                "pages of aggregations that this shard made of its rows",
             ),
             replanned: counter(
                 "coordinator_reads_replanned_total",
@@ -187,6 +193,18 @@ impl Coordinator {
         self.inner.reading.reads.inc();
         let reader = drive::Reader::new(self, (plan, trace.cloned()), command, order, sink);
         Box::pin(reader.run()).await
+    }
+
+    /// Whether this node alone answers a read.
+    pub(crate) fn answers_alone(&self, command: &ReadCommand, order: &ReplicatedRead) -> bool {
+        let me = order.snapshot.local.host_id;
+        let plan = self.plan_read(&order.snapshot, command.table, order.consistency);
+        plan.is_some_and(|plan| plan.is_for_this_node(me, command))
+    }
+
+    /// This node, which alone answers a read, failed.
+    pub(crate) fn failed_alone(&self, order: &ReplicatedRead, error: StoreError) -> RequestError {
+        failed(order, order.snapshot.local.host_id, store_failure(self, error))
     }
 
     /// `None`: there is no such table, or this node is part of no cluster.

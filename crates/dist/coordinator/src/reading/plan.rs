@@ -130,7 +130,8 @@ impl Plan {
         rows: u32,
         is_scan: bool,
     ) -> ReadConfig {
-        let half = order.deadline.since(now) / 2;
+        let deadline = order.deadline_of(now);
+        let half = deadline.since(now) / 2;
         let table = self.table.table.id;
         let percentile = |share| self.cluster.percentile(table, share);
         // Without samples as Cassandra: half of the timeout.
@@ -143,7 +144,7 @@ impl Plan {
             threshold => threshold,
         };
         ReadConfig {
-            deadline: order.deadline,
+            deadline,
             speculate,
             read_repair: self.table.read_repair,
             additional_write: threshold(&self.table.additional_write),

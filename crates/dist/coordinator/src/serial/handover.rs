@@ -510,6 +510,7 @@ impl Coordinator {
             snapshot: snapshot.clone(),
             consistency: cluster::Consistency::Serial,
             deadline,
+            page_timeout: None,
             rows_wanted: 1,
             limits: SelectLimits { rows_per_partition: 1 },
         };

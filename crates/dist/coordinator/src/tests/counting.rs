@@ -83,6 +83,7 @@ fn totals(nodes: &Nodes, n: u8, level: Consistency) -> BTreeMap<i32, i64> {
             snapshot: shard.snapshot(),
             consistency: level,
             deadline: shard.rt.now() + millis(10_000),
+            page_timeout: None,
             rows_wanted: 100,
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };

@@ -68,6 +68,7 @@ fn read(nodes: &Nodes, pk: i32) -> Read {
             snapshot: shard.snapshot(),
             consistency: Quorum,
             deadline: shard.rt.now() + Duration::from_secs(2),
+            page_timeout: None,
             rows_wanted: 10,
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };

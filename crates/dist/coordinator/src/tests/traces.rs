@@ -54,6 +54,7 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
             snapshot: shard.snapshot(),
             consistency: All,
             deadline: shard.rt.now() + TIMEOUT,
+            page_timeout: None,
             rows_wanted: 10,
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };

@@ -137,6 +137,16 @@ impl Remote {
         self.ask(&Request::Execute { id, result_metadata_id, parameters }).await.unwrap()
     }
 
+    /// Asks and does not wait for the answer.
+    pub(super) async fn send(&mut self, query: &str) {
+        let parameters = QueryParameters::new(Consistency::One);
+        let options = RequestOptions { stream: 1, ..Default::default() };
+        let mut out = Vec::new();
+        let request = Request::Query { query, parameters };
+        encode_request(&request, self.client.negotiated, &options, &mut out).unwrap();
+        self.conn.write_all(&out).await.unwrap();
+    }
+
     pub(super) async fn query(&mut self, query: &str) -> Option<Got> {
         let parameters = QueryParameters::new(Consistency::One);
         let got = self.ask(&Request::Query { query, parameters }).await?;
@@ -147,7 +157,7 @@ impl Remote {
     }
 }
 
-fn client<F: Future<Output = ()> + 'static>(
+pub(super) fn client<F: Future<Output = ()> + 'static>(
     world: &World,
     name: &str,
     main: impl FnOnce(Rt) -> F + 'static,

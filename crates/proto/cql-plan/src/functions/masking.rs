@@ -100,6 +100,11 @@ impl Masker {
         self.wrong.clone().map_or(Ok(()), Err)
     }
 
+    /// Not a user's function.
+    pub(crate) fn is_native(&self) -> bool {
+        self.function.as_ref().is_ok_and(|function| function.callee.is_none())
+    }
+
     /// What is shown instead of a value; `None` is null, in and out.
     ///
     /// # Errors

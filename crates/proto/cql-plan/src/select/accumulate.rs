@@ -20,18 +20,45 @@ impl Accumulator {
         Accumulator::User(Box::new(aggregate), initial)
     }
 
-    /// Takes a row in. Without arguments a native aggregate counts rows.
+    /// Takes a row in. Without arguments a native aggregate counts rows. Whether the row has the least or greatest
+    /// value so far, and is the first that has.
     pub(crate) fn add(
         &mut self,
         args: &[Option<&[u8]>],
         env: &BindEnv<'_>,
-    ) -> Result<(), PlanError> {
+    ) -> Result<bool, PlanError> {
         match self {
             Accumulator::Native(aggregate) => {
                 let arg = args.first().copied().unwrap_or(Some(&[]));
                 aggregate.add(arg).map_err(crate::term::invalid_value)
             }
-            Accumulator::User(aggregate, state) => aggregate.add(state, args, env),
+            Accumulator::User(aggregate, state) => {
+                aggregate.add(state, args, env)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Not a user's.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Accumulator::Native(_))
+    }
+
+    /// See [`Aggregate::can_be_merged`]; of users' nobody knows.
+    pub(crate) fn can_be_merged(&self) -> bool {
+        match self {
+            Accumulator::Native(aggregate) => aggregate.can_be_merged(),
+            Accumulator::User(..) => false,
+        }
+    }
+
+    /// Takes in what the same aggregate has of other rows: see [`Aggregate::merge`].
+    pub(crate) fn merge(&mut self, other: Accumulator, is_before: bool) -> Result<bool, PlanError> {
+        match (self, other) {
+            (Accumulator::Native(aggregate), Accumulator::Native(other)) => {
+                aggregate.merge(other, is_before).map_err(crate::term::invalid_value)
+            }
+            _ => Err(PlanError::invalid("aggregates that do not fit")),
         }
     }
 

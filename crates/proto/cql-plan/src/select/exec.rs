@@ -1,5 +1,7 @@
 //! Rows in, encoded result rows out.
 
+mod folding;
+
 use std::cmp::Ordering;
 
 use data::clustering::components;
@@ -11,7 +13,8 @@ use stdx::{ColumnId, Token};
 use super::accumulate::Accumulator;
 use super::cells::{Source, key_component, put_column, put_value};
 use super::expr::{RowView, Scope, eval_all};
-use super::{BoundSelect, SelectPlan, Shaping, UNLIMITED};
+use super::identity::Identity;
+use super::{BoundSelect, ResultPlan, SelectPlan, Shaping, UNLIMITED};
 use crate::error::PlanError;
 use crate::paging::PagingState;
 
@@ -62,7 +65,9 @@ pub struct Dropped {
 /// let done = exec.finish()?;
 /// ```
 pub struct SelectExec<'p> {
-    plan: &'p SelectPlan,
+    plan: &'p ResultPlan,
+    /// Of the statement, for paging states.
+    identity: Option<&'p Identity>,
     bound: &'p BoundSelect,
     out: &'p mut Vec<u8>,
     /// Length of `out` before the first row.
@@ -72,6 +77,7 @@ pub struct SelectExec<'p> {
     page_left: u32,
     /// Rows of the current partition given so far, on earlier pages too.
     in_partition: u32,
+    token: Token,
     key: SmallVec<[u8; 64]>,
     static_row: Vec<u8>,
     has_static: bool,
@@ -82,6 +88,8 @@ pub struct SelectExec<'p> {
     cut: Option<Cut>,
     error: Option<PlanError>,
     group: Group,
+    /// Clustering of the last row of the group that was written last; `None`: its partition was over.
+    closed: Option<Vec<u8>>,
     sorted: Vec<SortedRow>,
     dropped: Dropped,
 }
@@ -106,6 +114,21 @@ struct Group {
     first: Option<Vec<u8>>,
     /// What the function of GROUP BY gave for its rows.
     output: Option<Vec<u8>>,
+    /// Of a part that is merged with others: where its first row lies, and the row that each least or greatest
+    /// value is of.
+    places: Option<Box<Places>>,
+}
+
+/// Tokens of rows; what is equal among parts is told apart by them.
+struct Places {
+    first: Token,
+    values: Vec<Token>,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places { first: Token::MAX, values: Vec::new() }
+    }
 }
 
 /// A row kept until all are there.
@@ -121,15 +144,27 @@ impl<'p> SelectExec<'p> {
         bound: &'p BoundSelect,
         out: &'p mut Vec<u8>,
     ) -> SelectExec<'p> {
+        let identity = Some(&plan.identity);
+        SelectExec { identity, ..SelectExec::of_shard(&plan.results, bound, out) }
+    }
+
+    /// Begins what a shard does of it; the page is not its business.
+    pub(super) fn of_shard(
+        plan: &'p ResultPlan,
+        bound: &'p BoundSelect,
+        out: &'p mut Vec<u8>,
+    ) -> SelectExec<'p> {
         SelectExec {
             start: out.len(),
             plan,
+            identity: None,
             bound,
             out,
             rows: 0,
             limit_left: bound.limit,
             page_left: bound.page_rows,
             in_partition: 0,
+            token: Token::MIN,
             key: SmallVec::new(),
             static_row: Vec::new(),
             has_static: false,
@@ -138,23 +173,15 @@ impl<'p> SelectExec<'p> {
             cut: None,
             error: None,
             group: Group::default(),
+            closed: None,
             sorted: Vec::new(),
             dropped: Dropped::default(),
         }
     }
 
     /// A partition begins.
-    pub fn partition(&mut self, _token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.has_static = false;
-        if self.plan.uses_statics
-            && let Some(row) = static_row
-        {
-            self.static_row.clear();
-            self.static_row.extend_from_slice(row.bytes());
-            self.has_static = true;
-        }
+    pub fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        self.enter(token, key, static_row);
         self.in_partition = 0;
         self.may_show_static = self.plan.static_alone && static_row.is_some();
         if let Some((resumed, rows)) = &self.bound.resumed
@@ -176,6 +203,22 @@ impl<'p> SelectExec<'p> {
             return Flow::SkipPartition;
         }
         Flow::Continue
+    }
+
+    /// Keeps what is looked at of a partition beside its rows.
+    #[inline]
+    fn enter(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) {
+        self.token = token;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.has_static = false;
+        if self.plan.uses_statics
+            && let Some(row) = static_row
+        {
+            self.static_row.clear();
+            self.static_row.extend_from_slice(row.bytes());
+            self.has_static = true;
+        }
     }
 
     /// A row of the partition.
@@ -257,9 +300,9 @@ impl<'p> SelectExec<'p> {
             self.write_sorted();
         }
         let more = self.cut.take().filter(|cut| !self.is_last(cut));
-        let paging_state = more.map(|cut| {
+        let paging_state = more.zip(self.identity).map(|(cut, identity)| {
             let state = PagingState {
-                statement: self.plan.digest(),
+                statement: identity.digest(&self.plan.table),
                 remaining: self.limit_left,
                 key: cut.key.to_vec(),
                 clustering: cut.clustering,
@@ -444,6 +487,11 @@ impl<'p> SelectExec<'p> {
             let starts = self.plan.selection.aggregates.iter().map(|a| a.start.clone());
             self.group.states.extend(starts);
             self.group.first_row.clear();
+            if let Some(places) = &mut self.group.places {
+                places.first = self.token;
+                places.values.clear();
+                places.values.resize(self.group.states.len(), self.token);
+            }
         }
     }
 
@@ -512,14 +560,21 @@ impl<'p> SelectExec<'p> {
                 group.first_row.push(expr.eval(&scope)?.map(|v| v.into_owned()));
             }
         }
-        for (spec, state) in self.plan.selection.aggregates.iter().zip(&mut group.states) {
-            match spec.arguments.as_slice() {
+        let specs = self.plan.selection.aggregates.iter();
+        for (index, (spec, state)) in specs.zip(&mut group.states).enumerate() {
+            let is_its_value = match spec.arguments.as_slice() {
                 [argument] => state.add(&[argument.eval(&scope)?.as_deref()], &env)?,
                 arguments => {
                     let values = eval_all(arguments, &scope)?;
                     let values: Vec<_> = values.iter().map(|v| v.as_deref()).collect();
-                    state.add(&values, &env)?;
+                    state.add(&values, &env)?
                 }
+            };
+            if is_its_value
+                && let Some(places) = &mut group.places
+                && let Some(place) = places.values.get_mut(index)
+            {
+                *place = self.token;
             }
         }
         Ok(())
@@ -577,9 +632,16 @@ impl<'p> SelectExec<'p> {
             return if done { Flow::SkipPartition } else { Flow::Continue };
         }
         let last = self.group.last.take();
-        let inside = if partition_over { None } else { last.as_deref() };
-        match self.count_row(inside) {
-            Flow::SkipPartition if partition_over => Flow::Continue,
+        let inside = last.filter(|_| !partition_over);
+        let flow = self.count_group(inside.as_deref());
+        self.closed = inside;
+        flow
+    }
+
+    /// Counts a written group whose last row is this one; `None`: the partition is over.
+    fn count_group(&mut self, last: Option<&[u8]>) -> Flow {
+        match self.count_row(last) {
+            Flow::SkipPartition if last.is_none() => Flow::Continue,
             flow => flow,
         }
     }
@@ -664,7 +726,7 @@ impl<'p> SelectExec<'p> {
 }
 
 /// Writes one result row: each output as `[bytes]`, or all as one JSON text.
-fn write_outputs(plan: &SelectPlan, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<(), PlanError> {
+fn write_outputs(plan: &ResultPlan, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<(), PlanError> {
     let Some(keys) = &plan.json else {
         for output in &plan.selection.outputs {
             put_value(out, output.expr.eval(scope)?.as_deref());

@@ -38,6 +38,11 @@ impl GroupFunction {
         self.wrong.clone().map_or(Ok(()), Err)
     }
 
+    /// What it computes.
+    pub(super) fn expr(&self) -> &Expr {
+        &self.expr
+    }
+
     /// What it gives for a row.
     pub(super) fn eval(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>, PlanError> {
         Ok(self.expr.eval(scope)?.map(|value| value.into_owned()))

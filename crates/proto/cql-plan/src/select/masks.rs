@@ -30,7 +30,7 @@ impl SelectPlan {
     /// Names of the masked columns that the WHERE clause is about, in the order of Cassandra's map of
     /// columns, because a message lists them.
     pub(crate) fn restricted_masked_columns(&self) -> Vec<&str> {
-        let table = &*self.table;
+        let table = &*self.results.table;
         if table.masks.is_empty() {
             return Vec::new();
         }

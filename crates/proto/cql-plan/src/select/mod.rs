@@ -104,46 +104,54 @@ struct SortColumn {
     position: usize,
 }
 
-/// A planned SELECT.
+/// What becomes of the rows that a SELECT reads. Shards share it, so it holds nothing of one of them.
 #[derive(Clone, Debug)]
-pub struct SelectPlan {
+struct ResultPlan {
     table: Arc<Table>,
     comparator: ClusteringComparator,
-    restrictions: Restrictions,
     selection: PlannedSelection,
     shaping: Shaping,
-    columns: Arc<Vec<ResultColumn>>,
     /// JSON keys of the outputs, when the result is one JSON text.
     json: Option<Vec<String>>,
     distinct: bool,
     reversed: bool,
     /// ORDER BY over more than one partition: sorted after reading.
     sort: Vec<SortColumn>,
+    /// A partition without rows is shown for its static row.
+    static_alone: bool,
+    /// The static row is looked at.
+    uses_statics: bool,
+    /// Of a partition there is the static row only, whatever else is stored: a static compact table.
+    only_static_rows: bool,
+    /// Said at execution about aggregates without a partition key.
+    warning: Option<&'static str>,
+    /// What GROUP BY makes of the last clustering column of the groups' prefix.
+    group_function: Option<Box<GroupFunction>>,
+}
+
+/// A planned SELECT.
+#[derive(Clone, Debug)]
+pub struct SelectPlan {
+    results: Arc<ResultPlan>,
+    restrictions: Restrictions,
+    columns: Arc<Vec<ResultColumn>>,
     limit: Option<PlannedTerm>,
     per_partition_limit: Option<PlannedTerm>,
     timeout: Option<PlannedTerm>,
     bypass_cache: bool,
-    /// A partition without rows is shown for its static row.
-    static_alone: bool,
     /// Static columns are selected.
     selects_statics: bool,
-    /// The static row is looked at.
-    uses_statics: bool,
     /// Columns outside the primary key whose cells are looked at; `None`: all.
     looked_at: Option<Arc<[ColumnId]>>,
-    /// Of a partition there is the static row only, whatever else is stored: a static compact table.
-    only_static_rows: bool,
     /// Told from others by paging states.
     identity: Identity,
-    /// Said at execution about aggregates without a partition key.
-    warning: Option<&'static str>,
     selects_all: bool,
     /// ALLOW FILTERING is written.
     allows_filtering: bool,
     /// GROUP BY is written.
     groups: bool,
-    /// What GROUP BY makes of the last clustering column of the groups' prefix.
-    group_function: Option<Box<GroupFunction>>,
+    /// Shards may make groups of the rows that they have.
+    folds: bool,
     /// A mask of the result cannot be computed; told at each execution.
     wrong_mask: Option<PlanError>,
 }
@@ -259,44 +267,50 @@ impl SelectPlan {
         let uses_statics = selects_statics || restrictions.filters_statics(table);
         let looked_at = looked_at(&selection, &restrictions, table);
         let (columns, json) = result_columns(select, table, &selection);
-        Ok(SelectPlan {
+        let wrong_mask = if table.masks.is_empty() { None } else { masks::wrong(&selection) };
+        let results = Arc::new(ResultPlan {
             comparator: ClusteringComparator::for_table(table),
-            restrictions,
             shaping,
-            columns: Arc::new(columns),
             json,
             distinct: select.distinct,
             reversed,
             sort,
+            static_alone,
+            uses_statics,
+            only_static_rows: table.is_static_compact(),
+            warning,
+            group_function: group_function.flatten().map(Box::new),
+            selection,
+            table: table.clone(),
+        });
+        let folds = results.can_be_folded();
+        Ok(SelectPlan {
+            results,
+            restrictions,
+            columns: Arc::new(columns),
             limit: row_limit,
             per_partition_limit,
             timeout,
             bypass_cache: select.bypass_cache,
-            static_alone,
             selects_statics,
-            uses_statics,
             looked_at,
-            only_static_rows: table.is_static_compact(),
             identity: Identity::of(statement),
-            warning,
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
             allows_filtering: select.allow_filtering,
             groups: grouped,
-            group_function: group_function.flatten().map(Box::new),
-            wrong_mask: if table.masks.is_empty() { None } else { masks::wrong(&selection) },
-            selection,
-            table: table.clone(),
+            folds,
+            wrong_mask,
         })
     }
 
     /// Digest of the statement and the table, for paging states.
     fn digest(&self) -> u64 {
-        self.identity.digest(&self.table)
+        self.identity.digest(&self.results.table)
     }
 
     /// What the client is warned of at each execution.
     pub fn warning(&self) -> Option<&'static str> {
-        self.warning
+        self.results.warning
     }
 
     /// ALLOW FILTERING is written.
@@ -309,6 +323,11 @@ impl SelectPlan {
         self.groups
     }
 
+    /// All rows are one group.
+    pub fn is_one_group(&self) -> bool {
+        matches!(self.results.shaping, Shaping::Groups { prefix: None })
+    }
+
     /// The filters ask for a row by several columns outside the key: which of them a row fulfils
     /// may differ between replicas (`RowFilter.isMutableIntersection`).
     pub fn intersects(&self) -> bool {
@@ -317,7 +336,7 @@ impl SelectPlan {
 
     /// The table read.
     pub fn table(&self) -> &Arc<Table> {
-        &self.table
+        &self.results.table
     }
 
     /// The columns of the result.
@@ -341,19 +360,19 @@ impl SelectPlan {
         options: &ExecuteOptions<'_>,
     ) -> Result<BoundSelect, PlanError> {
         let env = options.env();
-        let v = Values { table: &self.table, values, env: &env };
+        let v = Values { table: &self.results.table, values, env: &env };
         let limit = self.row_limit(&self.limit, &v)?;
-        let per_partition = match self.distinct {
+        let per_partition = match self.results.distinct {
             true => 1,
             false => self.row_limit(&self.per_partition_limit, &v)?,
         };
-        if let Some(function) = &self.group_function {
+        if let Some(function) = &self.results.group_function {
             function.check()?;
         }
         if let Some(wrong) = &self.wrong_mask {
             return Err(wrong.clone());
         }
-        let everything = matches!(self.shaping, Shaping::Groups { prefix: None });
+        let everything = matches!(self.results.shaping, Shaping::Groups { prefix: None });
         let page_rows = match options.page_size {
             None | Some(0) => UNLIMITED,
             Some(_) if everything => UNLIMITED,
@@ -363,11 +382,11 @@ impl SelectPlan {
             Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest())?),
             _ => None,
         };
-        let mut terms = Vec::with_capacity(self.selection.terms.len());
-        for (index, term) in self.selection.terms.iter().enumerate() {
+        let mut terms = Vec::with_capacity(self.results.selection.terms.len());
+        for (index, term) in self.results.selection.terms.iter().enumerate() {
             let value = term.bind(values, &env)?;
             if let Bound::Null | Bound::Unset = value {
-                self.selection.check_key(index, value == Bound::Unset)?;
+                self.results.selection.check_key(index, value == Bound::Unset)?;
             }
             terms.push(match value {
                 Bound::Value(bytes) => Some(bytes.into_owned()),
@@ -385,8 +404,8 @@ impl SelectPlan {
             per_partition,
             page_rows,
             reads_ahead: self.restrictions.has_filters()
-                || !self.sort.is_empty()
-                || matches!(self.shaping, Shaping::Groups { .. }),
+                || !self.results.sort.is_empty()
+                || matches!(self.results.shaping, Shaping::Groups { .. }),
             now: options.now.seconds(),
             floor: None,
             resumed: None,
@@ -394,20 +413,20 @@ impl SelectPlan {
             timeout_nanos: self.timeout_nanos(&v)?,
             wall: options.clock,
             protocol_version: options.protocol_version,
-            uuids: match self.shaping {
+            uuids: match self.results.shaping {
                 Shaping::Plain { .. } => UuidSource::new(0),
                 _ => UuidSource::new(options.uuids.random()),
             }
             .with_function_fuel(FUEL_PER_REQUEST),
         };
-        self.selection.check_constant_calls(&bound.terms, &env)?;
+        self.results.selection.check_constant_calls(&bound.terms, &env)?;
         self.bind_reads(&v, state, &mut bound)?;
         // Grouped queries are paged inside also when they find nothing to read.
-        let is_paged = match self.shaping {
+        let is_paged = match self.results.shaping {
             Shaping::Groups { .. } => options.page_size.is_some_and(|rows| rows > 0),
             _ => page_rows != UNLIMITED && !bound.reads.is_empty(),
         };
-        if is_paged && !self.sort.is_empty() {
+        if is_paged && !self.results.sort.is_empty() {
             return Err(PlanError::invalid(CANNOT_PAGE));
         }
         Ok(bound)
@@ -537,8 +556,9 @@ impl BoundSelect {
     /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
     /// when everything that is read is wanted. [`SelectExec`] filters what it is shown all the same.
     pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {
-        let filters = self.filters.clone().filter(|_| !plan.only_static_rows)?;
-        let gives_all = !plan.sort.is_empty() || matches!(plan.shaping, Shaping::Groups { .. });
+        let filters = self.filters.clone().filter(|_| !plan.results.only_static_rows)?;
+        let gives_all =
+            !plan.results.sort.is_empty() || matches!(plan.results.shaping, Shaping::Groups { .. });
         let rows = match self.limit.min(self.page_rows) {
             UNLIMITED => usize::MAX,
             _ if gives_all => usize::MAX,

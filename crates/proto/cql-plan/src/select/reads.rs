@@ -30,7 +30,7 @@ impl SelectPlan {
         bound.filters = self.filters(v, bound)?;
         let mut keys = bind::partition_keys(&self.restrictions, v)?;
         if let Some(watch) = v.env.watch.filter(|_| self.restrictions.key_is_in()) {
-            watch.partition_keys_in_select(&self.table.name, keys.len())?;
+            watch.partition_keys_in_select(&self.results.table.name, keys.len())?;
         }
         let mut command = self.command(v, bound)?;
         if keys.is_empty() || command.slices.0.is_empty() {
@@ -83,7 +83,7 @@ impl SelectPlan {
         if let (Some(state), Partitions::Range(range)) = (state, &mut command.partitions) {
             let token = codec::token_of(&state.key);
             let after = state.clustering.is_none();
-            if self.table.kind == TableKind::Virtual {
+            if self.results.table.kind == TableKind::Virtual {
                 bound.floor = Some(range.start.clone());
             }
             range.start = RingBound::Key { token, key: state.key.clone(), after };
@@ -99,25 +99,25 @@ impl SelectPlan {
         bound: &BoundSelect,
     ) -> Result<Option<Arc<BoundFilters>>, PlanError> {
         let filters = bind::filters(&self.restrictions, v)?;
-        let key_columns = self.table.partition_key_count;
+        let key_columns = self.results.table.partition_key_count;
         let some = |filters| Arc::new(BoundFilters::new(filters, key_columns, bound.now));
         Ok((!filters.is_empty()).then(|| some(filters)))
     }
 
     /// A read of no partition yet.
     fn command(&self, v: &Values<'_>, bound: &BoundSelect) -> Result<ReadCommand, PlanError> {
-        let slices = match self.distinct {
+        let slices = match self.results.distinct {
             true => Slices::all(),
-            false => bind::slices(&self.restrictions, v, &self.comparator)?,
+            false => bind::slices(&self.restrictions, v, &self.results.comparator)?,
         };
         Ok(ReadCommand {
-            table: self.table.id,
+            table: self.results.table.id,
             partitions: Partitions::Key(Vec::new()),
             slices,
-            reversed: self.reversed,
+            reversed: self.results.reversed,
             columns: self.looked_at.clone(),
             now: bound.now,
-            wants_static: self.static_alone,
+            wants_static: self.results.static_alone,
             resume: None,
             bypass_cache: self.bypass_cache,
         })

@@ -30,7 +30,7 @@ fn sub(n: i64, level: Consistency, replicas: &[ReplicaInfo]) -> SubRange {
 
 fn scan(rows: u32, ranges_total: u32, ranges_at_first: u32) -> RangeConfig {
     let read = ReadConfig { rows, ..config(Threshold::Never) };
-    RangeConfig { read, ranges_total, ranges_at_first, in_flight_max: 4 }
+    RangeConfig { read, ranges_total, ranges_at_first, in_flight_max: 4, page_timeout: None }
 }
 
 struct Run {
@@ -216,6 +216,35 @@ fn a_failure_answers_when_its_turn_comes() {
 }
 
 #[test]
+fn pages_with_deadlines_of_their_own_are_waited_for_each_by_itself() {
+    let page_timeout = Some(std::time::Duration::from_nanos(100));
+    let config = RangeConfig { page_timeout, ..scan(1000, 2, 2) };
+    let mut run = Run::new(config, apart(2));
+    let out = run.step(RangeInput::Start);
+    assert_eq!(out.last(), Some(&RangeOutput::WakeAt(Instant(100))));
+    run.now = 50;
+    run.data(1, 3, true);
+    // Each page of the first range is asked for anew, also behind the deadline of a scan that has one.
+    let times: Vec<u64> = (1..=12).map(|page| 90 * page).collect();
+    let last = times[11];
+    assert!(last > DEADLINE.0);
+    for at in times {
+        run.now = at;
+        let out = run.data(0, 5, false);
+        assert_eq!(out.first(), Some(&emit(0, 5, false)), "at {at}");
+        assert_eq!(out.last(), Some(&RangeOutput::WakeAt(Instant(at + 100))));
+    }
+    run.now = last + 99;
+    assert_eq!(run.step(RangeInput::Tick), [RangeOutput::WakeAt(Instant(last + 100))]);
+    run.now = last + 100;
+    let out = run.step(RangeInput::Tick);
+    assert!(
+        matches!(out[..], [RangeOutput::Done(Err(RequestError::ReadTimeout { .. }))]),
+        "{out:?}"
+    );
+}
+
+#[test]
 fn slots_speculate_each_for_itself() {
     let read = config(Threshold::After(std::time::Duration::from_nanos(100)));
     let config = RangeConfig { read, ..scan(10, 2, 2) };
@@ -290,6 +319,7 @@ fn simulate(ring: &Ring) -> Result<Shown, &'static str> {
         ranges_total: total,
         ranges_at_first: ring.at_first,
         in_flight_max: 4,
+        page_timeout: None,
     });
     let mut state = ring.seed;
     let mut random = move || {

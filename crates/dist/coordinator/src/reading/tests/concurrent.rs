@@ -82,6 +82,7 @@ async fn reader(node: Node, facts: Shared) {
             snapshot: node.snapshot.clone(),
             consistency: ask.level,
             deadline: node.rt.now() + Duration::from_millis(500),
+            page_timeout: None,
             rows_wanted: ask.rows_wanted,
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };

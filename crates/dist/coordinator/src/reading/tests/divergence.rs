@@ -66,6 +66,7 @@ fn what_was_read_before_a_truncation_is_not_written_back() {
                 snapshot: Arc::new(before),
                 consistency: Consistency::Quorum,
                 deadline: node.rt.now() + std::time::Duration::from_secs(5),
+                page_timeout: None,
                 rows_wanted: 100,
                 limits: SelectLimits { rows_per_partition: u32::MAX },
             };

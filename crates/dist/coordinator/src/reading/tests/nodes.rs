@@ -186,11 +186,17 @@ pub(super) struct Ask {
     /// Rows after which the sink stops.
     pub(super) stop_after: Option<usize>,
     pub(super) per_partition: u32,
+    /// Each page of a range has as long as else the whole read.
+    pub(super) by_page: bool,
 }
+
+/// How long a read may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Ask {
     pub(super) fn at(level: Consistency) -> Ask {
-        Ask { level, rows_wanted: 5000, stop_after: None, per_partition: u32::MAX }
+        let (stop_after, per_partition, by_page) = (None, u32::MAX, false);
+        Ask { level, rows_wanted: 5000, stop_after, per_partition, by_page }
     }
 }
 
@@ -261,7 +267,8 @@ impl Nodes {
                 let order = ReplicatedRead {
                     snapshot: node.snapshot.clone(),
                     consistency: ask.level,
-                    deadline: node.rt.now() + Duration::from_secs(5),
+                    deadline: node.rt.now() + TIMEOUT,
+                    page_timeout: ask.by_page.then_some(TIMEOUT),
                     rows_wanted: ask.rows_wanted,
                     limits: SelectLimits { rows_per_partition: ask.per_partition },
                 };

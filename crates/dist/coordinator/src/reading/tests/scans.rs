@@ -5,7 +5,7 @@ use data::command::{KeyRange, Partitions, RingBound};
 use dist_testing::{Random, Replicas};
 use stdx::Token;
 
-use super::nodes::{Ask, Nodes, Options, all};
+use super::nodes::{Ask, Nodes, Options, TIMEOUT, all};
 use super::sink::next_page;
 
 const KEYS: i32 = 60;
@@ -70,4 +70,25 @@ fn parts_of_the_ring_and_pages_of_scans_are_complete() {
             assert_eq!(found, expected, "seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_scan_that_gets_on_may_take_longer_than_the_timeout_of_its_pages() {
+    let nodes = four_nodes(75);
+    let ask = Ask { rows_wanted: usize::MAX, ..Ask::at(Consistency::All) };
+    let expected = nodes.expected(&all(), &ask);
+    // Connections are there before they are slow.
+    for n in 1..=4 {
+        nodes.read(n, &all(), &ask).result.unwrap();
+    }
+    let name = |n: u8| format!("n{n}");
+    for (from, to) in (1..=4).flat_map(|from| (1..=4).map(move |to| (from, to))) {
+        nodes.world.set_latency(&name(from), &name(to), 1_150_000..1_200_000);
+    }
+    let one_deadline = nodes.read(1, &all(), &ask);
+    assert!(one_deadline.result.is_err() && one_deadline.took == TIMEOUT, "{one_deadline:?}");
+    let by_page = nodes.read(1, &all(), &Ask { by_page: true, ..ask });
+    assert!(by_page.took > TIMEOUT && by_page.took < 4 * TIMEOUT, "{:?}", by_page.took);
+    by_page.result.unwrap();
+    assert_eq!(by_page.rows, expected);
 }

@@ -161,6 +161,7 @@ fn a_read_that_is_dropped_waits_for_nobody() {
         snapshot: node.snapshot.clone(),
         consistency: Consistency::All,
         deadline: node.rt.now() + Duration::from_secs(5),
+        page_timeout: None,
         rows_wanted: 100,
         limits: SelectLimits { rows_per_partition: u32::MAX },
     };

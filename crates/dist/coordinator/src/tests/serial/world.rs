@@ -126,6 +126,7 @@ impl Shard {
             snapshot: self.snapshot(),
             consistency: Consistency::Serial,
             deadline: self.rt.now() + TIMEOUT,
+            page_timeout: None,
             rows_wanted: 100,
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };

@@ -1,0 +1,309 @@
+//! Groups made by the shards that have the rows, put together by the one that asks.
+//!
+//! Owns: which selections may be folded, a shard's pages of groups ([`RowFold`]), what the asker makes of them.
+//! Each shard runs a [`SelectExec`] of its own over its partitions, with the same plan and values. Groups of a
+//! partition are whole there and only counted and put in order by the asker. One group over everything is made in
+//! parts, which are merged: only of aggregates whose result does not depend on the order of rows.
+
+use std::sync::Arc;
+
+use data::command::Partitions;
+use data::{FoldEnd, FoldFlow, FoldResult, FoldState, Folding, RowFold, RowRef, ShardFold};
+use smallvec::SmallVec;
+use stdx::{DeletionSeconds, Token, WallMicros};
+
+use super::{Dropped, Flow, Group, Places, SelectExec, Shaping};
+use crate::error::PlanError;
+use crate::plan::UuidSource;
+use crate::select::expr::Expr;
+use crate::select::filter::BoundFilters;
+use crate::select::{BoundSelect, ResultPlan, SelectPlan, UNLIMITED};
+
+/// What a shard has when its page ends, for the next page or, in the end, for the asker.
+struct Kept {
+    group: Group,
+    /// A partition was begun and not ended.
+    is_inside: bool,
+    key: SmallVec<[u8; 64]>,
+    in_partition: u32,
+    may_show_static: bool,
+    limit_left: u32,
+}
+
+impl ResultPlan {
+    /// Whether shards may make the groups: what they compute does not depend on who computes it.
+    pub(in crate::select) fn can_be_folded(&self) -> bool {
+        let Shaping::Groups { prefix } = self.shaping else { return false };
+        let aggregates = &self.selection.aggregates;
+        let outputs = self.selection.outputs.iter().map(|output| &output.expr);
+        let arguments = aggregates.iter().flat_map(|a| &a.arguments);
+        let function = self.group_function.iter().map(|function| function.expr());
+        let mut exprs = outputs.chain(&self.selection.first_row).chain(arguments).chain(function);
+        let mut depends = |expr: &Expr| match expr {
+            Expr::Call(function, _) => !function.pure || function.callee.is_some(),
+            Expr::Masked(_, masker) => !masker.is_native(),
+            _ => false,
+        };
+        // Of a static compact table rows are passed over, so that pages would end inside partitions of one result.
+        self.sort.is_empty()
+            && !self.only_static_rows
+            && aggregates.iter().all(|a| match prefix {
+                Some(_) => a.start.is_native(),
+                None => a.start.can_be_merged(),
+            })
+            && !exprs.any(|expr| expr.any(&mut depends))
+    }
+}
+
+impl BoundSelect {
+    /// What shards make of the rows they have, with how many results are wanted; `None`: it is made by the one
+    /// that asks, of the rows. [`SelectExec::partition_of_shard`] and those after it take what comes.
+    pub fn shard_fold(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFold>, usize)> {
+        let [read] = self.reads.as_slice() else { return None };
+        if !plan.folds || !matches!(read.partitions, Partitions::Range(_)) {
+            return None;
+        }
+        let fold = Fold {
+            plan: plan.results.clone(),
+            filters: self.filters.clone(),
+            terms: self.terms.clone(),
+            limit: self.limit,
+            per_partition: self.per_partition,
+            now: self.now,
+            resumed: self.resumed.clone(),
+            unmasked: self.unmasked,
+            wall: self.wall,
+            protocol_version: self.protocol_version,
+        };
+        let rows = match self.limit.min(self.page_rows) {
+            UNLIMITED => usize::MAX,
+            rows => usize::try_from(rows).unwrap_or(usize::MAX),
+        };
+        Some((Arc::new(fold), rows))
+    }
+}
+
+/// What crosses to the shards.
+#[derive(Debug)]
+struct Fold {
+    plan: Arc<ResultPlan>,
+    filters: Option<Arc<BoundFilters>>,
+    terms: Vec<Option<Vec<u8>>>,
+    limit: u32,
+    per_partition: u32,
+    now: DeletionSeconds,
+    resumed: Option<(Vec<u8>, u32)>,
+    unmasked: bool,
+    wall: WallMicros,
+    protocol_version: u8,
+}
+
+impl RowFold for Fold {
+    fn on_shard(&self) -> Box<dyn ShardFold> {
+        let bound = BoundSelect {
+            reads: SmallVec::new(),
+            timeout_nanos: None,
+            filters: self.filters.clone(),
+            terms: self.terms.clone(),
+            // A shard gives as many as all together may; where the page ends is the asker's to say.
+            limit: self.limit,
+            per_partition: self.per_partition,
+            page_rows: UNLIMITED,
+            reads_ahead: true,
+            now: self.now,
+            floor: None,
+            resumed: self.resumed.clone(),
+            unmasked: self.unmasked,
+            wall: self.wall,
+            protocol_version: self.protocol_version,
+            // Nothing that is folded asks for random values.
+            uuids: UuidSource::new(0),
+        };
+        Box::new(OnShard { plan: self.plan.clone(), bound })
+    }
+}
+
+/// One shard's.
+struct OnShard {
+    plan: Arc<ResultPlan>,
+    bound: BoundSelect,
+}
+
+impl ShardFold for OnShard {
+    fn begin<'a>(
+        &'a self,
+        state: Option<FoldState>,
+        out: &'a mut Vec<u8>,
+    ) -> Box<dyn Folding + 'a> {
+        let mut exec = SelectExec::of_shard(&self.plan, &self.bound, out);
+        let mut is_inside = false;
+        if let Some(kept) = state.and_then(|state| state.downcast::<Kept>().ok()) {
+            is_inside = kept.is_inside;
+            exec.group = kept.group;
+            exec.key = kept.key;
+            exec.in_partition = kept.in_partition;
+            exec.may_show_static = kept.may_show_static;
+            exec.limit_left = kept.limit_left;
+        } else if matches!(self.plan.shaping, Shaping::Groups { prefix: None }) {
+            exec.group.places = Some(Box::new(Places::default()));
+        }
+        let taken = exec.out.len();
+        Box::new(Page { exec, goes_on: is_inside, is_inside, taken, ended: None })
+    }
+}
+
+/// A page of a shard.
+struct Page<'a> {
+    exec: SelectExec<'a>,
+    /// What comes first may be the rest of the partition that the page before ended in.
+    goes_on: bool,
+    /// A partition was begun and not ended.
+    is_inside: bool,
+    /// Bytes of the results that were taken.
+    taken: usize,
+    /// The partition whose end is told only now, by the beginning of another.
+    ended: Option<(Token, SmallVec<[u8; 64]>)>,
+}
+
+impl Page<'_> {
+    fn end_partition(&mut self) -> Flow {
+        self.is_inside = false;
+        self.exec.partition_end()
+    }
+}
+
+fn fold_flow(flow: Flow) -> FoldFlow {
+    match flow {
+        Flow::Continue => FoldFlow::Continue,
+        Flow::SkipPartition => FoldFlow::SkipPartition,
+        Flow::Stop => FoldFlow::Stop,
+    }
+}
+
+impl Folding for Page<'_> {
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> FoldFlow {
+        self.ended = None;
+        if std::mem::replace(&mut self.goes_on, false) {
+            if self.exec.key[..] == *key {
+                self.exec.enter(token, key, static_row);
+                let is_done = self.exec.in_partition >= self.exec.bound.per_partition;
+                return if is_done { FoldFlow::SkipPartition } else { FoldFlow::Continue };
+            }
+            // Nothing more was there of it.
+            let before = (codec::token_of(&self.exec.key), self.exec.key.clone());
+            let flow = self.end_partition();
+            self.ended = Some(before);
+            if flow == Flow::Stop {
+                return FoldFlow::Stop;
+            }
+        }
+        self.is_inside = true;
+        fold_flow(self.exec.partition(token, key, static_row))
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> FoldFlow {
+        self.ended = None;
+        fold_flow(self.exec.row(clustering, row))
+    }
+
+    fn partition_end(&mut self) -> FoldFlow {
+        self.ended = None;
+        fold_flow(self.end_partition())
+    }
+
+    fn end(&mut self) {
+        self.goes_on = false;
+        if self.is_inside && !self.exec.stopped {
+            self.exec.token = codec::token_of(&self.exec.key);
+            self.end_partition();
+        }
+    }
+
+    #[inline]
+    fn take_result(&mut self) -> Option<FoldResult<'_>> {
+        if self.exec.out.len() == self.taken {
+            return None;
+        }
+        let bytes = self.exec.out.get(self.taken..)?;
+        self.taken = self.exec.out.len();
+        let exec = &self.exec;
+        let (token, key) = match &self.ended {
+            Some((token, key)) => (*token, key.as_slice()),
+            None => (exec.token, exec.key.as_slice()),
+        };
+        Some(FoldResult { token, key, last: exec.closed.as_deref(), bytes })
+    }
+
+    fn finish(self: Box<Self>) -> FoldEnd {
+        let Page { exec, is_inside, .. } = *self;
+        let Dropped { rows, partitions } = exec.dropped;
+        let kept = Kept {
+            is_inside,
+            key: exec.key,
+            in_partition: exec.in_partition,
+            may_show_static: exec.may_show_static,
+            limit_left: exec.limit_left,
+            group: exec.group,
+        };
+        FoldEnd {
+            state: Some(Box::new(kept)),
+            is_failed: exec.error.is_some(),
+            dropped_rows: rows,
+            dropped_partitions: partitions,
+        }
+    }
+}
+
+impl SelectExec<'_> {
+    /// Results of a partition come from the shard that has it.
+    pub fn partition_of_shard(&mut self, key: &[u8]) -> Flow {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.in_partition = match &self.bound.resumed {
+            Some((resumed, rows)) if resumed == key => *rows,
+            _ => 0,
+        };
+        Flow::Continue
+    }
+
+    /// A result of it: see [`FoldResult`].
+    pub fn result_of_shard(&mut self, last: Option<&[u8]>, bytes: &[u8]) -> Flow {
+        self.out.extend_from_slice(bytes);
+        self.count_group(last)
+    }
+
+    /// What a shard has left in the end.
+    ///
+    /// # Errors
+    /// It cannot be put together with the others'; the rows may tell why.
+    pub fn merge_of_shard(&mut self, state: FoldState) -> Result<(), PlanError> {
+        let Ok(kept) = state.downcast::<Kept>() else {
+            return Err(PlanError::invalid("a shard's part of another statement"));
+        };
+        let part = kept.group;
+        if !part.open {
+            return Ok(());
+        }
+        if !self.group.open {
+            self.group = part;
+            return Ok(());
+        }
+        let mut none = Box::default();
+        let ours = self.group.places.as_deref_mut().unwrap_or(&mut none);
+        let theirs = part.places.unwrap_or_default();
+        if theirs.first < ours.first {
+            ours.first = theirs.first;
+            self.group.first_row = part.first_row;
+        }
+        let places = ours.values.iter_mut().zip(theirs.values);
+        for ((state, other), (place, at)) in
+            self.group.states.iter_mut().zip(part.states).zip(places)
+        {
+            if state.merge(other, at < *place)? {
+                *place = at;
+            }
+        }
+        Ok(())
+    }
+}
