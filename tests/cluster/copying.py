@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import threading
+import time
 import urllib.request
 
 import cluster
@@ -45,6 +46,8 @@ class Copying(cluster.Test):
 
     def messages(self):
         """Messages that the nodes have sent one another."""
+        # What a node shows is a little old.
+        time.sleep(3)
         total = 0
         for address in cluster.ADDRESSES:
             with urllib.request.urlopen(f"http://{address}:10000/metrics", timeout=30) as answer:
