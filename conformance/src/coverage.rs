@@ -9,6 +9,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail};
 
 use crate::file::{self, Action, Item};
+use crate::texts::{self, Text};
 
 /// Words of an error's text that make its class.
 const CLASS_WORDS: usize = 4;
@@ -110,15 +111,16 @@ fn class_of(line: &str) -> Option<(String, String)> {
     Some((format!("{code} {}", class.join(" ")), format!("{code} {shown}")))
 }
 
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     format!("`{}`", text.replace('`', "'").replace('|', "/"))
 }
 
-/// The page. `files` are names and texts of the cases.
+/// The page. `files` are names and texts of the cases, `texts` is the list of texts of errors.
 ///
 /// # Errors
-/// A case file that cannot be read, a form that is listed twice.
-pub fn page(productions: &str, files: &[(String, String)]) -> Result<String> {
+/// A case file that cannot be read, a form that is listed twice, a text of an error without case and
+/// reason.
+pub fn page(productions: &str, files: &[(String, String)], texts: &[Text]) -> Result<String> {
     let cases = cases(files)?;
     let mut out = String::from(
         "# Coverage of the language\n\nMade by `conformance --coverage` of `conformance/productions.txt` \
@@ -174,7 +176,24 @@ pub fn page(productions: &str, files: &[(String, String)]) -> Result<String> {
     for (shown, file) in classes.values() {
         writeln!(out, "| {} | {file} |", cell(shown))?;
     }
+    let mut messages = BTreeMap::new();
+    for case in &cases {
+        if let Some(message) = case.error.as_deref().and_then(texts::message_of) {
+            messages.entry(message).or_insert_with(|| case.file.clone());
+        }
+    }
+    out.push_str(&texts::part(texts, &messages)?);
     Ok(out)
+}
+
+/// The list of texts of errors in a folder `conformance`.
+///
+/// # Errors
+/// It cannot be read or is not well formed.
+pub fn read_texts(folder: &std::path::Path) -> Result<Vec<Text>> {
+    let list = folder.join(texts::FILE);
+    let text = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
+    texts::parse(&text)
 }
 
 /// Names and texts of the case files below a folder `conformance`, by name.
@@ -206,7 +225,7 @@ mod tests {
     fn the_page_follows_from_the_cases() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let (productions, files) = read(folder).unwrap();
-        let wanted = page(&productions, &files).unwrap();
+        let wanted = page(&productions, &files, &read_texts(folder).unwrap()).unwrap();
         let kept = std::fs::read_to_string(folder.join("../docs/dev/coverage.md")).unwrap();
         let first = kept.lines().zip(wanted.lines()).find(|(kept, wanted)| kept != wanted);
         assert!(

@@ -3,7 +3,7 @@
 //! Owns: the file format (`file`), a small client of any byte stream (`client`), streams over TCP
 //! (`wire`; the simulator has its own, to a node in the same process), the rendering of values as
 //! CQL literals (`value`), the comparison (`run`), the verdict over many files (`suite`), the list of differences (`differences`) and the tables made of it (`compat`), and random
-//! statements that two servers must answer alike (`fuzz`), operations whose answers are known (`invert`), the page of what the cases have (`coverage`).
+//! statements that two servers must answer alike (`fuzz`), operations whose answers are known (`invert`), the page of what the cases have (`coverage`, `texts`).
 //!
 //! Never: shares code with the server. The client has its own codec on purpose: a mistake that
 //! server and client make together would pass unseen.
@@ -23,5 +23,6 @@ pub mod fuzz;
 pub mod invert;
 pub mod run;
 pub mod suite;
+pub mod texts;
 pub mod value;
 pub mod wire;

@@ -66,7 +66,8 @@ fn options() -> Result<Options> {
             "--coverage" => {
                 let folder = arguments.next().context("--coverage needs a folder")?;
                 let (productions, files) = conformance::coverage::read(Path::new(&folder))?;
-                print!("{}", conformance::coverage::page(&productions, &files)?);
+                let texts = conformance::coverage::read_texts(Path::new(&folder))?;
+                print!("{}", conformance::coverage::page(&productions, &files, &texts)?);
                 std::process::exit(0);
             }
             "--help" | "-h" => {
