@@ -1,7 +1,7 @@
 //! Partitions of nothing but one row, which is all that most tables have, and where they lie.
 //!
 //! Such a partition is one run of bytes, which never changes: a second write of it makes a
-//! [`PartitionVersion`] of it. Runs lie behind each other in chunks, so that to write one costs no
+//! [`super::PartitionVersion`] of it. Runs lie behind each other in chunks, so that to write one costs no
 //! allocation, to give one back does not touch it, and whoever walks through them waits for memory once each.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,7 +18,7 @@ const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Accounted for a partition beside its bytes: its place in the map.
 const PLAIN_OVERHEAD: usize = 96;
 
-/// A partition of one row: length of the key, key, and the row as in [`super::Entry`].
+/// A partition of one row: length of the key, key, and the row as in [`entry::Entry`].
 #[derive(Clone, Debug)]
 pub(crate) struct Plain(Bytes);
 
