@@ -85,7 +85,7 @@ pub fn registers(history: &History, losses: &[Loss]) -> Verdict {
             Action::Delete { key, stamp } => (key, stamp, true),
             Action::Read { .. }
             | Action::Partition { .. }
-            | Action::Table
+            | Action::Table { .. }
             | Action::Batch { .. }
             | Action::Create { .. }
             | Action::Lwt { .. }

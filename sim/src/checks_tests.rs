@@ -1,6 +1,7 @@
 //! Good input passes; each way to spoil it is noticed, and named for what it is.
 
 use super::*;
+use crate::history::Scan;
 
 fn moment(millis: u64) -> Instant {
     Instant(millis * 1_000_000)
@@ -149,7 +150,7 @@ fn a_read_of_several_keys_is_a_read_of_each_and_of_those_that_are_missing() {
     // Keys of the other table are not expected in a partition, nor the reverse.
     let even = event(Action::Write { key: 2, stamp: 1 }, 0, 5, Ending::Done);
     assert_eq!(registers_of(&history(&[even.clone(), both(10, &[])])), Ok(()));
-    let table = event(Action::Table, 10, 15, Ending::Listed(BTreeMap::new()));
+    let table = event(Action::Table { how: Scan::Groups }, 10, 15, Ending::Listed(BTreeMap::new()));
     assert!(registers_of(&history(&[even, table.clone()])).is_err());
     assert_eq!(registers_of(&history(&[write(1, 0, 5, Ending::Done), table])), Ok(()));
 }

@@ -20,7 +20,7 @@ pub enum Action {
     /// QUORUM read of the keys of one partition, in pages.
     Partition { partition: i32, reversed: bool },
     /// QUORUM read of the keys of the table without clustering, in pages.
-    Table,
+    Table { how: Scan },
     /// Logged batch that writes its number into two partitions of two tables.
     Batch { batch: i32 },
     /// `CREATE TABLE IF NOT EXISTS` of that number.
@@ -37,6 +37,17 @@ pub enum Action {
     Scratch { table: u64, is_drop: bool },
 }
 
+/// How the table is read: always so that the answer is its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scan {
+    /// Without more ado.
+    Rows,
+    /// With a filter that keeps all of them, which replicas that lag must not hide.
+    Filter,
+    /// Aggregated, each row a group.
+    Groups,
+}
+
 impl Action {
     /// The server's own limit (Cassandra's defaults; for schema changes: the wait for the nodes,
     /// after as long for the decision).
@@ -46,7 +57,9 @@ impl Action {
             Action::Read { .. } => 5,
             // Of all pages together.
             Action::Partition { .. } => 30,
-            Action::Table => 60,
+            Action::Table { how: Scan::Rows } => 60,
+            // These take as long as they get on.
+            Action::Table { how: Scan::Filter | Scan::Groups } => 120,
             Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. } => 20,
             // Ballots are tried for as long as contention may last, then the write's time.
             Action::Lwt { .. } | Action::Cells { .. } | Action::Count { .. } => 5,
@@ -58,7 +71,7 @@ impl Action {
         match self {
             Action::Read { key: own } => own == key,
             Action::Partition { partition, .. } => place(key) == Place::Row(partition, key),
-            Action::Table => place(key) == Place::Register(key),
+            Action::Table { .. } => place(key) == Place::Register(key),
             Action::Write { .. }
             | Action::Delete { .. }
             | Action::Batch { .. }

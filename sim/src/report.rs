@@ -47,6 +47,7 @@ const PROBES: &[Probe] = &[
     ("batch logged", "batchlog_writes_total", None),
     ("batch replayed", "batchlog_replays_total", None),
     ("read of several nodes", "coordinator_reads_total", None),
+    ("aggregation made by shards", "coordinator_folded_pages_total", None),
     ("digest mismatch", "coordinator_read_mismatches_total", None),
     ("read repair", "coordinator_read_repairs_total", None),
     ("speculative read", "coordinator_read_speculations_total", None),

@@ -14,7 +14,7 @@ use crate::checks::{created_name, scratch_name};
 use crate::client::{Answer, Client, Lost};
 use crate::cluster::Sabotage;
 use crate::counts::{self, Counts};
-use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, Scope, place};
+use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, Scan, Scope, place};
 use crate::inverted::Inverted;
 use crate::lwt::{self, Transactions};
 use crate::scenario::Scenario;
@@ -318,7 +318,13 @@ fn choose(rt: &Rt, plan: &Plan, shared: &mut Shared) -> Action {
     } else if is_it(mix.scan) {
         let reversed = rt.random_u64().is_multiple_of(2);
         match rt.random_u64() % 3 {
-            0 => Action::Table,
+            0 => Action::Table {
+                how: match rt.random_u64() % 3 {
+                    0 => Scan::Rows,
+                    1 => Scan::Filter,
+                    _ => Scan::Groups,
+                },
+            },
             _ => Action::Partition { partition: any_key / KEYS_PER_PARTITION, reversed },
         }
     } else if is_it(mix.delete) {
@@ -389,7 +395,11 @@ pub fn statement(action: Action) -> String {
             let order = if reversed { " ORDER BY c DESC" } else { "" };
             format!("SELECT c, v FROM ks.rows WHERE k = {partition}{order}")
         }
-        Action::Table => "SELECT k, v FROM ks.registers".to_owned(),
+        Action::Table { how } => match how {
+            Scan::Rows => "SELECT k, v FROM ks.registers".to_owned(),
+            Scan::Filter => "SELECT k, v FROM ks.registers WHERE v >= 0 ALLOW FILTERING".to_owned(),
+            Scan::Groups => "SELECT k, max(v) FROM ks.registers GROUP BY k".to_owned(),
+        },
         Action::Batch { batch } => {
             let (left, right) = (2 * batch, 2 * batch + 1);
             format!(
@@ -436,7 +446,7 @@ async fn perform_text(client: &mut Client, action: Action, text: &str) -> Result
         // Prepared once for a connection; plans again when the table has changed.
         return client.query_prepared(text).await;
     }
-    if !matches!(action, Action::Partition { .. } | Action::Table) {
+    if !matches!(action, Action::Partition { .. } | Action::Table { .. }) {
         return client.query(text).await;
     }
     let mut rows = Vec::new();
@@ -488,10 +498,13 @@ pub fn ending(action: Action, answer: Result<Answer, Lost>) -> Ending {
             },
             rows => Ending::Wrong(format!("{} rows of one key", rows.len())),
         },
-        (Action::Partition { .. } | Action::Table, Ok(Answer::Rows(rows, _))) => listed(&rows),
-        (Action::Read { .. } | Action::Partition { .. } | Action::Table, Ok(Answer::Done)) => {
-            Ending::Wrong("no rows message".to_owned())
+        (Action::Partition { .. } | Action::Table { .. }, Ok(Answer::Rows(rows, _))) => {
+            listed(&rows)
         }
+        (
+            Action::Read { .. } | Action::Partition { .. } | Action::Table { .. },
+            Ok(Answer::Done),
+        ) => Ending::Wrong("no rows message".to_owned()),
         (_, Ok(Answer::Done)) => Ending::Done,
         (_, Ok(Answer::Error(code, message))) => {
             let text = format!("error 0x{code:04x}: {message}");
@@ -519,7 +532,7 @@ mod tests {
             let (table, at) = primary_key(key);
             assert!(seen.insert((table, at.iter().map(|(_, n)| *n).collect::<Vec<_>>())), "{key}");
             let partition = Action::Partition { partition: key / 16, reversed: true };
-            let read = [Action::Table.reads(key), partition.reads(key)];
+            let read = [Action::Table { how: Scan::Rows }.reads(key), partition.reads(key)];
             assert_eq!(read, [table == "ks.registers", table == "ks.rows"]);
         }
     }
@@ -535,7 +548,10 @@ mod tests {
         assert!(matches!(ending(read, Ok(Answer::Done)), Ending::Wrong(_)));
         let two = |a: i32, b: i32| {
             let row = |k: i32| vec![Some(k.to_be_bytes().to_vec()), Some(vec![0; 8])];
-            ending(Action::Table, Ok(Answer::Rows(vec![row(a), row(b)], None)))
+            ending(
+                Action::Table { how: Scan::Groups },
+                Ok(Answer::Rows(vec![row(a), row(b)], None)),
+            )
         };
         assert_eq!(two(1, 2), Ending::Listed(BTreeMap::from([(1, 0), (2, 0)])));
         assert!(matches!(two(1, 1), Ending::Wrong(_)));

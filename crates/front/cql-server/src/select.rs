@@ -332,7 +332,7 @@ impl Read {
         });
         let deadline = self.snapshot.is_some();
         let deadline = deadline.then(|| self.deadline.unwrap_or_else(|| server.rt.now() + timeout));
-        let is_patient = is_range && bound.reads_ahead() && bound.timeout_nanos().is_none();
+        let is_patient = bound.reads_ahead() && bound.timeout_nanos().is_none();
         let patience = is_patient.then(|| Patience::new(&server.rt, timeout));
         let (trace_of, patience_of) = (trace.as_ref(), patience.as_ref());
         let terms = Reading { table: &table, deadline, trace: trace_of, patience: patience_of };

@@ -478,6 +478,11 @@ fn terms_are_refused_with_cassandras_texts() {
         "INSERT INTO m (k, m) VALUES (1, {'a': 'b'})",
         "Invalid map literal for m: value 'b' is not of type int",
     );
+    // Fields of a literal are told in the order of a hash map.
+    check(
+        "INSERT INTO m (k, l) VALUES (1, [{c: 'c', b: {}, a: 1}])",
+        "Invalid list literal for l: value {a: 1, b: {}, c: 'c'} is not of type int",
+    );
     check("INSERT INTO m (k, l) VALUES (1, [null])", "null is not supported inside collections");
     check(
         "INSERT INTO m (k, l) VALUES (1, [?])",
