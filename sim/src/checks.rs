@@ -55,8 +55,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The power went; whatever was read before may not have been synced.
-    pub fn power_cut(at: Instant) -> Self {
+    /// The process ended, or the power went; whatever was read before may not have been written.
+    pub fn end_of_process(at: Instant) -> Self {
         Self { since: Instant::ZERO, gone: at, until: at }
     }
 

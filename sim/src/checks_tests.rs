@@ -102,7 +102,8 @@ fn a_power_cut_takes_back_what_was_only_read_and_nothing_else() {
     let after = |value| {
         let events = [&acknowledged[..], &[read(20, 25, Some(2)), read(50, 55, value)]].concat();
         move |losses: &[u64]| {
-            let losses: Vec<Loss> = losses.iter().map(|n| Loss::power_cut(moment(*n))).collect();
+            let losses: Vec<Loss> =
+                losses.iter().map(|n| Loss::end_of_process(moment(*n))).collect();
             registers(&history(&events), &losses)
         }
     };

@@ -343,8 +343,10 @@ impl Nemesis {
                     return false;
                 }
                 end_process(run, fault, &name(node), &life);
-                if fault == Fault::PowerCut && run.scenario.replication == 1 {
-                    run.losses.push(Loss::power_cut(run.world.now()));
+                // Also without a power cut: what waits for a sync of the commit log is written by that sync,
+                // and a read may have shown it before.
+                if run.scenario.replication == 1 {
+                    run.losses.push(Loss::end_of_process(run.world.now()));
                 }
                 run.ended(node);
                 let until = run.world.now() + length;
