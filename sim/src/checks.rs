@@ -42,6 +42,9 @@ impl Certain {
     }
 }
 
+/// Longest time that a write waits for a sync of the commit log, much more than its own limit.
+const WAITS_FOR_SYNC_MAX: Duration = Duration::from_secs(10);
+
 /// A replica shows a write before the write is on its disk, and may lose it afterwards: the write was not
 /// acknowledged then, but some read may have seen it.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +58,16 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The process ended, or the power went; whatever was read before may not have been written.
-    pub fn end_of_process(at: Instant) -> Self {
+    /// The power went; whatever was read before may not have been synced.
+    pub fn power_cut(at: Instant) -> Self {
         Self { since: Instant::ZERO, gone: at, until: at }
+    }
+
+    /// The process was killed: what waited for a sync of the commit log was not written yet, as that sync
+    /// writes it. What was read long before had its sync.
+    pub fn kill(at: Instant) -> Self {
+        let since = Instant(at.0.saturating_sub(WAITS_FOR_SYNC_MAX.as_nanos() as u64));
+        Self { since, gone: at, until: at }
     }
 
     /// The disk took no writes from `since` on, and the node started again at `until`.

@@ -102,8 +102,7 @@ fn a_power_cut_takes_back_what_was_only_read_and_nothing_else() {
     let after = |value| {
         let events = [&acknowledged[..], &[read(20, 25, Some(2)), read(50, 55, value)]].concat();
         move |losses: &[u64]| {
-            let losses: Vec<Loss> =
-                losses.iter().map(|n| Loss::end_of_process(moment(*n))).collect();
+            let losses: Vec<Loss> = losses.iter().map(|n| Loss::power_cut(moment(*n))).collect();
             registers(&history(&events), &losses)
         }
     };
@@ -114,6 +113,20 @@ fn a_power_cut_takes_back_what_was_only_read_and_nothing_else() {
     assert!(after(Some(1))(&[60]).is_err(), "after the later read");
     assert_eq!(after(Some(2))(&[30]), Ok(()));
     assert!(after(None)(&[30]).is_err(), "the acknowledged one is not lost");
+}
+
+#[test]
+fn a_kill_takes_back_what_was_only_read_shortly_before() {
+    let written = [write(1, 0, 5, Ending::Done), write(2, 10, 15_000, unknown())];
+    let check = |value, killed, later| {
+        let reads = [read(20, 25, Some(2)), read(later, later + 5, value)];
+        registers(&history(&[&written[..], &reads].concat()), &[Loss::kill(moment(killed))])
+    };
+    assert_eq!(check(Some(1), 30, 50), Ok(()));
+    assert_eq!(check(Some(1), 10_000, 10_050), Ok(()));
+    assert!(check(Some(1), 10_100, 10_150).is_err(), "it had its sync");
+    assert!(check(Some(1), 60, 50).is_err(), "killed only later");
+    assert!(check(None, 30, 50).is_err(), "the acknowledged one is not lost");
 }
 
 #[test]

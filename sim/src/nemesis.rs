@@ -343,10 +343,12 @@ impl Nemesis {
                     return false;
                 }
                 end_process(run, fault, &name(node), &life);
-                // Also without a power cut: what waits for a sync of the commit log is written by that sync,
-                // and a read may have shown it before.
                 if run.scenario.replication == 1 {
-                    run.losses.push(Loss::end_of_process(run.world.now()));
+                    let now = run.world.now();
+                    run.losses.push(match fault {
+                        Fault::PowerCut => Loss::power_cut(now),
+                        _ => Loss::kill(now),
+                    });
                 }
                 run.ended(node);
                 let until = run.world.now() + length;

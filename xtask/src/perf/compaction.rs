@@ -23,7 +23,7 @@ use serde_json::json;
 use super::cassandra;
 use super::cql::Client;
 use super::load::{Figures, Latte, Length};
-use super::process::{HELENUS_API_PORT, Kind, Server, Target, helenus_binary, helenus_data};
+use super::process::{self, Kind, Server, Target, helenus_data};
 use super::report::{Report, Verdict, lowest, median, rounded};
 use super::settings::Settings;
 use super::throughput::WORKLOADS;
@@ -143,15 +143,7 @@ impl Bench<'_> {
         if kind == Kind::Cassandra {
             return cassandra::nodetool(self.home, words).map(drop);
         }
-        let output = Command::new(helenus_binary(self.root))
-            .args(["nodetool", "-p", HELENUS_API_PORT])
-            .args(words)
-            .output()?;
-        if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr).into_owned();
-            bail!("nodetool {}: {error}", words.join(" "));
-        }
-        Ok(())
+        process::nodetool(self.root, words)
     }
 
     /// What a command costs the server, until all that it wrote is on the disk.

@@ -74,6 +74,19 @@ impl Client {
         self.query_at(statement, Level::One)
     }
 
+    /// Runs a write that may be refused for a while, as more than a flush keeps up with is.
+    pub fn write_patiently(&mut self, statement: &str) -> Result<()> {
+        let mut tries = 0;
+        while let Err(error) = self.query(statement) {
+            tries += 1;
+            if tries > 600 {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
     /// Runs a statement without values.
     pub fn query_at(&mut self, statement: &str, level: Level) -> Result<()> {
         let mut body = u32::try_from(statement.len())?.to_be_bytes().to_vec();

@@ -5,24 +5,18 @@
 //! process's resident set, looked at after every page.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::cql::Client;
-use super::process::{self, Server, Target};
+use super::process::{self, Server};
 use super::report::{Report, Verdict};
+use super::watched::{self, ANSWER_MAX, PAGE_SECONDS, Watched};
 
-/// Longest wait for one answer: an aggregate has only one.
-const ANSWER_MAX: Duration = Duration::from_secs(3600);
-/// Rows of a page, as drivers ask by default.
-const PAGE_ROWS: u32 = 5_000;
 /// Rows of a partition, which are written together.
 const PARTITION_ROWS: u64 = 100;
-/// Longest page of a filtered scan, in seconds: drivers wait ten or twelve.
-const PAGE_SECONDS: f64 = 10.0;
-
 /// Name, statement, how many rows it gives of so many.
 type Scan = (&'static str, &'static str, fn(u64) -> u64);
 
@@ -38,20 +32,7 @@ const SCANS: &[Scan] = &[
 
 /// Measures; writes `large.md` and `large.json` below `target/perf`. True also when a goal was missed.
 pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
-    let (mut mb, mut memory) = (10_000_u64, "512M");
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let value = words.next().with_context(|| format!("{word} needs a value"))?;
-        match *word {
-            "--mb" => mb = value.parse()?,
-            "--memory" => memory = value,
-            _ => bail!("unknown option {word}; see cargo xtask help"),
-        }
-    }
-    let budget = match memory.strip_suffix('M').map(str::parse::<f64>) {
-        Some(Ok(mib)) => mib,
-        _ => bail!("--memory takes MiB, as 512M"),
-    };
+    let (mb, memory, budget) = watched::options(words, 10_000, "512M")?;
     process::build_helenus(root)?;
     let home = root.join("target/perf");
     std::fs::create_dir_all(&home)?;
@@ -62,21 +43,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     report.keep("machine", super::machine());
     let mut table = Vec::new();
     for (name, statement, expected) in SCANS {
-        let mut client = Client::connect(server.address(), ANSWER_MAX)?;
-        let id = client.prepare(statement)?;
-        let (before, cpu, begun) = (server.rss_mib()?, server.cpu_seconds()?, Instant::now());
-        let (mut pages, mut peak, mut longest) = (0_u32, before, 0.0_f64);
-        let mut asked = Instant::now();
-        let found = client.rows_with(&id, PAGE_ROWS, || {
-            (pages, peak) = (pages + 1, peak.max(server.rss_mib()?));
-            longest = longest.max(asked.elapsed().as_secs_f64());
-            asked = Instant::now();
-            Ok(())
-        })?;
+        let Watched { rows: found, pages, seconds, cpu, longest, before, peak } =
+            watched::read(&server, statement)?;
         if found != expected(rows) {
             bail!("{statement}: {found} rows instead of {}", expected(rows));
         }
-        let (seconds, cpu) = (begun.elapsed().as_secs_f64(), server.cpu_seconds()? - cpu);
         println!("{name}: {pages} pages, {seconds:.0} s, {cpu:.1} CPU-s, {peak:.0} MiB");
         table.push(vec![
             (*name).to_owned(),
@@ -129,15 +100,7 @@ fn fill(address: &str, rows: u64) -> Result<()> {
         };
         let rows: Vec<String> = (0..PARTITION_ROWS).map(row).collect();
         let batch = format!("BEGIN UNLOGGED BATCH {} APPLY BATCH", rows.join(" "));
-        // More than a flush keeps up with is refused for a while.
-        let mut tries = 0;
-        while let Err(error) = client.query(&batch) {
-            tries += 1;
-            if tries > 600 {
-                return Err(error);
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        client.write_patiently(&batch)?;
     }
     println!("{rows} rows written in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())

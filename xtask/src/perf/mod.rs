@@ -7,7 +7,7 @@
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
 //! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `report`;
-//! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`; `large`, `wide`.
+//! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`; `watched`, `large`, `wide`.
 
 mod cassandra;
 pub mod cluster;
@@ -33,6 +33,7 @@ mod settings;
 mod start;
 pub mod streaming;
 mod throughput;
+mod watched;
 pub mod wide;
 
 use std::path::Path;

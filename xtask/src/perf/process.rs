@@ -75,6 +75,22 @@ pub fn build_helenus(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// `nodetool` on the Helenus that is alone.
+///
+/// # Errors
+/// What it said, when it failed.
+pub fn nodetool(root: &Path, words: &[&str]) -> Result<()> {
+    let output = Command::new(helenus_binary(root))
+        .args(["nodetool", "-p", HELENUS_API_PORT])
+        .args(words)
+        .output()?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!("nodetool {}: {error}", words.join(" "));
+    }
+    Ok(())
+}
+
 /// Where Helenus has its data in a comparison.
 pub fn helenus_data(home: &Path) -> PathBuf {
     home.join("helenus-data")

@@ -6,7 +6,6 @@
 //! each other. Memory is the process's resident set, looked at after every page and ten times a second.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,20 +13,14 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::cql::Client;
-use super::process::{self, HELENUS_API_PORT, Server, Target, helenus_binary};
+use super::process::{self, Server, Target};
 use super::report::{Report, Verdict};
+use super::watched::{self, ANSWER_MAX, PAGE_SECONDS, Watched};
 
-/// Longest wait for one answer: an aggregate has only one.
-const ANSWER_MAX: Duration = Duration::from_secs(3600);
-/// Rows of a page, as drivers ask by default.
-const PAGE_ROWS: u32 = 5_000;
 /// Statements of a batch.
 const BATCH: u64 = 100;
 /// Tombstones of rows, and of ranges.
 const TOMBSTONES: u64 = 1_000_000;
-/// Longest page, in seconds: drivers wait ten or twelve.
-const PAGE_SECONDS: f64 = 10.0;
-
 /// Name, statement, how many rows it gives of so many in the partition, ten of which are asked for by name.
 type Read = (&'static str, &'static str, fn(u64) -> u64);
 
@@ -46,8 +39,13 @@ const READS: &[Read] = &[
 const TOMBSTONE_READS: &[Read] = &[
     ("live rows between deleted ones", "SELECT c FROM wide.rows WHERE p = 1", |_| TOMBSTONES / 9),
     ("count(*) of them", "SELECT count(*) FROM wide.rows WHERE p = 1", |_| 1),
-    ("the first row behind deleted ranges", "SELECT c FROM wide.ranges WHERE p = 1 LIMIT 1", |_| 1),
-    ("deleted ranges, backwards", "SELECT c FROM wide.ranges WHERE p = 1 ORDER BY c DESC", |_| 1),
+    // Whoever begins in front of the ranges is refused, as in Cassandra: tombstone_failure_threshold.
+    (
+        "the row behind deleted ranges, by name",
+        "SELECT c FROM wide.ranges WHERE p = 1 AND c = 2000000",
+        |_| 1,
+    ),
+    ("the last row", "SELECT c FROM wide.ranges WHERE p = 1 ORDER BY c DESC LIMIT 1", |_| 1),
 ];
 
 struct Bench<'a> {
@@ -60,20 +58,7 @@ struct Bench<'a> {
 
 /// Measures; writes `wide.md` and `wide.json` below `target/perf`. True also when a goal was missed.
 pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
-    let (mut mb, mut memory) = (4_000_u64, "512M");
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let value = words.next().with_context(|| format!("{word} needs a value"))?;
-        match *word {
-            "--mb" => mb = value.parse()?,
-            "--memory" => memory = value,
-            _ => bail!("unknown option {word}; see cargo xtask help"),
-        }
-    }
-    let budget = match memory.strip_suffix('M').map(str::parse::<f64>) {
-        Some(Ok(mib)) => mib,
-        _ => bail!("--memory takes MiB, as 512M"),
-    };
+    let (mb, memory, budget) = watched::options(words, 4_000, "512M")?;
     process::build_helenus(root)?;
     let home = root.join("target/perf");
     std::fs::create_dir_all(&home)?;
@@ -95,7 +80,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
 
     bench.tombstones(&mut client)?;
     bench.reads("memory and files", TOMBSTONE_READS, 0)?;
-    bench.nodetool(&["flush", "wide"])?;
+    process::nodetool(bench.root, &["flush", "wide"])?;
     bench.compact("rows")?;
     bench.compact("ranges")?;
     bench.reads("one file", TOMBSTONE_READS, 0)?;
@@ -122,7 +107,7 @@ impl Bench<'_> {
             format!("INSERT INTO wide.t (p, c, v) VALUES (1, {c}, '{mixed:016x}{filler}')")
         })?;
         println!("{rows} rows written in {:.0} s", begun.elapsed().as_secs_f64());
-        self.nodetool(&["flush", "wide"])
+        process::nodetool(self.root, &["flush", "wide"])
     }
 
     /// A row of ten that stays, nine that are deleted; ranges that touch each other, and one row behind them.
@@ -145,28 +130,17 @@ impl Bench<'_> {
 
     fn reads(&mut self, state: &str, reads: &[Read], rows: u64) -> Result<()> {
         for (name, statement, expected) in reads {
-            let mut client = Client::connect(self.server.address(), ANSWER_MAX)?;
-            let id = client.prepare(statement)?;
-            let (cpu, begun) = (self.server.cpu_seconds()?, Instant::now());
-            let (mut pages, mut peak) = (0_u32, self.server.rss_mib()?);
-            let (mut longest, mut asked) = (0.0_f64, Instant::now());
-            let found = client
-                .rows_with(&id, PAGE_ROWS, || {
-                    (pages, peak) = (pages + 1, peak.max(self.server.rss_mib()?));
-                    longest = longest.max(asked.elapsed().as_secs_f64());
-                    asked = Instant::now();
-                    Ok(())
-                })
+            let read = watched::read(&self.server, statement)
                 .with_context(|| format!("{statement} ({state})"))?;
-            if found != expected(rows) {
-                bail!("{statement}: {found} rows instead of {}", expected(rows));
+            if read.rows != expected(rows) {
+                bail!("{statement}: {} rows instead of {}", read.rows, expected(rows));
             }
             let what = format!("{name}, {state}");
-            self.told(&what, pages, begun.elapsed(), cpu, longest, peak)?;
+            self.told(&what, read);
             // An aggregate has one answer, whatever it takes.
             if !name.starts_with("count") {
                 let name = format!("{what}: longest page");
-                self.report.judge(Verdict::at_most(name, longest, PAGE_SECONDS, "s"));
+                self.report.judge(Verdict::at_most(name, read.longest, PAGE_SECONDS, "s"));
             }
         }
         Ok(())
@@ -174,10 +148,10 @@ impl Bench<'_> {
 
     /// A major compaction of a table.
     fn compact(&mut self, table: &str) -> Result<()> {
-        self.nodetool(&["setcompactionthroughput", "0"])?;
+        process::nodetool(self.root, &["setcompactionthroughput", "0"])?;
         let (cpu, begun, is_over) =
             (self.server.cpu_seconds()?, Instant::now(), AtomicBool::new(false));
-        let (server, this) = (&self.server, &*self);
+        let (server, root) = (&self.server, self.root);
         let peak = std::thread::scope(|scope| {
             let watching = scope.spawn(|| {
                 let mut peak = 0.0_f64;
@@ -187,7 +161,7 @@ impl Bench<'_> {
                 }
                 anyhow::Ok(peak)
             });
-            let done = this.nodetool(&["compact", "wide", table]);
+            let done = process::nodetool(root, &["compact", "wide", table]);
             is_over.store(true, Ordering::Relaxed);
             done?;
             match watching.join() {
@@ -195,19 +169,14 @@ impl Bench<'_> {
                 Err(_) => bail!("the thread that watches ended"),
             }
         })?;
-        self.told(&format!("compaction of {table}"), 0, begun.elapsed(), cpu, 0.0, peak)
+        let (seconds, cpu) = (begun.elapsed().as_secs_f64(), self.server.cpu_seconds()? - cpu);
+        let took = Watched { seconds, cpu, peak, ..Watched::default() };
+        self.told(&format!("compaction of {table}"), took);
+        Ok(())
     }
 
-    fn told(
-        &mut self,
-        what: &str,
-        pages: u32,
-        took: Duration,
-        cpu_before: f64,
-        longest: f64,
-        peak: f64,
-    ) -> Result<()> {
-        let (seconds, cpu) = (took.as_secs_f64(), self.server.cpu_seconds()? - cpu_before);
+    fn told(&mut self, what: &str, took: Watched) {
+        let Watched { pages, seconds, cpu, longest, peak, .. } = took;
         println!(
             "{what}: {pages} pages, {seconds:.1} s, {cpu:.1} CPU-s, {longest:.2} s the longest, {peak:.0} MiB"
         );
@@ -228,19 +197,6 @@ impl Bench<'_> {
         );
         let name = format!("{what}: resident memory");
         self.report.judge(Verdict::at_most(name, peak, self.budget, "MiB"));
-        Ok(())
-    }
-
-    fn nodetool(&self, words: &[&str]) -> Result<()> {
-        let output = Command::new(helenus_binary(self.root))
-            .args(["nodetool", "-p", HELENUS_API_PORT])
-            .args(words)
-            .output()?;
-        if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr).into_owned();
-            bail!("nodetool {}: {error}", words.join(" "));
-        }
-        Ok(())
     }
 }
 
@@ -249,15 +205,7 @@ fn batches(client: &mut Client, count: u64, statement: impl Fn(u64) -> String) -
     for first in (0..count).step_by(BATCH as usize) {
         let some: Vec<String> = (first..count.min(first + BATCH)).map(&statement).collect();
         let batch = format!("BEGIN UNLOGGED BATCH {} APPLY BATCH", some.join(" "));
-        // More than a flush keeps up with is refused for a while.
-        let mut tries = 0;
-        while let Err(error) = client.query(&batch) {
-            tries += 1;
-            if tries > 600 {
-                return Err(error);
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        client.write_patiently(&batch)?;
     }
     Ok(())
 }

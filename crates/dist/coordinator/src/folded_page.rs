@@ -8,7 +8,7 @@ use data::{FoldFlow, FoldState, Folding, RowFold, RowRef};
 use stdx::Token;
 use store::{Flow, ReadStats, RowSink, StoreError};
 
-use crate::page::{LEFT_OUT_OVERHEAD, PackedPage, PageEnd, put_partition, put_row};
+use crate::page::{LEFT_OUT_OVERHEAD, PackedPage, put_partition, put_row};
 use crate::{Coordinator, PageLimit};
 
 /// First byte of a result behind which the partition goes on.
@@ -110,17 +110,7 @@ impl<'f> FoldSink<'f> {
                 return Flow::Stop;
             }
         }
-        if self.page.rows < self.limit.rows
-            && self.page.bytes.len() < self.limit.bytes
-            && self.looked_at < self.limit.left_out
-        {
-            return Flow::Continue;
-        }
-        self.page.more = true;
-        let clustering = clustering.map(<[u8]>::to_vec);
-        let (token, key) = (self.token, self.key.clone());
-        self.page.end = Some(PageEnd { token, key, clustering });
-        Flow::Stop
+        self.page.flow(&self.limit, self.looked_at, (self.token, &self.key, clustering))
     }
 
     fn finish(mut self, mut stats: ReadStats) -> PackedPage {

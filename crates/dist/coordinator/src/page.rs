@@ -86,6 +86,24 @@ impl PackedPage {
         Some((item, at + before - rest.len()))
     }
 
+    /// Ends it behind a row, or behind a whole partition, when it has reached a limit; `passed` is what was
+    /// looked at for it and is not in it, see [`PageLimit::left_out`].
+    #[inline]
+    pub(crate) fn flow(
+        &mut self,
+        limit: &PageLimit,
+        passed: usize,
+        (token, key, clustering): (Token, &[u8], Option<&[u8]>),
+    ) -> Flow {
+        if self.rows < limit.rows && self.bytes.len() < limit.bytes && passed < limit.left_out {
+            return Flow::Continue;
+        }
+        self.more = true;
+        let (key, clustering) = (key.to_vec(), clustering.map(<[u8]>::to_vec));
+        self.end = Some(PageEnd { token, key, clustering });
+        Flow::Stop
+    }
+
     /// Size in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -184,17 +202,7 @@ impl<'f> PageWriter<'f> {
     /// Ends the page behind this row, or behind the partition at hand, when it has reached a limit.
     #[inline]
     fn flow(&mut self, clustering: Option<&[u8]>) -> Flow {
-        if self.page.rows < self.limit.rows
-            && self.page.bytes.len() < self.limit.bytes
-            && self.left_out < self.limit.left_out
-        {
-            return Flow::Continue;
-        }
-        self.page.more = true;
-        let clustering = clustering.map(<[u8]>::to_vec);
-        let (token, key) = (self.token, self.key.clone());
-        self.page.end = Some(PageEnd { token, key, clustering });
-        Flow::Stop
+        self.page.flow(&self.limit, self.left_out, (self.token, &self.key, clustering))
     }
 
     /// So many bytes are left out.

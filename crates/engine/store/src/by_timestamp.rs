@@ -29,7 +29,8 @@ use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::memtable::{Partition, PartitionCursor, PartitionVersion};
-use crate::read::{FileSource, ReadStats, Source, Sources};
+use crate::read::ReadStats;
+use crate::sources::{FileSource, Source, Sources};
 use crate::store::Store;
 use crate::table::{TableState, TableView};
 

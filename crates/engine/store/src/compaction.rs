@@ -24,8 +24,8 @@ use crate::estimates::partitions_together;
 use crate::files::{TableFile, Transaction};
 use crate::garbage;
 use crate::outputs::Outputs;
-use crate::read::{FileSource, Source};
 use crate::slots::{Claim, Progress};
+use crate::sources::{FileSource, Source};
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
 

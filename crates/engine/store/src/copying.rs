@@ -18,8 +18,8 @@ use crate::files::map_error;
 use crate::flush::ITEMS_PER_LOOK;
 use crate::garbage::Merging;
 use crate::outputs::Outputs;
-use crate::read::Source;
 use crate::slots::Progress;
+use crate::sources::Source;
 use crate::store::Store;
 use crate::warm::Warmth;
 

@@ -23,8 +23,8 @@ use crate::compaction::{Job, MergeCounts, options_of};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::outputs::Outputs;
-use crate::read::Source;
 use crate::slots::Progress;
+use crate::sources::Source;
 use crate::store::Store;
 use crate::table::TableState;
 

@@ -7,8 +7,9 @@
 use data::{Item, MergeCursor};
 
 use crate::memtable::RowsFrom;
-use crate::read::{BYTES_PER_ITEM, Flow, ITEMS_PER_LOOK, ReadStats, RowSink, Shown, Source};
+use crate::read::{BYTES_PER_ITEM, Flow, ITEMS_PER_LOOK, ReadStats, RowSink, Shown};
 use crate::read::{announce, show as show_item};
+use crate::sources::Source;
 
 /// Shows the plain rows that follow, at most [`ITEMS_PER_LOOK`], and the end of the partition when they are
 /// the last of it: how to go on, and for how many items they count. `None`: there are none, nothing was done.

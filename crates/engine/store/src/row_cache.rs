@@ -30,9 +30,8 @@ pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
 use crate::error::StoreError;
 use crate::memtable::{Key, Memtable, Partition, PartitionCursor, PartitionVersion};
-use crate::read::{
-    BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, Source, Sources, TailSource, candidates,
-};
+use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, candidates};
+use crate::sources::{Source, Sources, TailSource};
 use crate::store::Store;
 use crate::table::{TableState, TableView};
 

@@ -13,7 +13,7 @@ use sstable::Chunk;
 use crate::cache::ChunkCache;
 use crate::files::TableFile;
 use crate::garbage::Merging;
-use crate::read::Source;
+use crate::sources::Source;
 use crate::store::Store;
 
 /// Blocks that are forgotten before the clock is looked at again.

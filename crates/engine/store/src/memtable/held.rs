@@ -53,7 +53,7 @@ impl Partition {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rows(&self) -> RowsView<'_> {
         match self {
             Partition::Plain(_, plain) => RowsView::One(plain.entry()),

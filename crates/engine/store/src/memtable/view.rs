@@ -33,7 +33,7 @@ impl<'v> RowsView<'v> {
         self.get(Place::FIRST).map_or(0, EntryRef::touch)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(self, place: Place) -> Option<EntryRef<'v>> {
         match self {
             RowsView::None => None,
@@ -105,6 +105,7 @@ impl<'v> RowsView<'v> {
     }
 
     /// The row behind a row.
+    #[inline(always)]
     pub(crate) fn next(self, place: Place) -> Place {
         match self {
             RowsView::Blocks(blocks)

@@ -83,6 +83,37 @@ fn a_partition_with_a_million_tombstones_stays_readable() {
     });
 }
 
+#[test]
+fn a_read_of_many_rows_may_meet_more_tombstones_than_a_page_may() {
+    const ROWS: i32 = 14_000;
+    for (threshold, is_enough) in [(600, true), (500, false)] {
+        run(1_301, move |rt| async move {
+            let mut options = options(&rt);
+            options.tombstone_failure_threshold = threshold;
+            let store = Store::open(rt.clone(), options, schema()).await.unwrap().0;
+            let at = TimestampMicros(100);
+            let dead = packed(Liveness::NONE, deletion(100), &[]);
+            let live = packed(Liveness::new(at), DeletionTime::LIVE, &[]);
+            for from in (0..ROWS).step_by(TOGETHER as usize) {
+                let clusterings: Vec<Vec<u8>> = (from..from + TOGETHER).map(clustering).collect();
+                let rows = clusterings.iter().enumerate().map(|(at, of)| {
+                    let row = if at % 10 == 9 { &dead } else { &live };
+                    (of.as_slice(), RowRef::trusted(row))
+                });
+                write(&store, &encode(1, |m| m.rows(rows))).await.unwrap();
+            }
+            let mut sink = Collect::default();
+            let read = store.read(&read_of(Partitions::Key(key(1))), &mut sink).await;
+            match is_enough {
+                true => assert_eq!((sink.rows.len(), read.unwrap().tombstones), (12_600, 1_400)),
+                // A page's rows have 555.
+                false => assert!(matches!(read, Err(StoreError::TombstoneFailure { .. }))),
+            }
+            store.stop().await;
+        });
+    }
+}
+
 /// Pages with all tombstones, as repairs and streams read them: none is larger than it may be.
 async fn pages_of_all(store: &Store, all: &ReadCommand) {
     let limits = PageLimits { bytes: 64 << 10, ..PageLimits::default() };

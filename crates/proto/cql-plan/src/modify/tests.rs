@@ -71,6 +71,19 @@ pub(crate) fn plan_of(schema: &Arc<Schema>, cql: &str) -> Result<Plan, PlanError
     plan(&parse(cql), &cx)
 }
 
+fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
+    ExecuteOptions {
+        now: NOW,
+        clock: NOW,
+        default_timestamp: TimestampMicros(1000),
+        page_size: None,
+        paging_state: None,
+        protocol_version: 5,
+        uuids,
+        watch: None,
+    }
+}
+
 /// Encodes what a statement writes with bound values.
 fn bind(
     schema: &Arc<Schema>,
@@ -79,16 +92,7 @@ fn bind(
 ) -> Result<Vec<String>, PlanError> {
     let plan = plan_of(schema, cql)?;
     let uuids = UuidSource::new(7);
-    let options = ExecuteOptions {
-        now: NOW,
-        clock: NOW,
-        default_timestamp: TimestampMicros(1000),
-        page_size: None,
-        paging_state: None,
-        protocol_version: 5,
-        uuids: &uuids,
-        watch: None,
-    };
+    let options = options(&uuids);
     let mut out = vec![0xee];
     let mutations = match &plan.kind {
         PlanKind::Modify(modify) => modify.bind(values, &options, &mut out)?,
@@ -547,21 +551,12 @@ fn what_a_client_says_of_the_time_expires_values_but_makes_no_uuids() {
     let plan = plan_of(&schema, "UPDATE m USING TTL 10 SET l = l + [1] WHERE k = 1").unwrap();
     let PlanKind::Modify(modify) = &plan.kind else { panic!("a modification") };
     let uuids = UuidSource::new(7);
-    let options = |now| ExecuteOptions {
-        now,
-        clock: NOW,
-        default_timestamp: TimestampMicros(1000),
-        page_size: None,
-        paging_state: None,
-        protocol_version: 5,
-        uuids: &uuids,
-        watch: None,
-    };
+    let options_at = |now| ExecuteOptions { now, ..options(&uuids) };
     let hour = WallMicros(NOW.0 + 3_600_000_000);
     let mut made = Vec::new();
     for now in [hour, NOW] {
         let mut out = Vec::new();
-        let mutations = modify.bind(&[], &options(now), &mut out).unwrap();
+        let mutations = modify.bind(&[], &options_at(now), &mut out).unwrap();
         let mutation = MutationRef::parse(&out[mutations[0].range.clone()], 0).unwrap();
         let (_, row) = mutation.rows().next().unwrap();
         let id = modify.table().column("l").unwrap().id;
@@ -580,16 +575,7 @@ fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError>
     let plan = plan_of(&schema, cql)?;
     let PlanKind::Modify(modify) = &plan.kind else { panic!("{cql}: a modification") };
     let uuids = UuidSource::new(7);
-    let options = ExecuteOptions {
-        now: NOW,
-        clock: NOW,
-        default_timestamp: TimestampMicros(1000),
-        page_size: None,
-        paging_state: None,
-        protocol_version: 5,
-        uuids: &uuids,
-        watch: None,
-    };
+    let options = options(&uuids);
     let mut found = FoundLists::default();
     for read in modify.list_reads(&[], &options)? {
         let id = modify.table().column("l").expect("a list").id;

@@ -12,6 +12,7 @@
 mod accumulate;
 mod arguments;
 mod bind;
+mod bound;
 mod cells;
 mod earlier;
 mod exec;
@@ -33,22 +34,22 @@ use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
 use cql_syntax::ast::{self, Order, OrderBy, Selection};
-use data::command::{ReadCommand, ResumePosition, RingBound};
-use data::{ClusteringComparator, RowFilter};
+use data::ClusteringComparator;
 use schema::{Column, ColumnKind, Table, TableKind};
 use smallvec::SmallVec;
-use stdx::{ColumnId, DeletionSeconds, WallMicros};
+use stdx::ColumnId;
 use types::CqlType;
 
 use crate::error::PlanError;
 use crate::functions::user::FUEL_PER_REQUEST;
 use crate::paging::PagingState;
 use crate::plan::{
-    BindEnv, Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, UuidSource,
+    Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, UuidSource,
 };
 use crate::system::is_log_table;
 use crate::term::{PlannedTerm, Receiver, plan_term};
 
+pub use bound::BoundSelect;
 pub(crate) use cells::{Source, append_udt, key_component, put_column};
 pub use exec::{Dropped, Flow, SelectDone, SelectExec};
 
@@ -57,7 +58,6 @@ pub(crate) use bind::{half_space, intersect, ordered};
 use bind::Values;
 use earlier::earlier_error;
 use expr::Expr;
-use filter::BoundFilters;
 use group::{GroupFunction, plan_groups};
 use identity::Identity;
 use restricted::{KeyAccess, Restrictions};
@@ -458,122 +458,6 @@ impl SelectPlan {
             return Err(invalid());
         }
         u64::try_from(duration.nanos()).map(Some).map_err(|_| invalid())
-    }
-}
-
-/// What to read for one execution, and how far.
-#[derive(Debug)]
-pub struct BoundSelect {
-    reads: SmallVec<[ReadCommand; 1]>,
-    timeout_nanos: Option<u64>,
-    /// `None`: everything that is read is wanted. Shared with the shards that read.
-    filters: Option<Arc<BoundFilters>>,
-    terms: Vec<Option<Vec<u8>>>,
-    /// Rows left of LIMIT.
-    limit: u32,
-    per_partition: u32,
-    page_rows: u32,
-    /// More rows are read than are given: filters, aggregates, sorting.
-    reads_ahead: bool,
-    now: DeletionSeconds,
-    /// Of a virtual table on a later page: where its range began on the first one.
-    floor: Option<RingBound>,
-    /// The partition that the last page ended in, with the rows it gave.
-    resumed: Option<(Vec<u8>, u32)>,
-    /// Whoever asks may see what masks hide.
-    unmasked: bool,
-    /// For functions in the selection.
-    wall: WallMicros,
-    protocol_version: u8,
-    uuids: UuidSource,
-}
-
-impl BoundSelect {
-    /// What to read, in this order, into one [`SelectExec`]: partitions by key, or one range. None
-    /// when the values leave nothing to read.
-    pub fn reads(&self) -> &[ReadCommand] {
-        &self.reads
-    }
-
-    /// The columns that rows are filtered on, each once, in the order of the table; empty when
-    /// everything that is read is wanted.
-    pub fn filtered_columns<'t>(&self, table: &'t Table) -> Vec<&'t str> {
-        let Some(filters) = &self.filters else { return Vec::new() };
-        let all = || filters.key.iter().chain(&filters.statics).chain(&filters.row);
-        let is_filtered = |column: &&Column| all().any(|f| f.is_on(column));
-        table.columns.iter().filter(is_filtered).map(|column| &*column.name).collect()
-    }
-
-    /// Leaves the masks of columns off: whoever asks may see what they hide. A plan is shared by
-    /// everybody, so this is said at each execution.
-    pub fn unmask(&mut self) {
-        self.unmasked = true;
-    }
-
-    /// Where the range of a virtual table began before a paging state moved its start. Its
-    /// partitions come in the order of their keys, so that what is behind the last one may still lie
-    /// before the range; `None` when the start says it all.
-    pub fn floor(&self) -> Option<&RingBound> {
-        self.floor.as_ref()
-    }
-
-    /// `USING TIMEOUT`.
-    pub fn timeout_nanos(&self) -> Option<u64> {
-        self.timeout_nanos
-    }
-
-    /// Whether LIMIT allows more rows than a page has.
-    pub fn exceeds(&self, page_rows: u32) -> bool {
-        self.limit > page_rows
-    }
-
-    fn env(&self) -> BindEnv<'_> {
-        let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
-        BindEnv { now: self.wall, clock: self.wall, uuids, protocol_version, watch: None }
-    }
-
-    fn resume(&mut self, state: PagingState) -> Option<ResumePosition> {
-        let clustering = state.clustering?;
-        self.resumed = Some((state.key, state.rows_in_partition));
-        Some(ResumePosition {
-            clustering: Some(clustering),
-            rows_in_partition: state.rows_in_partition,
-        })
-    }
-
-    /// Rows of one partition that are read at most; `u32::MAX` when there is no such limit, or when
-    /// rows are read that are not given.
-    pub fn rows_per_partition(&self) -> u32 {
-        if self.reads_ahead { UNLIMITED } else { self.per_partition }
-    }
-
-    /// Whether more rows are read than are given, for filters, aggregates, sorting: then a page takes as long as
-    /// what is looked at for it.
-    pub fn reads_ahead(&self) -> bool {
-        self.reads_ahead
-    }
-
-    /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
-    /// when everything that is read is wanted. [`SelectExec`] filters what it is shown all the same.
-    pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {
-        let filters = self.filters.clone().filter(|_| !plan.results.only_static_rows)?;
-        let gives_all =
-            !plan.results.sort.is_empty() || matches!(plan.results.shaping, Shaping::Groups { .. });
-        let rows = match self.limit.min(self.page_rows) {
-            UNLIMITED => usize::MAX,
-            _ if gives_all => usize::MAX,
-            rows => usize::try_from(rows).unwrap_or(usize::MAX),
-        };
-        Some((filters, rows))
-    }
-
-    /// How many rows are worth fetching ahead from other shards.
-    pub fn rows_wanted(&self) -> usize {
-        if self.reads_ahead {
-            return usize::MAX;
-        }
-        let rows = self.limit.min(self.page_rows);
-        usize::try_from(rows).unwrap_or(usize::MAX)
     }
 }
 
