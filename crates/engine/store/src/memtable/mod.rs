@@ -89,7 +89,7 @@ impl Memtable {
 
     /// Takes everything out, to be dropped in steps: see [`Leftovers`].
     pub(crate) fn into_leftovers(self) -> Leftovers {
-        Leftovers(self.map.into_inner().into_values())
+        Leftovers(self.map.into_inner().into_values(), self.chunks.into_inner())
     }
 
     /// Accounted memory.
@@ -137,10 +137,10 @@ impl Memtable {
                 let plain = row.and_then(|(clustering, row)| {
                     self.chunks.borrow_mut().put(mutation.key, clustering, row)
                 });
-                if let (Some(plain), Some((_, row))) = (plain, row) {
+                if let (Some(at), Some((_, row))) = (plain, row) {
                     note_oldest(&self.oldest, row);
-                    let bytes = plain.memory_bytes();
-                    place.insert(Slot::Plain(plain));
+                    let bytes = at.memory_bytes();
+                    place.insert(Slot::Plain(at));
                     self.partitions.set(self.partitions.get() + 1);
                     self.bytes.set(self.bytes.get().saturating_add(bytes));
                     return isize::try_from(bytes).unwrap_or(isize::MAX);
@@ -152,11 +152,12 @@ impl Memtable {
             }
             btree_map::Entry::Occupied(mut place) => {
                 let slot = place.get_mut();
-                if let Slot::Plain(plain) = slot
-                    && plain.key() == mutation.key
+                let chunks = self.chunks.borrow();
+                if let Slot::Plain(at) = slot
+                    && chunks.key(*at) == mutation.key
                 {
                     // What readers hold of it stays as it is. Its memory is accounted for until the flush.
-                    let version = PartitionVersion::of_plain(token, plain);
+                    let version = PartitionVersion::of_plain(token, chunks.parts(*at));
                     more = isize::try_from(version.memory_bytes()).unwrap_or(isize::MAX);
                     *slot = Slot::One(Rc::new(version));
                 }
@@ -188,7 +189,7 @@ impl Memtable {
         mutation: &MutationRef<'_>,
         (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
     ) -> isize {
-        let Some(partitions) = slot.partitions(token) else { return 0 };
+        let Some(partitions) = slot.partitions(token, &self.chunks.borrow()) else { return 0 };
         let mut delta = 0;
         let versions = match partitions.iter().position(|v| key_of(v) >= mutation.key) {
             Some(i) if partitions.get(i).is_some_and(|v| key_of(v) == mutation.key) => {
@@ -213,7 +214,7 @@ impl Memtable {
 
     /// The versions of a partition.
     pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<Held> {
-        self.map.borrow().get(&token.0)?.get(token, key)
+        self.map.borrow().get(&token.0)?.get(token, key, &mut self.chunks.borrow_mut())
     }
 
     /// The next partitions behind a position of the ring, at most `count`, appended to `out`: each
@@ -233,6 +234,7 @@ impl Memtable {
             RingBound::Key { token, .. } => Bound::Included(token.0),
         };
         let enough = out.len().saturating_add(count);
+        let mut chunks = self.chunks.borrow_mut();
         let mut scratch = Vec::new();
         for (&here, slot) in map.range_mut((from, Bound::Unbounded)) {
             // Keys are looked at under one token only: they lie where nothing else is needed yet.
@@ -242,8 +244,8 @@ impl Memtable {
             };
             match slot {
                 Slot::Plain(_) | Slot::One(_) if out.len() >= enough => return,
-                Slot::Plain(plain) if bound.is_some_and(|b| is_before(plain.key(), b)) => {}
-                Slot::Plain(plain) => out.push_back(Partition::Plain(Token(here), plain.clone())),
+                Slot::Plain(at) if bound.is_some_and(|b| is_before(chunks.key(*at), b)) => {}
+                Slot::Plain(at) => out.push_back(Partition::Plain(Token(here), chunks.hold(*at))),
                 Slot::One(only) if bound.is_some_and(|b| is_before(&only.key, b)) => {}
                 Slot::One(only) => out.push_back(Partition::Version(only.clone())),
                 Slot::More(partitions) => {
@@ -264,7 +266,7 @@ impl Memtable {
 
 /// What a memtable had that nobody needs any more. To drop all of it at once would hold up the shard for as
 /// long as it took to write.
-pub(crate) struct Leftovers(btree_map::IntoValues<i64, Slot>);
+pub(crate) struct Leftovers(btree_map::IntoValues<i64, Slot>, Chunks);
 
 impl Leftovers {
     /// Partitions that are dropped together: see [`Leftovers::drop_some`].
@@ -277,7 +279,7 @@ impl Leftovers {
         // They lie all over the memory. Loads that do not depend on each other overlap.
         let touched = some.iter().map(Slot::touch);
         std::hint::black_box(touched.fold(0, u8::wrapping_add));
-        !some.is_empty()
+        !some.is_empty() || self.1.drop_some()
     }
 }
 

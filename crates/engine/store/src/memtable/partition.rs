@@ -7,11 +7,10 @@ use data::{
 };
 use stdx::{TimestampMicros, Token};
 
-use super::entry::Entry;
+use super::entry::{Entry, EntryRef};
 use super::held::Partition;
 use super::key::Key;
 use super::note_oldest;
-use super::plain::Plain;
 use super::rows::Rows;
 
 /// Accounted for a partition beside its rows: its places in the map and its own fields.
@@ -45,9 +44,9 @@ impl PartitionVersion {
     }
 
     /// A partition of one row, to be changed.
-    pub(super) fn of_plain(token: Token, plain: &Plain) -> PartitionVersion {
-        let mut version = PartitionVersion::new(token, plain.key().into());
-        let (clustering, row) = plain.entry().parts();
+    pub(super) fn of_plain(token: Token, (key, entry): (&[u8], EntryRef<'_>)) -> PartitionVersion {
+        let mut version = PartitionVersion::new(token, key.into());
+        let (clustering, row) = entry.parts();
         version.put_row(clustering, row);
         version
     }

@@ -4,6 +4,8 @@
 //! [`super::PartitionVersion`] of it. Runs lie behind each other in chunks, so that to write one costs no
 //! allocation, to give one back does not touch it, and whoever walks through them waits for memory once each.
 
+use std::rc::Rc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use data::{MutationRef, RowRef};
 
@@ -16,60 +18,91 @@ const CHUNK_BYTES_MIN: usize = 8 << 10;
 /// Bytes of the largest chunk. As long as a reader holds one partition of it, all of it stays.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Accounted for a partition beside its bytes: its place in the map.
-const PLAIN_OVERHEAD: usize = 96;
+const PLAIN_OVERHEAD: usize = 48;
+/// Segments that are dropped together.
+const SEGMENTS_TOGETHER: usize = 4;
 
-/// A partition of one row: length of the key, key, and the row as in [`entry::Entry`].
+/// Bytes from which on a segment is sealed when somebody wants what is in it; of a smaller one a copy is given.
+const SEGMENT_BYTES_MIN: usize = 4 << 10;
+
+/// Where such a partition lies in the [`Chunks`] of its memtable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlainAt {
+    length: u16,
+    segment: u32,
+    at: u32,
+}
+
+/// A partition of one row that somebody holds: length of the key, key, and the row as in [`entry::Entry`].
 #[derive(Clone, Debug)]
-pub(crate) struct Plain(Bytes);
+pub(crate) struct Plain {
+    segment: Rc<Bytes>,
+    place: PlainAt,
+}
 
-impl Plain {
-    fn split(&self) -> (&[u8], &[u8]) {
-        let split = |bytes: &'_ [u8]| {
-            let (length, _) = bytes.split_first_chunk()?;
-            Some(2 + usize::from(u16::from_le_bytes(*length)))
-        };
-        let at = split(&self.0).unwrap_or(0);
-        let (head, entry) = self.0.split_at_checked(at).unwrap_or((&[], &[]));
-        (head.get(2..).unwrap_or(&[]), entry)
+/// Key and row.
+#[inline]
+fn split(bytes: &[u8]) -> (&[u8], EntryRef<'_>) {
+    let rest = bytes
+        .split_first_chunk()
+        .and_then(|(length, rest)| rest.split_at_checked(usize::from(u16::from_le_bytes(*length))));
+    let (key, entry) = rest.unwrap_or((&[], &[]));
+    (key, EntryRef::of(entry))
+}
+
+impl PlainAt {
+    #[inline]
+    fn of(self, segment: &[u8]) -> &[u8] {
+        let at = self.at as usize;
+        segment.get(at..at + usize::from(self.length)).unwrap_or(&[])
     }
 
+    /// Memory it accounts for.
+    pub(super) fn memory_bytes(self) -> usize {
+        PLAIN_OVERHEAD + usize::from(self.length)
+    }
+}
+
+impl Plain {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        self.split().0
+        split(self.place.of(&self.segment)).0
     }
 
     #[inline]
     pub(crate) fn entry(&self) -> EntryRef<'_> {
-        EntryRef::of(self.split().1)
+        split(self.place.of(&self.segment)).1
     }
 
     /// Loads it.
     #[inline]
     pub(super) fn touch(&self) -> u8 {
-        entry::touch(&self.0)
-    }
-
-    /// Memory it accounts for.
-    pub(super) fn memory_bytes(&self) -> usize {
-        PLAIN_OVERHEAD + self.0.len()
+        entry::touch(self.place.of(&self.segment))
     }
 }
 
-/// The chunks of one memtable. It has the one that is being filled; the others are kept by what lies in
-/// them.
+/// The chunks of one memtable, in segments: what was written to a chunk between two times that somebody
+/// wanted to hold some of it.
 pub(super) struct Chunks {
+    /// The segment that is being written, with the room behind it in its chunk.
     open: BytesMut,
+    sealed: Vec<Rc<Bytes>>,
     bytes: usize,
 }
 
 impl Chunks {
     pub(super) fn new() -> Chunks {
-        Chunks { open: BytesMut::new(), bytes: 0 }
+        Chunks { open: BytesMut::new(), sealed: Vec::new(), bytes: 0 }
     }
 
     /// Puts a partition in; `None` when it is too large.
     #[inline]
-    pub(super) fn put(&mut self, key: &[u8], clustering: &[u8], row: RowRef<'_>) -> Option<Plain> {
+    pub(super) fn put(
+        &mut self,
+        key: &[u8],
+        clustering: &[u8],
+        row: RowRef<'_>,
+    ) -> Option<PlainAt> {
         let key_length = u16::try_from(key.len()).ok()?;
         let head = entry::short_head(clustering)?;
         let row = row.bytes();
@@ -77,17 +110,66 @@ impl Chunks {
         if bytes > PLAIN_BYTES_MAX {
             return None;
         }
-        if self.open.capacity() < bytes {
+        let length = u16::try_from(bytes).ok()?;
+        if self.open.capacity() - self.open.len() < bytes {
+            self.seal();
             let size = self.bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
             self.bytes = self.bytes.saturating_add(size);
             self.open = BytesMut::with_capacity(size);
         }
+        let segment = u32::try_from(self.sealed.len()).ok()?;
+        let at = u32::try_from(self.open.len()).ok()?;
         self.open.put_u16_le(key_length);
         self.open.extend_from_slice(key);
         self.open.put_u8(head);
         self.open.extend_from_slice(clustering);
         self.open.extend_from_slice(row);
-        Some(Plain(self.open.split().freeze()))
+        Some(PlainAt { length, segment, at })
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            self.sealed.push(Rc::new(self.open.split().freeze()));
+        }
+    }
+
+    #[inline]
+    fn bytes_at(&self, place: PlainAt) -> &[u8] {
+        place.of(self.sealed.get(place.segment as usize).map_or(&self.open, |sealed| sealed))
+    }
+
+    /// The key of a partition.
+    #[inline]
+    pub(super) fn key(&self, place: PlainAt) -> &[u8] {
+        split(self.bytes_at(place)).0
+    }
+
+    /// Key and row of a partition.
+    #[inline]
+    pub(super) fn parts(&self, place: PlainAt) -> (&[u8], EntryRef<'_>) {
+        split(self.bytes_at(place))
+    }
+
+    /// A partition to be held.
+    #[inline]
+    pub(super) fn hold(&mut self, place: PlainAt) -> Plain {
+        if place.segment as usize == self.sealed.len() && self.open.len() >= SEGMENT_BYTES_MIN {
+            self.seal();
+        }
+        match self.sealed.get(place.segment as usize) {
+            Some(segment) => Plain { segment: segment.clone(), place },
+            None => {
+                let copy = Bytes::copy_from_slice(self.bytes_at(place));
+                Plain { segment: Rc::new(copy), place: PlainAt { segment: 0, at: 0, ..place } }
+            }
+        }
+    }
+
+    /// Drops some segments; false when there are none left.
+    pub(super) fn drop_some(&mut self) -> bool {
+        self.open = BytesMut::new();
+        self.sealed.truncate(self.sealed.len().saturating_sub(SEGMENTS_TOGETHER));
+        !self.sealed.is_empty()
     }
 }
 
@@ -109,7 +191,7 @@ mod tests {
     #[test]
     fn keys_and_rows_of_every_length_are_what_they_were_and_large_ones_are_refused() {
         let mut chunks = Chunks::new();
-        let mut kept = Vec::new();
+        let (mut kept, mut held) = (Vec::new(), Vec::new());
         let lengths = [0, 1, 2, 7, 40, 253, 254, 255, 256, 1_000, 4_000, 4_093, 4_094, 70_000];
         let bytes: Vec<u8> = (0..70_000).map(|i| (i % 251) as u8).collect();
         for key in lengths {
@@ -120,15 +202,28 @@ mod tests {
                     let put = chunks.put(key, clustering, RowRef::trusted(row));
                     let sum = 3 + key.len() + clustering.len() + row.len();
                     assert_eq!(put.is_some(), sum <= PLAIN_BYTES_MAX && clustering.len() < 255);
-                    kept.extend(put.map(|plain| (plain, key, clustering, row)));
+                    kept.extend(put.map(|place| (place, key, clustering, row)));
+                    if let Some((place, ..)) = kept.last().filter(|_| kept.len() % 7 == 0) {
+                        held.push((kept.len() - 1, chunks.hold(*place)));
+                    }
                 }
             }
         }
         assert!(kept.len() > 300 && chunks.bytes > 2 * CHUNK_BYTES_MAX);
-        for (plain, key, clustering, row) in kept {
-            assert_eq!(plain.key(), key);
-            let (found_clustering, found_row) = plain.entry().parts();
-            assert_eq!((found_clustering, found_row.bytes()), (clustering, row));
+        let check = |at: usize, found: (&[u8], EntryRef<'_>)| {
+            let (_, key, clustering, row) = kept[at];
+            let (found_clustering, found_row) = found.1.parts();
+            assert_eq!((found.0, found_clustering, found_row.bytes()), (key, clustering, row));
+        };
+        assert!(chunks.sealed.len() > 20 && held.len() > 40);
+        for (at, (place, ..)) in kept.iter().enumerate() {
+            check(at, chunks.parts(*place));
+            let plain = chunks.hold(*place);
+            check(at, (plain.key(), plain.entry()));
+        }
+        while chunks.drop_some() {}
+        for (at, plain) in held {
+            check(at, (plain.key(), plain.entry()));
         }
     }
 

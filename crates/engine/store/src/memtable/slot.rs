@@ -7,21 +7,21 @@ use stdx::Token;
 
 use super::held::{Held, Partition};
 use super::partition::PartitionVersion;
-use super::plain::Plain;
+use super::plain::{Chunks, PlainAt};
 
 /// Versions of one partition, oldest first; usually one.
 pub(super) type Versions = SmallVec<[Rc<PartitionVersion>; 1]>;
 
 /// The partitions of one token, by key: nearly always it is one partition of one version.
 pub(super) enum Slot {
-    Plain(Plain),
+    Plain(PlainAt),
     One(Rc<PartitionVersion>),
     /// At least one partition, each of at least one version.
     #[expect(clippy::box_collection, reason = "a vector would make all slots larger")]
     More(Box<Vec<Versions>>),
 }
 
-const _: () = assert!(size_of::<Slot>() <= 40);
+const _: () = assert!(size_of::<Slot>() <= 16);
 
 pub(super) fn key_of(versions: &Versions) -> &[u8] {
     versions.first().map_or(&[], |v| &v.key)
@@ -29,9 +29,15 @@ pub(super) fn key_of(versions: &Versions) -> &[u8] {
 
 impl Slot {
     /// Its partitions, to be changed. Never `None`.
-    pub(super) fn partitions(&mut self, token: Token) -> Option<&mut Vec<Versions>> {
+    pub(super) fn partitions(
+        &mut self,
+        token: Token,
+        chunks: &Chunks,
+    ) -> Option<&mut Vec<Versions>> {
         let only = match self {
-            Slot::Plain(plain) => Some(Rc::new(PartitionVersion::of_plain(token, plain))),
+            Slot::Plain(place) => {
+                Some(Rc::new(PartitionVersion::of_plain(token, chunks.parts(*place))))
+            }
             Slot::One(only) => Some(only.clone()),
             Slot::More(_) => None,
         };
@@ -64,7 +70,7 @@ impl Slot {
     /// Accounted memory.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
-            Slot::Plain(plain) => plain.memory_bytes(),
+            Slot::Plain(place) => place.memory_bytes(),
             Slot::One(only) => only.memory_bytes(),
             Slot::More(partitions) => partitions.iter().flatten().map(|v| v.memory_bytes()).sum(),
         }
@@ -72,10 +78,10 @@ impl Slot {
 
     /// The versions of a partition.
     #[inline]
-    pub(super) fn get(&self, token: Token, key: &[u8]) -> Option<Held> {
+    pub(super) fn get(&self, token: Token, key: &[u8], chunks: &mut Chunks) -> Option<Held> {
         let only = match self {
-            Slot::Plain(plain) => {
-                (plain.key() == key).then(|| Partition::Plain(token, plain.clone()))
+            Slot::Plain(place) => {
+                (chunks.key(*place) == key).then(|| Partition::Plain(token, chunks.hold(*place)))
             }
             Slot::One(only) => (*only.key == *key).then(|| Partition::Version(only.clone())),
             Slot::More(partitions) => {
