@@ -1,7 +1,7 @@
 //! Writing one SSTable.
 //!
 //! Partitions, rows and markers come in order and are encoded at once; chunks are compressed when
-//! they are full and go to disk in sequential requests of 256 KiB. Order at the end (each step
+//! they are full and go to disk in sequential requests of 256 KiB or more. Order at the end (each step
 //! leaves either nothing that opens, or the whole file set):
 //!
 //! 1. rest of Data and Index (format BTI: Partitions and Rows), synced;
@@ -59,7 +59,7 @@ use warm::WarmChunks;
 /// Keys that go into the filter together: see [`BloomFilter::add_all`].
 const KEYS_TOGETHER: usize = 64;
 
-/// Bytes per write request.
+/// Bytes per write request, unless [`WriterOptions::request_bytes`] says another number.
 pub const WRITE_BYTES: usize = 256 * 1024;
 
 /// A finished file set.
@@ -171,6 +171,7 @@ impl SstableWriter {
         }
         let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
         let data = Output::create(fs, &path(Component::Data), options.direct).await?;
+        let data = data.in_requests_of(options.request_bytes);
         let index = Output::create(fs, &path(index_component(version)), false).await?;
         let header = SerializationHeader::for_table(table, options.encoding_stats);
         let mut options = options;
@@ -276,7 +277,7 @@ impl SstableWriter {
         self.data.is_full() || self.index.is_full() || rows
     }
 
-    /// Writes what is full: whole requests of 256 KiB.
+    /// Writes what is full: whole requests.
     ///
     /// # Errors
     /// `Io`; the writer should then be aborted.

@@ -25,6 +25,10 @@ use crate::table::{TableState, TableView, bump};
 /// Items that are written before the clock is looked at again: some 20 us, small against a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
+/// Bytes per write request of a flush. A shard has one flush at a time, so that the memory counts little,
+/// and each request costs the kernel some 50 us of the processor, whatever its size.
+const FLUSH_REQUEST_BYTES: usize = 512 * 1024;
+
 /// Passes items on to a writer; partitions from which nothing is left are not begun.
 pub(crate) struct Sieve {
     pending: Option<DeletionTime>,
@@ -306,7 +310,8 @@ impl Store {
             ..EncodingStats::NONE
         };
         let partitions = memtable.partition_count() as u64;
-        let options = self.writer_options(&version.table, generation, partitions, stats)?;
+        let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
+        options.request_bytes = FLUSH_REQUEST_BYTES;
         let fs = self.inner.rt.fs();
         let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
             .await

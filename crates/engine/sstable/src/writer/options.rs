@@ -120,6 +120,8 @@ pub struct WriterOptions {
     pub run: Option<Uuid>,
     /// Bypass the page cache for Data where the file system allows it.
     pub direct: bool,
+    /// Bytes per write request of Data, a multiple of 4096; as much memory stays with the writer.
+    pub request_bytes: usize,
     /// What is above these is told of in [`crate::Written`].
     pub large: LargeLimits,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
@@ -172,6 +174,7 @@ impl WriterOptions {
             shard_count: 1,
             run: None,
             direct: true,
+            request_bytes: super::WRITE_BYTES,
             large: LargeLimits::default(),
             held: false,
         })

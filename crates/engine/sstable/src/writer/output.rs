@@ -17,6 +17,7 @@ pub(super) struct Output {
     pub(super) pending: Vec<u8>,
     /// Memory of the last request, for the next one.
     request: Buf,
+    request_bytes: usize,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
     /// Of an index: pages that are handed out as they are written.
@@ -35,7 +36,23 @@ impl Output {
         let file = fs.open(path, options).await?;
         let pending = Vec::with_capacity(WRITE_BYTES + CHECKSUM_BLOCK);
         let (checksums, warm) = (BlockChecksummer::default(), WarmPages::default());
-        Ok(Output { file, pending, request: Buf::new(), written: 0, checksums, warm })
+        Ok(Output {
+            file,
+            pending,
+            request: Buf::new(),
+            request_bytes: WRITE_BYTES,
+            written: 0,
+            checksums,
+            warm,
+        })
+    }
+
+    /// With larger requests than usual.
+    pub(super) fn in_requests_of(mut self, bytes: usize) -> Output {
+        let bytes = bytes.max(WRITE_BYTES);
+        self.pending.reserve_exact(bytes + CHECKSUM_BLOCK);
+        self.request_bytes = bytes;
+        self
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -43,12 +60,12 @@ impl Output {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.pending.len() >= WRITE_BYTES
+        self.pending.len() >= self.request_bytes
     }
 
     pub(super) async fn write_full(&mut self) -> Result<()> {
         while self.is_full() {
-            self.write(WRITE_BYTES).await?;
+            self.write(self.request_bytes).await?;
         }
         Ok(())
     }
