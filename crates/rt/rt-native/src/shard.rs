@@ -133,6 +133,11 @@ impl Env {
         let _ = pin!(tokio::task::yield_now()).poll(cx);
     }
 
+    /// Lets other threads that wait for this processor go first, if there are any.
+    pub fn yield_processor(&self) {
+        std::thread::yield_now();
+    }
+
     pub(crate) fn uring(&self) -> Option<&Rc<Uring>> {
         self.inner.uring.as_ref()
     }

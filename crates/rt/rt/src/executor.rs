@@ -368,6 +368,11 @@ pub(crate) async fn run_native(rt: Rt) {
                 return Poll::Ready(());
             }
             if more || env.has_unsubmitted() {
+                // Between two turns of background work. The kernel lets a thread that is busy go on for
+                // milliseconds, however soon others would be done.
+                if more && inner.turn.get() == BACKGROUND_TURN {
+                    env.yield_processor();
+                }
                 env.yield_to_reactor(cx);
                 return Poll::Pending;
             }
