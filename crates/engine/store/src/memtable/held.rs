@@ -82,12 +82,22 @@ impl Partition {
         tombstones.map_or(DeletionTime::LIVE, |t| t.covering(order, clustering))
     }
 
-    /// Loads what a scan reads first: the key and the first row.
+    /// Asks for the memory of what a scan reads first: the partition itself.
     #[inline]
-    pub(super) fn touch(&self) -> u8 {
+    pub(super) fn prefetch(&self) {
         match self {
-            Partition::Plain(_, plain) => plain.touch(),
-            Partition::Version(version) => version.touch(),
+            Partition::Plain(_, plain) => plain.prefetch(),
+            Partition::Version(version) => rt::prefetch(&**version),
+        }
+    }
+
+    /// Asks for the memory of what comes next: the first row, where that lies elsewhere. Reads what
+    /// [`Partition::prefetch`] asked for.
+    #[inline]
+    pub(super) fn prefetch_row(&self) {
+        match self {
+            Partition::Plain(..) => {}
+            Partition::Version(version) => version.rows.view().prefetch(),
         }
     }
 }

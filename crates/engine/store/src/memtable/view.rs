@@ -27,10 +27,12 @@ pub(crate) enum RowsView<'v> {
 }
 
 impl<'v> RowsView<'v> {
-    /// Loads the beginning of the first row.
+    /// Asks for the memory of the first row.
     #[inline]
-    pub(super) fn touch(self) -> u8 {
-        self.get(Place::FIRST).map_or(0, EntryRef::touch)
+    pub(super) fn prefetch(self) {
+        if let Some(first) = self.get(Place::FIRST) {
+            first.prefetch();
+        }
     }
 
     #[inline(always)]
