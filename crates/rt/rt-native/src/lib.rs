@@ -9,7 +9,7 @@
 //! - INV-native-2: a file descriptor stays open while an operation on it is under way.
 //! - INV-native-3: one shard is one thread; only [`cross`] and [`pool`] cross threads.
 //!
-//! Reading order: [`shard`], [`file`], [`uring`], [`pool`], [`net`], [`fs`], [`buf`], [`cross`], [`prefetch`].
+//! Reading order: [`shard`], [`file`], [`uring`], [`pool`], [`net`], [`fs`], [`buf`], [`cross`].
 
 pub mod buf;
 pub mod counting;
@@ -20,12 +20,10 @@ pub mod file;
 pub mod fs;
 pub mod net;
 pub mod pool;
-mod prefetch;
 pub mod shard;
 mod uring;
 
 pub use buf::Buf;
 pub use file::{File, OpenOptions};
 pub use net::{Conn, Listener, MovedConn};
-pub use prefetch::prefetch;
 pub use shard::{Env, IoBackend, NativeOptions, Threads, start};

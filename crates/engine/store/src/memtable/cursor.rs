@@ -323,11 +323,6 @@ impl Cursor for PartitionCursor {
 /// Partitions that a scan takes from the memtable at once: enough that their waits for memory
 /// overlap, and few to hold while a write wants them.
 const AHEAD_MAX: usize = 32;
-/// How far ahead the memory of a partition is asked for. They lie all over the memory, which takes as long as
-/// a good part of what is done with one.
-const PREFETCH: usize = 6;
-/// How far ahead that of its first row is.
-const PREFETCH_ROW: usize = 3;
 
 /// Partitions of a memtable within a range.
 pub(crate) struct MemtableScan {
@@ -343,8 +338,6 @@ pub(crate) struct MemtableScan {
     ahead: VecDeque<Partition>,
     /// How many are taken next time: twice as many each time, as many scans end soon.
     batch: usize,
-    /// Nothing comes behind `ahead`.
-    is_exhausted: bool,
     at_end: bool,
 }
 
@@ -366,37 +359,26 @@ impl MemtableScan {
             current: None,
             ahead: VecDeque::new(),
             batch: 1,
-            is_exhausted: false,
             at_end: false,
         }
     }
 
     /// The next partition, whether inside or not.
     fn next_partition(&mut self) -> Option<Partition> {
-        // A scan that goes on for long looks for the next ones before it has come to the last one at hand, so
-        // that their memory is there when it comes to them.
-        let enough = if self.batch < AHEAD_MAX { 0 } else { PREFETCH_ROW };
-        if self.ahead.len() <= enough && !self.is_exhausted {
-            let before = self.ahead.len();
+        if self.ahead.is_empty() {
             self.memtable.next_after(&self.shape, &self.from, self.batch, &mut self.ahead);
             self.batch = (self.batch * 2).min(AHEAD_MAX);
-            self.is_exhausted = self.ahead.len() == before;
             let last = self.ahead.back()?;
-            if !self.is_exhausted {
-                let (token, key) = (last.token(), last.key().to_vec());
-                self.from = RingBound::Key { token, key, after: true };
+            self.from =
+                RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
+            if self.ahead.len() > 1 {
+                // They lie all over the memory. Loads that do not depend on each other overlap; the
+                // scan then finds them in the processor's cache.
+                let touched = self.ahead.iter().map(|v| v.touch());
+                std::hint::black_box(touched.fold(0, u8::wrapping_add));
             }
-            let new = self.ahead.iter().skip(before);
-            new.take((PREFETCH + 1).saturating_sub(before)).for_each(Partition::prefetch);
         }
-        let next = self.ahead.pop_front();
-        if let Some(partition) = self.ahead.get(PREFETCH) {
-            partition.prefetch();
-        }
-        if let Some(partition) = self.ahead.get(PREFETCH_ROW) {
-            partition.prefetch_row();
-        }
-        next
+        self.ahead.pop_front()
     }
 
     /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.

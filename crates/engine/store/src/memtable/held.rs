@@ -82,22 +82,12 @@ impl Partition {
         tombstones.map_or(DeletionTime::LIVE, |t| t.covering(order, clustering))
     }
 
-    /// Asks for the memory of what a scan reads first: the partition itself.
+    /// Loads what a scan reads first: the key and the first row.
     #[inline]
-    pub(super) fn prefetch(&self) {
+    pub(super) fn touch(&self) -> u8 {
         match self {
-            Partition::Plain(_, plain) => plain.prefetch(),
-            Partition::Version(version) => rt::prefetch(&**version),
-        }
-    }
-
-    /// Asks for the memory of what comes next: the first row, where that lies elsewhere. Reads what
-    /// [`Partition::prefetch`] asked for.
-    #[inline]
-    pub(super) fn prefetch_row(&self) {
-        match self {
-            Partition::Plain(..) => {}
-            Partition::Version(version) => version.rows.view().prefetch(),
+            Partition::Plain(_, plain) => plain.touch(),
+            Partition::Version(version) => version.touch(),
         }
     }
 }

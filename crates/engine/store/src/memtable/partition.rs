@@ -59,6 +59,13 @@ impl PartitionVersion {
         self.static_row.as_deref().map(RowRef::trusted)
     }
 
+    /// Loads what a scan reads first: the key and the first row.
+    #[inline]
+    pub(crate) fn touch(&self) -> u8 {
+        let key = self.key.first().copied().unwrap_or(0);
+        self.rows.view().touch().wrapping_add(key)
+    }
+
     /// Loads the key alone.
     #[inline]
     pub(crate) fn touch_key(&self) -> u8 {

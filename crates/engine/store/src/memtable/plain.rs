@@ -74,10 +74,10 @@ impl Plain {
         split(self.place.of(&self.segment)).1
     }
 
-    /// Asks for its memory.
+    /// Loads it.
     #[inline]
-    pub(super) fn prefetch(&self) {
-        rt::prefetch(self.place.of(&self.segment));
+    pub(super) fn touch(&self) -> u8 {
+        entry::touch(self.place.of(&self.segment))
     }
 }
 

@@ -27,12 +27,10 @@ pub(crate) enum RowsView<'v> {
 }
 
 impl<'v> RowsView<'v> {
-    /// Asks for the memory of the first row.
+    /// Loads the beginning of the first row.
     #[inline]
-    pub(super) fn prefetch(self) {
-        if let Some(first) = self.get(Place::FIRST) {
-            first.prefetch();
-        }
+    pub(super) fn touch(self) -> u8 {
+        self.get(Place::FIRST).map_or(0, EntryRef::touch)
     }
 
     #[inline(always)]
