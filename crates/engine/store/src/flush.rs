@@ -129,15 +129,35 @@ fn put_rows(
 ) -> sstable::Result<usize> {
     let Some(scan) = merge.source_mut(0) else { return Ok(0) };
     let Some(rows) = scan.next_rows() else { return Ok(0) };
-    let count = sieve.packed_rows(rows.take(ITEMS_PER_LOOK), writer)?;
+    let mut count = sieve.packed_rows(rows.take(ITEMS_PER_LOOK), writer)?;
     if count > 0 {
         let ended = scan.pass_rows(count);
         if ended {
             writer.partition_end()?;
+            count += put_plain(scan, writer)?;
         }
         merge.took_rows(ended);
     }
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Writes partitions of one row of the usual form that follow in a memtable, behind one that is over: how many,
+/// at most [`ITEMS_PER_LOOK`]. They need no merge.
+#[inline]
+fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Result<u64> {
+    let mut count = 0;
+    while count < ITEMS_PER_LOOK as u64
+        && !writer.is_full()
+        && let Some((key, row)) = scan.next_plain()
+    {
+        if writer.packed_rows(Some(key), std::iter::once(row.parts()))? == 0 {
+            break;
+        }
+        writer.partition_end()?;
+        scan.pass_plain();
+        count += 1;
+    }
+    Ok(count)
 }
 
 impl Store {

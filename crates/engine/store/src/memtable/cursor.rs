@@ -10,6 +10,7 @@ use data::{
 };
 
 use super::Memtable;
+use super::entry::EntryRef;
 use super::held::Partition;
 use super::view::{Place, RowsFrom};
 
@@ -257,6 +258,11 @@ impl PartitionCursor {
             .then(|| self.version.rows().from(place))
     }
 
+    /// Whether its end was shown, or passed.
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::End | Stage::Done)
+    }
+
     /// Passes over so many rows of [`PartitionCursor::next_rows`]; true when it is over then.
     pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
         if let Stage::Partition = self.stage {
@@ -365,6 +371,12 @@ impl MemtableScan {
 
     /// The next partition, whether inside or not.
     fn next_partition(&mut self) -> Option<Partition> {
+        self.look_ahead()?;
+        self.ahead.pop_front()
+    }
+
+    /// Takes the next partitions from the memtable when those before are used up; `None`: there are no more.
+    fn look_ahead(&mut self) -> Option<()> {
         if self.ahead.is_empty() {
             self.memtable.next_after(&self.shape, &self.from, self.batch, &mut self.ahead);
             self.batch = (self.batch * 2).min(AHEAD_MAX);
@@ -378,7 +390,29 @@ impl MemtableScan {
                 std::hint::black_box(touched.fold(0, u8::wrapping_add));
             }
         }
-        self.ahead.pop_front()
+        Some(())
+    }
+
+    /// Key and row of the partition behind the current one, when that is over and the next one has one row and
+    /// nothing else; [`MemtableScan::pass_plain`] passes over it. Not for scans of a part of the rows.
+    #[inline]
+    pub(crate) fn next_plain(&mut self) -> Option<(&[u8], EntryRef<'_>)> {
+        stdx::debug_invariant!(self.slices.is_all(), "a memtable scan: not of all rows");
+        if self.at_end || !self.current.as_ref().is_some_and(PartitionCursor::is_over) {
+            return None;
+        }
+        self.look_ahead()?;
+        let next = self.ahead.front().filter(|next| self.is_inside(next))?;
+        match next {
+            Partition::Plain(_, plain) => Some((plain.key(), plain.entry())),
+            Partition::Version(_) => None,
+        }
+    }
+
+    /// See [`MemtableScan::next_plain`].
+    #[inline]
+    pub(crate) fn pass_plain(&mut self) {
+        self.ahead.pop_front();
     }
 
     /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.
