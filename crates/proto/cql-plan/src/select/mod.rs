@@ -27,6 +27,7 @@ mod reads;
 mod restricted;
 mod restrictions;
 mod selection;
+mod shipped;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +53,7 @@ use crate::term::{PlannedTerm, Receiver, plan_term};
 pub use bound::BoundSelect;
 pub(crate) use cells::{Source, append_udt, key_component, put_column};
 pub use exec::{Dropped, Flow, SelectDone, SelectExec};
+pub use shipped::{Shipped, ShippedText};
 
 pub(crate) use bind::{half_space, intersect, ordered};
 
