@@ -145,7 +145,8 @@ impl ScanRequest<'_> {
         }
         let mut further = Vec::with_capacity(count);
         for _ in 0..count {
-            further.push(KeyRange { start: take_bound(&mut reader)?, end: take_bound(&mut reader)? });
+            further
+                .push(KeyRange { start: take_bound(&mut reader)?, end: take_bound(&mut reader)? });
         }
         let work = reader.bytes_vint()?;
         let state = if flags & HAS_STATE != 0 { Some(reader.bytes_vint()?) } else { None };

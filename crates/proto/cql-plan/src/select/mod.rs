@@ -325,6 +325,11 @@ impl SelectPlan {
         self.groups
     }
 
+    /// Shards may make its groups: see [`BoundSelect::shard_fold`].
+    pub fn folds(&self) -> bool {
+        self.folds
+    }
+
     /// All rows are one group.
     pub fn is_one_group(&self) -> bool {
         matches!(self.results.shaping, Shaping::Groups { prefix: None })

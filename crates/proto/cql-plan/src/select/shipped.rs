@@ -72,7 +72,12 @@ struct ShippedFold<'a> {
 impl BoundSelect {
     /// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for
     /// [`BoundSelect::shard_fold`]; false: it cannot be said.
-    pub fn ship(&self, plan: &SelectPlan, text: Option<ShippedText<'_>>, out: &mut Vec<u8>) -> bool {
+    pub fn ship(
+        &self,
+        plan: &SelectPlan,
+        text: Option<ShippedText<'_>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let table = plan.table();
         let (keyspace, prepared) = (text.and_then(|t| t.keyspace), text.map(|t| t.is_prepared));
         let flags = [
@@ -87,7 +92,8 @@ impl BoundSelect {
         out.put_u64(digest(table));
         out.put_i64(self.now.0);
         let filters = self.filters.as_deref();
-        let filters = || filters.into_iter().flat_map(|f| f.key.iter().chain(&f.statics).chain(&f.row));
+        let filters =
+            || filters.into_iter().flat_map(|f| f.key.iter().chain(&f.statics).chain(&f.row));
         out.put_vint_unsigned(filters().count() as u64);
         for filter in filters() {
             let at = table.columns.iter().position(|c| Source::of(c) == filter.source);
