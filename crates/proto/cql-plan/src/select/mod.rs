@@ -27,7 +27,7 @@ mod reads;
 mod restricted;
 mod restrictions;
 mod selection;
-mod shipped;
+pub(crate) mod shipped;
 #[cfg(test)]
 mod tests;
 

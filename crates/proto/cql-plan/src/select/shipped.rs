@@ -4,6 +4,8 @@
 //! plans with its own schema; everything that values and clocks came to is sent as it was bound, so that all nodes
 //! do the same. Filters need no text. A node whose columns differ from the sender's refuses: see [`Shipped::decode`].
 
+pub(crate) mod fuzz;
+
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader, Writer};
