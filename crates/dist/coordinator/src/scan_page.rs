@@ -3,8 +3,10 @@
 //! Inside a node pages are trusted; what comes from outside is looked through here, row by row, before anything else
 //! sees it.
 
+use std::cmp::Ordering;
+
 use codec::DecodeError;
-use data::command::KeyRange;
+use data::command::{KeyRange, RingBound};
 use data::{RowFold, RowRef, clustering};
 use internode::{ScanCost, ScanEnd, ScanPage};
 use stdx::Token;
@@ -18,6 +20,8 @@ use crate::reading::tokens_of;
 pub(crate) struct Expected<'e> {
     /// The ranges that were asked for, ascending.
     pub(crate) ranges: &'e [KeyRange],
+    /// The row of the first partition behind which it begins, if it begins inside of one.
+    pub(crate) resumed: Option<&'e [u8]>,
     /// Clustering columns of the table.
     pub(crate) clustering: usize,
     /// Results of this fold; `None`: rows.
@@ -118,9 +122,23 @@ impl Expected<'_> {
         if clustering.as_ref().is_some_and(|c| !self.is_clustering(c)) {
             return Err("its end is in no row");
         }
+        if !self.gets_on((*token, key), clustering.as_deref()) {
+            return Err("it ends where it begins");
+        }
         match last.is_some_and(|last| last > (*token, key)) {
             true => Err("its end lies before its last partition"),
             false => Ok(rows),
+        }
+    }
+
+    /// Whether a page with that end is behind where it began, so that a read of such pages ends.
+    fn gets_on(&self, end: (Token, &[u8]), clustering: Option<&[u8]>) -> bool {
+        let start = self.ranges.first().map(|range| &range.start);
+        let Some(RingBound::Key { token, key, after }) = start else { return true };
+        match end.cmp(&(*token, key)) {
+            Ordering::Greater => true,
+            Ordering::Less => false,
+            Ordering::Equal => !after && clustering.is_none_or(|c| Some(c) != self.resumed),
         }
     }
 

@@ -292,13 +292,15 @@ impl Scatter<'_> {
             ranges.insert(0, first);
         }
         let clustering = self.clustering;
+        let resumed = scan.command.resume.and_then(|resume| resume.clustering);
         Box::pin(async move {
             let response = answer.await.map_err(PageError::Peer)?;
             let fold = match &work {
                 Some(ShardWork::Fold(fold)) => Some(&**fold),
                 _ => None,
             };
-            let expected = Expected { ranges: &ranges, clustering, fold };
+            let resumed = resumed.as_deref();
+            let expected = Expected { ranges: &ranges, resumed, clustering, fold };
             scan_page::decode(&response.payload, &expected).map_err(|error| {
                 tracing::warn!(%host, error, "a page of a scan cannot be used");
                 PageError::malformed()

@@ -61,7 +61,7 @@ fn encoded(page: &PackedPage) -> Vec<u8> {
 }
 
 fn taken(bytes: &[u8], ranges: &[KeyRange]) -> Result<PackedPage, String> {
-    decode(bytes, &Expected { ranges, clustering: 0, fold: None })
+    decode(bytes, &Expected { ranges, resumed: None, clustering: 0, fold: None })
 }
 
 fn range(after: i64, upto: i64) -> KeyRange {
@@ -103,6 +103,29 @@ fn partitions_that_nobody_asked_for_or_out_of_order_are_refused() {
     early.end = page(&keys, 2).end;
     let error = taken(&encoded(&early), &[KeyRange::all()]).unwrap_err();
     assert_eq!(error, "its end lies before its last partition");
+}
+
+#[test]
+fn a_page_that_ends_where_it_began_is_refused() {
+    let keys = keys(6);
+    let (token, key) = keys[2].clone();
+    let start = |after| KeyRange {
+        start: RingBound::Key { token, key: key.clone(), after },
+        end: RingBound::Token { token: Token::MAX, after: true },
+    };
+    let ends_at = |n: usize| PackedPage { bytes: Vec::new(), ..page(&keys[n..], 1) };
+    let fits = |n: usize, after| taken(&encoded(&ends_at(n)), &[start(after)]).is_ok();
+    assert!(fits(3, true) && !fits(2, true));
+    // Inside of the partition all of it may be left, but not the row behind which it began.
+    let inside = |clustering: Option<&[u8]>, resumed: &[u8]| {
+        let mut page = ends_at(2);
+        page.end.as_mut().unwrap().clustering = clustering.map(<[u8]>::to_vec);
+        let ranges = &[start(false)];
+        let expected =
+            Expected { ranges, resumed: Some(resumed), clustering: 0, fold: None };
+        decode(&encoded(&page), &expected).is_ok()
+    };
+    assert!(inside(None, b"") && !inside(Some(b""), b""));
 }
 
 #[test]
