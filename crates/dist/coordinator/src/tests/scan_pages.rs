@@ -121,8 +121,7 @@ fn a_page_that_ends_where_it_began_is_refused() {
         let mut page = ends_at(2);
         page.end.as_mut().unwrap().clustering = clustering.map(<[u8]>::to_vec);
         let ranges = &[start(false)];
-        let expected =
-            Expected { ranges, resumed: Some(resumed), clustering: 0, fold: None };
+        let expected = Expected { ranges, resumed: Some(resumed), clustering: 0, fold: None };
         decode(&encoded(&page), &expected).is_ok()
     };
     assert!(inside(None, b"") && !inside(Some(b""), b""));

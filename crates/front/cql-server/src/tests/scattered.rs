@@ -48,7 +48,7 @@ fn nodes_that_share_a_scan_answer_what_one_shard_answers_with_all_rows() {
         assert_eq!(cluster.count(1, REFUSED), 0);
         assert_eq!(cluster.count(1, SERVED), 0, "its own shard is asked by itself");
         for n in [2, 3] {
-            assert!(cluster.count(n, SERVED) > 500, "n{n}: {}", cluster.count(n, SERVED));
+            assert!(cluster.count(n, SERVED) > 150, "n{n}: {}", cluster.count(n, SERVED));
         }
     }
 }
@@ -126,7 +126,7 @@ fn all_replicas_work_for_an_aggregation_at_one_and_others_go_on_for_one_that_is_
     };
     ask("c2");
     assert_eq!(cluster.count(1, SCATTERED), 2);
-    assert!(cluster.count(2, SERVED) > 10 && cluster.count(3, SERVED) > 10);
+    assert!(cluster.count(2, SERVED) > 2 && cluster.count(3, SERVED) > 2);
     // Nobody is told that it does not answer.
     cluster.partition("n1", "n3");
     ask("c3");
