@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use data::RowFilter;
 use schema::Table;
 use stdx::WallMicros;
 
