@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use conf::{CommitLogSync, Options};
 use cql_wire::Consistency;
-use node::{Node, Outcome};
+use node::{Node, Outcome, PageLimit, Program};
 use rt::Rt;
 use rt::sim::{SimNode, World, WorldOptions};
 use stdx::Token;
@@ -21,6 +21,7 @@ use crate::checks::{self, EpochView, Trouble};
 use crate::client::{Answer, Client};
 use crate::counts;
 use crate::datacenters;
+use crate::folded;
 use crate::inverted;
 use crate::large;
 use crate::leaks::{self, Holdings};
@@ -69,6 +70,8 @@ pub struct Sabotage {
     pub no_aborts: bool,
     /// A node that starts with another number of shards does not take its commit log over.
     pub unsharded_log: bool,
+    /// A row of those that are folded changes before anything breaks.
+    pub spoilt_rows: bool,
     /// Something of the world is kept when the run is over.
     pub kept_world: bool,
 }
@@ -331,6 +334,14 @@ impl Run {
                 (0..self.members.len()).try_for_each(|number| self.flush(number))?;
             }
         }
+        if self.scenario.folding > 0 {
+            let name = self.address("n1");
+            self.ask("rows to be folded", START_MAX, move |rt| folded::write(rt, name))??;
+            (0..self.members.len()).try_for_each(|number| self.flush(number))?;
+            if self.sabotage.spoilt_rows {
+                self.ask("another row", START_MAX, move |rt| folded::spoil(rt, name))??;
+            }
+        }
         self.world.run_for(QUIET);
         self.holdings = (0..self.members.len()).map(|n| self.holdings_of(n)).collect();
         Ok(())
@@ -381,7 +392,7 @@ impl Run {
     fn add_member(&mut self, is_joining: bool) -> String {
         let name = nemesis::name(self.members.len());
         let options = self.options(&name);
-        let (life, outcome, admin) = start(&self.world, &name, &options);
+        let (life, outcome, admin) = start(&self.world, &name, &options, &self.scenario);
         nemesis::usual_links(self, self.members.len());
         let of_member = name.clone();
         self.members.push(Member {
@@ -441,7 +452,11 @@ impl Run {
         {
             let mut shared = self.shared.borrow_mut();
             shared.left = scenario.operations;
-            shared.running = (scenario.clients + scenario.inverted) as usize;
+            shared.running = (scenario.clients + scenario.inverted + scenario.folding) as usize;
+        }
+        for number in 0..scenario.folding {
+            let (to, shared) = (addresses.clone(), self.shared.clone());
+            self.world.client(&format!("f{number}"), |rt| folded::run(rt, to, shared));
         }
         for partition in 0..scenario.inverted {
             let level = match self.sabotage.weak_levels {
@@ -529,6 +544,15 @@ impl Run {
             let reads = self.shared.borrow().inverted.reads();
             self.probes.bump("read whose answer is known", reads);
         }
+        if self.scenario.folding > 0 {
+            let addresses = self.staying_addresses().into_iter().map(|(_, a)| a).collect();
+            let shared = self.shared.clone();
+            self.ask("folding what is known", SURVEY_MAX, move |rt| {
+                folded::look(rt, addresses, shared)
+            })??;
+            let answers = self.shared.borrow().folded.answers();
+            self.probes.bump("scan whose answer is known", answers);
+        }
         let found = self
             .ask("reading the batches", SURVEY_MAX, move |rt| survey::read_batches(rt, first))??;
         let (tables, views) = self.look()?;
@@ -544,6 +568,7 @@ impl Run {
         cells::newest(&shared.cells)?;
         counts::within(&shared.counts)?;
         shared.inverted.verdict()?;
+        shared.folded.verdict()?;
         checks::batches(history, &found)?;
         checks::converged(&tables)?;
         checks::schema(history, &views)?;
@@ -670,7 +695,7 @@ impl Run {
             }
         }
         (member.life, member.outcome, member.admin) =
-            start(&self.world, &member.name, &member.options);
+            start(&self.world, &member.name, &member.options, &self.scenario);
         member.is_up = true;
         member.is_newcomer = false;
     }
@@ -737,9 +762,14 @@ fn start(
     world: &World,
     name: &str,
     options: &Options,
+    scenario: &Scenario,
 ) -> (SimNode, Arc<Outcome>, Arc<admin::AdminMesh>) {
     let outcome = Arc::new(Outcome::default());
-    let (spec, main, admin) = Node::prepare_with_admin(name, options.clone(), outcome.clone());
+    let small = PageLimit { bytes: 150, left_out: 300, ..PageLimit::default() };
+    let page_limit = scenario.small_pages.then_some(small);
+    let program = Program { page_limit, ..Program::default() };
+    let (options, told) = (options.clone(), outcome.clone());
+    let (spec, main, admin) = Node::prepare_with_admin(name, options, told, program);
     (world.start_node(spec, main), outcome, admin)
 }
 
@@ -769,6 +799,11 @@ async fn create(
     }
     if scenario.large {
         create_one(&mut client, large::SCHEMA).await?;
+    }
+    if scenario.folding > 0 {
+        for text in folded::schema() {
+            create_one(&mut client, &text).await?;
+        }
     }
     if let Some(seconds) = scenario.gc_grace_seconds {
         let mut text = format!("ALTER TABLE ks.cells WITH gc_grace_seconds = {seconds}");

@@ -58,6 +58,12 @@ fn known_answers_at_one_are_found_to_be_wrong() {
 }
 
 #[test]
+fn a_row_that_is_folded_and_is_another_one_is_found() {
+    let sabotage = Sabotage { spoilt_rows: true, ..Sabotage::default() };
+    found("scans", sabotage, &["folded: SELECT"]);
+}
+
+#[test]
 fn batches_without_a_log_are_found_halved() {
     // One node with several shards: on more nodes hints complete nearly all of them too.
     let sabotage = Sabotage { unlogged_batches: true, ..Sabotage::default() };

@@ -79,16 +79,33 @@ async fn ask(client: &mut Client, text: &str, page: Option<i32>) -> Result<Vec<C
     }
 }
 
-/// The connection of a writer, to one node after the other.
-struct Link<'a> {
+/// The connection of a client, to one node after the other.
+pub struct Link<'a> {
     rt: &'a Rt,
     addresses: &'a [SocketAddr],
     level: Consistency,
     client: Option<Client>,
 }
 
-impl Link<'_> {
-    async fn try_once(&mut self, text: &str, page: Option<i32>) -> Result<Vec<Cells>, String> {
+impl<'a> Link<'a> {
+    /// To one of these nodes.
+    pub fn new(rt: &'a Rt, addresses: &'a [SocketAddr], level: Consistency) -> Link<'a> {
+        Link { rt, addresses, level, client: None }
+    }
+
+    /// Asks at that level from now on.
+    pub fn set_level(&mut self, level: Consistency) {
+        self.level = level;
+        if let Some(client) = &mut self.client {
+            client.set_consistency(level);
+        }
+    }
+
+    /// All pages of one statement.
+    ///
+    /// # Errors
+    /// Why there is no answer; the next statement goes to another node.
+    pub async fn try_once(&mut self, text: &str, page: Option<i32>) -> Result<Vec<Cells>, String> {
         if self.client.is_none() {
             let node = self.rt.random_u64() as usize % self.addresses.len().max(1);
             let Some(address) = self.addresses.get(node) else { return Err("no node".to_owned()) };
@@ -116,7 +133,7 @@ pub async fn run(
 ) {
     let table = shared.borrow_mut().inverted.table(&rt);
     let mut random = Random::new(rt.random_u64());
-    let mut link = Link { rt: &rt, addresses: &addresses, level, client: None };
+    let mut link = Link::new(&rt, &addresses, level);
     let mut number = 0;
     while shared.borrow().left > 0 && shared.borrow().inverted.wrong.is_none() {
         number += 1;
@@ -176,8 +193,7 @@ pub async fn look(
     shared: Rc<RefCell<Shared>>,
 ) -> Result<(), String> {
     let table = shared.borrow_mut().inverted.table(&rt);
-    let mut link =
-        Link { rt: &rt, addresses: &addresses, level: Consistency::Quorum, client: None };
+    let mut link = Link::new(&rt, &addresses, Consistency::Quorum);
     let until = rt.now() + HEALED_MAX;
     let pending = std::mem::take(&mut shared.borrow_mut().inverted.pending);
     for (partition, operation) in pending {

@@ -11,6 +11,7 @@ mod datacenters;
 mod durability;
 mod export;
 mod fixed;
+mod folded;
 mod giving_up;
 mod history;
 mod inverted;

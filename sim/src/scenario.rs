@@ -40,6 +40,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("joining_strict", include_str!("../scenarios/joining_strict.toml")),
     ("strategies", include_str!("../scenarios/strategies.toml")),
     ("inverted", include_str!("../scenarios/inverted.toml")),
+    ("scans", include_str!("../scenarios/scans.toml")),
 ];
 
 /// What the driver of a run may do to it.
@@ -243,6 +244,10 @@ pub struct Scenario {
     pub strategies: bool,
     /// Partitions of a random table whose every answer is known; each has a client of its own.
     pub inverted: u64,
+    /// Clients that aggregate and filter tables whose rows are known.
+    pub folding: u64,
+    /// Pages of scans between shards and nodes have a few rows.
+    pub small_pages: bool,
     /// Most keys are written and read at other levels than QUORUM.
     pub levels: bool,
     /// Clients at the same time.
@@ -313,6 +318,8 @@ impl Scenario {
             gc_grace_seconds: some(number("gc_grace_seconds", u64::MAX)),
             strategies: number("strategies", 0) > 0,
             inverted: number("workload.inverted", 0),
+            folding: number("workload.folding", 0),
+            small_pages: number("small_pages", 0) > 0,
             levels: number("workload.levels", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),

@@ -14,6 +14,7 @@ use crate::checks::{created_name, scratch_name};
 use crate::client::{Answer, Client, Lost};
 use crate::cluster::Sabotage;
 use crate::counts::{self, Counts};
+use crate::folded::Folded;
 use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, Scan, Scope, place};
 use crate::inverted::Inverted;
 use crate::lwt::{self, Transactions};
@@ -60,6 +61,8 @@ pub struct Shared {
     pub counts: Counts,
     /// Operations whose answers are known.
     pub inverted: Inverted,
+    /// Aggregations and filters whose answers are known.
+    pub folded: Folded,
     /// Requests that still may be sent.
     pub left: u64,
     /// Clients that have not ended.

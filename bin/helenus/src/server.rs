@@ -41,7 +41,10 @@ pub fn main(arguments: Vec<String>) -> u8 {
     for line in conf::summarize(&warnings) {
         tracing::warn!("{line}");
     }
-    run(options, Program { log: Some(Arc::new(levels)), seeds: Some(Arc::new(seeds)) })
+    run(
+        options,
+        Program { log: Some(Arc::new(levels)), seeds: Some(Arc::new(seeds)), page_limit: None },
+    )
 }
 
 /// Reads the seeds again, from where this program had them at its start.

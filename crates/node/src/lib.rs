@@ -48,6 +48,7 @@ use conf::Options;
 use rt::{Machine, NodeSpec, Running, Stopper};
 use stdx::IoError;
 
+pub use coordinator::PageLimit;
 pub use import::ImportError;
 pub use shard::Meshes;
 pub use views::{LogRecord, NodeLog};
@@ -268,6 +269,9 @@ pub struct Program {
     pub log: Option<Arc<dyn NodeLog>>,
     /// For `nodetool reloadseeds`.
     pub seeds: Option<Arc<dyn SeedSource>>,
+    /// How large the pages of scans are that shards ask others for; `None`: the usual. For simulated nodes, whose
+    /// tables are small.
+    pub page_limit: Option<PageLimit>,
 }
 
 /// A node.
@@ -318,11 +322,11 @@ impl Node {
         name: &str,
         options: Options,
         outcome: Arc<Outcome>,
+        program: Program,
     ) -> (NodeSpec, rt::Main, Arc<admin::AdminMesh>) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
         let admin = meshes.admin.clone();
-        let (spec, main) =
-            Node::prepare_on(name, options, outcome, (None, Program::default()), meshes);
+        let (spec, main) = Node::prepare_on(name, options, outcome, (None, program), meshes);
         (spec, main, admin)
     }
 

@@ -18,6 +18,15 @@ pub type FoldState = Box<dyn Any + Send>;
 pub trait RowFold: Debug + Send + Sync {
     /// What a shard needs while it folds.
     fn on_shard(&self) -> Box<dyn ShardFold>;
+
+    /// Appends what a fold has left, for a shard of another node; false: it is none of this fold.
+    fn encode_state(&self, state: &FoldState, out: &mut Vec<u8>) -> bool;
+
+    /// What [`RowFold::encode_state`] has appended; `None`: the bytes are none of this fold.
+    fn decode_state(&self, bytes: &[u8]) -> Option<FoldState>;
+
+    /// Whether bytes that another node gives for a result of this fold may be one: see [`FoldResult::bytes`].
+    fn is_result(&self, bytes: &[u8]) -> bool;
 }
 
 /// A fold on one shard.

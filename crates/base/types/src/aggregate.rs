@@ -3,6 +3,8 @@
 //! Overflow is Cassandra's: sums of integers wrap in the argument's type, averages of integers do
 //! not overflow, floats are summed with compensation.
 
+mod wire;
+
 use crate::arithmetic::Number;
 use crate::number::{BigInt, Decimal, Rounding, bigint_low_i64, varint_to_bytes};
 use crate::{CqlType, TypeError};

@@ -3,7 +3,7 @@
 //! Owns: where such a page ends, how a result lies in a [`PackedPage`]: as a row of its partition, with the clustering
 //! of the last row that it was made of; its bytes begin with one that says whether the partition is done.
 
-use data::command::ReadCommand;
+use data::command::{KeyRange, ReadCommand};
 use data::{FoldFlow, FoldState, Folding, RowFold, RowRef};
 use stdx::Token;
 use store::{Flow, ReadStats, RowSink, StoreError};
@@ -29,14 +29,15 @@ impl Coordinator {
     /// What this shard makes of its rows, up to a limit; `state` is of the page before.
     pub(crate) async fn folded_page(
         &self,
-        command: &ReadCommand,
+        (command, further): (&ReadCommand, &[KeyRange]),
         limit: PageLimit,
         (fold, state): (&dyn RowFold, Option<FoldState>),
     ) -> Result<PackedPage, StoreError> {
         self.inner.reading.folded.inc();
         let (on_shard, mut out) = (fold.on_shard(), Vec::new());
         let mut sink = FoldSink::new(on_shard.begin(state, &mut out), limit);
-        let stats = self.inner.store.read(command, &mut sink).await?;
+        let is_full = |sink: &FoldSink<'_>| sink.page.more || sink.is_enough;
+        let stats = self.read_ranges(command, further, &mut sink, is_full).await?;
         Ok(sink.finish(stats))
     }
 }

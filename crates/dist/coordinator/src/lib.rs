@@ -31,6 +31,9 @@ mod peer_traces;
 mod read;
 mod read_trace;
 pub mod reading;
+mod scan_page;
+mod scan_serve;
+mod scattered;
 pub mod serial;
 mod serving;
 #[cfg(test)]
@@ -44,11 +47,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::shard_of_token;
-use data::command::ReadCommand;
+use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{FoldState, MutationRef, RowFilter};
 use rt::{Mesh, MeshError, Reply, Rt};
 use stdx::{ShardId, Token};
-use store::{Store, StoreError};
+use store::{ReadStats, RowSink, Store, StoreError};
 
 pub use batches::{BatchReplay, LoggedBatch};
 pub use cluster_parts::{
@@ -60,6 +63,7 @@ pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
 pub use read::{FoldError, FoldOrder, FoldSink, Folded, ShardFilter, ShardWork};
 pub use read_trace::ReadTrace;
+pub use scan_serve::ScanPlanner;
 pub use serial::{
     CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,
     ForwardTerms, ForwardedHandler, ForwardedStatement, HandoverError, NotForwarded, SerialRoute,
@@ -79,6 +83,8 @@ pub enum ShardRequest {
     Read {
         /// What to read; its partitions are restricted by the owner to its own.
         command: Box<ReadCommand>,
+        /// Of a range: ranges behind it that are read too, ascending.
+        further: Vec<KeyRange>,
         /// Where the page stops.
         limit: PageLimit,
         /// What is done with it there; `None`: all of it is wanted as it is.
@@ -199,6 +205,7 @@ impl Coordinator {
             // They hold what holds this.
             drop(ending.inner.peer_traces.take());
             ending.inner.serial.let_go();
+            ending.inner.reading.scans.let_go();
         });
         this
     }
@@ -284,16 +291,9 @@ impl Coordinator {
                 ShardRequest::Apply { mutation, durable } => {
                     ShardReply::Applied(this.serve_apply(&mutation, durable).await)
                 }
-                ShardRequest::Read { command, limit, work, state } => {
-                    ShardReply::Page(match work {
-                        Some(ShardWork::Fold(fold)) => {
-                            this.folded_page(&command, limit, (&*fold, state)).await
-                        }
-                        Some(ShardWork::Filter(filter)) => {
-                            this.page(&command, limit, Some(&*filter)).await
-                        }
-                        None => this.page(&command, limit, None).await,
-                    })
+                ShardRequest::Read { command, further, limit, work, state } => {
+                    let read = (&*command, further.as_slice());
+                    ShardReply::Page(this.work_page(read, limit, work.as_ref(), state).await)
                 }
                 ShardRequest::Replica(query) => {
                     ShardReply::Replica(this.read_own_shard(&query).await)
@@ -325,15 +325,49 @@ impl Coordinator {
         self.inner.store.commit().await
     }
 
-    async fn page(
+    /// A page of what this shard has, of the rows or of what is done with them.
+    pub(crate) async fn work_page(
+        &self,
+        (command, further): (&ReadCommand, &[KeyRange]),
+        limit: PageLimit,
+        work: Option<&ShardWork>,
+        state: Option<FoldState>,
+    ) -> Result<PackedPage, StoreError> {
+        let filter = match work {
+            Some(ShardWork::Fold(fold)) => {
+                return self.folded_page((command, further), limit, (&**fold, state)).await;
+            }
+            Some(ShardWork::Filter(filter)) => Some(&**filter as &dyn RowFilter),
+            None => None,
+        };
+        let mut writer = page::PageWriter::new(limit, filter, command.wants_static);
+        let is_full = page::PageWriter::is_full;
+        let stats = self.read_ranges(command, further, &mut writer, is_full).await?;
+        Ok(writer.finish(stats))
+    }
+
+    /// Reads a command and, until the sink is full, the same of the ranges behind its own.
+    async fn read_ranges<S: RowSink>(
         &self,
         command: &ReadCommand,
-        limit: PageLimit,
-        filter: Option<&dyn RowFilter>,
-    ) -> Result<PackedPage, StoreError> {
-        let mut writer = page::PageWriter::new(limit, filter, command.wants_static);
-        let stats = self.inner.store.read(command, &mut writer).await?;
-        Ok(writer.finish(stats))
+        further: &[KeyRange],
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> Result<ReadStats, StoreError> {
+        let mut stats = self.inner.store.read(command, sink).await?;
+        if further.is_empty() {
+            return Ok(stats);
+        }
+        let mut next = ReadCommand { resume: None, ..command.clone() };
+        for range in further {
+            if is_full(sink) {
+                break;
+            }
+            next.partitions = Partitions::Range(range.clone());
+            read_trace::add(&mut stats, &self.inner.store.read(&next, sink).await?);
+            self.inner.rt.yield_if_due().await;
+        }
+        Ok(stats)
     }
 
     /// Refuses new requests of other shards and waits for the running ones. What is in the batch

@@ -2,7 +2,8 @@
 //!
 //! Bytes of a page: `partition*`, each `tag 1 · token i64 · key length u32 · key · static length u32
 //! (u32::MAX = none) · static row`, then `tag 2 · clustering length u32 · clustering · row length
-//! u32 · row` for each row. Made and read inside one process only, so it is trusted.
+//! u32 · row` for each row. Trusted inside
+//! one process; what another node sends is checked first ([`crate::scan_page`]).
 //!
 //! With a filter a page has only what passes it: rows that nobody wants are neither copied nor sent. Such a
 //! page may end, empty even, because of what was looked at for it; where it ended stands beside its rows.
@@ -33,6 +34,8 @@ pub struct PackedPage {
     pub(crate) stats: ReadStats,
     /// What a fold has not made a result of.
     pub(crate) state: Option<FoldState>,
+    /// The same as bytes, of another node.
+    pub(crate) encoded: Option<Vec<u8>>,
     /// A fold could not be done.
     pub(crate) is_failed: bool,
 }
@@ -191,6 +194,11 @@ impl<'f> PageWriter<'f> {
             is_put: false,
             left_out: 0,
         }
+    }
+
+    /// It has reached a limit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.page.more
     }
 
     /// The page. `stats`: what reading for it has cost.

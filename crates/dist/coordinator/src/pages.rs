@@ -1,4 +1,5 @@
-//! The pages of the shards of one read, as one stream in ring order.
+//! The pages of the shards of one read, as one stream in ring order: of all shards of this node, or of shards of
+//! several nodes, each with ranges of its own.
 //!
 //! Owns: whose page is shown next, where the next one of each shard begins, how many rows it is asked for, and
 //! whether before the one at hand is used up. Never: waits, sends.
@@ -6,26 +7,84 @@
 //! Of each shard there are at most two pages in memory: the one that is shown and, for readers that go on to the
 //! end, the next one, which that shard makes meanwhile.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
 use data::FoldState;
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
-use rt::MeshError;
-use stdx::{ShardId, Token};
-use store::{Flow, ReadStats, RowSink};
+use internode::ErrorReply;
+use messaging::MessagingError;
+use smallvec::SmallVec;
+use stdx::{Epoch, HostId, ShardId, Token};
+use store::{Flow, ReadStats, RowSink, StoreError};
 
+use crate::PageLimit;
 use crate::page::{PackedPage, PageItem};
 use crate::read::ShardWork;
-use crate::{PageLimit, ShardReply, ShardRequest};
+use crate::reading::tokens_of;
 
 /// Rows that a shard is asked for beside its share of what is wanted, as shares are not quite equal: this many
 /// and a sixteenth of all.
 const ROWS_BESIDE: usize = 32;
 
 /// What a shard was asked and has not been waited for.
-type Asked = Pin<Box<dyn Future<Output = Result<ShardReply, MeshError>>>>;
+pub(crate) type Asked = Pin<Box<dyn Future<Output = Result<PackedPage, PageError>>>>;
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(crate) enum PageError {
+    /// Of a shard of this node.
+    Store(StoreError),
+    /// Of another node.
+    Peer(MessagingError),
+}
+
+impl From<StoreError> for PageError {
+    fn from(error: StoreError) -> PageError {
+        PageError::Store(error)
+    }
+}
+
+impl PageError {
+    /// What another node sent is no page.
+    pub(crate) fn malformed() -> PageError {
+        PageError::Peer(MessagingError::Remote(ErrorReply::Internal("no page".to_owned())))
+    }
+}
+
+/// Which shard has a part of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Of another node; `None`: of this one.
+    pub(crate) peer: Option<HostId>,
+    pub(crate) shard: ShardId,
+    /// How many its node has.
+    pub(crate) shards: u16,
+    /// Of the metadata by which it has its part.
+    pub(crate) epoch: Epoch,
+}
+
+/// What a shard is asked for.
+pub(crate) struct PageRequest {
+    pub(crate) place: Place,
+    pub(crate) command: ReadCommand,
+    /// Ranges behind that of the command.
+    pub(crate) further: Vec<KeyRange>,
+    pub(crate) limit: PageLimit,
+    pub(crate) work: Option<ShardWork>,
+    pub(crate) state: Option<FoldState>,
+}
+
+/// What is left of a part of a read that has to go elsewhere.
+pub(crate) struct Rest {
+    pub(crate) place: Place,
+    /// Ascending.
+    pub(crate) ranges: VecDeque<KeyRange>,
+    /// Nodes that failed to give its next page.
+    pub(crate) tried: SmallVec<[HostId; 2]>,
+}
 
 /// What [`Pages::step`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +123,15 @@ struct Open {
 
 /// What is left of one shard's part of a read.
 struct Source {
-    shard: ShardId,
+    place: Place,
+    /// Its range is the first of those that are left.
     command: ReadCommand,
+    /// The ranges behind it, ascending.
+    further: VecDeque<KeyRange>,
+    /// Nothing of it lies before; `None`: it is not known where that is.
+    begins: Option<Token>,
+    /// Nodes that failed to give the page at hand.
+    tried: SmallVec<[HostId; 2]>,
     page: PackedPage,
     /// Where in the page the next item begins.
     at: usize,
@@ -74,29 +140,51 @@ struct Source {
     passes: Option<Vec<u8>>,
     /// What a fold has left of the pages so far.
     state: Option<FoldState>,
+    /// The same, encoded, of a part that other nodes may go on with.
+    encoded: Option<Vec<u8>>,
+}
+
+/// An empty page that says that there is more.
+fn nothing_yet() -> PackedPage {
+    PackedPage { more: true, ..PackedPage::default() }
 }
 
 impl Pages {
-    /// Nothing was asked yet.
+    /// Of shards of this node; nothing was asked yet.
     pub(crate) fn new(
         shards: Range<u16>,
         command: &ReadCommand,
+        wanted: (usize, Option<ShardWork>),
+        limit: PageLimit,
+    ) -> Pages {
+        let count = shards.end;
+        let epoch = Epoch(0);
+        let place = |shard| Place { peer: None, shard: ShardId(shard), shards: count, epoch };
+        let sources = shards.map(|shard| Source {
+            begins: None,
+            ..Source::new(place(shard), command.clone(), VecDeque::new())
+        });
+        Pages::of_sources(sources.collect(), wanted, limit)
+    }
+
+    /// Of shards of several nodes, each with its ranges, which are of the command's; nothing was asked yet.
+    pub(crate) fn of_parts(
+        parts: impl Iterator<Item = (Place, VecDeque<KeyRange>)>,
+        command: &ReadCommand,
+        wanted: (usize, Option<ShardWork>),
+        limit: PageLimit,
+    ) -> Pages {
+        let sources = parts.filter_map(|(place, ranges)| Source::of_part(place, command, ranges));
+        Pages::of_sources(sources.collect(), wanted, limit)
+    }
+
+    fn of_sources(
+        sources: Vec<Source>,
         (rows_wanted, work): (usize, Option<ShardWork>),
         limit: PageLimit,
     ) -> Pages {
-        // An empty page that says that there is more.
-        let page = || PackedPage { more: true, ..PackedPage::default() };
-        let source = |shard| Source {
-            shard: ShardId(shard),
-            command: command.clone(),
-            page: page(),
-            at: 0,
-            asked: None,
-            passes: None,
-            state: None,
-        };
         Pages {
-            sources: shards.map(source).collect(),
+            sources,
             work,
             is_failed: false,
             limit,
@@ -113,21 +201,88 @@ impl Pages {
         self.sources.len()
     }
 
-    /// The shard of a source.
-    pub(crate) fn shard(&self, source: usize) -> Option<ShardId> {
-        self.sources.get(source).map(|s| s.shard)
+    /// Where a source is.
+    pub(crate) fn place(&self, source: usize) -> Option<Place> {
+        self.sources.get(source).map(|s| s.place)
+    }
+
+    /// Whether a reader goes on to the end, so that all may begin at once.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.rows_wanted == usize::MAX
+    }
+
+    /// Sources that are not asked and of which nothing is shown before a place where this one may have something.
+    pub(crate) fn beside(&self, source: usize) -> Vec<usize> {
+        let begin = |s: &Source| if s.page.is_empty() { s.known_up_to() } else { None };
+        let Some(here) = self.sources.get(source).and_then(begin) else { return Vec::new() };
+        let is_beside =
+            |s: &Source| s.page.more && s.asked.is_none() && begin(s).is_some_and(|at| at <= here);
+        let all = self.sources.iter().enumerate();
+        all.filter(|(at, s)| *at != source && is_beside(s)).map(|(at, _)| at).collect()
     }
 
     /// What to ask a source next; `None`: nothing more, or it is asked already.
-    pub(crate) fn next_request(&mut self, source: usize) -> Option<(ShardId, ShardRequest)> {
+    pub(crate) fn next_request(&mut self, source: usize) -> Option<PageRequest> {
         let limit = PageLimit { rows: self.rows_of_a_page(), ..self.limit };
         let source = self.sources.get_mut(source)?;
         if !source.page.more || source.asked.is_some() || !source.move_behind_page() {
             return None;
         }
-        let (command, work) = (Box::new(source.command.clone()), self.work.clone());
-        let state = source.state.take();
-        Some((source.shard, ShardRequest::Read { command, limit, work, state }))
+        Some(PageRequest {
+            place: source.place,
+            command: source.command.clone(),
+            further: source.further.iter().cloned().collect(),
+            limit,
+            work: self.work.clone(),
+            state: source.state.take(),
+        })
+    }
+
+    /// What the fold of a source has left, encoded.
+    pub(crate) fn encoded(&self, source: usize) -> Option<Vec<u8>> {
+        self.sources.get(source)?.encoded.clone()
+    }
+
+    /// A page of a source came, with this left of a fold.
+    pub(crate) fn set_encoded(&mut self, source: usize, state: Option<Vec<u8>>) {
+        if let Some(source) = self.sources.get_mut(source) {
+            source.encoded = state;
+            source.tried.clear();
+        }
+    }
+
+    /// The page of a source did not come, or is of no use: what has to be read elsewhere. `by` has failed.
+    pub(crate) fn rest_of(&mut self, source: usize, by: Option<HostId>) -> Option<Rest> {
+        let source = self.sources.get_mut(source)?;
+        source.tried.extend(by);
+        let Partitions::Range(first) = &source.command.partitions else { return None };
+        let ranges = std::iter::once(first).chain(&source.further).cloned().collect();
+        Some(Rest { place: source.place, ranges, tried: source.tried.clone() })
+    }
+
+    /// Has the rest of a source read by others, the first of which goes on where it was.
+    pub(crate) fn replace(
+        &mut self,
+        source: usize,
+        parts: impl Iterator<Item = (Place, VecDeque<KeyRange>)>,
+    ) {
+        for (number, (place, ranges)) in parts.enumerate() {
+            let Some(old) = self.sources.get_mut(source) else { return };
+            if number == 0 {
+                let mut ranges = ranges;
+                let Some(first) = ranges.pop_front() else { continue };
+                old.begins = Some(tokens_of(&first).after);
+                old.command.partitions = Partitions::Range(first);
+                (old.place, old.further) = (place, ranges);
+                (old.at, old.page) = (0, nothing_yet());
+                continue;
+            }
+            let command = ReadCommand { resume: None, ..old.command.clone() };
+            let tried = old.tried.clone();
+            if let Some(new) = Source::of_part(place, &command, ranges) {
+                self.sources.push(Source { tried, ..new });
+            }
+        }
     }
 
     /// A shard's share of what is still wanted.
@@ -179,6 +334,11 @@ impl Pages {
         matches!(self.work, Some(ShardWork::Fold(_)))
     }
 
+    /// The same, encoded.
+    pub(crate) fn encoded_states(&self) -> impl Iterator<Item = &[u8]> {
+        self.sources.iter().filter_map(|source| source.encoded.as_deref())
+    }
+
     /// What the folds of all shards have left in the end.
     pub(crate) fn into_states(self) -> impl Iterator<Item = FoldState> {
         self.sources.into_iter().filter_map(|source| source.state)
@@ -206,7 +366,7 @@ impl Pages {
                     }
                     Some(_) => {}
                     None if source.page.more => {
-                        let end = source.page.end.as_ref().map(|end| end.token);
+                        let end = source.known_up_to();
                         if used_up.is_none_or(|(so_far, _)| end < so_far) {
                             used_up = Some((end, index));
                         }
@@ -236,6 +396,9 @@ impl Pages {
             let Some(source) = self.sources.get(other) else { return true };
             match source.head() {
                 Some((token, _)) => token > here.token,
+                None if source.page.more && source.page.end.is_none() => {
+                    source.begins.is_some_and(|begin| begin >= here.token)
+                }
                 None if source.page.more => end(other).is_some_and(|end| end.token > here.token),
                 None => true,
             }
@@ -303,6 +466,45 @@ impl Pages {
 }
 
 impl Source {
+    fn new(place: Place, command: ReadCommand, further: VecDeque<KeyRange>) -> Source {
+        Source {
+            place,
+            command,
+            further,
+            begins: None,
+            tried: SmallVec::new(),
+            page: nothing_yet(),
+            at: 0,
+            asked: None,
+            passes: None,
+            state: None,
+            encoded: None,
+        }
+    }
+
+    /// `None`: a part without ranges.
+    fn of_part(
+        place: Place,
+        command: &ReadCommand,
+        mut ranges: VecDeque<KeyRange>,
+    ) -> Option<Source> {
+        let first = ranges.pop_front()?;
+        let begins = tokens_of(&first).after;
+        let mut command = command.clone();
+        // Only the range in which the page before ended goes on inside of a partition.
+        let is_first = |whole: &KeyRange| whole.start == first.start;
+        if !matches!(&command.partitions, Partitions::Range(whole) if is_first(whole)) {
+            command.resume = None;
+        }
+        command.partitions = Partitions::Range(first);
+        Some(Source { begins: Some(begins), ..Source::new(place, command, ranges) })
+    }
+
+    /// Whatever comes next lies behind this token, or at it.
+    fn known_up_to(&self) -> Option<Token> {
+        self.page.end.as_ref().map(|end| end.token).or(self.begins)
+    }
+
     /// The partition that begins next in the page.
     #[inline]
     fn head(&self) -> Option<(Token, &[u8])> {
@@ -348,9 +550,15 @@ impl Source {
         match &mut self.command.partitions {
             Partitions::Key(_) if clustering.is_none() => return false,
             Partitions::Key(_) => {}
-            Partitions::Range(KeyRange { start, .. }) => {
+            Partitions::Range(range) => {
+                // Ranges that end before are over.
+                while tokens_of(range).upto < end.token
+                    && let Some(next) = self.further.pop_front()
+                {
+                    *range = next;
+                }
                 let after = clustering.is_none();
-                *start = RingBound::Key { token: end.token, key: end.key.clone(), after };
+                range.start = RingBound::Key { token: end.token, key: end.key.clone(), after };
             }
         }
         let rows_in_partition = self.command.resume.as_ref().map_or(0, |r| r.rows_in_partition);

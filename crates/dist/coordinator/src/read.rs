@@ -12,9 +12,10 @@ use store::{Flow, ReadStats, RowSink, StoreError};
 
 use crate::cluster_parts::ReplicatedRead;
 use crate::folded_page::open_result;
-use crate::pages::{Pages, Step};
+use crate::pages::{Asked, PageError, PageRequest, Pages, Step};
 use crate::read_trace::{ReadTrace, ShardReads};
-use crate::{Coordinator, ShardReply, mesh_error};
+use crate::scattered::Scattered;
+use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
 
 /// What is done with rows where they lie, so that only those that somebody has a use for cross shards.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct ShardFilter {
     pub filter: Arc<dyn RowFilter>,
     /// How many of the rows that it keeps are worth fetching ahead.
     pub rows_wanted: usize,
+    /// The same for other nodes, see [`crate::ScanPlanner`]; `None`: it stays on this one.
+    pub shipped: Option<Vec<u8>>,
 }
 
 /// What a shard does with the rows of a read, in the place of sending all of them.
@@ -41,6 +44,8 @@ pub struct FoldOrder {
     pub fold: Arc<dyn RowFold>,
     /// How many results are worth fetching ahead.
     pub results_wanted: usize,
+    /// The same for other nodes, see [`crate::ScanPlanner`]; `None`: it stays on this one.
+    pub shipped: Option<Vec<u8>>,
 }
 
 /// How a read that was folded ended.
@@ -48,7 +53,7 @@ pub struct FoldOrder {
 pub struct Folded {
     /// What reading has cost; its rows and partitions are those that were looked at.
     pub stats: ReadStats,
-    /// What the shards have left, in their order; `None`: it cannot be done this way.
+    /// What the shards have left; `None`: it cannot be done this way.
     pub states: Option<Vec<FoldState>>,
 }
 
@@ -101,16 +106,8 @@ impl<F: FoldSink> RowSink for Results<'_, F> {
 }
 
 impl Coordinator {
-    /// Whether [`Coordinator::fold`] has shards to give the work to: those of this node, when it alone can answer.
-    pub fn folds(&self, command: &ReadCommand, order: Option<&ReplicatedRead>) -> bool {
-        let is_range = matches!(command.partitions, Partitions::Range(_));
-        is_range
-            && self.inner.rt.shard_count() > 1
-            && order.is_none_or(|order| self.answers_alone(command, order))
-    }
-
-    /// Has the shards of this node make results of the rows of a range, see [`Coordinator::folds`]. Results come in
-    /// ring order.
+    /// Has shards make results of the rows of a range: those of this node, when it alone can answer, else those of
+    /// the replicas, where one of each range is enough. Results come in ring order. `None`: nobody was asked.
     ///
     /// # Errors
     /// As [`Coordinator::read`], or as [`Coordinator::read_replicated`] with an order.
@@ -120,7 +117,25 @@ impl Coordinator {
         fold: &FoldOrder,
         (order, trace): (Option<&ReplicatedRead>, Option<&ReadTrace>),
         sink: &mut F,
-    ) -> Result<Folded, FoldError> {
+    ) -> Result<Option<Folded>, FoldError> {
+        if !matches!(command.partitions, Partitions::Range(_)) {
+            return Ok(None);
+        }
+        let mut results = Results(sink);
+        if let (Some(order), Some(shipped)) = (order, &fold.shipped) {
+            let work = (&ShardWork::Fold(fold.fold.clone()), shipped.as_slice());
+            let wanted = (fold.results_wanted, work);
+            let scattered = Box::pin(self.scatter(command, order, wanted, trace, &mut results));
+            match scattered.await? {
+                Scattered::NotBegun => {}
+                Scattered::Refused(stats) => return Ok(Some(Folded { stats, states: None })),
+                Scattered::Done(stats, states) => return Ok(Some(Folded { stats, states })),
+            }
+        }
+        let is_here = order.is_none_or(|order| self.answers_alone(command, order));
+        if self.inner.rt.shard_count() == 1 || !is_here {
+            return Ok(None);
+        }
         let work = Some(ShardWork::Fold(fold.fold.clone()));
         let shards = 0..self.inner.rt.shard_count();
         let mut pages = Box::new(Pages::new(
@@ -130,14 +145,37 @@ impl Coordinator {
             self.inner.page_limit.get(),
         ));
         let notes = trace.map(|trace| &trace.shards);
-        let mut results = Results(sink);
         let replay = self.replay(&mut pages, notes, &mut results).await;
         let stats = replay.map_err(|error| match order {
             Some(order) => FoldError::Request(self.failed_alone(order, error)),
             None => FoldError::Store(error),
         })?;
         let states = (!pages.is_failed).then(|| pages.into_states().collect());
-        Ok(Folded { stats, states })
+        Ok(Some(Folded { stats, states }))
+    }
+
+    /// Reads a range of which one replica of each part is enough; rows are filtered by the shards that have them.
+    /// `None`: it cannot be done this way. Rows may have been shown before that.
+    ///
+    /// # Errors
+    /// As [`Coordinator::read_replicated`].
+    pub async fn read_scattered<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        order: &ReplicatedRead,
+        (trace, filter): (Option<&ReadTrace>, &ShardFilter),
+        sink: &mut S,
+    ) -> Result<Option<ReadStats>, RequestError> {
+        let Some(shipped) = &filter.shipped else { return Ok(None) };
+        if self.answers_alone(command, order) {
+            return Ok(None);
+        }
+        let work = (&ShardWork::Filter(filter.filter.clone()), shipped.as_slice());
+        let wanted = (filter.rows_wanted, work);
+        Ok(match Box::pin(self.scatter(command, order, wanted, trace, sink)).await? {
+            Scattered::Done(stats, _) => Some(stats),
+            Scattered::NotBegun | Scattered::Refused(_) => None,
+        })
     }
 
     /// Reads into `sink`, from this shard or others; partitions of a range come in ring order.
@@ -234,9 +272,23 @@ impl Coordinator {
 
     /// Asks a source for its next page, unless there is none or it is asked already.
     fn ask_for_page(&self, pages: &mut Pages, source: usize) {
-        let Some((shard, request)) = pages.next_request(source) else { return };
-        let answer = self.inner.mesh.call(&self.inner.rt, shard, request);
-        pages.set_asked(source, Box::pin(answer));
+        let Some(request) = pages.next_request(source) else { return };
+        pages.set_asked(source, self.ask_shard(request));
+    }
+
+    /// Asks a shard of this node.
+    pub(crate) fn ask_shard(&self, request: PageRequest) -> Asked {
+        let PageRequest { place, command, further, limit, work, state } = request;
+        let command = Box::new(command);
+        let request = ShardRequest::Read { command, further, limit, work, state };
+        let answer = self.inner.mesh.call(&self.inner.rt, place.shard, request);
+        Box::pin(async move {
+            match answer.await {
+                Ok(ShardReply::Page(page)) => page.map_err(PageError::Store),
+                Ok(other) => stdx::invariant::broken(format_args!("read answered by {other:?}")),
+                Err(error) => Err(PageError::Store(mesh_error(error))),
+            }
+        })
     }
 
     /// Takes a source's next page in the place of the one before, and has the one behind it made.
@@ -249,12 +301,14 @@ impl Coordinator {
         self.ask_for_page(pages, source);
         let Some(asked) = pages.take_asked(source) else { return Ok(()) };
         let page = match asked.await {
-            Ok(ShardReply::Page(page)) => page?,
-            Ok(other) => stdx::invariant::broken(format_args!("read answered by {other:?}")),
-            Err(error) => return Err(mesh_error(error)),
+            Ok(page) => page,
+            Err(PageError::Store(error)) => return Err(error),
+            Err(PageError::Peer(error)) => {
+                stdx::invariant::broken(format_args!("a shard of this node answered: {error}"))
+            }
         };
-        if let (Some(notes), Some(shard)) = (notes, pages.shard(source)) {
-            notes.add(shard, &page.stats, Some(page.len()));
+        if let (Some(notes), Some(place)) = (notes, pages.place(source)) {
+            notes.add(place.shard, &page.stats, Some(page.len()));
         }
         if pages.put_page(source, page) {
             self.ask_for_page(pages, source);

@@ -33,7 +33,7 @@ fn count(n: u64, one: &str) -> String {
 }
 
 /// Adds what another read cost.
-fn add(sum: &mut ReadStats, more: &ReadStats) {
+pub(crate) fn add(sum: &mut ReadStats, more: &ReadStats) {
     sum.partitions = sum.partitions.saturating_add(more.partitions);
     sum.rows = sum.rows.saturating_add(more.rows);
     sum.tombstones = sum.tombstones.saturating_add(more.tombstones);

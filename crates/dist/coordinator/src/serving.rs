@@ -84,7 +84,7 @@ enum Refused {
 
 impl Coordinator {
     /// Serves a peer's request: verbs `Mutation`, `MutationForward`, `CounterMutation`, `Hint`, `BatchStore`,
-    /// `BatchRemove`, `Read`, `RangeRead` and those of Paxos. Gives the responder back for others.
+    /// `BatchRemove`, `Read`, `RangeRead`, `Scan` and those of Paxos. Gives the responder back for others.
     pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
         match request.verb {
             Verb::Mutation
@@ -95,6 +95,7 @@ impl Coordinator {
             | Verb::BatchRemove
             | Verb::Read
             | Verb::RangeRead
+            | Verb::Scan
             | Verb::PaxosPrepare
             | Verb::PaxosPropose
             | Verb::PaxosCommit
@@ -111,6 +112,10 @@ impl Coordinator {
         };
         if matches!(request.verb, Verb::Read | Verb::RangeRead) {
             self.serve_read(&request, responder);
+            return None;
+        }
+        if request.verb == Verb::Scan {
+            self.serve_scan(&request, responder);
             return None;
         }
         if request.verb == Verb::PaxosRepair {

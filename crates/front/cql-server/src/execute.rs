@@ -141,7 +141,8 @@ fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Resul
         Compiled::new(&statement, &snapshot, keyspace, limits, cx.server.rt.wall())?
     };
     let is_serial = conditional::scope_of(parameters.consistency).is_some();
-    if is_serial || conditional::is_conditional(&compiled.plan) {
+    let folds = matches!(&compiled.plan.kind, PlanKind::Select(plan) if plan.folds());
+    if is_serial || folds || conditional::is_conditional(&compiled.plan) {
         compiled.source = Some(text_source(text, keyspace));
     }
     let values = values_of(&compiled, &parameters.values);

@@ -286,8 +286,8 @@ fn begin_select(
     select::run(compiled, values, &parameters, (describe, Allowed::default()), cx)
 }
 
-/// The plan of a forwarded statement: kept like a client's when a client has prepared it there.
-fn compile(server: &Rc<Server>, source: &Source) -> Result<Rc<Compiled>> {
+/// The plan of a statement of another node: kept like a client's when a client has prepared it there.
+pub(crate) fn compile(server: &Rc<Server>, source: &Source) -> Result<Rc<Compiled>> {
     let keyspace = source.keyspace.as_deref();
     if source.is_prepared {
         return prepared_here(server, &source.text, keyspace);

@@ -37,6 +37,7 @@ mod prepared;
 mod replicas;
 mod role_change;
 mod running;
+mod scanned;
 mod schema_change;
 mod select;
 mod server;

@@ -14,6 +14,7 @@ use crate::latency::Kind;
 use crate::patience::Patience;
 use crate::prepared::Compiled;
 use crate::replicas;
+use crate::scanned;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
 use crate::settings::Timeout;
@@ -410,8 +411,17 @@ impl Read {
         {
             return Ok(folded);
         }
-        let filter = bound.shard_filter(plan);
-        let filter = filter.map(|(filter, rows_wanted)| ShardFilter { filter, rows_wanted });
+        let filter = bound.shard_filter(plan).map(|(filter, rows_wanted)| {
+            let shipped = order.as_ref().and_then(|_| scanned::ship(bound, plan, None));
+            ShardFilter { filter, rows_wanted, shipped }
+        });
+        if computed.is_none()
+            && let (Some(order), Some(filter), None) = (&order, &filter, self.scope)
+            && let Some(read) =
+                self.read_scattered((plan, bound), order, (filter, trace, patience), body).await?
+        {
+            return Ok(read);
+        }
         let mut exec = SelectExec::new(plan, bound, body);
         for command in bound.reads() {
             if exec.is_stopped() {
@@ -463,13 +473,13 @@ impl Read {
     ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
         let coordinator = &self.server.coordinator;
         let Some((fold, results_wanted)) = bound.shard_fold(plan) else { return Ok(None) };
-        let Some(command) = bound.reads().first().filter(|c| coordinator.folds(c, order)) else {
-            return Ok(None);
-        };
+        let Some(command) = bound.reads().first() else { return Ok(None) };
         let begins_at = body.len();
         let mut exec = SelectExec::new(plan, bound, body);
         let mut sink = FoldedSink { exec: &mut exec, patience, results: 0 };
-        let fold = FoldOrder { fold, results_wanted };
+        let source = order.and(self.compiled.source.as_ref());
+        let shipped = source.and_then(|source| scanned::ship(bound, plan, Some(source)));
+        let fold = FoldOrder { fold, results_wanted, shipped };
         let read = coordinator.fold(command, &fold, (order, trace.map(|t| &**t)), &mut sink);
         let folded = Box::pin(read).await.map_err(|error| match error {
             FoldError::Request(error) => match order {
@@ -481,6 +491,7 @@ impl Read {
                 Failure::read(&error, self.consistency, id)
             }
         })?;
+        let Some(folded) = folded else { return Ok(None) };
         let merged = folded.states.is_some_and(|states| {
             !plan.is_one_group() || states.into_iter().all(|s| exec.merge_of_shard(s).is_ok())
         });
@@ -491,6 +502,34 @@ impl Read {
             return Ok(None);
         };
         Ok(Some((done, folded.stats, folded.stats.filtered.bytes)))
+    }
+
+    /// Has shards of the replicas filter rows; `None` when that cannot be: then nothing is appended.
+    async fn read_scattered(
+        &self,
+        (plan, bound): (&SelectPlan, &BoundSelect),
+        order: &ReplicatedRead,
+        (filter, trace, patience): (&ShardFilter, Option<&Rc<ReadTrace>>, Option<&Patience>),
+        body: &mut Vec<u8>,
+    ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
+        let [command] = bound.reads() else { return Ok(None) };
+        if !matches!(command.partitions, Partitions::Range(_)) {
+            return Ok(None);
+        }
+        let begins_at = body.len();
+        let mut exec = SelectExec::new(plan, bound, body);
+        let sink = Sink { exec: &mut exec, patience, items: 0 };
+        let mut counting = Counting { sink, bytes: 0 };
+        let how = (trace.map(|trace| &**trace), filter);
+        let read = self.server.coordinator.read_scattered(command, order, how, &mut counting);
+        let read = Box::pin(read).await;
+        let read = read.map_err(|e| Failure::request(e, self.consistency, &order.snapshot))?;
+        let bytes = counting.bytes;
+        let Some(stats) = read else {
+            body.truncate(begins_at);
+            return Ok(None);
+        };
+        Ok(Some((exec.finish()?, stats, bytes.saturating_add(stats.filtered.bytes))))
     }
 
     /// A read that is traced.

@@ -189,6 +189,7 @@ impl CqlServer {
         });
         let server = CqlServer { inner };
         crate::forwarded::install(&server);
+        crate::scanned::install(&server);
         let hook = server.clone();
         membership.on_change(move |_, after| hook.on_snapshot(after));
         let hook = server.clone();

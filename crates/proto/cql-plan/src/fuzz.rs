@@ -4,3 +4,4 @@ pub use crate::describe::fuzz_describe_paging;
 pub use crate::functions::json::fuzz_json;
 pub use crate::modify::fuzz::fuzz_modify;
 pub use crate::paging::fuzz_paging_state;
+pub use crate::select::shipped::fuzz::fuzz_scan_work;

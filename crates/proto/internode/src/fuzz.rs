@@ -5,6 +5,7 @@ use crate::hello::Handshake;
 use crate::message::{ForwardAck, Hint, Mutation, MutationForward, Ping};
 use crate::read::ReadRequest;
 use crate::reply::ErrorReply;
+use crate::scan::{ScanPage, ScanRequest};
 use crate::verb::Verb;
 use stdx::invariant;
 
@@ -69,6 +70,24 @@ pub fn fuzz_internode_read(data: &[u8]) {
     invariant!(first == second, "a read request comes back");
 }
 
+/// A request for a page of a scan, and such a page, from outside.
+pub fn fuzz_internode_scan(data: &[u8]) {
+    if let Ok(request) = ScanRequest::decode(data) {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        request.encode(&mut first);
+        match ScanRequest::decode(&first) {
+            Ok(again) => again.encode(&mut second),
+            Err(error) => stdx::invariant::broken(format_args!("a scan comes back: {error}")),
+        }
+        invariant!(first == second, "a scan comes back");
+    }
+    if let Ok(page) = ScanPage::decode(data) {
+        let mut again = Vec::new();
+        page.encode(&mut again);
+        invariant!(ScanPage::decode(&again).as_ref() == Ok(&page), "a page comes back");
+    }
+}
+
 fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
     let mut again = Vec::new();
     match (kind, Verb::from_number(verb)) {
@@ -116,6 +135,7 @@ fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
             }
         }
         (_, Some(Verb::Read | Verb::RangeRead)) => fuzz_internode_read(bytes),
+        (_, Some(Verb::Scan)) => fuzz_internode_scan(bytes),
         _ => {}
     }
 }

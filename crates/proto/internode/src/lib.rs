@@ -2,7 +2,7 @@
 //!
 //! Owns: the handshake ([`hello`]), who is refused and what that node is told ([`identity`]), frames
 //! ([`frame`]), the numbers of verbs ([`verb`]), the messages that no other crate encodes
-//! ([`message`], [`read`], [`reply`]). Never: sockets, clocks, schemas; payloads of gossip, Paxos and
+//! ([`message`], [`read`], [`scan`], [`reply`]). Never: sockets, clocks, schemas; payloads of gossip, Paxos and
 //! the metadata log are opaque here and made by those crates. See `docs/formats/internode.md`.
 //!
 //! INV-internode-1: no bytes from outside cause a panic, or an allocation larger than the bytes
@@ -10,7 +10,7 @@
 //! INV-internode-2: a frame is handed out only whole and only when both its checksums fit.
 //! INV-internode-3: numbers of verbs, kinds, errors and refusals are never given a second meaning.
 //!
-//! Reading order: [`hello`], [`identity`], [`verb`], [`frame`], [`reply`], [`message`], [`read`].
+//! Reading order: [`hello`], [`identity`], [`verb`], [`frame`], [`reply`], [`message`], [`read`], [`scan`].
 
 #![deny(
     clippy::indexing_slicing,
@@ -37,6 +37,7 @@ pub mod identity;
 pub mod message;
 pub mod read;
 pub mod reply;
+pub mod scan;
 pub mod verb;
 
 pub use frame::{
@@ -50,6 +51,7 @@ pub use message::{
 };
 pub use read::{ReadLimits, ReadRequest, encode_read};
 pub use reply::ErrorReply;
+pub use scan::{ScanCost, ScanEnd, ScanPage, ScanRequest};
 pub use verb::Verb;
 
 #[cfg(test)]

@@ -134,12 +134,12 @@ pub fn encode_read(out: &mut Vec<u8>, command: &ReadCommand, limits: ReadLimits,
     }
 }
 
-fn put_key(out: &mut Vec<u8>, key: &[u8]) {
+pub(crate) fn put_key(out: &mut Vec<u8>, key: &[u8]) {
     let put = out.put_bytes_u16(key, "partition key");
     stdx::invariant!(put.is_ok(), "read of a key of {} bytes", key.len());
 }
 
-fn put_bound(out: &mut Vec<u8>, bound: &RingBound) {
+pub(crate) fn put_bound(out: &mut Vec<u8>, bound: &RingBound) {
     let after_flag = |after: bool| if after { BOUND_AFTER } else { 0 };
     match bound {
         RingBound::Token { token, after } => {
@@ -244,7 +244,7 @@ fn take_rows_per_partition(reader: &mut Reader<'_>) -> Result<u32, DecodeError> 
     }
 }
 
-fn take_bound(reader: &mut Reader<'_>) -> Result<RingBound, DecodeError> {
+pub(crate) fn take_bound(reader: &mut Reader<'_>) -> Result<RingBound, DecodeError> {
     let tag = reader.u8()?;
     if tag & !(BOUND_AFTER | BOUND_KEY) != 0 {
         return Err(reader.invalid(i64::from(tag)));
@@ -258,7 +258,7 @@ fn take_bound(reader: &mut Reader<'_>) -> Result<RingBound, DecodeError> {
 }
 
 /// Order of two positions of the ring.
-fn compare_ring_bounds(a: &RingBound, b: &RingBound) -> Ordering {
+pub(crate) fn compare_ring_bounds(a: &RingBound, b: &RingBound) -> Ordering {
     // Within a token: its start, its keys by their bytes, its end.
     fn place(bound: &RingBound) -> (Token, u8, &[u8], bool) {
         match bound {
@@ -278,7 +278,7 @@ fn take_range(reader: &mut Reader<'_>) -> Result<KeyRange, DecodeError> {
     Ok(range)
 }
 
-fn take_clustering(reader: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn take_clustering(reader: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
     let bytes = reader.bytes_vint()?;
     match clustering::check(bytes, COMPONENTS_MAX) {
         Some(_) => Ok(bytes.to_vec()),
@@ -287,7 +287,7 @@ fn take_clustering(reader: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
 }
 
 /// A count of things that take at least `each` bytes, so that room for them may be reserved.
-fn take_count(reader: &mut Reader<'_>, each: usize) -> Result<usize, DecodeError> {
+pub(crate) fn take_count(reader: &mut Reader<'_>, each: usize) -> Result<usize, DecodeError> {
     let count = reader.vint_len()?;
     let max = reader.remaining().checked_div(each).unwrap_or(0);
     if count > max {

@@ -65,6 +65,8 @@ verbs! {
     Read = 0x0301;
     /// Read of a range of partitions ([`crate::ReadRequest`]).
     RangeRead = 0x0302;
+    /// What one shard makes of the rows of ranges ([`crate::ScanRequest`]).
+    Scan = 0x0303;
     /// Paxos: promise a ballot, and read.
     PaxosPrepare = 0x0401;
     /// Paxos: accept a value.

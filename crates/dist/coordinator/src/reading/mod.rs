@@ -15,10 +15,10 @@
 
 mod calls;
 mod drive;
-mod plan;
+pub(crate) mod plan;
 mod repairing;
-mod ring_walk;
-mod serve;
+pub(crate) mod ring_walk;
+pub(crate) mod serve;
 mod shards;
 mod show;
 mod slot;
@@ -35,6 +35,7 @@ use store::{ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
 pub(crate) use plan::TableFacts;
+pub(crate) use ring_walk::tokens_of;
 pub use shards::ReplicaQuery;
 pub(crate) use show::{Show, Shown};
 pub(crate) use slot::{go_on, resumed};
@@ -58,13 +59,19 @@ pub struct Reading {
     speculations: Counter,
     short_reads: Counter,
     served: Counter,
-    served_late: Counter,
-    outdated: Counter,
+    pub(crate) served_late: Counter,
+    pub(crate) outdated: Counter,
     /// Of other shards, whose caller was gone.
     pub(crate) abandoned: Counter,
     replanned: Counter,
     /// Of results, made for any shard.
     pub(crate) folded: Counter,
+    /// What other nodes may ask shards to do with rows.
+    pub(crate) scans: crate::scan_serve::Scans,
+    pub(crate) scattered: Counter,
+    pub(crate) scattered_refused: Counter,
+    pub(crate) scattered_moved: Counter,
+    pub(crate) scans_served: Counter,
 }
 
 impl Reading {
@@ -115,6 +122,23 @@ impl Reading {
             folded: counter(
                 "coordinator_folded_pages_total",
                 "pages of aggregations that this shard made of its rows",
+            ),
+            scans: crate::scan_serve::Scans::default(),
+            scattered: counter(
+                "coordinator_scattered_reads_total",
+                "scans that shards of several nodes filtered or aggregated",
+            ),
+            scattered_refused: counter(
+                "coordinator_scattered_reads_refused_total",
+                "such scans that a node would not do, so that rows were read",
+            ),
+            scattered_moved: counter(
+                "coordinator_scattered_reads_moved_total",
+                "parts of such scans that went on at another replica",
+            ),
+            scans_served: counter(
+                "replica_scans_total",
+                "pages that this shard filtered or aggregated for other coordinators",
             ),
             replanned: counter(
                 "coordinator_reads_replanned_total",
@@ -208,7 +232,7 @@ impl Coordinator {
     }
 
     /// `None`: there is no such table, or this node is part of no cluster.
-    fn plan_read(
+    pub(crate) fn plan_read(
         &self,
         snapshot: &ClusterSnapshot,
         table: TableId,
@@ -223,7 +247,7 @@ impl Coordinator {
 
 /// The only replica failed, and it is this node.
 #[cold]
-fn failed(order: &ReplicatedRead, me: HostId, reason: ReplicaError) -> RequestError {
+pub(crate) fn failed(order: &ReplicatedRead, me: HostId, reason: ReplicaError) -> RequestError {
     let failures = std::iter::once((me, reason)).collect();
     let (consistency, data_present) = (order.consistency, false);
     RequestError::ReadFailure { consistency, received: 0, block_for: 1, failures, data_present }

@@ -52,16 +52,16 @@ impl TableFacts {
 }
 
 /// Everything of a read that does not change while it runs.
-pub(super) struct Plan {
-    pub(super) cluster: Rc<Cluster>,
-    pub(super) table: Rc<TableFacts>,
+pub(crate) struct Plan {
+    pub(crate) cluster: Rc<Cluster>,
+    pub(crate) table: Rc<TableFacts>,
     topology: Rc<Topology>,
     consistency: Consistency,
     need: Need,
 }
 
 impl Plan {
-    pub(super) fn new(
+    pub(crate) fn new(
         cluster: Rc<Cluster>,
         table: Rc<TableFacts>,
         topology: Rc<Topology>,
@@ -71,22 +71,27 @@ impl Plan {
         Plan { cluster, table, topology, consistency, need }
     }
 
-    pub(super) fn placements(&self) -> &Placements {
+    pub(crate) fn placements(&self) -> &Placements {
         &self.topology.placements
     }
 
     /// Ranges of the ring.
-    pub(super) fn ranges(&self) -> u32 {
+    pub(crate) fn ranges(&self) -> u32 {
         u32::try_from(self.placements().ranges().len()).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Replicas of each token, as the keyspace asks for.
+    pub(crate) fn replicas_of_each(&self) -> u16 {
+        self.topology.factors.total
+    }
+
     /// Natural replicas that the level needs.
-    pub(super) fn block_for(&self) -> usize {
+    pub(crate) fn block_for(&self) -> usize {
         self.need.sum()
     }
 
     /// The plan for the replicas of a token.
-    pub(super) fn of_token(&self, token: Token) -> ReadPlan {
+    pub(crate) fn of_token(&self, token: Token) -> ReadPlan {
         let mut replicas = ReplicaList::new();
         self.cluster.replicas_to_read(&self.topology, token, &mut replicas);
         self.cluster.rank(&self.topology, &mut replicas);
@@ -99,7 +104,7 @@ impl Plan {
     }
 
     /// Whether this node alone can answer, and is the one to ask.
-    pub(super) fn is_for_this_node(&self, me: HostId, command: &ReadCommand) -> bool {
+    pub(crate) fn is_for_this_node(&self, me: HostId, command: &ReadCommand) -> bool {
         if self.block_for() != 1 {
             return false;
         }
@@ -118,12 +123,12 @@ impl Plan {
     }
 
     /// Shards of a node, as far as is known; at least 1.
-    pub(super) fn shards_of(&self, host: HostId) -> u16 {
+    pub(crate) fn shards_of(&self, host: HostId) -> u16 {
         self.cluster.parts.messaging.peer(host).map_or(1, |peer| peer.shard_count.max(1))
     }
 
     /// The settings of a page.
-    pub(super) fn config(
+    pub(crate) fn config(
         &self,
         now: Instant,
         order: &ReplicatedRead,
@@ -155,14 +160,14 @@ impl Plan {
 
 /// The facts of tables that were read, as of their newest version met.
 #[derive(Default)]
-pub(super) struct TableCache(std::cell::RefCell<stdx::FixedMap<TableId, Rc<TableFacts>>>);
+pub(crate) struct TableCache(std::cell::RefCell<stdx::FixedMap<TableId, Rc<TableFacts>>>);
 
 /// Tables that are remembered; above it all are forgotten.
 const TABLES_MAX: usize = 4096;
 
 impl TableCache {
     /// `None`: there is no such table in the snapshot.
-    pub(super) fn get(&self, snapshot: &ClusterSnapshot, id: TableId) -> Option<Rc<TableFacts>> {
+    pub(crate) fn get(&self, snapshot: &ClusterSnapshot, id: TableId) -> Option<Rc<TableFacts>> {
         let table = snapshot.schema.table_by_id(id)?;
         let mut known = self.0.borrow_mut();
         if let Some(facts) = known.get(&id)

@@ -6,7 +6,7 @@ use request::{ReadPlan, SubRange, TokenRange};
 use stdx::Token;
 
 /// The tokens that a range of keys touches: above the first, up to the second.
-pub(super) fn tokens_of(range: &KeyRange) -> TokenRange {
+pub(crate) fn tokens_of(range: &KeyRange) -> TokenRange {
     let before = |token: Token| Token(token.0.saturating_sub(1));
     let after = match &range.start {
         RingBound::Token { token, after: true } => *token,
@@ -20,7 +20,7 @@ pub(super) fn tokens_of(range: &KeyRange) -> TokenRange {
 }
 
 /// The part of a range of keys that lies in a sub-range of its tokens.
-pub(super) fn part_of(range: &KeyRange, sub: TokenRange) -> KeyRange {
+pub(crate) fn part_of(range: &KeyRange, sub: TokenRange) -> KeyRange {
     let whole = tokens_of(range);
     let bound = |token| RingBound::Token { token, after: true };
     KeyRange {
@@ -30,7 +30,7 @@ pub(super) fn part_of(range: &KeyRange, sub: TokenRange) -> KeyRange {
 }
 
 /// Walks the ring; nothing is allocated for ranges that are not reached.
-pub(super) struct RingWalk<'a, P> {
+pub(crate) struct RingWalk<'a, P> {
     placements: &'a Placements,
     at: Token,
     upto: Token,
@@ -39,7 +39,7 @@ pub(super) struct RingWalk<'a, P> {
 
 impl<'a, P: FnMut(Token) -> ReadPlan> RingWalk<'a, P> {
     /// `plan` gives the plan for the replicas of a token.
-    pub(super) fn new(placements: &'a Placements, tokens: TokenRange, plan: P) -> RingWalk<'a, P> {
+    pub(crate) fn new(placements: &'a Placements, tokens: TokenRange, plan: P) -> RingWalk<'a, P> {
         RingWalk { placements, at: tokens.after, upto: tokens.upto, plan }
     }
 }

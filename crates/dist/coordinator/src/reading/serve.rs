@@ -141,7 +141,7 @@ impl Coordinator {
 /// more, or it is two steps of a movement behind. Then the other replicas that it asks may be none any
 /// more, and a level that it meets with them and this one says nothing. While the range moves one step is
 /// too much: who has not heard of the movement does not ask those whom its reads must reach.
-fn is_outdated(
+pub(crate) fn is_outdated(
     cluster: &Cluster,
     snapshot: &cluster::ClusterSnapshot,
     epoch: Epoch,

@@ -8,6 +8,7 @@ mod levels;
 mod moving;
 mod nodes;
 mod outdated_reads;
+mod scan_pages;
 mod serial;
 mod serving;
 mod table;

@@ -58,7 +58,7 @@ fn start(world: &World, shards: u16, left_out: usize) -> SimNode {
     )
 }
 
-const TABLES: [&str; 3] = [
+pub(super) const TABLES: [&str; 3] = [
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     "CREATE TABLE ks.t (k int, c timestamp, e int, st int static, ti tinyint, i int, b bigint, \
      vi varint, d decimal, f float, x double, s text, l list<int>, PRIMARY KEY (k, c, e)) \
@@ -190,7 +190,7 @@ fn statement(random: &mut Random) -> String {
 }
 
 /// Every page of every statement, as it comes.
-async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)> {
+pub(super) async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)> {
     let mut random = Random(seed);
     for text in TABLES {
         remote.query(text).await.unwrap();
@@ -230,7 +230,7 @@ async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)> {
 }
 
 /// What a node with so many shards answers, and how many pages its shards have folded.
-fn run_with(shards: u16, seed: u64) -> (Vec<(String, Got)>, u64) {
+pub(super) fn run_with(shards: u16, seed: u64) -> (Vec<(String, Got)>, u64) {
     let world = World::new(seed, WorldOptions::default());
     let node = start(&world, shards, 300);
     let address = SocketAddr::new(world.ip("n1"), PORT);

@@ -14,6 +14,7 @@ mod log_table;
 mod masks;
 mod queries;
 mod roles;
+mod scattered;
 mod several_nodes;
 mod statements;
 

@@ -23,9 +23,13 @@ struct Shared {
     dead: RefCell<FixedSet<HostId>>,
     /// Nodes that do not empty their stores.
     forgetful: RefCell<FixedSet<u8>>,
+    /// Nodes that do not know the verb `Scan`.
+    old: RefCell<FixedSet<u8>>,
 }
 
 struct Verbs {
+    n: u8,
+    shared: Rc<Shared>,
     membership: Membership,
     coordinator: Coordinator,
 }
@@ -35,6 +39,9 @@ impl Handler for Verbs {
         let (verb, from, epoch) = (request.verb, request.from, request.epoch);
         let payload = request.payload.to_vec();
         self.membership.notice(from, epoch);
+        if verb == internode::Verb::Scan && self.shared.old.borrow().contains(&self.n) {
+            return responder.fail(&internode::ErrorReply::UnknownVerb(verb.number()));
+        }
         if let Some(responder) = self.coordinator.serve_peer(request, responder) {
             self.membership.serve_peer(verb, &payload, responder);
         }
@@ -136,8 +143,10 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
         epoch_wait: None,
         settings: ReplicationSettings::default(),
     });
-    messaging
-        .serve(Rc::new(Verbs { membership: membership.clone(), coordinator: coordinator.clone() }));
+    let (of_test, members) = (shared.clone(), membership.clone());
+    let coordinating = coordinator.clone();
+    let verbs = Verbs { n, shared: of_test, membership: members, coordinator: coordinating };
+    messaging.serve(Rc::new(verbs));
     let mut settings = settings();
     settings.broadcast_address = address(ips[usize::from(n) - 1], 9042);
     settings.storage_address = address(ips[usize::from(n) - 1], 7000);
@@ -223,6 +232,29 @@ impl Cluster {
     /// Cuts two machines off from each other; nobody is told.
     pub(super) fn partition(&self, a: &str, b: &str) {
         self.world.partition(a, b);
+    }
+
+    /// How large pages between nodes are from now on.
+    pub(super) fn limit_pages(&self, limit: coordinator::PageLimit) {
+        for server in self.shared.servers.borrow().values() {
+            server.inner().coordinator.limit_pages(limit);
+        }
+    }
+
+    /// Node `n` does not know the verb `Scan` from now on.
+    pub(super) fn grow_old(&self, n: u8) {
+        self.shared.old.borrow_mut().insert(n);
+    }
+
+    /// What node `n` has counted under a name.
+    pub(super) fn count(&self, n: u8, name: &str) -> u64 {
+        let metrics = self.telemetry(n).snapshot().metrics;
+        let of_name = metrics.iter().filter(|metric| metric.name == name);
+        let value = |metric: &telemetry::Metric| match metric.value {
+            telemetry::Value::Counter(count) => count,
+            _ => 0,
+        };
+        of_name.map(value).sum()
     }
 
     /// The counters of a node.

@@ -21,7 +21,7 @@ const TABLES: &[&str] = &[
      WITH CLUSTERING ORDER BY (c DESC, d ASC)",
 ];
 
-fn schema() -> Option<Arc<Schema>> {
+pub(crate) fn schema() -> Option<Arc<Schema>> {
     let mut schema = Schema::default();
     for cql in TABLES {
         let statement = cql_syntax::parse(cql).ok()?;

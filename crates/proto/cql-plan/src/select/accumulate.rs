@@ -1,5 +1,6 @@
 //! The state of an aggregate over the rows of a group, native or a user's.
 
+use codec::{DecodeError, Reader};
 use types::aggregate::Aggregate;
 
 use crate::error::PlanError;
@@ -59,6 +60,21 @@ impl Accumulator {
                 aggregate.merge(other, is_before).map_err(crate::term::invalid_value)
             }
             _ => Err(PlanError::invalid("aggregates that do not fit")),
+        }
+    }
+
+    /// Appends the state; false: it is a user's, whose states stay where they are.
+    pub(crate) fn encode_state(&self, out: &mut Vec<u8>) -> bool {
+        let Accumulator::Native(aggregate) = self else { return false };
+        aggregate.encode_state(out);
+        true
+    }
+
+    /// The state of the same aggregate that was encoded.
+    pub(crate) fn decode_state(&self, reader: &mut Reader<'_>) -> Result<Accumulator, DecodeError> {
+        match self {
+            Accumulator::Native(start) => Ok(Accumulator::Native(start.decode_state(reader)?)),
+            Accumulator::User(..) => Err(reader.invalid(0)),
         }
     }
 

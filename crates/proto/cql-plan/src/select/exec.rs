@@ -1,6 +1,6 @@
 //! Rows in, encoded result rows out.
 
-mod folding;
+pub(super) mod folding;
 
 use std::cmp::Ordering;
 

@@ -58,6 +58,11 @@ impl Filter {
         Filter { source: Source::of(column), ty: column.ty.clone(), order, values, test }
     }
 
+    /// What is asked.
+    pub(crate) fn test(&self) -> &Test {
+        &self.test
+    }
+
     /// Whether it asks something of this column.
     pub(crate) fn is_on(&self, column: &Column) -> bool {
         self.source == Source::of(column)

@@ -27,6 +27,7 @@ mod reads;
 mod restricted;
 mod restrictions;
 mod selection;
+pub(crate) mod shipped;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +53,7 @@ use crate::term::{PlannedTerm, Receiver, plan_term};
 pub use bound::BoundSelect;
 pub(crate) use cells::{Source, append_udt, key_component, put_column};
 pub use exec::{Dropped, Flow, SelectDone, SelectExec};
+pub use shipped::{Shipped, ShippedText};
 
 pub(crate) use bind::{half_space, intersect, ordered};
 
@@ -321,6 +323,11 @@ impl SelectPlan {
     /// GROUP BY is written.
     pub fn groups(&self) -> bool {
         self.groups
+    }
+
+    /// Shards may make its groups: see [`BoundSelect::shard_fold`].
+    pub fn folds(&self) -> bool {
+        self.folds
     }
 
     /// All rows are one group.

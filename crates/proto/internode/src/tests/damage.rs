@@ -210,3 +210,53 @@ fn a_limit_per_partition_has_one_encoding() {
     zero.splice(at..=at, [0xf0, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(limit(&zero), None, "no limit is said by the flag");
 }
+
+#[test]
+fn damaged_scans_are_refused_or_mean_something() {
+    let request = payload_of(|o| scan().encode(o));
+    let page = payload_of(|o| scan_page().encode(o));
+    for cut in 0..request.len() {
+        assert!(ScanRequest::decode(&request[..cut]).is_err(), "{cut}");
+    }
+    // Items end where the page does, so a page that is cut inside of them is one.
+    let items = scan_page().items.len();
+    for cut in 0..page.len() - items {
+        assert!(ScanPage::decode(&page[..cut]).is_err(), "{cut}");
+    }
+    for message in [request, page] {
+        for bit in 0..message.len() * 8 {
+            let mut damaged = message.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fuzz::fuzz_internode_scan(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_cannot_be_is_refused() {
+    let is_taken = |change: &dyn Fn(&mut ScanRequest<'_>)| {
+        let mut request = scan();
+        change(&mut request);
+        ScanRequest::decode(&payload_of(|o| request.encode(o))).is_ok()
+    };
+    let range = |start: i64, end: i64| KeyRange {
+        start: RingBound::Token { token: Token(start), after: true },
+        end: RingBound::Token { token: Token(end), after: true },
+    };
+    assert!(is_taken(&|_| {}));
+    assert!(is_taken(&|r| r.shard = ShardId(2)) && !is_taken(&|r| r.shard = ShardId(3)));
+    // Behind the first range, which ends at 12.
+    assert!(is_taken(&|r| r.further = vec![range(12, 20), range(20, 21)]));
+    assert!(!is_taken(&|r| r.further = vec![range(11, 20)]), "ranges overlap");
+    assert!(!is_taken(&|r| r.further = vec![range(30, 40), range(20, 25)]), "they descend");
+    assert!(!is_taken(&|r| r.further = vec![range(30, 20)]), "one is upside down");
+    assert!(!is_taken(&|r| r.command.partitions = Partitions::Key(b"k".to_vec())));
+    let digest = ReadRequest { digest: true, ..range_read() };
+    let mut bytes = payload_of(|o| scan().encode(o));
+    let read = payload_of(|o| range_read().encode(o));
+    bytes.truncate(bytes.len() - read.len());
+    digest.encode(&mut bytes);
+    assert!(ScanRequest::decode(&bytes).is_err(), "a digest of a scan");
+    let end = ScanPage { end: None, ..scan_page() };
+    assert!(ScanPage::decode(&payload_of(|o| end.encode(o))).is_err(), "more, and no end");
+}

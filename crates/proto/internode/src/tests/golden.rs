@@ -42,6 +42,8 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
         ("hint", frame(OneWay, Verb::Hint, payload_of(|o| hint.encode(o)))),
         ("read", frame_of(&traced, &payload_of(|o| point_read().encode(o)), false)),
         ("range-read", frame(Request, Verb::RangeRead, payload_of(|o| range_read().encode(o)))),
+        ("scan", frame(Request, Verb::Scan, payload_of(|o| scan().encode(o)))),
+        ("scan-page", frame(Response, Verb::Scan, payload_of(|o| scan_page().encode(o)))),
         ("cancel", frame(Cancel, Verb::Read, Vec::new())),
         ("overloaded", error(ErrorReply::Overloaded)),
         ("unknown-table", error(ErrorReply::UnknownTable(table()))),

@@ -115,6 +115,45 @@ fn range_read() -> ReadRequest {
     }
 }
 
+fn scan() -> ScanRequest<'static> {
+    let ReadRequest { limits, command, .. } = range_read();
+    ScanRequest {
+        shard: ShardId(1),
+        shards: 3,
+        limits,
+        left_out: 4 << 20,
+        command,
+        further: vec![KeyRange {
+            start: RingBound::Token { token: Token(40), after: true },
+            end: RingBound::Token { token: Token(50), after: true },
+        }],
+        work: b"work",
+        state: Some(b"state"),
+    }
+}
+
+fn scan_page() -> ScanPage<'static> {
+    ScanPage {
+        more: true,
+        is_failed: false,
+        end: Some(ScanEnd {
+            token: Token(7),
+            key: b"key".to_vec(),
+            clustering: Some(ClusteringBuf::from_components([&b"c"[..]]).0),
+        }),
+        cost: ScanCost {
+            partitions: 3,
+            rows: 500,
+            tombstones: 4,
+            dropped_rows: 300,
+            dropped_partitions: 1,
+            dropped_bytes: 70_000,
+        },
+        state: Some(b"left"),
+        items: b"items",
+    }
+}
+
 fn payload_of(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out);

@@ -70,6 +70,29 @@ proptest! {
     }
 
     #[test]
+    fn scans_come_back(
+        read in reads(), shards in 1u16..300, left_out: u64,
+        work in prop::collection::vec(any::<u8>(), 0..40),
+        state in prop::option::of(prop::collection::vec(any::<u8>(), 0..40)),
+    ) {
+        let mut command = read.command;
+        let start = RingBound::Token { token: Token(-9), after: true };
+        let end = RingBound::Key { token: Token(9), key: work.clone(), after: false };
+        command.partitions = Partitions::Range(KeyRange { start, end });
+        let shard = ShardId(shards / 2);
+        let (further, limits) = (scan().further, read.limits);
+        let request = ScanRequest {
+            shard, shards, limits, left_out, command, further, work: &work, state: state.as_deref(),
+        };
+        let bytes = payload_of(|o| request.encode(o));
+        let again = ScanRequest::decode(&bytes).unwrap();
+        prop_assert_eq!(format!("{request:?}"), format!("{again:?}"));
+        let page = ScanPage { state: state.as_deref(), items: &work, ..scan_page() };
+        let bytes = payload_of(|o| page.encode(o));
+        prop_assert_eq!(ScanPage::decode(&bytes).unwrap(), page);
+    }
+
+    #[test]
     fn frames_come_back_one_after_the_other_however_they_are_cut(
         payloads in prop::collection::vec((prop::collection::vec(0u8..4, 0..2000), any::<u64>(), any::<bool>()), 1..6),
         lz4: bool,
@@ -183,11 +206,13 @@ proptest! {
     }
 
     #[test]
-    fn the_fuzz_functions_take_damaged_messages(at: prop::sample::Index, value: u8, which in 0usize..4) {
+    fn the_fuzz_functions_take_damaged_messages(at: prop::sample::Index, value: u8, which in 0usize..6) {
         let mut data = match which {
             0 => payload_of(|o| Handshake::Hello(hello()).encode(o)),
             1 => payload_of(|o| point_read().encode(o)),
             2 => payload_of(|o| range_read().encode(o)),
+            3 => payload_of(|o| scan().encode(o)),
+            4 => payload_of(|o| scan_page().encode(o)),
             _ => frame_of(&header(FrameKind::Request, Verb::Read), &payload_of(|o| point_read().encode(o)), false),
         };
         let at = at.index(data.len());
@@ -201,6 +226,7 @@ fn run_all(data: &[u8]) {
     fuzz::fuzz_internode_frames(data);
     fuzz::fuzz_internode_payload(data);
     fuzz::fuzz_internode_read(data);
+    fuzz::fuzz_internode_scan(data);
 }
 
 /// The comparator of a table with one `int` clustering column.

@@ -100,7 +100,7 @@ fn read(
         let (pending, is_shown, rows) = (None, false, 0);
         let mut sink = Sifted { filter: &filter, wants_static, pending, is_shown, inner, rows };
         let rows_wanted = ask.rows_wanted;
-        let pushed = ShardFilter { filter: Arc::new(filter.clone()), rows_wanted };
+        let pushed = ShardFilter { filter: Arc::new(filter.clone()), rows_wanted, shipped: None };
         let wanted = (rows_wanted, pushes.then_some(&pushed));
         let stats = node.coordinator.read_filtered(&command, wanted, &mut sink).await.unwrap();
         (sink.inner.finish(), stats, sink.rows)

@@ -5,6 +5,8 @@
 //! partition are whole there and only counted and put in order by the asker. One group over everything is made in
 //! parts, which are merged: only of aggregates whose result does not depend on the order of rows.
 
+pub(in crate::select) mod wire;
+
 use std::sync::Arc;
 
 use data::command::Partitions;
@@ -85,20 +87,32 @@ impl BoundSelect {
 
 /// What crosses to the shards.
 #[derive(Debug)]
-struct Fold {
-    plan: Arc<ResultPlan>,
-    filters: Option<Arc<BoundFilters>>,
-    terms: Vec<Option<Vec<u8>>>,
-    limit: u32,
-    per_partition: u32,
-    now: DeletionSeconds,
-    resumed: Option<(Vec<u8>, u32)>,
-    unmasked: bool,
-    wall: WallMicros,
-    protocol_version: u8,
+pub(in crate::select) struct Fold {
+    pub(in crate::select) plan: Arc<ResultPlan>,
+    pub(in crate::select) filters: Option<Arc<BoundFilters>>,
+    pub(in crate::select) terms: Vec<Option<Vec<u8>>>,
+    pub(in crate::select) limit: u32,
+    pub(in crate::select) per_partition: u32,
+    pub(in crate::select) now: DeletionSeconds,
+    pub(in crate::select) resumed: Option<(Vec<u8>, u32)>,
+    pub(in crate::select) unmasked: bool,
+    pub(in crate::select) wall: WallMicros,
+    pub(in crate::select) protocol_version: u8,
 }
 
 impl RowFold for Fold {
+    fn encode_state(&self, state: &FoldState, out: &mut Vec<u8>) -> bool {
+        wire::encode_state(state, out)
+    }
+
+    fn decode_state(&self, bytes: &[u8]) -> Option<FoldState> {
+        wire::decode_state(&self.plan, bytes).ok()
+    }
+
+    fn is_result(&self, bytes: &[u8]) -> bool {
+        wire::is_result(&self.plan, bytes)
+    }
+
     fn on_shard(&self) -> Box<dyn ShardFold> {
         let bound = BoundSelect {
             reads: SmallVec::new(),

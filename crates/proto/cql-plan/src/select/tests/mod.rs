@@ -3,6 +3,7 @@
 mod execution;
 mod masks;
 mod restrictions;
+mod shipped;
 mod splices;
 
 use std::sync::Arc;
