@@ -13,10 +13,7 @@ use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
 use sst_format::index::sample_entries;
 use sst_format::partitions::Footer;
 use sst_format::statistics::{Partitioner, Statistics};
-use sst_format::{
-    BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary,
-    Version,
-};
+use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary, Version};
 use stdx::{DeletionSeconds, FixedMap, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK};

@@ -335,7 +335,9 @@ fn times_beyond_2038_are_written_anew_as_they_are_or_capped() {
                     true => {
                         assert_eq!(dump(&new).await, expected, "{from} to {to}");
                         assert_eq!(stats.stats.tombstones, old.stats.tombstones, "{from} to {to}");
-                        let of = |s: &Statistics| (s.stats.min_local_deletion, s.stats.max_local_deletion);
+                        let of = |s: &Statistics| {
+                            (s.stats.min_local_deletion, s.stats.max_local_deletion)
+                        };
                         assert_eq!(of(stats), of(old), "{from} to {to}");
                     }
                     false => {

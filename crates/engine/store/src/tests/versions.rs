@@ -125,25 +125,6 @@ fn files_of_a_version_without_marks_take_part_in_an_incremental_repair_as_others
     });
 }
 
-/// The other node gives a file that comes whole a name of `nb`: others go as rows.
-#[test]
-fn files_of_other_versions_do_not_go_to_another_node_as_they_are() {
-    run(303, |rt| async move {
-        let all = [(Token::MIN, Token::MAX)];
-        for (pk, version) in (0_i32..).zip(WriterOptions::VERSIONS) {
-            let store = open_writing(&rt, version).await;
-            write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
-            store.flush(None).await.unwrap();
-            let held = store.hold(TABLE, &all, 0).await.unwrap();
-            let whole = held.map_or(0, |held| held.files().len());
-            // The second one is `nb`, and stays.
-            assert_eq!(whole, usize::from(version >= Version::Nb), "{version}");
-            store.drain().await.unwrap();
-            store.stop().await;
-        }
-    });
-}
-
 /// An INSERT that expires, and the DELETE of another row, both after 2038.
 fn late_writes(pk: i32, expires: i64) -> [Vec<u8>; 2] {
     let (timestamp, ttl) = (TimestampMicros(100), stdx::TtlSeconds(600_000_000));
@@ -161,7 +142,8 @@ fn late_writes(pk: i32, expires: i64) -> [Vec<u8>; 2] {
 
 /// Which partitions have a live row at that second.
 async fn alive_at(store: &Store, now: i64) -> Vec<i32> {
-    let read = ReadCommand { now: DeletionSeconds(now), ..read_of(Partitions::Range(KeyRange::all())) };
+    let read =
+        ReadCommand { now: DeletionSeconds(now), ..read_of(Partitions::Range(KeyRange::all())) };
     super::read(store, &read).await.into_iter().map(|(pk, ..)| pk).collect()
 }
 

@@ -277,8 +277,7 @@ fn ttl_and_timestamp_come_from_using_then_from_the_table() {
 
 #[test]
 fn an_expiry_ends_where_the_files_of_the_cluster_can_say_it() {
-    let limits =
-        PlanLimits { expiry_max: DeletionSeconds::MAX_UNSIGNED, ..PlanLimits::default() };
+    let limits = PlanLimits { expiry_max: DeletionSeconds::MAX_UNSIGNED, ..PlanLimits::default() };
     let schema = schema_of(TABLES);
     let bind = |text: &str, values: &[BoundValue<'_>], seconds: i64| {
         let cx = PlanContext {
@@ -291,8 +290,7 @@ fn an_expiry_ends_where_the_files_of_the_cluster_can_say_it() {
         let plan = plan(&parse(text), &cx).unwrap();
         let PlanKind::Modify(plan) = &plan.kind else { panic!("{text}") };
         let uuids = UuidSource::new(7);
-        let options =
-            ExecuteOptions { now: WallMicros(seconds * 1_000_000), ..options(&uuids) };
+        let options = ExecuteOptions { now: WallMicros(seconds * 1_000_000), ..options(&uuids) };
         let mut out = Vec::new();
         let bound = plan.bind(values, &options, &mut out);
         let shown = bound.map(|m| m.iter().map(|m| show(&schema, &out[m.range.clone()])).collect());
