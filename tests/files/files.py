@@ -324,6 +324,131 @@ def compare_tools(report, cassandra, directory, tables=12, third=None):
         report.check(f"sstableverify {table}", f"{count} of {expected} files\n{out}{errors}" if bad else "")
 
 
+# Twenty years, as long as there may be: behind 2038 until the program is very old.
+LATE_TTL = 630_720_000
+
+
+def late_fill(server, session):
+    """Rows that expire after 2038, in two files, one of which hides some of the other."""
+    session.execute(
+        "CREATE KEYSPACE late WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    session.execute(
+        "CREATE TABLE late.t (k int, c int, v text, l list<int>, s text static, PRIMARY KEY (k, c))"
+    )
+    session.execute(
+        "CREATE TABLE late.d (k int PRIMARY KEY, v text)"
+        f" WITH default_time_to_live = {LATE_TTL} AND gc_grace_seconds = 3600"
+    )
+    for k in range(20):
+        for c in range(6):
+            ttl = LATE_TTL - k if c % 2 else 1_000_000
+            session.execute(
+                f"INSERT INTO late.t (k, c, v, l) VALUES ({k}, {c}, 'v{c}', [1, {c}]) USING TTL {ttl}"
+            )
+        session.execute(f"UPDATE late.t USING TTL {LATE_TTL} SET s = 'static {k}' WHERE k = {k}")
+        session.execute(f"INSERT INTO late.d (k, v) VALUES ({k}, 'default')")
+    server.flush()
+    for k in range(0, 20, 2):
+        session.execute(f"DELETE FROM late.t WHERE k = {k} AND c = 1")
+        session.execute(f"UPDATE late.t USING TTL {LATE_TTL} SET v = 'new' WHERE k = {k} AND c = 3")
+        session.execute(f"DELETE FROM late.d WHERE k = {k}")
+    server.flush()
+
+
+def late_rows(session):
+    """Rows with when they expire, to some minutes, as the programs answer at different times."""
+    rows = []
+    for row in session.execute("SELECT k, c, v, l, s, ttl(v), ttl(s), ttl(l) FROM late.t"):
+        def end(ttl):
+            return ttl if ttl is None else round((time.time() + ttl) / 10_000)
+        lists = [end(ttl) for ttl in row[7]] if isinstance(row[7], list) else end(row[7])
+        rows.append(repr((*row[:5], end(row[5]), end(row[6]), lists)))
+    rows += [repr(tuple(row)) for row in session.execute("SELECT k, v FROM late.d")]
+    return "\n".join(sorted(rows))
+
+
+def late_refused(session):
+    try:
+        session.execute(f"INSERT INTO late.d (k, v) VALUES (99, 'x') USING TTL {LATE_TTL - 1}")
+    except Exception as error:
+        return str(error)
+    return "accepted"
+
+
+def late(report, work):
+    """Times after 2038: kept by files of Cassandra 5 both ways, refused where files cannot say them."""
+    names = ("helenus", "cassandra")
+    for version, settings, (mode, form) in FORMATS[:2]:
+        part = f"late, {version}"
+        home = work / f"late-helenus-{version}"
+        shutil.rmtree(home, ignore_errors=True)
+        with Helenus(home, settings=settings) as server:
+            cluster, session = server.connect()
+            late_fill(server, session)
+            expected = late_rows(session)
+            server.drain()
+            cluster.shutdown()
+            server.stop()
+        report.check(f"{part}: rows", "" if len(expected.splitlines()) == 120 - 10 + 10 else expected)
+        copied = copy(home, work / f"late-there-{version}")
+        with Cassandra(copied, mode, form) as server:
+            cluster, session = server.connect()
+            report.check(f"{part}: there", difference(expected, late_rows(session), names))
+            server.nodetool("compact", "late")
+            report.check(f"{part}: there, compacted", difference(expected, late_rows(session), names))
+            server.drain()
+            cluster.shutdown()
+            server.stop()
+        with Helenus(copied) as server:
+            try:
+                status = server.process.wait(60)
+            except subprocess.TimeoutExpired:
+                status = "running"
+            text = server.tail()
+        right = status not in (0, "running") and "after 2038-01-19" in text
+        report.check(f"{part}: as nb they are refused", "" if right else f"status {status}\n{text}")
+        with Helenus(copied, settings=settings) as server:
+            cluster, session = server.connect()
+            report.check(f"{part}: back", difference(expected, late_rows(session), names))
+            server.nodetool("compact", "late")
+            report.check(f"{part}: back, compacted", difference(expected, late_rows(session), names))
+            found = {file.name[:2] for _, file in sstables(copied, "late")}
+            report.check(f"{part}: version", "" if found == {version} else str(found))
+            cluster.shutdown()
+            server.stop()
+    # The other way: Cassandra wrote all of it.
+    home = work / "late-cassandra"
+    shutil.rmtree(home, ignore_errors=True)
+    with Cassandra(home, "NONE", "big") as server:
+        cluster, session = server.connect()
+        late_fill(server, session)
+        expected = late_rows(session)
+        server.drain()
+        cluster.shutdown()
+        server.stop()
+    with Helenus(copy(home, work / "late-back"), settings=FORMATS[0][1]) as server:
+        cluster, session = server.connect()
+        report.check("late: from cassandra", difference(expected, late_rows(session), names[::-1]))
+        cluster.shutdown()
+        server.stop()
+    # Where files end in 2038, both say so in the same words.
+    texts = []
+    for server in [Helenus(work / "late-nb"), Cassandra(work / "late-nb-cassandra")]:
+        with server:
+            cluster, session = server.connect()
+            session.execute(
+                "CREATE KEYSPACE IF NOT EXISTS late"
+                " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+            )
+            session.execute("CREATE TABLE IF NOT EXISTS late.d (k int PRIMARY KEY, v text)")
+            texts.append(late_refused(session))
+            cluster.shutdown()
+            server.stop()
+    report.check("late: nb", difference(texts[1], texts[0], ("cassandra", "helenus")))
+    report.check("late: nb refuses", "" if "2038-01-19T03:14:06" in texts[0] else texts[0])
+
+
 def there(report, work):
     """A real Cassandra answers the same on a copy of Helenus's directory."""
     saved = json.loads((work / "helenus-answers.json").read_text())
@@ -453,7 +578,7 @@ def formats(report, work):
         report.check(f"back, {version}: all files are upgraded", ", ".join(wrong))
 
 
-PARTS = {1: tools, 2: there, 3: back, 4: formats}
+PARTS = {1: tools, 2: there, 3: back, 4: formats, 5: late}
 
 
 def main():

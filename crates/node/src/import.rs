@@ -219,12 +219,13 @@ pub(crate) async fn import(
     let auth = auth.entries()?;
     let changes = definitions::changes(base, &rows)?;
 
+    let written = crate::parts::sstable_version(options);
     for table in base.tables_by_id.values() {
-        rows::check_sstables(&fs, &data, table).await?;
+        rows::check_sstables(&fs, &data, table, written).await?;
     }
     for change in &changes {
         if let SchemaChange::CreateTable(table) = change {
-            rows::check_user_sstables(&fs, &data, table).await?;
+            rows::check_user_sstables(&fs, &data, table, written).await?;
         }
     }
     node.created_at = created_at(rt.wall(), newest);

@@ -16,7 +16,7 @@ use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
 use cql_server::{Authentication, Guardrails, ServerSettings, TimestampGuardrails};
-use stdx::HostId;
+use stdx::{DeletionSeconds, HostId};
 use store::{StoreOptions, SyncMode, Version};
 
 use crate::StartError;
@@ -115,7 +115,7 @@ fn algorithm(compression: CommitLogCompression) -> codec::Algorithm {
 }
 
 /// The version of SSTables that is written.
-fn sstable_version(options: &Options) -> Version {
+pub(crate) fn sstable_version(options: &Options) -> Version {
     match (options.sstable_version, options.sstable, options.storage_compatibility_mode) {
         (Some(SstableVersion::Me), _, _) => Version::Me,
         (Some(SstableVersion::Nb), _, _) => Version::Nb,
@@ -381,6 +381,17 @@ pub fn plan_limits(options: &Options) -> PlanLimits {
         batch_bytes_fail: bytes(options.batch_size_fail_threshold),
         unlogged_batch_partitions_warn: options.unlogged_batch_across_partitions_warn_threshold
             as usize,
+        expiry_max: expiry_max(options),
+    }
+}
+
+/// Last second at which what clients write may expire: behind 2038-01-19 only where all nodes are said
+/// to write files that can hold such times ("NONE"), and this one does.
+fn expiry_max(options: &Options) -> DeletionSeconds {
+    let everywhere = options.storage_compatibility_mode == StorageCompatibilityMode::None;
+    match everywhere && sstable_version(options).has_uint_times() {
+        true => DeletionSeconds::MAX_UNSIGNED,
+        false => DeletionSeconds::MAX_SIGNED,
     }
 }
 
@@ -465,6 +476,27 @@ mod tests {
         assert_eq!(of(Some(SstableVersion::Me), SstableFormat::Big, Cassandra4), Version::Me);
         assert_eq!(of(Some(SstableVersion::Oa), SstableFormat::Bti, Latest), Version::Oa);
         assert_eq!(of(Some(SstableVersion::Da), SstableFormat::Big, Cassandra4), Version::Da);
+    }
+
+    #[test]
+    fn expiries_end_in_2106_only_where_no_node_writes_files_that_end_in_2038() {
+        use StorageCompatibilityMode::{Cassandra4, None as Latest, Upgrading};
+        let of = |sstable_version, storage_compatibility_mode| {
+            let options =
+                Options { sstable_version, storage_compatibility_mode, ..Options::default() };
+            plan_limits(&options).expiry_max
+        };
+        for mode in [Cassandra4, Upgrading] {
+            for version in [None, Some(SstableVersion::Oa), Some(SstableVersion::Da)] {
+                assert_eq!(of(version, mode), DeletionSeconds::MAX_SIGNED, "{version:?} {mode:?}");
+            }
+        }
+        for version in [None, Some(SstableVersion::Oa), Some(SstableVersion::Da)] {
+            assert_eq!(of(version, Latest), DeletionSeconds::MAX_UNSIGNED, "{version:?}");
+        }
+        for version in [SstableVersion::Me, SstableVersion::Nb] {
+            assert_eq!(of(Some(version), Latest), DeletionSeconds::MAX_SIGNED, "{version:?}");
+        }
     }
 
     #[test]

@@ -492,7 +492,8 @@ settings! {
         supported cold sstable: SstableFormat = SstableFormat::Big;
         /// `CASSANDRA_4`: SSTables of format BIG are of version `nb`, which Cassandra 4 reads too;
         /// `UPGRADING`, `NONE`: of version `oa`, those of format BTI of version `da`, which only
-        /// Cassandra 5 reads. Deletion times end in 2038 in all of them.
+        /// Cassandra 5 reads. With `NONE` clients may write what expires after 2038-01-19, until 2106: set it
+        /// when all nodes write these versions (`UPGRADING`), as others would let it expire in 2038.
         supported cold storage_compatibility_mode: StorageCompatibilityMode = StorageCompatibilityMode::Cassandra4;
         /// Version of SSTables that are written, whatever `sstable` and `storage_compatibility_mode`
         /// say; `me` is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files that take part in an

@@ -66,6 +66,12 @@ pub struct DeletionSeconds(pub i64);
 impl DeletionSeconds {
     /// "Not deleted, never expires" (`Cell.NO_DELETION_TIME` in Cassandra).
     pub const NONE: DeletionSeconds = DeletionSeconds(i64::MAX);
+    /// The last one that files before version `oa` can say, 2038-01-19T03:14:06Z
+    /// (`Cell.MAX_DELETION_TIME_2038_LEGACY_CAP`): one more means "none" there.
+    pub const MAX_SIGNED: DeletionSeconds = DeletionSeconds(i32::MAX as i64 - 1);
+    /// The last one that files since version `oa` can say, 2106-02-07T06:28:13Z
+    /// (`Cell.MAX_DELETION_TIME`): one more means "invalid" there, two more "none".
+    pub const MAX_UNSIGNED: DeletionSeconds = DeletionSeconds(u32::MAX as i64 - 2);
 }
 
 /// Time to live in seconds, 1..=630,720,000 (20 years); 0 means none.

@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use internode::Verb;
-use messaging::{Outgoing, RequestFuture};
+use internode::{ErrorReply, Verb};
+use messaging::{MessagingError, Outgoing, RequestFuture};
 use stdx::{HostId, ShardId};
 use store::Component;
 
@@ -19,7 +19,8 @@ use crate::hold::file_name;
 use crate::pull::{Pull, Trouble, stored, trouble_of};
 use crate::streaming::Streaming;
 use crate::wire::{
-    ChunkRequest, FileOffer, OpenAnswer, OpenRequest, RANGES_MAX, put_close, read_chunk,
+    ChunkRequest, FileOffer, OPEN_VERSION, OpenAnswer, OpenRequest, RANGES_MAX, put_close,
+    read_chunk,
 };
 
 /// What a source holds for a pass.
@@ -77,11 +78,19 @@ impl Streaming {
             operation: pull.order.operation.to_string(),
             peer_shards: pull.shards,
             ranges: pull.ranges.clone(),
+            versions: inner.store.whole_versions(),
+            version: OPEN_VERSION,
         };
         let to = self.to_source(source, shard, Verb::StreamOpen);
         let response = inner.messaging.request(&to, |out| open.encode(out));
         let response = inner.unless_aborted(pull.order.plan, response).await;
         let response = response.map_err(Trouble::Fatal)?;
+        if let Err(MessagingError::Remote(ErrorReply::Invalid(_))) = &response {
+            // A build that knows another version of the question; if it is something else that is wrong,
+            // the pages say so.
+            pull.offer = Some(Offer::rows_only());
+            return Ok(());
+        }
         let response = response.map_err(trouble_of)?;
         let answer = OpenAnswer::decode(&response.payload)
             .map_err(|error| Trouble::Source(error.to_string()))?;
@@ -116,7 +125,7 @@ impl Streaming {
         };
         let Some(file) = offer.files.front().cloned() else { return Ok(()) };
         if !offer.begun {
-            ingest.begin_whole(file.components.clone()).await.map_err(stored)?;
+            ingest.begin_whole(file.version, file.components.clone()).await.map_err(stored)?;
             offer.begun = true;
         }
         self.pull_chunks(source, shard, pull, &file).await?;

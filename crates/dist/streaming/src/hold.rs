@@ -69,15 +69,16 @@ impl Serving {
     pub(crate) async fn open(self, from: HostId, open: OpenRequest, responder: Responder) {
         let inner = self.0.inner.clone();
         let shards = inner.rt.shard_count();
-        let mut answer = OpenAnswer { shards, hold: 0, files: Vec::new() };
+        let mut answer = OpenAnswer { shards, hold: 0, files: Vec::new(), version: open.version };
         let wanted = inner.settings.whole_files && open.peer_shards == shards;
         if wanted && inner.holds.all.borrow().len() < HOLDS_MAX {
             let min = inner.settings.whole_bytes_min;
-            match inner.store.hold(open.table, &open.ranges, min).await {
+            match inner.store.hold(open.table, &open.ranges, min, &open.versions).await {
                 Ok(None) => {}
                 Ok(Some(held)) => {
                     let offer = |file: &store::HeldFile| FileOffer {
                         generation: file.generation(),
+                        version: file.version(),
                         components: file.components().collect(),
                     };
                     answer.files = held.files().iter().map(offer).collect();

@@ -13,10 +13,11 @@
 //! answer: version u8 · shards u16 · replica page, empty when the request's number of shards is wrong
 //!   or there is no such hold
 //! StreamOpen
-//! request: version u8 · table 16 · plan 16 · operation (u16, bytes) · shards of the peer u16
-//! · ranges v · (start i64 · end i64)*
-//! answer: version u8 · shards u16 · hold u64, 0 when nothing is held
-//! · files v · (generation u64 · components v · (component u8 · bytes v)*)*
+//! request: version u8 (2) · table 16 · plan 16 · operation (u16, bytes) · shards of the peer u16
+//! · ranges v · (start i64 · end i64)* · versions of files that are taken u8 · (2 letters)*
+//! answer: version u8 (2) · shards u16 · hold u64, 0 when nothing is held
+//! · files v · (generation u64 · 2 letters · components v · (component u8 · bytes v)*)*
+//!   in version 1 of both there are no versions of files: all are `nb`
 //! StreamChunk
 //! request: version u8 · hold u64 · generation u64 · component u8 · offset v · bytes v
 //! answer: version u8 · known u8 · bytes of the component, not more than asked for; known is 0 and
@@ -29,10 +30,12 @@ use codec::{DecodeError, Reader, Writer};
 use data::command::{KeyRange, RingBound};
 use data::replica_page::PageEnd;
 use stdx::{Generation, ShardId, TableId, Token, Uuid};
-use store::Component;
+use store::{Component, Version as SstableVersion};
 
-/// The version this build writes.
+/// The version this build writes, but for [`OPEN_VERSION`].
 pub const VERSION: u8 = 1;
+/// The version of `StreamOpen` that this build asks with; it answers in that of the request.
+pub const OPEN_VERSION: u8 = 2;
 /// Most ranges of one request.
 pub const RANGES_MAX: usize = 4096;
 /// Most bytes of an operation's name.
@@ -246,6 +249,18 @@ fn read_version(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     if version == VERSION { Ok(()) } else { Err(r.invalid(i64::from(version))) }
 }
 
+fn read_open_version(r: &mut Reader<'_>) -> Result<u8, DecodeError> {
+    let version = r.u8()?;
+    match version {
+        VERSION | OPEN_VERSION => Ok(version),
+        _ => Err(r.invalid(i64::from(version))),
+    }
+}
+
+fn letters_of(letters: &[u8; 2]) -> Option<SstableVersion> {
+    SstableVersion::from_letters(std::str::from_utf8(letters).ok()?)
+}
+
 fn put_component(out: &mut Vec<u8>, component: Component) {
     let place = Component::ALL.iter().position(|c| *c == component);
     out.put_u8(place.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX));
@@ -270,33 +285,50 @@ pub struct OpenRequest {
     pub peer_shards: u16,
     /// As in [`FetchRequest`].
     pub ranges: Vec<(Token, Token)>,
+    /// Versions of files that are taken as they are.
+    pub versions: Vec<SstableVersion>,
+    /// Version of the message, and of its answer.
+    pub version: u8,
 }
 
 impl OpenRequest {
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(VERSION);
+        out.put_u8(self.version);
         out.put_bytes(self.table.0.as_bytes());
         out.put_bytes(self.plan.as_bytes());
         put_u16_bytes(out, self.operation.as_bytes());
         out.put_u16(self.peer_shards);
         put_ranges(out, &self.ranges);
+        if self.version >= OPEN_VERSION {
+            out.put_u8(u8::try_from(self.versions.len()).unwrap_or(0));
+            for version in &self.versions {
+                out.put_bytes(version.letters().as_bytes());
+            }
+        }
     }
 
-    /// Reads one back.
+    /// Reads one back. Versions of files that are not known here are passed over.
     ///
     /// # Errors
     /// Not a request of a known version.
     pub fn decode(payload: &[u8]) -> Result<OpenRequest, DecodeError> {
         let mut r = Reader::new(payload, "stream open");
-        read_version(&mut r)?;
+        let version = read_open_version(&mut r)?;
         let table = TableId(Uuid::from_bytes(r.array()?));
         let plan = Uuid::from_bytes(r.array()?);
         let operation = read_operation(&mut r)?;
         let peer_shards = r.u16()?;
         let ranges = read_ranges(&mut r)?;
+        let mut versions = vec![SstableVersion::Nb];
+        if version >= OPEN_VERSION {
+            versions.clear();
+            for _ in 0..r.u8()? {
+                versions.extend(letters_of(&r.array()?));
+            }
+        }
         r.finish()?;
-        Ok(OpenRequest { table, plan, operation, peer_shards, ranges })
+        Ok(OpenRequest { table, plan, operation, peer_shards, ranges, versions, version })
     }
 }
 
@@ -305,6 +337,8 @@ impl OpenRequest {
 pub struct FileOffer {
     /// Its number at the source.
     pub generation: Generation,
+    /// Version of its format.
+    pub version: SstableVersion,
     /// Its components with their bytes, in the order in which they go.
     pub components: Vec<(Component, u64)>,
 }
@@ -325,17 +359,22 @@ pub struct OpenAnswer {
     pub hold: u64,
     /// The files.
     pub files: Vec<FileOffer>,
+    /// Version of the message: that of the request.
+    pub version: u8,
 }
 
 impl OpenAnswer {
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(VERSION);
+        out.put_u8(self.version);
         out.put_u16(self.shards);
         out.put_u64(self.hold);
         out.put_vint_unsigned(self.files.len() as u64);
         for file in &self.files {
             out.put_u64(file.generation.0);
+            if self.version >= OPEN_VERSION {
+                out.put_bytes(file.version.letters().as_bytes());
+            }
             out.put_vint_unsigned(file.components.len() as u64);
             for (component, bytes) in &file.components {
                 put_component(out, *component);
@@ -350,7 +389,7 @@ impl OpenAnswer {
     /// Not an answer of a known version.
     pub fn decode(payload: &[u8]) -> Result<OpenAnswer, DecodeError> {
         let mut r = Reader::new(payload, "stream open answer");
-        read_version(&mut r)?;
+        let version = read_open_version(&mut r)?;
         let (shards, hold) = (r.u16()?, r.u64()?);
         if shards == 0 {
             return Err(r.invalid(0));
@@ -362,6 +401,12 @@ impl OpenAnswer {
         let mut files = Vec::with_capacity(count);
         for _ in 0..count {
             let generation = Generation(r.u64()?);
+            let mut of_file = SstableVersion::Nb;
+            if version >= OPEN_VERSION {
+                let letters = r.array()?;
+                let known = letters_of(&letters);
+                of_file = known.ok_or_else(|| r.invalid(i64::from(u16::from_be_bytes(letters))))?;
+            }
             let parts = r.vint_len()?;
             if parts > Component::ALL.len() {
                 return Err(r.invalid(parts as i64));
@@ -370,10 +415,10 @@ impl OpenAnswer {
             for _ in 0..parts {
                 components.push((read_component(&mut r)?, r.vint_unsigned()?));
             }
-            files.push(FileOffer { generation, components });
+            files.push(FileOffer { generation, version: of_file, components });
         }
         r.finish()?;
-        Ok(OpenAnswer { shards, hold, files })
+        Ok(OpenAnswer { shards, hold, files, version })
     }
 }
 

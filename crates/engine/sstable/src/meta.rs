@@ -13,10 +13,7 @@ use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
 use sst_format::index::sample_entries;
 use sst_format::partitions::Footer;
 use sst_format::statistics::{Partitioner, Statistics};
-use sst_format::{
-    BloomFilter, Component, DELETION_SECONDS_MAX, Descriptor, FormatError, ReadSchema, Summary,
-    Version,
-};
+use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary, Version};
 use stdx::{DeletionSeconds, FixedMap, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK};
@@ -116,7 +113,8 @@ impl SstableMeta {
     /// Decodes and verifies the small components. `table` gives column ids by name; columns of the
     /// file that it neither has nor had are refused. `None`: the table is made up from the file's
     /// own header, for offline tools. With a table the file is one to be served: its partitions must
-    /// be in the order of Murmur3 and its times ones that can be written anew.
+    /// be in the order of Murmur3; whether its times can be written anew is for the caller
+    /// ([`SstableMeta::check_times`]).
     ///
     /// # Errors
     /// `Corrupt` with file and offset, `Missing`, `Unsupported`.
@@ -167,14 +165,6 @@ impl SstableMeta {
             let value = statistics.partitioner.class_name().to_owned();
             let error = FormatError::Unsupported { what: "partitioner", value };
             return Err(at(Component::Statistics)(error));
-        }
-        if is_served && holds_late_times(&statistics) {
-            let what = "it holds times of expiry or deletion after 2038-01-19, which version nb, in \
-                        which it would be written anew, cannot say";
-            return Err(SstableError::Unsupported {
-                file: file(Component::Statistics),
-                what: what.to_owned(),
-            });
         }
         let made_up;
         let table = match table {
@@ -317,6 +307,35 @@ impl SstableMeta {
     /// Statistics.db.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Whether some expiry or deletion is behind the last one that versions before `oa` can say.
+    pub fn has_late_times(&self) -> bool {
+        let stats = &self.statistics.stats;
+        let last = stats.tombstones.points.last().map_or(0, |(point, _)| *point);
+        // Of a file with what never expires the largest is "none".
+        let largest = match stats.max_local_deletion {
+            DeletionSeconds::NONE => 0,
+            DeletionSeconds(seconds) => seconds,
+        };
+        self.version().has_uint_times() && last.max(largest) > DeletionSeconds::MAX_SIGNED.0
+    }
+
+    /// Whether all its times can be written in this version too, as whoever serves it writes its rows
+    /// anew one day.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn check_times(&self, written: Version) -> Result<()> {
+        if written.has_uint_times() || !self.has_late_times() {
+            return Ok(());
+        }
+        let what = format!(
+            "it holds times of expiry or deletion after 2038-01-19, which version {written}, in which \
+             it would be written anew, cannot say: with \"storage_compatibility_mode: NONE\", or \
+             \"sstable_version\" oa or da, it can be used"
+        );
+        Err(SstableError::Unsupported { file: self.file(Component::Statistics), what })
     }
 
     /// Summary.db; `None` in format BTI.
@@ -617,17 +636,6 @@ impl SstableMeta {
         }
         Ok(out)
     }
-}
-
-/// Whether a file of `oa` or later has local deletion times that `nb` cannot hold.
-fn holds_late_times(statistics: &Statistics) -> bool {
-    let stats = &statistics.stats;
-    let last = stats.tombstones.points.last().map_or(0, |(point, _)| *point);
-    let largest = match stats.max_local_deletion {
-        DeletionSeconds::NONE => 0,
-        DeletionSeconds(seconds) => seconds,
-    };
-    statistics.version.has_uint_times() && last.max(largest) > DELETION_SECONDS_MAX
 }
 
 /// The component by which partitions are looked up.

@@ -402,11 +402,17 @@ impl Store {
                 }
                 Err(error) => return Err(map_error(error)),
             };
+            self.check_times(reader.meta())?;
             if let Some(file) = self.file_of(reader, notes) {
                 files.push(Rc::new(file));
             }
         }
         Ok(Some(files))
+    }
+
+    /// Whether the version of files that are written here can say all times of a file.
+    pub(crate) fn check_times(&self, meta: &sstable::SstableMeta) -> Result<(), StoreError> {
+        meta.check_times(self.inner.options.sstable_version).map_err(map_error)
     }
 
     /// What this shard makes of an open file; `None` when it lies in another shard's slice.

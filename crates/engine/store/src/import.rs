@@ -310,6 +310,7 @@ impl Store {
             let reader =
                 SstableReader::open(fs, &set.directory, set.descriptor, Some(&version.table));
             let reader = reader.await.map_err(map_error)?;
+            self.check_times(reader.meta())?;
             let header = &reader.meta().statistics().header;
             if let Err(error) = header.check_types(&version.table) {
                 let file = set.path(Component::Statistics);

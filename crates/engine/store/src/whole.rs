@@ -23,7 +23,8 @@ use data::command::{KeyRange, RingBound};
 use data::{Advance, Cursor, Slices};
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
-use sstable::{Component, Components, Descriptor, SstableMeta, Version};
+use sst_format::partitions::FOOTER_BYTES_MAX;
+use sstable::{Component, Components, Descriptor, SstableMeta, Version, WriterOptions};
 use stdx::{Generation, IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
@@ -37,7 +38,7 @@ use crate::table::{InFlight, TableView};
 const GAPS_MAX: usize = 128;
 /// Files that go as a whole at a time: each keeps all its components open.
 const FILES_MAX: usize = 128;
-/// Largest component that a receiver keeps in memory to verify it: all but Data and Index.
+/// Largest component that a receiver keeps in memory to verify it: all that are not read in blocks.
 const SMALL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a file that comes which may wait for the disk before more is taken.
 const WRITING_BYTES_MAX: usize = 8 << 20;
@@ -54,6 +55,7 @@ pub struct Held {
 /// A file that can go as it is.
 pub struct HeldFile {
     generation: Generation,
+    version: Version,
     /// Component, its open file, its bytes; TOC last.
     components: Vec<(Component, File, u64)>,
     /// Reads of it may go on.
@@ -81,6 +83,11 @@ impl HeldFile {
     /// Its number here.
     pub fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// Version of its format.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// Its components with their bytes, TOC last.
@@ -111,9 +118,18 @@ impl HeldFile {
 }
 
 impl Store {
+    /// The versions of files that this node takes as they are: all that are written somewhere, but for
+    /// those whose times it could not write anew.
+    pub fn whole_versions(&self) -> Vec<Version> {
+        let own = self.inner.options.sstable_version;
+        let takes = |version: &Version| own.has_uint_times() || !version.has_uint_times();
+        WriterOptions::VERSIONS.into_iter().filter(takes).collect()
+    }
+
     /// Holds what this shard has of ranges `(start, end]` of a table, ascending and apart from each
     /// other (one that begins with the smallest token holds it), when some file of at least
-    /// `bytes_min` bytes of Data lies in them as a whole. `None`: there is no such file.
+    /// `bytes_min` bytes of Data, of one of the versions, lies in them as a whole. `None`: there is no
+    /// such file.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`.
@@ -122,9 +138,12 @@ impl Store {
         id: TableId,
         ranges: &[(Token, Token)],
         bytes_min: u64,
+        versions: &[Version],
     ) -> Result<Option<Held>, StoreError> {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let goes = |file: &Rc<TableFile>| can_go(file, bytes_min);
+        let goes = |file: &Rc<TableFile>| {
+            versions.contains(&file.reader.meta().version()) && can_go(file, bytes_min)
+        };
         // Without one there is no need of a flush.
         if !table.view().files.iter().any(goes) {
             return Ok(None);
@@ -158,7 +177,7 @@ impl Store {
             if !meta.components().contains(&component) && component != Component::Toc {
                 continue;
             }
-            let direct = matches!(component, Component::Data | Component::Index);
+            let direct = component.is_large();
             let options = OpenOptions { read: true, direct, ..OpenOptions::default() };
             let opened = match fs.open(&meta.file(component), options).await {
                 Ok(opened) => opened,
@@ -168,7 +187,8 @@ impl Store {
             let length = opened.len().await?;
             components.push((component, opened, length));
         }
-        Ok(Some(HeldFile { generation: file.generation, components, _file: file.clone() }))
+        let version = meta.version();
+        Ok(Some(HeldFile { generation: file.generation, version, components, _file: file.clone() }))
     }
 }
 
@@ -176,9 +196,8 @@ impl Store {
 fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
     let meta = file.reader.meta();
     let stats = &meta.statistics().stats;
-    // The other node gives it a name of its own, of the version that both write.
-    meta.version() == Version::Nb
-        && !file.spanning
+    // The other node gives it a name of its own.
+    !file.spanning
         && file.filter.is_none()
         && file.hidden.is_empty()
         && meta.checksums().is_some()
@@ -241,6 +260,7 @@ pub(crate) async fn has_partition(
 /// A file that comes as it is.
 pub(crate) struct Coming {
     in_flight: InFlight,
+    version: Version,
     /// Components and their bytes, TOC last.
     components: Vec<(Component, u64)>,
     /// The one that comes, and what of it was given to the disk.
@@ -252,8 +272,10 @@ pub(crate) struct Coming {
     syncs: Vec<Syncing>,
     checksummer: BlockChecksummer,
     sums: Vec<ComponentChecksum>,
-    /// All but Data and Index.
+    /// All that are read as a whole.
     small: Vec<(Component, Vec<u8>)>,
+    /// The last bytes of Partitions.
+    index_tail: Vec<u8>,
 }
 
 /// Work that goes on while its task does something else.
@@ -343,6 +365,10 @@ impl Coming {
         self.in_flight
     }
 
+    fn descriptor(&self) -> Descriptor {
+        Descriptor::new(self.version, self.in_flight.generation())
+    }
+
     fn length_of(&self, component: Component) -> u64 {
         let found = self.components.iter().find(|(c, _)| *c == component);
         found.map_or(0, |(_, length)| *length)
@@ -350,12 +376,14 @@ impl Coming {
 }
 
 impl Ingest {
-    /// Begins a file that comes as it is, with the bytes of its components, TOC last.
+    /// Begins a file of that version that comes as it is, with the bytes of its components, TOC last.
     ///
     /// # Errors
-    /// `Invalid`: these cannot be the components of a file; `DiskFull`, `Io`, `Stopping`.
+    /// `Invalid`: these cannot be the components of a file, or the version is not one of
+    /// [`Store::whole_versions`]; `DiskFull`, `Io`, `Stopping`.
     pub async fn begin_whole(
         &mut self,
+        version: Version,
         components: Vec<(Component, u64)>,
     ) -> Result<(), StoreError> {
         self.check_alive()?;
@@ -363,18 +391,25 @@ impl Ingest {
         if self.coming.is_some() {
             return invalid("a file begins before the one before has ended");
         }
+        if !self.store.whole_versions().contains(&version) {
+            return invalid("a file of a version that is not taken as it is");
+        }
         let mut named: Vec<Component> = components.iter().map(|(c, _)| *c).collect();
         if named.last() != Some(&Component::Toc) {
             return invalid("a file whose last component is not its TOC.txt");
         }
         named.sort_unstable();
         named.dedup();
-        let needed = [Component::Data, Component::Index, Component::Checksums];
-        if named.len() != components.len() || !needed.iter().all(|c| named.contains(c)) {
-            return invalid("a file without all of its components");
+        let large: &[Component] = match version.is_bti() {
+            false => &[Component::Data, Component::Index],
+            true => &[Component::Data, Component::Partitions, Component::Rows],
+        };
+        let is_complete = named.iter().filter(|c| c.is_large()).eq(large.iter())
+            && named.contains(&Component::Checksums);
+        if named.len() != components.len() || !is_complete {
+            return invalid("a file without all of its components, or with others");
         }
-        let is_small = |c: Component| !matches!(c, Component::Data | Component::Index);
-        if components.iter().any(|(c, n)| is_small(*c) && *n > SMALL_BYTES_MAX) {
+        if components.iter().any(|(c, n)| !c.is_large() && *n > SMALL_BYTES_MAX) {
             return invalid("a component that is too large");
         }
         let bytes = components.iter().fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
@@ -388,6 +423,7 @@ impl Ingest {
         let generation = self.store.next_generation(&self.table);
         self.coming = Some(Coming {
             in_flight: self.table.in_flight(generation),
+            version,
             components,
             at: 0,
             file: None,
@@ -397,6 +433,7 @@ impl Ingest {
             checksummer: BlockChecksummer::default(),
             sums: Vec::new(),
             small: Vec::new(),
+            index_tail: Vec::new(),
         });
         Ok(())
     }
@@ -424,7 +461,7 @@ impl Ingest {
         let Some(coming) = &mut self.coming else {
             return Err(StoreError::Invalid("bytes of no file".to_owned()));
         };
-        let descriptor = Descriptor::nb(coming.in_flight.generation());
+        let descriptor = coming.descriptor();
         let is_next = coming.components.get(coming.at).is_some_and(|(next, length)| {
             let left = length.saturating_sub(coming.written);
             *next == component && bytes.len() as u64 <= left
@@ -450,8 +487,13 @@ impl Ingest {
         };
         coming.checksummer.update(bytes);
         coming.writes.write(&file, bytes, coming.written).await?;
+        if component == Component::Partitions {
+            let from = coming.length_of(component).saturating_sub(FOOTER_BYTES_MAX as u64);
+            let skip = usize::try_from(from.saturating_sub(coming.written)).unwrap_or(usize::MAX);
+            coming.index_tail.extend_from_slice(bytes.get(skip..).unwrap_or(&[]));
+        }
         coming.written += bytes.len() as u64;
-        if !matches!(component, Component::Data | Component::Index) {
+        if !component.is_large() {
             match coming.small.last_mut().filter(|(c, _)| *c == component) {
                 Some((_, all)) => all.extend_from_slice(bytes),
                 None => coming.small.push((component, bytes.to_vec())),
@@ -485,8 +527,8 @@ impl Ingest {
                 self.report.files += 1;
                 self.report.partitions += partitions;
                 self.report.disk_bytes += coming.components.iter().map(|(_, n)| n).sum::<u64>();
+                let descriptor = coming.descriptor();
                 let Coming { in_flight, syncs, .. } = coming;
-                let descriptor = Descriptor::nb(in_flight.generation());
                 self.done.push(Done { in_flight, descriptor });
                 // The next file comes while this one becomes durable.
                 let before = std::mem::replace(&mut self.syncing, syncs);
@@ -523,7 +565,8 @@ impl Ingest {
         };
         for sum in coming.sums.iter().filter(|sum| sum.component != Component::Checksums) {
             let listed = list.component(sum.component);
-            // Statistics has checksums of its own, which are compared below.
+            // Statistics has checksums of its own, which are compared below (none in `me`, where nothing
+            // says that it is not what its writer wrote; it came in frames that have some).
             if listed.is_none() && sum.component == Component::Statistics {
                 continue;
             }
@@ -543,13 +586,18 @@ impl Ingest {
         let components = Components {
             small: coming.small.clone(),
             data_length: coming.length_of(Component::Data),
-            index_length: coming.length_of(Component::Index),
-            ..Components::default()
+            index_length: coming.length_of(match coming.version.is_bti() {
+                false => Component::Index,
+                true => Component::Partitions,
+            }),
+            rows_length: coming.length_of(Component::Rows),
+            index_tail: coming.index_tail.clone(),
         };
-        let descriptor = Descriptor::nb(coming.in_flight.generation());
+        let descriptor = coming.descriptor();
         let table = Some(&*self.version.table);
         let meta = SstableMeta::open(&self.directory, descriptor, table, &components);
         let meta = meta.map_err(|error| invalid(error.to_string()))?;
+        self.store.check_times(&meta)?;
         if meta.statistics().stats.pending_repair.is_some() {
             return Err(invalid("a repair of it is under way".to_owned()));
         }

@@ -257,8 +257,8 @@ async fn sstables_of(
     Ok(complete)
 }
 
-/// As [`sstables`], and opens those of versions that are not written here, so that what cannot be
-/// served is refused before anything is changed.
+/// As [`sstables`], and opens those of other versions than `nb`, so that what cannot be served where
+/// files are written in this version is refused before anything is changed.
 ///
 /// # Errors
 /// As [`sstables`]; `Sstable`.
@@ -266,10 +266,12 @@ pub(super) async fn check_sstables(
     fs: &Fs,
     data: &[String],
     table: &Table,
+    written: Version,
 ) -> Result<(), ImportError> {
     for (directory, descriptor) in sstables(fs, data, table).await? {
         if descriptor.version != Version::Nb {
-            SstableReader::open(fs, &directory, descriptor, Some(table)).await?;
+            let reader = SstableReader::open(fs, &directory, descriptor, Some(table)).await?;
+            reader.meta().check_times(written)?;
         }
     }
     Ok(())
@@ -284,8 +286,9 @@ pub(super) async fn check_user_sstables(
     fs: &Fs,
     data: &[String],
     table: &Table,
+    written: Version,
 ) -> Result<(), ImportError> {
-    check_sstables(fs, data, table).await?;
+    check_sstables(fs, data, table, written).await?;
     for (directory, descriptor) in sstables(fs, data, table).await? {
         let reader = match SstableReader::open(fs, &directory, descriptor, None).await {
             Ok(reader) => reader,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cql_syntax::ast::{Describe, QualifiedName, Statement, StatementKind};
 use schema::{Schema, Table, TableKind};
-use stdx::{TableId, TimestampMicros, WallMicros};
+use stdx::{DeletionSeconds, TableId, TimestampMicros, WallMicros};
 use types::{CqlType, timeuuid};
 
 use crate::auth::AuthPlan;
@@ -35,6 +35,9 @@ pub struct PlanLimits {
     /// An unlogged batch over more partitions is warned about
     /// (`unlogged_batch_across_partitions_warn_threshold`, 10).
     pub unlogged_batch_partitions_warn: usize,
+    /// Last second at which what is written may expire: what this node and the others can keep in
+    /// their files. 2038-01-19T03:14:06Z unless set.
+    pub expiry_max: DeletionSeconds,
 }
 
 impl Default for PlanLimits {
@@ -43,6 +46,7 @@ impl Default for PlanLimits {
             batch_bytes_warn: 5 * 1024,
             batch_bytes_fail: 50 * 1024,
             unlogged_batch_partitions_warn: 10,
+            expiry_max: DeletionSeconds::MAX_SIGNED,
         }
     }
 }

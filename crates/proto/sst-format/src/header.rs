@@ -59,8 +59,7 @@ impl EncodingStats {
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_vint_unsigned(self.min_timestamp.0.wrapping_sub(TIMESTAMP_EPOCH).cast_unsigned());
-        let local = i64::from(crate::deletion_i32(self.min_local_deletion));
-        put_i32_delta(out, local, DELETION_EPOCH);
+        put_i32_delta(out, self.min_local_deletion.0, DELETION_EPOCH);
         put_i32_delta(out, i64::from(self.min_ttl), 0);
     }
 
@@ -146,8 +145,11 @@ impl SerializationHeader {
             columns.sort_by(file_order);
             columns
         };
+        // Readers add what they read to the base in 32 bits or in 64: from a later base some would not
+        // come to times behind it.
+        let min_local_deletion = stats.min_local_deletion.min(DeletionSeconds::MAX_SIGNED);
         SerializationHeader {
-            stats,
+            stats: EncodingStats { min_local_deletion, ..stats },
             key_types: table.partition_key().iter().map(|c| c.ty.clone()).collect(),
             clustering_types: table
                 .clustering()

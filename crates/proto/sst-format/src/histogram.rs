@@ -153,13 +153,21 @@ pub struct TombstoneHistogram {
 }
 
 impl TombstoneHistogram {
-    /// Appends the histogram: doubles and longs, since `oa` longs and ints.
+    /// Appends the histogram: doubles and longs, since `oa` longs and ints. Before `oa` points behind
+    /// the last time there are one at that time.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
-        let count = u32::try_from(self.points.len()).unwrap_or(u32::MAX);
+        let uint = version.has_uint_times();
+        let last = if uint { i64::MAX } else { crate::DELETION_SECONDS_MAX };
+        let fitting = self.points.partition_point(|(point, _)| *point < last);
+        let (fit, late) = self.points.split_at_checked(fitting).unwrap_or_default();
+        let late = late.iter().fold(0u64, |sum, (_, value)| sum.saturating_add(*value));
+        let late = (late > 0).then_some((last, late));
+        let count = fit.len().saturating_add(usize::from(late.is_some()));
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         out.put_u32(count);
         out.put_u32(count);
-        for (point, value) in &self.points {
-            if version.has_uint_times() {
+        for (point, value) in fit.iter().chain(&late) {
+            if uint {
                 out.put_i64(*point);
                 out.put_u32(u32::try_from((*value).min(i32::MAX as u64)).unwrap_or(0));
             } else {
@@ -230,7 +238,7 @@ impl TombstoneHistogramBuilder {
             .checked_div(ROUND_SECONDS)
             .unwrap_or(0)
             .saturating_mul(ROUND_SECONDS)
-            .min(crate::DELETION_SECONDS_MAX);
+            .min(crate::DELETION_SECONDS_UINT_MAX);
         // Neighbours mostly fall into the same minute: one comparison instead of a map look-up.
         match &mut self.last {
             Some((p, n)) if *p == point => *n = n.saturating_add(1),
@@ -341,5 +349,29 @@ mod tests {
         }
         assert_eq!(h.sum(0), 0.0);
         assert_eq!(h.sum(i64::MAX), 20_000.0);
+    }
+
+    #[test]
+    fn tombstone_times_behind_2038_are_kept_where_the_version_can_say_them() {
+        let mut b = TombstoneHistogramBuilder::default();
+        let times = [2_147_483_580, 2_147_483_646, 2_400_000_000, 4_294_967_293, i64::MAX - 1];
+        for time in times {
+            b.add(time);
+        }
+        let h = b.finish();
+        // Minutes, but for the last time that there is.
+        let exact =
+            [(2_147_483_580, 1), (2_147_483_700, 1), (2_400_000_000, 1), (4_294_967_293, 2)];
+        assert_eq!(h.points, exact);
+        let read_back = |version| {
+            let mut out = Vec::new();
+            h.encode(&mut out, version);
+            let mut r = Reader::new(&out, "h");
+            let read = TombstoneHistogram::decode(&mut r, version).unwrap();
+            r.finish().unwrap();
+            read.points
+        };
+        assert_eq!(read_back(Version::Da), exact);
+        assert_eq!(read_back(Version::Nb), [(2_147_483_580, 1), (2_147_483_646, 4)]);
     }
 }

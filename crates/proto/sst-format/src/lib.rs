@@ -6,7 +6,8 @@
 //!
 //! Invariants: INV-format-1: no decoder panics on any bytes, and none allocates on the word of a
 //! length field. INV-format-2: what an encoder writes, its decoder reads back equal, except local
-//! deletion times beyond 2038, which are capped (never wrapped).
+//! deletion times beyond the last one of the version (2038, since `oa` 2106), which are capped (never
+//! wrapped).
 //!
 //! Reading order: [`version`], [`component`], [`header`], [`row`], [`index`], [`statistics`],
 //! [`trie`], [`partitions`], the rest.
@@ -138,9 +139,8 @@ impl FormatError {
 /// Result of decoding or encoding.
 pub type Result<T> = std::result::Result<T, FormatError>;
 
-/// Largest local deletion time an `nb` file can hold: 2038-01-19T03:14:06Z
-/// (`Cell.MAX_DELETION_TIME_2038_LEGACY_CAP`); one more means "none".
-pub const DELETION_SECONDS_MAX: i64 = i32::MAX as i64 - 1;
+/// Largest local deletion time a file before `oa` can hold: 2038-01-19T03:14:06Z.
+pub const DELETION_SECONDS_MAX: i64 = stdx::DeletionSeconds::MAX_SIGNED.0;
 
 /// The capped 32-bit form of a local deletion time.
 pub(crate) fn deletion_i32(local: stdx::DeletionSeconds) -> i32 {
@@ -181,7 +181,7 @@ pub(crate) fn deletion_from_u32(local: u32) -> stdx::DeletionSeconds {
 }
 
 /// Largest local deletion time since `oa`: 2106-02-07T06:28:13Z.
-pub const DELETION_SECONDS_UINT_MAX: i64 = u32::MAX as i64 - 2;
+pub const DELETION_SECONDS_UINT_MAX: i64 = stdx::DeletionSeconds::MAX_UNSIGNED.0;
 
 /// Appends a deletion time in the form of partition headers and index entries: 12 bytes, or since
 /// `oa` one byte for a live one.

@@ -41,6 +41,36 @@ fn files_that_lie_in_the_ranges_come_as_they_are_when_the_shards_allow_it() {
 }
 
 #[test]
+fn files_of_all_versions_come_as_they_are_to_nodes_that_can_use_them() {
+    use store::Version::{Da, Me, Nb, Oa};
+    // (versions at the source, version that the other writes, whether files come whole; else only some)
+    let cases = [
+        (vec![Me], Nb, true),
+        (vec![Nb], Me, true),
+        (vec![Oa], Da, true),
+        (vec![Da], Oa, true),
+        (vec![Me, Nb, Oa, Da], Da, true),
+        (vec![Me, Nb, Oa, Da], Oa, true),
+        (vec![Me, Nb, Oa, Da], Nb, true),
+        (vec![Oa, Da], Nb, false),
+        (vec![Da], Me, false),
+    ];
+    for (n, (from, to, is_whole)) in cases.into_iter().enumerate() {
+        let seed = 600 + n as u64;
+        for shards in [1, 2] {
+            let mut source = spec(1, shards, data(seed));
+            source.versions = from.clone();
+            let mut own = spec(3, shards, vec![]).fetching(full(&[1]));
+            own.versions = vec![to];
+            let cluster = Cluster::start(seed, vec![source, own]);
+            let report = cluster.finish().unwrap();
+            compare(&cluster.dump(1), &[TokenRange::FULL], &cluster.dump(3)).unwrap();
+            assert_eq!(report.whole_files > 0, is_whole, "{from:?} to {to}: {report:?}");
+        }
+    }
+}
+
+#[test]
 fn parts_of_files_come_as_rows() {
     let half = TokenRange { start: Token(0), end: Token::MAX };
     let plan = vec![FetchRange::from((host(1), TABLE, half))];

@@ -136,7 +136,7 @@ fn mutation(r: u64, partitions: u64) -> Vec<u8> {
     };
     let live = CellRef::live(timestamp, value.as_bytes());
     // Not within the tests: compactions make tombstones of what is expired.
-    let expires_at = DeletionSeconds(4_000_000_000);
+    let expires_at = DeletionSeconds(2_100_000_000);
     let expiring = CellRef::expiring(timestamp, TtlSeconds(5), expires_at, b"gone");
     let mut out = Vec::new();
     let key = key(pk);
@@ -233,6 +233,8 @@ struct Spec {
     tamper: Option<fn(&mut Vec<u8>)>,
     /// So long after its beginning it gives the fetch up.
     gives_up_after: Option<Duration>,
+    /// Versions of its files, taken in turn.
+    versions: Vec<store::Version>,
 }
 
 impl Spec {
@@ -247,7 +249,8 @@ impl Spec {
         let snapshot = Arc::new(Mutex::new(Arc::new(joining().with_local(host(n)).unwrap())));
         let (tamper, gives_up_after) = (None, None);
         let data = Arc::new(data);
-        Spec { n, shards, data, plan: None, snapshot, settings, tamper, gives_up_after }
+        let versions = vec![store::Version::Nb];
+        Spec { n, shards, data, plan: None, snapshot, settings, tamper, gives_up_after, versions }
     }
 
     fn fetching(mut self, plan: Vec<FetchRange>) -> Spec {
@@ -272,6 +275,14 @@ impl Handler for Served {
     }
 }
 
+/// The store of a node, which writes the n-th of the node's versions.
+async fn open(rt: &Rt, spec: &Spec, run: u64, schema: Arc<Schema>, n: usize) -> Store {
+    let version = spec.versions[n % spec.versions.len()];
+    // Each has a number of its own.
+    let run = run * 1_000 + n as u64;
+    dist_testing::store(rt, spec.n, run, schema, |options| options.sstable_version = version).await
+}
+
 async fn node(
     rt: Rt,
     spec: Spec,
@@ -281,7 +292,7 @@ async fn node(
     facts: Shared,
 ) {
     let schema = spec.snapshot.lock().unwrap().schema.clone();
-    let store = dist_testing::store(&rt, spec.n, run, schema, |_| ()).await;
+    let mut store = open(&rt, &spec, run, schema.clone(), 0).await;
     for (i, bytes) in spec.data.iter().enumerate() {
         let mutation = MutationRef::open(bytes).unwrap();
         if shard_of_token(codec::token_of(mutation.key), spec.shards) == rt.shard() {
@@ -289,6 +300,10 @@ async fn node(
         }
         if i % 100 == 99 {
             store.flush(None).await.unwrap();
+            if spec.versions.len() > 1 {
+                store.stop().await;
+                store = open(&rt, &spec, run, schema.clone(), i / 100 + 1).await;
+            }
         }
     }
     store.commit().await.unwrap();

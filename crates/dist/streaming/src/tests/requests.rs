@@ -4,7 +4,9 @@ use data::command::RingBound;
 use stdx::ShardId;
 
 use super::*;
-use crate::wire::{FetchAnswer, FetchRequest, Position};
+use store::Component;
+
+use crate::wire::{FetchAnswer, FetchRequest, FileOffer, OpenAnswer, OpenRequest, Position};
 
 fn requests() -> Vec<FetchRequest> {
     let plain = FetchRequest {
@@ -110,6 +112,55 @@ fn the_encoding_is_the_documented_one() {
     };
     let all: Vec<String> = requests().iter().map(hex).collect();
     assert_eq!(all.join("\n"), include_str!("golden_request_v1.txt").trim());
+}
+
+/// Questions and answers about whole files, with the versions of files and without, as builds before
+/// them ask.
+#[test]
+fn offers_name_the_versions_of_files_unless_they_are_asked_for_without() {
+    use store::Version;
+    let FetchRequest { table, plan, operation, ranges, .. } = requests().remove(0);
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+    let versions = vec![Version::Me, Version::Da];
+    for (version, asked) in [(1, vec![Version::Nb]), (2, versions)] {
+        let open = OpenRequest {
+            table,
+            plan,
+            operation: operation.clone(),
+            peer_shards: 2,
+            ranges: ranges.clone(),
+            versions: asked,
+            version,
+        };
+        let mut bytes = Vec::new();
+        open.encode(&mut bytes);
+        assert_eq!(OpenRequest::decode(&bytes).as_ref(), Ok(&open));
+        if version == 2 {
+            assert!(hex(&bytes).ends_with("026d656461"), "{}", hex(&bytes));
+            // A version that comes one day is not one that is taken.
+            let at = bytes.len() - 2;
+            bytes[at..].copy_from_slice(b"zz");
+            let open = OpenRequest { versions: vec![Version::Me], ..open };
+            assert_eq!(OpenRequest::decode(&bytes), Ok(open));
+        }
+        let file = |generation, of| FileOffer {
+            generation: stdx::Generation(generation),
+            version: of,
+            components: vec![(Component::Data, 300), (Component::Toc, 5)],
+        };
+        let of = if version == 1 { Version::Nb } else { Version::Da };
+        let answer = OpenAnswer { shards: 2, hold: 9, files: vec![file(4, of)], version };
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        let letters = if version == 1 { "" } else { "6461" };
+        let expect = format!("0{version}0002000000000000000901{:016x}{letters}0200812c0b05", 4);
+        assert_eq!(hex(&bytes), expect);
+        assert_eq!(OpenAnswer::decode(&bytes), Ok(answer));
+    }
+    let mut unknown = Vec::new();
+    let none = OpenAnswer { shards: 2, hold: 9, files: vec![], version: 3 };
+    none.encode(&mut unknown);
+    assert!(OpenAnswer::decode(&unknown).is_err());
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use data::command::{KeyRange, RingBound};
 use data::{Advance, Cursor, Item, Slice, Slices};
 use rt::Fs;
-use stdx::{DeletionSeconds, FixedMap, Token};
+use sst_format::{Descriptor, Statistics};
+use stdx::{DeletionSeconds, FixedMap, Generation, Token};
 
 use super::{GOLDEN, open_golden, rewrite, run, text_of};
 use crate::offline::{add_checksums, dump_json, metadata_text, verify};
@@ -287,18 +288,64 @@ const LONG_DUMPS: [(Version, &str, usize, u32); 4] = [
 ];
 
 #[test]
-fn times_beyond_2038_are_not_served_where_files_are_written_as_nb() {
+fn times_beyond_2038_fit_only_versions_that_can_say_them() {
     run(|rt| async move {
         let fs = rt.fs();
-        for (table, is_served) in [("late", false), ("clust", true)] {
-            let reader = open(&fs, Version::Oa, table).await;
+        for (version, table) in
+            [(Version::Oa, "late"), (Version::Da, "late"), (Version::Oa, "clust")]
+        {
+            let reader = open(&fs, version, table).await;
             let meta = reader.meta();
             let made_up = crate::offline::table_of_header(&meta.statistics().header);
             let served =
                 SstableReader::open(&fs, meta.directory(), meta.descriptor(), Some(&made_up)).await;
-            let error = served.err().map(|e| e.to_string()).unwrap_or_default();
-            assert_eq!(error.is_empty(), is_served, "{table}: {error}");
-            assert!(is_served || error.contains("after 2038-01-19"), "{error}");
+            let meta = served.unwrap().meta().clone();
+            for written in crate::WriterOptions::VERSIONS {
+                let error = meta.check_times(written).err();
+                let error = error.map(|e| e.to_string()).unwrap_or_default();
+                let fits = table != "late" || written.has_uint_times();
+                assert_eq!(error.is_empty(), fits, "{version} {table} to {written}: {error}");
+                assert!(fits || error.contains("after 2038-01-19"), "{error}");
+            }
+        }
+    });
+}
+
+/// All rows and times of files, and what is known of them without reading them, survive being written in
+/// the other version that can say them; what cannot is the last time that it can say.
+#[test]
+fn times_beyond_2038_are_written_anew_as_they_are_or_capped() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        for from in [Version::Oa, Version::Da] {
+            let reader = open(&fs, from, "late").await;
+            let expected = dump(&reader).await;
+            assert!(reader.meta().has_late_times());
+            for to in crate::WriterOptions::VERSIONS {
+                let directory = format!("late-{from}-{to}");
+                fs.create_dir_all(&directory).await.unwrap();
+                let generation = Some(Generation(7));
+                crate::offline::upgrade(&fs, &reader, to, &directory, generation).await.unwrap();
+                let descriptor = Descriptor::new(to, Generation(7));
+                let new = SstableReader::open(&fs, &directory, descriptor, None).await.unwrap();
+                assert_eq!(new.meta().has_late_times(), to.has_uint_times());
+                let (old, stats) = (reader.meta().statistics(), new.meta().statistics());
+                let largest = stats.stats.tombstones.points.last().map(|(point, _)| *point);
+                match to.has_uint_times() {
+                    true => {
+                        assert_eq!(dump(&new).await, expected, "{from} to {to}");
+                        assert_eq!(stats.stats.tombstones, old.stats.tombstones, "{from} to {to}");
+                        let of = |s: &Statistics| {
+                            (s.stats.min_local_deletion, s.stats.max_local_deletion)
+                        };
+                        assert_eq!(of(stats), of(old), "{from} to {to}");
+                    }
+                    false => {
+                        assert!(dump(&new).await.contains("2038-01-19T03:14:06Z"), "{to}");
+                        assert_eq!(largest, Some(DeletionSeconds::MAX_SIGNED.0), "{to}");
+                    }
+                }
+            }
         }
     });
 }

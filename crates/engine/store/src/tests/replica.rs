@@ -64,9 +64,19 @@ pub(crate) async fn open_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Store {
     open_in(rt, name, options(rt), schema).await
 }
 
-/// As [`open_at`]; its files are of the version that goes as a whole.
+/// As [`open_at`]; its files are of a version that every node takes as they are.
 pub(crate) async fn open_nb_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Store {
-    let options = StoreOptions { sstable_version: crate::Version::Nb, ..options(rt) };
+    open_version_at(rt, name, crate::Version::Nb, schema).await
+}
+
+/// As [`open_at`]; its files are of this version.
+pub(crate) async fn open_version_at(
+    rt: &Rt,
+    name: &str,
+    sstable_version: crate::Version,
+    schema: Arc<Schema>,
+) -> Store {
+    let options = StoreOptions { sstable_version, ..options(rt) };
     open_in(rt, name, options, schema).await
 }
 

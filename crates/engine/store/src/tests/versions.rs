@@ -125,21 +125,79 @@ fn files_of_a_version_without_marks_take_part_in_an_incremental_repair_as_others
     });
 }
 
-/// The other node gives a file that comes whole a name of `nb`: others go as rows.
+/// An INSERT that expires, and the DELETE of another row, both after 2038.
+fn late_writes(pk: i32, expires: i64) -> [Vec<u8>; 2] {
+    let (timestamp, ttl) = (TimestampMicros(100), stdx::TtlSeconds(600_000_000));
+    let expires_at = DeletionSeconds(expires);
+    let cell = CellRef::expiring(timestamp, ttl, expires_at, b"late");
+    let liveness = Liveness { timestamp, ttl, expires_at };
+    let inserted = packed(liveness, DeletionTime::LIVE, &[(VALUE, cell)]);
+    let deletion = DeletionTime { timestamp, local: DeletionSeconds(2_200_000_000) };
+    let deleted = packed(Liveness::NONE, deletion, &[]);
+    [(1, inserted), (2, deleted)].map(|(ck, row)| {
+        let clustering = clustering(ck);
+        encode(pk, |m| m.rows([(clustering.as_slice(), RowRef::trusted(&row))].into_iter()))
+    })
+}
+
+/// Which partitions have a live row at that second.
+async fn alive_at(store: &Store, now: i64) -> Vec<i32> {
+    let read =
+        ReadCommand { now: DeletionSeconds(now), ..read_of(Partitions::Range(KeyRange::all())) };
+    super::read(store, &read).await.into_iter().map(|(pk, ..)| pk).collect()
+}
+
+/// INV: what expires after 2038 lives until then, from the memtable, the log, and files that a flush, a
+/// compaction and an upgrade wrote; a store whose files cannot say such times does not take such files.
 #[test]
-fn files_of_other_versions_do_not_go_to_another_node_as_they_are() {
-    run(303, |rt| async move {
-        let all = [(Token::MIN, Token::MAX)];
-        for (pk, version) in (0_i32..).zip(WriterOptions::VERSIONS) {
+fn rows_that_expire_after_2038_live_until_then_and_no_shorter() {
+    let expiries = [2_147_483_646, 2_147_483_647, 2_147_483_648, 2_400_000_000, 4_294_967_293];
+    run(304, move |rt| async move {
+        let check = async |store: &Store, what: &str| {
+            for last in expiries {
+                let of = |now: i64| (0_i32..).zip(expiries).filter(move |(_, at)| now < *at);
+                for now in [last - 1, last] {
+                    let expect: Vec<i32> = of(now).map(|(pk, _)| pk).collect();
+                    let mut found = alive_at(store, now).await;
+                    found.sort_unstable();
+                    assert_eq!(found, expect, "{what}, at {now}");
+                }
+            }
+        };
+        let store = open_writing(&rt, Version::Oa).await;
+        for (pk, at) in (0_i32..).zip(expiries) {
+            for mutation in late_writes(pk, at) {
+                write(&store, &mutation).await.unwrap();
+            }
+        }
+        check(&store, "memtable").await;
+        store.stop().await;
+        let store = open_writing(&rt, Version::Oa).await;
+        check(&store, "log").await;
+        store.flush(None).await.unwrap();
+        check(&store, "flushed").await;
+        store.compact_major(TABLE).await.unwrap();
+        assert_eq!(versions(&rt, &store).await, [Version::Oa]);
+        check(&store, "compacted").await;
+        store.drain().await.unwrap();
+        store.stop().await;
+        for version in [Version::Da, Version::Oa] {
             let store = open_writing(&rt, version).await;
-            write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
-            store.flush(None).await.unwrap();
-            let held = store.hold(TABLE, &all, 0).await.unwrap();
-            let whole = held.map_or(0, |held| held.files().len());
-            // The second one is `nb`, and stays.
-            assert_eq!(whole, usize::from(version >= Version::Nb), "{version}");
-            store.drain().await.unwrap();
+            assert_eq!(store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 1);
+            assert_eq!(versions(&rt, &store).await, [version]);
+            check(&store, version.letters()).await;
             store.stop().await;
         }
+        for version in [Version::Me, Version::Nb] {
+            let class = ("class".to_owned(), "SizeTieredCompactionStrategy".to_owned());
+            let compaction = BTreeMap::from([class]);
+            let of_table = TableOptions { compaction, ..TableOptions::default() };
+            let options = StoreOptions { sstable_version: version, ..options(&rt) };
+            let opened =
+                Store::open(rt.clone(), options, schema_of(vec![table(of_table)])).await.err();
+            let error = opened.unwrap().to_string();
+            assert!(error.contains("after 2038-01-19"), "{version}: {error}");
+        }
+        check(&open_writing(&rt, Version::Oa).await, "again").await;
     });
 }

@@ -2,18 +2,20 @@
 //! together or not at all.
 
 use rt::sim::CrashKind;
+use sstable::WriterOptions;
 use stdx::IoErrorKind;
 
 use super::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_after_restart};
 use super::ingest::{assert_equal, whole};
-use super::replica::{fill, mutation, open_at, open_nb_at};
+use super::replica::{fill, mutation, open_at, open_nb_at, open_version_at};
 use super::*;
-use crate::{Component, Held, HeldFile, Ingest};
+use crate::{Component, Held, HeldFile, Ingest, Version};
 
+const VERSIONS: [Version; 4] = WriterOptions::VERSIONS;
 const FULL: (Token, Token) = (Token::MIN, Token::MAX);
 
 async fn hold(store: &Store) -> Held {
-    store.hold(TABLE, &[FULL], 0).await.unwrap().unwrap()
+    store.hold(TABLE, &[FULL], 0, &VERSIONS).await.unwrap().unwrap()
 }
 
 /// Gives a file piece by piece; `change` may change the bytes of a component.
@@ -22,7 +24,7 @@ async fn give(
     to: &mut Ingest,
     change: impl Fn(Component, &mut Vec<u8>),
 ) -> Result<(), StoreError> {
-    to.begin_whole(file.components().collect()).await?;
+    to.begin_whole(file.version(), file.components().collect()).await?;
     for (component, length) in file.components() {
         let mut bytes = file.read(component, 0, usize::MAX).await.unwrap().to_vec();
         assert_eq!(bytes.len() as u64, length);
@@ -110,28 +112,104 @@ fn only_files_that_lie_in_the_ranges_go_whole() {
             .filter(|(n, _)| n % 3 == 0)
             .map(|(_, (t, _))| (Token(t.0 - 1), *t))
             .collect();
-        let held = from.hold(TABLE, &own, 0).await.unwrap().unwrap();
+        let held = from.hold(TABLE, &own, 0, &VERSIONS).await.unwrap().unwrap();
         assert_eq!(held.files().len(), 1, "the gaps hold no partition of it");
-        assert!(from.hold(TABLE, &own[1..], 0).await.unwrap().is_none());
-        assert!(from.hold(TABLE, &own[..19], 0).await.unwrap().is_none());
+        assert!(from.hold(TABLE, &own[1..], 0, &VERSIONS).await.unwrap().is_none());
+        assert!(from.hold(TABLE, &own[..19], 0, &VERSIONS).await.unwrap().is_none());
         let mut less = own.clone();
         less.remove(10);
-        assert!(from.hold(TABLE, &less, 0).await.unwrap().is_none(), "a partition is in a gap");
-        assert!(from.hold(TABLE, &[FULL], u64::MAX).await.unwrap().is_none(), "too small");
+        assert!(
+            from.hold(TABLE, &less, 0, &VERSIONS).await.unwrap().is_none(),
+            "a partition is in a gap"
+        );
+        assert!(
+            from.hold(TABLE, &[FULL], u64::MAX, &VERSIONS).await.unwrap().is_none(),
+            "too small"
+        );
+    });
+}
+
+/// The node that takes a file gives it a name of its own, of the version that it is of.
+#[test]
+fn files_of_every_version_come_to_nodes_that_can_write_their_times_anew() {
+    run(233, |rt| async move {
+        // Nothing is compacted by itself: expired cells would become tombstones.
+        let class = ("class".to_owned(), "SizeTieredCompactionStrategy".to_owned());
+        let compaction = BTreeMap::from([class, ("min_threshold".to_owned(), "30".to_owned())]);
+        let of_table =
+            TableOptions { compaction, gc_grace_seconds: i32::MAX, ..TableOptions::default() };
+        let schema = || schema_of(vec![table(of_table.clone())]);
+        for (n, from) in VERSIONS.into_iter().enumerate() {
+            let source = open_version_at(&rt, &format!("from-{n}"), from, schema()).await;
+            let mutations: Vec<Vec<u8>> = (0..70).map(|_| mutation(rt.random_u64())).collect();
+            fill(&source, &mutations, rt.random_u64()).await;
+            // A partition with an index of its rows.
+            for ck in 0..60 {
+                write(&source, &insert(3, ck, &"long".repeat(20), 100)).await.unwrap();
+            }
+            source.flush(None).await.unwrap();
+            for to in VERSIONS {
+                let name = format!("{from}-to-{to}");
+                let target = open_version_at(&rt, &name, to, schema()).await;
+                let takes = target.whole_versions();
+                assert_eq!(takes.contains(&from), to.has_uint_times() || !from.has_uint_times());
+                let held = source.hold(TABLE, &[FULL], 0, &takes).await.unwrap();
+                assert_eq!(held.is_some(), takes.contains(&from), "{name}");
+                let Some(held) = held else {
+                    let all = hold(&source).await;
+                    let mut ingest = target.ingest(TABLE).await.unwrap();
+                    let given = give(&all.files()[0], &mut ingest, |_, _| ()).await.unwrap_err();
+                    let expect = "a file of a version that is not taken as it is";
+                    assert_eq!(given.to_string(), expect, "{name}");
+                    continue;
+                };
+                assert!(held.files().iter().all(|file| file.version() == from), "{name}");
+                let given = give_all(&held, &source, &target).await.unwrap();
+                assert_eq!(given.files, held.files().len() as u64, "{name}");
+                assert_equal(&source, &target).await;
+                let of_view = |store: &Store| -> Vec<Version> {
+                    let view = store.table(TABLE).unwrap().view();
+                    view.files.iter().map(|file| file.reader.meta().version()).collect()
+                };
+                assert_eq!(of_view(&target), vec![from; held.files().len()], "{name}");
+                target.stop().await;
+                let again = open_version_at(&rt, &name, to, schema()).await;
+                assert_equal(&source, &again).await;
+                again.compact_major(TABLE).await.unwrap();
+                assert_eq!(of_view(&again), [to], "{name}");
+                assert_eq!(read_all(&again).await, read_all(&source).await, "{name}");
+                again.stop().await;
+            }
+            source.stop().await;
+        }
     });
 }
 
 #[test]
 fn a_file_that_is_not_what_was_written_is_refused() {
-    run(232, |rt| async move {
-        let (from, to) = (open_nb_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
+    for version in VERSIONS {
+        refuses_what_was_not_written(version);
+    }
+}
+
+fn refuses_what_was_not_written(version: Version) {
+    run(232, move |rt| async move {
+        let from = open_version_at(&rt, "a", version, schema()).await;
+        let to = open_version_at(&rt, "b", Version::Da, schema()).await;
         for pk in 0..40 {
             write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
+        }
+        for ck in 0..60 {
+            write(&from, &insert(7, ck, &"long".repeat(20), 100)).await.unwrap();
         }
         from.flush(None).await.unwrap();
         let held = hold(&from).await;
         let file = &held.files()[0];
         for (component, length) in file.components() {
+            // It has no checksums in `me`.
+            if component == Component::Statistics && !version.has_statistics_checksums() {
+                continue;
+            }
             for at in [0, length as usize / 2, length as usize - 1] {
                 let mut ingest = to.ingest(TABLE).await.unwrap();
                 let flip = |c, bytes: &mut Vec<u8>| {
@@ -142,10 +220,34 @@ fn a_file_that_is_not_what_was_written_is_refused() {
                 let given = give(file, &mut ingest, flip).await;
                 assert!(
                     matches!(given, Err(StoreError::Invalid(_))),
-                    "{component} {at}: {given:?}"
+                    "{version} {component} {at}: {given:?}"
                 );
-                assert!(ingest.finish().await.is_err(), "{component} {at}");
+                assert!(ingest.finish().await.is_err(), "{version} {component} {at}");
             }
+        }
+        // Of another version than it is, or not all of it.
+        for other in VERSIONS.into_iter().filter(|other| *other != version) {
+            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let given = match ingest.begin_whole(other, file.components().collect()).await {
+                Ok(()) => {
+                    for (component, _) in file.components() {
+                        let bytes = file.read(component, 0, usize::MAX).await.unwrap().to_vec();
+                        ingest.whole_bytes(component, &bytes).await.unwrap();
+                    }
+                    ingest.end_whole().await
+                }
+                Err(error) => Err(error),
+            };
+            // Only what both have is read the same: rows of files before `oa`.
+            let alike = !version.has_uint_times() && !other.has_uint_times();
+            assert!(given.is_err() || alike, "{version} as {other}");
+        }
+        for (missing, _) in file.components() {
+            let is_needed = missing.is_large() || missing == Component::Checksums;
+            let rest = file.components().filter(|(c, _)| *c != missing).collect();
+            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let begun = ingest.begin_whole(version, rest).await;
+            assert!(!is_needed || begun.is_err(), "{version} without {missing}");
         }
         let ranges = vec![(Token(5), Token(6))];
         let mut other = to.ingest(TABLE).await.unwrap().within(ranges);
@@ -153,7 +255,7 @@ fn a_file_that_is_not_what_was_written_is_refused() {
         assert_eq!(given.to_string(), "a file that came: it is of another range");
         drop(other);
         let mut some = to.ingest(TABLE).await.unwrap();
-        some.begin_whole(file.components().collect()).await.unwrap();
+        some.begin_whole(file.version(), file.components().collect()).await.unwrap();
         assert!(some.end_whole().await.is_err(), "nothing has come");
         drop(some);
         rt.sleep(Duration::from_secs(3)).await;
@@ -166,12 +268,13 @@ fn a_file_that_is_not_what_was_written_is_refused() {
 /// Two whole files and rows: after a crash anywhere all of them are there or nothing is.
 #[test]
 fn several_files_survive_a_crash_together_or_not_at_all() {
-    for kind in [CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutLosingAll] {
+    let kinds = [CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutLosingAll];
+    for (kind, version) in kinds.into_iter().zip([Version::Nb, Version::Da, Version::Oa]) {
         crash_everywhere(
             Crash { name: "whole", kind, shards: 1, step: 1 },
             |_, _| {},
-            |rt, confirmed: Arc<Mutex<bool>>, barrier: Barrier| async move {
-                let from = open_nb_at(&rt, "a", schema()).await;
+            move |rt, confirmed: Arc<Mutex<bool>>, barrier: Barrier| async move {
+                let from = open_version_at(&rt, "a", version, schema()).await;
                 for pk in 0..6 {
                     write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
                     if pk % 2 == 1 {
@@ -179,7 +282,8 @@ fn several_files_survive_a_crash_together_or_not_at_all() {
                     }
                 }
                 let held = hold(&from).await;
-                let to = open(&rt).await;
+                let options = StoreOptions { sstable_version: version, ..options(&rt) };
+                let to = Store::open(rt.clone(), options, schema()).await.unwrap().0;
                 barrier.arm(&rt).await;
                 if give_all(&held, &from, &to).await.is_ok() {
                     *confirmed.lock().unwrap() = true;
@@ -227,7 +331,7 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
                 let from = Store::open(rt.clone(), of_from, schema()).await;
                 let to = Store::open(rt.clone(), options(&rt), schema()).await;
                 let (Ok((from, _)), Ok((to, _))) = (from, to) else { return };
-                let Ok(Some(held)) = from.hold(TABLE, &[FULL], 0).await else { return };
+                let Ok(Some(held)) = from.hold(TABLE, &[FULL], 0, &VERSIONS).await else { return };
                 let given = give_all(&held, &from, &to).await;
                 *said.lock().unwrap() = Some(given.is_ok());
                 rt.sleep(Duration::from_secs(3)).await;

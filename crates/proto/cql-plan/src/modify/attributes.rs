@@ -7,10 +7,6 @@ use super::Attributes;
 use crate::error::PlanError;
 use crate::plan::{BindEnv, Bound, BoundValue};
 
-/// Last second an expiring cell may expire at: Cassandra 5.0 as shipped writes files that older
-/// versions read (`storage_compatibility_mode`), whose deletion times end in 2038.
-const EXPIRY_MAX: i64 = i32::MAX as i64 - 1;
-
 /// Which timestamp a statement writes with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stamp {
@@ -61,6 +57,17 @@ impl Attributes {
         }
     }
 
+    /// When what is written now with this time to live expires.
+    #[inline]
+    pub(super) fn expiry(&self, now: DeletionSeconds, ttl: TtlSeconds) -> DeletionSeconds {
+        match ttl {
+            TtlSeconds::NONE => DeletionSeconds::NONE,
+            // Later only where the table's TTL was taken in place of an unset one, which is not
+            // refused. Source: `ExpirationDateOverflowHandling.computeLocalExpirationTime`.
+            ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))).min(self.expiry_max),
+        }
+    }
+
     /// The TTL of `USING`, else the table's.
     pub(super) fn ttl(
         &self,
@@ -71,7 +78,7 @@ impl Attributes {
     ) -> Result<TtlSeconds, PlanError> {
         let default = table.options.default_time_to_live;
         let ttl = match &self.ttl {
-            None => return checked_ttl(table, default, now, "default "),
+            None => return self.checked_ttl(table, default, now, "default "),
             Some(term) => match term.bind(values, env)? {
                 Bound::Unset => return Ok(TtlSeconds(default)),
                 Bound::Null => 0,
@@ -93,26 +100,32 @@ impl Attributes {
                 TtlSeconds::MAX.0
             )));
         }
-        checked_ttl(table, ttl, now, "")
+        self.checked_ttl(table, ttl, now, "")
     }
-}
 
-/// Refuses what would expire beyond the last representable second. Source:
-/// `ExpirationDateOverflowHandling` with the policy REJECT.
-fn checked_ttl(
-    table: &Table,
-    ttl: i32,
-    now: DeletionSeconds,
-    which: &str,
-) -> Result<TtlSeconds, PlanError> {
-    if ttl != 0 && now.0.saturating_add(i64::from(ttl)) > EXPIRY_MAX {
-        return Err(PlanError::invalid(format!(
-            "Request on table {}.{} with {which}ttl of {ttl} seconds exceeds maximum supported \
-             expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, \
-             change the expiration date overflow policy or upgrade to a version where this \
-             limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
-            table.keyspace, table.name
-        )));
+    /// Refuses what would expire behind the last second that is allowed. Source:
+    /// `ExpirationDateOverflowHandling` with the policy REJECT, which is Cassandra's unless a system
+    /// property says otherwise.
+    fn checked_ttl(
+        &self,
+        table: &Table,
+        ttl: i32,
+        now: DeletionSeconds,
+        which: &str,
+    ) -> Result<TtlSeconds, PlanError> {
+        if ttl != 0 && now.0.saturating_add(i64::from(ttl)) > self.expiry_max.0 {
+            let last = match self.expiry_max {
+                DeletionSeconds::MAX_SIGNED => "2038-01-19T03:14:06+00:00",
+                _ => "2106-02-07T06:28:13+00:00",
+            };
+            return Err(PlanError::invalid(format!(
+                "Request on table {}.{} with {which}ttl of {ttl} seconds exceeds maximum supported \
+                 expiration date of {last}. In order to avoid this use a lower TTL, change the \
+                 expiration date overflow policy or upgrade to a version where this limitation is \
+                 fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
+                table.keyspace, table.name
+            )));
+        }
+        Ok(TtlSeconds(ttl))
     }
-    Ok(TtlSeconds(ttl))
 }

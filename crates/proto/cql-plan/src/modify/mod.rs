@@ -32,7 +32,7 @@ use cql_syntax::ast::{
 };
 use data::TableShape;
 use schema::{Column, ColumnKind, Table, TableKind};
-use stdx::TimestampMicros;
+use stdx::{DeletionSeconds, TimestampMicros};
 use types::{CqlType, Duration};
 
 use crate::cas::{PlannedConditions, custom_timestamp};
@@ -192,11 +192,13 @@ impl ModifyPlan {
 }
 
 /// `USING …`, typed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Attributes {
     pub(crate) timestamp: Option<PlannedTerm>,
     ttl: Option<PlannedTerm>,
     timeout: Option<PlannedTerm>,
+    /// Last second at which what is written may expire.
+    expiry_max: DeletionSeconds,
 }
 
 impl Attributes {
@@ -218,6 +220,7 @@ impl Attributes {
             timestamp: one(&using.timestamp, "[timestamp]", CqlType::Bigint)?,
             ttl: one(&using.ttl, "[ttl]", CqlType::Int)?,
             timeout: one(&using.timeout, "[timeout]", CqlType::Duration)?,
+            expiry_max: cx.limits.expiry_max,
         })
     }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use cql_syntax::ast::Statement;
 use data::{ColumnRef, MutationRef};
 use schema::Schema;
-use stdx::{TimestampMicros, Uuid, WallMicros};
+use stdx::{DeletionSeconds, TimestampMicros, Uuid, WallMicros};
 use types::CqlType;
 
 use super::{FoundLists, fuzz};
@@ -273,6 +273,41 @@ fn ttl_and_timestamp_come_from_using_then_from_the_table() {
         &[BoundValue::Bytes(&i64::MIN.to_be_bytes())],
         "Out of bound timestamp, must be in [-9223372036854775807, 9223372036854775807]",
     );
+}
+
+#[test]
+fn an_expiry_ends_where_the_files_of_the_cluster_can_say_it() {
+    let limits = PlanLimits { expiry_max: DeletionSeconds::MAX_UNSIGNED, ..PlanLimits::default() };
+    let schema = schema_of(TABLES);
+    let bind = |text: &str, values: &[BoundValue<'_>], seconds: i64| {
+        let cx = PlanContext {
+            schema: &schema,
+            keyspace: Some("ks"),
+            limits: &limits,
+            now: NOW,
+            functions: None,
+        };
+        let plan = plan(&parse(text), &cx).unwrap();
+        let PlanKind::Modify(plan) = &plan.kind else { panic!("{text}") };
+        let uuids = UuidSource::new(7);
+        let options = ExecuteOptions { now: WallMicros(seconds * 1_000_000), ..options(&uuids) };
+        let mut out = Vec::new();
+        let bound = plan.bind(values, &options, &mut out);
+        let shown = bound.map(|m| m.iter().map(|m| show(&schema, &out[m.range.clone()])).collect());
+        shown.map(|all: Vec<String>| all.join(" ")).map_err(|e| e.to_string())
+    };
+    let late = "INSERT INTO t (k, v) VALUES (1, 2) USING TTL 630720000 AND TIMESTAMP 7";
+    let expect = "00000001 [](live ttl 630720000 v=2@7 ttl 630720000 at 2330720000)";
+    assert_eq!(bind(late, &[], 1_700_000_000).unwrap(), expect);
+    let last = "INSERT INTO t (k, v) VALUES (1, 2) USING TTL 100 AND TIMESTAMP 7";
+    let expect = "00000001 [](live ttl 100 v=2@7 ttl 100 at 4294967293)";
+    assert_eq!(bind(last, &[], 4_294_967_193).unwrap(), expect);
+    let error = bind(last, &[], 4_294_967_194).unwrap_err();
+    assert!(error.contains("expiration date of 2106-02-07T06:28:13+00:00."), "{error}");
+    // The table's TTL in place of an unset one is not refused, but capped.
+    let unset = "INSERT INTO x (k, v) VALUES ('a', 'b') USING TTL ?";
+    let expect = "61 [](live ttl 60 v='b' ttl 60 at 4294967293)";
+    assert_eq!(bind(unset, &[BoundValue::Unset], 4_294_967_290).unwrap(), expect);
 }
 
 #[test]

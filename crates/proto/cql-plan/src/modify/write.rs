@@ -267,10 +267,7 @@ impl ModifyPlan {
                 _ => return Err(error),
             },
         };
-        let expires_at = match ttl {
-            TtlSeconds::NONE => DeletionSeconds::NONE,
-            ttl => DeletionSeconds(now.0.saturating_add(i64::from(ttl.0))),
-        };
+        let expires_at = self.attributes.expiry(now, ttl);
         let times = Times { timestamp, ranges, elements, ttl, expires_at, now, repeats: 1 };
         let mut updates = SmallVec::new();
         if self.needs_read {
