@@ -58,6 +58,11 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     let trimmed = |path: String| path.trim_end_matches('/').to_owned();
     store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
     store.best_effort = options.disk_failure_policy == DiskFailurePolicy::BestEffort;
+    // Cassandra ends a start that meets such a file with the other policies too.
+    store.starts_with_damaged_files = matches!(
+        options.disk_failure_policy,
+        DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore
+    );
     store.sync = match options.commitlog_sync {
         CommitLogSync::Periodic => SyncMode::Periodic { period: options.commitlog_sync_period },
         CommitLogSync::Batch => SyncMode::Batch,

@@ -21,7 +21,7 @@ pub(crate) fn log_damage(store: &Store) {
         tracing::warn!(
             path = %file.path,
             reason = %file.reason,
-            "a file is damaged since an earlier run; see nodetool damagedsstables"
+            "a file is damaged since an earlier run, or cannot be opened; see nodetool damagedsstables"
         );
     }
     store.on_damage(|event| match event {

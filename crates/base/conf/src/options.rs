@@ -525,7 +525,8 @@ settings! {
         /// What happens after an error of a data file. A full disk is none: it refuses writes until
         /// there is space again. `best_effort`: a shard goes on without the data directory that failed and the
         /// SSTables in it until the next start, so that reads at ONE may be stale; it stops serving when that was
-        /// the first or the last one.
+        /// the first or the last one. With it and with `ignore` a start goes on with SSTables that cannot be opened, as
+        /// damaged ones; with the others it ends.
         supported cold disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
         /// What happens after an error of the commit log. `ignore` is taken for `stop_commit`: what a
         /// failed sync left on the disk is not known.

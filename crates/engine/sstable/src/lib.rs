@@ -12,7 +12,7 @@
 //! was compared. INV-sstable-2: TOC.txt is written last: a file set without it is a leftover.
 //!
 //! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`repair_state`],
-//! [`offline`].
+//! [`unreadable`], [`offline`].
 
 pub mod block;
 mod covered;
@@ -22,6 +22,7 @@ pub mod offline;
 pub mod reader;
 pub mod repair_state;
 mod search;
+pub mod unreadable;
 pub mod writer;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
 pub use reader::{ReadAhead, SequentialReader, SstableReader, list_sstables, remove_sstable};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
+pub use unreadable::open_unreadable;
 pub use writer::{
     CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
     SstableWriter, WriteCompression, WriterOptions, Written,

@@ -13,6 +13,7 @@ use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
 use sst_format::index::sample_entries;
 use sst_format::partitions::Footer;
 use sst_format::statistics::{Partitioner, Statistics};
+use sst_format::summary::SummaryBuilder;
 use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary, Version};
 use stdx::{DeletionSeconds, FixedMap, Token};
 
@@ -76,6 +77,23 @@ pub struct SstableMeta {
     decompressor: RefCell<Option<Compressor>>,
     /// By position of a sample of the summary: see [`SstableMeta::search_start`].
     marks: RefCell<FixedMap<u64, Marks>>,
+    /// Why nothing of it can be read: see [`crate::unreadable`].
+    pub(crate) unreadable: Option<Box<str>>,
+}
+
+/// What is known of a file set that cannot be opened.
+pub(crate) struct StandIn {
+    /// Its own, or such as say nothing.
+    pub(crate) statistics: Statistics,
+    /// Of them the part of the ring is used.
+    pub(crate) checksums: Option<Checksums>,
+    /// First and last token, or the whole ring.
+    pub(crate) span: (Token, Token),
+    /// Those that are there.
+    pub(crate) components: Vec<Component>,
+    pub(crate) data_length: u64,
+    pub(crate) small_bytes: usize,
+    pub(crate) why: String,
 }
 
 /// What a file is opened for.
@@ -226,11 +244,56 @@ impl SstableMeta {
             small_bytes: components.small.iter().map(|(_, b)| b.len()).sum(),
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
+            unreadable: None,
         };
         if purpose != Purpose::Salvage {
             meta.verify_lengths()?;
         }
         Ok(meta)
+    }
+
+    /// What stands for a file set that cannot be opened: [`crate::unreadable`].
+    pub(crate) fn stand_in(
+        (directory, descriptor): (&str, Descriptor),
+        table: &Table,
+        of: StandIn,
+    ) -> Result<SstableMeta> {
+        let file = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+        let schema = of.statistics.header.read_schema(table, descriptor.version);
+        let schema =
+            schema.map_err(|e| SstableError::of_format(&file(Component::Statistics), 0, &e))?;
+        let comparator = ClusteringComparator::for_table(table);
+        let mut summary = SummaryBuilder::new(128);
+        summary.add(&[], 0);
+        let (first, last) = of.span;
+        Ok(SstableMeta {
+            covered: Covered::new(&of.statistics.stats, schema.has_static(), &comparator),
+            statistics: of.statistics,
+            schema,
+            comparator,
+            index: IndexKind::Summary(summary.finish()),
+            filter: None,
+            compression: None,
+            checksums: of.checksums,
+            data_crc: None,
+            digest: None,
+            components: of.components,
+            data_file_length: of.data_length,
+            data_length: of.data_length.max(1),
+            index_length: 1,
+            rows_length: 0,
+            first,
+            last,
+            data_file: file(Component::Data),
+            index_file: file(index_component(descriptor.version)),
+            rows_file: file(Component::Rows),
+            small_bytes: of.small_bytes,
+            decompressor: RefCell::new(None),
+            marks: RefCell::default(),
+            unreadable: Some(of.why.into_boxed_str()),
+            directory: directory.to_owned(),
+            descriptor,
+        })
     }
 
     /// Data must end where its last chunk does, Index behind its last sample.
@@ -307,6 +370,11 @@ impl SstableMeta {
     /// Statistics.db.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Why the file could not be opened, when this only stands for it.
+    pub fn unreadable(&self) -> Option<&str> {
+        self.unreadable.as_deref()
     }
 
     /// Whether some expiry or deletion is behind the last one that versions before `oa` can say.

@@ -137,12 +137,24 @@ impl SstableReader {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub async fn load_block(&self, block: u64) -> Result<Rc<Chunk>> {
+        self.check_readable()?;
         let location = self.meta.locate(block).ok_or_else(|| self.no_block(block))?;
         let file = self.file_of(location.component);
         let (buf, result) = file.read_at(Buf::new(), location.offset, location.length).await;
         let read = result?;
         let chunk = self.meta.decode_block(block, buf.as_slice().get(..read).unwrap_or(&[]))?;
         Ok(Rc::new(chunk))
+    }
+
+    fn check_readable(&self) -> Result<()> {
+        match self.meta.unreadable() {
+            None => Ok(()),
+            Some(why) => Err(SstableError::Corrupt {
+                file: self.meta.data_file().to_owned(),
+                offset: 0,
+                what: why.to_owned(),
+            }),
+        }
     }
 
     fn file_of(&self, component: Component) -> &File {
@@ -218,6 +230,7 @@ impl SequentialReader {
         {
             return Ok(chunk.clone());
         }
+        self.reader.check_readable()?;
         let meta = self.reader.meta.clone();
         let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
         if location.component != Component::Data {

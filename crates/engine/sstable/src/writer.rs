@@ -189,8 +189,9 @@ impl SstableWriter {
         };
         let compressor = match &options.compression {
             None => None,
-            Some(c) => Some(Compressor::new(c.algorithm).map_err(|e| {
-                SstableError::Unsupported { file: path(Component::Data), what: e.to_string() }
+            Some(c) => Some(c.compressor().map_err(|e| SstableError::Unsupported {
+                file: path(Component::Data),
+                what: e.to_string(),
             })?),
         };
         let chunk_length = options

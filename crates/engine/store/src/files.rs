@@ -22,7 +22,7 @@ use rt::{Fs, OpenOptions};
 use schema::Table;
 use sstable::{
     Component, Descriptor, SstableError, SstableReader, TokenFilter, Version, WriterOptions,
-    list_sstables, remove_sstable,
+    list_sstables, open_unreadable, remove_sstable,
 };
 use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
 
@@ -393,14 +393,13 @@ impl Store {
             }
             let reader = match SstableReader::open(fs, directory, descriptor, Some(table)).await {
                 Ok(reader) => reader,
-                Err(error) if is_gone(&error) => {
+                Err(error) => {
                     let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
-                    if fs.exists(&toc).await? {
-                        return Err(map_error(error));
+                    if is_gone(&error) && !fs.exists(&toc).await? {
+                        return Ok(None);
                     }
-                    return Ok(None);
+                    self.open_damaged(fs, (table, directory), descriptor, error).await?
                 }
-                Err(error) => return Err(map_error(error)),
             };
             self.check_times(reader.meta())?;
             if let Some(file) = self.file_of(reader, notes) {
@@ -408,6 +407,23 @@ impl Store {
             }
         }
         Ok(Some(files))
+    }
+
+    /// What stands for a file that cannot be opened, when the node starts with such files
+    /// ([`crate::quarantine`]).
+    async fn open_damaged(
+        &self,
+        fs: &Fs,
+        (table, directory): (&Table, &str),
+        descriptor: Descriptor,
+        error: SstableError,
+    ) -> Result<SstableReader, StoreError> {
+        let is_damage =
+            matches!(error, SstableError::Corrupt { .. } | SstableError::Missing { .. });
+        if !is_damage || !self.inner.options.starts_with_damaged_files {
+            return Err(map_error(error));
+        }
+        open_unreadable(fs, directory, descriptor, table, &error).await.map_err(map_error)
     }
 
     /// Whether the version of files that are written here can say all times of a file.

@@ -18,6 +18,8 @@ pub struct StoreOptions {
     pub data_directories: Vec<String>,
     /// A data directory that fails is taken out of service, see `out_of_service`.
     pub best_effort: bool,
+    /// A file that cannot be opened at the start is taken for a damaged one, instead of ending it.
+    pub starts_with_damaged_files: bool,
     /// Directory of commit-log segments, shared by all shards.
     pub commitlog_directory: String,
     /// This node.
@@ -105,6 +107,7 @@ impl StoreOptions {
         StoreOptions {
             data_directories: vec![data_directory],
             best_effort: false,
+            starts_with_damaged_files: false,
             commitlog_directory,
             host,
             run,

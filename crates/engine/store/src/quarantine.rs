@@ -10,6 +10,9 @@
 //!    step 3, it is removed with the record of a compaction ([`crate::files`]); the mark goes behind it. A
 //!    scrub does the same at once.
 //!
+//! A file that cannot be opened at a start is one too, where the node goes on with such files: what stands
+//! for it ([`sstable::unreadable`]) is in the view, and step 2 reads what is there of it.
+//!
 //! A crash between any two leaves a marked file, and perhaps copies of some of its rows, which change no
 //! answer: they have the timestamps of the rows.
 //!
@@ -227,6 +230,21 @@ impl Store {
                 // Found by another shard, which had another part of it.
                 damaged.entry(generation).or_insert(Damage { salvaged: None, ..damage });
             }
+        }
+        self.mark_unreadable(table).await
+    }
+
+    /// Step 1 for files that could not be opened. Pre: the marks were read.
+    async fn mark_unreadable(&self, table: &TableState) -> Result<(), StoreError> {
+        let found = self.inner.rt.wall().seconds().0;
+        for file in &table.view().files {
+            let Some(why) = file.reader.meta().unreadable() else { continue };
+            if table.is_damaged(file.generation) {
+                continue;
+            }
+            let damage = Damage { found, salvaged: None, reason: cut(why.to_owned()) };
+            table.damaged.borrow_mut().insert(file.generation, damage);
+            self.write_mark(table, file.generation).await?;
         }
         Ok(())
     }

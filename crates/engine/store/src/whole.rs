@@ -201,6 +201,7 @@ fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
         && file.filter.is_none()
         && file.hidden.is_empty()
         && meta.checksums().is_some()
+        && meta.unreadable().is_none()
         && meta.data_file_length() >= bytes_min
         && stats.pending_repair.is_none()
         && !stats.has_legacy_counter_shards

@@ -392,6 +392,9 @@ impl SstableCursor {
 
     fn step(&mut self) -> Result<Step> {
         match self.state {
+            State::Start if self.meta.unreadable.is_some() => {
+                Err(self.corrupt_data(0, self.meta.unreadable().unwrap_or_default()))
+            }
             State::Start => self.start(),
             State::FindEntry { end, fresh } => self.find_entry(end, fresh),
             State::FindStart => self.find_start(),

@@ -2,6 +2,7 @@
 //! and, when compressed, CompressionInfo. Everything else can be made anew.
 
 use rt::{Fs, OpenOptions};
+use schema::Table;
 use sst_format::checksums::{Checksums, DataCrc};
 use sst_format::component::{decode_toc, encode_toc};
 use sst_format::partitions::Footer;
@@ -22,12 +23,17 @@ pub(super) struct Salvaged {
     pub(super) bad: Vec<String>,
 }
 
-/// Opens a file set; of a damaged one what is left.
+/// Opens a file set; of a damaged one what is left. `table`: see [`SstableMeta::open`].
 ///
 /// # Errors
 /// What stands against reading rows at all.
-pub(super) async fn open(fs: &Fs, directory: &str, set: Descriptor) -> Result<Salvaged> {
-    let whole = SstableReader::open(fs, directory, set, None).await;
+pub(super) async fn open(
+    fs: &Fs,
+    directory: &str,
+    set: Descriptor,
+    table: Option<&Table>,
+) -> Result<Salvaged> {
+    let whole = SstableReader::open(fs, directory, set, table).await;
     let Err(SstableError::Corrupt { .. } | SstableError::Missing { .. }) = &whole else {
         return whole.map(|reader| Salvaged { reader, has_index: true, bad: Vec::new() });
     };
@@ -45,6 +51,7 @@ pub(super) async fn open(fs: &Fs, directory: &str, set: Descriptor) -> Result<Sa
             Err(e) => bad.push(format!("{component}: {e}")),
         }
     }
+    check_compression(&components, &path(Component::CompressionInfo))?;
     let read = OpenOptions { read: true, direct: true, ..OpenOptions::default() };
     let data = fs.open(&path(Component::Data), read).await;
     let data = data.map_err(|_| SstableError::Missing { file: path(Component::Data) })?;
@@ -102,13 +109,29 @@ pub(super) async fn open(fs: &Fs, directory: &str, set: Descriptor) -> Result<Sa
         let bytes = summary.finish().encode().map_err(failed)?;
         components.small.push((Component::Summary, bytes));
     }
-    let meta = SstableMeta::open_for(Purpose::Salvage, directory, set, None, &components)?;
+    let meta = SstableMeta::open_for(Purpose::Salvage, directory, set, table, &components)?;
     if bad.is_empty()
         && let Err(error) = whole
     {
         bad.push(error.to_string());
     }
     Ok(Salvaged { reader: SstableReader::of_parts(meta, data, index, rows), has_index, bad })
+}
+
+/// Without its CompressionInfo the chunks of a compressed file would be taken for rows: TOC.txt and
+/// Checksums.db say whether there was one; where both are lost, a CRC.db says that there was none.
+fn check_compression(components: &Components, path: &str) -> Result<()> {
+    let read = |c| components.small.iter().find(|(found, _)| *found == c).map(|(_, bytes)| bytes);
+    let info = Component::CompressionInfo;
+    let toc = read(Component::Toc).and_then(|bytes| decode_toc(bytes).ok());
+    let sums = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
+    let is_known = toc.is_some() || sums.is_some() || read(Component::Crc).is_some();
+    let is_named = toc.is_some_and(|toc| toc.contains(&info))
+        || sums.is_some_and(|list| list.component(info).is_some());
+    match read(info).is_none() && (is_named || !is_known) {
+        true => Err(SstableError::Missing { file: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// Takes what is damaged and can be done without out of the list.

@@ -18,7 +18,7 @@ use self::work::Scrub;
 use super::salvage::{self, Salvaged};
 use super::upgrade::{options_like, written_version};
 use crate::writer::{WriterOptions, Written};
-use crate::{Result, SstableReader};
+use crate::{Result, SstableError, SstableReader};
 
 /// Something that could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub async fn scrub(
     (first, how): (Generation, ScrubOptions),
     tell: &mut dyn FnMut(&Loss),
 ) -> Result<ScrubReport> {
-    let Salvaged { reader, has_index, bad } = salvage::open(fs, directory, set).await?;
+    let Salvaged { reader, has_index, bad } = salvage::open(fs, directory, set, None).await?;
     let table = super::table_of_header(&reader.meta().statistics().header);
     let mut options = options_like(&reader, &table, first)?;
     options.version = written_version(set.version);
@@ -148,7 +148,8 @@ pub async fn scrub(
     }
 }
 
-/// The same of a file that a node has open, with the table as it is now. The options' number does not
+/// The same of a file that a node has open, or knows that it cannot be opened, with the table as it is now.
+/// Of one of which nothing can be read everything is lost, which is no error. The options' number does not
 /// count. What was written is not removed when it fails or is given up: the host knows the numbers.
 ///
 /// # Errors
@@ -162,8 +163,32 @@ pub async fn scrub_open<H: ScrubHost>(
 ) -> Result<ScrubReport> {
     let directory = reader.meta().directory().to_owned();
     let new = (table.clone(), options);
-    let mut scrub = Scrub::new((fs, &directory), reader, new, how, host);
-    scrub.run(true).await?;
+    if reader.meta().unreadable().is_none() {
+        let mut scrub = Scrub::new((fs, &directory), reader, new, how, host);
+        scrub.run(true).await?;
+        return Ok(scrub.report);
+    }
+    let set = reader.meta().descriptor();
+    let Salvaged { reader, has_index, bad } =
+        match salvage::open(fs, &directory, set, Some(table)).await {
+            Ok(salvaged) => salvaged,
+            Err(error @ (SstableError::Corrupt { .. } | SstableError::Missing { .. })) => {
+                let what = format!("everything: {error}");
+                host.tell(&Loss { key: None, position: 0, what });
+                let bad_components = vec![error.to_string()];
+                // Of how many partitions nobody knows.
+                return Ok(ScrubReport {
+                    losses: 1,
+                    bad_partitions: 1,
+                    bad_components,
+                    ..ScrubReport::default()
+                });
+            }
+            Err(error) => return Err(error),
+        };
+    let mut scrub = Scrub::new((fs, &directory), &reader, new, how, host);
+    scrub.report = ScrubReport { bad_components: bad, ..ScrubReport::default() };
+    scrub.run(has_index).await?;
     Ok(scrub.report)
 }
 

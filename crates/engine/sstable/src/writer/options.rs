@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use codec::Algorithm;
+use codec::compression::zstd;
+use codec::{Algorithm, CompressionError, Compressor};
 use schema::Table;
 use sst_format::index::COLUMN_INDEX_SIZE;
 use sst_format::statistics::CommitLogPosition;
@@ -79,6 +80,17 @@ impl WriteCompression {
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
         Ok(Some(WriteCompression { algorithm, chunk_length, max_compressed_length, options }))
+    }
+
+    /// The compressor, of Zstd at the level that the options say; one that is not understood, as a file of
+    /// another program may name, is the default.
+    pub(crate) fn compressor(&self) -> std::result::Result<Compressor, CompressionError> {
+        let level = self.options.iter().find(|(key, _)| key == "compression_level");
+        let level = level.and_then(|(_, text)| text.parse().ok());
+        match level.filter(|level| zstd::LEVELS.contains(level)) {
+            Some(level) if self.algorithm == Algorithm::Zstd => Compressor::zstd(level),
+            _ => Compressor::new(self.algorithm),
+        }
     }
 }
 
@@ -178,5 +190,47 @@ impl WriterOptions {
             large: LargeLimits::default(),
             held: false,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zstd_compresses_at_the_level_of_the_table() {
+        let mut state = 1_u32;
+        let words: Vec<String> = (0..4_000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                format!("word{} ", state >> 22)
+            })
+            .collect();
+        let text = words.concat().into_bytes();
+        let packed = |class: &str, level: Option<&str>| {
+            let mut map = BTreeMap::from([("class".to_owned(), class.to_owned())]);
+            map.extend(level.map(|level| ("compression_level".to_owned(), level.to_owned())));
+            let compression = WriteCompression::of_options(&map).unwrap().unwrap();
+            let (mut compressor, mut out) = (compression.compressor().unwrap(), Vec::new());
+            compressor.compress(&text, &mut out).unwrap();
+            let mut plain = Vec::new();
+            compressor.decompress(&out, text.len(), &mut plain).unwrap();
+            assert_eq!(plain, text);
+            out
+        };
+        let usual = packed("ZstdCompressor", None);
+        let fast = packed("ZstdCompressor", Some("-50"));
+        let small = packed("ZstdCompressor", Some("19"));
+        assert!(small.len() < usual.len() && usual.len() < fast.len());
+        assert_eq!(packed("ZstdCompressor", Some("3")), usual);
+        for unknown in ["23", "x", ""] {
+            assert_eq!(packed("ZstdCompressor", Some(unknown)), usual, "{unknown}");
+        }
+        let deflate = packed("DeflateCompressor", None);
+        assert_eq!(
+            packed("DeflateCompressor", Some("1")),
+            deflate,
+            "it has no levels in Cassandra"
+        );
     }
 }

@@ -181,6 +181,135 @@ fn a_file_of_which_nothing_is_lost_is_made_anew_by_itself_and_a_scrub_lets_any_g
     }
 }
 
+/// A store that starts with files that cannot be opened.
+async fn open_anyway(rt: &Rt, version: crate::Version) -> Result<Store, StoreError> {
+    let mut options = options(rt);
+    options.starts_with_damaged_files = true;
+    options.sstable_version = version;
+    Store::open(rt.clone(), options, schema()).await.map(|(store, _)| store)
+}
+
+/// Files that a start cannot open, of every version, by each component: with the policy for it the start
+/// goes on, what is not lost is made anew, and what is lost is never answered without.
+#[test]
+fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
+    let all = [Token::MIN, Token(-(1 << 62)), Token(0), Token(1 << 62), Token::MAX];
+    let (mut mended, mut kept) = (0, 0);
+    for version in sstable::WriterOptions::VERSIONS {
+        for component in Component::ALL {
+            for is_lost in [false, true] {
+                // A file set without it is no file set.
+                if component == Component::Toc && is_lost {
+                    continue;
+                }
+                let outcome = Arc::new(Mutex::new(None));
+                let said = outcome.clone();
+                let world = world(106);
+                run_in(&world, move |rt| {
+                    let said = said.clone();
+                    async move {
+                        let store = open_anyway(&rt, version).await.unwrap();
+                        for pk in 0..MANY {
+                            write(&store, &insert(pk, 1, &value(pk), 1)).await.unwrap();
+                        }
+                        store.drain().await.unwrap();
+                        let path = path(&store, component).await;
+                        store.stop().await;
+                        let length = rt.fs().read(&path, 1 << 24).await.map(|bytes| bytes.len());
+                        // There is none in this version, or there are no wide partitions.
+                        if length.is_err() || (length == Ok(0) && !is_lost) {
+                            return;
+                        }
+                        match is_lost {
+                            true => rt.fs().remove_file(&path).await.unwrap(),
+                            false => damage(&rt, &path).await,
+                        }
+                        let usual = options(&rt);
+                        let opened = Store::open(rt.clone(), usual, schema()).await;
+                        let store = open_anyway(&rt, version).await.unwrap();
+                        let seen = events(&store);
+                        let what = format!("{version} {component} {is_lost}");
+                        let opened = match opened {
+                            // What is read in blocks is found when it is read.
+                            Ok((usual, _)) => {
+                                usual.stop().await;
+                                store.stop().await;
+                                assert!(
+                                    component.is_large() && !is_lost
+                                        || version < crate::Version::Nb
+                                            && component == Component::Statistics,
+                                    "{what}"
+                                );
+                                return;
+                            }
+                            Err(error) => error.to_string(),
+                        };
+                        let found = store.damaged_files();
+                        assert_eq!(found.len(), 1, "{what}");
+                        assert!(
+                            opened.contains(found[0].path.split("-Data").next().unwrap()),
+                            "{what}"
+                        );
+                        // Before anything was made of it: no part of the ring is answered for.
+                        let ranges = all.windows(2).map(|pair| KeyRange {
+                            start: data::command::RingBound::Token { token: pair[0], after: false },
+                            end: data::command::RingBound::Token { token: pair[1], after: true },
+                        });
+                        for range in ranges {
+                            let mut sink = Collect::default();
+                            let command = read_of(Partitions::Range(range));
+                            let read = store.read(&command, &mut sink).await;
+                            assert!(matches!(read, Err(StoreError::Corrupt { .. })), "{what}");
+                        }
+                        let outcome = || {
+                            let seen = seen.borrow();
+                            seen.iter().find_map(|event| match event {
+                                DamageEvent::Salvaged { losses, .. } => Some(*losses),
+                                _ => None,
+                            })
+                        };
+                        until(&rt, || outcome().is_some()).await;
+                        let losses = outcome().unwrap();
+                        let lost = unreadable(&store).await;
+                        match losses {
+                            0 => assert!(
+                                lost.is_empty() && store.damaged_files().is_empty(),
+                                "{what}"
+                            ),
+                            _ => assert_eq!(lost.len(), MANY as usize, "{what}"),
+                        }
+                        store.stop().await;
+                        let store = open_anyway(&rt, version).await.unwrap();
+                        assert_eq!(unreadable(&store).await, lost, "{what}, restarted");
+                        assert_eq!(store.damaged_files().len(), usize::from(losses > 0), "{what}");
+                        if losses > 0 {
+                            for pk in &lost {
+                                write(&store, &insert(*pk, 1, &value(*pk), 1)).await.unwrap();
+                            }
+                            store.release_repaired(TABLE, |_, _| Some(later(&rt)));
+                            until(&rt, || store.damaged_files().is_empty()).await;
+                        }
+                        assert_eq!(unreadable(&store).await, [0; 0], "{what}");
+                        assert_eq!(read_all(&store).await.len(), MANY as usize, "{what}");
+                        store.stop().await;
+                        // Now it opens for everybody.
+                        let store = open(&rt).await;
+                        assert_eq!(unreadable(&store).await, [0; 0], "{what}, at last");
+                        store.stop().await;
+                        *said.lock().unwrap() = Some(losses);
+                    }
+                });
+                match *outcome.lock().unwrap() {
+                    Some(0) => mended += 1,
+                    Some(_) => kept += 1,
+                    None => {}
+                }
+            }
+        }
+    }
+    assert!(mended > 20 && kept > 10, "{mended} mended, {kept} kept");
+}
+
 /// As [`run`], for a day.
 fn run_long<F: Future<Output = ()> + 'static>(
     seed: u64,

@@ -1,0 +1,129 @@
+//! A file set that cannot be opened, as something that can be in a view: a read that may need it fails
+//! with `Corrupt` instead of being answered without it, and no tombstone is purged that may hide what it
+//! has.
+//!
+//! What is known of it is used where checksums say that it is right: its slice of the ring
+//! (Checksums.db), its statistics, its first and last key (Statistics since `oa`; the Summary where
+//! Checksums.db has it). Otherwise it is taken for one with all tokens and all times.
+
+use codec::KeyHash;
+use rt::{Fs, OpenOptions};
+use schema::Table;
+use sst_format::checksums::Checksums;
+use sst_format::statistics::{Partitioner, Statistics};
+use sst_format::stats_collector::FileFacts;
+use sst_format::{
+    Component, Descriptor, EncodingStats, SerializationHeader, StatsCollector, Summary,
+};
+use stdx::{DeletionSeconds, IoErrorKind, TimestampMicros, Token};
+
+use crate::meta::{SstableMeta, StandIn};
+use crate::reader::SMALL_COMPONENT_BYTES_MAX;
+use crate::{Result, SstableError, SstableReader};
+
+/// What stands for a file set of which `error` was said when it was opened. Everything that is asked of it
+/// ends with `Corrupt`, in the words of the error.
+///
+/// # Errors
+/// `Io`; `Missing`: nothing of it is there, not even TOC.txt.
+pub async fn open_unreadable(
+    fs: &Fs,
+    directory: &str,
+    set: Descriptor,
+    table: &Table,
+    error: &SstableError,
+) -> Result<SstableReader> {
+    let path = |c: Component| format!("{directory}/{}", set.file_name(c));
+    let mut small = Vec::new();
+    let mut components = Vec::new();
+    let mut data = None;
+    let mut some = None;
+    let mut data_length = 0;
+    for component in Component::ALL {
+        let options = OpenOptions { read: true, ..OpenOptions::default() };
+        let file = match fs.open(&path(component), options).await {
+            Ok(file) => file,
+            Err(e) if e.kind == IoErrorKind::NotFound => continue,
+            Err(e) => return Err(e.into()),
+        };
+        components.push(component);
+        if component == Component::Data {
+            data_length = file.len().await?;
+            data = Some(file.clone());
+        } else if !component.is_large() {
+            small.push((component, fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await?));
+        }
+        some = Some(file);
+    }
+    let Some(some) = some else {
+        return Err(SstableError::Missing { file: path(Component::Toc) });
+    };
+    let read =
+        |c: Component| small.iter().find(|(found, _)| *found == c).map(|(_, b)| b.as_slice());
+    let checksums = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
+    // Before `na` nothing says whether it is right.
+    let own = read(Component::Statistics).filter(|_| set.version.has_statistics_checksums());
+    let own = own.and_then(|bytes| Statistics::decode(bytes, set.version).ok());
+    let own = own.filter(|statistics| statistics.partitioner == Partitioner::Murmur3);
+    let keys =
+        own.as_ref().and_then(|statistics| statistics.stats.key_range.clone()).or_else(|| {
+            let bytes = read(Component::Summary)?;
+            checksums.as_ref()?.component(Component::Summary)?.verify_all(bytes).ok()?;
+            let summary = Summary::decode(bytes, Partitioner::Murmur3).ok()?;
+            Some((summary.first, summary.last))
+        });
+    let token = |key: &[u8]| -> Token {
+        let KeyHash { token, .. } = codec::hash_key(key);
+        token
+    };
+    let span = keys.map(|(first, last)| (token(&first), token(&last)));
+    let span = span.filter(|(first, last)| first <= last).unwrap_or((Token::MIN, Token::MAX));
+    let mut statistics = own.unwrap_or_else(|| that_say_nothing(set));
+    statistics.header = SerializationHeader::for_table(table, EncodingStats::NONE);
+    let of = StandIn {
+        statistics,
+        checksums,
+        span,
+        components,
+        data_length,
+        small_bytes: small.iter().map(|(_, bytes)| bytes.len()).sum(),
+        why: error.to_string(),
+    };
+    let meta = SstableMeta::stand_in((directory, set), table, of)?;
+    let data = data.unwrap_or_else(|| some.clone());
+    Ok(SstableReader::of_parts(meta, data, some, None))
+}
+
+/// Statistics by which nothing may be left out, and nothing be purged.
+fn that_say_nothing(set: Descriptor) -> Statistics {
+    let facts = FileFacts {
+        commit_log: Vec::new(),
+        originating_host: None,
+        level: 0,
+        repaired_at: 0,
+        pending_repair: None,
+        compression_ratio: -1.0,
+        key_range: None,
+    };
+    let (mut stats, cardinality) = StatsCollector::default().finish(facts);
+    stats.min_timestamp = TimestampMicros(i64::MIN + 1);
+    stats.max_timestamp = TimestampMicros(i64::MAX);
+    stats.min_local_deletion = DeletionSeconds(0);
+    stats.max_local_deletion = DeletionSeconds::NONE;
+    stats.has_partition_deletions = true;
+    stats.covered = None;
+    Statistics {
+        version: set.version,
+        partitioner: Partitioner::Murmur3,
+        bloom_fp_chance: 0.01,
+        cardinality,
+        stats,
+        header: SerializationHeader {
+            stats: EncodingStats::NONE,
+            key_types: Vec::new(),
+            clustering_types: Vec::new(),
+            statics: Vec::new(),
+            regulars: Vec::new(),
+        },
+    }
+}
