@@ -160,6 +160,9 @@ pub(crate) async fn run(
     let log = log.map(|log| (log, options.workdir.as_str()));
     let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
     let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
+    if options.query_tombstone_page_limit > 0 {
+        coordinator.limit_replica_pages(options.query_tombstone_page_limit);
+    }
     let (counter_id, was_kept) = counter_id::take(&rt, &options.workdir).await;
     coordinator.set_counter_id(counter_id);
     // Tables are there before any statement can be planned on the new schema.

@@ -16,6 +16,7 @@ mod queries;
 mod roles;
 mod several_nodes;
 mod statements;
+mod tombstone_pages;
 
 use crate::settings::ServerSettings;
 use crate::{
