@@ -265,6 +265,8 @@ impl Run {
         if self.members.len() % 4 == 3 {
             options.row_cache_save_period = Duration::from_secs(20);
         }
+        // Pages end behind few tombstones, not behind equally many on all nodes.
+        options.query_tombstone_page_limit = [2, 10_000, 12][self.members.len() % 3];
         options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
         options.hinted_handoff_enabled = self.scenario.hints;
         // What a power cut tears is larger than a sector: many hints are written at a time.

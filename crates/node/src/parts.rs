@@ -89,7 +89,6 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
         usize::try_from(options.counter_cache_keys_to_save).unwrap_or(usize::MAX);
     store.cache_load_max = options.cache_load_timeout;
     store.saved_caches_directory = options.saved_caches_directory();
-    store.tombstone_failure_threshold = options.tombstone_failure_threshold;
     store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
     store.verification_bytes_per_second =
         options.sstable_verification_throughput.0.div_ceil(u64::from(shards.max(1)));
@@ -206,6 +205,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     settings.truncate_timeout = options.truncate_request_timeout;
     settings.tombstone_warn_threshold = options.tombstone_warn_threshold;
     settings.tombstone_failure_threshold = options.tombstone_failure_threshold;
+    settings.tombstone_page_limit = options.query_tombstone_page_limit;
     settings.storage_address = socket(options.announced_address(), options.storage_port)?;
     settings.snitch = snitch_class(options.endpoint_snitch).to_owned();
     settings.credentials_validity = options.credentials_validity;

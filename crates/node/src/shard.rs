@@ -163,6 +163,9 @@ pub(crate) async fn run(
     if let Some(limit) = program.page_limit {
         coordinator.limit_pages(limit);
     }
+    if options.query_tombstone_page_limit > 0 {
+        coordinator.limit_replica_pages(options.query_tombstone_page_limit);
+    }
     let (counter_id, was_kept) = counter_id::take(&rt, &options.workdir).await;
     coordinator.set_counter_id(counter_id);
     // Tables are there before any statement can be planned on the new schema.

@@ -39,7 +39,7 @@ const READS: &[Read] = &[
 const TOMBSTONE_READS: &[Read] = &[
     ("live rows between deleted ones", "SELECT c FROM wide.rows WHERE p = 1", |_| TOMBSTONES / 9),
     ("count(*) of them", "SELECT count(*) FROM wide.rows WHERE p = 1", |_| 1),
-    // Whoever begins in front of the ranges is refused, as in Cassandra: tombstone_failure_threshold.
+    ("the row behind all deleted ranges", "SELECT c FROM wide.ranges WHERE p = 1", |_| 1),
     (
         "the row behind deleted ranges, by name",
         "SELECT c FROM wide.ranges WHERE p = 1 AND c = 2000000",

@@ -541,8 +541,10 @@ settings! {
         supported hot unlogged_batch_across_partitions_warn_threshold: u32 = 10, 0 to 2_147_483_647;
         /// Reads that meet more tombstones than this give a warning.
         supported hot tombstone_warn_threshold: u32 = 1000, 0 to 2_147_483_647;
-        /// Reads that meet more tombstones than this fail.
+        /// Reads that meet more tombstones than this fail, when the client asked for no pages.
         supported hot tombstone_failure_threshold: u32 = 100_000, 0 to 2_147_483_647;
+        /// Pages end behind so many tombstones, with the rows that they have or none, and say that there is more. 0: they do not end for tombstones.
+        supported hot query_tombstone_page_limit: u32 = 10_000, 0 to 2_147_483_647;
     }
     "Guardrails" {
         /// Keyspaces above this give a warning; -1 is off.

@@ -58,11 +58,20 @@ impl KeyRange {
 /// Where inside its first partition a paged read goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumePosition {
-    /// Serialised clustering of the last row returned; the next row is after it in read order.
+    /// Serialised clustering of the last row looked at; the next row is after it in read order. It may be one that no
+    /// row has.
     /// `None`: only the static row was returned so far.
     pub clustering: Option<Vec<u8>>,
     /// Rows of this partition returned so far (PER PARTITION LIMIT goes on counting).
     pub rows_in_partition: u32,
+}
+
+impl ResumePosition {
+    /// Whether the partition may still be shown for its static row alone: nothing of it has been returned. (Pages
+    /// end between tombstones too.)
+    pub fn shows_static(&self) -> bool {
+        self.rows_in_partition == 0 && self.clustering.is_some()
+    }
 }
 
 /// One read of one table.

@@ -29,6 +29,7 @@ pub mod page_cursor;
 pub mod page_fuzz;
 #[cfg(test)]
 mod page_tests;
+mod passed;
 mod raw;
 pub mod replica_page;
 pub mod row;

@@ -15,11 +15,14 @@ use crate::clustering::BoundRef;
 use crate::cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};
 use crate::deletion::DeletionTime;
 use crate::merge::{Keep, Merged, Purge, merge_rows};
+use crate::passed::place_between;
 use crate::row::RowRef;
 use crate::shape::TableShape;
 
-/// Rows that a reader's merge leaves out in one go.
+/// Rows and markers that a reader's merge leaves out in one go.
 pub const PASSED_MAX: u32 = 128;
+/// So many times as many are left out when no place is found between them at which a page could end.
+const PLACELESS_TIMES: u32 = 4;
 
 /// Gives the timestamp below which tombstones of a partition (token, key) may go.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
@@ -37,7 +40,8 @@ pub enum MergeMode {
     /// Keeps everything.
     All,
     /// What a reader at `now` sees: live rows only, partition deletions shown as live, no markers but one that
-    /// neither closes nor opens anything whenever [`PASSED_MAX`] rows were left out: whoever reads has a turn.
+    /// neither closes nor opens anything whenever [`PASSED_MAX`] rows and markers were left out: whoever reads has
+    /// a turn, and may end its page there ([`MergeCursor::passed_at`]).
     /// A partition without live rows still shows its start and end.
     Live {
         /// The reader's clock.
@@ -98,9 +102,50 @@ enum Current {
         close: Option<DeletionTime>,
         open: Option<DeletionTime>,
     },
-    /// Rows were left out.
-    Passed,
+    /// Rows and markers were left out.
+    Passed(PassedAt),
     PartitionEnd,
+}
+
+/// Up to where what was left out goes.
+#[derive(Clone, Copy)]
+enum PassedAt {
+    /// Up to the row that this lane is at.
+    Row(usize),
+    /// Up to a place between two markers.
+    Place,
+    /// It is not known.
+    Nowhere,
+}
+
+/// What was left out.
+#[derive(Clone, Copy)]
+enum LeftOut {
+    Static,
+    /// The row that this lane is at.
+    Row(usize),
+    /// The marker that this lane is at.
+    Marker(usize),
+}
+
+/// Leaving rows and markers out, and telling of it.
+struct Passing {
+    /// It is told of so many; `u32::MAX`: never.
+    every: u32,
+    /// Those left out since that was told.
+    count: u32,
+    /// Those that were told of last.
+    told: u32,
+    /// What counts as no tombstone: rows and markers that others delete, deletions of partitions.
+    hidden: u32,
+    /// The tombstones when the last one was left out.
+    tombstones: u32,
+    /// What was left out last.
+    last: LeftOut,
+    /// It is to be told of at the next place: behind this marker.
+    due: Option<bool>,
+    due_prefix: Vec<u8>,
+    place: Vec<u8>,
 }
 
 /// N cursors as one. `C` is the concrete cursor, or an enum of those.
@@ -129,8 +174,7 @@ pub struct MergeCursor<'s, C> {
     scratch: Vec<u8>,
     current: Current,
     tombstones: u32,
-    /// Rows and markers left out since that was told.
-    passed: u32,
+    passing: Passing,
     /// The lane that alone had the last rows of the partition, and how many.
     winner: usize,
     wins: u32,
@@ -159,9 +203,9 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 token: Token::MIN,
             })
             .collect();
-        let keep = match &mode {
-            MergeMode::Live { now } => Keep::Live { now: *now },
-            MergeMode::All | MergeMode::Purge { .. } => Keep::All,
+        let (keep, every) = match &mode {
+            MergeMode::Live { now } => (Keep::Live { now: *now }, PASSED_MAX),
+            MergeMode::All | MergeMode::Purge { .. } => (Keep::All, u32::MAX),
         };
         MergeCursor {
             shape,
@@ -180,7 +224,17 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             scratch: Vec::new(),
             current: Current::None,
             tombstones: 0,
-            passed: 0,
+            passing: Passing {
+                every,
+                count: 0,
+                told: 0,
+                hidden: 0,
+                tombstones: 0,
+                last: LeftOut::Static,
+                due: None,
+                due_prefix: Vec::new(),
+                place: Vec::new(),
+            },
             winner: 0,
             wins: 0,
         }
@@ -298,6 +352,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     /// The sources with the partition at hand stand behind it.
     #[inline]
     pub fn took_partition(&mut self) {
+        self.passing.due = None;
         self.lanes.iter_mut().for_each(|l| l.member = false);
         self.in_partition = false;
         self.current = Current::PartitionEnd;
@@ -307,6 +362,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     /// named; `ended`: with the end of the partition.
     #[inline]
     pub fn took_rows(&mut self, ended: bool) {
+        self.passing.due = None;
         if let Some(lane) = self.sole.and_then(|index| self.lanes.get_mut(index))
             && ended
         {
@@ -314,6 +370,43 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             self.in_partition = false;
             self.current = Current::PartitionEnd;
         }
+    }
+
+    /// Also a merge that purges tells of what it leaves out, and every merge as often as that: as if it were
+    /// [`PASSED_MAX`]. At least 1.
+    pub fn tell_of_passed(&mut self, every: u32) {
+        self.passing.every = every.max(1);
+    }
+
+    /// Up to where rows and markers were left out, when that is what the item says: the clustering of a row, or one
+    /// that no row has. Nothing at or before it in read order comes any more.
+    pub fn passed_at(&self) -> Option<&[u8]> {
+        let Current::Passed(at) = self.current else { return None };
+        match at {
+            PassedAt::Place => Some(&self.passing.place),
+            PassedAt::Row(lane) => match self.lanes.get(lane)?.cursor.item() {
+                Item::Row { clustering, .. } => Some(clustering),
+                _ => None,
+            },
+            PassedAt::Nowhere => None,
+        }
+    }
+
+    /// How many were left out before the item that says so.
+    pub fn passed(&self) -> u32 {
+        self.passing.told
+    }
+
+    /// Whether the item says that rows and markers were left out.
+    #[inline]
+    pub fn is_at_passed(&self) -> bool {
+        matches!(self.current, Current::Passed(_))
+    }
+
+    /// Tombstones met so far, deletions of partitions, and what they hide: what a reader has waited for.
+    #[inline]
+    pub fn scanned(&self) -> u32 {
+        self.tombstones.saturating_add(self.passing.hidden)
     }
 
     /// Tombstones and expired cells met so far, after merging.
@@ -349,6 +442,8 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             let Some((_, deletion)) = Self::partition_of(lane) else { return false };
             (lane.member, lane.open, lane.state) = (true, DeletionTime::LIVE, LaneState::Stale);
             (self.partition_deletion, self.sole) = (deletion, Some(0));
+            self.passing.hidden =
+                self.passing.hidden.saturating_add(u32::from(!deletion.is_live()));
             (self.open, self.shown_open) = (DeletionTime::LIVE, DeletionTime::LIVE);
             self.in_partition = true;
             self.current = Current::Partition { lane: 0, deletion: DeletionTime::LIVE };
@@ -402,6 +497,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             }
         }
         if !deletion.is_live() {
+            self.passing.hidden = self.passing.hidden.saturating_add(1);
             self.ask_purge();
             if let Keep::Purge(purge) = &self.keep
                 && purge.drops_deletion(&deletion)
@@ -456,30 +552,41 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 }
             }
             lane.state = LaneState::Ready;
-            let row = match lane.cursor.item() {
-                Item::Row { row, .. } => row,
+            match lane.cursor.item() {
+                Item::Row { .. } => {}
                 Item::PartitionEnd => {
                     lane.member = false;
                     lane.state = LaneState::Stale;
+                    self.passing.due = None;
                     self.in_partition = false;
                     self.current = Current::PartitionEnd;
                     return Ok(Advance::Item);
                 }
                 Item::Partition { .. } | Item::Static(_) | Item::Marker(_) => {
-                    if self.step() {
+                    if self.step() || self.tells_of_passed() {
                         return Ok(Advance::Item);
                     }
                     continue;
                 }
-            };
+            }
+            if self.passing.due.is_some() && self.tells_at_place() {
+                return Ok(Advance::Item);
+            }
+            let Some(lane) = self.lanes.get_mut(index) else { break };
+            let Item::Row { row, .. } = lane.cursor.item() else { break };
             let active = if self.open.is_live() { self.partition_deletion } else { self.open };
             self.scratch.clear();
             let outcome = merge_rows(self.shape, &[row], active, self.keep, &mut self.scratch);
             lane.state = LaneState::Stale;
             self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
             match outcome.row {
-                Merged::Nothing if self.tells_of_passed() => return Ok(Advance::Item),
-                Merged::Nothing => continue,
+                Merged::Nothing => {
+                    self.passing.last = LeftOut::Row(index);
+                    if self.tells_of_passed() {
+                        return Ok(Advance::Item);
+                    }
+                    continue;
+                }
                 Merged::Source(_) => self.current = Current::RowOf(index),
                 Merged::Built => self.current = Current::RowBuilt(index),
             }
@@ -493,18 +600,68 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     }
 
     /// One more was left out; true when it is time to show that.
+    #[inline]
     fn tells_of_passed(&mut self) -> bool {
-        self.passed = self.passed.saturating_add(1);
-        if self.passed < PASSED_MAX || !matches!(self.keep, Keep::Live { .. }) {
-            return false;
+        let passing = &mut self.passing;
+        passing.count = passing.count.saturating_add(1);
+        if passing.tombstones == self.tombstones {
+            passing.hidden = passing.hidden.saturating_add(1);
         }
-        self.passed = 0;
-        self.current = Current::Passed;
+        passing.tombstones = self.tombstones;
+        passing.count >= passing.every && passing.every < u32::MAX && self.tells_of_last()
+    }
+
+    /// True when what was left out last is a place to show.
+    fn tells_of_last(&mut self) -> bool {
+        let passing = &mut self.passing;
+        let at = match passing.last {
+            LeftOut::Static => return false,
+            LeftOut::Row(lane) => PassedAt::Row(lane),
+            LeftOut::Marker(lane) => {
+                let Some(lane) = self.lanes.get(lane) else { return false };
+                let Item::Marker(marker) = lane.cursor.item() else { return false };
+                passing.due = Some(marker.position.after);
+                passing.due_prefix.clear();
+                passing.due_prefix.extend_from_slice(marker.position.prefix);
+                if passing.count < passing.every.saturating_mul(PLACELESS_TIMES) {
+                    return false;
+                }
+                PassedAt::Nowhere
+            }
+        };
+        self.tell(at);
         true
+    }
+
+    fn tell(&mut self, at: PassedAt) {
+        self.passing.told = std::mem::take(&mut self.passing.count);
+        self.passing.due = None;
+        self.current = Current::Passed(at);
+    }
+
+    /// True when a place between the marker that was left out last and the item that comes next is to be shown.
+    fn tells_at_place(&mut self) -> bool {
+        let Some(after) = self.passing.due.take() else { return false };
+        let lane = match self.next_position() {
+            Position::Row { lane, .. } | Position::Marker(lane) => lane,
+            Position::Static | Position::End => return false,
+        };
+        let Some(next) = self.lanes.get(lane).map(|l| l.cursor.item()) else { return false };
+        let from = BoundRef { prefix: &self.passing.due_prefix, after };
+        let (shape, mut place) = (self.shape, std::mem::take(&mut self.passing.place));
+        let is_found = place_between(shape, self.reversed, (from, &next), &mut place);
+        self.passing.place = place;
+        if is_found {
+            self.tell(PassedAt::Place);
+        }
+        is_found
     }
 
     /// One step inside a partition; true when there is something to show.
     fn step(&mut self) -> bool {
+        if self.passing.due.is_some() && self.tells_at_place() {
+            return true;
+        }
         match self.next_position() {
             Position::Static => self.merge_static(),
             Position::Row { lane, alone } => self.merge_row(lane, alone),
@@ -517,6 +674,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                         LaneState::Ready | LaneState::Stale => LaneState::Stale,
                     };
                 }
+                self.passing.due = None;
                 self.in_partition = false;
                 self.current = Current::PartitionEnd;
                 true
@@ -596,7 +754,10 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
         self.stale(&from);
         match outcome.row {
-            Merged::Nothing => return false,
+            Merged::Nothing => {
+                self.passing.last = LeftOut::Static;
+                return false;
+            }
             Merged::Built => self.current = Current::StaticBuilt,
             Merged::Source(i) => {
                 self.current = Current::StaticOf(from.get(i).copied().unwrap_or(0));
@@ -648,7 +809,10 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.tombstones = self.tombstones.saturating_add(outcome.tombstones);
         self.stale(&from);
         match outcome.row {
-            Merged::Nothing => return false,
+            Merged::Nothing => {
+                self.passing.last = LeftOut::Row(first);
+                return false;
+            }
             Merged::Built => self.current = Current::RowBuilt(first),
             Merged::Source(i) => match from.get(i).copied().unwrap_or(0) {
                 lane if lane == first => self.current = Current::RowOf(first),
@@ -687,6 +851,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         if !open.supersedes(&self.partition_deletion) {
             open = DeletionTime::LIVE;
         }
+        self.passing.last = LeftOut::Marker(first);
         if open == self.open {
             return false;
         }
@@ -772,7 +937,7 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                 }
             }
             Current::PartitionEnd => return Item::PartitionEnd,
-            Current::Passed => {
+            Current::Passed(_) => {
                 let position = BoundRef::BOTTOM;
                 return Item::Marker(Marker { position, close: None, open: None });
             }
@@ -826,6 +991,7 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                 lane.state = LaneState::Stale;
             }
         }
+        self.passing.due = None;
         self.in_partition = false;
         self.current = Current::None;
     }

@@ -47,7 +47,12 @@ pub fn walk_page(data: &[u8]) {
     let chain = PageChain::new(page);
     let stops = PageStops::of([&chain], &shape, reversed);
     let mut cursor = PageCursor::new(&shape, reversed, &chain, &stops);
-    let limits = PageLimits { rows: u32::MAX, rows_per_partition: u32::MAX, bytes: usize::MAX };
+    let limits = PageLimits {
+        rows: u32::MAX,
+        rows_per_partition: u32::MAX,
+        bytes: usize::MAX,
+        tombstones: u32::MAX,
+    };
     let mut writer = PageWriter::new(&shape, reversed, DeletionSeconds(5), true, limits);
     while let Ok(Advance::Item) = cursor.advance() {
         if writer.item(&cursor.item()) == PageFlow::Full {

@@ -20,6 +20,7 @@ use crate::cursor::Item;
 use crate::deletion::DeletionTime;
 use crate::mutation::KEY_BYTES_MAX;
 use crate::page_check::Check;
+use crate::passed::place_between;
 use crate::raw::{Raw, put_v};
 use crate::row::{CellRef, ColumnRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
@@ -54,7 +55,8 @@ pub enum PageEnd<'a> {
         /// Serialised key.
         key: &'a [u8],
     },
-    /// To this row of this partition, itself included (in read order).
+    /// To this row of this partition, itself included (in read order). It may be one that nobody has: a place
+    /// between two range deletions.
     Inside {
         /// The partition's token.
         token: Token,
@@ -113,13 +115,22 @@ pub struct PageLimits {
     /// Live rows of one partition (PER PARTITION LIMIT, DISTINCT); what is behind them is skipped
     /// and the partition marked as cut. `u32::MAX` = no such limit.
     pub rows_per_partition: u32,
-    /// Bytes: the page ends after the row or partition that crosses them.
+    /// Bytes: the page ends after the row or partition that crosses them, or at the next place behind a marker
+    /// that does.
     pub bytes: usize,
+    /// Tombstones: the page ends as for bytes. Dead cells, rows that are deletions only, markers and deletions of
+    /// partitions count. What is left out fills nothing and differs between replicas: those that are old enough to
+    /// be, and what they hide; the page ends behind [`PASSED_TIMES`] as many of both. `u32::MAX` = no such limit.
+    pub tombstones: u32,
 }
+
+/// So many times as many tombstones as a page may have are passed over for it.
+pub const PASSED_TIMES: u32 = 4;
 
 impl Default for PageLimits {
     fn default() -> Self {
-        PageLimits { rows: u32::MAX, rows_per_partition: u32::MAX, bytes: 1 << 20 }
+        let tombstones = u32::MAX;
+        PageLimits { rows: u32::MAX, rows_per_partition: u32::MAX, bytes: 1 << 20, tombstones }
     }
 }
 
@@ -170,6 +181,12 @@ pub struct PageWriter<'s> {
     live_in_partition: u32,
     live_rows: u32,
     tombstones: u32,
+    /// What counts for the limit of tombstones: what is written.
+    scanned: u32,
+    /// What was left out.
+    left_out: u32,
+    /// Behind this clustering the read goes on; a place before it is no progress.
+    floor: Option<Vec<u8>>,
     has_cut_partitions: bool,
     end: End,
 }
@@ -209,6 +226,9 @@ impl<'s> PageWriter<'s> {
             live_in_partition: 0,
             live_rows: 0,
             tombstones: 0,
+            scanned: 0,
+            left_out: 0,
+            floor: None,
             has_cut_partitions: false,
             end: End::Exhausted,
         }
@@ -219,6 +239,11 @@ impl<'s> PageWriter<'s> {
     /// 0 takes that back.
     pub fn go_on_behind(&mut self, live_rows: u32) {
         self.live_before = live_rows;
+    }
+
+    /// The next partition goes on behind this clustering; `None`: it begins.
+    pub fn set_floor(&mut self, clustering: Option<&[u8]>) {
+        self.floor = clustering.map(<[u8]>::to_vec);
     }
 
     /// Live rows of the current partition so far (of the last one, between partitions), those of
@@ -271,6 +296,7 @@ impl<'s> PageWriter<'s> {
         self.out.push(flags);
         if flags & HAS_DELETION != 0 {
             self.put_deletion(self.deletion);
+            self.scan(1);
         }
         if let Some(row) = static_row {
             self.put_row(row);
@@ -305,6 +331,11 @@ impl<'s> PageWriter<'s> {
             self.put_deletion(open);
         }
         self.open = open;
+        self.scan(1);
+    }
+
+    fn scan(&mut self, count: u32) {
+        self.scanned = self.scanned.saturating_add(count);
     }
 
     fn flush_marker(&mut self) {
@@ -329,8 +360,69 @@ impl<'s> PageWriter<'s> {
         self.last = last;
     }
 
+    /// So many rows and markers were left out before they came here, of the current partition up to this clustering
+    /// if it is known.
+    pub fn passed(&mut self, count: u32, upto: Option<&[u8]>) -> PageFlow {
+        self.left_out = self.left_out.saturating_add(count);
+        let Some(upto) = upto.filter(|_| self.in_partition && self.is_full()) else {
+            return PageFlow::Continue;
+        };
+        if !self.is_progress(upto) {
+            return PageFlow::Continue;
+        }
+        let upto = upto.to_vec();
+        self.cut_at(upto);
+        PageFlow::Full
+    }
+
+    fn is_progress(&self, place: &[u8]) -> bool {
+        let cmp = self.shape.clustering();
+        let is_behind =
+            |floor: &[u8]| in_order(cmp.compare(place, floor), self.reversed) == Ordering::Greater;
+        self.floor.as_deref().is_none_or(is_behind) && (!self.has_last || is_behind(&self.last))
+    }
+
+    /// Ends the page behind a clustering, with all markers taken.
+    fn cut_at(&mut self, place: Vec<u8>) {
+        if !self.deletion.is_live() {
+            // Others may have rows up to there that it hides.
+            self.header(None);
+        }
+        let pending = BoundRef { prefix: &self.pending_prefix, after: self.pending_after };
+        let end = behind(&place, self.reversed);
+        if self.shape.clustering().compare_bounds(pending, end) != Ordering::Equal {
+            self.flush_marker();
+        }
+        // What opens at the end itself is the next page's.
+        (self.last, self.has_last) = (place, true);
+        self.cut_inside();
+    }
+
+    /// The page is full behind a marker: it ends before the next item of the partition, if there is a place.
+    fn ends_before(&mut self, next: &Item<'_>) -> bool {
+        let changes = self.pending.is_some_and(|open| open != self.open);
+        if !changes || !self.is_full_with_pending() {
+            return false;
+        }
+        let mut place = Vec::new();
+        let from = BoundRef { prefix: &self.pending_prefix, after: self.pending_after };
+        let is_found = place_between(self.shape, self.reversed, (from, next), &mut place)
+            && self.is_progress(&place);
+        if is_found {
+            self.cut_at(place);
+        }
+        is_found
+    }
+
+    fn is_full_with_pending(&self) -> bool {
+        self.out.len() >= self.limits.bytes || self.has_tombstones(1)
+    }
+
     /// Takes the next item of the source.
     pub fn item(&mut self, item: &Item<'_>) -> PageFlow {
+        if self.pending.is_some() && self.ends_before(item) {
+            return PageFlow::Full;
+        }
         match item {
             Item::Partition { key, deletion, .. } => {
                 self.key.clear();
@@ -349,6 +441,7 @@ impl<'s> PageWriter<'s> {
                 if !row.is_empty() {
                     self.count_tombstones(row.tombstones(self.now));
                     self.static_is_live = row.has_live_data(self.now);
+                    self.scan(row.tombstones(self.now));
                     self.header(Some(*row));
                 }
                 PageFlow::Continue
@@ -385,7 +478,9 @@ impl<'s> PageWriter<'s> {
         self.last.clear();
         self.last.extend_from_slice(clustering);
         self.has_last = true;
-        self.count_tombstones(row.tombstones(self.now));
+        let tombstones = row.tombstones(self.now);
+        self.count_tombstones(tombstones);
+        self.scan(tombstones);
         if row.has_live_data(self.now) {
             self.live_rows = self.live_rows.saturating_add(1);
             self.live_in_partition = self.live_in_partition.saturating_add(1);
@@ -406,6 +501,11 @@ impl<'s> PageWriter<'s> {
         if !self.deletion.is_live() {
             self.header(None);
         }
+        if !self.header_written {
+            // Nothing is left of it, which it took to find out.
+            self.left_out = self.left_out.saturating_add(1);
+        }
+        self.floor = None;
         self.in_partition = false;
         if self.live_in_partition == 0 && self.static_is_live && self.counts_static {
             self.live_rows = self.live_rows.saturating_add(1);
@@ -418,7 +518,18 @@ impl<'s> PageWriter<'s> {
     }
 
     fn is_full(&self) -> bool {
-        self.live_rows >= self.limits.rows || self.out.len() >= self.limits.bytes
+        self.live_rows >= self.limits.rows
+            || self.out.len() >= self.limits.bytes
+            || self.has_tombstones(0)
+    }
+
+    /// Whether it has as many tombstones as it may with so many more.
+    fn has_tombstones(&self, more: u32) -> bool {
+        let most = self.limits.tombstones;
+        let scanned = self.scanned.saturating_add(more);
+        most < u32::MAX
+            && (scanned >= most
+                || scanned.saturating_add(self.left_out) >= most.saturating_mul(PASSED_TIMES))
     }
 
     fn cut_inside(&mut self) {
@@ -432,6 +543,7 @@ impl<'s> PageWriter<'s> {
         self.out.push(TAG_CUT);
         self.has_cut_partitions = true;
         self.in_partition = false;
+        self.floor = None;
     }
 
     /// Marks the partition that just ended as cut behind its last row: some source had been.
@@ -452,6 +564,20 @@ impl<'s> PageWriter<'s> {
             End::Inside => PageEnd::Inside { token, key: &key, clustering: &last },
         };
         self.finish_at(end)
+    }
+
+    /// As [`PageWriter::finish`] of what was read up to this end: the page goes no further.
+    pub fn finish_within(self, end: PageEnd<'_>) -> Vec<u8> {
+        let token = codec::token_of(&self.key);
+        let own = match self.end {
+            End::Exhausted => PageEnd::Exhausted,
+            End::After => PageEnd::After { token, key: &self.key },
+            End::Inside => PageEnd::Inside { token, key: &self.key, clustering: &self.last },
+        };
+        match end.compare(&own, self.shape, self.reversed) {
+            Ordering::Less => self.finish_at(end),
+            Ordering::Equal | Ordering::Greater => self.finish(),
+        }
     }
 
     /// Ends the page at a position that the caller knows.

@@ -96,10 +96,11 @@ impl RangeTombstoneList {
         }
     }
 
-    /// Adds a range; ranges that select nothing are ignored.
-    pub fn add(&mut self, cmp: &ClusteringComparator, new: RangeTombstoneRef<'_>) {
+    /// Adds a range; ranges that select nothing are ignored. By how many bytes [`RangeTombstoneList::heap_bytes`]
+    /// has grown: that looks at all ranges.
+    pub fn add(&mut self, cmp: &ClusteringComparator, new: RangeTombstoneRef<'_>) -> isize {
         if new.deletion.is_live() || cmp.compare_bounds(new.start, new.end) != Ordering::Less {
-            return;
+            return 0;
         }
         // Ranges that only touch the new one are looked at too: they may become one with it.
         let first = self
@@ -139,7 +140,10 @@ impl RangeTombstoneList {
             at = to;
         }
         push(at, new.end, new.deletion);
-        self.ranges.splice(first..last, pieces);
+        let added: usize = pieces.iter().map(RangeTombstone::heap_bytes).sum();
+        let replaced = self.ranges.splice(first..last, pieces);
+        let replaced: usize = replaced.map(|range| range.heap_bytes()).sum();
+        isize::try_from(added).unwrap_or(isize::MAX) - isize::try_from(replaced).unwrap_or(0)
     }
 }
 

@@ -6,7 +6,7 @@
 use data::command::{KeyRange, ReadCommand};
 use data::{FoldFlow, FoldState, Folding, RowFold, RowRef};
 use stdx::Token;
-use store::{Flow, ReadStats, RowSink, StoreError};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink, StoreError};
 
 use crate::page::{LEFT_OUT_OVERHEAD, PackedPage, put_partition, put_row};
 use crate::{Coordinator, PageLimit};
@@ -53,6 +53,8 @@ struct FoldSink<'f> {
     /// The partition at hand.
     token: Token,
     key: Vec<u8>,
+    /// It was announced and is not over.
+    is_inside: bool,
     /// Bytes that were looked at, and the same with what each row costs beside them.
     bytes: u64,
     looked_at: usize,
@@ -70,6 +72,7 @@ impl<'f> FoldSink<'f> {
             result: Vec::new(),
             token: Token::MIN,
             key: Vec::new(),
+            is_inside: false,
             bytes: 0,
             looked_at: 0,
             is_enough: false,
@@ -131,6 +134,7 @@ impl<'f> FoldSink<'f> {
 impl RowSink for FoldSink<'_> {
     fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
         self.token = token;
+        self.is_inside = true;
         self.key.clear();
         self.key.extend_from_slice(key);
         self.look_at(key.len() + static_row.map_or(0, |row| row.bytes().len()));
@@ -153,7 +157,17 @@ impl RowSink for FoldSink<'_> {
         self.flow(flow, Some(clustering))
     }
 
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        let is_shown = self.is_inside && self.key == upto.key;
+        self.page.look(&self.limit, &upto, is_shown)
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.limit.tombstones
+    }
+
     fn partition_end(&mut self) -> Flow {
+        self.is_inside = false;
         let flow = self.folding.partition_end();
         self.flow(flow, None)
     }

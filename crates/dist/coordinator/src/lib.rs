@@ -127,6 +127,10 @@ pub enum ShardReply {
     PaxosPromises(Result<paxos::Ballot, StoreError>),
 }
 
+/// Tombstones behind which the pages of replicas and of other shards end, unless a client's page ends before: some
+/// milliseconds of work.
+pub const TOMBSTONES_OF_A_PAGE: u32 = 10_000;
+
 /// Bounds of one page that crosses shards.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
@@ -137,13 +141,16 @@ pub struct PageLimit {
     /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work, so that whoever waits
     /// can give up, and a shard does not read on for somebody who has enough.
     pub left_out: usize,
+    /// Stop behind so many tombstones, at least 1.
+    pub tombstones: u32,
 }
 
 impl Default for PageLimit {
     fn default() -> Self {
         // Tests have few rows.
         let (bytes, left_out) = if cfg!(test) { (400, 300) } else { (1 << 20, 4 << 20) };
-        PageLimit { rows: usize::MAX, bytes, left_out }
+        let tombstones = if cfg!(test) { 3 } else { TOMBSTONES_OF_A_PAGE };
+        PageLimit { rows: usize::MAX, bytes, left_out, tombstones }
     }
 }
 
@@ -168,6 +175,8 @@ struct Inner {
     committing: applying::Committing,
     /// Of pages that this shard asks others for.
     page_limit: Cell<PageLimit>,
+    /// Tombstones behind which pages of replicas end.
+    replica_tombstones: Cell<u32>,
     /// Where traces of peers' requests go.
     peer_traces: RefCell<Option<TraceSink>>,
     /// Set once, when the node is part of a cluster.
@@ -194,6 +203,7 @@ impl Coordinator {
             counting,
             committing: applying::Committing::default(),
             page_limit: Cell::default(),
+            replica_tombstones: Cell::new(TOMBSTONES_OF_A_PAGE),
             peer_traces: RefCell::default(),
             cluster,
         });
@@ -213,6 +223,17 @@ impl Coordinator {
     /// How large the pages are that this shard asks others for from now on. For tests, whose tables are small.
     pub fn limit_pages(&self, limit: PageLimit) {
         self.inner.page_limit.set(limit);
+    }
+
+    /// Tombstones behind which pages end that this node makes as a replica.
+    fn tombstones_of_pages(&self) -> u32 {
+        self.inner.replica_tombstones.get()
+    }
+
+    /// Behind how many tombstones pages of replicas end from now on, at least 1. The same on all nodes, or their
+    /// pages differ.
+    pub fn limit_replica_pages(&self, tombstones: u32) {
+        self.inner.replica_tombstones.set(tombstones.max(1));
     }
 
     /// This shard's store.

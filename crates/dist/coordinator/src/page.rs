@@ -10,7 +10,7 @@
 
 use data::{FoldState, RowFilter, RowRef};
 use stdx::Token;
-use store::{Flow, ReadStats, RowSink};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink};
 
 use crate::PageLimit;
 
@@ -32,6 +32,8 @@ pub struct PackedPage {
     pub(crate) rows: usize,
     /// What it cost to make.
     pub(crate) stats: ReadStats,
+    /// What it has come by when it ended for its tombstones: these, and what they hide.
+    pub(crate) scanned: u32,
     /// What a fold has not made a result of.
     pub(crate) state: Option<FoldState>,
     /// The same as bytes, of another node.
@@ -45,8 +47,10 @@ pub struct PackedPage {
 pub(crate) struct PageEnd {
     pub(crate) token: Token,
     pub(crate) key: Vec<u8>,
-    /// A row of the partition; `None`: all of the partition was looked at.
+    /// A row of the partition, or a place where nobody has one; `None`: all of the partition was looked at.
     pub(crate) clustering: Option<Vec<u8>>,
+    /// The page has something of the partition, so that it is not to be shown for its static row alone any more.
+    pub(crate) is_shown: bool,
 }
 
 /// One item of a page.
@@ -101,10 +105,29 @@ impl PackedPage {
         if self.rows < limit.rows && self.bytes.len() < limit.bytes && passed < limit.left_out {
             return Flow::Continue;
         }
+        self.end_at((token, key, clustering), true);
+        Flow::Stop
+    }
+
+    /// Ends it there.
+    pub(crate) fn end_at(
+        &mut self,
+        (token, key, clustering): (Token, &[u8], Option<&[u8]>),
+        is_shown: bool,
+    ) {
         self.more = true;
         let (key, clustering) = (key.to_vec(), clustering.map(<[u8]>::to_vec));
-        self.end = Some(PageEnd { token, key, clustering });
-        Flow::Stop
+        self.end = Some(PageEnd { token, key, clustering, is_shown });
+    }
+
+    /// Ends it where a read has come to, when that has met as many tombstones as a page may.
+    pub(crate) fn look(&mut self, limit: &PageLimit, upto: &LookedAt<'_>, is_shown: bool) -> Look {
+        if upto.scanned < limit.tombstones {
+            return Look::Continue;
+        }
+        self.scanned = upto.scanned;
+        self.end_at((upto.token, upto.key, upto.clustering), is_shown);
+        Look::Stop
     }
 
     /// Size in bytes.
@@ -171,6 +194,8 @@ pub struct PageWriter<'f> {
     static_row: Option<Vec<u8>>,
     /// It stands in the page.
     is_put: bool,
+    /// It was announced and is not over.
+    is_inside: bool,
     /// Bytes that the filter left out.
     left_out: usize,
 }
@@ -192,6 +217,7 @@ impl<'f> PageWriter<'f> {
             key: Vec::new(),
             static_row: None,
             is_put: false,
+            is_inside: false,
             left_out: 0,
         }
     }
@@ -225,6 +251,7 @@ impl<'f> PageWriter<'f> {
 impl RowSink for PageWriter<'_> {
     fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
         self.token = token;
+        self.is_inside = true;
         self.key.clear();
         self.key.extend_from_slice(key);
         let static_row = static_row.map(|row| row.bytes());
@@ -264,7 +291,17 @@ impl RowSink for PageWriter<'_> {
         self.flow(Some(clustering))
     }
 
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        let is_shown = self.is_inside && self.key == upto.key;
+        self.page.look(&self.limit, &upto, is_shown)
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.limit.tombstones
+    }
+
     fn partition_end(&mut self) -> Flow {
+        self.is_inside = false;
         if self.filter.is_some() && !self.is_put {
             let of_static = self.static_row.as_ref().map_or(0, Vec::len);
             self.leave_out(self.key.len() + of_static);

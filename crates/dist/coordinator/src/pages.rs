@@ -18,12 +18,12 @@ use internode::ErrorReply;
 use messaging::MessagingError;
 use smallvec::SmallVec;
 use stdx::{Epoch, HostId, ShardId, Token};
-use store::{Flow, ReadStats, RowSink, StoreError};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink, StoreError};
 
 use crate::PageLimit;
 use crate::page::{PackedPage, PageItem};
 use crate::read::ShardWork;
-use crate::reading::tokens_of;
+use crate::reading::{resumed, tokens_of};
 
 /// Rows that a shard is asked for beside its share of what is wanted, as shares are not quite equal: this many
 /// and a sixteenth of all.
@@ -91,6 +91,8 @@ pub(crate) struct Rest {
 pub(crate) enum Step {
     /// The sink wants nothing more, or there is nothing.
     Over,
+    /// The sink refuses to go on.
+    Refused,
     /// It goes on with the next page of this source.
     Fetch(usize),
 }
@@ -110,6 +112,8 @@ pub(crate) struct Pages {
     key: Vec<u8>,
     /// Rows and partitions are those that were shown or left out by the filter, not all that came with a page.
     pub(crate) stats: ReadStats,
+    /// Tombstones, and as many as a page may have for each that ended for them.
+    scanned: u32,
     rows_shown: usize,
 }
 
@@ -192,6 +196,7 @@ impl Pages {
             open: None,
             key: Vec::new(),
             stats: ReadStats::default(),
+            scanned: 0,
             rows_shown: 0,
         }
     }
@@ -312,6 +317,7 @@ impl Pages {
     /// The page that was waited for; true when it is worth asking for the one behind it at once.
     pub(crate) fn put_page(&mut self, source: usize, mut page: PackedPage) -> bool {
         self.stats.tombstones = self.stats.tombstones.saturating_add(page.stats.tombstones);
+        self.scanned = self.scanned.saturating_add(page.scanned.max(page.stats.tombstones));
         let (filtered, folds) = (page.stats.filtered, self.folds());
         self.stats.filtered.add(&filtered);
         let (rows, partitions) = match folds {
@@ -377,8 +383,10 @@ impl Pages {
             if let Some((end, index)) = used_up
                 && first.zip(end).is_none_or(|((token, _), end)| token >= end)
             {
-                let goes_on = self.tell_looked_at(index, sink);
-                return if goes_on { Step::Fetch(index) } else { Step::Over };
+                return match self.is_first(index) {
+                    true => self.tell_looked_at(index, sink),
+                    false => Step::Fetch(index),
+                };
             }
             let Some((_, index)) = first else { return Step::Over };
             if self.begin(index, sink) == Flow::Stop {
@@ -387,12 +395,11 @@ impl Pages {
         }
     }
 
-    /// Tells the sink how far everything was looked at, when that is up to the end of this source's page; false
-    /// when it has enough.
-    fn tell_looked_at<S: RowSink>(&self, index: usize, sink: &mut S) -> bool {
+    /// Whether everything was looked at up to the end of this source's page.
+    fn is_first(&self, index: usize) -> bool {
         let end = |index: usize| self.sources.get(index).and_then(|s| s.page.end.as_ref());
-        let Some(here) = end(index) else { return true };
-        let is_first = (0..self.sources.len()).filter(|other| *other != index).all(|other| {
+        let Some(here) = end(index) else { return false };
+        (0..self.sources.len()).filter(|other| *other != index).all(|other| {
             let Some(source) = self.sources.get(other) else { return true };
             match source.head() {
                 Some((token, _)) => token > here.token,
@@ -402,8 +409,25 @@ impl Pages {
                 None if source.page.more => end(other).is_some_and(|end| end.token > here.token),
                 None => true,
             }
-        });
-        !is_first || sink.looked_at(here.token, &here.key, here.clustering.as_deref())
+        })
+    }
+
+    /// Tells the sink that everything was looked at up to the end of this source's page, and goes on behind it.
+    fn tell_looked_at<S: RowSink>(&self, index: usize, sink: &mut S) -> Step {
+        let end = self.sources.get(index).and_then(|source| source.page.end.as_ref());
+        let Some(end) = end else { return Step::Fetch(index) };
+        let upto = LookedAt {
+            token: end.token,
+            key: &end.key,
+            clustering: end.clustering.as_deref(),
+            tombstones: self.stats.tombstones,
+            scanned: self.scanned,
+        };
+        match sink.looked_at(upto) {
+            Look::Continue => Step::Fetch(index),
+            Look::Stop => Step::Over,
+            Look::Refuse => Step::Refused,
+        }
     }
 
     /// Announces the partition that a source is at.
@@ -452,7 +476,12 @@ impl Pages {
                 }
                 None if flow == Flow::Continue && source.may_go_on(&self.key) => {
                     self.open = Some(Open { source: index, flow });
-                    return Some(Step::Fetch(index));
+                    let is_told = source.page.end.is_some();
+                    return Some(match is_told {
+                        // What lies before the partition was shown before it.
+                        true => self.tell_looked_at(index, sink),
+                        false => Step::Fetch(index),
+                    });
                 }
                 Some((PageItem::Partition { .. }, _)) | None => break,
             }
@@ -547,6 +576,8 @@ impl Source {
         let Some(end) = &self.page.end else { return true };
         let is_passed = self.passes.as_deref() == Some(end.key.as_slice());
         let clustering = end.clustering.clone().filter(|_| !is_passed);
+        let before = resumed(&self.command).filter(|(key, _)| *key == end.key);
+        let rows_in_partition = before.map_or(0, |(_, rows)| rows).max(u32::from(end.is_shown));
         match &mut self.command.partitions {
             Partitions::Key(_) if clustering.is_none() => return false,
             Partitions::Key(_) => {}
@@ -561,7 +592,6 @@ impl Source {
                 range.start = RingBound::Key { token: end.token, key: end.key.clone(), after };
             }
         }
-        let rows_in_partition = self.command.resume.as_ref().map_or(0, |r| r.rows_in_partition);
         self.command.resume =
             clustering.map(|last| ResumePosition { clustering: Some(last), rows_in_partition });
         true
@@ -598,9 +628,9 @@ mod tests {
             Flow::Continue
         }
 
-        fn looked_at(&mut self, token: Token, _: &[u8], _: Option<&[u8]>) -> bool {
-            self.looked_at.push(token.0);
-            token.0 < self.stops_at
+        fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+            self.looked_at.push(upto.token.0);
+            if upto.token.0 < self.stops_at { Look::Continue } else { Look::Stop }
         }
     }
 
@@ -612,7 +642,8 @@ mod tests {
             writer.row(b"", RowRef::trusted(&[]));
             writer.partition_end();
         }
-        let end = PageEnd { token: Token(end), key: b"e".to_vec(), clustering: None };
+        let end =
+            PageEnd { token: Token(end), key: b"e".to_vec(), clustering: None, is_shown: false };
         PackedPage { more: true, end: Some(end), ..writer.finish(ReadStats::default()) }
     }
 

@@ -8,14 +8,14 @@ use data::command::{Partitions, ReadCommand};
 use data::{FoldState, RowFilter, RowFold, RowRef};
 use request::RequestError;
 use stdx::Token;
-use store::{Flow, ReadStats, RowSink, StoreError};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink, StoreError};
 
 use crate::cluster_parts::ReplicatedRead;
 use crate::folded_page::open_result;
 use crate::pages::{Asked, PageError, PageRequest, Pages, Step};
 use crate::read_trace::{ReadTrace, ShardReads};
 use crate::scattered::Scattered;
-use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+use crate::{Coordinator, PageLimit, ShardReply, ShardRequest, mesh_error};
 
 /// What is done with rows where they lie, so that only those that somebody has a use for cross shards.
 #[derive(Clone, Debug)]
@@ -99,9 +99,9 @@ impl<F: FoldSink> RowSink for Results<'_, F> {
         Flow::Continue
     }
 
-    fn looked_at(&mut self, _: Token, _: &[u8], _: Option<&[u8]>) -> bool {
+    fn looked_at(&mut self, _: LookedAt<'_>) -> Look {
         self.0.looked_at();
-        true
+        Look::Continue
     }
 }
 
@@ -216,7 +216,7 @@ impl Coordinator {
         };
         // Boxed, so that reads of this shard do not carry its size around.
         let mut pages =
-            Box::new(Pages::new(readers, command, filtered(wanted), self.inner.page_limit.get()));
+            Box::new(Pages::new(readers, command, filtered(wanted), self.page_limit(sink)));
         Box::pin(self.replay(&mut pages, None, sink)).await
     }
 
@@ -245,8 +245,15 @@ impl Coordinator {
             return Ok(stats);
         }
         let mut pages =
-            Box::new(Pages::new(readers, command, filtered(wanted), self.inner.page_limit.get()));
+            Box::new(Pages::new(readers, command, filtered(wanted), self.page_limit(sink)));
         Box::pin(self.replay(&mut pages, Some(&trace.shards), sink)).await
+    }
+
+    /// Where pages for a sink end.
+    pub(crate) fn page_limit<S: RowSink>(&self, sink: &S) -> PageLimit {
+        let limit = self.inner.page_limit.get();
+        let tombstones = limit.tombstones.min(sink.tombstones_per_look()).max(1);
+        PageLimit { tombstones, ..limit }
     }
 
     /// Shows what the pages of all sources have, in ring order, fetching them as needed.
@@ -261,6 +268,9 @@ impl Coordinator {
         loop {
             match pages.step(sink) {
                 Step::Over => return Ok(pages.stats),
+                Step::Refused => {
+                    return Err(StoreError::TombstoneFailure { scanned: pages.stats.tombstones });
+                }
                 Step::Fetch(source) => self.fetch(pages, source, notes).await?,
             }
             if pages.is_failed {

@@ -35,6 +35,7 @@ pub(crate) fn encode(page: &PackedPage, state: Option<&[u8]>, out: &mut Vec<u8>)
         partitions,
         rows,
         tombstones,
+        scanned: page.scanned,
         dropped_rows: filtered.rows,
         dropped_partitions: filtered.partitions,
         dropped_bytes: filtered.bytes,
@@ -43,6 +44,7 @@ pub(crate) fn encode(page: &PackedPage, state: Option<&[u8]>, out: &mut Vec<u8>)
         token: end.token,
         key: end.key.clone(),
         clustering: end.clustering.clone(),
+        is_shown: end.is_shown,
     });
     let (more, is_failed, items) = (page.more, page.is_failed, page.bytes.as_slice());
     ScanPage { more, is_failed, end, cost, state, items }.encode(out);
@@ -70,7 +72,13 @@ pub(crate) fn decode(payload: &[u8], expected: &Expected<'_>) -> Result<PackedPa
     let mut page = PackedPage {
         bytes: items.to_vec(),
         more,
-        end: end.map(|ScanEnd { token, key, clustering }| PageEnd { token, key, clustering }),
+        end: end.map(|ScanEnd { token, key, clustering, is_shown }| PageEnd {
+            token,
+            key,
+            clustering,
+            is_shown,
+        }),
+        scanned: cost.scanned,
         stats: ReadStats { partitions, rows, tombstones, filtered, ..ReadStats::default() },
         encoded: state,
         is_failed,
@@ -115,7 +123,7 @@ impl Expected<'_> {
                 }
             }
         }
-        let Some(PageEnd { token, key, clustering }) = &page.end else { return Ok(rows) };
+        let Some(PageEnd { token, key, clustering, .. }) = &page.end else { return Ok(rows) };
         if *token != codec::token_of(key) || !lies_in_ranges(*token) {
             return Err("its end lies elsewhere");
         }

@@ -135,6 +135,7 @@ impl Coordinator {
             rows: usize::try_from(request.limits.rows).unwrap_or(usize::MAX).max(1),
             bytes: most(request.limits.bytes, PAGE_BYTES_MAX).max(1),
             left_out: most(request.left_out, LEFT_OUT_MAX).max(1),
+            tombstones: self.tombstones_of_pages(),
         };
         let ScanRequest { shard, shards, command, further, .. } = request;
         let place = Place { peer: None, shard, shards, epoch };

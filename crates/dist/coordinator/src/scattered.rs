@@ -91,7 +91,7 @@ impl Coordinator {
             Scatter { coordinator: self, plan, epoch, order, work, shipped, trace, clustering };
         let Some(parts) = scatter.parts(range) else { return Ok(Scattered::NotBegun) };
         self.inner.reading.scattered.inc();
-        let limit = scatter.limit(parts.len());
+        let limit = scatter.limit(parts.len(), sink);
         let wanted = (wanted, Some(work.clone()));
         let mut pages = Box::new(Pages::of_parts(parts.into_iter(), command, wanted, limit));
         scatter.run(&mut pages, sink).await
@@ -177,8 +177,8 @@ impl Scatter<'_> {
         std::iter::once(first).chain(near).min_by_key(|(to, _)| *to).map(|(_, r)| r.host)
     }
 
-    fn limit(&self, parts: usize) -> PageLimit {
-        let own = self.coordinator.inner.page_limit.get();
+    fn limit<S: RowSink>(&self, parts: usize, sink: &S) -> PageLimit {
+        let own = self.coordinator.page_limit(sink);
         let share = BYTES_OF_ALL / 2 / parts.max(1);
         PageLimit { bytes: own.bytes.min(share.max(PAGE_BYTES_MIN)), ..own }
     }
@@ -194,6 +194,10 @@ impl Scatter<'_> {
         loop {
             let source = match pages.step(sink) {
                 Step::Over => break,
+                Step::Refused => {
+                    let me = self.order.snapshot.local.host_id;
+                    return Err(failed(self.order, me, ReplicaError::TooManyTombstones));
+                }
                 Step::Fetch(source) => source,
             };
             match self.fetch(pages, source).await {

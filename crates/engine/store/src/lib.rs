@@ -79,7 +79,7 @@ pub use large::{
 };
 pub use options::StoreOptions;
 pub use quarantine::{DamageEvent, DamagedFile};
-pub use read::{Filtered, Flow, ReadStats, RowSink};
+pub use read::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};

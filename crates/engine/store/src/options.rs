@@ -68,8 +68,6 @@ pub struct StoreOptions {
     pub saved_caches_directory: String,
     /// Writes are refused while the data disk has less than this free.
     pub disk_reserve_bytes: u64,
-    /// A read that meets more fails. Default 100,000.
-    pub tombstone_failure_threshold: u32,
     /// Uncompressed bytes that compactions of this shard may write per second; 0 = no limit.
     pub compaction_bytes_per_second: u64,
     /// Bytes per second that are read to verify files in the background; 0 = they are not.
@@ -131,7 +129,6 @@ impl StoreOptions {
             cache_load_max: crate::saved::LOAD_MAX,
             saved_caches_directory: "saved_caches".to_owned(),
             disk_reserve_bytes: 64 << 20,
-            tombstone_failure_threshold: 100_000,
             compaction_bytes_per_second: 64 << 20,
             verification_bytes_per_second: 0,
             verification_interval: Duration::from_secs(7 * 86_400),

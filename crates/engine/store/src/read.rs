@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
+use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
+use data::merge_cursor::PASSED_MAX;
 use data::{
     Advance, BlockRequest, Cursor, CursorError, DeletionTime, Item, MergeCursor, MergeMode, RowRef,
     Slices, TableShape,
@@ -29,9 +30,6 @@ const CURSOR_BUFFERS_MAX: usize = 64;
 pub(crate) const ITEMS_PER_LOOK: usize = 128;
 /// Items that are merged before it is looked again whether plain rows follow.
 const MERGED_IN_ONE_GO: usize = 15;
-/// Rows behind which tombstones are counted anew against `tombstone_failure_threshold`: a page as drivers ask for.
-/// An aggregate, which has no pages, is read in such ones by Cassandra.
-const PAGE_ROWS: u64 = 5_000;
 /// Bytes of a row that count as one item more.
 pub(crate) const BYTES_PER_ITEM: usize = 512;
 
@@ -44,6 +42,33 @@ pub enum Flow {
     SkipPartition,
     /// Nothing more at all; nothing else is called.
     Stop,
+}
+
+/// Up to where a read has come: everything up to this place was looked at, and the sink has been shown what of it
+/// there is for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedAt<'a> {
+    /// Of the partition.
+    pub token: Token,
+    /// Of the partition.
+    pub key: &'a [u8],
+    /// A row of it, itself included, or a place where nobody has one; `None`: all of the partition.
+    pub clustering: Option<&'a [u8]>,
+    /// Tombstones and expired cells met by this read so far.
+    pub tombstones: u32,
+    /// The same with what they hide, and with what may be forgotten: what it took.
+    pub scanned: u32,
+}
+
+/// What a sink says to what was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Go on.
+    Continue,
+    /// That is enough; nothing else is called.
+    Stop,
+    /// It has met more tombstones than it may: the read fails.
+    Refuse,
 }
 
 /// Takes what a read finds. Views live until the call returns.
@@ -59,11 +84,16 @@ pub trait RowSink {
     /// The partition that was announced is over.
     fn partition_end(&mut self) -> Flow;
 
-    /// Everything up to this place was looked at, and the sink has been shown what of it there is for it: a read
-    /// that finds little says so from time to time, outside of partitions. `clustering` is a row of the partition
-    /// `key`; `None`: all of it. Returns whether to go on.
-    fn looked_at(&mut self, _token: Token, _key: &[u8], _clustering: Option<&[u8]>) -> bool {
-        true
+    /// Says from time to time how far a read that finds little has come, also inside of a partition, whether that
+    /// was announced or not.
+    fn looked_at(&mut self, _upto: LookedAt<'_>) -> Look {
+        Look::Continue
+    }
+
+    /// Tombstones behind which a read says how far it has come; `u32::MAX`: it may meet any number of them
+    /// without.
+    fn tombstones_per_look(&self) -> u32 {
+        u32::MAX
     }
 }
 
@@ -119,14 +149,19 @@ pub(crate) struct Shown {
 
 /// A read that runs. Boxed: the futures around it stay small, and so do their moves.
 struct Run<'s> {
+    shape: &'s TableShape,
+    reversed: bool,
     merge: MergeCursor<'s, Source>,
     shown: Shown,
     /// A partition is shown for its static row alone.
     static_alone: bool,
     /// Tombstones met before this merge began.
     tombstones_before: u32,
-    /// Of this merge's tombstones those that rows stand behind, and the rows so far then: see [`PAGE_ROWS`].
-    passed: (u32, u64),
+    /// When so much was scanned the sink is told how far it has come; then so much later again.
+    next_look: u32,
+    per_look: u32,
+    /// Those of the only partition.
+    slices: Option<Rc<Slices>>,
     /// Items shown since the last look at the clock.
     items: usize,
     /// Items for which it is not looked whether plain rows follow.
@@ -241,7 +276,7 @@ impl Store {
         if sources.is_empty() {
             return Ok(Flow::Continue);
         }
-        self.drive(shape, command, sources, sink, stats, command.resume.is_some()).await
+        self.drive(shape, command, sources, sink, stats, Some(slices)).await
     }
 
     async fn read_range<S: RowSink>(
@@ -256,7 +291,7 @@ impl Store {
         let slices = slices_of(shape, command, false);
         let mut sources = Sources::new();
         self.range_sources(shape, view, range, &slices, &mut sources, stats);
-        self.drive(shape, command, sources, sink, stats, false).await
+        self.drive(shape, command, sources, sink, stats, None).await
     }
 
     /// Everything that may have the partition, with its head from the row cache if there is one. The slices of
@@ -411,8 +446,8 @@ impl Store {
         Ok(())
     }
 
-    /// Runs the merge and shows what it gives. `resumed`: the first partition was announced on an
-    /// earlier page, so that it is not shown for its static row alone.
+    /// Runs the merge and shows what it gives. `slices`: of the only partition. When it is gone on with it is not shown
+    /// for its static row alone if rows of it were.
     async fn drive<S: RowSink>(
         &self,
         shape: &TableShape,
@@ -420,10 +455,14 @@ impl Store {
         sources: Sources,
         sink: &mut S,
         stats: &mut ReadStats,
-        resumed: bool,
+        slices: Option<Rc<Slices>>,
     ) -> Result<Flow, StoreError> {
         let mode = MergeMode::Live { now: command.now };
+        let resume = command.resume.as_ref().filter(|_| slices.is_some());
+        let per_look = sink.tombstones_per_look().max(1);
         let mut run = Box::new(Run {
+            shape,
+            reversed: command.reversed,
             merge: MergeCursor::new(shape, mode, command.reversed, sources),
             shown: Shown {
                 announced: false,
@@ -432,12 +471,15 @@ impl Store {
                 token: Token::MIN,
                 key: SmallVec::new(),
             },
-            static_alone: command.wants_static && !resumed,
+            static_alone: command.wants_static && resume.is_none_or(ResumePosition::shows_static),
             tombstones_before: stats.tombstones,
-            passed: (0, stats.rows),
+            next_look: per_look,
+            per_look,
+            slices,
             items: 0,
             merged: 0,
         });
+        run.merge.tell_of_passed(per_look.min(PASSED_MAX));
         run.merge.set_scratch(self.inner.read_scratch.take());
         let mut passing = Passing::new();
         let result = loop {
@@ -475,15 +517,15 @@ impl Store {
         sink: &mut S,
         stats: &mut ReadStats,
     ) -> Result<Pause, StoreError> {
-        let limit = self.inner.options.tombstone_failure_threshold;
-        let Run { merge, shown, static_alone, tombstones_before, passed, items, merged } = run;
         loop {
+            let Run { merge, shown, static_alone, tombstones_before, items, merged, .. } = run;
             let looks = *merged == 0;
             *merged = merged.saturating_sub(1);
             let plain = match looks {
                 true => plain_rows::show(merge, (shown, *static_alone), sink, stats),
                 false => None,
             };
+            let is_plain = plain.is_some();
             let flow = if let Some((flow, count)) = plain {
                 *items += count;
                 flow
@@ -513,14 +555,17 @@ impl Store {
             };
             if merge.tombstones() > 0 {
                 stats.tombstones = tombstones_before.saturating_add(merge.tombstones());
-                if stats.rows.saturating_sub(passed.1) >= PAGE_ROWS {
-                    *passed = (merge.tombstones(), stats.rows);
-                }
-                if merge.tombstones().saturating_sub(passed.0) > limit {
-                    return Err(StoreError::TombstoneFailure { scanned: stats.tombstones });
-                }
             }
             match flow {
+                Flow::Continue if !is_plain && merge.scanned() >= run.next_look => {
+                    match run.tell(sink, stats) {
+                        Look::Continue => {}
+                        Look::Stop => return Ok(Pause::End(Flow::Stop)),
+                        Look::Refuse => {
+                            return Err(StoreError::TombstoneFailure { scanned: stats.tombstones });
+                        }
+                    }
+                }
                 Flow::Continue => {}
                 Flow::SkipPartition => {
                     merge.skip_partition();
@@ -533,13 +578,50 @@ impl Store {
                 }
                 Flow::Stop => return Ok(Pause::End(Flow::Stop)),
             }
-            if *items >= ITEMS_PER_LOOK {
-                *items = 0;
+            if run.items >= ITEMS_PER_LOOK {
+                run.items = 0;
                 if self.inner.rt.is_yield_due() {
                     return Ok(Pause::Yield);
                 }
             }
         }
+    }
+}
+
+impl Run<'_> {
+    /// Tells the sink how far the read has come, if the item at hand is such a place.
+    #[cold]
+    fn tell<S: RowSink>(&mut self, sink: &mut S, stats: &ReadStats) -> Look {
+        let merge = &self.merge;
+        let clustering = match merge.item() {
+            Item::Row { clustering, .. } => Some(clustering),
+            Item::Marker(_) => {
+                let is_progress = |at: &&[u8]| self.is_progress(at);
+                let Some(at) = merge.passed_at().filter(is_progress) else { return Look::Continue };
+                Some(at)
+            }
+            Item::PartitionEnd => None,
+            Item::Partition { .. } | Item::Static(_) => return Look::Continue,
+        };
+        let scanned = merge.scanned();
+        self.next_look = scanned.saturating_add(self.per_look);
+        let upto = LookedAt {
+            token: self.shown.token,
+            key: &self.shown.key,
+            clustering,
+            tombstones: stats.tombstones,
+            scanned: self.tombstones_before.saturating_add(scanned),
+        };
+        sink.looked_at(upto)
+    }
+
+    /// Whether a place lies behind where the page before ended: a place that nobody has a row at need not.
+    fn is_progress(&self, at: &[u8]) -> bool {
+        let slices = self.slices.as_ref();
+        slices.and_then(|slices| floor_of(self.shape, slices, self.reversed)).is_none_or(|floor| {
+            let order = self.shape.clustering().compare(at, floor);
+            if self.reversed { order.is_lt() } else { order.is_gt() }
+        })
     }
 }
 
@@ -568,6 +650,20 @@ pub(crate) fn candidates<'v>(
         }
     }
     found
+}
+
+/// The row that slices begin behind, in read order; `None`: they do not.
+pub(crate) fn floor_of<'s>(
+    shape: &TableShape,
+    slices: &'s Slices,
+    reversed: bool,
+) -> Option<&'s [u8]> {
+    let (prefix, is_behind) = match reversed {
+        false => slices.0.first().map(|slice| (&slice.start, slice.start_after))?,
+        true => slices.0.last().map(|slice| (&slice.end, !slice.end_after))?,
+    };
+    let is_row = data::clustering::components(prefix).count() == shape.clustering().len();
+    (is_behind && is_row).then_some(prefix.as_slice())
 }
 
 fn token_of(bound: &RingBound) -> Token {

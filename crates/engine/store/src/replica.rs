@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use compact_plan::{GcPolicy, NEVER};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
+use data::merge_cursor::PASSED_MAX;
 use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter};
 use data::{Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, TableShape};
 use sstable::{ReadAhead, SequentialReader, TokenFilter};
@@ -18,7 +19,7 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros};
 use crate::by_timestamp::{Asked, Exactness};
 use crate::error::StoreError;
 use crate::files::map_error;
-use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, slices_of};
+use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, floor_of, slices_of};
 use crate::repairing::ReadScope;
 use crate::sources::{Source, Sources};
 use crate::store::Store;
@@ -28,6 +29,9 @@ use crate::whole::Held;
 /// Items after which a page of a stream ends although it has room left: partitions of other slices
 /// are passed over and fill nothing, and who asked must hear of it before its deadline.
 const STREAM_ITEMS_MAX: usize = 200_000;
+/// Tombstones after which a page for a repair ends although it has room left: those that are old enough to be left
+/// out fill nothing.
+const REPAIR_TOMBSTONES_MAX: u32 = 200_000;
 
 /// One page of a replica's data.
 #[derive(Clone, Debug)]
@@ -71,7 +75,7 @@ struct Job<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// For a coordinator: blocks come from the cache and go to it, tombstones have a threshold.
+    /// For a coordinator: blocks come from the cache and go to it.
     Read,
     /// For another node's files: passes by the cache.
     Stream,
@@ -112,10 +116,11 @@ impl Store {
     ///
     /// `counts_static`: the reader shows a partition for its static row alone. `purge_before`:
     /// deletions made before it are left out, and expired cells become the tombstones that they
-    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written.
+    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written. It meets any number of
+    /// tombstones: the page ends, and whoever reads on decides ([`crate::RowSink::looked_at`]).
     ///
     /// # Errors
-    /// As [`Store::read`].
+    /// As [`Store::read`], but `TombstoneFailure`.
     pub async fn read_replica(
         &self,
         command: &ReadCommand,
@@ -146,7 +151,7 @@ impl Store {
     }
 
     /// As [`Store::read_replica`], for a repair: it is no read of a client, so it is not counted as
-    /// one, passes by the cache, and may meet any number of tombstones.
+    /// one, and passes by the cache.
     ///
     /// # Errors
     /// As [`Store::read`]; `Invalid`: the session of the scope is not under way here.
@@ -160,6 +165,8 @@ impl Store {
         let Some(table) = self.table(command.table) else {
             return Err(StoreError::UnknownTable(command.table));
         };
+        let tombstones = limits.tombstones.min(REPAIR_TOMBSTONES_MAX);
+        let limits = PageLimits { tombstones, ..limits };
         let job = &Job {
             table: &table,
             command,
@@ -300,6 +307,7 @@ impl Store {
                 return Ok(true);
             }
             filling.writer.go_on_behind(0);
+            filling.writer.set_floor(None);
         }
         let slices = slices_of(shape, command, false);
         let mut sources = Sources::new();
@@ -320,6 +328,7 @@ impl Store {
         let slices = slices_of(shape, job.command, true);
         let mut sources = Sources::new();
         let reversed = job.command.reversed;
+        filling.writer.set_floor(floor_of(shape, &slices, reversed));
         let stats = &mut filling.stats;
         let mut head = None;
         let caches = job.kind == Kind::Read && !job.command.bypass_cache;
@@ -372,6 +381,9 @@ impl Store {
             },
         };
         let mut merge = Box::new(MergeCursor::new(shape, mode, job.command.reversed, sources));
+        if job.purge_before.is_some() {
+            merge.tell_of_passed(PASSED_MAX.min(job.limits.tombstones));
+        }
         let mut passing = Passing::new();
         let is_key = matches!(job.command.partitions, Partitions::Key(_));
         let result = loop {
@@ -469,21 +481,20 @@ impl Store {
         job: &Job<'_>,
         filling: &mut Filling<'_>,
     ) -> Result<Pause, StoreError> {
-        let limit = self.inner.options.tombstone_failure_threshold;
         loop {
             match self.advance_cached(merge)? {
                 Advance::End => return Ok(Pause::End),
                 Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
                 Advance::Item => {}
             }
-            match filling.take(merge.item(), job) {
+            let flow = match merge.is_at_passed() {
+                false => filling.take(merge.item(), job),
+                true => filling.pass(merge),
+            };
+            match flow {
                 PageFlow::Continue => {}
                 PageFlow::SkipPartition => merge.skip_partition(),
                 PageFlow::Full => return Ok(Pause::Full),
-            }
-            if job.kind == Kind::Read && filling.writer.tombstones() > limit {
-                let scanned = filling.writer.tombstones();
-                return Err(StoreError::TombstoneFailure { scanned });
             }
             if filling.items >= ITEMS_PER_LOOK {
                 filling.all_items = filling.all_items.saturating_add(filling.items);
@@ -538,6 +549,13 @@ impl<'s> Filling<'s> {
             Item::Static(_) | Item::Marker(_) | Item::PartitionEnd => {}
         }
         self.writer.item(&item)
+    }
+
+    /// Tombstones were left out.
+    fn pass<C: Cursor>(&mut self, merge: &MergeCursor<'_, C>) -> PageFlow {
+        let passed = merge.passed();
+        self.items = self.items.saturating_add(passed as usize);
+        self.writer.passed(passed, merge.passed_at())
     }
 
     fn finish(mut self) -> ReplicaRead {

@@ -43,6 +43,7 @@ mod select;
 mod server;
 mod session;
 mod settings;
+mod tombstones;
 mod topology_events;
 mod trace;
 mod truncate;

@@ -18,6 +18,7 @@ use crate::scanned;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
 use crate::settings::Timeout;
+use crate::tombstones::Tombstones;
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;
@@ -40,7 +41,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
-use store::{Flow, ReadStats, RowSink};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink, StoreError};
 
 /// Rows and partitions that are looked at before the next look at the clock.
 const ITEMS_PER_LOOK: u32 = 1024;
@@ -423,11 +424,13 @@ impl Read {
             return Ok(read);
         }
         let mut exec = SelectExec::new(plan, bound, body);
+        let settings = &self.server.settings;
+        let mut tombstones = Tombstones::new(settings, bound.is_one_page(plan));
         for command in bound.reads() {
             if exec.is_stopped() {
                 break;
             }
-            let mut sink = Sink { exec: &mut exec, patience, items: 0 };
+            let mut sink = Sink { exec: &mut exec, patience, items: 0, tombstones };
             let read = match (&computed, &order, trace) {
                 (Some(rows), ..) => {
                     virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
@@ -451,6 +454,17 @@ impl Read {
                     self.read_stored(command, wanted, &mut sink).await?
                 }
             };
+            if computed.is_none() && order.is_none() && tombstones.refuses(read.tombstones) {
+                let error = StoreError::TombstoneFailure { scanned: read.tombstones };
+                let id = self.server.log_failure("read", &error);
+                return Err(Failure::read(&error, self.consistency, id));
+            }
+            if let Partitions::Key(key) = &command.partitions
+                && tombstones.pass(read.tombstones)
+                && !exec.is_stopped()
+            {
+                exec.cut_at(key, None);
+            }
             stats.rows = stats.rows.saturating_add(read.rows);
             stats.partitions = stats.partitions.saturating_add(read.partitions);
             stats.tombstones = stats.tombstones.saturating_add(read.tombstones);
@@ -609,6 +623,7 @@ struct Sink<'e, 'p> {
     patience: Option<&'e Patience>,
     /// Since the last look at the clock.
     items: u32,
+    tombstones: Tombstones,
 }
 
 #[inline]
@@ -659,8 +674,20 @@ impl RowSink for Sink<'_, '_> {
         flow(next)
     }
 
-    fn looked_at(&mut self, _: Token, key: &[u8], clustering: Option<&[u8]>) -> bool {
-        !(self.patience.is_some_and(Patience::look) && self.exec.cut_at(key, clustering))
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        if self.tombstones.refuses(upto.tombstones) {
+            return Look::Refuse;
+        }
+        let is_long = self.patience.is_some_and(Patience::look);
+        let is_enough = is_long || self.tombstones.is_enough(upto.scanned);
+        match is_enough && self.exec.cut_at(upto.key, upto.clustering) {
+            true => Look::Stop,
+            false => Look::Continue,
+        }
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.tombstones.per_look()
     }
 }
 
@@ -713,8 +740,12 @@ impl RowSink for Counting<'_, '_> {
         self.sink.partition_end()
     }
 
-    fn looked_at(&mut self, token: Token, key: &[u8], clustering: Option<&[u8]>) -> bool {
-        self.sink.looked_at(token, key, clustering)
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        self.sink.looked_at(upto)
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.sink.tombstones_per_look()
     }
 }
 

@@ -76,8 +76,10 @@ pub struct ServerSettings {
     pub request_timeout: Duration,
     /// Tombstones of one read above which the client is warned.
     pub tombstone_warn_threshold: u32,
-    /// Tombstones of one read above which it fails; for the message only, the store counts.
+    /// Tombstones of one read above which it fails, when its client asked for no pages.
     pub tombstone_failure_threshold: u32,
+    /// Tombstones behind which a page ends; 0: it does not.
+    pub tombstone_page_limit: u32,
     /// Whether columns may get masks, and masks have an effect.
     pub dynamic_data_masking_enabled: bool,
     /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
@@ -211,6 +213,7 @@ impl ServerSettings {
             request_timeout: Duration::from_secs(10),
             tombstone_warn_threshold: 1_000,
             tombstone_failure_threshold: 100_000,
+            tombstone_page_limit: 10_000,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,
             user_defined_functions_enabled: false,

@@ -5,7 +5,7 @@
 //! request: version u8 · flags u8 · shard u16 · of shards u16 · left out v · range count v · (start · end)*
 //!          · work v, bytes · [state v, bytes] · read request, as of RangeRead, up to the end
 //! page:    version u8 · flags u8 · [end: token i64 · key u16, bytes · [clustering v, bytes]]
-//!          · partitions v · rows v · tombstones v · left out: rows v · partitions v · bytes v
+//!          · partitions v · rows v · tombstones v · scanned v · left out: rows v · partitions v · bytes v
 //!          · [state v, bytes] · items, up to the end
 //! ```
 //!
@@ -32,6 +32,7 @@ const MORE: u8 = 2;
 const FAILED: u8 = 4;
 const END: u8 = 8;
 const END_INSIDE: u8 = 16;
+const END_SHOWN: u8 = 32;
 
 /// Payload of [`crate::Verb::Scan`]: a page of what one shard has of ranges.
 #[derive(Clone, Debug)]
@@ -61,8 +62,10 @@ pub struct ScanEnd {
     pub token: Token,
     /// Its key.
     pub key: Vec<u8>,
-    /// A row of it; `None`: all of the partition was looked at.
+    /// A row of it, or a place where nobody has one; `None`: all of the partition was looked at.
     pub clustering: Option<Vec<u8>>,
+    /// The page has something of the partition, which is not to be shown for its static row alone any more.
+    pub is_shown: bool,
 }
 
 /// What a page took to make.
@@ -74,6 +77,8 @@ pub struct ScanCost {
     pub rows: u64,
     /// Tombstones met.
     pub tombstones: u32,
+    /// What it has come by when it ended for its tombstones: these, and what they hide.
+    pub scanned: u32,
     /// Rows that were left out.
     pub dropped_rows: u64,
     /// Partitions of which no row was looked at.
@@ -189,10 +194,11 @@ impl ScanPage<'_> {
             (self.is_failed, FAILED),
             (self.end.is_some(), END),
             (inside, END_INSIDE),
+            (self.end.as_ref().is_some_and(|end| end.is_shown), END_SHOWN),
         ];
         out.put_u8(SCAN_VERSION);
         out.put_u8(flags.iter().fold(0, |bits, (set, flag)| bits | if *set { *flag } else { 0 }));
-        if let Some(ScanEnd { token, key, clustering }) = &self.end {
+        if let Some(ScanEnd { token, key, clustering, .. }) = &self.end {
             out.put_i64(token.0);
             put_key(out, key);
             if let Some(clustering) = clustering {
@@ -204,6 +210,7 @@ impl ScanPage<'_> {
         out.put_vint_unsigned(partitions);
         out.put_vint_unsigned(rows);
         out.put_vint_unsigned(u64::from(tombstones));
+        out.put_vint_unsigned(u64::from(self.cost.scanned));
         out.put_vint_unsigned(dropped_rows);
         out.put_vint_unsigned(dropped_partitions);
         out.put_vint_unsigned(self.cost.dropped_bytes);
@@ -225,8 +232,8 @@ impl ScanPage<'_> {
         }
         let flags = reader.u8()?;
         let has = |flag: u8| flags & flag != 0;
-        let is_known = flags & !(HAS_STATE | MORE | FAILED | END | END_INSIDE) == 0;
-        if !is_known || has(MORE) != has(END) || (has(END_INSIDE) && !has(END)) {
+        let is_known = flags & !(HAS_STATE | MORE | FAILED | END | END_INSIDE | END_SHOWN) == 0;
+        if !is_known || has(MORE) != has(END) || (has(END_INSIDE | END_SHOWN) && !has(END)) {
             return Err(reader.invalid(i64::from(flags)));
         }
         let end = match has(END) {
@@ -235,13 +242,14 @@ impl ScanPage<'_> {
                 let (token, key) = (Token(reader.i64()?), reader.bytes_u16()?.to_vec());
                 let inside = has(END_INSIDE);
                 let clustering = if inside { Some(take_clustering(&mut reader)?) } else { None };
-                Some(ScanEnd { token, key, clustering })
+                Some(ScanEnd { token, key, clustering, is_shown: has(END_SHOWN) })
             }
         };
         let cost = ScanCost {
             partitions: reader.vint_unsigned()?,
             rows: reader.vint_unsigned()?,
             tombstones: take_u32(&mut reader)?,
+            scanned: take_u32(&mut reader)?,
             dropped_rows: reader.vint_unsigned()?,
             dropped_partitions: reader.vint_unsigned()?,
             dropped_bytes: reader.vint_unsigned()?,

@@ -106,7 +106,12 @@ fn merge<'p>(
     let reversed = command.reversed;
     let lanes = sources.iter().map(|(_, c)| PageCursor::new(shape, reversed, c, stops));
     let mut cursor = MergeCursor::new(shape, MergeMode::All, reversed, lanes);
-    let no_limits = PageLimits { rows: u32::MAX, rows_per_partition: u32::MAX, bytes: usize::MAX };
+    let no_limits = PageLimits {
+        rows: u32::MAX,
+        rows_per_partition: u32::MAX,
+        bytes: usize::MAX,
+        tombstones: u32::MAX,
+    };
     let mut writer =
         PageWriter::new(shape, reversed, command.now, command.counts_static, no_limits);
     let mut stop = None;

@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
-use data::replica_page::PageLimits;
+use data::replica_page::{PageEnd, PageLimits, ReplicaPage};
 use data::{MutationRef, TableShape};
 use internode::{ErrorReply, Mutation, MutationFlags, ReadLimits, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::range::ScanEnd;
-use request::read::{ReadInput, ReadOutcome, ReadOutput};
+use request::read::{ReadInput, ReadOutcome, ReadOutput, RowsFrom};
 use request::{
     Outputs, PageDigest, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReplicaError,
     ReplicaInfo, RequestError, SubRange, Target, TargetSet, TokenRange, digest_of,
 };
 use stdx::{Epoch, Instant, ShardId, TableId};
-use store::{ReadStats, RowSink};
+use store::{Look, ReadStats, RowSink};
 
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
 use super::plan::Plan;
@@ -36,6 +36,8 @@ enum Wants {
     Nothing,
     /// What is left must be read with newer metadata.
     NewPlan,
+    /// It has met more tombstones than it may.
+    Refuses,
 }
 
 /// What follows an output of the machine.
@@ -103,7 +105,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         loop {
             // A machine reads as many rows as are wanted; the sink may want more than it said.
             match self.run_machine().await? {
-                Wants::Nothing => return Ok(self.show.stats),
+                Wants::Nothing | Wants::Refuses => return Ok(self.show.stats),
                 Wants::NewPlan => {
                     self.plan_again().await?;
                     continue;
@@ -164,7 +166,9 @@ impl<'a, S: RowSink> Reader<'a, S> {
 
     fn limits(&self, rows: u32) -> PageLimits {
         let rows_per_partition = self.order.limits.rows_per_partition.max(1);
-        let mut limits = PageLimits { rows, rows_per_partition, ..PageLimits::default() };
+        let tombstones = self.coordinator.tombstones_of_pages();
+        let mut limits =
+            PageLimits { rows, rows_per_partition, tombstones, ..PageLimits::default() };
         if matches!(self.rest.partitions, Partitions::Range(_)) {
             limits.bytes = RANGE_BYTES_MAX;
         }
@@ -247,11 +251,11 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 let answer = self.perform(slot, output);
                 inputs.extend(answer.map(|input| RangeInput::Slot { slot, input }));
             }
-            RangeOutput::Emit { slot, outcome } => {
-                if self.emit(slot, outcome) == Wants::Nothing {
-                    return Ok(Step::Stop);
-                }
-            }
+            RangeOutput::Emit { slot, outcome } => match self.emit(slot, outcome) {
+                Wants::Nothing => return Ok(Step::Stop),
+                Wants::Refuses => return Err(self.refused(slot, outcome.rows)),
+                Wants::More | Wants::NewPlan => {}
+            },
             RangeOutput::WakeAt(at) => self.calls.wake_at(&self.coordinator.inner.rt, at),
             RangeOutput::Done(result) => {
                 self.is_over |= result? == ScanEnd::Exhausted;
@@ -530,6 +534,23 @@ impl<'a, S: RowSink> Reader<'a, S> {
         self.calls.add(asked, future);
     }
 
+    /// The replica whose page has more tombstones than the sink allows failed, as Cassandra has it.
+    #[cold]
+    fn refused(&self, slot: u16, from: RowsFrom) -> RequestError {
+        let slot = self.slots.get(usize::from(slot)).and_then(Option::as_ref);
+        let hosts = slot.into_iter().flat_map(|slot| slot.hosts_of(from));
+        let failures = hosts.map(|host| (host, ReplicaError::TooManyTombstones)).collect();
+        let consistency = self.order.consistency;
+        let block_for = u32::try_from(self.plan.block_for()).unwrap_or(u32::MAX);
+        RequestError::ReadFailure {
+            consistency,
+            received: 0,
+            block_for,
+            failures,
+            data_present: false,
+        }
+    }
+
     /// Shows a slot's page, and moves the slot and what is left of the read behind it.
     fn emit(&mut self, slot: u16, outcome: ReadOutcome) -> Wants {
         let now = self.coordinator.inner.rt.now();
@@ -552,6 +573,12 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
         let mut command = ReadCommand::clone(&slot.command);
         let end = page.end();
+        self.show.scan(page_scanned(&page, slot, outcome.rows));
+        match self.show.tell(&last_place(&page), self.sink) {
+            Look::Continue => {}
+            Look::Stop => return Wants::Nothing,
+            Look::Refuse => return Wants::Refuses,
+        }
         let mut goes_on = go_on(&mut command, &end, self.show.rows_of(end.partition()));
         if shown == Shown::NextPartition {
             match &mut command.partitions {
@@ -588,6 +615,28 @@ impl<'a, S: RowSink> Reader<'a, S> {
         slot.command = Rc::new(command);
         Wants::More
     }
+}
+
+/// Up to where a page shows everything: the end of its last partition where nothing ended it before.
+fn last_place<'p>(page: &ReplicaPage<'p>) -> PageEnd<'p> {
+    match page.end() {
+        PageEnd::Exhausted => page
+            .partitions()
+            .last()
+            .map_or(PageEnd::Exhausted, |(token, key)| PageEnd::After { token, key }),
+        end => end,
+    }
+}
+
+/// What a page has taken beside the tombstones that it shows: as many as a page may have when it ended with nothing
+/// that fills it, because there were tombstones that are old enough to be left out.
+fn page_scanned(page: &ReplicaPage<'_>, slot: &Slot, from: RowsFrom) -> u32 {
+    let is_full = page.bytes().len() >= slot.limits.bytes || page.live_rows() >= slot.limits.rows;
+    let is_thin = match from {
+        RowsFrom::Page(_) => !is_full,
+        RowsFrom::Merged => page.live_rows() == 0,
+    };
+    if is_thin && !page.is_exhausted() { slot.limits.tombstones } else { 0 }
 }
 
 fn token_of(mutation: &[u8]) -> Option<stdx::Token> {

@@ -123,6 +123,10 @@ impl Coordinator {
             rows: u32::try_from(limits.rows).unwrap_or(u32::MAX).max(1),
             rows_per_partition: limits.rows_per_partition.max(1),
             bytes,
+            tombstones: match scope {
+                ReadScope::All => self.tombstones_of_pages(),
+                _ => u32::MAX,
+            },
         };
         let request = ReadRequest { digest: read.digest, limits: read.limits, command };
         if !request.check_slices(table.shape.clustering()) {

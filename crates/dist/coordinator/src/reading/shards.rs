@@ -152,12 +152,14 @@ fn merge_shards(
             && let Some((_, rows)) = resumed.filter(|(k, _)| *k == key)
         {
             writer.go_on_behind(rows);
+            let resume = query.command.resume.as_ref();
+            writer.set_floor(resume.and_then(|resume| resume.clustering.as_deref()));
         }
         match writer.item(&item) {
             PageFlow::Continue => {}
             PageFlow::SkipPartition => merge.skip_partition(),
-            PageFlow::Full => return Ok(writer.finish()),
+            PageFlow::Full => break,
         }
     }
-    Ok(writer.finish_at(stops.end))
+    Ok(writer.finish_within(stops.end))
 }

@@ -4,7 +4,7 @@ use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageEnd, ReplicaPage};
 use data::{Advance, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, TableShape};
 use stdx::{DeletionSeconds, Token};
-use store::{Flow, ReadStats, RowSink};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink};
 
 /// Shows pages that follow each other; a partition that goes on in the next page is one partition
 /// for the sink.
@@ -14,11 +14,13 @@ pub(crate) struct Show {
     /// A partition is shown for its static row alone.
     wants_static: bool,
     /// The partition that was shown in part to the client on an earlier page of its own, and how
-    /// many rows of it: not shown for its static row alone.
+    /// many rows of it: when there were some it is not shown for its static row alone.
     resumed: Option<(Vec<u8>, u32)>,
     /// The partition under way: between pages, one that may go on.
     partition: Option<Partition>,
     pub(crate) stats: ReadStats,
+    /// What pages have taken that their tombstones do not show.
+    scanned: u32,
 }
 
 struct Partition {
@@ -53,7 +55,24 @@ impl Show {
         resumed: Option<(Vec<u8>, u32)>,
     ) -> Show {
         let stats = ReadStats::default();
-        Show { reversed, now, wants_static, resumed, partition: None, stats }
+        Show { reversed, now, wants_static, resumed, partition: None, stats, scanned: 0 }
+    }
+
+    /// A page has taken so much that its tombstones do not show.
+    pub(crate) fn scan(&mut self, count: u32) {
+        self.scanned = self.scanned.saturating_add(count);
+    }
+
+    /// Tells the sink up to where everything was looked at.
+    pub(crate) fn tell<S: RowSink>(&self, end: &PageEnd<'_>, sink: &mut S) -> Look {
+        let (token, key, clustering) = match *end {
+            PageEnd::Exhausted => return Look::Continue,
+            PageEnd::After { token, key } => (token, key, None),
+            PageEnd::Inside { token, key, clustering } => (token, key, Some(clustering)),
+        };
+        let tombstones = self.stats.tombstones;
+        let scanned = tombstones.saturating_add(self.scanned);
+        sink.looked_at(LookedAt { token, key, clustering, tombstones, scanned })
     }
 
     /// Shows one page.
@@ -205,7 +224,7 @@ impl Show {
         let Some(partition) = &self.partition else { return Flow::Continue };
         let static_alone = self.wants_static
             && partition.static_row.is_some()
-            && self.resumed_rows(&partition.key).is_none();
+            && self.resumed_rows(&partition.key).unwrap_or(0) == 0;
         let skipped = partition.skipped;
         if !partition.announced && static_alone && self.announce(sink) == Flow::Stop {
             return Flow::Stop;

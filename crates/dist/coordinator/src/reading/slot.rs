@@ -12,7 +12,7 @@ use request::{
     PageFacts, ReadInput, ReconcileCommand, Target, TargetSet, TokenRange, digest_of, reconcile,
 };
 use smallvec::SmallVec;
-use stdx::Token;
+use stdx::{HostId, Token};
 
 /// Moves a command behind the end of a page; false when nothing can be there. `rows` of the
 /// partition were shown before that end.
@@ -198,6 +198,16 @@ impl Slot {
     pub(super) fn repairs_of(&self, of: TargetSet) -> Vec<Vec<u8>> {
         let missing = self.repairs.iter().filter(|(t, _)| of.contains(*t));
         missing.flat_map(|(_, mutations)| mutations.iter().cloned()).collect()
+    }
+
+    /// Those whose pages these rows come from.
+    pub(super) fn hosts_of(&self, rows: RowsFrom) -> impl Iterator<Item = HostId> {
+        let is_meant = move |from: Target| match rows {
+            RowsFrom::Merged => true,
+            RowsFrom::Page(target) => from == target,
+        };
+        let targets = self.pages.iter().map(|p| p.from).filter(move |from| is_meant(*from));
+        targets.filter_map(|target| self.replicas.get(target).map(|replica| replica.host))
     }
 
     /// The page to be shown.

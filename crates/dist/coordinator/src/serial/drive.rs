@@ -317,7 +317,7 @@ impl Driver {
         let job = &self.job;
         let mut read = Vec::new();
         if reads {
-            let PageLimits { rows, rows_per_partition, bytes } = self.limits();
+            let PageLimits { rows, rows_per_partition, bytes, .. } = self.limits();
             let (rows, bytes) = (u64::from(rows), bytes as u64);
             let limits = ReadLimits { rows, bytes, rows_per_partition };
             internode::encode_read(&mut read, &job.command, limits, false);

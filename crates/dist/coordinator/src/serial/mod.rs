@@ -41,7 +41,7 @@ use paxos::{BallotClock, Scope};
 use request::{ReplicaError, RequestError, WriteType};
 use rt::Rt;
 use stdx::{HostId, Instant, TimestampMicros, Uuid};
-use store::{ReadStats, RowSink, StoreError};
+use store::{Look, ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
 pub use acceptors::{Answered, Ask};
@@ -427,6 +427,7 @@ impl Coordinator {
             rows: u32::try_from(order.rows_wanted).unwrap_or(u32::MAX).max(1),
             rows_per_partition: order.limits.rows_per_partition.max(1),
             bytes: PAGE_BYTES_MAX,
+            tombstones: u32::MAX,
         };
         let mut rest = command.clone();
         loop {
@@ -469,6 +470,14 @@ impl Coordinator {
                 return Ok(show.stats);
             }
             let end = page.end();
+            match show.tell(&end, sink) {
+                Look::Continue => {}
+                Look::Stop => return Ok(show.stats),
+                Look::Refuse => {
+                    let scanned = show.stats.tombstones;
+                    return Err(CasError::Store(StoreError::TombstoneFailure { scanned }));
+                }
+            }
             if !go_on(&mut rest, &end, show.rows_of(end.partition())) {
                 show.finish(sink);
                 return Ok(show.stats);

@@ -314,6 +314,8 @@ fn check_read(
         rows: u32::try_from(read.limits.rows).unwrap_or(u32::MAX).max(1),
         rows_per_partition: read.limits.rows_per_partition.max(1),
         bytes: usize::try_from(read.limits.bytes).unwrap_or(usize::MAX).min(PAGE_BYTES_MAX),
+        // What a condition needs must be in one page.
+        tombstones: u32::MAX,
     };
     Ok((read.command, limits))
 }

@@ -40,7 +40,7 @@ fn keys(count: u8) -> Vec<(Token, Vec<u8>)> {
 }
 
 fn page(keys: &[(Token, Vec<u8>)], rows: usize) -> PackedPage {
-    let limit = PageLimit { rows, bytes: usize::MAX, left_out: usize::MAX };
+    let limit = PageLimit { rows, bytes: usize::MAX, left_out: usize::MAX, tombstones: u32::MAX };
     let mut writer = PageWriter::new(limit, Some(&All), true);
     for (token, key) in keys {
         let (row, fixed) = (row(key), row(b"static"));

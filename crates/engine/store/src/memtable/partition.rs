@@ -100,11 +100,9 @@ impl PartitionVersion {
             delta += self.apply_row(shape, clustering, row, scratch);
         }
         if rows.has_range_tombstones() {
-            let before = self.tombstones.heap_bytes();
             for tombstone in mutation.range_tombstones() {
-                self.tombstones.add(shape.clustering(), tombstone);
+                delta += self.tombstones.add(shape.clustering(), tombstone);
             }
-            delta += signed(self.tombstones.heap_bytes()) - signed(before);
         }
         delta
     }

@@ -114,7 +114,7 @@ async fn check_pages(store: &Store, reversed: bool, by_key: bool, page: usize) {
         let Some(last) = sink.rows.last().cloned() else { break };
         paged.extend(sink.rows);
         command.resume =
-            Some(ResumePosition { clustering: last.1.map(clustering), rows_in_partition: 0 });
+            Some(ResumePosition { clustering: last.1.map(clustering), rows_in_partition: 1 });
         if let Partitions::Range(range) = &mut command.partitions {
             let key = key(last.0);
             range.start = RingBound::Key { token: codec::token_of(&key), key, after: false };

@@ -34,6 +34,7 @@ mod sampling;
 mod scrubbing;
 mod shards;
 mod strategies;
+mod tombstone_pages;
 mod tombstones;
 mod upkeep;
 mod verifying;
@@ -62,7 +63,7 @@ use stdx::{
 };
 use types::CqlType;
 
-use crate::{Flow, RowSink, Store, StoreError, StoreOptions};
+use crate::{Flow, Look, LookedAt, RowSink, Store, StoreError, StoreOptions};
 
 pub(crate) const TABLE: TableId = TableId(Uuid::from_u128(0x11));
 pub(crate) const STATIC: ColumnId = ColumnId(2);
@@ -265,6 +266,8 @@ pub(crate) type Found = (i32, Option<i32>, Option<String>, Option<String>);
 pub(crate) struct Collect {
     pub(crate) rows: Vec<Found>,
     pub(crate) stop_after: Option<usize>,
+    /// Tombstones above which the read fails.
+    pub(crate) refuses_above: Option<u32>,
     current: (i32, Option<String>),
     in_partition: bool,
     any: bool,
@@ -300,6 +303,17 @@ impl RowSink for Collect {
         } else {
             Flow::Continue
         }
+    }
+
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        match self.refuses_above {
+            Some(most) if upto.tombstones > most => Look::Refuse,
+            _ => Look::Continue,
+        }
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.refuses_above.map_or(u32::MAX, |_| 1)
     }
 
     fn partition_end(&mut self) -> Flow {

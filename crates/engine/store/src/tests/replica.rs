@@ -248,7 +248,7 @@ fn going_on(command: &ReadCommand, page: &[u8]) -> Option<ReadCommand> {
     Some(next)
 }
 
-async fn pages_of(
+pub(crate) async fn pages_of(
     store: &Store,
     command: &ReadCommand,
     limits: PageLimits,
@@ -259,7 +259,7 @@ async fn pages_of(
         let page = page_of(store, &command, limits, purge_before).await;
         at = going_on(&command, &page);
         pages.push(page);
-        assert!(pages.len() < 500, "pages do not come to an end");
+        assert!(pages.len() < 5_000, "pages do not come to an end");
     }
     pages
 }
@@ -295,9 +295,14 @@ fn equal_content_gives_equal_bytes_whatever_the_files() {
             fill(&one, &mutations, rt.random_u64()).await;
             fill(&two, &mutations, rt.random_u64()).await;
             for command in commands() {
-                for rows in [2, 5, u32::MAX] {
-                    let limits = PageLimits { rows, ..PageLimits::default() };
-                    for purge_before in [KEEP_ALL, PURGE_ALL] {
+                let rows =
+                    [2, 5, u32::MAX].map(|rows| PageLimits { rows, ..PageLimits::default() });
+                // As many as must be left out in vain for a page to end there are not there.
+                let tombstones =
+                    [16, 20].map(|n| PageLimits { tombstones: n, ..PageLimits::default() });
+                for limits in rows.into_iter().chain(tombstones) {
+                    let purged = (limits.tombstones == u32::MAX).then_some(PURGE_ALL);
+                    for purge_before in [KEEP_ALL].into_iter().chain(purged) {
                         let a = page_of(&one, &command, limits, purge_before).await;
                         let b = page_of(&two, &command, limits, purge_before).await;
                         assert_eq!(a, b, "{command:?} {limits:?} {purge_before:?}");
@@ -349,6 +354,22 @@ fn small_pages_give_together_what_one_gives() {
                 for limits in rows.chain(bytes) {
                     let pages = pages_of(&store, &command, limits, KEEP_ALL).await;
                     assert_eq!(items(&pages, command.reversed), whole, "{command:?} {limits:?}");
+                }
+                for purge_before in [KEEP_ALL, KEEP, PURGE_ALL] {
+                    let whole =
+                        page_of(&store, &command, PageLimits::default(), purge_before).await;
+                    let whole = items(&[whole], command.reversed);
+                    for tombstones in [1, 2, 5] {
+                        let limits = PageLimits { tombstones, ..PageLimits::default() };
+                        let pages = pages_of(&store, &command, limits, purge_before).await;
+                        let found = items(&pages, command.reversed);
+                        assert_eq!(found, whole, "{command:?} {limits:?} {purge_before:?}");
+                        // And with live rows on either side of the cuts they are read as one.
+                        let found: Vec<Found> =
+                            pages.iter().flat_map(|p| shown(p, command.reversed, false)).collect();
+                        let all = page_of(&store, &command, PageLimits::default(), KEEP_ALL).await;
+                        assert_eq!(found, shown(&all, command.reversed, false));
+                    }
                 }
             }
         });
@@ -411,24 +432,30 @@ fn tombstones_are_in_a_page_until_they_are_old_enough() {
 }
 
 #[test]
-fn too_many_tombstones_fail_a_page_as_they_fail_a_read() {
+fn too_many_tombstones_end_a_page_and_fail_a_read_whose_sink_refuses_them() {
     run(402, |rt| async move {
-        let mut options = options(&rt);
-        options.tombstone_failure_threshold = 10;
-        let (store, _) = Store::open(rt.clone(), options, schema()).await.unwrap();
+        let store = open(&rt).await;
         let command = read_of(Partitions::Key(key(1)));
+        let refusing = || Collect { refuses_above: Some(10), ..Collect::default() };
         for ck in 0..11 {
-            let limits = PageLimits::default();
-            assert!(store.read_replica(&command, limits, true, KEEP_ALL).await.is_ok());
+            assert!(store.read(&command, &mut refusing()).await.is_ok());
             write(&store, &delete_row(1, ck, 20)).await.unwrap();
         }
-        let page = store.read_replica(&command, PageLimits::default(), true, KEEP_ALL).await;
-        assert_eq!(page.err(), Some(StoreError::TombstoneFailure { scanned: 11 }));
-        let failed = store.read(&command, &mut Collect::default()).await;
+        let failed = store.read(&command, &mut refusing()).await;
         assert_eq!(failed, Err(StoreError::TombstoneFailure { scanned: 11 }));
-        // Those that are old enough do not count.
-        let purged = store.read_replica(&command, PageLimits::default(), true, PURGE_ALL).await;
-        assert_eq!(purged.unwrap().stats.tombstones, 0);
+        assert!(store.read(&command, &mut Collect::default()).await.is_ok());
+        for ck in 11..20 {
+            write(&store, &delete_row(1, ck, 20)).await.unwrap();
+        }
+        for (purge_before, shown, most) in [(KEEP_ALL, 10, 10), (PURGE_ALL, 0, 3)] {
+            let limits = PageLimits { tombstones: most, ..PageLimits::default() };
+            let read = store.read_replica(&command, limits, true, purge_before).await.unwrap();
+            assert_eq!(read.stats.tombstones, shown);
+            // Of those that are old enough to be left out four times as many.
+            let last = clustering(if shown == 0 { 11 } else { 9 });
+            let end = ReplicaPage::open(&read.page).unwrap().end();
+            assert!(matches!(end, PageEnd::Inside { clustering, .. } if *clustering == *last));
+        }
     });
 }
 

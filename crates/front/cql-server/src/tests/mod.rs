@@ -17,6 +17,7 @@ mod roles;
 mod scattered;
 mod several_nodes;
 mod statements;
+mod tombstone_pages;
 
 use crate::settings::ServerSettings;
 use crate::{

@@ -107,6 +107,12 @@ impl BoundSelect {
         self.reads_ahead
     }
 
+    /// Whether the rows that are read are the answer, all of them in one page: nobody goes on behind it.
+    pub fn is_one_page(&self, plan: &SelectPlan) -> bool {
+        let is_grouped = matches!(plan.results.shaping, Shaping::Groups { .. });
+        self.page_rows == UNLIMITED && !is_grouped
+    }
+
     /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
     /// when everything that is read is wanted. [`SelectExec`] filters what it is shown all the same.
     pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {

@@ -188,7 +188,8 @@ impl<'p> SelectExec<'p> {
             && resumed == key
         {
             self.in_partition = *rows;
-            self.may_show_static = false;
+            // A page may have ended in it before there was a row.
+            self.may_show_static &= *rows == 0;
         }
         if self.in_partition >= self.bound.per_partition {
             self.may_show_static = false;
@@ -246,8 +247,11 @@ impl<'p> SelectExec<'p> {
     /// none asks for the next page sooner than it gives up. Everything up to this place was looked at;
     /// `clustering` is the last row of the partition `key`, `None`: all of it. Returns whether it has ended.
     pub fn cut_at(&mut self, key: &[u8], clustering: Option<&[u8]>) -> bool {
-        let is_cut_by_rows =
-            matches!(self.plan.shaping, Shaping::Plain { .. } | Shaping::Expressions);
+        let is_cut_by_rows = match self.plan.shaping {
+            Shaping::Plain { .. } | Shaping::Expressions => true,
+            // A group is made of one read.
+            Shaping::Groups { prefix } => prefix.is_some() && !self.group.open,
+        };
         if self.page_left == UNLIMITED || !is_cut_by_rows || !self.plan.sort.is_empty() {
             return false;
         }

@@ -140,8 +140,10 @@ fn scan_page() -> ScanPage<'static> {
             token: Token(7),
             key: b"key".to_vec(),
             clustering: Some(ClusteringBuf::from_components([&b"c"[..]]).0),
+            is_shown: true,
         }),
         cost: ScanCost {
+            scanned: 9_001,
             partitions: 3,
             rows: 500,
             tombstones: 4,

@@ -126,12 +126,14 @@ proptest! {
         reversed: bool,
         rows in 1..5_u32,
         small_bytes: bool,
+        few_tombstones: bool,
         limit_partition: bool,
         extend: bool,
     ) {
         let bytes = if small_bytes { 90 } else { 1 << 20 };
         let rows_per_partition = if limit_partition { 2 } else { u32::MAX };
-        let limits = PageLimits { rows, rows_per_partition, bytes };
+        let tombstones = if few_tombstones { 2 } else { u32::MAX };
+        let limits = PageLimits { rows, rows_per_partition, bytes, tombstones };
         let (mut replicas, all) = replicas(&writes);
         let command = command(reversed, rows_per_partition);
         let shape = shape();

@@ -349,6 +349,7 @@ impl Replica {
                     continue;
                 }
                 resuming = place == from_place;
+                writer.set_floor(from_row.filter(|_| resuming).map(Vec::as_slice));
                 open = DeletionTime::LIVE;
             }
             if resuming && let Some(row) = from_row {

@@ -12,7 +12,7 @@ use dist_testing::{Random, Replicas};
 use stdx::Epoch;
 
 use super::nodes::{Ask, Nodes, Options, all, one};
-use super::sink::{Collect, next_page};
+use super::sink::{Collect, behind, next_page};
 use crate::{ReplicatedRead, SelectLimits};
 
 const KEYS: i32 = 24;
@@ -84,7 +84,8 @@ fn what_was_read_before_a_truncation_is_not_written_back() {
 #[test]
 fn quorum_reads_see_every_write_of_a_quorum_and_leave_replicas_equal() {
     for seed in 0..8 {
-        let nodes = Nodes::start(&Options::new(seed));
+        let page_tombstones = [10_000, 10_000, 100, 20][seed as usize % 4];
+        let nodes = Nodes::start(&Options { page_tombstones, ..Options::new(seed) });
         let writes = acknowledged(seed, 300);
         nodes.write_all(&writes[..200]);
         if seed % 2 == 1 {
@@ -189,8 +190,10 @@ fn some_slices(nodes: &Nodes) -> Slices {
 
 #[test]
 fn pages_that_go_on_at_other_nodes_show_every_row_once() {
-    for seed in 40..46 {
-        let nodes = Nodes::start(&Options::new(seed));
+    for seed in 40..49 {
+        // Pages of replicas end behind few tombstones, those of the client too.
+        let page_tombstones = [10_000, 1, 3][seed as usize % 3];
+        let nodes = Nodes::start(&Options { page_tombstones, ..Options::new(seed) });
         nodes.write_all(&acknowledged(seed, 250));
         for (round, per_partition) in [u32::MAX, 1, 3, u32::MAX].into_iter().enumerate() {
             let rows = 1 + nodes.below(6);
@@ -198,6 +201,7 @@ fn pages_that_go_on_at_other_nodes_show_every_row_once() {
                 rows_wanted: rows,
                 stop_after: Some(rows),
                 per_partition,
+                tombstones: [u32::MAX, 1, 2, 5][nodes.below(4)],
                 ..Ask::at(Consistency::Quorum)
             };
             let mut commands = vec![all()];
@@ -213,14 +217,19 @@ fn pages_that_go_on_at_other_nodes_show_every_row_once() {
             sliced.wants_static = false;
             commands.push(sliced);
             for command in commands {
-                let whole = Ask { stop_after: None, ..ask.clone() };
+                let whole = Ask { stop_after: None, tombstones: u32::MAX, ..ask.clone() };
                 let expected = nodes.expected(&command, &whole);
-                let mut found = Vec::new();
+                let (mut found, mut pages) = (Vec::new(), 0);
                 let mut rest = Some(command.clone());
                 while let Some(command) = rest {
                     let page = nodes.read(nodes.any(), &command, &ask);
                     page.result.as_ref().unwrap();
-                    rest = next_page(&command, &page.rows).filter(|_| page.rows.len() == rows);
+                    rest = match &page.cut {
+                        Some(cut) => behind(&command, cut),
+                        None => next_page(&command, &page.rows).filter(|_| page.rows.len() == rows),
+                    };
+                    pages += 1;
+                    assert!(pages < 2_000, "seed {seed}: {command:?} does not come to an end");
                     found.extend(page.rows);
                 }
                 assert_eq!(

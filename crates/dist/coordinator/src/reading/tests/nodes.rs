@@ -25,7 +25,7 @@ use schema::TableOptions;
 use stdx::DeletionSeconds;
 use store::{ReadStats, Store};
 
-use super::sink::{Collect, Found};
+use super::sink::{Collect, Cut, Found};
 use crate::reading::shards::ReplicaQuery;
 use crate::{
     ClusterParts, Coordinator, NoHints, ReplicatedRead, ReplicationSettings, SelectLimits,
@@ -92,7 +92,7 @@ struct Setup {
     snapshot: Arc<ClusterSnapshot>,
     data: Arc<ShardMesh>,
     messaging: Arc<MessagingMesh>,
-    tombstones_max: u32,
+    page_tombstones: u32,
 }
 
 /// How a world is.
@@ -106,14 +106,15 @@ pub(super) struct Options {
     pub(super) table: TableOptions,
     /// Replication factor by datacenter instead of `factor`; nodes stand in them in turn.
     pub(super) datacenters: Vec<(String, u32)>,
-    pub(super) tombstones_max: u32,
+    /// Behind which pages of replicas end.
+    pub(super) page_tombstones: u32,
 }
 
 impl Options {
     pub(super) fn new(seed: u64) -> Options {
         let (shards, table) = (vec![1, 2, 3], TableOptions::default());
         let (factor, tokens, datacenters) = (3, 4, Vec::new());
-        Options { seed, shards, factor, tokens, table, datacenters, tombstones_max: 100_000 }
+        Options { seed, shards, factor, tokens, table, datacenters, page_tombstones: 10_000 }
     }
 }
 
@@ -154,10 +155,9 @@ fn snapshot(options: &Options, ground: &Ground) -> ClusterSnapshot {
 async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
     let snapshot = setup.snapshot.clone();
     let run = u64::try_from(rt.wall().0).unwrap();
-    let store = dist_testing::store(&rt, n, run, snapshot.schema.clone(), |options| {
-        options.tombstone_failure_threshold = setup.tombstones_max;
-    });
+    let store = dist_testing::store(&rt, n, run, snapshot.schema.clone(), |_| {});
     let coordinator = Coordinator::new(rt.clone(), store.await, setup.data.clone());
+    coordinator.limit_replica_pages(setup.page_tombstones);
     if n != ORACLE {
         let (identity, mesh) = (identity(n, 1, rt.shard_count()), setup.messaging.clone());
         let messaging = messaging(&rt, identity, Settings::default(), mesh, &snapshot);
@@ -188,6 +188,10 @@ pub(super) struct Ask {
     pub(super) per_partition: u32,
     /// Each page of a range has as long as else the whole read.
     pub(super) by_page: bool,
+    /// Tombstones behind which the sink stops.
+    pub(super) tombstones: u32,
+    /// Tombstones above which it refuses to go on.
+    pub(super) refused: u32,
 }
 
 /// How long a read may take.
@@ -196,7 +200,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 impl Ask {
     pub(super) fn at(level: Consistency) -> Ask {
         let (stop_after, per_partition, by_page) = (None, u32::MAX, false);
-        Ask { level, rows_wanted: 5000, stop_after, per_partition, by_page }
+        let (tombstones, refused) = (u32::MAX, u32::MAX);
+        Ask { level, rows_wanted: 5000, stop_after, per_partition, by_page, tombstones, refused }
     }
 }
 
@@ -204,6 +209,8 @@ impl Ask {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) rows: Vec<Found>,
+    /// Where it stopped for its tombstones.
+    pub(super) cut: Option<Cut>,
     pub(super) result: Result<ReadStats, RequestError>,
     pub(super) took: Duration,
 }
@@ -231,7 +238,7 @@ impl Nodes {
                 snapshot: Arc::new(seen.with_local(host(n.max(1))).unwrap()),
                 data: Arc::new(ShardMesh::new(shards, 1024)),
                 messaging: Arc::new(MessagingMesh::new(shards)),
-                tombstones_max: options.tombstones_max,
+                page_tombstones: options.page_tombstones,
             });
             ground.start_node(n, shards, move |rt| shard(rt, n, setup.clone()));
         }
@@ -260,6 +267,7 @@ impl Nodes {
         let (command, ask) = (command.clone(), ask.clone());
         self.run_on(self.node(n, shard), |node| async move {
             let mut sink = Collect::new(&command, ask.stop_after, ask.per_partition);
+            (sink.tombstones, sink.refused) = (ask.tombstones, ask.refused);
             let began = node.rt.now();
             let result = if n == ORACLE {
                 Ok(node.coordinator.read(&command, ask.rows_wanted, &mut sink).await.unwrap())
@@ -274,7 +282,8 @@ impl Nodes {
                 };
                 node.coordinator.read_replicated(&command, &order, &mut sink).await
             };
-            Outcome { rows: sink.finish(), result, took: node.rt.now().since(began) }
+            let cut = sink.cut.clone();
+            Outcome { rows: sink.finish(), cut, result, took: node.rt.now().since(began) }
         })
     }
 

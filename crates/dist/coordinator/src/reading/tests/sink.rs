@@ -4,7 +4,7 @@ use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
 use data::{ColumnRef, RowRef};
 use dist_testing::table::{STATIC, V, W};
 use stdx::{ColumnId, Token};
-use store::{Flow, RowSink};
+use store::{Flow, Look, LookedAt, RowSink};
 
 use crate::reading::slot::resumed;
 
@@ -23,7 +23,13 @@ pub(super) struct Collect {
     in_partition: u32,
     any: bool,
     stopped: bool,
+    pub(super) tombstones: u32,
+    pub(super) refused: u32,
+    pub(super) cut: Option<Cut>,
 }
+
+/// Where a sink stopped for its tombstones: key, clustering, and rows of the partition so far.
+pub(super) type Cut = (Vec<u8>, Option<Vec<u8>>, u32);
 
 fn text_of(row: RowRef<'_>, id: ColumnId) -> Option<String> {
     match row.column(id)? {
@@ -54,6 +60,9 @@ impl Collect {
             in_partition: 0,
             any: false,
             stopped: false,
+            tombstones: u32::MAX,
+            refused: u32::MAX,
+            cut: None,
         }
     }
 
@@ -97,6 +106,32 @@ impl RowSink for Collect {
         self.flow()
     }
 
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        assert!(!self.stopped);
+        if upto.tombstones > self.refused {
+            self.stopped = true;
+            return Look::Refuse;
+        }
+        if upto.scanned < self.tombstones {
+            return Look::Continue;
+        }
+        let rows = match &self.resumed {
+            // Also when it is over for this sink, which wants no more of it.
+            _ if self.last_key.as_ref().is_some_and(|(_, key)| key == upto.key) => {
+                self.in_partition
+            }
+            Some((key, rows)) if key == upto.key => *rows,
+            _ => 0,
+        };
+        self.cut = Some((upto.key.to_vec(), upto.clustering.map(<[u8]>::to_vec), rows));
+        self.stopped = true;
+        Look::Stop
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        if self.refused == u32::MAX { self.tombstones } else { 1 }
+    }
+
     fn partition_end(&mut self) -> Flow {
         let key = self.key.take().expect("the end of no partition");
         if self.any || self.in_partition > 0 {
@@ -106,6 +141,23 @@ impl RowSink for Collect {
         self.in_partition = 0;
         self.flow()
     }
+}
+
+/// The command that goes on where a sink stopped for its tombstones; `None`: there is nothing behind it.
+pub(super) fn behind(command: &ReadCommand, cut: &Cut) -> Option<ReadCommand> {
+    let (key, clustering, rows_in_partition) = cut.clone();
+    let mut next = command.clone();
+    match &mut next.partitions {
+        Partitions::Key(_) if clustering.is_none() => return None,
+        Partitions::Key(_) => {}
+        Partitions::Range(range) => {
+            let after = clustering.is_none();
+            range.start = RingBound::Key { token: codec::token_of(&key), key, after };
+        }
+    }
+    let resume = |last| ResumePosition { clustering: Some(last), rows_in_partition };
+    next.resume = clustering.map(resume);
+    Some(next)
 }
 
 /// The command that goes on behind the rows that were shown; `None` when none were.
