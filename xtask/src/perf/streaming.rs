@@ -5,7 +5,6 @@
 //! everything. Nothing limits the rate. CPU is user and system time of the processes; of the plain
 //! copy that of its two threads.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
