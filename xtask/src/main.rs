@@ -3,6 +3,7 @@
 //! Owns: what is checked before a merge and in which order. Never: product code.
 
 mod amplification;
+mod disk;
 mod fuzz;
 mod layers;
 mod perf;

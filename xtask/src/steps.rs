@@ -178,9 +178,9 @@ const PORT: u16 = 19_542;
 fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     let home = root.join("target/test").join(name.replace('/', "-"));
     if home.exists() {
-        std::fs::remove_dir_all(&home)?;
+        crate::disk::remove_dir_all(&home)?;
     }
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let mut server = Command::new(root.join("target/debug/helenus"));
     server.arg("server").arg("--workdir").arg(home.join("data"));
     server.args(["--native-transport-port", &PORT.to_string()]);
@@ -284,7 +284,7 @@ struct Row {
 /// Minutes of a processor that the processes had that this one started and that have ended: fields 16
 /// and 17 of `proc(5)`'s `stat`, in hundredths of a second; 0 where there is no such file.
 fn processor_minutes() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = crate::disk::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is a name in brackets, which may have spaces.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let ticks: f64 = fields.skip(13).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
@@ -325,7 +325,7 @@ fn command_with(root: &Path, words: &[&str], environment: &[(&str, &str)]) -> Re
 /// Names of the directories that have a `run.sh`, sorted.
 fn scripts(root: &Path, directory: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    if let Ok(entries) = std::fs::read_dir(root.join(directory)) {
+    if let Ok(entries) = crate::disk::read_dir(root.join(directory)) {
         for entry in entries {
             let entry = entry?;
             if entry.path().join("run.sh").is_file() {

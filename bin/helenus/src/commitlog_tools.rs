@@ -45,7 +45,7 @@ pub fn main(command: Command) -> u8 {
     let keys = match key_file.as_deref().map(read_keys).transpose() {
         Ok(keys) => keys,
         Err(what) => {
-            eprintln!("helenus commitlog: {what}");
+            complain_line!("helenus commitlog: {what}");
             return exit::USAGE;
         }
     };
@@ -59,11 +59,11 @@ pub fn main(command: Command) -> u8 {
                 return worst;
             }
             Err(Failure::Output(error)) => {
-                eprintln!("helenus commitlog: cannot write: {error}");
+                complain_line!("helenus commitlog: cannot write: {error}");
                 return exit::FAILED;
             }
             Err(Failure::File(code, what)) => {
-                eprintln!("helenus commitlog: {path}: {what}");
+                complain_line!("helenus commitlog: {path}: {what}");
                 code
             }
         };
@@ -72,7 +72,7 @@ pub fn main(command: Command) -> u8 {
     if let Err(error) = out.flush()
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
-        eprintln!("helenus commitlog: cannot write: {error}");
+        complain_line!("helenus commitlog: cannot write: {error}");
         return exit::FAILED;
     }
     worst

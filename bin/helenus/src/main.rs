@@ -5,6 +5,9 @@
 //!
 //! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`commitlog_tools`], [`bench`], [`local_cluster`].
 
+#[macro_use]
+mod say;
+
 mod bench;
 mod commitlog_tools;
 mod exit;
@@ -101,7 +104,7 @@ fn main() -> ExitCode {
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
         Command::Version => {
-            println!("helenus {VERSION}");
+            say_line!("helenus {VERSION}");
             exit::OK
         }
     };

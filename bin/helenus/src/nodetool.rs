@@ -170,7 +170,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
     let wants_help = |a: &String| a == "--help" || a == "-?";
     if arguments.iter().any(wants_help) {
         let name = arguments.iter().find_map(|a| verb(a));
-        print!("{}", help(name.map(|v| v.name)));
+        say!("{}", help(name.map(|v| v.name)));
         return exit::OK;
     }
     let line = match Line::parse(arguments) {
@@ -179,7 +179,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
     };
     match run(&line) {
         Ok(text) => {
-            print!("{text}");
+            say!("{text}");
             exit::OK
         }
         Err(failure) => report(&failure, Some(&line.api)),
@@ -189,16 +189,16 @@ pub fn main(arguments: Vec<String>) -> u8 {
 fn report(failure: &Failure, api: Option<&Api>) -> u8 {
     match failure {
         Failure::BadUse(message) => {
-            println!("nodetool: {message}");
-            println!("See 'nodetool help' or 'nodetool help <command>'.");
+            say_line!("nodetool: {message}");
+            say_line!("See 'nodetool help' or 'nodetool help <command>'.");
             BAD_USE
         }
         Failure::Printed(text) => {
-            print!("{text}");
+            say!("{text}");
             BAD_USE
         }
         Failure::Told(text) => {
-            eprint!("{text}");
+            complain!("{text}");
             BAD_USE
         }
         Failure::Connect(error) => {
@@ -208,11 +208,11 @@ fn report(failure: &Failure, api: Option<&Api>) -> u8 {
                 std::io::ErrorKind::TimedOut => "SocketTimeoutException",
                 _ => "IOException",
             };
-            eprintln!("nodetool: Failed to connect to '{host}:{port}' - {kind}: '{error}'.");
+            complain_line!("nodetool: Failed to connect to '{host}:{port}' - {kind}: '{error}'.");
             BAD_USE
         }
         Failure::Node(message) => {
-            eprintln!("error: {message}");
+            complain_line!("error: {message}");
             FAILED
         }
     }
@@ -359,7 +359,7 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
     let ttl_seconds = line.value("--ttl").map(ttl).transpose()?;
     let of_ttl = line.value("--ttl").map(|ttl| format!(", ttl={ttl}")).unwrap_or_default();
     // Printed before the attempt, as Cassandra does: scripts read it also after a failure.
-    println!(
+    say_line!(
         "Requested creating snapshot(s) for [{}] with snapshot name [{tag}] and options \
          {{skipFlush={skip_flush}{of_ttl}}}",
         of
@@ -444,7 +444,7 @@ fn clear_snapshot(line: &Line) -> Result<String, Failure> {
         None => "[all snapshots]".to_owned(),
         Some(tag) => format!("snapshot name [{tag}]"),
     };
-    println!("Requested clearing snapshot(s) for [{}] with {with}", all_or(&line.arguments));
+    say_line!("Requested clearing snapshot(s) for [{}] with {with}", all_or(&line.arguments));
     let body = ClearRequest { tag: tag.map(str::to_owned), keyspaces: line.arguments.clone() };
     line.api.command("DELETE", "/api/v1/snapshots", &body)?;
     Ok(String::new())

@@ -20,7 +20,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
         Err(errors) => return usage(&errors.to_string()),
     };
     if command_line.help {
-        println!("Run a node in the foreground until it is told to stop\n\n{}", help());
+        say_line!("Run a node in the foreground until it is told to stop\n\n{}", help());
         return exit::OK;
     }
     let seeds = Seeds(command_line.clone());
@@ -59,9 +59,9 @@ impl SeedSource for Seeds {
 
 fn usage(message: &str) -> u8 {
     for line in message.lines() {
-        eprintln!("helenus server: {line}");
+        complain_line!("helenus server: {line}");
     }
-    eprintln!("see \"helenus server --help\"");
+    complain_line!("see \"helenus server --help\"");
     exit::USAGE
 }
 
@@ -194,7 +194,7 @@ fn run(options: Options, program: Program) -> u8 {
 fn report(error: &StartError) {
     tracing::error!(%error, "the node ended");
     // The log may go to a collector; whoever started the program by hand reads this.
-    eprintln!("helenus server: {error}");
+    complain_line!("helenus server: {error}");
 }
 
 /// SIGTERM and SIGINT drain and stop; a second one ends the process at once, which loses nothing

@@ -156,7 +156,7 @@ impl Command {
 /// Prints which paths are wrong.
 fn wrong_paths(lines: &[String]) -> u8 {
     for line in lines {
-        eprintln!("helenus sstable: {line}");
+        complain_line!("helenus sstable: {line}");
     }
     exit::USAGE
 }
@@ -185,7 +185,7 @@ pub fn main(command: Command) -> u8 {
     if let Command::Upgrade { format, .. } = &command
         && written_version(format).is_none()
     {
-        eprintln!(
+        complain_line!(
             "helenus sstable: \"{format}\" is not a version that is written: me, nb, oa or da"
         );
         return exit::USAGE;
@@ -195,7 +195,7 @@ pub fn main(command: Command) -> u8 {
         match locate(path) {
             Some((directory, descriptor)) => targets.push((path.clone(), directory, descriptor)),
             None => {
-                eprintln!(
+                complain_line!(
                     "helenus sstable: \"{path}\" is not a component of an SSTable; expects a name \
                      such as nb-1-big-Data.db"
                 );
@@ -227,7 +227,7 @@ pub fn main(command: Command) -> u8 {
         }),
     );
     if let Err(error) = running.join() {
-        eprintln!("helenus sstable: {error}");
+        complain_line!("helenus sstable: {error}");
         return exit::FAILED;
     }
     code.lock().map_or(exit::FAILED, |code| *code)
@@ -335,19 +335,19 @@ fn report(path: &str, failure: &Failure) -> u8 {
         // The reader of a pipe had enough.
         Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => exit::OK,
         Failure::Output(error) => {
-            eprintln!("helenus sstable: cannot write: {error}");
+            complain_line!("helenus sstable: cannot write: {error}");
             exit::FAILED
         }
         Failure::Key(error) => {
-            eprintln!("helenus sstable: {path}: {error}");
+            complain_line!("helenus sstable: {path}: {error}");
             exit::USAGE
         }
         Failure::Value(error) => {
-            eprintln!("helenus sstable: {path}: {error}");
+            complain_line!("helenus sstable: {path}: {error}");
             exit::FAILED
         }
         Failure::File(error) => {
-            eprintln!("helenus sstable: {path}: {error}");
+            complain_line!("helenus sstable: {path}: {error}");
             match error {
                 SstableError::Corrupt { .. }
                 | SstableError::Missing { .. }

@@ -20,9 +20,9 @@ pub fn install(home: &Path) -> Result<()> {
     if lib.join(".complete").exists() {
         return Ok(());
     }
-    std::fs::create_dir_all(home.join("cassandra"))?;
+    crate::disk::create_dir_all(home.join("cassandra"))?;
     let pom = home.join("cassandra/pom.xml");
-    std::fs::write(
+    crate::disk::write(
         &pom,
         format!(
             "<project><modelVersion>4.0.0</modelVersion><groupId>perf</groupId>\
@@ -43,7 +43,7 @@ pub fn install(home: &Path) -> Result<()> {
     if !status.success() {
         bail!("mvn could not fetch cassandra-all {VERSION}");
     }
-    std::fs::write(lib.join(".complete"), "")?;
+    crate::disk::write(lib.join(".complete"), "")?;
     Ok(())
 }
 
@@ -52,7 +52,7 @@ fn java() -> Result<PathBuf> {
     if let Ok(home) = std::env::var("JAVA17_HOME") {
         return Ok(Path::new(&home).join("bin/java"));
     }
-    for entry in std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten() {
+    for entry in crate::disk::read_dir("/usr/lib/jvm").into_iter().flatten().flatten() {
         let java = entry.path().join("bin/java");
         if entry.file_name().to_string_lossy().contains("17") && java.exists() {
             return Ok(java);
@@ -160,9 +160,9 @@ pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
     };
     for directory in [&conf, &data] {
         if directory.exists() {
-            std::fs::remove_dir_all(directory)?;
+            crate::disk::remove_dir_all(directory)?;
         }
-        std::fs::create_dir_all(directory)?;
+        crate::disk::create_dir_all(directory)?;
     }
     let at = |name: &str| data.join(name).display().to_string();
     let mut yaml = String::new();
@@ -193,8 +193,8 @@ pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
         at("saved_caches"),
         at("cdc_raw"),
     )?;
-    std::fs::write(conf.join("cassandra.yaml"), yaml)?;
-    std::fs::write(
+    crate::disk::write(conf.join("cassandra.yaml"), yaml)?;
+    crate::disk::write(
         conf.join("logback.xml"),
         "<configuration><appender name=\"O\" class=\"ch.qos.logback.core.ConsoleAppender\">\
          <encoder><pattern>%-5level %date{ISO8601} %msg%n</pattern></encoder></appender>\
@@ -202,7 +202,7 @@ pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
     )?;
     let lib = base.join("lib");
     let mut jamm = None;
-    for entry in std::fs::read_dir(&lib)?.flatten() {
+    for entry in crate::disk::read_dir(&lib)?.flatten() {
         if entry.file_name().to_string_lossy().starts_with("jamm-") {
             jamm = Some(entry.path());
         }

@@ -134,7 +134,7 @@ struct Run<'a> {
 pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     let settings = Settings::parse(words)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let latte = Latte::install(root, &home)?;
     process::build_helenus(root)?;
     let mut report = Report::named("cluster");

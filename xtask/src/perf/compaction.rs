@@ -123,7 +123,7 @@ impl Bench<'_> {
     fn start(&self) -> Result<Vec<(Kind, Server)>> {
         let data = helenus_data(self.home);
         if data.exists() {
-            std::fs::remove_dir_all(&data)?;
+            crate::disk::remove_dir_all(&data)?;
         }
         let options = ["--sstable-version", "da"];
         let memory = &self.settings.memory;
@@ -184,7 +184,7 @@ impl Bench<'_> {
             Kind::Cassandra => cassandra::data(self.home),
             Kind::Helenus | Kind::Null => helenus_data(self.home).join("data"),
         };
-        let tables = std::fs::read_dir(data.join("perf"))?;
+        let tables = crate::disk::read_dir(data.join("perf"))?;
         let mut newest = None;
         // A dropped table's directory may be there still.
         for table in tables {
@@ -233,12 +233,12 @@ fn sync() {
 fn drop_page_caches() {
     sync();
     // Root only; else reads may come from the page cache, for both servers.
-    let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
+    let _ = crate::disk::write("/proc/sys/vm/drop_caches", "1");
 }
 
 /// Reads and writes that the disks of the machine have completed.
 fn requests() -> Result<[u64; 2]> {
-    let text = std::fs::read_to_string("/proc/diskstats")?;
+    let text = crate::disk::read_to_string("/proc/diskstats")?;
     let mut sum = [0, 0];
     for line in text.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -257,7 +257,7 @@ fn requests() -> Result<[u64; 2]> {
 
 /// Read and write calls of a process so far.
 fn calls(pid: u32) -> Result<[u64; 2]> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let text = crate::disk::read_to_string(format!("/proc/{pid}/io"))?;
     let field = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name));
         value.and_then(|v| v.trim().parse().ok()).with_context(|| format!("no {name} of {pid}"))
@@ -282,7 +282,7 @@ fn settled_bytes_below(directory: &Path) -> Result<u64> {
 /// Bytes of the files right in a directory.
 fn bytes_below(directory: &Path) -> Result<u64> {
     let mut sum = 0;
-    for entry in std::fs::read_dir(directory)? {
+    for entry in crate::disk::read_dir(directory)? {
         let meta = entry?.metadata()?;
         sum += if meta.is_file() { meta.len() } else { 0 };
     }

@@ -58,7 +58,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     build_helenus(root)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let binary = helenus_binary(root).display().to_string();
     let ours = std::env::var("HELENUS_CQLSH").unwrap_or(format!("{binary} cqlsh"));
     let ours = ours.split_whitespace().map(str::to_owned).collect();
@@ -87,7 +87,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
 }
 
 fn write_rows(path: &Path, rows: usize) -> Result<()> {
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    let mut file = std::io::BufWriter::new(crate::disk::create(path)?);
     for row in 0..rows {
         let (user, number) = (row % 1000, row * 7919 % 100_000);
         writeln!(file, "{row},user{user:04},{number},text number {row} of this file,{row}.5")?;
@@ -125,7 +125,7 @@ fn copy(home: &Path, shell: &Shell, server: &Server, statement: &str, says: &str
 
 /// User and system seconds of all processes that were waited for.
 fn cpu_of_children() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let stat = crate::disk::read_to_string("/proc/self/stat")?;
     let rest = stat.rsplit(')').next().unwrap_or_default();
     let field = |at: usize| rest.split_whitespace().nth(at).and_then(|v| v.parse::<f64>().ok());
     match (field(13), field(14)) {

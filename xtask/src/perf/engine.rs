@@ -33,17 +33,17 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     let binary = root.join("target").join(if release { "release" } else { "debug" }).join("perf");
     let home = root.join("target/perf/engine");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let mut lines: Vec<Value> = Vec::new();
     for round in 0..repeat {
         println!("run {} of {repeat}", round + 1);
         let work = home.join("work");
         if work.exists() {
-            std::fs::remove_dir_all(&work)?;
+            crate::disk::remove_dir_all(&work)?;
         }
         let mut command = super::process::bound(&binary);
         let output = command.arg("engine").arg(&work).arg(mb).output()?;
-        std::fs::remove_dir_all(&work)?;
+        crate::disk::remove_dir_all(&work)?;
         if !output.status.success() {
             bail!("the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
         }

@@ -39,16 +39,16 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     let home = root.join("target/perf");
     let work = home.join("files");
     if work.exists() {
-        std::fs::remove_dir_all(&work)?;
+        crate::disk::remove_dir_all(&work)?;
     }
-    std::fs::create_dir_all(&work)?;
+    crate::disk::create_dir_all(&work)?;
     let tool = Tool { binary: process::helenus_binary(root), work };
     let mut report = Report::named("files");
     report.keep("machine", super::machine());
     lists(&tool, rows, &mut report)?;
     open(&tool, &mut report)?;
     report.write(&home)?;
-    std::fs::remove_dir_all(&tool.work)?;
+    crate::disk::remove_dir_all(&tool.work)?;
     println!("{}", report.verdict_lines());
     Ok(true)
 }
@@ -62,9 +62,9 @@ impl Tool {
     /// Writes rows of JSON to files of one version; their directory.
     fn write(&self, table: &str, schema: &str, rows: &Path, version: &str) -> Result<PathBuf> {
         let (cql, output) = (self.work.join("schema.cql"), self.work.join("output"));
-        std::fs::write(&cql, schema)?;
+        crate::disk::write(&cql, schema)?;
         if output.exists() {
-            std::fs::remove_dir_all(&output)?;
+            crate::disk::remove_dir_all(&output)?;
         }
         let mut command = Command::new(&self.binary);
         command.args(["sstable", "write", "--buffer", "4096", "--sstable-version", version]);
@@ -72,7 +72,7 @@ impl Tool {
         if !command.stderr(Stdio::null()).status()?.success() {
             bail!("sstable write of {table} failed");
         }
-        let directories = std::fs::read_dir(output.join("perf"))?;
+        let directories = crate::disk::read_dir(output.join("perf"))?;
         let directory = directories.flatten().next().context("nothing was written")?;
         Ok(directory.path())
     }
@@ -105,7 +105,7 @@ fn random_rows(count: u64, key: &str) -> String {
 
 fn bytes_below(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in std::fs::read_dir(directory)? {
+    for entry in crate::disk::read_dir(directory)? {
         bytes += entry?.metadata()?.len();
     }
     Ok(bytes)
@@ -115,7 +115,7 @@ fn lists(tool: &Tool, rows: u64, report: &mut Report) -> Result<()> {
     let (mut table, mut raw) = (Vec::new(), Vec::new());
     for (name, key, list, goal) in TABLES {
         let path = tool.work.join("rows.json");
-        std::fs::write(&path, random_rows(rows, key))?;
+        crate::disk::write(&path, random_rows(rows, key))?;
         let mut line = vec![format!("{key}, {list}")];
         let mut all = Vec::new();
         for version in ["nb", "da"] {
@@ -147,15 +147,16 @@ fn lists(tool: &Tool, rows: u64, report: &mut Report) -> Result<()> {
 
 fn open(tool: &Tool, report: &mut Report) -> Result<()> {
     let path = tool.work.join("rows.json");
-    std::fs::write(&path, random_rows(200, "int"))?;
+    crate::disk::write(&path, random_rows(200, "int"))?;
     let schema = "CREATE TABLE perf.many (k int PRIMARY KEY, l list<int>);";
     let directory = tool.write("many", schema, &path, "nb")?;
-    let first: Vec<PathBuf> = std::fs::read_dir(&directory)?.flatten().map(|e| e.path()).collect();
+    let first: Vec<PathBuf> =
+        crate::disk::read_dir(&directory)?.flatten().map(|e| e.path()).collect();
     for number in 2..=SSTABLES {
         for from in &first {
             let name = from.file_name().and_then(|name| name.to_str()).context("a name")?;
             let name = name.replacen("nb-1-", &format!("nb-{number}-"), 1);
-            std::fs::copy(from, directory.join(name))?;
+            crate::disk::copy(from, directory.join(name))?;
         }
     }
     let mut seconds = Vec::new();

@@ -86,11 +86,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     let costs = measure(root, &binary, rows, release)?;
 
     let path = root.join("perf/instructions.json");
-    let mut stored: Stored = match std::fs::read_to_string(&path) {
+    let mut stored: Stored = match crate::disk::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)?,
         Err(_) => Stored::new(),
     };
-    let key = key_of(profile, &std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+    let key = key_of(profile, &crate::disk::read_to_string("/proc/cpuinfo").unwrap_or_default());
     if !stored.contains_key(&key) {
         println!(
             "nothing is stored for {key}: compared with the highest figures of all processors"
@@ -124,7 +124,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     if store {
         stored.insert(key, costs);
-        std::fs::write(&path, serde_json::to_string_pretty(&stored)? + "\n")?;
+        crate::disk::write(&path, serde_json::to_string_pretty(&stored)? + "\n")?;
     }
     Ok(passed)
 }
@@ -137,9 +137,9 @@ fn measure(
 ) -> Result<BTreeMap<String, Cost>> {
     let home = root.join("target/perf/instructions");
     if home.exists() {
-        std::fs::remove_dir_all(&home)?;
+        crate::disk::remove_dir_all(&home)?;
     }
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let mut costs = BTreeMap::new();
     // One run for each section: callgrind toggles collection by one function reliably, not by many.
     for section in SECTIONS.into_iter().chain(release.then_some(UNPREPARED)) {
@@ -164,13 +164,13 @@ fn measure(
             bail!("no figures for {section}, the output was:\n{text}");
         };
         let requests: f64 = requests.parse()?;
-        let counts = std::fs::read_to_string(home.join("counts"))?;
+        let counts = crate::disk::read_to_string(home.join("counts"))?;
         let total = total_of(&counts).filter(|t| *t > 0.0);
         let total = total.with_context(|| format!("callgrind counted nothing for {section}"))?;
         let allocations = allocations_of(&counts) as f64;
         let cost = Cost { instructions: total / requests, allocations: allocations / requests };
         costs.insert(section.to_owned(), cost);
-        std::fs::remove_dir_all(&data)?;
+        crate::disk::remove_dir_all(&data)?;
     }
     Ok(costs)
 }

@@ -165,7 +165,7 @@ impl Latte {
         let report = self.home.join("latte-report.json");
         // A report of an earlier run must not be read for this one.
         if report.exists() {
-            std::fs::remove_file(&report)?;
+            crate::disk::remove_file(&report)?;
         }
         let mut command = self.command("run");
         command.args(["-q", "-o"]).arg(&report).args(["-f", workload.functions, "-p", IN_FLIGHT]);
@@ -190,7 +190,7 @@ impl Latte {
         let before = target.cpu_seconds()?;
         let output = command.output()?;
         let used = target.cpu_seconds()? - before;
-        let text = std::fs::read_to_string(&report).with_context(|| {
+        let text = crate::disk::read_to_string(&report).with_context(|| {
             format!("latte wrote no report: {}", String::from_utf8_lossy(&output.stderr))
         })?;
         let report: Value = serde_json::from_str(&text)?;

@@ -51,7 +51,7 @@ use settings::{Section, Settings};
 pub fn compare(root: &Path, words: &[&str]) -> Result<bool> {
     let settings = Settings::parse(words)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let latte = Latte::install(root, &home)?;
     process::build_helenus(root)?;
     let mut report = Report::new();
@@ -141,7 +141,7 @@ fn cpus() -> usize {
 }
 
 fn cpu_model() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let text = crate::disk::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     line.and_then(|l| l.split_once(':')).map_or(String::new(), |(_, model)| model.trim().to_owned())
 }

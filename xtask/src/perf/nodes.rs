@@ -61,7 +61,7 @@ impl Nodes {
         for number in 1..=3 {
             let data = home.join(format!("helenus-data-{number}"));
             if data.exists() {
-                std::fs::remove_dir_all(&data)?;
+                crate::disk::remove_dir_all(&data)?;
             }
             let address = helenus_address(number);
             let mut command = bound(&helenus_binary(root));

@@ -71,7 +71,7 @@ impl Pair {
     fn start(&mut self, number: usize) -> Result<()> {
         let data = self.data(number);
         if data.exists() {
-            std::fs::remove_dir_all(&data)?;
+            crate::disk::remove_dir_all(&data)?;
         }
         let address = address(number);
         let mut command = bound(&helenus_binary(&self.root));
@@ -172,8 +172,10 @@ impl Pair {
     pub fn files(&self, number: usize) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let keyspace = self.data(number).join("data").join(KEYSPACE);
-        for table in std::fs::read_dir(&keyspace).with_context(|| keyspace.display().to_string())? {
-            for file in std::fs::read_dir(table?.path())? {
+        for table in
+            crate::disk::read_dir(&keyspace).with_context(|| keyspace.display().to_string())?
+        {
+            for file in crate::disk::read_dir(table?.path())? {
                 let file = file?;
                 if file.file_type()?.is_file() {
                     found.push(file.path());
@@ -191,7 +193,7 @@ impl Pair {
         for number in [1, 2] {
             let data = self.data(number);
             if data.exists() {
-                std::fs::remove_dir_all(&data)?;
+                crate::disk::remove_dir_all(&data)?;
             }
         }
         Ok(())
@@ -200,7 +202,7 @@ impl Pair {
 
 /// Bytes of files.
 pub fn bytes_of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<u64> {
-    files.into_iter().map(|f| Ok(std::fs::metadata(f)?.len())).sum()
+    files.into_iter().map(|f| Ok(crate::disk::metadata(f)?.len())).sum()
 }
 
 /// Whether it holds rows.

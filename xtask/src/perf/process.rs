@@ -122,7 +122,7 @@ impl Server {
     pub fn helenus(root: &Path, home: &Path, memory: &str) -> Result<Server> {
         let data = helenus_data(home);
         if data.exists() {
-            std::fs::remove_dir_all(&data)?;
+            crate::disk::remove_dir_all(&data)?;
         }
         Server::helenus_again(root, home, memory)
     }
@@ -164,7 +164,7 @@ impl Server {
     /// Starts a command that will serve CQL at the address.
     pub fn begin(mut command: Command, home: &Path, name: &str, address: &str) -> Result<Server> {
         let path = home.join(format!("{name}.log"));
-        let log = std::fs::File::create(&path)?;
+        let log = crate::disk::create(&path)?;
         if cql::answers(address) {
             bail!("another server answers on {address}");
         }
@@ -213,7 +213,7 @@ impl Server {
 
     /// What it has logged.
     pub fn log(&self) -> Result<String> {
-        Ok(String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned())
+        Ok(String::from_utf8_lossy(&crate::disk::read(&self.log)?).into_owned())
     }
 
     /// From the start of the process to the first CQL answer.
@@ -296,7 +296,7 @@ impl Target for Server {
     }
 
     fn cpu_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let stat = crate::disk::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let rest = stat.rsplit(')').next().unwrap_or("");
         let field = |i: usize| rest.split_whitespace().nth(i).and_then(|v| v.parse::<f64>().ok());
         match (field(11), field(12)) {
@@ -306,7 +306,7 @@ impl Target for Server {
     }
 
     fn rss_mib(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let status = crate::disk::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or("");
         let kib = line.split_whitespace().nth(1).and_then(|v| v.parse::<f64>().ok());
         kib.map(|k| k / 1024.0).context("no VmRSS")

@@ -37,7 +37,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     process::build_helenus(root)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let mut pair = Pair::found(root, &home, &["--memory", memory])?;
     pair.join()?;
     let rows = Rows::of_mb(mb, VALUE_BYTES);
@@ -113,7 +113,7 @@ impl Seen {
             let values = metrics.iter().filter(|(n, _)| n.ends_with(name)).map(|(_, v)| v);
             values.sum::<f64>()
         };
-        let io = std::fs::read_to_string(format!("/proc/{}/io", pair.pid(number)?))?;
+        let io = crate::disk::read_to_string(format!("/proc/{}/io", pair.pid(number)?))?;
         let line = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
         let from_disk = line.and_then(|n| n.trim().parse().ok()).context("no read_bytes")?;
         Ok(Seen {
@@ -139,5 +139,5 @@ impl Seen {
 /// Whether the kernel has dropped what it had of files.
 fn drop_page_caches() -> bool {
     let synced = Command::new("sync").stderr(Stdio::null()).status();
-    synced.is_ok_and(|s| s.success()) && std::fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
+    synced.is_ok_and(|s| s.success()) && crate::disk::write("/proc/sys/vm/drop_caches", "1").is_ok()
 }

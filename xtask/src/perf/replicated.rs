@@ -42,7 +42,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     process::build_helenus(root)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let binary = process::helenus_binary(root);
     let nodes = Nodes::helenus(root, &home, memory, Sync::Periodic)?;
     let addresses = nodes.addresses();
@@ -114,7 +114,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     nodes.stop()?;
     let all = json!({ "operations": operations, "in_flight": in_flight, "costs": found });
-    std::fs::write(home.join("replicated.json"), serde_json::to_string_pretty::<Value>(&all)?)?;
+    crate::disk::write(home.join("replicated.json"), serde_json::to_string_pretty::<Value>(&all)?)?;
     Ok(true)
 }
 

@@ -117,8 +117,8 @@ impl Report {
         all.insert("verdicts".to_owned(), Value::Array(verdicts));
         let text = serde_json::to_string_pretty(&Value::Object(all))?;
         let [tables, raw] = self.names;
-        std::fs::write(home.join(format!("{raw}.json")), text + "\n")?;
-        std::fs::write(
+        crate::disk::write(home.join(format!("{raw}.json")), text + "\n")?;
+        crate::disk::write(
             home.join(format!("{tables}.md")),
             self.text.clone() + &self.verdict_lines(),
         )?;

@@ -217,7 +217,7 @@ fn replayed(log: &str) -> Result<(f64, f64)> {
 
 fn directory_bytes(directory: &Path) -> Result<f64> {
     let mut sum = 0.0;
-    for entry in std::fs::read_dir(directory)? {
+    for entry in crate::disk::read_dir(directory)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
         if metadata.is_dir() {

@@ -5,7 +5,6 @@
 //! everything. Nothing limits the rate. CPU is user and system time of the processes; of the plain
 //! copy that of its two threads.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -79,7 +78,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     }
     process::build_helenus(root)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let mut report = Report::named("streaming");
     report.keep("machine", super::machine());
     let options = ["--memory", memory, "--stream-throughput-outbound", "0B/s"];
@@ -191,7 +190,7 @@ fn copy(files: &[PathBuf], into: Option<&Path>) -> Result<Took> {
         let before = own_cpu()?;
         if is_stored {
             for path in &files {
-                let mut file = File::open(path)?;
+                let mut file = crate::disk::open(path)?;
                 loop {
                     let n = file.read(&mut buffer)?;
                     if n == 0 {
@@ -214,7 +213,7 @@ fn copy(files: &[PathBuf], into: Option<&Path>) -> Result<Took> {
     let taking = thread::spawn(move || -> Result<f64> {
         let (mut stream, _) = listener.accept()?;
         let mut buffer = vec![7_u8; BUFFER_BYTES];
-        let mut file = path.map(File::create).transpose()?;
+        let mut file = path.map(crate::disk::create).transpose()?;
         let before = own_cpu()?;
         loop {
             let n = stream.read(&mut buffer)?;
@@ -233,14 +232,14 @@ fn copy(files: &[PathBuf], into: Option<&Path>) -> Result<Took> {
     let (source, target) = (ended(giving)?, ended(taking)?);
     let seconds = begun.elapsed().as_secs_f64();
     if let Some(path) = out {
-        std::fs::remove_file(path)?;
+        crate::disk::remove_file(path)?;
     }
     Ok(Took { mb: bytes as f64 / MB, seconds, source, target })
 }
 
 /// Seconds that this thread has run, in user space and in the kernel.
 fn own_cpu() -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let text = crate::disk::read_to_string("/proc/thread-self/schedstat")?;
     let nanos = text.split_whitespace().next().and_then(|n| n.parse::<f64>().ok());
     Ok(nanos.context("/proc/thread-self/schedstat")? / 1e9)
 }

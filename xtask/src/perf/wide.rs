@@ -61,7 +61,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     let (mb, memory, budget) = watched::options(words, 4_000, "512M")?;
     process::build_helenus(root)?;
     let home = root.join("target/perf");
-    std::fs::create_dir_all(&home)?;
+    crate::disk::create_dir_all(&home)?;
     let server = Server::helenus(root, &home, memory)?;
     let mut report = Report::named("wide");
     report.keep("machine", super::machine());

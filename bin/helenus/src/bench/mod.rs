@@ -188,7 +188,7 @@ pub fn main(command: Command) -> u8 {
 fn load(workload: Workload, arguments: &Arguments) -> u8 {
     let window = (arguments.in_flight as usize).div_ceil(usize::from(arguments.connections));
     if window > WINDOW_MAX {
-        eprintln!(
+        complain_line!(
             "helenus bench: {window} requests in flight on one connection are too many (at most \
              {WINDOW_MAX}); use more --connections"
         );
@@ -196,11 +196,11 @@ fn load(workload: Workload, arguments: &Arguments) -> u8 {
     }
     match run(workload, arguments, window) {
         Ok(report) => {
-            print!("{}", if arguments.json { report.json() } else { report.text() });
+            say!("{}", if arguments.json { report.json() } else { report.text() });
             if report.total.errors == 0 { exit::OK } else { exit::FAILED }
         }
         Err(failure) => {
-            eprintln!("helenus bench: {failure}");
+            complain_line!("helenus bench: {failure}");
             exit::FAILED
         }
     }

@@ -180,7 +180,7 @@ pub fn main(command: Command) -> u8 {
     match run(command) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("helenus cluster: {}", failure.text);
+            complain_line!("helenus cluster: {}", failure.text);
             failure.code
         }
     }
@@ -193,7 +193,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Status { place } => status(&place),
         Command::Kill { node, place } => {
             signal(&place, node, Signal::Kill)?;
-            println!("node {node} was killed");
+            say_line!("node {node} was killed");
             Ok(exit::OK)
         }
         Command::StartNode { node, place, timeout } => {
@@ -213,17 +213,17 @@ fn run(command: Command) -> Result<u8, Failure> {
             known(&file, node)?;
             start::replace_node(&dir, &mut file, node, timeout)?;
             let old = place.dir.join(format!("node{node}.replaced"));
-            println!("node {node} was replaced; its old files are in {}", old.display());
+            say_line!("node {node} was replaced; its old files are in {}", old.display());
             Ok(exit::OK)
         }
         Command::Pause { node, place } => {
             signal(&place, node, Signal::Stop)?;
-            println!("node {node} is paused; go on with \"helenus cluster resume {node}\"");
+            say_line!("node {node} is paused; go on with \"helenus cluster resume {node}\"");
             Ok(exit::OK)
         }
         Command::Resume { node, place } => {
             signal(&place, node, Signal::Continue)?;
-            println!("node {node} goes on");
+            say_line!("node {node} goes on");
             Ok(exit::OK)
         }
         Command::Logs { node, place, lines } => logs(&place, node, lines),
@@ -313,8 +313,8 @@ fn stop_nodes(
     }
     dir.save(file)?;
     match running.as_slice() {
-        [] => println!("nothing to stop"),
-        _ if left.is_empty() => println!("stopped: {}", listed(&running)),
+        [] => say_line!("nothing to stop"),
+        _ if left.is_empty() => say_line!("stopped: {}", listed(&running)),
         _ => {
             return Err(Failure::failed(format!(
                 "still running after {} s: node {}; see its log (\"helenus cluster logs N\"), or \
@@ -337,7 +337,7 @@ fn status(place: &Place) -> Result<u8, Failure> {
         return Err(Failure::usage(format!("there is no cluster in \"{}\"", place.dir.display())));
     };
     let mut all_serve = true;
-    println!("{:<5}{:<16}{:<16}{:<10}{:<9}STATE", "NODE", "ADDRESS", "DATACENTER", "RACK", "PID");
+    say_line!("{:<5}{:<16}{:<16}{:<10}{:<9}STATE", "NODE", "ADDRESS", "DATACENTER", "RACK", "PID");
     for node in &file.nodes {
         let state = node.process.as_ref().map_or(State::Gone, process::Identity::state);
         let (shown, serves) = match state {
@@ -351,13 +351,16 @@ fn status(place: &Place) -> Result<u8, Failure> {
             (Some(process), State::Running | State::Paused) => process.pid.to_string(),
             _ => "-".to_owned(),
         };
-        println!(
+        say_line!(
             "{:<5}{:<16}{:<16}{:<10}{pid:<9}{shown}",
-            node.number, node.address, node.datacenter, node.rack
+            node.number,
+            node.address,
+            node.datacenter,
+            node.rack
         );
     }
     if !file.cut.is_empty() {
-        println!("{}", partition::shown(&file));
+        say_line!("{}", partition::shown(&file));
     }
     Ok(if all_serve { exit::OK } else { exit::FAILED })
 }
@@ -369,9 +372,9 @@ fn logs(place: &Place, number: u16, lines: usize) -> Result<u8, Failure> {
     };
     known(&file, number)?;
     let path = dir.log_of(number);
-    eprintln!("{}", path.display());
+    complain_line!("{}", path.display());
     // `tail` would do the same; the pager of who asks is theirs.
-    print!("{}", process::tail(&path, lines));
+    say!("{}", process::tail(&path, lines));
     Ok(exit::OK)
 }
 

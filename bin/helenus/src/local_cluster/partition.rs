@@ -55,7 +55,7 @@ pub(super) fn partition(place: &Place, words: &[String]) -> Result<u8, Failure> 
     for node in file.nodes.iter().filter(|n| state(n) == State::Running) {
         tell(node, file.cut_off_from(node.number))?;
     }
-    println!("{}", shown(&file));
+    say_line!("{}", shown(&file));
     Ok(exit::OK)
 }
 

@@ -78,7 +78,7 @@ pub fn start(arguments: Arguments) -> Result<u8, Failure> {
     };
     let numbers: Vec<u16> = file.nodes.iter().map(|n| n.number).collect();
     start_nodes(&dir, &mut file, &numbers, arguments.timeout)?;
-    print!("{}", summary(&file, &arguments.place.dir));
+    say!("{}", summary(&file, &arguments.place.dir));
     Ok(exit::OK)
 }
 
@@ -248,7 +248,7 @@ pub(super) fn start_nodes(
         .cloned()
         .collect();
     if wanted.is_empty() {
-        eprintln!("nothing to start: {} running already", super::listed(numbers));
+        complain_line!("nothing to start: {} running already", super::listed(numbers));
         return Ok(());
     }
     check_addresses(&wanted)?;
@@ -314,7 +314,7 @@ fn begin(
     for node in wanted {
         let number = node.number;
         let told = |e: io::Error| Failure::failed(format!("node {number}: {e}"));
-        eprintln!("node {number} ({}) is starting", node.address);
+        complain_line!("node {number} ({}) is starting", node.address);
         let work_dir = dir.work_dir_of(number);
         fs::create_dir_all(&work_dir).map_err(told)?;
         let place = format!("dc={}\nrack={}\n", node.datacenter, node.rack);
@@ -409,7 +409,7 @@ fn wait_for(
             let serves = known.is_some_and(|known| answers(&known.address));
             if serves {
                 let took = node.at.elapsed().as_secs_f64();
-                eprintln!("node {} serves clients after {took:.1} s", node.number);
+                complain_line!("node {} serves clients after {took:.1} s", node.number);
             }
             !serves
         });

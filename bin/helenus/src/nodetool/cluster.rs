@@ -87,7 +87,7 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
         }
         "removenode" if first() == "force" => {
             let (node, cluster) = (node(api)?, report(api)?);
-            println!("RemovalStatus: {}", layout::removal_status(&node, &cluster, style));
+            say_line!("RemovalStatus: {}", layout::removal_status(&node, &cluster, style));
             tell(api, &ClusterCommand::ForceRemoval {})
         }
         "decommission" => decommission(line),

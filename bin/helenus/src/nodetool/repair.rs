@@ -124,14 +124,14 @@ fn repair(api: &Api, keyspace: &str, query: &str) -> Result<(), Failure> {
     };
     if id == 0 {
         let micros = i64::try_from(millis_now()).unwrap_or(i64::MAX).saturating_mul(1000);
-        print!("{}", layout::repair_not_needed(keyspace, micros));
+        say!("{}", layout::repair_not_needed(keyspace, micros));
         return Ok(());
     }
     let (mut from, mut all) = (0, Vec::new());
     loop {
         let mut report: RepairReport = api.get(&format!("/api/v1/repairs/{id}?from={from}"))?;
         for said in &report.lines {
-            print!("{}", layout::repair_line(said));
+            say!("{}", layout::repair_line(said));
             from = said.number + 1;
         }
         // Lines are for whoever waits: also when they go into a pipe.

@@ -41,7 +41,9 @@ fn import(line: &Line) -> Result<String, Failure> {
     }
     let quick = line.has("--quick");
     if quick {
-        println!("Doing a quick import - skipping sstable verification and row cache invalidation");
+        say_line!(
+            "Doing a quick import - skipping sstable verification and row cache invalidation"
+        );
     }
     let request = ImportRequest {
         keyspace: keyspace.clone(),
@@ -66,7 +68,7 @@ fn import(line: &Line) -> Result<String, Failure> {
 }
 
 fn refresh(line: &Line) -> Result<String, Failure> {
-    println!("nodetool refresh is deprecated, use nodetool import instead");
+    say_line!("nodetool refresh is deprecated, use nodetool import instead");
     let [keyspace, table] = line.arguments.as_slice() else {
         return Err(bad("refresh requires ks and cf args".to_owned()));
     };

@@ -124,7 +124,7 @@ async fn groups(rt: &Rt, paths: &Paths) -> Result<(Vec<Group>, u8), u8> {
         }
     }
     if out.is_empty() && worst == exit::OK {
-        eprintln!("helenus sstable: no SSTables in {}", paths.paths.join(" "));
+        complain_line!("helenus sstable: no SSTables in {}", paths.paths.join(" "));
         return Err(exit::FAILED);
     }
     Ok((out, worst))

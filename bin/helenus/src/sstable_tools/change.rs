@@ -92,7 +92,7 @@ pub struct Scrub {
 }
 
 fn unfit(error: &Unfit) -> u8 {
-    eprintln!("helenus sstable: {error}");
+    complain_line!("helenus sstable: {error}");
     match error {
         Unfit::InUse(_) => exit::IN_USE,
         Unfit::Unfinished(_) | Unfit::Released(_) => exit::DAMAGED,
@@ -142,13 +142,15 @@ pub(super) async fn repaired_set(rt: &Rt, options: &RepairedSet) -> u8 {
             Ok(text) => paths
                 .extend(text.lines().map(str::trim).filter(|l| !l.is_empty()).map(str::to_owned)),
             Err(error) => {
-                eprintln!("helenus sstable: {list}: {error}");
+                complain_line!("helenus sstable: {list}: {error}");
                 return exit::USAGE;
             }
         }
     }
     if let Some(directory) = paths.iter().find(|path| std::path::Path::new(path).is_dir()) {
-        eprintln!("helenus sstable: {directory} is a directory; expects components of SSTables");
+        complain_line!(
+            "helenus sstable: {directory} is a directory; expects components of SSTables"
+        );
         return exit::USAGE;
     }
     let (by_directory, _locks) = match found(rt, &paths).await {

@@ -69,7 +69,7 @@ pub struct Export {
 
 /// Says what is wrong with the arguments.
 pub(super) fn usage(text: &str) -> u8 {
-    eprintln!("helenus sstable: {text}");
+    complain_line!("helenus sstable: {text}");
     exit::USAGE
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
         && let Some(path) = &options.output
         && let Err(error) = std::fs::remove_file(path)
     {
-        eprintln!("helenus sstable: {path} is left in part: {error}");
+        complain_line!("helenus sstable: {path} is left in part: {error}");
     }
     code
 }

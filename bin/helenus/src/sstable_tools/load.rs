@@ -96,7 +96,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
     let (table, apis) = match ask_for_table(&apis, (&keyspace, &table), options.verbose) {
         Ok(found) => found,
         Err((code, text)) => {
-            eprintln!("helenus sstable: {text}");
+            complain_line!("helenus sstable: {text}");
             return code;
         }
     };
@@ -117,9 +117,9 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
         }
     }
     let names: Vec<String> = apis.iter().map(|api| format!("/{}:{}", api.host, api.port)).collect();
-    println!("Established connection to the nodes {}", names.join(", "));
+    say_line!("Established connection to the nodes {}", names.join(", "));
     let paths: Vec<String> = targets.iter().map(|target| target.file(Component::Data)).collect();
-    println!("Loading {} into {keyspace}.{}", paths.join(" "), table.name);
+    say_line!("Loading {} into {keyspace}.{}", paths.join(" "), table.name);
     let total = files.iter().map(|(_, reader)| reader.meta().data_length()).sum();
     let place = format!("keyspace={}&table={}", escaped(&keyspace), escaped(&table.name));
     let path = format!("/api/v1/load?{place}&consistency={}", escaped(&options.consistency_level));
@@ -133,7 +133,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
             load.progress.end_line();
             // What was refused first is the cause of what failed here.
             if let Err(text) = load.senders.finish() {
-                eprintln!("helenus sstable: {text}");
+                complain_line!("helenus sstable: {text}");
                 again(options);
                 return exit::FAILED;
             }
@@ -150,7 +150,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
         }
         Err(text) => {
             progress.end_line();
-            eprintln!("helenus sstable: {text}");
+            complain_line!("helenus sstable: {text}");
             again(options);
             exit::FAILED
         }
@@ -158,7 +158,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
 }
 
 fn again(options: &Load) {
-    eprintln!(
+    complain_line!(
         "helenus sstable: {} is loaded in part; load it again when the cause is gone: what is there \
          already stays as it is",
         options.directory
@@ -250,7 +250,7 @@ fn ask_for_table(
             Err(HttpError::Strange(error)) => last = format!("{name}: {error}"),
         }
         if verbose && !last.is_empty() {
-            eprintln!("helenus sstable: {last}");
+            complain_line!("helenus sstable: {last}");
         }
     }
     let Some(target) = found else {
@@ -384,7 +384,7 @@ impl Progress {
             let percent = read.saturating_mul(100).checked_div(self.total).unwrap_or(100).min(100);
             let average = per_second(read, now - self.began);
             let (done, files) = self.files;
-            print!(
+            say!(
                 "\rprogress: [{}]0:{done}/{files} {percent:<3}% total: {percent}% {}/s (avg: {}/s)",
                 self.nodes,
                 memory(rate),
@@ -398,7 +398,7 @@ impl Progress {
 
     fn end_line(&mut self) {
         if std::mem::take(&mut self.on_line) {
-            println!();
+            say_line!();
         }
     }
 
@@ -406,7 +406,7 @@ impl Progress {
         self.end_line();
         let took = self.began.elapsed();
         let average = per_second(self.read(), took);
-        println!("\nSummary statistics: ");
+        say_line!("\nSummary statistics: ");
         for (what, value) in [
             ("Connections per host", connections.to_string()),
             ("Total files transferred", self.files.0.to_string()),
@@ -415,7 +415,7 @@ impl Progress {
             ("Average transfer rate", format!("{}/s", memory(average))),
             ("Peak transfer rate", format!("{}/s", memory(self.peak.max(average)))),
         ] {
-            println!("   {what:<24}: {value:<10}");
+            say_line!("   {what:<24}: {value:<10}");
         }
     }
 }

@@ -57,7 +57,7 @@ impl Progress {
         }
         let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100).min(100);
         if self.shown != Some(percent) {
-            eprint!("\r{} {percent} %", self.what);
+            complain!("\r{} {percent} %", self.what);
             self.shown = Some(percent);
         }
     }
@@ -67,7 +67,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
             // Nothing of it stays on the line.
-            eprint!("\r{:width$}\r", "", width = self.what.len() + 6);
+            complain!("\r{:width$}\r", "", width = self.what.len() + 6);
         }
     }
 }

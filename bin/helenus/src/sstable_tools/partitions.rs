@@ -125,7 +125,7 @@ async fn file(
         match key_of_text(header, text) {
             Ok(key) => ranges.push((meta.token_of(&key), key)),
             Err(error) => {
-                eprintln!(
+                complain_line!(
                     "Cannot use one or more partition keys in [{}] for the partition key type \
                      ('{}') of the underlying table: {error}",
                     options.key.join(", "),

@@ -87,7 +87,7 @@ pub(super) async fn run(rt: &Rt, options: &Write) -> u8 {
     if options.format == RowForm::Parquet
         && let Err(text) = options.inputs.iter().try_for_each(|path| read_through(path))
     {
-        eprintln!("helenus sstable: {text}");
+        complain_line!("helenus sstable: {text}");
         return exit::FAILED;
     }
     let made = not_there([
@@ -97,17 +97,17 @@ pub(super) async fn run(rt: &Rt, options: &Write) -> u8 {
     ]);
     match write(rt, options, version, &schema, &table).await {
         Ok(rows) => {
-            eprintln!("{rows} rows written to {directory}");
+            complain_line!("{rows} rows written to {directory}");
             exit::OK
         }
         Err(text) => {
             // Nothing was there before: half of the rows are of no use.
             let removed = std::fs::remove_dir_all(&directory);
             if removed.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
-                eprintln!("helenus sstable: {directory} is left in part");
+                complain_line!("helenus sstable: {directory} is left in part");
             }
             remove_made(&directory, &made);
-            eprintln!("helenus sstable: {text}");
+            complain_line!("helenus sstable: {text}");
             exit::FAILED
         }
     }
@@ -135,7 +135,7 @@ fn remove_made(directory: &str, made: &[String]) {
         && let Err(error) = std::fs::create_dir(directory)
         && error.kind() != std::io::ErrorKind::AlreadyExists
     {
-        eprintln!("helenus sstable: {directory}: {error}");
+        complain_line!("helenus sstable: {directory}: {error}");
     }
     for path in made.iter().rev() {
         let removed = std::fs::remove_dir(path);
@@ -145,7 +145,7 @@ fn remove_made(directory: &str, made: &[String]) {
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::DirectoryNotEmpty
             )
         {
-            eprintln!("helenus sstable: {path} is left: {error}");
+            complain_line!("helenus sstable: {path} is left: {error}");
         }
     }
 }

@@ -79,6 +79,9 @@ pub enum ShardRequest {
         /// False: the keyspace has `durable_writes = false`.
         durable: bool,
     },
+    /// Apply several encoded mutations, each with whether its keyspace wants it in the commit log, and
+    /// make them as durable as configured.
+    ApplyAll(Vec<(Vec<u8>, bool)>),
     /// Read one page.
     Read {
         /// What to read; its partitions are restricted by the owner to its own.
@@ -109,7 +112,7 @@ pub enum ShardRequest {
 /// Answer to a [`ShardRequest`].
 #[derive(Debug)]
 pub enum ShardReply {
-    /// To `Apply`.
+    /// To `Apply` and `ApplyAll`.
     Applied(Result<(), StoreError>),
     /// To `Read`.
     Page(Result<PackedPage, StoreError>),
@@ -290,6 +293,24 @@ impl Coordinator {
         }
     }
 
+    /// Applies encoded mutations that all belong to another shard, in one message to it, and waits until
+    /// they may be acknowledged. One that cannot be applied does not keep the others out.
+    ///
+    /// # Errors
+    /// As [`Coordinator::apply`], of the first that fails.
+    pub async fn apply_at(
+        &self,
+        owner: ShardId,
+        mutations: Vec<(Vec<u8>, bool)>,
+    ) -> Result<(), StoreError> {
+        let request = ShardRequest::ApplyAll(mutations);
+        match self.inner.mesh.call(&self.inner.rt, owner, request).await {
+            Ok(ShardReply::Applied(result)) => result,
+            Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
+            Err(error) => Err(mesh_error(error)),
+        }
+    }
+
     /// Everything applied so far on this shard may be acknowledged afterwards.
     ///
     /// # Errors
@@ -311,6 +332,9 @@ impl Coordinator {
             let answer = match request {
                 ShardRequest::Apply { mutation, durable } => {
                     ShardReply::Applied(this.serve_apply(&mutation, durable).await)
+                }
+                ShardRequest::ApplyAll(mutations) => {
+                    ShardReply::Applied(this.serve_apply_all(&mutations).await)
                 }
                 ShardRequest::Read { command, further, limit, work, state } => {
                     let read = (&*command, further.as_slice());
@@ -343,6 +367,18 @@ impl Coordinator {
     async fn serve_apply(&self, mutation: &[u8], durable: bool) -> Result<(), StoreError> {
         self.inner.store.admit_write()?;
         self.apply_local(mutation, durable)?;
+        self.inner.store.commit().await
+    }
+
+    async fn serve_apply_all(&self, mutations: &[(Vec<u8>, bool)]) -> Result<(), StoreError> {
+        self.inner.store.admit_write()?;
+        let mut outcome = Ok(());
+        for (mutation, durable) in mutations {
+            let applied = self.apply_local(mutation, *durable);
+            outcome = outcome.and(applied);
+            self.inner.rt.yield_if_due().await;
+        }
+        outcome?;
         self.inner.store.commit().await
     }
 

@@ -532,7 +532,8 @@ impl Read {
         }
         let begins_at = body.len();
         let mut exec = SelectExec::new(plan, bound, body);
-        let sink = Sink { exec: &mut exec, patience, items: 0 };
+        let tombstones = Tombstones::new(&self.server.settings, bound.is_one_page(plan));
+        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones };
         let mut counting = Counting { sink, bytes: 0 };
         let how = (trace.map(|trace| &**trace), filter);
         let read = self.server.coordinator.read_scattered(command, order, how, &mut counting);

@@ -329,7 +329,8 @@ impl Style {
         value.to_string()
     }
 
-    fn float(&self, value: f64, precision: i32) -> String {
+    /// A number of at least `precision` digits behind its point.
+    pub(crate) fn float(&self, value: f64, precision: i32) -> String {
         if value.is_nan() {
             return "NaN".to_owned();
         }
@@ -364,19 +365,57 @@ impl Style {
 /// C's `%.*g`.
 pub(crate) fn general(value: f64, precision: i32) -> String {
     let digits = usize::try_from(precision.max(1)).unwrap_or(1);
-    let scientific = format!("{value:.*e}", digits - 1);
+    short(value, digits).unwrap_or_else(|| rounded(value, digits))
+}
+
+/// The shortest text that is read back as this number, when that is what `%.*g` prints: nothing is rounded
+/// away, and no digit would follow. Rounding to a given number of digits costs several times as much.
+fn short(value: f64, digits: usize) -> Option<String> {
+    // Decimals of up to 15 digits are those of their double, rounded to as many.
+    const DIGITS_SAFE: usize = 15;
+    // Smaller and larger ones are printed with an exponent.
+    if !(1e-4..1e15).contains(&value.abs()) {
+        return None;
+    }
+    let text = value.to_string();
+    let unsigned = text.trim_start_matches('-');
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let significant = match whole {
+        "0" => fraction.trim_start_matches('0').len(),
+        _ => whole.len() + fraction.len(),
+    };
+    if significant > digits {
+        return None;
+    }
+    // With n binary places it is all that there is to print: a double with n decimal places has as many.
+    let places = i32::try_from(fraction.len()).ok()?;
+    let is_exact = || (value * 2_f64.powi(places)).fract() == 0.0;
+    (digits <= DIGITS_SAFE || is_exact()).then_some(text)
+}
+
+/// Rounds to so many significant digits.
+fn rounded(value: f64, digits: usize) -> String {
+    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let strip = |text: &str| match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text.to_owned(),
     };
-    if exponent < -4 || exponent >= precision.max(1) {
+    let before = usize::try_from(exponent).map(|exponent| exponent.saturating_add(1));
+    if exponent < -4 || before.is_ok_and(|before| before > digits) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{}e{sign}{:02}", strip(mantissa), exponent.abs());
     }
-    let decimals = usize::try_from(precision.max(1) - 1 - exponent).unwrap_or(0);
-    strip(&format!("{value:.decimals$}"))
+    // The same digits with the point where it belongs.
+    let all: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    let (whole, fraction) = match before {
+        Ok(before) => all.split_at_checked(before).unwrap_or((&all, "")),
+        Err(_) => ("0", all.as_str()),
+    };
+    let zeros = usize::try_from(exponent.saturating_add(1).min(0).unsigned_abs()).unwrap_or(0);
+    strip(&format!("{sign}{whole}.{}{fraction}", "0".repeat(zeros)))
 }
 
 fn group(digits: &str, separator: &str) -> String {

@@ -35,6 +35,41 @@ fn precision_of_the_printf_format_is_the_one_of_c() {
     assert_eq!(general(0.000_1, 5), "0.0001");
     assert_eq!(general(0.0, 5), "0");
     assert_eq!(general(2.5, 1), "2");
+    // From C's printf.
+    assert_eq!(general(0.1, 18), "0.100000000000000006");
+    assert_eq!(general(1e-4, 17), "0.0001");
+    assert_eq!(general(0.000_976_562_5, 18), "0.0009765625");
+    assert_eq!(general(1234.56, 16), "1234.56");
+    assert_eq!(general(1234.56, 17), "1234.5599999999999");
+    assert_eq!(general(499_999.5, 18), "499999.5");
+    assert_eq!(general(-0.000_123, 12), "-0.000123");
+    assert_eq!(general(-0.000_123, 18), "-0.000123000000000000008");
+    assert_eq!(general(9.999_999, 3), "10");
+    assert_eq!(general(-0.0, 5), "-0");
+}
+
+/// The short way is taken for most numbers; it says what rounding says.
+#[test]
+fn the_shortest_text_is_printed_only_where_rounding_gives_the_same() {
+    let (mut state, mut taken) = (7_u64, 0);
+    for _ in 0..20_000 {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let bits = state >> 11;
+        // Decimals of few places, numbers of binary places, and any.
+        let number = match bits % 3 {
+            0 => (bits % 100_000_000) as f64 / 1000.0,
+            1 => (bits % 1_000_000_000) as f64 / 256.0 - 1e6,
+            _ => f64::from_bits(state),
+        };
+        for digits in 1..=20 {
+            if let Some(text) = short(number, digits) {
+                assert_eq!(text, rounded(number, digits), "{number:e} with {digits} digits");
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > 50_000, "{taken}");
 }
 
 #[test]

@@ -57,7 +57,11 @@ pub fn main(arguments: &[String]) -> u8 {
     let mut options = match options::read(arguments, &environment) {
         Ok(Asked::Run(options)) => *options,
         Ok(Asked::Print(text)) => {
-            return u8::from(std::io::stdout().write_all(text.as_bytes()).is_err());
+            return match std::io::stdout().write_all(text.as_bytes()) {
+                // Also when whoever read it had enough.
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => 1,
+                _ => 0,
+            };
         }
         Err(error) => {
             say(&format!("cqlsh: error: {error}"));

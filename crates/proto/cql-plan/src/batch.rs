@@ -336,13 +336,18 @@ pub(crate) fn bind_into(
             .map_err(|error| wrong_key(statements.iter().copied(), &env).unwrap_or(error))?;
         pending.extend(updates.into_iter().map(|update| (*plan, update)));
     }
-    let key = |scratch: &[u8], p: &Pending<'_>| -> (stdx::TableId, Vec<u8>) {
-        (p.0.table().id, scratch_slice(scratch, &p.1.key).to_vec())
-    };
     if pending.len() > 1 {
-        pending.sort_by_cached_key(|p| key(scratch, p));
+        pending.sort_by(|(a_plan, a), (b_plan, b)| {
+            let keys = || scratch_slice(scratch, &a.key).cmp(scratch_slice(scratch, &b.key));
+            a_plan.table().id.cmp(&b_plan.table().id).then_with(keys)
+        });
     }
+    let is_one_table = match (pending.first(), pending.last()) {
+        (Some(first), Some(last)) => first.0.table().id == last.0.table().id,
+        _ => true,
+    };
     let mut mutations = SmallVec::new();
+    // Tables of a keyspace may have the same key.
     let mut partitions: Vec<(&str, Vec<u8>)> = Vec::new();
     let mut rest = pending.as_slice();
     while let Some(first) = rest.first() {
@@ -366,8 +371,14 @@ pub(crate) fn bind_into(
             }
         };
         mutations.push(mutation);
-        partitions
-            .push((&*first.0.table().keyspace, scratch_slice(scratch, &first.1.key).to_vec()));
+        if !is_one_table {
+            let key = scratch_slice(scratch, &first.1.key).to_vec();
+            partitions.push((&*first.0.table().keyspace, key));
+        }
+    }
+    if is_one_table {
+        let count = mutations.len();
+        return Ok((mutations, count));
     }
     partitions.sort_unstable();
     partitions.dedup();
@@ -440,7 +451,15 @@ fn age(update: &mut PendingUpdate, ballot: TimestampMicros, scratch: &mut Vec<u8
 }
 
 fn table_names(statements: &[(&ModifyPlan, &[BoundValue<'_>])]) -> Vec<String> {
-    let mut names: Vec<String> = statements.iter().map(|(p, _)| full_name(p.table())).collect();
+    let mut ids: SmallVec<[stdx::TableId; 8]> = SmallVec::new();
+    let mut names = Vec::new();
+    for (plan, _) in statements {
+        let table = plan.table();
+        if !ids.contains(&table.id) {
+            ids.push(table.id);
+            names.push(full_name(table));
+        }
+    }
     names.sort_unstable();
     names.dedup();
     names

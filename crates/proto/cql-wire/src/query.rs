@@ -4,7 +4,7 @@
 
 use crate::constants::Consistency;
 use crate::error::{Result, WireError};
-use crate::primitive::{bytes, consistency, put_bytes, put_count, put_string, string, value};
+use crate::primitive::{bytes, check_count, consistency, put_bytes, put_string, string, value};
 use crate::version::ProtocolVersion;
 use codec::{Reader, Writer};
 
@@ -107,6 +107,10 @@ impl<'a> BoundValues<'a> {
 
     fn encode(&self, version: ProtocolVersion, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.count);
+        if is_same_form(self.version, version) {
+            out.extend_from_slice(self.bytes);
+            return Ok(());
+        }
         for (name, value) in self.iter() {
             if let Some(name) = name {
                 put_string(out, name)?;
@@ -122,9 +126,19 @@ impl<'a> BoundValues<'a> {
         version: ProtocolVersion,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        if !self.named && is_same_form(self.version, version) {
+            out.put_u16(self.count);
+            out.extend_from_slice(self.bytes);
+            return Ok(());
+        }
         out.put_u16(self.count);
         self.values().try_for_each(|value| put_value(out, version, value))
     }
+}
+
+/// Whether values have the same bytes in both versions: v3 has no unset ones.
+pub(crate) fn is_same_form(a: ProtocolVersion, b: ProtocolVersion) -> bool {
+    a == b || a.min(b) >= ProtocolVersion::V4
 }
 
 fn put_value(out: &mut Vec<u8>, version: ProtocolVersion, value: BoundValue<'_>) -> Result<()> {
@@ -177,7 +191,7 @@ impl ValueList {
             self.named = name.is_some();
         }
         let count = usize::from(self.count).saturating_add(1);
-        put_count(&mut Vec::new(), count, "bound values")?;
+        check_count(count, "bound values")?;
         let start = self.bytes.len();
         let named =
             if self.named { put_string(&mut self.bytes, name.unwrap_or_default()) } else { Ok(()) };
@@ -188,6 +202,12 @@ impl ValueList {
             Err(_) => self.bytes.truncate(start),
         }
         result
+    }
+
+    /// No values again; keeps its memory.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.bytes.clear();
     }
 
     /// The values, to be put into [`QueryParameters`].

@@ -6,10 +6,11 @@ use crate::error::{Result, WireError};
 use crate::event::EventKinds;
 use crate::frame::{Frame, HEADER_LEN, compress_body, flags, patchable_len, put_header};
 use crate::primitive::{
-    bytes, long_string, put_bytes, put_count, put_long_string, put_short_bytes, put_string,
+    bytes, check_count, long_string, put_bytes, put_count, put_long_string, put_short_bytes,
+    put_string,
 };
 use crate::primitive::{short_bytes, string};
-use crate::query::{BoundValues, QueryParameters};
+use crate::query::{BoundValues, QueryParameters, is_same_form};
 use crate::startup::Compression;
 use crate::version::{Negotiated, ProtocolVersion};
 use codec::{Reader, Writer};
@@ -294,8 +295,12 @@ impl<'a> Request<'a> {
             Request::Batch(batch) => {
                 out.put_u8(batch.kind.number());
                 put_count(out, batch.statements.len(), "batch")?;
-                for statement in batch.statements.iter() {
-                    put_batch_statement(out, statement, version)?;
+                if is_same_form(batch.statements.version, version) {
+                    out.extend_from_slice(batch.statements.bytes);
+                } else {
+                    for statement in batch.statements.iter() {
+                        put_batch_statement(out, statement, version)?;
+                    }
                 }
                 QueryParameters { values: BoundValues::EMPTY, ..batch.parameters }
                     .encode(version, out)
@@ -324,7 +329,7 @@ impl BatchList {
     /// # Errors
     /// `TooLong` for the 65,536th.
     pub fn push(&mut self, query: BatchQuery<'_>, values: BoundValues<'_>) -> Result<()> {
-        put_count(&mut Vec::new(), usize::from(self.count).saturating_add(1), "batch")?;
+        check_count(usize::from(self.count).saturating_add(1), "batch")?;
         let start = self.bytes.len();
         let result = put_batch_statement(
             &mut self.bytes,
@@ -336,6 +341,12 @@ impl BatchList {
             Err(_) => self.bytes.truncate(start),
         }
         result
+    }
+
+    /// No statements again; keeps its memory.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.bytes.clear();
     }
 
     /// The statements, to be put into a [`Batch`].

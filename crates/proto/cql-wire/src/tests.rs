@@ -163,6 +163,19 @@ fn clients_cannot_say_what_a_version_does_not_have() {
     let query = Request::Query { query: "q", parameters: unset };
     assert!(encode(&query, ProtocolVersion::V3).is_err());
     assert!(encode(&query, ProtocolVersion::V4).is_ok());
+    let mut batch = BatchList::new();
+    for _ in 0..2 {
+        batch.clear();
+        batch.push(BatchQuery::Text("q"), list.values()).unwrap();
+        let statements = batch.statements();
+        assert_eq!(statements.len(), 1);
+        let parameters = QueryParameters::new(Consistency::One);
+        let query = Request::Batch(Batch { kind: BatchKind::Unlogged, statements, parameters });
+        assert!(encode(&query, ProtocolVersion::V3).is_err());
+        assert!(encode(&query, ProtocolVersion::V4).is_ok());
+    }
+    list.clear();
+    assert!(list.values().is_empty());
 }
 
 /// Body of a request of Cassandra's v4, decoded; the error's text.

@@ -47,14 +47,14 @@ pub fn main(arguments: &Arguments) -> u8 {
     let address = SocketAddr::new(arguments.host, arguments.port);
     let shards = arguments.smp.unwrap_or_else(resources::cores);
     let server = start(address, shards, |result| match result {
-        Ok(at) => eprintln!("null server: answers CQL on {at}, stores nothing"),
-        Err(error) => eprintln!("helenus bench null-server: {error}"),
+        Ok(at) => complain_line!("null server: answers CQL on {at}, stores nothing"),
+        Err(error) => complain_line!("helenus bench null-server: {error}"),
     });
     match server.running.join() {
         Ok(()) if server.listened.load(Ordering::Relaxed) == 1 => exit::OK,
         Ok(()) => exit::LISTEN,
         Err(error) => {
-            eprintln!("helenus bench null-server: {error}");
+            complain_line!("helenus bench null-server: {error}");
             exit::FAILED
         }
     }
@@ -119,7 +119,7 @@ impl Shard {
                 Ok(conn) => adopting.serve(conn),
                 Err(error) => {
                     adopting.count(adopting.rt.shard(), -1);
-                    eprintln!("null server: a connection could not be taken over: {error}");
+                    complain_line!("null server: a connection could not be taken over: {error}");
                 }
             }
             reply.send(());
@@ -148,7 +148,7 @@ impl Shard {
             match listener.accept().await {
                 Ok(conn) => self.place(conn),
                 Err(error) => {
-                    eprintln!("null server: a connection could not be accepted: {error}");
+                    complain_line!("null server: a connection could not be accepted: {error}");
                     self.rt.sleep(std::time::Duration::from_millis(10)).await;
                 }
             }

@@ -66,7 +66,7 @@ fn told(info: &PanicHookInfo<'_>) -> bool {
     let path = READING.with(|reading| reading.try_borrow().ok().and_then(|path| path.clone()));
     let Some(path) = path else { return false };
     if cfg!(panic = "abort") {
-        eprintln!("helenus sstable: {path}: {}", damaged(info.payload_as_str()));
+        complain_line!("helenus sstable: {path}: {}", damaged(info.payload_as_str()));
         std::process::exit(i32::from(exit::FAILED));
     }
     true

@@ -27,15 +27,24 @@ pub(super) fn batch(request: &Batch<'_>, cx: &mut Cx<'_>) -> Result<Step> {
     let keyspace = parameters.keyspace.or(used.as_deref());
     let mut compiled: SmallVec<[Rc<Compiled>; 8]> = SmallVec::new();
     let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
+    // Most batches are one statement with many values: what was found for it goes for the next.
+    let mut last: Option<&[u8]> = None;
     for statement in request.statements.iter() {
-        let one = match statement.query {
-            BatchQuery::Prepared(id) => {
+        let id = match statement.query {
+            BatchQuery::Prepared(id) => Some(id),
+            BatchQuery::Text(_) => None,
+        };
+        let before = if id.is_some() && id == last { compiled.last().cloned() } else { None };
+        last = id;
+        let one = match (before, statement.query) {
+            (Some(before), _) => before,
+            (None, BatchQuery::Prepared(id)) => {
                 let Some(prepared) = cx.server.prepared.get(id) else {
                     return Err(Failure::Unprepared(id.to_vec()));
                 };
                 current(cx.server, &prepared)?
             }
-            BatchQuery::Text(text) => {
+            (None, BatchQuery::Text(text)) => {
                 let snapshot = cx.server.snapshot();
                 let (limits, now) = (&cx.server.plan_limits, cx.server.rt.wall());
                 Rc::new(Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?)

@@ -31,8 +31,11 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::Token;
+use stdx::{ShardId, Token};
 use store::StoreError;
+
+/// What a shard gets of a batch: mutations, and whether each goes into the commit log.
+type OfShard = Vec<(Vec<u8>, bool)>;
 
 /// A statement and its values.
 pub(crate) type Statement<'s> = (&'s Rc<Compiled>, &'s [BoundValue<'s>]);
@@ -347,7 +350,7 @@ async fn apply_all(
     writes: Vec<OwnedWrite>,
 ) -> std::result::Result<(), StoreError> {
     let coordinator = &server.coordinator;
-    let mut remote = Vec::new();
+    let mut elsewhere: SmallVec<[(ShardId, OfShard); 1]> = SmallVec::new();
     let mut any_local = false;
     if writes.iter().any(|(token, ..)| coordinator.is_local(*token)) {
         if let Err(StoreError::Overloaded { .. }) = coordinator.store().admit_write() {
@@ -364,10 +367,16 @@ async fn apply_all(
         } else {
             let owner = coordinator.owner(token);
             ticket.note(|| format!("Sending mutation to shard {}", owner.0));
-            remote.push(coordinator.apply(token, bytes, durable));
+            match elsewhere.iter_mut().find(|(shard, _)| *shard == owner) {
+                Some((_, mutations)) => mutations.push((bytes, durable)),
+                None => elsewhere.push((owner, vec![(bytes, durable)])),
+            }
         }
     }
     let local = async { if any_local { coordinator.commit().await } else { Ok(()) } };
+    // One message for each shard, however many mutations it gets.
+    let remote =
+        elsewhere.into_iter().map(|(owner, all)| coordinator.apply_at(owner, all)).collect();
     let remote = async {
         for result in join_all(remote).await {
             result?;

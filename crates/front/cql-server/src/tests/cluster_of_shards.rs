@@ -1,6 +1,8 @@
 //! Several shards, sockets, restarts.
 
 use super::*;
+use cql_wire::request::BatchList;
+use cql_wire::{Batch, BatchKind, BatchQuery};
 use rt::sim::SimNode;
 use rt::{Conn, NodeSpec};
 use std::net::SocketAddr;
@@ -220,6 +222,56 @@ fn all_shards_answer_for_all_keys_and_know_all_prepared_statements() {
                 let all = remote.query("SELECT k FROM ks.t").await.unwrap().rows();
                 assert!(all.rows.is_empty());
             }
+        });
+        node.request_stop();
+        world.run_until(|| !world.is_alive(&node), Duration::from_secs(60)).unwrap();
+    }
+}
+
+/// Forty rows of one statement and, between them, of another, for partitions of all shards: what a shard
+/// gets of them goes to it in one message.
+#[test]
+fn a_batch_for_all_shards_is_applied_by_each_of_them() {
+    for (shards, kind) in
+        [(1, BatchKind::Unlogged), (3, BatchKind::Unlogged), (3, BatchKind::Logged)]
+    {
+        let world = World::new(5, WorldOptions::default());
+        let node = start(&world, shards, settings());
+        let address = SocketAddr::new(world.ip("n1"), PORT);
+        client(&world, "c1", move |rt| async move {
+            let mut remote = Remote::connect(&rt, address).await;
+            remote
+                .query(
+                    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
+                     'replication_factor': 1}",
+                )
+                .await
+                .unwrap();
+            remote.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)").await.unwrap();
+            remote.query("CREATE TABLE ks.u (k int PRIMARY KEY, v text)").await.unwrap();
+            let t = remote.prepare("INSERT INTO ks.t (k, v) VALUES (?, ?)").await;
+            let u = remote.prepare("INSERT INTO ks.u (v, k) VALUES (?, ?)").await;
+            let mut list = BatchList::new();
+            for i in 0..40 {
+                let (key, value) = (int(i), format!("text {i}"));
+                let id = if i % 5 == 4 { &u.id } else { &t.id };
+                let values = match i % 5 {
+                    4 => value_list(&[value.as_bytes(), &key]),
+                    _ => value_list(&[&key, value.as_bytes()]),
+                };
+                list.push(BatchQuery::Prepared(id), values.values()).unwrap();
+            }
+            let parameters = QueryParameters::new(Consistency::One);
+            let request = Request::Batch(Batch { kind, statements: list.statements(), parameters });
+            assert_eq!(remote.ask(&request).await.unwrap().body, Body::Void);
+            for i in 0..40 {
+                let table = if i % 5 == 4 { "u" } else { "t" };
+                let text = format!("SELECT v FROM ks.{table} WHERE k = {i}");
+                let rows = remote.query(&text).await.unwrap().rows();
+                assert_eq!(show(&rows), [format!("text {i}")], "{shards} shards, {kind:?}");
+            }
+            let all = remote.query("SELECT k FROM ks.t").await.unwrap().rows();
+            assert_eq!(all.rows.len(), 32);
         });
         node.request_stop();
         world.run_until(|| !world.is_alive(&node), Duration::from_secs(60)).unwrap();

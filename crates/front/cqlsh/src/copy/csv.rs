@@ -86,7 +86,11 @@ impl Dialect {
     pub(crate) fn record_end(&self, bytes: &[u8]) -> Option<usize> {
         let mut state = State::FieldStart;
         let mut at = 0;
-        while let Some(byte) = bytes.get(at).copied() {
+        loop {
+            if state == State::Plain {
+                at += self.plain_length(bytes.get(at..).unwrap_or_default());
+            }
+            let byte = *bytes.get(at)?;
             at += 1;
             if Some(byte) == self.escape {
                 at += 1;
@@ -113,7 +117,26 @@ impl Dialect {
                 _ => State::Plain,
             };
         }
-        None
+    }
+
+    /// How many bytes at the front are just text when they stand within a field without quotes.
+    #[inline]
+    fn plain_length(&self, bytes: &[u8]) -> usize {
+        const AT_ONCE: usize = 16;
+        let (delimiter, escape) = (self.delimiter, self.escape.unwrap_or(self.delimiter));
+        let special = |byte: &u8| {
+            (*byte == delimiter) | (*byte == escape) | (*byte == b'\n') | (*byte == b'\r')
+        };
+        let mut length = 0;
+        // Whole blocks without a branch for each byte.
+        for block in bytes.chunks_exact(AT_ONCE) {
+            if block.iter().fold(false, |any, byte| any | special(byte)) {
+                break;
+            }
+            length += AT_ONCE;
+        }
+        let rest = bytes.get(length..).unwrap_or_default();
+        length + rest.iter().position(special).unwrap_or(rest.len())
     }
 
     /// The fields of one record, with or without its line end. A blank line has none.
@@ -130,7 +153,16 @@ impl Dialect {
         let mut state = State::FieldStart;
         let mut current: Option<usize> = None;
         let mut at = 0;
-        while let Some(byte) = record.get(at).copied() {
+        loop {
+            if let (State::Plain, Some(index)) = (state, current) {
+                let rest = record.get(at..).unwrap_or_default();
+                let text = rest.get(..self.plain_length(rest)).unwrap_or_default();
+                if let Some(field) = fields.get_mut(index) {
+                    field.extend_from_slice(text);
+                }
+                at += text.len();
+            }
+            let Some(byte) = record.get(at).copied() else { break };
             at += 1;
             let ends = matches!(byte, b'\r' | b'\n') && state != State::Quoted;
             if ends && Some(byte) != self.escape {

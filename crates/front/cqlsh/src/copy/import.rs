@@ -32,9 +32,6 @@ use crate::schema::Role;
 use crate::shell::Shell;
 use crate::time::{Moment, Zone};
 
-/// Chunks that wait for a worker, per worker.
-const CHUNKS_WAITING: usize = 4;
-
 /// How often it is looked whether somebody has pressed Ctrl-C.
 const INTERRUPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -111,7 +108,7 @@ pub(crate) fn run(
     let mut errors = Errors { options, parse: 0, insert: 0, failed: 0, file: None };
     let mut meter = Meter::new(options.report_every, false, options.rate_file.clone());
     let (news, from_workers) = sync_channel(1024);
-    let (chunks, for_workers) = sync_channel::<Chunk>(CHUNKS_WAITING * options.workers);
+    let (chunks, for_workers) = sync_channel::<Chunk>(options.chunks_waiting * options.workers);
     let for_workers = Arc::new(Mutex::new(for_workers));
     std::thread::scope(|scope| {
         for _ in 0..options.workers {
@@ -295,6 +292,7 @@ fn collect(
     meter: &mut Meter,
     stop: &AtomicBool,
 ) {
+    let mut heard = Instant::now();
     loop {
         // Looked at also while the server says nothing.
         if shell.target.interrupt.is_set() {
@@ -302,9 +300,20 @@ fn collect(
         }
         let next = match news.recv_timeout(INTERRUPT_PAUSE) {
             Ok(next) => next,
-            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(most) = errors.options.silence_max
+                    && heard.elapsed() > most
+                    && !stop.swap(true, Ordering::Relaxed)
+                {
+                    let seconds = most.as_secs();
+                    let text = format!("No records inserted in {seconds} seconds, aborting");
+                    shell.print_error(&text);
+                }
+                continue;
+            }
             Err(RecvTimeoutError::Disconnected) => return,
         };
+        heard = Instant::now();
         match next {
             News::Imported(rows) => meter.add(rows),
             News::Unreadable { class, text, records } => {

@@ -60,6 +60,11 @@ pub(crate) struct CopyOptions {
     /// Pauses that a batch is given when the server has too much to do, before that is an attempt.
     pub(crate) backoff_max: u32,
     pub(crate) request_timeout: Duration,
+    /// Chunks that wait for a worker, per worker.
+    pub(crate) chunks_waiting: usize,
+    /// COPY FROM ends when nothing is heard of the workers for so long; `None`: it waits. A low INGESTRATE
+    /// is silent between two chunks.
+    pub(crate) silence_max: Option<Duration>,
     // COPY TO
     pub(crate) page_rows: i32,
     pub(crate) page_timeout: Duration,
@@ -245,6 +250,8 @@ impl CopyOptions {
             in_flight_max: 512,
             backoff_max: 12,
             request_timeout: Duration::from_secs(60),
+            chunks_waiting: 4,
+            silence_max: None,
             page_rows: 1000,
             page_timeout: Duration::from_secs(10),
             begin_token: None,
@@ -290,6 +297,11 @@ impl CopyOptions {
         self.backoff_max = given.number("maxbackoffattempts", self.backoff_max)?;
         let seconds: u64 = given.number("requesttimeout", 60)?;
         self.request_timeout = Duration::from_secs(seconds);
+        self.chunks_waiting = given.positive("maxpendingchunks", self.chunks_waiting)?.min(1024);
+        self.silence_max = match given.positive("childtimeout", usize::MAX)? {
+            usize::MAX => None,
+            seconds => u64::try_from(seconds).ok().map(Duration::from_secs),
+        };
         Ok(())
     }
 
@@ -365,6 +377,14 @@ mod tests {
     fn options_that_would_do_nothing_are_named() {
         let options = check(Direction::From, &[("pagesize", "5"), ("chunksize", "9")]).unwrap();
         assert_eq!(options.unrecognized, ["pagesize"]);
+        assert_eq!((options.chunks_waiting, options.silence_max), (4, None));
+        let given = [("maxpendingchunks", "24"), ("childtimeout", "7")];
+        let options = check(Direction::From, &given).unwrap();
+        assert_eq!(
+            (options.chunks_waiting, options.silence_max),
+            (24, Some(Duration::from_secs(7)))
+        );
+        assert_eq!(options.unrecognized, [""; 0]);
         for (direction, name, value) in [
             (Direction::From, "preparedstatements", "false"),
             (Direction::From, "datetimeformat", "%b"),

@@ -231,6 +231,13 @@ fn fill_cell(style: &Style, kind: &CqlType, value: Option<&[u8]>, cell: &mut Str
         }
         (CqlType::Int, Some(bytes)) => bytes.try_into().ok().map(i32::from_be_bytes).map(i64::from),
         (CqlType::Bigint, Some(bytes)) => bytes.try_into().ok().map(i64::from_be_bytes),
+        (CqlType::Double, Some(bytes)) => {
+            if let Ok(bytes) = bytes.try_into() {
+                let number = f64::from_be_bytes(bytes);
+                return cell.push_str(&style.float(number, style.double_precision));
+            }
+            None
+        }
         _ => None,
     };
     match number {
@@ -265,6 +272,10 @@ mod tests {
         check(&plain, CqlType::Int, Some(million), "1000000");
         check(&grouped, CqlType::Int, Some(million), "1.000.000");
         check(&plain, CqlType::Bigint, Some(&(-5_i64).to_be_bytes()), "-5");
+        check(&plain, CqlType::Double, Some(&1234.5_f64.to_be_bytes()), "1234.5");
+        check(&grouped, CqlType::Double, Some(&1234.5_f64.to_be_bytes()), "1.234.5");
+        check(&plain, CqlType::Double, Some(&f64::NAN.to_be_bytes()), "NaN");
+        check(&plain, CqlType::Double, Some(b"short"), "b'short'");
         check(&plain, CqlType::Int, None, "N");
         check(&plain, CqlType::Int, Some(b""), "N");
         check(&plain, CqlType::Text, Some(b"a\\b\n'"), "a\\b\n'");

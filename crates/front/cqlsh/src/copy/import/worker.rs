@@ -37,6 +37,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes of requests that are written at once.
 const WRITE_BYTES: usize = 64 << 10;
 
+/// After so many rows, or so long, the shell's thread is told of what is in the table.
+const TELL_ROWS: usize = 2000;
+const TELL_EVERY: Duration = Duration::from_millis(50);
+
 /// The statement of each row.
 pub(super) struct Statement {
     pub(super) query: String,
@@ -95,6 +99,12 @@ struct Worker<'w> {
     turn: usize,
     /// Nothing is sent before: the server has too much to do.
     pause_until: Instant,
+    /// Rows that are in the table and of which the shell's thread was not told yet.
+    imported: usize,
+    told: Instant,
+    /// What the next batch is put together in.
+    statements: BatchList,
+    values: ValueList,
 }
 
 /// Takes chunks until there are no more.
@@ -106,7 +116,20 @@ pub(super) fn work(
 ) {
     let links = Links::new(job.ring.len());
     let queue = VecDeque::new();
-    let mut worker = Worker { job, news, stop, links, queue, turn: 0, pause_until: Instant::now() };
+    let now = Instant::now();
+    let mut worker = Worker {
+        job,
+        news,
+        stop,
+        links,
+        queue,
+        turn: 0,
+        pause_until: now,
+        imported: 0,
+        told: now,
+        statements: BatchList::new(),
+        values: ValueList::new(),
+    };
     loop {
         let chunk = match chunks.lock() {
             Ok(chunks) => chunks.recv(),
@@ -117,14 +140,25 @@ pub(super) fn work(
             break;
         }
         worker.chunk(chunk);
+        worker.tell_imported();
     }
     worker.drain();
+    worker.tell_imported();
 }
 
 impl Worker<'_> {
     fn tell(&self, news: News) {
         // The news go nowhere only when the shell's thread has ended.
         let _ = self.news.send(news);
+    }
+
+    /// Waking the shell's thread for each batch would cost as much as the batch.
+    fn tell_imported(&mut self) {
+        let rows = u64::try_from(std::mem::take(&mut self.imported)).unwrap_or(0);
+        if rows > 0 {
+            self.told = Instant::now();
+            self.tell(News::Imported(rows));
+        }
     }
 
     fn chunk(&mut self, chunk: Chunk) {
@@ -204,7 +238,8 @@ impl Worker<'_> {
                 self.answer(node);
                 continue;
             };
-            let sent = send(job, link, &batch, stream).and_then(|()| {
+            let parts = (&mut self.statements, &mut self.values);
+            let sent = send(job, link, (&batch, stream), parts).and_then(|()| {
                 match link.connection.waiting() >= WRITE_BYTES {
                     true => link.connection.flush(),
                     false => Ok(()),
@@ -233,7 +268,12 @@ impl Worker<'_> {
         let Some(batch) = link.slots.get_mut(index).and_then(Option::take) else { return };
         link.free.push(index);
         match reply {
-            Ok(_) => self.tell(News::Imported(u64::try_from(batch.picked.len()).unwrap_or(0))),
+            Ok(_) => {
+                self.imported += batch.picked.len();
+                if self.imported >= TELL_ROWS || self.told.elapsed() >= TELL_EVERY {
+                    self.tell_imported();
+                }
+            }
             Err(failure) => self.refused(batch, failure),
         }
     }
@@ -278,13 +318,17 @@ impl Worker<'_> {
     }
 }
 
-fn send(job: &Job<'_>, link: &mut Link, batch: &InFlight, stream: usize) -> Result<(), Failure> {
+fn send(
+    job: &Job<'_>,
+    link: &mut Link,
+    (batch, stream): (&InFlight, usize),
+    (list, values): (&mut BatchList, &mut ValueList),
+) -> Result<(), Failure> {
     let Job { statement, consistency, .. } = job;
     let stream = i16::try_from(stream).unwrap_or(i16::MAX);
-    let mut list = BatchList::new();
-    let mut values = ValueList::new();
+    list.clear();
     for row in &batch.picked {
-        values = ValueList::new();
+        values.clear();
         for field in &statement.fields {
             values.push(match batch.rows.value(*row, *field) {
                 Some(value) => BoundValue::Bytes(value),

@@ -1,0 +1,66 @@
+//! What the tools print.
+//!
+//! Owns: [`say!`] and [`say_line!`] for standard output, [`complain!`] and [`complain_line!`] for standard
+//! error, and what becomes of a tool that cannot print. Never: what is printed.
+//!
+//! The macros of `std` panic where nobody reads any more, as behind `helenus server --help | head`;
+//! `clippy.toml` bans them here.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+
+use crate::exit;
+
+/// Prints to standard output.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::say::put(format_args!($($text)*)) };
+}
+
+/// Prints a line to standard output.
+macro_rules! say_line {
+    () => { $crate::say::put(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::say::put(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Prints to standard error.
+macro_rules! complain {
+    ($($text:tt)*) => { $crate::say::put_error(format_args!($($text)*)) };
+}
+
+/// Prints a line to standard error.
+macro_rules! complain_line {
+    ($($text:tt)*) => { $crate::say::put_error(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Ends the process when standard output takes no more: quietly when whoever read it has gone, else with
+/// the reason.
+pub(crate) fn put(text: Arguments<'_>) {
+    if let Err(error) = std::io::stdout().write_fmt(text) {
+        let code = code_of(&error);
+        if code != exit::OK {
+            complain_line!("helenus: cannot write: {error}");
+        }
+        std::process::exit(i32::from(code));
+    }
+}
+
+/// What cannot be said on standard error cannot be said at all: the tool goes on.
+pub(crate) fn put_error(text: Arguments<'_>) {
+    let _ = std::io::stderr().write_fmt(text);
+}
+
+/// The exit code of a tool that cannot print.
+fn code_of(error: &std::io::Error) -> u8 {
+    if error.kind() == ErrorKind::BrokenPipe { exit::OK } else { exit::FAILED }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reader_that_has_gone_is_no_failure() {
+        assert_eq!(code_of(&ErrorKind::BrokenPipe.into()), exit::OK);
+        assert_eq!(code_of(&ErrorKind::StorageFull.into()), exit::FAILED);
+    }
+}
