@@ -400,10 +400,12 @@ fn a_page_that_is_cut_may_be_empty_and_an_answer_of_one_row_is_not_cut() {
     let filtered = "SELECT v FROM d WHERE c = 1 ALLOW FILTERING";
     let (rows, done) = world.page(filtered, &[], Some(100), None).unwrap();
     assert!(rows.is_empty() && done.paging_state.is_some(), "{rows:?}");
-    for text in ["SELECT count(*) FROM d", "SELECT k, count(*) FROM d GROUP BY k"] {
-        let (rows, done) = world.page(text, &[], Some(100), None).unwrap();
-        assert!(!rows.is_empty() && done.paging_state.is_none(), "{text}: {rows:?}");
-    }
+    let (rows, done) = world.page("SELECT count(*) FROM d", &[], Some(100), None).unwrap();
+    assert!(!rows.is_empty() && done.paging_state.is_none(), "{rows:?}");
+    // Between groups it may be: the only one is there, and there may be more.
+    let (rows, done) =
+        world.page("SELECT k, count(*) FROM d GROUP BY k", &[], Some(100), None).unwrap();
+    assert!(rows == ["1 18"] && done.paging_state.is_some(), "{rows:?}");
     // Without pages there is nothing to be cut.
     let (rows, done) = world.page(filtered, &[], None, None).unwrap();
     assert!(!rows.is_empty() && done.paging_state.is_none());
