@@ -552,8 +552,15 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 }
             }
             lane.state = LaneState::Ready;
-            match lane.cursor.item() {
-                Item::Row { .. } => {}
+            if self.passing.due.is_some() && matches!(lane.cursor.item(), Item::Row { .. }) {
+                if self.tells_at_place() {
+                    return Ok(Advance::Item);
+                }
+                // The same row, before which nothing is due any more.
+                continue;
+            }
+            let row = match lane.cursor.item() {
+                Item::Row { row, .. } => row,
                 Item::PartitionEnd => {
                     lane.member = false;
                     lane.state = LaneState::Stale;
@@ -568,12 +575,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                     }
                     continue;
                 }
-            }
-            if self.passing.due.is_some() && self.tells_at_place() {
-                return Ok(Advance::Item);
-            }
-            let Some(lane) = self.lanes.get_mut(index) else { break };
-            let Item::Row { row, .. } = lane.cursor.item() else { break };
+            };
             let active = if self.open.is_live() { self.partition_deletion } else { self.open };
             self.scratch.clear();
             let outcome = merge_rows(self.shape, &[row], active, self.keep, &mut self.scratch);

@@ -518,7 +518,9 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Pause, StoreError> {
         loop {
-            let Run { merge, shown, static_alone, tombstones_before, items, merged, .. } = run;
+            let Run {
+                merge, shown, static_alone, tombstones_before, items, merged, next_look, ..
+            } = run;
             let looks = *merged == 0;
             *merged = merged.saturating_sub(1);
             let plain = match looks {
@@ -553,19 +555,27 @@ impl Store {
                 }
                 show(shown, item, sink, *static_alone, stats)
             };
-            if merge.tombstones() > 0 {
+            let scanned = merge.scanned();
+            if scanned > 0 {
                 stats.tombstones = tombstones_before.saturating_add(merge.tombstones());
-            }
-            match flow {
-                Flow::Continue if !is_plain && merge.scanned() >= run.next_look => {
+                if scanned >= *next_look && flow == Flow::Continue && !is_plain {
                     match run.tell(sink, stats) {
-                        Look::Continue => {}
+                        Look::Continue if run.items < ITEMS_PER_LOOK => continue,
+                        Look::Continue => {
+                            run.items = 0;
+                            match self.inner.rt.is_yield_due() {
+                                true => return Ok(Pause::Yield),
+                                false => continue,
+                            }
+                        }
                         Look::Stop => return Ok(Pause::End(Flow::Stop)),
                         Look::Refuse => {
                             return Err(StoreError::TombstoneFailure { scanned: stats.tombstones });
                         }
                     }
                 }
+            }
+            match flow {
                 Flow::Continue => {}
                 Flow::SkipPartition => {
                     merge.skip_partition();
@@ -578,8 +588,8 @@ impl Store {
                 }
                 Flow::Stop => return Ok(Pause::End(Flow::Stop)),
             }
-            if run.items >= ITEMS_PER_LOOK {
-                run.items = 0;
+            if *items >= ITEMS_PER_LOOK {
+                *items = 0;
                 if self.inner.rt.is_yield_due() {
                     return Ok(Pause::Yield);
                 }
