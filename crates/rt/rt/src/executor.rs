@@ -22,8 +22,7 @@ use stdx::Instant;
 pub(crate) const TURN: Duration = Duration::from_micros(500);
 /// The same for work that no statement waits for: what comes in meanwhile waits this long.
 pub(crate) const BACKGROUND_TURN: Duration = Duration::from_micros(100);
-/// Turns of background work after which other threads have the processor, if they wait for it: what the kernel then
-/// does costs some 15 us.
+/// Turns of background work after which other threads have the processor, if they wait for it.
 const TURNS_PER_YIELD: u32 = 4;
 /// Tasks run between two looks at inbox and timers.
 const BATCH: usize = 16;
