@@ -167,18 +167,5 @@ pub(super) fn next_page(command: &ReadCommand, rows: &[Found]) -> Option<ReadCom
     let here = rows.iter().rev().take_while(|r| r.0 == *pk).count();
     let before = resumed(command).filter(|(k, _)| *k == key).map_or(0, |(_, rows)| rows);
     let rows_in_partition = u32::try_from(here).unwrap() + before;
-    let mut next = command.clone();
-    let clustering = ck.map(dist_testing::table::clustering);
-    match &mut next.partitions {
-        // Of one partition nothing follows its static row.
-        Partitions::Key(_) if clustering.is_none() => return None,
-        Partitions::Key(_) => {}
-        Partitions::Range(range) => {
-            let after = clustering.is_none();
-            range.start = RingBound::Key { token: codec::token_of(&key), key, after };
-        }
-    }
-    next.resume = clustering
-        .map(|clustering| ResumePosition { clustering: Some(clustering), rows_in_partition });
-    Some(next)
+    behind(command, &(key, ck.map(dist_testing::table::clustering), rows_in_partition))
 }
