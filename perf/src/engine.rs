@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use codec::Reader;
-use conf::{DataRate, MemorySize, Options};
+use conf::{DataRate, MemorySize, Options, SstableVersion};
 use cql_server::{Connection, CqlServer};
 use cql_wire::query::QueryParameters;
 use cql_wire::request::Request;
@@ -233,7 +233,7 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, mb: usize) {
 }
 
 /// Runs it with the words behind `engine`.
-pub(crate) fn main(arguments: &[String]) -> ExitCode {
+pub(crate) fn main(arguments: &[String], version: Option<SstableVersion>) -> ExitCode {
     let (workdir, mb) = match arguments {
         [workdir] => (workdir.clone(), MB_DEFAULT),
         [workdir, mb] => match mb.parse() {
@@ -254,6 +254,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
         memory: Some(MemorySize(MEMORY)),
         start_native_transport: false,
         compaction_throughput: DataRate(0),
+        sstable_version: version,
         // Any free one: nobody asks.
         api_port: 0,
         ..Options::default()

@@ -8,7 +8,8 @@
 //! Sections: `memtable_read` (row in the memtable), `sstable_read` (row in one LZ4 SSTable, chunk
 //! and index cached), `write` (with the commit-log append), `slice_memtable` and `slice_sstable`
 //! (100 rows out of a partition of 1,000, somewhere in its middle). With a third argument only
-//! `unprepared_read`: `memtable_read` as text, which is parsed and planned each time.
+//! `unprepared_read`: `memtable_read` as text, which is parsed and planned each time. `--sstable-version V`
+//! before all others writes SSTables of that version.
 
 #![expect(clippy::disallowed_macros, reason = "a command-line tool prints")]
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use codec::Reader;
-use conf::{MemorySize, Options};
+use conf::{MemorySize, Options, SstableVersion};
 use cql_server::{Connection, CqlServer};
 use cql_wire::query::{BoundValue, QueryParameters, ValueList};
 use cql_wire::request::{Request, RequestOptions, encode_request};
@@ -312,10 +313,27 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize, unprepared:
     rt.request_stop();
 }
 
+/// Takes `--sstable-version V` off the front of the command line.
+fn version_of(arguments: &mut Vec<String>) -> Option<SstableVersion> {
+    if arguments.first().is_none_or(|first| first != "--sstable-version") {
+        return None;
+    }
+    let version = match arguments.get(1).map(String::as_str) {
+        Some("me") => SstableVersion::Me,
+        Some("nb") => SstableVersion::Nb,
+        Some("oa") => SstableVersion::Oa,
+        Some("da") => SstableVersion::Da,
+        other => fail(&format!("{other:?} is not a version of SSTables that is written")),
+    };
+    arguments.drain(..2);
+    Some(version)
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let version = version_of(&mut arguments);
     if let Some(("engine", rest)) = arguments.split_first().map(|(first, r)| (first.as_str(), r)) {
-        return engine::main(rest);
+        return engine::main(rest, version);
     }
     let (workdir, rows, unprepared) = match arguments.as_slice() {
         [workdir] => (workdir.clone(), 100_000, false),
@@ -338,6 +356,7 @@ fn main() -> ExitCode {
         smp: Some(1),
         memory: Some(MemorySize(1 << 30)),
         start_native_transport: false,
+        sstable_version: version,
         // Any free one: nobody asks.
         api_port: 0,
         ..Options::default()

@@ -54,6 +54,9 @@ cargo xtask COMMAND
   perf files [--rows 100000]
                     MB of lists of random ints in both formats with two compressors; how long it takes
                     to open 1,000 SSTables
+  perf formats [--mb 128] [--repeat 3] [--rows 20000]
+                    the four versions of SSTables that are written: CPU of flush and compaction, size,
+                    instructions of reads
   perf engine [--mb 256] [--repeat 3] [--dev]
                     SSTable write and compaction in MB/s per core; fails below the goals
   perf instructions [--release] [--store]
@@ -106,6 +109,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "large", options @ ..] => perf::large::run(&root, options),
         ["perf", "wide", options @ ..] => perf::wide::run(&root, options),
         ["perf", "files", options @ ..] => perf::files::run(&root, options),
+        ["perf", "formats", options @ ..] => perf::formats::run(&root, options),
         ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),
         ["perf", "copy", options @ ..] => perf::copy::run(&root, options),

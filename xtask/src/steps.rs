@@ -1,7 +1,7 @@
 //! The steps of `check` and `test`: named, timed, counted.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -16,6 +16,16 @@ pub struct Step {
     /// What it is for.
     pub what: &'static str,
     action: Action,
+    /// The step beside which it runs when all do, in a process of its own: both leave one of the two
+    /// processors idle for most of their time. Their ports and directories are apart.
+    beside: Option<&'static str>,
+}
+
+impl Step {
+    const fn beside(mut self, step: &'static str) -> Self {
+        self.beside = Some(step);
+        self
+    }
 }
 
 enum Action {
@@ -33,7 +43,7 @@ enum Action {
 }
 
 const fn step(name: &'static str, what: &'static str, words: &'static [&'static str]) -> Step {
-    Step { name, what, action: Action::Run(words) }
+    Step { name, what, action: Action::Run(words), beside: None }
 }
 
 const FORMAT: Step =
@@ -42,6 +52,7 @@ const TIDY: Step = Step {
     name: "tidy",
     what: "layers, permissions, licences, names, links",
     action: Action::Tidy,
+    beside: None,
 };
 const LINTS: Step = step(
     "lints",
@@ -64,6 +75,7 @@ const CONFORMANCE: Step = Step {
     name: "conformance",
     what: "statements and their results as a real Cassandra gave them",
     action: Action::RunWithServer(&["target/debug/conformance", "conformance/cases"]),
+    beside: None,
 };
 const SIMULATOR: Step =
     step("simulator", "fixed seeds, some twice with the same trace", &["target/debug/sim"]);
@@ -109,32 +121,38 @@ pub const TEST: &[Step] = &[
         "instructions",
         "instructions and allocations per request against the stored figures",
         &["cargo", "xtask", "perf", "instructions"],
-    ),
+    )
+    .beside("drivers"),
     CONFORMANCE,
     Step {
         name: "invert",
         what: "random operations whose every answer is known, between flushes and compactions",
         action: Action::RunWithServer(&["target/debug/invert", "--rounds", "60"]),
+        beside: None,
     },
     Step {
         name: "drivers",
         what: "real drivers and tools: every tests/drivers/<name>/run.sh",
         action: Action::Scripts("tests/drivers"),
+        beside: None,
     },
     Step {
         name: "roles",
         what: "logins and permissions: recorded cases, and a driver as limited roles",
         action: Action::RunWithBinary(&["bash", "tests/roles/run.sh"]),
+        beside: Some("files"),
     },
     Step {
         name: "cluster",
         what: "real nodes that die, stop, lose each other and are replaced under four real drivers",
         action: Action::RunWithBinary(&["bash", "tests/cluster/run.sh"]),
+        beside: Some("files"),
     },
     Step {
         name: "files",
         what: "a real Cassandra's tools and server on our files, and the reverse",
         action: Action::RunWithBinary(&["bash", "tests/files/run.sh"]),
+        beside: None,
     },
     Step {
         name: "flights",
@@ -147,6 +165,7 @@ pub const TEST: &[Step] = &[
             "--chaos",
             "1",
         ]),
+        beside: Some("files"),
     },
     Step {
         name: "bank",
@@ -163,11 +182,13 @@ pub const TEST: &[Step] = &[
             "--seed",
             "1",
         ]),
+        beside: Some("files"),
     },
     Step {
         name: "bank-mistakes",
         what: "clients of the bank that leave a step out: its check finds each",
         action: Action::RunWithBinary(&["bash", "examples/bank/run.sh", "--self-test"]),
+        beside: Some("files"),
     },
 ];
 
@@ -207,8 +228,77 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     passed
 }
 
+/// Steps that run beside another one: this program again, which prints into a file.
+struct Beside {
+    steps: Vec<&'static str>,
+    /// `None` once it has been waited for.
+    process: Option<Child>,
+    output: PathBuf,
+    rows: PathBuf,
+}
+
+impl Beside {
+    /// Starts the steps that run beside `step`, if there are some.
+    fn start(root: &Path, steps: &'static [Step], step: &str) -> Result<Option<Beside>> {
+        let steps: Vec<&str> =
+            steps.iter().filter(|s| s.beside == Some(step)).map(|s| s.name).collect();
+        if steps.is_empty() {
+            return Ok(None);
+        }
+        let directory = root.join("target/test");
+        crate::disk::create_dir_all(&directory)?;
+        let output = directory.join(format!("beside-{step}.log"));
+        let rows = directory.join(format!("beside-{step}.rows"));
+        if rows.exists() {
+            crate::disk::remove_file(&rows)?;
+        }
+        let file = crate::disk::create(&output)?;
+        println!("== {}: beside {step}, into {}", steps.join(", "), output.display());
+        let process = Command::new(std::env::current_exe()?)
+            .arg("test")
+            .args(&steps)
+            .env(ROWS, &rows)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()?;
+        Ok(Some(Beside { steps, process: Some(process), output, rows }))
+    }
+
+    /// Waits for their end, prints what they printed and adds their rows; one that left no row has failed.
+    fn wait(mut self, table: &mut Vec<Row>) -> Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.wait()?;
+        }
+        print!("{}", String::from_utf8_lossy(&crate::disk::read(&self.output)?));
+        let rows = crate::disk::read_to_string(&self.rows).unwrap_or_default();
+        let rows: Vec<Row> = rows.lines().filter_map(Row::parse).collect();
+        for step in &self.steps {
+            if !rows.iter().any(|row| row.name == *step) {
+                let name = (*step).to_owned();
+                table.push(Row { name, passed: false, minutes: 0.0, processor: 0.0 });
+            }
+        }
+        table.extend(rows);
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    /// When the steps before it could not be run to the end.
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// Names the file into which a process of [`Beside`] writes its rows.
+const ROWS: &str = "HELENUS_TEST_ROWS";
+
 /// Runs the steps (those named, when any is) to the end, whatever fails; `true` when all pass.
-pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
+pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> {
     for name in names {
         let script = name.strip_prefix("drivers/").is_some();
         if !script && !steps.iter().any(|s| s.name == *name) {
@@ -217,7 +307,14 @@ pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
     }
     let started = Instant::now();
     let mut table: Vec<Row> = Vec::new();
+    let mut beside = Vec::new();
     for step in steps {
+        if names.is_empty() {
+            if step.beside.is_some() {
+                continue;
+            }
+            beside.extend(Beside::start(root, steps, step.name)?);
+        }
         let scripts_of: Vec<&str> =
             names.iter().filter_map(|n| n.strip_prefix(step.name)?.strip_prefix('/')).collect();
         if !names.is_empty() && !names.contains(&step.name) && scripts_of.is_empty() {
@@ -246,6 +343,14 @@ pub fn run(root: &Path, steps: &[Step], names: &[&str]) -> Result<bool> {
                 }
             }
         }
+    }
+    for steps in beside {
+        steps.wait(&mut table)?;
+    }
+    if let Some(path) = std::env::var_os(ROWS) {
+        let rows: String = table.iter().map(Row::line).collect();
+        return crate::disk::write(Path::new(&path), &rows)
+            .map(|()| table.iter().all(|r| r.passed));
     }
     println!();
     for Row { name, passed, minutes, processor } in &table {
@@ -279,6 +384,25 @@ struct Row {
     /// By the clock, and of the processors: a step that waits leaves room for another.
     minutes: f64,
     processor: f64,
+}
+
+impl Row {
+    /// As a line for [`ROWS`].
+    fn line(&self) -> String {
+        format!("{} {} {} {}\n", self.name, self.passed, self.minutes, self.processor)
+    }
+
+    /// What [`line`](Self::line) wrote.
+    fn parse(line: &str) -> Option<Row> {
+        let mut words = line.split_whitespace();
+        let row = Row {
+            name: words.next()?.to_owned(),
+            passed: words.next()?.parse().ok()?,
+            minutes: words.next()?.parse().ok()?,
+            processor: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(row)
+    }
 }
 
 /// Minutes of a processor that the processes had that this one started and that have ended: fields 16
@@ -349,6 +473,25 @@ mod tests {
         unique.dedup();
         assert_eq!(unique.len(), names.len());
         assert!(CHECK.iter().all(|s| names.contains(&s.name)));
+    }
+
+    #[test]
+    fn steps_run_beside_steps_that_come_with_them() {
+        for step in TEST {
+            let Some(other) = step.beside else { continue };
+            let of_other = TEST.iter().find(|s| s.name == other);
+            assert!(of_other.is_some_and(|s| s.beside.is_none()), "{}", step.name);
+        }
+        assert!(CHECK.iter().all(|s| s.beside.is_none()));
+    }
+
+    #[test]
+    fn rows_come_back_from_their_lines() {
+        let row = Row { name: "drivers/go".into(), passed: true, minutes: 1.5, processor: 0.25 };
+        let back = Row::parse(row.line().trim_end()).expect("a row");
+        assert_eq!(back.line(), row.line());
+        assert!(Row::parse("drivers/go true 1.5").is_none());
+        assert!(Row::parse("drivers/go perhaps 1.5 0.25").is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `perf engine`: speed of SSTable write and compaction in the engine itself, without a server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -23,6 +23,19 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             _ => bail!("unknown option {word}; see cargo xtask help"),
         }
     }
+    let binary = build(root, release)?;
+    let home = root.join("target/perf/engine");
+    crate::disk::create_dir_all(&home)?;
+    let mut lines: Vec<Value> = Vec::new();
+    for round in 0..repeat {
+        println!("run {} of {repeat}", round + 1);
+        lines.extend(once(&binary, &home, mb, None)?);
+    }
+    tell(&home, &lines)
+}
+
+/// Builds the benchmark.
+pub(super) fn build(root: &Path, release: bool) -> Result<PathBuf> {
     let mut build = Command::new(env!("CARGO"));
     build.current_dir(root).args(["build", "--quiet", "--package", "perf"]);
     if release {
@@ -31,27 +44,31 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     if !build.status()?.success() {
         bail!("the build failed");
     }
-    let binary = root.join("target").join(if release { "release" } else { "debug" }).join("perf");
-    let home = root.join("target/perf/engine");
-    crate::disk::create_dir_all(&home)?;
-    let mut lines: Vec<Value> = Vec::new();
-    for round in 0..repeat {
-        println!("run {} of {repeat}", round + 1);
-        let work = home.join("work");
-        if work.exists() {
-            crate::disk::remove_dir_all(&work)?;
-        }
-        let mut command = super::process::bound(&binary);
-        let output = command.arg("engine").arg(&work).arg(mb).output()?;
+    Ok(root.join("target").join(if release { "release" } else { "debug" }).join("perf"))
+}
+
+/// Its figures of one run, which writes SSTables of a version, or of the one that is the default.
+pub(super) fn once(
+    binary: &Path,
+    home: &Path,
+    mb: &str,
+    version: Option<&str>,
+) -> Result<Vec<Value>> {
+    let work = home.join("work");
+    if work.exists() {
         crate::disk::remove_dir_all(&work)?;
-        if !output.status.success() {
-            bail!("the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        for line in String::from_utf8(output.stdout)?.lines() {
-            lines.push(serde_json::from_str(line).with_context(|| format!("output: {line}"))?);
-        }
     }
-    tell(&home, &lines)
+    let mut command = super::process::bound(binary);
+    if let Some(version) = version {
+        command.args(["--sstable-version", version]);
+    }
+    let output = command.arg("engine").arg(&work).arg(mb).output()?;
+    crate::disk::remove_dir_all(&work)?;
+    if !output.status.success() {
+        bail!("the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8(output.stdout)?;
+    text.lines().map(|l| serde_json::from_str(l).with_context(|| format!("output: {l}"))).collect()
 }
 
 fn tell(home: &Path, lines: &[Value]) -> Result<bool> {

@@ -21,8 +21,8 @@ const TOLERANCE: f64 = 1.05;
 
 /// Figures of one section, per request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Cost {
-    instructions: f64,
+pub(super) struct Cost {
+    pub(super) instructions: f64,
     allocations: f64,
 }
 
@@ -83,7 +83,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
         bail!("the build failed");
     }
     let binary = root.join("target").join(if release { "release" } else { "debug" }).join("perf");
-    let costs = measure(root, &binary, rows, release)?;
+    let sections: Vec<&str> = SECTIONS.into_iter().chain(release.then_some(UNPREPARED)).collect();
+    let costs = measure(root, &binary, rows, &sections, None)?;
 
     let path = root.join("perf/instructions.json");
     let mut stored: Stored = match crate::disk::read_to_string(&path) {
@@ -129,11 +130,13 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     Ok(passed)
 }
 
-fn measure(
+/// Counts some sections, with SSTables of a version, or of the one that is the default.
+pub(super) fn measure(
     root: &Path,
     binary: &Path,
     rows: &str,
-    release: bool,
+    sections: &[&str],
+    version: Option<&str>,
 ) -> Result<BTreeMap<String, Cost>> {
     let home = root.join("target/perf/instructions");
     if home.exists() {
@@ -142,13 +145,17 @@ fn measure(
     crate::disk::create_dir_all(&home)?;
     let mut costs = BTreeMap::new();
     // One run for each section: callgrind toggles collection by one function reliably, not by many.
-    for section in SECTIONS.into_iter().chain(release.then_some(UNPREPARED)) {
+    for &section in sections {
         let data = home.join(section);
         let mut command = Command::new("valgrind");
         command.current_dir(&home).args(["--tool=callgrind", "--callgrind-out-file=counts"]);
         command.args(["--dump-instr=yes", "--compress-pos=no"]);
         command.arg(format!("--toggle-collect=perf::measured_{section}"));
-        command.arg(binary).arg(&data).arg(rows);
+        command.arg(binary);
+        if let Some(version) = version {
+            command.args(["--sstable-version", version]);
+        }
+        command.arg(&data).arg(rows);
         if section == UNPREPARED {
             command.arg("unprepared");
         }

@@ -18,6 +18,7 @@ mod cql;
 pub mod engine;
 mod equal;
 pub mod files;
+pub mod formats;
 pub mod instructions;
 pub mod large;
 mod load;

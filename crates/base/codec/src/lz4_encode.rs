@@ -4,6 +4,10 @@
 //! places without a match, matches extended backwards), so that files are as large as Cassandra's. Its
 //! table is kept from block to block: each slot says which block it is of, and has eight bits of the
 //! hash, so that what cannot match is passed over without being looked at.
+//!
+//! Two things are otherwise. Where values are noise there is nothing to find in them, and once a block has shown
+//! that, steps grow sooner. And where they are not, places are found by five bytes instead of four: matches of
+//! four take nearly as many bytes as they save, and keep longer ones from being found.
 //! Source: `lz4_Block_format.md` of LZ4.
 
 const HASH_BITS: u32 = 13;
@@ -18,6 +22,11 @@ const LAST_LITERALS: usize = 5;
 const LAST_MATCH: usize = 12;
 /// After `1 << STEP_SHIFT` places without a match the step grows by one.
 const STEP_SHIFT: u32 = 6;
+/// So many bytes without a match are noise.
+const NOISE_BYTES: usize = 96;
+/// Behind a match in a block that has noise so many places are tried one by one, then every so many.
+const NEAR_PLACES: usize = 8;
+const NOISE_STEP: usize = 4;
 /// Blocks that are told apart before slots are cleared.
 const BLOCKS_MAX: u32 = 0xff;
 
@@ -25,13 +34,24 @@ const BLOCKS_MAX: u32 = 0xff;
 pub(crate) struct Encoder {
     slots: Box<[u32; SLOTS]>,
     block: u32,
+    /// More than half of the block before was noise.
+    had_noise: bool,
 }
 
-/// The four bytes at a place; zero behind the end.
+/// The four bytes at a place; zero where there are fewer.
 #[inline(always)]
 fn four_at(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
     four.map_or(0, |four| u32::from_le_bytes(*four))
+}
+
+/// The eight bytes at a place, of which the last four are zero near the end.
+#[inline(always)]
+fn eight_at(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(eight) => u64::from_le_bytes(*eight),
+        None => u64::from(four_at(bytes, at)),
+    }
 }
 
 /// How many bytes from `at` on, below `end`, are as those from `earlier` on.
@@ -78,35 +98,54 @@ fn put_literals(literals: &[u8], match_half: u8, out: &mut Vec<u8>) {
 
 impl Encoder {
     pub(crate) fn new() -> Encoder {
-        Encoder { slots: Box::new([0; SLOTS]), block: 0 }
+        Encoder { slots: Box::new([0; SLOTS]), block: 0, had_noise: false }
     }
 
-    /// Notes where four bytes are: where they were before, perhaps.
+    /// Notes where bytes are, by the hash of their first four (`NOISE`) or five: where they were before, perhaps.
     #[inline(always)]
-    fn note(&mut self, four: u32, at: usize) -> Option<usize> {
-        let hash = four.wrapping_mul(2_654_435_761);
-        let mark = (hash & 0xff00) | self.block;
-        let index = usize::try_from(hash >> (32 - HASH_BITS)).unwrap_or(0);
-        let slot = self.slots.get_mut(index & (SLOTS - 1))?;
+    fn note<const NOISE: bool>(&mut self, eight: u64, at: usize) -> Option<usize> {
+        let hash = match NOISE {
+            true => (eight << 32).wrapping_mul(2_654_435_761),
+            false => (eight << 24).wrapping_mul(889_523_592_379),
+        };
+        let slot = usize::try_from(hash >> (64 - HASH_BITS)).unwrap_or(0);
+        let mark = (u32::try_from(hash >> 40 & 0xff).unwrap_or(0) << 8) | self.block;
+        let slot = self.slots.get_mut(slot & (SLOTS - 1))?;
         let place = u32::try_from(at & 0xffff).unwrap_or(0);
         let before = std::mem::replace(slot, place << 16 | mark);
         (before & 0xffff == mark).then(|| usize::try_from(before >> 16).unwrap_or(0))
     }
 
-    /// The same of the bytes at a place: where they surely were before.
+    /// The same of the bytes at a place: where the first four surely were before.
     #[inline(always)]
-    fn find(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
-        let four = four_at(bytes, at);
-        self.note(four, at).filter(|before| four_at(bytes, *before) == four)
+    fn find<const NOISE: bool>(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
+        let eight = eight_at(bytes, at);
+        let four = eight & 0xffff_ffff;
+        self.note::<NOISE>(eight, at).filter(|before| u64::from(four_at(bytes, *before)) == four)
     }
 
     /// The first place from `at` to `last` whose bytes were there before, and where they were.
     #[inline(always)]
-    fn search(&mut self, bytes: &[u8], mut at: usize, last: usize) -> Option<(usize, usize)> {
-        let mut tried = 1usize << STEP_SHIFT;
-        let mut step = 1;
+    fn search<const NOISE: bool>(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        last: usize,
+        is_noise: bool,
+    ) -> Option<(usize, usize)> {
+        let (mut step, mut tried) = (1, 1usize << STEP_SHIFT);
+        if is_noise {
+            let near = last.min(at.wrapping_add(NEAR_PLACES));
+            while at <= near {
+                if let Some(before) = self.find::<NOISE>(bytes, at) {
+                    return Some((at, before));
+                }
+                at = at.wrapping_add(1);
+            }
+            (step, tried) = (NOISE_STEP, NOISE_STEP << STEP_SHIFT);
+        }
         while at <= last {
-            if let Some(before) = self.find(bytes, at) {
+            if let Some(before) = self.find::<NOISE>(bytes, at) {
                 return Some((at, before));
             }
             at = at.wrapping_add(step);
@@ -126,19 +165,27 @@ impl Encoder {
         }
         // Zero is of none.
         self.block = self.block.wrapping_add(1);
-        let literals = self.encode_matches(bytes, out);
+        let literals = match self.had_noise {
+            true => self.encode_matches::<true>(bytes, out),
+            false => self.encode_matches::<false>(bytes, out),
+        };
         put_literals(bytes.get(literals..).unwrap_or(&[]), 0, out);
     }
 
     /// All sequences that have a match: where the last literals begin.
     #[inline]
-    fn encode_matches(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    fn encode_matches<const NOISE: bool>(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let Some(last) = bytes.len().checked_sub(LAST_MATCH) else { return 0 };
         let end = bytes.len().saturating_sub(LAST_LITERALS);
         let mut literals = 0usize;
-        self.note(four_at(bytes, 0), 0);
-        let mut next = 1;
-        while let Some((mut at, mut before)) = self.search(bytes, next, last) {
+        self.note::<NOISE>(eight_at(bytes, 0), 0);
+        let (mut next, mut noise) = (1, 0usize);
+        while let Some((mut at, mut before)) =
+            self.search::<NOISE>(bytes, next, last, NOISE && noise > 0)
+        {
+            if at.saturating_sub(literals) >= NOISE_BYTES {
+                noise = noise.wrapping_add(at.saturating_sub(literals));
+            }
             while at > literals
                 && let (Some(a), Some(b)) = (at.checked_sub(1), before.checked_sub(1))
                 && bytes.get(a) == bytes.get(b)
@@ -159,17 +206,20 @@ impl Encoder {
                 at = behind(at).wrapping_add(more);
                 literals = at;
                 if at > last {
+                    self.had_noise = noise > bytes.len() / 2;
                     return literals;
                 }
                 let within = at.wrapping_sub(2);
-                self.note(four_at(bytes, within), within);
-                match self.find(bytes, at) {
+                self.note::<NOISE>(eight_at(bytes, within), within);
+                match self.find::<NOISE>(bytes, at) {
                     Some(earlier) => before = earlier,
                     None => break,
                 }
             }
             next = at.wrapping_add(1);
         }
+        noise = noise.wrapping_add(bytes.len().saturating_sub(literals));
+        self.had_noise = noise > bytes.len() / 2;
         literals
     }
 }
@@ -280,6 +330,7 @@ mod tests {
         let mut sizes = Vec::new();
         for n in 0..3 * BLOCKS_MAX as usize {
             let bytes = sample(2000, &mut drawing(3 + n as u64 / 2));
+            encoder.had_noise = false;
             sizes.push(check(&mut encoder, &bytes));
             check(&mut encoder, &bytes[draw(100)..]);
         }
@@ -288,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_take_no_more_bytes_than_the_reference_implementation_needs() {
+    fn noise_takes_hardly_more_bytes_and_text_less_than_the_reference_implementation_needs() {
         // Rows of noise with heads that are alike, and lines of text; what lz4-java 1.10.1, Cassandra
         // 5.0.9's, makes of the same.
         let mut draw = drawing(4);
@@ -308,9 +359,14 @@ mod tests {
             text.extend_from_slice(words[draw(words.len())].as_bytes());
             text.push(b' ');
         }
-        for (bytes, reference) in [(rows, REFERENCE_ROWS), (text, REFERENCE_TEXT)] {
-            let size = check(&mut Encoder::new(), &bytes);
-            assert!(size <= reference, "{size} bytes, {reference} there");
+        let limits = [REFERENCE_ROWS + REFERENCE_ROWS / 800, REFERENCE_TEXT * 97 / 100];
+        for (bytes, limit, is_noise) in [(rows, limits[0], true), (text, limits[1], false)] {
+            let mut encoder = Encoder::new();
+            for _ in 0..3 {
+                let size = check(&mut encoder, &bytes);
+                assert!(size <= limit, "{size} bytes, limit {limit}");
+                assert_eq!(encoder.had_noise, is_noise);
+            }
         }
     }
 

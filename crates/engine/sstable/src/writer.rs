@@ -611,11 +611,11 @@ impl SstableWriter {
     /// Moves one chunk, which stays in `self.chunk` until the caller drains it.
     fn cut(&mut self, from: usize, length: usize) -> Result<()> {
         let plain = self.chunk.get(from..from + length).unwrap_or(&[]);
-        let at = self.data.pending.len();
+        let (at, offset) = (self.data.pending.len(), self.data.length());
         let out = &mut self.data.pending;
         match (&mut self.compressor, &self.options.compression) {
             (Some(compressor), Some(options)) => {
-                self.offsets.push(self.data.written + at as u64);
+                self.offsets.push(offset);
                 let size =
                     compressor.compress(plain, out).map_err(|e| SstableError::Unsupported {
                         file: self.data.file.path().to_owned(),

@@ -27,7 +27,7 @@ pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
 /// Bytes per write request of a flush. A shard has one flush at a time, so that the memory counts little,
 /// and each request costs the kernel some 50 us of the processor, whatever its size.
-const FLUSH_REQUEST_BYTES: usize = 512 * 1024;
+const FLUSH_REQUEST_BYTES: usize = 1024 * 1024;
 
 /// Passes items on to a writer; partitions from which nothing is left are not begun.
 pub(crate) struct Sieve {

@@ -6,7 +6,8 @@ use std::ops::{Deref, DerefMut};
 /// Alignment of a [`Buf`]'s first byte, and the unit of direct IO.
 pub const ALIGN: usize = 4096;
 
-/// Owned byte buffer whose first byte lies on a 4096-byte boundary, so that it serves direct IO.
+/// Owned byte buffer whose first byte lies on a 4096-byte boundary, so that it serves direct IO, unless it was
+/// made [of a vector](Buf::from_vec_at).
 ///
 /// All bytes up to the capacity are initialised, so reading into it never needs unsafe code.
 pub struct Buf {
@@ -41,6 +42,26 @@ impl Buf {
         buf
     }
 
+    /// What a vector holds from `start` on, in its memory. Where that place is not aligned it is written
+    /// through the page cache.
+    pub fn from_vec_at(raw: Vec<u8>, start: usize) -> Buf {
+        let start = start.min(raw.len());
+        let len = raw.len() - start;
+        Buf { raw, start, len }
+    }
+
+    /// Whether the first byte lies where direct IO wants it.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.as_ptr().align_offset(ALIGN) == 0
+    }
+
+    /// Its memory, without bytes.
+    pub fn into_empty_vec(self) -> Vec<u8> {
+        let mut raw = self.raw;
+        raw.clear();
+        raw
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -53,7 +74,7 @@ impl Buf {
 
     /// Bytes that fit without moving.
     pub fn capacity(&self) -> usize {
-        self.raw.len().saturating_sub(ALIGN)
+        self.raw.len().saturating_sub(self.start)
     }
 
     /// Makes room for `more` bytes after the present ones.
@@ -179,6 +200,30 @@ mod tests {
             assert_eq!(buf.as_ptr().align_offset(ALIGN), 0);
         }
         assert_eq!(&buf[..], &expect[..]);
+    }
+
+    #[test]
+    fn a_vector_becomes_a_buffer_without_a_copy() {
+        let mut raw = vec![0u8; 3 * ALIGN];
+        let start = raw.as_ptr().align_offset(ALIGN);
+        raw.truncate(start + 5);
+        raw[start..].copy_from_slice(b"bytes");
+        let at = raw.as_ptr().addr() + start;
+        let mut buf = Buf::from_vec_at(raw, start);
+        assert_eq!((&buf[..], buf.as_ptr().addr()), (&b"bytes"[..], at));
+        assert!(buf.is_aligned());
+        // It has no room behind its bytes.
+        buf.extend_from_slice(b" and more");
+        assert_eq!(&buf[..], b"bytes and more");
+        assert!(buf.is_aligned());
+        let raw = buf.into_empty_vec();
+        assert!(raw.is_empty() && raw.capacity() >= ALIGN);
+
+        let raw = vec![7; 3 * ALIGN];
+        let off = raw.as_ptr().align_offset(ALIGN) + 1;
+        let buf = Buf::from_vec_at(raw, off);
+        assert_eq!((buf.len(), buf.is_aligned()), (3 * ALIGN - off, false));
+        assert!(Buf::from_vec_at(vec![1, 2], 3).is_empty());
     }
 
     #[test]

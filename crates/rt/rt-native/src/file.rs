@@ -82,6 +82,9 @@ impl File {
         len: usize,
     ) -> (Buf, Result<usize, IoError>) {
         buf.clear();
+        if self.inner.direct && !buf.is_aligned() {
+            buf = Buf::with_capacity(len);
+        }
         buf.resize_keeping(len);
         let (mut buf, result) = if !self.inner.direct {
             self.read_buffered(buf, offset, len).await
@@ -97,7 +100,7 @@ impl File {
     /// Writes all of `buf` at `offset`. Small buffered writes never wait.
     pub async fn write_at(&self, buf: Buf, offset: u64) -> (Buf, Result<(), IoError>) {
         let inner = &self.inner;
-        let direct = inner.direct && aligned(offset, buf.len());
+        let direct = inner.direct && aligned(offset, buf.len()) && buf.is_aligned();
         if !direct && buf.len() <= INLINE_WRITE_BYTES_MAX {
             let result = inner.buffered_fd().and_then(|fd| write_blocking(&fd, &buf, offset));
             return (buf, result.map_err(|e| io_error("write", &inner.path, &e)));

@@ -23,7 +23,7 @@ pub mod pool;
 pub mod shard;
 mod uring;
 
-pub use buf::Buf;
+pub use buf::{ALIGN, Buf};
 pub use file::{File, OpenOptions};
 pub use net::{Conn, Listener, MovedConn};
 pub use shard::{Env, IoBackend, NativeOptions, Threads, start};

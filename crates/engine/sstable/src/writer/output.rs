@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use rt::{Buf, File, Fs, OpenOptions};
+use rt::{ALIGN, Buf, File, Fs, OpenOptions};
 use sst_format::Component;
 use sst_format::checksums::{BlockChecksummer, CHECKSUM_BLOCK, ComponentChecksum};
 
@@ -14,9 +14,13 @@ use crate::block::Chunk;
 /// A file written from front to back.
 pub(super) struct Output {
     pub(super) file: File,
+    /// What is not written yet, behind `front` bytes that are no part of the file.
     pub(super) pending: Vec<u8>,
+    /// So many that what follows lies where direct IO wants it, so that a request need not be copied.
+    front: usize,
+    is_direct: bool,
     /// Memory of the last request, for the next one.
-    request: Buf,
+    spare: Vec<u8>,
     request_bytes: usize,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
@@ -34,33 +38,55 @@ impl Output {
             ..OpenOptions::default()
         };
         let file = fs.open(path, options).await?;
-        let pending = Vec::with_capacity(WRITE_BYTES + CHECKSUM_BLOCK);
         let (checksums, warm) = (BlockChecksummer::default(), WarmPages::default());
-        Ok(Output {
+        let mut output = Output {
             file,
-            pending,
-            request: Buf::new(),
+            pending: Vec::new(),
+            front: 0,
+            is_direct: direct,
+            spare: Vec::new(),
             request_bytes: WRITE_BYTES,
             written: 0,
             checksums,
             warm,
-        })
+        };
+        output.make_room();
+        Ok(output)
     }
 
-    /// With larger requests than usual.
+    /// With larger requests than usual, before anything has come.
     pub(super) fn in_requests_of(mut self, bytes: usize) -> Output {
-        let bytes = bytes.max(WRITE_BYTES);
-        self.pending.reserve_exact(bytes + CHECKSUM_BLOCK);
-        self.request_bytes = bytes;
+        self.request_bytes = bytes.max(WRITE_BYTES);
+        self.spare = std::mem::take(&mut self.pending);
+        self.make_room();
         self
     }
 
+    /// Nothing is pending any more, and there is room for the next request.
+    fn make_room(&mut self) {
+        let mut room = std::mem::take(&mut self.spare);
+        room.clear();
+        let aligned = if self.is_direct { ALIGN } else { 0 };
+        room.reserve_exact(self.request_bytes + CHECKSUM_BLOCK + aligned);
+        self.front = 0;
+        if self.is_direct {
+            self.front = room.as_ptr().align_offset(ALIGN).min(ALIGN);
+            room.resize(self.front, 0);
+        }
+        self.pending = room;
+    }
+
+    /// Bytes that have come.
     pub(super) fn length(&self) -> u64 {
-        self.written + self.pending.len() as u64
+        self.written + self.unwritten() as u64
+    }
+
+    fn unwritten(&self) -> usize {
+        self.pending.len() - self.front
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.pending.len() >= self.request_bytes
+        self.unwritten() >= self.request_bytes
     }
 
     pub(super) async fn write_full(&mut self) -> Result<()> {
@@ -71,18 +97,21 @@ impl Output {
     }
 
     async fn write(&mut self, length: usize) -> Result<()> {
-        let now = self.pending.get(..length).unwrap_or(&self.pending);
+        let mut request = std::mem::take(&mut self.pending);
+        let front = self.front;
+        let end = request.len().min(front + length);
+        let now = request.get(front..end).unwrap_or(&[]);
         self.checksums.update(now);
         self.warm.written(self.written, now);
-        let length = now.len();
-        let mut request = std::mem::take(&mut self.request);
-        request.clear();
-        request.extend_from_slice(now);
-        let (request, result) = self.file.write_at(request, self.written).await;
-        self.request = request;
+        let length = now.len() as u64;
+        self.make_room();
+        self.pending.extend_from_slice(request.get(end..).unwrap_or(&[]));
+        request.truncate(end);
+        let buf = Buf::from_vec_at(request, front);
+        let (buf, result) = self.file.write_at(buf, self.written).await;
+        self.spare = buf.into_empty_vec();
         result?;
-        self.written += length as u64;
-        self.pending.drain(..length);
+        self.written += length;
         Ok(())
     }
 
@@ -98,8 +127,8 @@ impl Output {
 
     pub(super) async fn finish(&mut self, component: Component) -> Result<ComponentChecksum> {
         self.write_full().await?;
-        if !self.pending.is_empty() {
-            self.write(self.pending.len()).await?;
+        if self.unwritten() > 0 {
+            self.write(self.unwritten()).await?;
         }
         self.file.sync_data().await?;
         Ok(std::mem::take(&mut self.checksums).finish(component))

@@ -206,6 +206,19 @@ fn direct_files_take_any_offset_and_length() {
             }
             let (_, n) = file.read_at(Buf::new(), 19_990, 100).await;
             assert_eq!(n, Ok(10));
+            // Of memory that lies anywhere.
+            let vector = |bytes: &[u8], front: usize| [&vec![0; front], bytes].concat();
+            for front in [0, 1, 77] {
+                let bytes = vector(&content[1..8193], front);
+                let (buf, again) = file.write_at(Buf::from_vec_at(bytes, front), 4096).await;
+                again.unwrap();
+                let (got, n) = file.read_at(buf, 4096, 8192).await;
+                assert_eq!((n, &got[..]), (Ok(8192), &content[1..8193]));
+                let (_, back) = file.write_at(Buf::from_slice(&content[4096..12_288]), 4096).await;
+                back.unwrap();
+                let got = file.read_exact_at(0, 20_000).await.unwrap();
+                assert_eq!(got[..], content[..]);
+            }
         })
     });
 }
