@@ -389,20 +389,23 @@ fn uuid_text(bytes: &[u8]) -> Result<String> {
 ///
 /// # Errors
 /// The text is not a list of literals, their count is not that of the columns, or a literal does
-/// not fit its type. `raw(0x…)` fits every type; `null` and `unset` too.
+/// not fit its type. `raw(0x…)` fits every type; `null` and `unset` too. Of these there may be more or fewer
+/// than columns.
 pub fn encode_all(columns: &[Column], text: &str) -> Result<Vec<Bound>> {
     let parts = split(text)?;
-    if parts.len() != columns.len() {
+    let is_raw = |part: &String| part.starts_with("raw(") || part == "null" || part == "unset";
+    if parts.len() != columns.len() && !parts.iter().all(is_raw) {
         bail!("{} values for {} bound columns", parts.len(), columns.len());
     }
     let mut values = Vec::new();
-    for (column, part) in columns.iter().zip(parts) {
+    for (index, part) in parts.into_iter().enumerate() {
+        let kind = columns.get(index).map_or(&Kind::Blob, |column| &column.kind);
         values.push(match part.as_str() {
             "null" => Bound::Null,
             "unset" => Bound::Unset,
-            literal => Bound::Bytes(
-                encode(&column.kind, literal).with_context(|| format!("value {literal}"))?,
-            ),
+            literal => {
+                Bound::Bytes(encode(kind, literal).with_context(|| format!("value {literal}"))?)
+            }
         });
     }
     Ok(values)

@@ -91,6 +91,14 @@ fn are_in_place(before: &Members, after: &Members) -> bool {
 }
 
 impl Cluster {
+    /// A peer as traces name it.
+    pub(crate) fn shown(&self, host: HostId) -> String {
+        match self.parts.messaging.peer(host) {
+            Some(peer) => format!("/{}", peer.address),
+            None => host.to_string(),
+        }
+    }
+
     /// How a table's partitions are spread. `None`: no such table (or more datacenters than can be
     /// numbered).
     pub(crate) fn topology(

@@ -31,6 +31,7 @@ mod peer_traces;
 mod read;
 mod read_trace;
 pub mod reading;
+mod request_trace;
 mod scan_page;
 mod scan_serve;
 mod scattered;
@@ -63,6 +64,7 @@ pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
 pub use read::{FoldError, FoldOrder, FoldSink, Folded, ShardFilter, ShardWork};
 pub use read_trace::ReadTrace;
+pub use request_trace::RequestTrace;
 pub use scan_serve::ScanPlanner;
 pub use serial::{
     CasError, CasOperation, CasOrder, CasOutcome, CasRefused, Finished, ForwardRefused,

@@ -7,12 +7,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use internode::Verb;
+use data::MutationRef;
 use rt::Rt;
 use stdx::{Instant, Uuid, WallMicros};
 
 use crate::Coordinator;
 use crate::read_trace::ShardReads;
+use crate::request_trace::name_of;
 
 /// Most events of one request.
 const EVENTS_MAX: usize = 64;
@@ -68,24 +69,20 @@ impl Drop for PeerTrace {
     }
 }
 
-/// Verbs as Cassandra names them.
-fn name_of(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Mutation | Verb::MutationForward => "MUTATION_REQ",
-        Verb::Hint => "HINT_REQ",
-        Verb::BatchStore => "BATCH_STORE_REQ",
-        Verb::BatchRemove => "BATCH_REMOVE_REQ",
-        Verb::Read => "READ_REQ",
-        Verb::RangeRead => "RANGE_REQ",
-        Verb::CounterMutation => "COUNTER_MUTATION_REQ",
-        Verb::PaxosPrepare => "PAXOS_PREPARE_REQ",
-        Verb::PaxosPropose => "PAXOS_PROPOSE_REQ",
-        Verb::PaxosCommit => "PAXOS_COMMIT_REQ",
-        other => other.name(),
-    }
-}
-
 impl Coordinator {
+    /// A mutation is applied on this node.
+    #[cold]
+    pub(crate) fn note_own_write(&self, mutation: &[u8], note: impl Fn(String)) {
+        note("Appending to commitlog".to_owned());
+        let table = MutationRef::open(mutation).map(|mutation| mutation.table);
+        let cluster = self.inner.cluster.get();
+        let table = table.zip(cluster).and_then(|(table, cluster)| {
+            let snapshot = (cluster.parts.snapshot)();
+            snapshot.schema.table_by_id(table).map(|table| table.name.to_string())
+        });
+        note(format!("Adding to {} memtable", table.as_deref().unwrap_or("a")));
+    }
+
     /// Has what this node does for traced requests of peers given to `sink`.
     pub fn on_peer_trace(&self, sink: TraceSink) {
         *self.inner.peer_traces.borrow_mut() = Some(sink);

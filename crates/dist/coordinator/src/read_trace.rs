@@ -6,9 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use stdx::{ShardId, Uuid};
 use store::ReadStats;
+
+use crate::request_trace::RequestTrace;
 
 /// What one shard has read for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,9 +100,7 @@ fn line(shard: u16, of: &ShardRead) -> String {
 
 /// A read whose steps are noted in a trace.
 pub struct ReadTrace {
-    /// The trace's id, which other nodes are told.
-    id: Uuid,
-    note: Box<dyn Fn(String)>,
+    request: Rc<RequestTrace>,
     pub(crate) shards: ShardReads,
     /// Bytes of the pages of other nodes, and of the largest one.
     from_peers: Cell<(u64, u64)>,
@@ -109,8 +110,7 @@ impl ReadTrace {
     /// Of the trace with this id; `note` adds an event to it.
     pub fn new(id: Uuid, note: impl Fn(String) + 'static) -> ReadTrace {
         ReadTrace {
-            id,
-            note: Box::new(note),
+            request: Rc::new(RequestTrace::new(id, note)),
             shards: ShardReads::default(),
             from_peers: Cell::default(),
         }
@@ -118,12 +118,17 @@ impl ReadTrace {
 
     /// The trace's id.
     pub fn id(&self) -> Uuid {
-        self.id
+        self.request.id()
+    }
+
+    /// Its request.
+    pub fn request(&self) -> &Rc<RequestTrace> {
+        &self.request
     }
 
     /// Adds an event.
     pub(crate) fn note(&self, activity: String) {
-        (self.note)(activity);
+        self.request.note(|| activity);
     }
 
     /// Another node has answered with a page.

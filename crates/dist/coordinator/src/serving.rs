@@ -140,14 +140,23 @@ impl Coordinator {
             return None;
         }
         let trace = request.trace.and_then(|_| self.peer_trace(&request));
-        let Request { verb, epoch, payload, .. } = request;
+        let Request { verb, epoch, payload, from, .. } = request;
         let has_waited = false;
         let message = Message { verb, epoch, has_waited, trace: request.trace, payload };
         self.serve_message(cluster, message, responder);
         // A leader's part of an increment is a write of its own.
         if let Some(trace) = trace.filter(|_| verb != Verb::CounterMutation) {
-            trace.note("Appending to commitlog and adding to memtable".to_owned());
-            trace.note("Enqueuing response".to_owned());
+            let mutation = match verb {
+                Verb::Mutation => Mutation::decode(payload).ok(),
+                Verb::MutationForward => {
+                    MutationForward::decode(payload).ok().map(|forward| forward.mutation)
+                }
+                _ => None,
+            };
+            if let Some(mutation) = mutation {
+                self.note_own_write(mutation.bytes, |text| trace.note(text));
+            }
+            trace.note(format!("Enqueuing response to {}", cluster.shown(from)));
         }
         None
     }

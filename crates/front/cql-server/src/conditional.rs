@@ -269,7 +269,7 @@ impl Conditional {
             commit: level(self.commit),
             durable: self.durable,
             deadline: self.deadline,
-            trace: self.ticket.trace_session(),
+            trace: self.ticket.request_trace(),
         };
         let outcome = server.coordinator.cas(order, &mut operation).await;
         let Operation { exec, refused, contentions, .. } = operation;

@@ -23,6 +23,7 @@ pub(crate) struct Counters {
     pub(crate) regular_executions: telemetry::Counter,
     pub(crate) prepared_evicted: telemetry::Counter,
     pub(crate) refused_connections: telemetry::Counter,
+    pub(crate) tombstone_pages: telemetry::Counter,
     pub(crate) connections: telemetry::Gauge,
     pub(crate) waiting: telemetry::Gauge,
     pub(crate) prepared_statements: telemetry::Gauge,
@@ -94,6 +95,10 @@ impl Counters {
             refused_connections: counter(
                 "cql_connections_refused_total",
                 "connections closed at once because of a limit",
+            ),
+            tombstone_pages: counter(
+                "cql_tombstone_pages_total",
+                "pages that ended behind tombstones",
             ),
             connections: shard.gauge("cql_connections", "connections now", &[]),
             waiting: shard.gauge("cql_requests_in_flight", "requests that wait now", &[]),

@@ -16,7 +16,7 @@ use crate::settings::Timeout;
 use cluster::ClusterSnapshot;
 use coordinator::{ReplicatedRead, SelectLimits};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
-use cql_plan::{FoundLists, ListRead};
+use cql_plan::{FoundLists, ListRead, PlanError};
 use cql_syntax::ast::BatchKind;
 use cql_wire::Consistency;
 use data::RowRef;
@@ -122,7 +122,7 @@ impl ListWrite {
     }
 
     async fn execute(&self, server: &Rc<Server>, ticket: &Ticket) -> Result<Vec<String>> {
-        let (reads, options) = (self.reads(server)?, self.options((server, ticket)));
+        let ((reads, wrong), options) = (self.reads(server)?, self.options((server, ticket)));
         let usual = server.timeouts.get(Timeout::Read);
         let read_timeout = self.timeout_nanos.map_or(usual, Duration::from_nanos);
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
@@ -139,6 +139,9 @@ impl ListWrite {
                 .map_err(|_| Failure::ReadTimeout { consistency: self.consistency })??,
         };
         let (writes, order) = self.bind(server, &options, &found)?;
+        if let Some(error) = wrong {
+            return Err(Failure::Plan(error));
+        }
         carry_out(server, ticket, writes, &order).await?;
         Ok(order.warnings)
     }
@@ -156,20 +159,29 @@ impl ListWrite {
         }
     }
 
-    fn reads(&self, server: &Server) -> Result<Vec<ListRead>> {
+    /// What is to be read, up to the first statement whose primary key is wrong, and what is wrong with
+    /// it: binding tells so, behind what is wrong with the statements before.
+    fn reads(&self, server: &Server) -> Result<(Vec<ListRead>, Option<PlanError>)> {
         // What binding is held against the limits for comes later.
         let nobody = Ticket { stream: 0, trace: None, watch: None };
         let options = self.options((server, &nobody));
         let mut reads = Vec::new();
         for (compiled, values) in &self.statements {
             let values = values.borrow();
-            match &compiled.plan.kind {
-                PlanKind::Modify(plan) => reads.extend(plan.list_reads(&values, &options)?),
-                PlanKind::Batch(plan) => reads.extend(plan.list_reads(&values, &options)?),
+            let (more, wrong) = match &compiled.plan.kind {
+                PlanKind::Modify(plan) => match plan.list_reads(&values, &options) {
+                    Ok(more) => (more, None),
+                    Err(error) => (Vec::new(), Some(error)),
+                },
+                PlanKind::Batch(plan) => plan.list_reads(&values, &options),
                 _ => return Err(server.internal_failure("a plan of another kind")),
+            };
+            reads.extend(more);
+            if wrong.is_some() {
+                return Ok((reads, wrong));
             }
         }
-        Ok(reads)
+        Ok((reads, None))
     }
 
     async fn read(&self, server: &Server, reads: &[ListRead]) -> Result<FoundLists> {

@@ -43,8 +43,8 @@ pub(crate) async fn read<S: RowSink>(
     (trace, filter, sink): (Option<&Rc<ReadTrace>>, Option<&ShardFilter>, &mut S),
 ) -> Result<ReadStats> {
     if let Some(scope) = scope {
-        let id = trace.map(|trace| trace.id());
-        let read = server.coordinator.read_serial(command, order, (scope, id), sink).await;
+        let request = trace.map(|trace| trace.request().clone());
+        let read = server.coordinator.read_serial(command, order, (scope, request), sink).await;
         return read.map_err(|error| match error {
             CasError::Request(error) => Failure::request(error, asked, &order.snapshot),
             CasError::Overloaded(message) => Failure::overloaded(message),
@@ -101,7 +101,7 @@ pub(crate) async fn write(
         batch_id: Uuid::from_bytes(server.next_time_uuid()),
         deadline,
     };
-    let trace = ticket.trace_session();
+    let trace = ticket.request_trace();
     server.coordinator.write_traced(request, trace).await.map_err(|error| {
         let log = |error: &store::StoreError| server.log_failure("write", error);
         Failure::replicated(error, (consistency, write_type), snapshot, log)

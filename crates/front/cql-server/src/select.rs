@@ -430,7 +430,8 @@ impl Read {
             if exec.is_stopped() {
                 break;
             }
-            let mut sink = Sink { exec: &mut exec, patience, items: 0, tombstones };
+            let cuts = &self.server.counters.tombstone_pages;
+            let mut sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts };
             let read = match (&computed, &order, trace) {
                 (Some(rows), ..) => {
                     virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
@@ -462,8 +463,9 @@ impl Read {
             if let Partitions::Key(key) = &command.partitions
                 && tombstones.pass(read.tombstones)
                 && !exec.is_stopped()
+                && exec.cut_at(key, None)
             {
-                exec.cut_at(key, None);
+                self.server.counters.tombstone_pages.inc();
             }
             stats.rows = stats.rows.saturating_add(read.rows);
             stats.partitions = stats.partitions.saturating_add(read.partitions);
@@ -533,7 +535,8 @@ impl Read {
         let begins_at = body.len();
         let mut exec = SelectExec::new(plan, bound, body);
         let tombstones = Tombstones::new(&self.server.settings, bound.is_one_page(plan));
-        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones };
+        let cuts = &self.server.counters.tombstone_pages;
+        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts };
         let mut counting = Counting { sink, bytes: 0 };
         let how = (trace.map(|trace| &**trace), filter);
         let read = self.server.coordinator.read_scattered(command, order, how, &mut counting);
@@ -625,6 +628,8 @@ struct Sink<'e, 'p> {
     /// Since the last look at the clock.
     items: u32,
     tombstones: Tombstones,
+    /// Pages that ended behind tombstones.
+    cuts: &'e telemetry::Counter,
 }
 
 #[inline]
@@ -680,11 +685,14 @@ impl RowSink for Sink<'_, '_> {
             return Look::Refuse;
         }
         let is_long = self.patience.is_some_and(Patience::look);
-        let is_enough = is_long || self.tombstones.is_enough(upto.scanned);
-        match is_enough && self.exec.cut_at(upto.key, upto.clustering) {
-            true => Look::Stop,
-            false => Look::Continue,
+        let is_enough = self.tombstones.is_enough(upto.scanned);
+        if !((is_long || is_enough) && self.exec.cut_at(upto.key, upto.clustering)) {
+            return Look::Continue;
         }
+        if is_enough {
+            self.cuts.inc();
+        }
+        Look::Stop
     }
 
     fn tombstones_per_look(&self) -> u32 {

@@ -4,6 +4,7 @@ use crate::access::Numbered;
 use crate::failure::{Failure, Result};
 use crate::running::RunningRequests;
 use crate::trace::Trace;
+use coordinator::RequestTrace;
 use cql_plan::guardrails::Watch;
 use cql_wire::{
     Compression, EventKinds, FrameExtras, Negotiated, Opcode, ProtocolVersion, ResponseFrame,
@@ -82,6 +83,12 @@ impl Ticket {
     /// Id of the trace, whoever wanted it.
     pub(crate) fn trace_session(&self) -> Option<Uuid> {
         self.trace.as_ref().map(|t| t.id())
+    }
+
+    /// The trace as the coordinator takes it.
+    pub(crate) fn request_trace(&self) -> Option<Rc<RequestTrace>> {
+        let trace = self.trace.as_ref()?.clone();
+        Some(Rc::new(RequestTrace::new(trace.id(), move |activity| trace.note(activity))))
     }
 
     /// The limits on whoever asks.
@@ -204,10 +211,14 @@ impl Session {
     }
 
     /// Appends an answer that another node made for this client: a whole frame of the same version,
-    /// not compressed, of no trace. False: it is none.
+    /// not compressed, of no trace. What this node warns of stands before what that one does. False: it
+    /// is none.
     pub(crate) fn pass_on(&self, out: &mut Vec<u8>, ticket: &Ticket, frame: &[u8]) -> bool {
-        let (version, trace) = (self.version(), ticket.tracing_id());
-        let frame = ResponseFrame::copied(out, version, ticket.stream, trace, frame);
+        let warnings = ticket.warnings();
+        let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+        let tracing_id = ticket.tracing_id();
+        let extras = FrameExtras { tracing_id, warnings: &warnings, custom_payload: &[] };
+        let frame = ResponseFrame::copied(out, self.version(), ticket.stream, &extras, frame);
         frame.is_some_and(|frame| self.finish(frame).is_ok())
     }
 

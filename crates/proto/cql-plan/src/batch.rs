@@ -97,23 +97,23 @@ impl BatchPlan {
         self.statements.iter().any(ModifyPlan::needs_read)
     }
 
-    /// What must be read before the batch can be bound.
-    ///
-    /// # Errors
-    /// As [`ModifyPlan::list_reads`].
+    /// What must be read before the batch can be bound, up to the first statement whose primary key is
+    /// wrong, and what is wrong with it, as of [`ModifyPlan::list_reads`]: binding tells so behind what is wrong
+    /// with the statements before, some of which only the lists tell. Source:
+    /// `BatchStatement.getMutations`.
     pub fn list_reads(
         &self,
         values: &[BoundValue<'_>],
         options: &ExecuteOptions<'_>,
-    ) -> Result<Vec<ListRead>, PlanError> {
+    ) -> (Vec<ListRead>, Option<PlanError>) {
         let mut reads = Vec::new();
         for statement in &self.statements {
-            reads.extend(statement.list_reads(values, options).map_err(|error| {
-                let statements = self.statements.iter().map(|s| (s, values));
-                wrong_key(statements, &options.env()).unwrap_or(error)
-            })?);
+            match statement.list_reads(values, options) {
+                Ok(more) => reads.extend(more),
+                Err(error) => return (reads, Some(error)),
+            }
         }
-        Ok(reads)
+        (reads, None)
     }
 
     /// Appends the encoded mutations to `out`.

@@ -121,11 +121,56 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// The options of CREATE TABLE.
-pub(crate) fn table_options(properties: &[Property]) -> Result<TableOptions, PlanError> {
-    let properties = Properties::new(properties)?;
-    properties.only(TABLE_OPTIONS)?;
-    build(&properties, TableOptions::default())
+/// Properties of a table that were read. What Cassandra looks at before it looks for the table is checked, the
+/// rest is not. Source: `CreateTableStatement.validate`, `TableAttributes.validate`.
+pub(crate) struct TableProperties<'a> {
+    properties: Properties<'a>,
+    /// Of a new table with them.
+    options: TableOptions,
+}
+
+impl<'a> TableProperties<'a> {
+    /// # Errors
+    /// A value that is none of its property's; a class that is not known.
+    pub(crate) fn read(properties: &'a [Property]) -> Result<TableProperties<'a>, PlanError> {
+        let properties = Properties::new(properties)?;
+        let options = build(&properties, TableOptions::default())?;
+        Ok(TableProperties { properties, options })
+    }
+
+    /// The options of a new table, which may yet be refused.
+    pub(crate) fn options(&self) -> &TableOptions {
+        &self.options
+    }
+
+    /// The options of CREATE TABLE.
+    ///
+    /// # Errors
+    /// A property that is not known, a value that is not allowed.
+    pub(crate) fn of_new_table(mut self) -> Result<TableOptions, PlanError> {
+        self.check()?;
+        Ok(self.options)
+    }
+
+    /// The options of ALTER TABLE … WITH on top of what the table has.
+    ///
+    /// # Errors
+    /// A property that is not known or not to be changed, a value that is not allowed: for a new table,
+    /// which is what Cassandra looks at first, or for this one.
+    pub(crate) fn on_top_of(mut self, before: &TableOptions) -> Result<TableOptions, PlanError> {
+        self.check()?;
+        if self.properties.has("id") {
+            return Err(PlanError::config("Cannot alter table id."));
+        }
+        let mut options = build(&self.properties, before.clone())?;
+        validate(&self.properties, &mut options)?;
+        Ok(options)
+    }
+
+    fn check(&mut self) -> Result<(), PlanError> {
+        self.properties.only(TABLE_OPTIONS)?;
+        validate(&self.properties, &mut self.options)
+    }
 }
 
 /// The class of `replication` as it is written.
@@ -137,19 +182,6 @@ pub(crate) fn replication_class(properties: &[Property]) -> Result<Option<String
 /// Whether SSTables are written without compression.
 pub(crate) fn is_uncompressed(options: &TableOptions) -> bool {
     options.compression.get("enabled").is_some_and(|enabled| enabled == "false")
-}
-
-/// The options of ALTER TABLE … WITH on top of what the table has.
-pub(crate) fn altered_table_options(
-    properties: &[Property],
-    before: &TableOptions,
-) -> Result<TableOptions, PlanError> {
-    let properties = Properties::new(properties)?;
-    properties.only(TABLE_OPTIONS)?;
-    if properties.has("id") {
-        return Err(PlanError::config("Cannot alter table id."));
-    }
-    build(&properties, before.clone())
 }
 
 fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanError> {
@@ -167,7 +199,8 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
         o.comment = v;
     }
     if let Some(v) = p.map("compaction")? {
-        o.compaction = compaction(v)?;
+        check_class(&v)?;
+        o.compaction = v;
     }
     if let Some(v) = p.map("compression")? {
         o.compression = compression(v)?;
@@ -223,11 +256,14 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
         let entries = map.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         o.set_tombstone_gc(TombstoneGc::of_map(entries).map_err(PlanError::config)?);
     }
-    validate(&o)?;
     Ok(o)
 }
 
-fn validate(o: &TableOptions) -> Result<(), PlanError> {
+/// Source: `TableParams.validate`.
+fn validate(p: &Properties<'_>, o: &mut TableOptions) -> Result<(), PlanError> {
+    if p.has("compaction") {
+        o.compaction = parse_compaction(&o.compaction)?.map;
+    }
     if let Some(chance) = o.bloom_filter_fp_chance
         && (chance <= BLOOM_CHANCE_MIN || chance > 1.0 || chance.is_nan())
     {
@@ -308,8 +344,12 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
     Ok(out)
 }
 
-fn compaction(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PlanError> {
-    parse_compaction(&map).map(|options| options.map)
+/// What Cassandra looks at when it reads a compaction strategy; its other options are for later. Source:
+/// `CompactionParams.create`.
+fn check_class(map: &BTreeMap<String, String>) -> Result<(), PlanError> {
+    let mut looked_at = map.clone();
+    looked_at.retain(|name, _| name == "class" || name == "provide_overlapping_tombstones");
+    parse_compaction(&looked_at).map(drop)
 }
 
 fn parse_compaction(map: &BTreeMap<String, String>) -> Result<CompactionOptions, PlanError> {
@@ -387,16 +427,10 @@ fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
             .parse::<i32>()
             .map_err(|_| PlanError::config("Invalid value for chunk_length_in_kb"))?,
     };
-    if length <= 0 {
-        return Err(PlanError::config("Invalid negative or null chunk_length_in_kb"));
-    }
     if length > i32::MAX / 1024 {
         return Err(PlanError::config(format!(
             "Value of chunk_length_in_kb is too large ({length})"
         )));
-    }
-    if !(length as u32).is_power_of_two() {
-        return Err(PlanError::config("chunk_length_in_kb must be a power of 2"));
     }
     let known: &[&str] = match short.as_str() {
         "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],
@@ -410,21 +444,34 @@ fn compression(mut map: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
         return Err(PlanError::config(format!("Unknown compression options {name}")));
     }
     check_compressor(&short, &map)?;
-    if let Some(text) = map.get("min_compress_ratio") {
-        let ratio: f64 =
-            text.parse().map_err(|_| PlanError::config("Invalid value for min_compress_ratio"))?;
-        if ratio < 0.0 {
-            return Err(PlanError::config("Invalid negative min_compress_ratio"));
-        }
-        if ratio > 0.0 && ratio < 1.0 {
-            return Err(PlanError::config(
-                "min_compress_ratio can either be 0 or greater than or equal to 1",
-            ));
-        }
+    if map.get("min_compress_ratio").is_some_and(|ratio| ratio.parse::<f64>().is_err()) {
+        return Err(PlanError::config("Invalid value for min_compress_ratio"));
     }
+    check_chunks(length, &map)?;
     map.insert("chunk_length_in_kb".to_owned(), length.to_string());
     map.insert("class".to_owned(), format!("{COMPRESSION_PACKAGE}{short}"));
     Ok(map)
+}
+
+/// Bounds of what [`compression`] has read. Source: `CompressionParams.validate`.
+fn check_chunks(length: i32, map: &BTreeMap<String, String>) -> Result<(), PlanError> {
+    match u32::try_from(length) {
+        Ok(length) if length.is_power_of_two() => {}
+        Ok(length) if length > 0 => {
+            return Err(PlanError::config("chunk_length_in_kb must be a power of 2"));
+        }
+        _ => return Err(PlanError::config("Invalid negative or null chunk_length_in_kb")),
+    }
+    let ratio: f64 = map.get("min_compress_ratio").and_then(|v| v.parse().ok()).unwrap_or(0.0);
+    if ratio < 0.0 {
+        return Err(PlanError::config("Invalid negative min_compress_ratio"));
+    }
+    if ratio > 0.0 && ratio < 1.0 {
+        return Err(PlanError::config(
+            "min_compress_ratio can either be 0 or greater than or equal to 1",
+        ));
+    }
+    Ok(())
 }
 
 /// The options of one compressor. Source: `LZ4Compressor.create`, `ZstdCompressor.create`.

@@ -6,12 +6,12 @@
 use crate::collections::BytesMap;
 use crate::constants::Opcode;
 use crate::error::{Result, WireError};
-use crate::primitive::put_string_list;
+use crate::primitive::{put_string_list, string_list};
 use crate::startup::Compression;
 use crate::version::ProtocolVersion;
-use codec::Writer;
 use codec::compression::{lz4, snappy};
 use codec::writer::LengthError;
+use codec::{Reader, Writer};
 use stdx::Uuid;
 
 /// Bytes of a frame header from v3 on.
@@ -164,12 +164,13 @@ impl<'o> ResponseFrame<'o> {
     }
 
     /// Takes over a whole response that was made elsewhere for the same version, neither compressed
-    /// nor traced: for another stream, and with a tracing id. `None`: the bytes are no such frame.
+    /// nor traced: for another stream, with a tracing id, and with its warnings behind those given. A custom payload
+    /// that is given is left out. `None`: the bytes are no such frame, or there are too many warnings.
     pub fn copied(
         out: &'o mut Vec<u8>,
         version: ProtocolVersion,
         stream: i16,
-        tracing_id: Option<Uuid>,
+        extras: &FrameExtras<'_>,
         made: &[u8],
     ) -> Option<ResponseFrame<'o>> {
         let (header, body) = made.split_first_chunk::<HEADER_LEN>()?;
@@ -180,14 +181,28 @@ impl<'o> ResponseFrame<'o> {
             return None;
         }
         let opcode = Opcode::from_number(header.opcode).ok()?;
+        let FrameExtras { tracing_id, warnings, .. } = *extras;
+        let warnings = if version >= ProtocolVersion::V4 { warnings } else { &[] };
         let start = out.len();
-        let bits = header.flags | if tracing_id.is_some() { flags::TRACING } else { 0 };
-        put_header(out, header.first, bits, stream, opcode, 0);
+        let traced = if tracing_id.is_some() { flags::TRACING } else { 0 };
+        let warned = if warnings.is_empty() { 0 } else { flags::WARNING };
+        put_header(out, header.first, header.flags | traced | warned, stream, opcode, 0);
+        let frame = ResponseFrame { out, start, finished: false };
         if let Some(id) = tracing_id {
-            out.put_bytes(id.as_bytes());
+            frame.out.put_bytes(id.as_bytes());
         }
-        out.put_bytes(body);
-        Some(ResponseFrame { out, start, finished: false })
+        if warnings.is_empty() {
+            frame.out.put_bytes(body);
+            return Some(frame);
+        }
+        let mut rest = Reader::new(body, "warnings");
+        let mut all = warnings.to_vec();
+        if header.flags & flags::WARNING != 0 {
+            all.extend(string_list(&mut rest).ok()?);
+        }
+        put_string_list(frame.out, &all).ok()?;
+        frame.out.put_bytes(rest.rest());
+        Some(frame)
     }
 
     /// Where the body is appended.

@@ -1102,6 +1102,47 @@ fn compressed_responses_come_back() {
 }
 
 #[test]
+fn a_copied_response_has_its_warnings_behind_those_given() {
+    let id = Uuid::from_u128(0x1f22_f130_e564_11f1_ad04_d784_a7c4_84c4);
+    for version in [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5] {
+        for (made, given) in
+            [(&[][..], &[][..]), (&["a", "b"], &[]), (&[], &["c"]), (&["a"], &["c"])]
+        {
+            let mut bytes = Vec::new();
+            let of_maker = FrameExtras {
+                warnings: made,
+                custom_payload: &[("k", b"v")],
+                ..FrameExtras::default()
+            };
+            encode_frame(&mut bytes, version, 0, Opcode::Result, &of_maker, |body| {
+                response::put_set_keyspace(body, "ks")
+            })
+            .unwrap();
+            let extras = FrameExtras { tracing_id: Some(id), warnings: given, custom_payload: &[] };
+            let mut out = b"before".to_vec();
+            ResponseFrame::copied(&mut out, version, 9, &extras, &bytes).unwrap().finish().unwrap();
+            let negotiated = Negotiated::plain(version);
+            through(&out[6..], Side::Client, |frame| {
+                assert_eq!(frame.header.stream, 9);
+                let decoded = Response::decode(frame, negotiated).unwrap();
+                assert_eq!(decoded.body, ResponseBody::SetKeyspace("ks"));
+                assert_eq!(decoded.tracing_id, Some(id));
+                let newer = version >= ProtocolVersion::V4;
+                assert_eq!(decoded.custom_payload.is_some(), newer);
+                let all = if newer { [given, made].concat() } else { Vec::new() };
+                assert_eq!(decoded.warnings, all);
+            });
+        }
+    }
+    // Warnings that are cut short are none, and nothing is left of the attempt.
+    let mut out = b"before".to_vec();
+    let extras = FrameExtras { warnings: &["c"], ..FrameExtras::default() };
+    let broken = [0x84, flags::WARNING, 0, 0, 8, 0, 0, 0, 3, 0, 1, 9];
+    assert!(ResponseFrame::copied(&mut out, ProtocolVersion::V4, 9, &extras, &broken).is_none());
+    assert_eq!(out, b"before");
+}
+
+#[test]
 fn a_v5_connection_is_unframed_until_started() {
     let negotiated = Negotiated::plain(ProtocolVersion::V5);
     let mut startup = Vec::new();

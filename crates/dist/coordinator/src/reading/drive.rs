@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
@@ -58,6 +59,10 @@ pub(super) struct Reader<'a, S> {
     /// A replica refused the plan: what it is based on is older than this epoch.
     needed: Rc<Cell<Epoch>>,
     trace: Option<Rc<ReadTrace>>,
+    /// Of a read that is traced: who was asked for a digest of the page, and whether it was told that
+    /// they differ.
+    digests: TargetSet,
+    told_mismatch: bool,
     order: &'a ReplicatedRead,
     shape: Rc<TableShape>,
     sink: &'a mut S,
@@ -88,6 +93,8 @@ impl<'a, S: RowSink> Reader<'a, S> {
             epoch: order.snapshot.epoch,
             needed: Rc::new(Cell::new(order.snapshot.epoch)),
             trace,
+            digests: TargetSet::EMPTY,
+            told_mismatch: false,
             order,
             sink,
             show: Show::new(command.reversed, command.now, command.wants_static, resumed),
@@ -247,6 +254,9 @@ impl<'a, S: RowSink> Reader<'a, S> {
             RangeOutput::Slot { slot, output } => {
                 if is_tick && !matches!(output, ReadOutput::Repair { .. }) {
                     self.coordinator.inner.reading.speculations.inc();
+                    if self.trace.is_some() {
+                        self.note_speculation(slot, &output);
+                    }
                 }
                 let answer = self.perform(slot, output);
                 inputs.extend(answer.map(|input| RangeInput::Slot { slot, input }));
@@ -334,6 +344,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             }
         };
         self.uses = self.uses.wrapping_add(1);
+        (self.digests, self.told_mismatch) = (TargetSet::EMPTY, false);
         let (replicas, digests) = (read.plan().replicas.clone(), read.needs_digests());
         let shape = self.shape.clone();
         let limits = self.limits(rows);
@@ -358,10 +369,20 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 let Some(command) = slot.more(to, rows) else {
                     return Some(ReadInput::Failed { from: to, reason });
                 };
+                if let (Some(trace), Some(replica)) = (&self.trace, slot.replicas.get(to)) {
+                    let from = self.plan.cluster.shown(replica.host);
+                    trace.note(format!(
+                        "Requesting {rows} extra rows from {from} for short read protection"
+                    ));
+                }
                 (to, What::More, Rc::new(command), PageLimits { rows, ..slot.limits })
             }
             ReadOutput::Reconcile { pages } => {
                 reading.mismatches.inc();
+                if let Some(trace) = self.trace.as_ref().filter(|_| !self.told_mismatch) {
+                    self.told_mismatch = true;
+                    note_mismatch(trace, &slot.command);
+                }
                 return Some(slot.reconcile(pages));
             }
             ReadOutput::Repair { to, of } => {
@@ -374,7 +395,13 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let replica = slot.replicas.get(to).copied()?;
         let asked = self.asked(number, to, what, &replica)?;
         if let Some(trace) = &self.trace {
-            trace.note(self.describe_asking(&replica, &command, what));
+            if what == What::Digest {
+                self.digests.insert(to);
+            } else if what == What::Page && self.digests.contains(to) && !self.told_mismatch {
+                self.told_mismatch = true;
+                note_mismatch(trace, &command);
+            }
+            trace.note(self.describe_asking((to, &replica), &command, what));
         }
         let future = match replica.is_self {
             true => self.read_here(&command, limits, what),
@@ -386,16 +413,34 @@ impl<'a, S: RowSink> Reader<'a, S> {
 
     /// As Cassandra says whom it asks.
     #[cold]
-    fn describe_asking(&self, replica: &ReplicaInfo, command: &ReadCommand, what: What) -> String {
+    fn describe_asking(
+        &self,
+        (to, replica): (Target, &ReplicaInfo),
+        command: &ReadCommand,
+        what: What,
+    ) -> String {
         let kind = if what == What::Digest { "digest" } else { "data" };
-        let peer = self.plan.cluster.parts.messaging.peer(replica.host);
-        let address =
-            peer.map_or_else(|| replica.host.to_string(), |peer| peer.address.to_string());
+        let address = self.plan.cluster.shown(replica.host);
         match (&command.partitions, replica.is_self) {
+            (Partitions::Key(_), false) if what == What::Page && self.digests.contains(to) => {
+                format!("Enqueuing full data read to {address}")
+            }
             (Partitions::Key(_), true) => format!("reading {kind} locally"),
-            (Partitions::Key(_), false) => format!("reading {kind} from /{address}"),
+            (Partitions::Key(_), false) => format!("reading {kind} from {address}"),
             (Partitions::Range(_), true) => format!("reading {kind} of a range locally"),
-            (Partitions::Range(_), false) => format!("Enqueuing request to /{address}"),
+            (Partitions::Range(_), false) => format!("Enqueuing request to {address}"),
+        }
+    }
+
+    /// Another replica is asked because one is slow.
+    #[cold]
+    fn note_speculation(&self, slot: u16, output: &ReadOutput) {
+        let (ReadOutput::Data { to } | ReadOutput::Digest { to }) = output else { return };
+        let slot = self.slots.get(usize::from(slot)).and_then(Option::as_ref);
+        let replica = slot.and_then(|slot| slot.replicas.get(*to));
+        if let (Some(trace), Some(replica)) = (&self.trace, replica) {
+            let on = self.plan.cluster.shown(replica.host);
+            trace.note(format!("speculating read retry on {on}"));
         }
     }
 
@@ -503,6 +548,10 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
         let Some(asked) = self.asked(number, to, What::Repair, &replica) else { return };
         self.coordinator.inner.reading.repairs.add(mutations.len() as u64);
+        if let Some(trace) = self.trace.as_ref().filter(|_| !mutations.is_empty()) {
+            let to = self.plan.cluster.shown(replica.host);
+            trace.note(format!("Sending read-repair-mutation to {to}"));
+        }
         let durable = self.plan.table.durable;
         let future: AnswerFuture = if replica.is_self {
             let this = self.coordinator.clone();
@@ -641,6 +690,20 @@ fn page_scanned(page: &ReplicaPage<'_>, slot: &Slot, from: RowsFrom) -> u32 {
 
 fn token_of(mutation: &[u8]) -> Option<stdx::Token> {
     MutationRef::open(mutation).map(|m| codec::token_of(m.key))
+}
+
+/// Replicas have a partition differently. Source: `AbstractReadExecutor.awaitResponses`,
+/// `DecoratedKey.toString`.
+#[cold]
+fn note_mismatch(trace: &ReadTrace, command: &ReadCommand) {
+    let Partitions::Key(key) = &command.partitions else { return };
+    let mut text =
+        format!("Digest mismatch: Mismatch for key DecoratedKey({}, ", codec::token_of(key).0);
+    for byte in key {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push(')');
+    trace.note(text);
 }
 
 /// The sub-range that holds one key's token.

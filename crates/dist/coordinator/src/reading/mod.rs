@@ -216,7 +216,11 @@ impl Coordinator {
         }
         self.inner.reading.reads.inc();
         let reader = drive::Reader::new(self, (plan, trace.cloned()), command, order, sink);
-        Box::pin(reader.run()).await
+        let read = Box::pin(reader.run()).await;
+        if let (Some(trace), Err(error)) = (trace, &read) {
+            trace.request().note_error(error);
+        }
+        read
     }
 
     /// Whether this node alone answers a read.

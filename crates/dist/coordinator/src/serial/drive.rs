@@ -22,17 +22,18 @@ use paxos::wire::{Answer, Electorate, MessageRef};
 use paxos::{Ballot, Commit, Proposer, Scope};
 use request::types::Failures;
 use request::{ReconcileCommand, ReplicaError, ReplicaInfo, reconcile};
-use stdx::{Epoch, HostId, Instant, Uuid};
+use stdx::{Epoch, HostId, Instant};
 
 use super::plan::{Targets, Voters};
 use super::row::{Partition, Payload};
-use super::serve::{Incoming, is_sound};
+use super::serve::{Asked, Incoming, is_sound};
 use super::turns::Turn;
 use super::{BACKOFF_MAX, BACKOFF_MIN};
 use crate::Coordinator;
 use crate::cluster_state::Cluster;
 use crate::failing::{of_reply, replica_error};
 use crate::reading::TableFacts;
+use crate::request_trace::RequestTrace;
 
 /// What one operation is.
 pub(super) struct Job {
@@ -47,7 +48,7 @@ pub(super) struct Job {
     pub(super) durable: bool,
     pub(super) deadline: Instant,
     pub(super) commit_deadline: Instant,
-    pub(super) trace: Option<Uuid>,
+    pub(super) trace: Option<Rc<RequestTrace>>,
 }
 
 type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer<Payload>, ReplicaError>>>>;
@@ -75,6 +76,8 @@ pub(super) struct Driver {
     calls: Vec<(Target, Ballot, AnswerFuture)>,
     replanning: Option<SnapshotFuture>,
     timer: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Of an operation that is traced.
+    noted: Noted,
     /// The round that `pages` were read in.
     round: Ballot,
     pages: Vec<(Target, Vec<u8>)>,
@@ -114,6 +117,7 @@ impl Driver {
             calls: Vec::new(),
             replanning: None,
             timer: None,
+            noted: Noted::default(),
             round: Ballot::ZERO,
             pages: Vec::new(),
             turn: Some(turn),
@@ -186,6 +190,9 @@ impl Driver {
                 let mut context = Context { now, wall, random, clock: &mut clock };
                 self.machine.step(&mut context, input, &mut outputs);
             }
+            if self.job.trace.is_some() {
+                self.note_step(&outputs);
+            }
             for output in outputs.drain(..) {
                 self.obey(output, inputs, decide);
             }
@@ -223,6 +230,7 @@ impl Driver {
             Output::Prune { to, ballot } => self.prune(to, ballot),
             Output::Decide { ballot, replies } => {
                 let decision = decide(ballot, self.merged(replies));
+                self.noted.decided = Some((ballot, matches!(decision, Decision::Value(_))));
                 inputs.push_back(Input::Decided(decision));
             }
             Output::Replan { at_least } => self.replan(at_least),
@@ -301,9 +309,16 @@ impl Driver {
             deadline: job.commit_deadline,
             is_served: false,
         };
+        let noted = job.trace.clone().map(|trace| (trace, Asked::of(&incoming.request)));
         // Sent now, in the order of the machine.
         let answer = self.coordinator.consider(&job.snapshot, incoming);
-        Some(Box::pin(async move { answer.await.map_err(|error| of_reply(&error)) }))
+        Some(Box::pin(async move {
+            let answer = answer.await;
+            if let Some((trace, asked)) = noted {
+                trace.note(|| asked.describe(answer.as_ref().ok()));
+            }
+            answer.map_err(|error| of_reply(&error))
+        }))
     }
 
     fn ask_peer(
@@ -330,7 +345,8 @@ impl Driver {
             Request::Prune { .. } => (Verb::PaxosPrune, job.commit_deadline),
         };
         let shard = cluster.shard_of(replica.host, job.partition.token());
-        let outgoing = Outgoing { host: replica.host, shard, verb, deadline, trace: job.trace };
+        let trace = job.trace.as_ref().map(|trace| trace.id());
+        let outgoing = Outgoing { host: replica.host, shard, verb, deadline, trace };
         let message = MessageRef {
             table: job.partition.table,
             key: &job.partition.key,
@@ -344,11 +360,23 @@ impl Driver {
             let _ = cluster.parts.messaging.send_one_way(&outgoing, |out| message.encode(out));
             return None;
         }
-        let sent = cluster.parts.messaging.request(&outgoing, |out| message.encode(out));
+        let mut bytes = 0;
+        let sent = cluster.parts.messaging.request(&outgoing, |out| {
+            let before = out.len();
+            message.encode(out);
+            bytes = out.len() - before;
+        });
+        if let Some(trace) = &job.trace {
+            trace.note_sent(&cluster, replica.host, verb, bytes);
+        }
+        let trace = job.trace.clone();
         let (facts, partition) = (job.facts.clone(), job.partition.clone());
         let (host, reversed) = (replica.host, job.command.reversed);
         Some(Box::pin(async move {
             let response = sent.await.map_err(|error| replica_error(&error))?;
+            if let Some(trace) = trace {
+                trace.note(|| format!("Processing response from {}", cluster.shown(host)));
+            }
             check_answer(&facts, &partition, reversed, &response.payload).map_err(|what| {
                 tracing::warn!(?host, what, "a replica's answer cannot be used");
                 ReplicaError::Unknown
@@ -497,6 +525,79 @@ impl Driver {
                 Event::Tick
             }),
             None => Poll::Pending,
+        }
+    }
+}
+
+/// What was said of an operation in its trace.
+#[derive(Default)]
+struct Noted {
+    /// The round that was decided last, and whether with something to write.
+    decided: Option<(Ballot, bool)>,
+    /// The round that was proposed last.
+    proposed: Option<Ballot>,
+    contentions: u32,
+}
+
+impl Driver {
+    /// Notes what the machine does, in the words of Cassandra's `Paxos` and `PaxosPrepare`.
+    #[cold]
+    fn note_step(&mut self, outputs: &[Output<Payload>]) {
+        let Some(trace) = self.job.trace.clone() else { return };
+        let contentions = self.machine.contentions();
+        if contentions > self.noted.contentions {
+            self.noted.contentions = contentions;
+            trace.note(|| match self.noted.proposed == Some(self.round) {
+                true => "Paxos proposal not accepted (pre-empted by a higher ballot)".to_owned(),
+                false => "Some replicas have already promised a higher ballot than ours; retrying"
+                    .to_owned(),
+            });
+        }
+        for output in outputs {
+            match output {
+                Output::Prepare { readers, ballot, .. } => trace.note(|| {
+                    let with = if readers.is_empty() { "" } else { " with read" };
+                    format!("Preparing {}{with}", ballot.to_uuid())
+                }),
+                Output::Refresh { to, ballot, commit } => {
+                    trace.note(|| {
+                        "Repairing replicas that missed the most recent commit".to_owned()
+                    });
+                    let hosts = to.iter().filter_map(|target| self.targets.get(target));
+                    for replica in hosts.filter(|replica| !replica.is_self) {
+                        let Some(cluster) = &self.cluster else { continue };
+                        let (missing, to) = (commit.ballot.to_uuid(), cluster.shown(replica.host));
+                        let promised = ballot.to_uuid();
+                        trace.note(|| format!("Refresh {missing} and Confirm {promised} to {to}"));
+                    }
+                }
+                Output::Propose { proposal, .. } | Output::Conclude { proposal, .. }
+                    if self.noted.proposed != Some(proposal.ballot) =>
+                {
+                    let ballot = proposal.ballot;
+                    self.noted.proposed = Some(ballot);
+                    let round = ballot.to_uuid();
+                    match self.noted.decided {
+                        Some((decided, true)) if decided == ballot => trace.note(|| {
+                            format!(
+                                "CAS precondition is met; proposing client-requested updates for \
+                                 {round}"
+                            )
+                        }),
+                        Some((decided, false)) if decided == ballot => {
+                            if self.job.kind == Kind::Write {
+                                trace.note(|| {
+                                    "CAS precondition does not match current values; proposing empty \
+                                     update"
+                                        .to_owned()
+                                });
+                            }
+                        }
+                        _ => trace.note(|| format!("Finishing incomplete paxos round {round}")),
+                    }
+                }
+                _ => {}
+            }
         }
     }
 }

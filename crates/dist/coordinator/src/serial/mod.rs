@@ -29,6 +29,7 @@ mod testing;
 mod turns;
 
 use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ use paxos::proposer::{Decision, Effect, Failure, FailureKind, Kind, Outcome};
 use paxos::{BallotClock, Scope};
 use request::{ReplicaError, RequestError, WriteType};
 use rt::Rt;
-use stdx::{HostId, Instant, TimestampMicros, Uuid};
+use stdx::{HostId, Instant, TimestampMicros};
 use store::{Look, ReadStats, RowSink, StoreError};
 use telemetry::Counter;
 
@@ -58,6 +59,7 @@ pub use turns::{NoTurn, TurnWish};
 use crate::Coordinator;
 use crate::cluster_parts::ReplicatedRead;
 use crate::reading::{Show, Shown, go_on, resumed};
+use crate::request_trace::RequestTrace;
 use drive::{Driver, Job};
 use plan::{Targets, level_of, narrow};
 use row::Payload;
@@ -213,8 +215,8 @@ pub struct CasOrder {
     pub durable: bool,
     /// When the client is answered at the latest while nothing is decided.
     pub deadline: Instant,
-    /// Id of the request's trace: the other nodes write down what they do for it.
-    pub trace: Option<Uuid>,
+    /// The request is traced: what this node does is noted, and the other nodes write down what they do for it.
+    pub trace: Option<Rc<RequestTrace>>,
 }
 
 /// How a conditional write ended.
@@ -411,7 +413,7 @@ impl Coordinator {
         &self,
         command: &ReadCommand,
         order: &ReplicatedRead,
-        (scope, trace): (Scope, Option<Uuid>),
+        (scope, trace): (Scope, Option<Rc<RequestTrace>>),
         sink: &mut S,
     ) -> Result<ReadStats, CasError> {
         if !matches!(command.partitions, Partitions::Key(_)) {
@@ -440,7 +442,7 @@ impl Coordinator {
                 commit,
                 durable: true,
                 deadline: order.deadline,
-                trace,
+                trace: trace.clone(),
             };
             let mut driver = self.driver(parts, Kind::Read, &failing).await?;
             let (facts, ..) = driver.facts();
@@ -559,7 +561,7 @@ struct Parts {
     commit: Consistency,
     durable: bool,
     deadline: Instant,
-    trace: Option<Uuid>,
+    trace: Option<Rc<RequestTrace>>,
 }
 
 /// Shows all of a merged page; false when the operation wants more than is in it.

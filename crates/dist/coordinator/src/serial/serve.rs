@@ -10,7 +10,7 @@ use data::command::{Partitions, ReadCommand};
 use data::replica_page::PageLimits;
 use internode::{ErrorReply, ReadRequest, Verb};
 use messaging::{Request as PeerRequest, Responder};
-use paxos::acceptor::Request;
+use paxos::acceptor::{Rejection, Reply, Request};
 use paxos::wire::{Answer, Electorate, Message};
 use paxos::{Ballot, Scope};
 use schema::Table;
@@ -67,6 +67,44 @@ fn verb_of(request: &Request<Payload>) -> Verb {
     }
 }
 
+/// What an acceptor was asked, for a trace.
+pub(super) struct Asked {
+    round: Option<Ballot>,
+    /// What it does then, as Cassandra puts it.
+    text: String,
+    is_proposal: bool,
+}
+
+impl Asked {
+    pub(super) fn of(request: &Request<Payload>) -> Asked {
+        let is_proposal = matches!(request, Request::Propose(_) | Request::Conclude(_));
+        Asked { round: ballot_of(request), text: describe(request), is_proposal }
+    }
+
+    /// What it has done.
+    pub(super) fn describe(&self, answer: Option<&Answer<Payload>>) -> String {
+        let Some(Answer::Reply { reply: Reply::Rejected { why, .. }, .. }) = answer else {
+            return self.text.clone();
+        };
+        let round = self.round.map(|round| round.to_uuid().to_string()).unwrap_or_default();
+        match (why, self.is_proposal) {
+            (Rejection::Newer(latest), false) => {
+                format!("Promise rejected; {round} older than {}", latest.to_uuid())
+            }
+            (Rejection::Newer(latest), true) => {
+                format!("Rejecting proposal {round}; latest is now {}", latest.to_uuid())
+            }
+            (Rejection::TooFarAhead { ahead_micros, max_micros }, _) => format!(
+                "Round {round} rejected: it is {ahead_micros} microseconds ahead of this clock, more \
+                 than {max_micros}"
+            ),
+            (Rejection::Overloaded, _) => {
+                format!("Round {round} rejected: too many answers wait for the disk")
+            }
+        }
+    }
+}
+
 /// For a trace, as Cassandra puts it.
 fn describe(request: &Request<Payload>) -> String {
     match request {
@@ -118,14 +156,14 @@ impl Coordinator {
         }
         self.inner.serial.served.inc();
         let trace = request.trace.and_then(|_| self.peer_trace(request));
-        if let Some(trace) = &trace {
-            trace.note(describe(&message.request));
-        }
+        let from = request.from;
+        let noted = trace.map(|trace| (trace, Asked::of(&message.request)));
         let this = self.clone();
         self.spawn_or_drop("paxos-served", async move {
             let answer = this.answer_peer(message, epoch, deadline).await;
-            if let Some(trace) = trace {
-                trace.note("Enqueuing response".to_owned());
+            if let (Some((trace, asked)), Some(cluster)) = (noted, this.cluster()) {
+                trace.note(asked.describe(answer.as_ref().ok()));
+                trace.note(format!("Enqueuing response to {}", cluster.shown(from)));
             }
             match answer {
                 Ok(answer) => responder.respond(|out| answer.encode(out)),

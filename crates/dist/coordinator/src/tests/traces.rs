@@ -9,9 +9,16 @@ use stdx::Uuid;
 
 use super::nodes::{Nodes, Options, TIMEOUT};
 use super::table::{Collect, TABLE, insert, read_all};
-use crate::{ReadTrace, ReplicatedRead, SelectLimits};
+use crate::{ReadTrace, ReplicatedRead, RequestTrace, SelectLimits};
 
 type Written = Rc<RefCell<Vec<(u8, Uuid, Vec<String>)>>>;
+type Said = Rc<RefCell<Vec<String>>>;
+
+fn noting(id: Uuid) -> (Rc<RequestTrace>, Said) {
+    let said = Said::default();
+    let own = said.clone();
+    (Rc::new(RequestTrace::new(id, move |text| own.borrow_mut().push(text))), said)
+}
 
 #[test]
 fn replicas_write_down_what_they_do_for_a_traced_request_only() {
@@ -30,10 +37,21 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
     assert_eq!(written.borrow().len(), 0);
 
     let id = Uuid::from_u128(7);
-    nodes.run_on(nodes.shard(1, 0), move |shard| async move {
+    let said = nodes.run_on(nodes.shard(1, 0), move |shard| async move {
         let order = shard.order(All, vec![insert(2, "traced", 1_000)]);
-        shard.coordinator.write_traced(order, Some(id)).await.unwrap();
+        let (trace, said) = noting(id);
+        shard.coordinator.write_traced(order, Some(trace)).await.unwrap();
+        let said = said.borrow().clone();
+        said
     });
+    let count = |begin: &str| said.iter().filter(|text| text.starts_with(begin)).count();
+    // To the other of this datacenter, and to one of the other that passes it on; all three answer.
+    assert_eq!(count("Sending MUTATION_REQ message to /"), 2, "{said:?}");
+    assert_eq!(count("MUTATION_RSP message received from /"), 3, "{said:?}");
+    assert_eq!(count("Processing response from /"), 3, "{said:?}");
+    assert_eq!(count("Appending to commitlog"), 1, "{said:?}");
+    assert_eq!(count("Adding to t memtable"), 1, "{said:?}");
+    assert_eq!(said.len(), 10, "{said:?}");
     let mut by: Vec<u8> = written.borrow().iter().map(|(n, ..)| *n).collect();
     by.sort_unstable();
     // One of the other datacenter has passed it on.
@@ -42,7 +60,9 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
         assert_eq!(of, id);
         let first = events.first().map(String::as_str).unwrap_or_default();
         assert!(first.starts_with("MUTATION_REQ message received from /"), "n{n}: {events:?}");
-        assert!(events.len() > 1, "n{n}: {events:?}");
+        let own = ["Appending to commitlog", "Adding to t memtable"];
+        assert_eq!(events[1..3], own, "n{n}: {events:?}");
+        assert!(events[3].starts_with("Enqueuing response to /"), "n{n}: {events:?}");
     }
 
     nodes.run_on(nodes.shard(1, 0), move |shard| async move {
@@ -90,4 +110,55 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
         assert!(events[4].contains(" read 1 live row of 1 partition and "), "n{n}: {events:?}");
         assert!(begin[5].starts_with("Enqueuing response of"), "n{n}: {events:?}");
     }
+}
+
+#[test]
+fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
+    let nodes = Nodes::start(&Options::new(1));
+    nodes.write(1, All, 5, "old").unwrap();
+    nodes.run_on(nodes.any_shard(2), |shard| async move {
+        let (token, newer, durable) = insert(5, "newer", i64::MAX / 2);
+        shard.coordinator.apply(token, newer, durable).await.unwrap();
+    });
+    let read = |shard: super::nodes::Shard| async move {
+        let command = ReadCommand {
+            partitions: Partitions::Key(5_i32.to_be_bytes().to_vec()),
+            ..read_all(TABLE)
+        };
+        let order = ReplicatedRead {
+            snapshot: shard.snapshot(),
+            consistency: All,
+            deadline: shard.rt.now() + TIMEOUT,
+            page_timeout: None,
+            rows_wanted: 10,
+            limits: SelectLimits { rows_per_partition: u32::MAX },
+        };
+        let said = Said::default();
+        let own = said.clone();
+        let trace = Rc::new(ReadTrace::new(Uuid::nil(), move |text| own.borrow_mut().push(text)));
+        let mut found = Collect::default();
+        let terms = (Some(&trace), None);
+        shard.coordinator.read_traced(&command, &order, terms, &mut found).await.unwrap();
+        assert_eq!(found.rows.len(), 1);
+        let said = said.borrow().clone();
+        said
+    };
+    let said = nodes.run_on(nodes.any_shard(1), read);
+    let mut steps = said.iter();
+    let token = codec::token_of(&5_i32.to_be_bytes()).0;
+    let mismatch = format!("Digest mismatch: Mismatch for key DecoratedKey({token}, 00000005)");
+    for step in [
+        "reading digest from /",
+        &mismatch,
+        "Enqueuing full data read to /",
+        "Sending read-repair-mutation to /",
+    ] {
+        assert!(steps.any(|text| text.starts_with(step)), "{step}: {said:?}");
+    }
+    assert_eq!(said.iter().filter(|text| **text == mismatch).count(), 1, "{said:?}");
+    // They agree now.
+    let said = nodes.run_on(nodes.any_shard(1), read);
+    let expected = ["reading data locally", "reading digest from /", "reading digest from /"];
+    let as_expected = said.iter().zip(expected).all(|(text, begin)| text.starts_with(begin));
+    assert!(as_expected && said.len() == expected.len(), "{said:?}");
 }

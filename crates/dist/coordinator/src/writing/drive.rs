@@ -19,6 +19,7 @@ use crate::batch_log::BatchTable;
 use crate::batch_wire::{self, BatchRemove};
 use crate::cluster_state::Cluster;
 use crate::failing::{of_reply, of_store, replica_error};
+use crate::request_trace::RequestTrace;
 use crate::tokens::{Sent, log_token, mutation_token};
 
 /// What happens to a write.
@@ -135,6 +136,9 @@ impl Coordinator {
         match output {
             WriteOutput::ApplyLocal { target } => {
                 let Some((token, mutation, durable)) = running.mutation(index) else { return };
+                if let Some(trace) = &running.trace {
+                    self.note_own_write(mutation, |text| trace.note(|| text));
+                }
                 let who = Acknowledge::Write { write: write.clone(), index, target };
                 let done = match running.purpose {
                     Purpose::Counted => self.commit_own(who),
@@ -216,11 +220,17 @@ impl Coordinator {
             shard: cluster.shard_of(host, token),
             verb: Verb::BatchStore,
             deadline: running.deadline,
-            trace: running.trace,
+            trace: running.trace.as_ref().map(|trace| trace.id()),
         };
+        let mut bytes = 0;
         let sent = cluster.client.send(&outgoing, log_token(running.name.slot, to), |out| {
+            let before = out.len();
             batch_wire::encode_store(out, log.id, log.written_at, mutations);
+            bytes = out.len() - before;
         });
+        if let Some(trace) = &running.trace {
+            trace.note_sent(cluster, host, Verb::BatchStore, bytes);
+        }
         match sent {
             Ok(_) => running.open += 1,
             Err(error) => events.push(Event::LogFailed(to, replica_error(&error))),
@@ -286,6 +296,9 @@ impl Coordinator {
             if is_last {
                 running.open = running.open.saturating_sub(1);
             }
+            if let Some(trace) = &running.trace {
+                note_answer(cluster, &running, trace, sent, &completion);
+            }
             event_of(&running, sent, completion)
         };
         if let Some(event) = event {
@@ -336,6 +349,41 @@ fn event_of(running: &Running, sent: Sent, completion: Completion<'_>) -> Option
     }
 }
 
+/// Of a traced write: who has answered.
+#[cold]
+fn note_answer(
+    cluster: &Cluster,
+    running: &Running,
+    trace: &RequestTrace,
+    sent: Sent,
+    completion: &Completion<'_>,
+) {
+    let host = match sent {
+        Sent::Forward => None,
+        Sent::Log { place, .. } => match &running.machine {
+            Machine::Batch(request) => request.log_host(place),
+            Machine::One(_) => None,
+        },
+        Sent::Mutation { index, target, .. } => {
+            // Whoever was passed it on answers through the one who did.
+            let from = match &completion.result {
+                Ok(answer) if completion.verb != Verb::Mutation => {
+                    match forwarded(running, index, target, answer.payload) {
+                        Some(WriteInput::Ack { from } | WriteInput::Failed { from, .. }) => from,
+                        _ => target,
+                    }
+                }
+                _ => target,
+            };
+            let plan = running.request(index).map(|request| request.plan());
+            plan.and_then(|plan| plan.replicas.get(from)).map(|replica| replica.host)
+        }
+    };
+    if let Some(host) = host {
+        trace.note_answer(cluster, host, completion);
+    }
+}
+
 /// What a forwarding node passed back.
 fn forwarded(running: &Running, index: u16, by: Target, payload: &[u8]) -> Option<WriteInput> {
     let Ok(ack) = ForwardAck::decode(payload) else {
@@ -372,8 +420,11 @@ fn send(
         shard: cluster.shard_of(replica.host, *key),
         verb: if forward.is_empty() { Verb::Mutation } else { Verb::MutationForward },
         deadline: running.deadline,
-        trace: running.trace,
+        trace: running.trace.as_ref().map(|trace| trace.id()),
     };
+    if let Some(trace) = &running.trace {
+        trace.note_sent(cluster, replica.host, outgoing.verb, bytes.len());
+    }
     let token = mutation_token(running.name.slot, index, to);
     if forward.is_empty() {
         cluster.client.send(&outgoing, token, |out| mutation.encode(out))?;
@@ -400,6 +451,9 @@ fn answer(cluster: &Cluster, running: &mut Running, result: Result<(), RequestEr
         }
         Err(RequestError::WriteTimeout { .. }) => counters.write_timeouts.inc(),
         Err(_) => counters.write_failures.inc(),
+    }
+    if let (Some(trace), Err(error)) = (&running.trace, &result) {
+        trace.note_error(error);
     }
     counters.writes_lingering.add(1);
     running.is_answered = true;

@@ -30,6 +30,7 @@ pub(crate) use slots::Writes;
 use crate::Coordinator;
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
+use crate::request_trace::RequestTrace;
 use slots::SlotName;
 
 /// What a mutation under way takes beside its bytes, about.
@@ -98,7 +99,7 @@ struct Running {
     purpose: Purpose,
     deadline: Instant,
     began: Instant,
-    trace: Option<Uuid>,
+    trace: Option<Rc<RequestTrace>>,
     log: Option<Log>,
     passed_on: SmallVec<[PassedOn; 1]>,
     /// Requests to peers that have not ended.
@@ -193,15 +194,15 @@ impl Coordinator {
         self.write_for(order, Purpose::Client).await
     }
 
-    /// As [`Coordinator::write_replicated`], for a request whose trace has this id: the other nodes
-    /// write down what they do for it.
+    /// As [`Coordinator::write_replicated`], for a request that is traced: what this node does is noted, and
+    /// the other nodes write down what they do for it.
     ///
     /// # Errors
     /// As [`Coordinator::write_replicated`].
     pub async fn write_traced(
         &self,
         order: ReplicatedWrite,
-        trace: Option<Uuid>,
+        trace: Option<Rc<RequestTrace>>,
     ) -> Result<(), ReplicatedError> {
         let write = self.begin_write(order, Purpose::Client, trace)?;
         Ok(Answer { coordinator: self.clone(), write }.await?)
@@ -241,6 +242,7 @@ impl Coordinator {
         purpose: Purpose,
         trace: Option<Uuid>,
     ) -> Result<impl Future<Output = Result<(), RequestError>> + use<>, ReplicatedError> {
+        let trace = trace.map(|id| Rc::new(RequestTrace::of_others(id)));
         let write = self.begin_write(order, purpose, trace)?;
         Ok(Answer { coordinator: self.clone(), write })
     }
@@ -249,7 +251,7 @@ impl Coordinator {
         &self,
         order: ReplicatedWrite,
         purpose: Purpose,
-        trace: Option<Uuid>,
+        trace: Option<Rc<RequestTrace>>,
     ) -> Result<Rc<Write>, ReplicatedError> {
         let Some(cluster) = self.inner.cluster.get() else {
             let text = "this node is not part of a cluster".to_owned();

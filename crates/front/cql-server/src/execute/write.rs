@@ -25,6 +25,7 @@ use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{FoundLists, ModifyPlan, bind_batch_found};
 use cql_syntax::ast;
 use cql_wire::{Consistency, WriteType};
+use data::MutationRef;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::future::Future;
@@ -343,6 +344,15 @@ async fn apply_logged(
     Ok(())
 }
 
+/// The name of a mutation's table, for a trace.
+#[cold]
+fn table_of(server: &Server, mutation: &[u8]) -> String {
+    let table = MutationRef::open(mutation).map(|mutation| mutation.table);
+    let snapshot = server.snapshot();
+    let table = table.and_then(|table| snapshot.schema.table_by_id(table));
+    table.map_or_else(|| "a".to_owned(), |table| table.name.to_string())
+}
+
 /// Applies mutations wherever they belong and waits until all may be acknowledged.
 async fn apply_all(
     server: &Rc<Server>,
@@ -362,7 +372,7 @@ async fn apply_all(
         if coordinator.is_local(token) {
             ticket.note(|| "Appending to commitlog".to_owned());
             coordinator.apply_local(&bytes, durable)?;
-            ticket.note(|| "Adding to memtable".to_owned());
+            ticket.note(|| format!("Adding to {} memtable", table_of(server, &bytes)));
             any_local = true;
         } else {
             let owner = coordinator.owner(token);

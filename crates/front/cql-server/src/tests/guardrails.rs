@@ -2,11 +2,12 @@
 
 use super::roles::{login, server_with};
 use super::*;
+use crate::session::{Session, Ticket};
 use crate::{Guardrails, TimestampGuardrails};
 use cql_plan::auth::AccessRules;
-use cql_plan::guardrails::{Feature, Guardrails as Planned, Threshold, Values};
+use cql_plan::guardrails::{Feature, Guardrails as Planned, Threshold, Values, Watch};
 use cql_wire::request::BatchList;
-use cql_wire::{Batch, BatchKind, BatchQuery};
+use cql_wire::{Batch, BatchKind, BatchQuery, FrameExtras, Opcode, ResponseFrame};
 
 const DAY: i64 = 86_400_000_000;
 
@@ -368,6 +369,32 @@ fn ordinary_users_are_held_to_limits_from_the_next_statement_on_and_superusers_a
         set(&server, Planned::default());
         assert!(anne.must(text).await.warnings.is_empty());
     });
+}
+
+#[test]
+fn an_answer_of_another_node_comes_with_what_both_warn_of() {
+    let node = SocketAddr::from(([127, 0, 0, 1], 9042));
+    let session = Session::new(1, node, node);
+    session.negotiated.set(Negotiated::plain(V4));
+    let mut rails = Planned::default();
+    rails.write_consistency_levels.warned.push("TWO".to_owned());
+    let watch = Watch::new(Arc::new(rails));
+    watch.write_consistency(&["TWO"]).unwrap();
+    let ticket = Ticket { stream: 7, trace: None, watch: Some(Rc::new(watch)) };
+    let mut made = Vec::new();
+    let extras = FrameExtras { warnings: &["of the other"], ..FrameExtras::default() };
+    let mut frame = ResponseFrame::begin(&mut made, V4, 0, Opcode::Result, &extras).unwrap();
+    cql_wire::response::put_void(frame.body());
+    frame.finish().unwrap();
+    let mut out = Vec::new();
+    assert!(session.pass_on(&mut out, &ticket, &made));
+    let mut decoder = FrameDecoder::new(Side::Client, 1 << 20);
+    let mut input = out.as_slice();
+    let frame = decoder.next(&mut input).unwrap().unwrap();
+    assert_eq!(frame.header.stream, 7);
+    let response = Response::decode(&frame, Negotiated::plain(V4)).unwrap();
+    let [own, other] = response.warnings.as_slice() else { panic!("{:?}", response.warnings) };
+    assert!(own.contains("write consistency levels") && *other == "of the other", "{own}");
 }
 
 #[test]

@@ -89,11 +89,21 @@ async fn page(remote: &mut Remote, text: &str, size: Option<i32>, state: Option<
     remote.ask(&Request::Query { query: text, parameters }).await.unwrap()
 }
 
+/// How many pages ended behind tombstones, as it is counted.
+fn cut(node: &SimNode) -> u64 {
+    let metric =
+        node.telemetry().find("cql_tombstone_pages_total").map(|metric| metric.value.clone());
+    match metric {
+        Some(telemetry::Value::Counter(pages)) => pages,
+        other => panic!("not a counter: {other:?}"),
+    }
+}
+
 /// The rows of all pages of every statement, in pages of few rows and of many, and how many pages it took.
-fn answers(shards: u16, tombstones: u32, seed: u64) -> (Vec<(String, Vec<String>)>, usize) {
+fn answers(shards: u16, tombstones: u32, seed: u64) -> (Vec<(String, Vec<String>)>, usize, u64) {
     let world = World::new(seed, WorldOptions::default());
     let settings = ServerSettings { tombstone_page_limit: tombstones, ..settings() };
-    let _node = start(&world, shards, settings);
+    let node = start(&world, shards, settings);
     let address = SocketAddr::new(world.ip("n1"), PORT);
     let found = Rc::new(RefCell::new((Vec::new(), 0)));
     let given = found.clone();
@@ -126,17 +136,19 @@ fn answers(shards: u16, tombstones: u32, seed: u64) -> (Vec<(String, Vec<String>
             }
         }
     });
-    let found = found.take();
-    assert!(found.0.iter().map(|(_, rows)| rows.len()).sum::<usize>() > 500);
-    found
+    let (rows, pages) = found.take();
+    assert!(rows.iter().map(|(_, rows)| rows.len()).sum::<usize>() > 500);
+    (rows, pages, cut(&node))
 }
 
 #[test]
 fn pages_cut_by_tombstones_give_together_what_others_give() {
     for seed in 1..=6 {
-        let (expected, few) = answers(1, 0, seed);
+        let (expected, few, none) = answers(1, 0, seed);
+        assert_eq!(none, 0);
         for (shards, tombstones) in [(1, 1), (1, 4), (3, 1), (3, 3)] {
-            let (found, pages) = answers(shards, tombstones, seed);
+            let (found, pages, cut) = answers(shards, tombstones, seed);
+            assert!(cut > 0, "no page was counted that ended behind tombstones");
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found, expected, "seed {seed}, {shards} shards, {tombstones}");
             }

@@ -16,7 +16,7 @@ use super::{
     find_keyspace,
 };
 use crate::error::PlanError;
-use crate::options;
+use crate::options::TableProperties;
 
 pub(super) fn create(
     statement: &CopyTable,
@@ -51,7 +51,7 @@ pub(super) fn create(
     if statement.properties.iter().any(|p| p.name.text.eq_ignore_ascii_case("id")) {
         return Err(PlanError::config("Cannot set the id of a table in CREATE TABLE LIKE"));
     }
-    let options = options::altered_table_options(&statement.properties, &source.options)?;
+    let options = TableProperties::read(&statement.properties)?.on_top_of(&source.options)?;
     if source.is_counter() {
         check_counter_options(&options)?;
     }

@@ -10,7 +10,7 @@ use schema::Schema;
 use super::{REPLICATED_SYSTEM, SYSTEM};
 use crate::error::PlanError;
 use crate::guardrails::Watch;
-use crate::options;
+use crate::options::TableProperties;
 
 /// Whether it is one of the users' keyspaces.
 fn is_users(name: &str) -> bool {
@@ -95,10 +95,11 @@ fn properties(watch: &Watch, given: &[Property]) -> Result<Vec<String>, PlanErro
 
 /// As Cassandra does, what ALTER TABLE does not name is taken at its default.
 fn default_ttl(watch: &Watch, given: &[Property]) -> Result<(), PlanError> {
-    let Ok(options) = options::table_options(given) else {
+    let Ok(read) = TableProperties::read(given) else {
         // Refused later, for what is wrong with it.
         return Ok(());
     };
+    let options = read.options();
     let class = options.compaction.get("class").map_or("", String::as_str);
     if options.default_time_to_live == 0 && class.ends_with("TimeWindowCompactionStrategy") {
         watch.zero_ttl_on_twcs()?;

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP TABLE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql_syntax::ast::{
@@ -22,7 +22,7 @@ use super::{
     check_not_replicated_system, find_keyspace, is_valid_name, parse_table_id,
 };
 use crate::error::PlanError;
-use crate::options::{self, Properties};
+use crate::options::{self, Properties, TableProperties};
 use crate::raw_type;
 
 fn updated(table: Table) -> DdlOutcome {
@@ -44,6 +44,11 @@ pub(super) fn create(
     check_not_replicated_system(keyspace, "CREATE")?;
     let name = statement.table.name.text.as_str();
     check_order(statement)?;
+    let shown = shown_name(statement);
+    check_declared(statement, &shown)?;
+    primary_key(statement, &shown)?;
+    // Wrong values are told of even if there is such a table.
+    let properties = TableProperties::read(&statement.options.properties)?;
     let keyspace = find_keyspace(cx.schema, keyspace)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {
@@ -51,7 +56,7 @@ pub(super) fn create(
         }
         return Err(PlanError::table_exists(&keyspace.name, name));
     }
-    let mut table = definition_at(statement, keyspace, MaskContext::of(cx))?;
+    let mut table = definition_at(statement, properties, keyspace, MaskContext::of(cx))?;
     table.id = match Properties::new(&statement.options.properties)?.string("id")? {
         Some(text) => parse_table_id(&text)?,
         None => TableId((cx.new_table_id)()),
@@ -89,7 +94,8 @@ pub(super) fn check_compaction(table: &Table) -> Result<(), PlanError> {
 /// Everything Cassandra refuses, in its words; what Helenus does not have, by name.
 pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table, PlanError> {
     let masks = MaskContext { now: WallMicros(0), schema: None, functions: None };
-    definition_at(statement, keyspace, masks)
+    let properties = TableProperties::read(&statement.options.properties)?;
+    definition_at(statement, properties, keyspace, masks)
 }
 
 pub(super) fn check_name(name: &str, keyspace: &Keyspace) -> Result<(), PlanError> {
@@ -113,16 +119,15 @@ pub(super) fn check_name(name: &str, keyspace: &Keyspace) -> Result<(), PlanErro
 
 fn definition_at(
     statement: &CreateTable,
+    properties: TableProperties<'_>,
     keyspace: &Keyspace,
     masks: MaskContext<'_>,
 ) -> Result<Table, PlanError> {
     let name = statement.table.name.text.as_str();
     check_name(name, keyspace)?;
-    let shown = match &statement.table.keyspace {
-        Some(k) => format!("{}.{name}", k.text),
-        None => name.to_owned(),
-    };
-    let options = options::table_options(&statement.options.properties)?;
+    let shown = shown_name(statement);
+    check_declared(statement, &shown)?;
+    let options = properties.of_new_table()?;
     let (mut types, mut masks_by_name) = column_types(statement, keyspace, &shown, masks)?;
     let key = primary_key(statement, &shown)?;
     let in_key = key_columns(&key, &types, name)?;
@@ -243,12 +248,7 @@ fn column_types<'s>(
             let masked = Masked { keyspace, table, name: &column.name.text, ty: &ty };
             masks.insert(column.name.text.as_str(), masked.mask(mask, with)?);
         }
-        if types.insert(&column.name.text, (ty, column.is_static)).is_some() {
-            return Err(PlanError::invalid(format!(
-                "Duplicate column '{}' declaration for table '{shown}'",
-                column.name.text
-            )));
-        }
+        types.insert(&column.name.text, (ty, column.is_static));
     }
     if types.len() > usize::from(u16::MAX / 2) {
         return Err(PlanError::invalid(format!("table '{shown}' has too many columns")));
@@ -264,6 +264,27 @@ fn column_types<'s>(
         }
     }
     Ok((types, masks))
+}
+
+/// The table as the statement names it.
+fn shown_name(statement: &CreateTable) -> String {
+    let name = statement.table.name.text.as_str();
+    match &statement.table.keyspace {
+        Some(keyspace) => format!("{}.{name}", keyspace.text),
+        None => name.to_owned(),
+    }
+}
+
+/// Source: `CreateTableStatement.Raw.addColumn`.
+fn check_declared(statement: &CreateTable, shown: &str) -> Result<(), PlanError> {
+    let mut names = BTreeSet::new();
+    match statement.columns.iter().find(|column| !names.insert(column.name.text.as_str())) {
+        None => Ok(()),
+        Some(column) => Err(PlanError::invalid(format!(
+            "Duplicate column '{}' declaration for table '{shown}'",
+            column.name.text
+        ))),
+    }
 }
 
 /// The one primary key, whether declared inline or as a clause.
@@ -392,6 +413,10 @@ pub(super) fn alter(
 ) -> Result<DdlOutcome, PlanError> {
     check_not_replicated_system(keyspace_name, "ALTER")?;
     let name = statement.table.name.text.as_str();
+    let properties = match &statement.change {
+        AlterTableChange::With(properties) => Some(TableProperties::read(properties)?),
+        _ => None,
+    };
     let found = cx.schema.keyspace(keyspace_name).and_then(|k| Some((k, k.tables.get(name)?)));
     let Some((keyspace, before)) = found else {
         if statement.if_exists {
@@ -409,6 +434,9 @@ pub(super) fn alter(
         )
     {
         watch.alter_table()?;
+    }
+    if let Some(properties) = properties {
+        table.options = properties.on_top_of(&before.options)?;
     }
     match &statement.change {
         AlterTableChange::ColumnType { .. } => {
@@ -465,8 +493,7 @@ pub(super) fn alter(
                 rename_column(&mut table, before, from, to, *if_exists)?;
             }
         }
-        AlterTableChange::With(properties) => {
-            table.options = options::altered_table_options(properties, &before.options)?;
+        AlterTableChange::With(_) => {
             if table.is_counter() {
                 check_counter_options(&table.options)?;
             }

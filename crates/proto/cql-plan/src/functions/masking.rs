@@ -42,6 +42,17 @@ pub(crate) fn is_masking(name: &str) -> bool {
     )
 }
 
+/// Whether a function looks at its arguments but the value before it looks at the value. Source:
+/// `HashMaskingFunction.newArguments`, `PartialMaskingFunction.newArguments`.
+pub(crate) fn checks_arguments(function: &NativeFunction) -> bool {
+    let with_checked = match &*function.name {
+        "mask_hash" => 2,
+        "mask_inner" | "mask_outer" => 4,
+        _ => return false,
+    };
+    function.args.len() == with_checked
+}
+
 /// A column's mask, ready to be laid over its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Masker {

@@ -241,6 +241,11 @@ fn native_name(name: &FunctionName) -> Option<&str> {
     }
 }
 
+/// Whether a name is that of the function that gives the token of a key.
+pub(crate) fn is_token(name: &FunctionName) -> bool {
+    native_name(name) == Some("token")
+}
+
 /// Whether a name is that of a native aggregate.
 pub fn is_aggregate(name: &FunctionName) -> bool {
     native_name(name).is_some_and(|n| matches!(n, "count" | "min" | "max" | "sum" | "avg"))

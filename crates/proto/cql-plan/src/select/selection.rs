@@ -20,6 +20,7 @@ use super::earlier::no_signature;
 use super::expr::Expr;
 use super::restrictions::existing_column;
 use crate::error::PlanError;
+use crate::functions::masking;
 use crate::functions::user::Callee;
 use crate::functions::{self, Argument, NativeFunction};
 use crate::plan::{Binds, PlanContext};
@@ -62,7 +63,8 @@ pub(crate) struct PlannedSelection {
     pub(crate) slice_keys: Vec<(usize, String)>,
     /// Those of them that are arguments of functions, with the function's name: they must be set.
     pub(crate) call_terms: Vec<(usize, Arc<str>)>,
-    /// Calls of constants: what is wrong with them is told whether or not there are rows.
+    /// Calls of constants, and those that look at their constants: what is wrong with them is told
+    /// whether or not there are rows.
     pub(crate) constant_calls: Vec<Expr>,
     pub(crate) is_aggregate: bool,
 }
@@ -752,9 +754,17 @@ impl Planner<'_, '_> {
         let of_constants = !exprs.is_empty() && exprs.iter().all(is_constant);
         let (ty, name) = (function.returns.clone(), function.column_name(&names));
         let is_native = function.callee.is_none();
+        let looks_at_constants = is_native && masking::checks_arguments(&function);
         let expr = Expr::Call(Box::new(function), exprs);
-        if of_constants && is_native {
-            self.plan.constant_calls.push(expr.clone());
+        match &expr {
+            _ if of_constants && is_native => self.plan.constant_calls.push(expr.clone()),
+            // Of a null value it is told too what is wrong with the others.
+            Expr::Call(function, exprs) if looks_at_constants => {
+                let known = |e: &Expr| if is_constant(e) { e.clone() } else { Expr::Null };
+                let known = exprs.iter().map(known).collect();
+                self.plan.constant_calls.push(Expr::Call(function.clone(), known));
+            }
+            _ => {}
         }
         Ok(Some(Planned { ty, name, expr }))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cql_syntax::ast::{FunctionName, NativeType, Term};
+use schema::Table;
 use types::CqlType;
 use types::arithmetic::Operator;
 use types::compat::Assignment;
@@ -142,8 +143,7 @@ pub(super) fn resolve_call(
     let arguments: Vec<&dyn Argument> = arguments.iter().map(|a| a as &dyn Argument).collect();
     match callee {
         Callee::Named(name) => {
-            let table = cx.schema.table(receiver.keyspace, receiver.table);
-            let table = table.map(|t| &**t);
+            let table = table_of(name, receiver, cx)?;
             functions::resolve(name, &arguments, receiver_type, receiver.keyspace, table, cx)
         }
         Callee::Negate => functions::resolve_negate(&arguments, receiver_type).map(Some),
@@ -170,7 +170,25 @@ pub(crate) fn resolve_behind(
         .collect();
     let mut arguments = vec![first];
     arguments.extend(args.iter().map(|a| a as &dyn Argument));
-    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, None, cx)
+    let table = table_of(name, receiver, cx)?;
+    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, table, cx)
+}
+
+/// The table that a call is about: that of its receiver, which need not be there where a table is made, or for constants
+/// of no table. Source: `TokenFct.addFunctionsTo`.
+fn table_of<'c>(
+    name: &FunctionName,
+    receiver: &Receiver<'_>,
+    cx: &'c PlanContext<'_>,
+) -> Result<Option<&'c Table>, PlanError> {
+    let table = cx.schema.table(receiver.keyspace, receiver.table).map(|table| &**table);
+    if table.is_none() && functions::is_token(name) {
+        return Err(PlanError::invalid(format!(
+            "The receiver table {}.{} specified by call to function system.token hasn't been found",
+            receiver.keyspace, receiver.table
+        )));
+    }
+    Ok(table)
 }
 
 pub(super) fn plan_call(

@@ -76,6 +76,8 @@ pub(crate) struct Parser<'t> {
     lex_error: Option<LexError>,
     /// The last error stands: for the depth of a term, or a place that was decided.
     is_final: bool,
+    /// Index of a bracket of which that was decided: it is no part of what stands before it.
+    misplaced: Option<usize>,
     /// Index of the current token; never past the last one.
     at: usize,
     /// Farthest token looked at; the snippet of an error message ends there.
@@ -98,6 +100,7 @@ impl<'t> Parser<'t> {
             tokens,
             lex_error,
             is_final: false,
+            misplaced: None,
             at: 0,
             reached: 0,
             nesting: 0,

@@ -8,7 +8,7 @@ use crate::ast::{
     ArithmeticOp, Ident, MetadataKind, Order, OrderBy, PruneView, Select, SelectItem, Selection,
     Selector, Term,
 };
-use crate::token::Tok;
+use crate::token::{Tok, Token};
 
 /// Most items of a selection that room is made for before they are read.
 const ITEMS_AT_FIRST: usize = 32;
@@ -26,13 +26,26 @@ impl Parser<'_> {
         if distinct {
             self.bump();
         }
+        let begins_at = self.at;
         let selection = self.selection();
-        if (json || distinct) && !self.is_final && !self.ends_selection(&selection) {
+        if (json || distinct)
+            && !self.is_decided_from(begins_at)
+            && !self.ends_selection(&selection)
+        {
             // What is no token at all ends its looking ahead.
             let selection = match selection {
                 Err(error) if self.kind() == Tok::LexFailure => return Err(error),
                 selection => selection,
             };
+            if json && distinct && self.token_at(first + 1).kind == Tok::BracketOpen {
+                // Behind `JSON` the second is tried as a column, too, and brackets that are wrong are no
+                // part of one.
+                (self.at, self.is_final, self.misplaced) = (first, false, None);
+                let again = self.selection();
+                if self.misplaced == Some(first + 1) {
+                    return Err(again.err().unwrap_or_else(|| self.no_viable()));
+                }
+            }
             // Cassandra takes them for columns then, which only a sign fits.
             let is_sign = self.token_at(first).kind == Tok::Minus;
             self.at = if is_sign { self.at } else { first };
@@ -258,9 +271,24 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether an error of a selection that begins at a token stands, whatever else its beginning may be: inside of
+    /// parentheses and brackets a misplaced one makes all of them none.
+    fn is_decided_from(&self, begins_at: usize) -> bool {
+        let Some(misplaced) = self.misplaced else { return self.is_final };
+        let before = self.tokens.get(begins_at..misplaced).unwrap_or(&[]);
+        let opened = |token: &&Token| {
+            matches!(token.kind, Tok::ParenOpen | Tok::BracketOpen | Tok::BraceOpen)
+        };
+        let closed = |token: &&Token| {
+            matches!(token.kind, Tok::ParenClose | Tok::BracketClose | Tok::BraceClose)
+        };
+        before.iter().filter(opened).count() <= before.iter().filter(closed).count()
+    }
+
     #[cold]
     fn misplaced(&mut self, at: usize) -> SyntaxError {
         self.is_final = true;
+        self.misplaced = Some(at);
         self.at = at;
         self.mismatched(Tok::From.name())
     }

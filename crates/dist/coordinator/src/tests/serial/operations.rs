@@ -14,7 +14,7 @@ use stdx::Uuid;
 use super::super::nodes::{Nodes, Options, Shard, TIMEOUT, millis};
 use super::super::table::{TABLE, update};
 use super::world::Cas;
-use crate::{CasError, CasOutcome};
+use crate::{CasError, CasOutcome, RequestTrace};
 
 /// Paxos messages that the other nodes have served.
 fn served(nodes: &Nodes) -> i64 {
@@ -45,10 +45,30 @@ fn replicas_write_down_their_part_of_a_traced_conditional_write() {
     }
     applied(&nodes, 1, 1, 0, 5);
     assert_eq!(written.borrow().len(), 0, "nothing is traced");
-    let outcome = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-        shard.cas_traced(&mut Cas::new(1, 5, 6), Global, Quorum, Some(id)).await
+    let (outcome, said) = nodes.run_on(nodes.any_shard(1), move |shard| async move {
+        let said: Rc<RefCell<Vec<String>>> = Rc::default();
+        let own = said.clone();
+        let trace = Rc::new(RequestTrace::new(id, move |text| own.borrow_mut().push(text)));
+        let outcome = shard.cas_traced(&mut Cas::new(1, 5, 6), Global, Quorum, Some(trace)).await;
+        let said = said.borrow().clone();
+        (outcome, said)
     });
     assert_eq!(outcome.unwrap(), CasOutcome::Applied);
+    // One step follows the other; how many replicas are asked and have answered by then is another matter.
+    let mut steps = said.iter();
+    for step in [
+        "Preparing ",
+        "Sending PAXOS_PREPARE_REQ message to /",
+        "Processing response from /",
+        "CAS precondition is met; proposing client-requested updates for ",
+        "Sending PAXOS_PROPOSE_REQ message to /",
+        "Processing response from /",
+    ] {
+        assert!(steps.any(|text| text.starts_with(step)), "{step}: {said:?}");
+    }
+    let count = |step: &str| said.iter().filter(|text| text.starts_with(step)).count();
+    assert_eq!((count("Preparing "), count("CAS precondition ")), (1, 1), "{said:?}");
+    assert_eq!(count("Promising ballot "), 1, "this node's own part: {said:?}");
     nodes.run(1_000);
     for n in [2, 3] {
         let of_node = |what: &str| {

@@ -10,13 +10,14 @@ use data::{ColumnRef, RowRef};
 use paxos::Scope;
 use paxos::linear::{Call, CasResult, End, RegisterOperation, Registers, Verdict, check};
 use request::RequestError;
-use stdx::{TimestampMicros, Token, Uuid};
+use stdx::{TimestampMicros, Token};
 use store::{Flow, RowSink};
 
 use super::super::nodes::{Shard, TIMEOUT};
 use super::super::table::{OTHER, VALUE, read_key, update};
 use crate::{
-    CasError, CasOperation, CasOrder, CasOutcome, CasRefused, ReplicatedRead, SelectLimits,
+    CasError, CasOperation, CasOrder, CasOutcome, CasRefused, ReplicatedRead, RequestTrace,
+    SelectLimits,
 };
 
 /// The registers of a partition as rows show them.
@@ -106,7 +107,7 @@ impl Shard {
         cas: &mut Cas,
         scope: Scope,
         commit: Consistency,
-        trace: Option<Uuid>,
+        trace: Option<Rc<RequestTrace>>,
     ) -> Result<CasOutcome, CasError> {
         let order = CasOrder {
             snapshot: self.snapshot(),
