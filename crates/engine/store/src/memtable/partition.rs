@@ -206,7 +206,7 @@ impl PartitionVersion {
         for entry in newer.rows.iter() {
             self.apply_row(shape, entry.clustering(), entry.row(), scratch);
         }
-        for range in newer.tombstones.ranges() {
+        for range in newer.tombstones.iter() {
             self.tombstones.add(shape.clustering(), range.as_ref());
         }
     }
