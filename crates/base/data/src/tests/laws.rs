@@ -262,6 +262,18 @@ proptest! {
         }
     }
 
+    #[test]
+    fn the_smallest_timestamp_of_a_row_is_that_of_all_it_has(x in row()) {
+        let all = |cells: Vec<&Option<OwnedCell>>| -> Vec<i64> {
+            cells.into_iter().flatten().map(|cell| cell.timestamp).collect()
+        };
+        let mut times = all(vec![&x.a, &x.b]);
+        times.extend(x.set.values().map(|cell| cell.timestamp));
+        times.extend([x.liveness, x.deletion, x.set_deletion].into_iter().flatten());
+        let found = RowRef::trusted(&x.pack()).min_timestamp();
+        prop_assert_eq!(found, times.into_iter().min().map(TimestampMicros));
+    }
+
     /// Each clustering is covered by the newest of the ranges that contain it; ranges stay
     /// disjoint and ascending.
     #[test]

@@ -24,6 +24,7 @@ mod out_of_service;
 mod outputs;
 mod plain_rows;
 mod pruning;
+mod purging;
 mod quarantine;
 mod repairing;
 mod replaying;
