@@ -20,6 +20,7 @@ mod import;
 mod incremental;
 mod ingest;
 mod large;
+mod large_looked;
 mod out_of_service;
 mod outputs;
 mod plain_rows;
