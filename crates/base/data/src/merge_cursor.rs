@@ -6,6 +6,9 @@
 //! INV-merge-1: emitted markers alternate: each closes exactly what the one before opened.
 //! Source of the range rules: Cassandra `RangeTombstoneMarker.Merger`.
 
+mod passing;
+mod runs;
+
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
@@ -15,15 +18,12 @@ use crate::clustering::BoundRef;
 use crate::cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};
 use crate::deletion::DeletionTime;
 use crate::merge::{Keep, Merged, Purge, merge_rows};
-use crate::passed::place_between;
 use crate::row::RowRef;
 use crate::shape::TableShape;
+use passing::{LeftOut, PassedAt, Passing};
 
 /// Rows and markers that a reader's merge leaves out in one go.
 pub const PASSED_MAX: u32 = 128;
-/// So many times as many are left out when no place is found between them at which a page could end.
-const PLACELESS_TIMES: u32 = 4;
-
 /// Gives the timestamp below which tombstones of a partition (token, key) may go.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
 
@@ -107,47 +107,6 @@ enum Current {
     PartitionEnd,
 }
 
-/// Up to where what was left out goes.
-#[derive(Clone, Copy)]
-enum PassedAt {
-    /// Up to the row that this lane is at.
-    Row(usize),
-    /// Up to a place between two markers.
-    Place,
-    /// It is not known.
-    Nowhere,
-}
-
-/// What was left out.
-#[derive(Clone, Copy)]
-enum LeftOut {
-    Static,
-    /// The row that this lane is at.
-    Row(usize),
-    /// The marker that this lane is at.
-    Marker(usize),
-}
-
-/// Leaving rows and markers out, and telling of it.
-struct Passing {
-    /// It is told of so many; `u32::MAX`: never.
-    every: u32,
-    /// Those left out since that was told.
-    count: u32,
-    /// Those that were told of last.
-    told: u32,
-    /// What counts as no tombstone: rows and markers that others delete, deletions of partitions.
-    hidden: u32,
-    /// The tombstones when the last one was left out.
-    tombstones: u32,
-    /// What was left out last.
-    last: LeftOut,
-    /// It is to be told of at the next place: behind this marker.
-    due: Option<bool>,
-    due_prefix: Vec<u8>,
-    place: Vec<u8>,
-}
-
 /// N cursors as one. `C` is the concrete cursor, or an enum of those.
 pub struct MergeCursor<'s, C> {
     shape: &'s TableShape,
@@ -179,10 +138,6 @@ pub struct MergeCursor<'s, C> {
     winner: usize,
     wins: u32,
 }
-
-/// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
-/// turns, looking would cost more than it saves.
-const WINS_MIN: u32 = 2;
 
 impl<'s, C: Cursor> MergeCursor<'s, C> {
     /// Merges these sources. All of them must be in the same clustering order; `reversed` says
@@ -262,151 +217,6 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             Current::Partition { lane, .. } => self.lanes.get(lane).map(|l| &l.cursor),
             _ => None,
         }
-    }
-
-    /// The number of the source whose rows follow, when no other one has the partition and nothing deletes
-    /// them from outside: then rows that are live without a TTL, and whose cells are, come out as they are.
-    /// Whoever takes them from the source tells [`MergeCursor::took_rows`]. `None` also where rows must be
-    /// looked through, and where it is not known.
-    #[inline]
-    pub fn untouched(&self) -> Option<usize> {
-        let index = self.sole.filter(|_| self.in_partition)?;
-        let lane = self.lanes.get(index)?;
-        let is_untouched = lane.state == LaneState::Stale
-            && self.partition_deletion.is_live()
-            && self.open.is_live()
-            && self.shown_open.is_live()
-            && !self.shape.has_filters()
-            && !self.shape.has_counters()
-            && !matches!(self.mode, MergeMode::Live { .. });
-        is_untouched.then_some(index)
-    }
-
-    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the one that had
-    /// the last rows alone, and the next row of the others, if they have one. Rows of that source before it
-    /// come out as they are. Whoever takes some, without the end of the partition, need not tell.
-    pub fn run(&self) -> Option<(usize, Option<&[u8]>)> {
-        let is_run = self.wins >= WINS_MIN
-            && self.in_partition
-            && self.partition_deletion.is_live()
-            && self.open.is_live()
-            && self.shown_open.is_live()
-            && !self.shape.has_filters()
-            && !self.shape.has_counters()
-            && !self.reversed
-            && !matches!(self.mode, MergeMode::Live { .. });
-        let mut next: Option<&[u8]> = None;
-        for (index, lane) in self.lanes.iter().enumerate().filter(|_| is_run) {
-            if !lane.member {
-                continue;
-            }
-            match (index == self.winner, lane.state) {
-                (true, LaneState::Stale) => continue,
-                (false, LaneState::Ready) => {}
-                _ => return None,
-            }
-            match lane.cursor.item() {
-                Item::Row { clustering, .. } => {
-                    let order = |next| self.shape.clustering().compare(clustering, next);
-                    if next.is_none_or(|next| order(next) == Ordering::Less) {
-                        next = Some(clustering);
-                    }
-                }
-                Item::PartitionEnd => {}
-                Item::Partition { .. } | Item::Static(_) | Item::Marker(_) => return None,
-            }
-        }
-        let is_member = self.lanes.get(self.winner).is_some_and(|lane| lane.member);
-        (is_run && is_member).then_some((self.winner, next))
-    }
-
-    /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
-    /// ([`RowRef::is_plain`]) come out as they are.
-    #[inline]
-    pub fn untouched_live(&self) -> Option<usize> {
-        let index = self.sole.filter(|_| self.in_partition)?;
-        let is_untouched = self.lanes.get(index)?.state == LaneState::Stale
-            && self.partition_deletion.is_live()
-            && self.open.is_live()
-            && !self.shape.has_filters()
-            && matches!(self.mode, MergeMode::Live { .. });
-        is_untouched.then_some(index)
-    }
-
-    /// Whether the partition at hand has several sources and nothing deletes it from outside, in a table whose
-    /// partitions have one row: of versions as in [`MergeCursor::untouched`] that all have the same columns
-    /// the newest is what comes out. Whoever takes it passes all of [`MergeCursor::members`] over the
-    /// partition and tells [`MergeCursor::took_partition`].
-    #[inline]
-    pub fn has_one_row(&self) -> bool {
-        self.in_partition
-            && self.sole.is_none()
-            && self.partition_deletion.is_live()
-            && self.shape.clustering().is_empty()
-            && !self.shape.has_filters()
-            && !self.shape.has_counters()
-            && !matches!(self.mode, MergeMode::Live { .. })
-            && self.lanes.iter().all(|l| !l.member || l.state == LaneState::Stale)
-    }
-
-    /// The sources with the partition at hand stand behind it.
-    #[inline]
-    pub fn took_partition(&mut self) {
-        self.passing.due = None;
-        self.lanes.iter_mut().for_each(|l| l.member = false);
-        self.in_partition = false;
-        self.current = Current::PartitionEnd;
-    }
-
-    /// Rows were taken from the source that [`MergeCursor::untouched`] or [`MergeCursor::untouched_live`]
-    /// named; `ended`: with the end of the partition.
-    #[inline]
-    pub fn took_rows(&mut self, ended: bool) {
-        self.passing.due = None;
-        if let Some(lane) = self.sole.and_then(|index| self.lanes.get_mut(index))
-            && ended
-        {
-            lane.member = false;
-            self.in_partition = false;
-            self.current = Current::PartitionEnd;
-        }
-    }
-
-    /// Also a merge that purges tells of what it leaves out, and every merge as often as that: as if it were
-    /// [`PASSED_MAX`]. At least 1.
-    pub fn tell_of_passed(&mut self, every: u32) {
-        self.passing.every = every.max(1);
-    }
-
-    /// Up to where rows and markers were left out, when that is what the item says: the clustering of a row, or one
-    /// that no row has. Nothing at or before it in read order comes any more.
-    pub fn passed_at(&self) -> Option<&[u8]> {
-        let Current::Passed(at) = self.current else { return None };
-        match at {
-            PassedAt::Place => Some(&self.passing.place),
-            PassedAt::Row(lane) => match self.lanes.get(lane)?.cursor.item() {
-                Item::Row { clustering, .. } => Some(clustering),
-                _ => None,
-            },
-            PassedAt::Nowhere => None,
-        }
-    }
-
-    /// How many were left out before the item that says so.
-    pub fn passed(&self) -> u32 {
-        self.passing.told
-    }
-
-    /// Whether the item says that rows and markers were left out.
-    #[inline]
-    pub fn is_at_passed(&self) -> bool {
-        matches!(self.current, Current::Passed(_))
-    }
-
-    /// Tombstones met so far, deletions of partitions, and what they hide: what a reader has waited for.
-    #[inline]
-    pub fn scanned(&self) -> u32 {
-        self.tombstones.saturating_add(self.passing.hidden)
     }
 
     /// Tombstones and expired cells met so far, after merging.
@@ -599,64 +409,6 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         }
         self.step();
         Ok(Advance::Item)
-    }
-
-    /// One more was left out; true when it is time to show that.
-    #[inline]
-    fn tells_of_passed(&mut self) -> bool {
-        let passing = &mut self.passing;
-        passing.count = passing.count.saturating_add(1);
-        if passing.tombstones == self.tombstones {
-            passing.hidden = passing.hidden.saturating_add(1);
-        }
-        passing.tombstones = self.tombstones;
-        passing.count >= passing.every && passing.every < u32::MAX && self.tells_of_last()
-    }
-
-    /// True when what was left out last is a place to show.
-    fn tells_of_last(&mut self) -> bool {
-        let passing = &mut self.passing;
-        let at = match passing.last {
-            LeftOut::Static => return false,
-            LeftOut::Row(lane) => PassedAt::Row(lane),
-            LeftOut::Marker(lane) => {
-                let Some(lane) = self.lanes.get(lane) else { return false };
-                let Item::Marker(marker) = lane.cursor.item() else { return false };
-                passing.due = Some(marker.position.after);
-                passing.due_prefix.clear();
-                passing.due_prefix.extend_from_slice(marker.position.prefix);
-                if passing.count < passing.every.saturating_mul(PLACELESS_TIMES) {
-                    return false;
-                }
-                PassedAt::Nowhere
-            }
-        };
-        self.tell(at);
-        true
-    }
-
-    fn tell(&mut self, at: PassedAt) {
-        self.passing.told = std::mem::take(&mut self.passing.count);
-        self.passing.due = None;
-        self.current = Current::Passed(at);
-    }
-
-    /// True when a place between the marker that was left out last and the item that comes next is to be shown.
-    fn tells_at_place(&mut self) -> bool {
-        let Some(after) = self.passing.due.take() else { return false };
-        let lane = match self.next_position() {
-            Position::Row { lane, .. } | Position::Marker(lane) => lane,
-            Position::Static | Position::End => return false,
-        };
-        let Some(next) = self.lanes.get(lane).map(|l| l.cursor.item()) else { return false };
-        let from = BoundRef { prefix: &self.passing.due_prefix, after };
-        let (shape, mut place) = (self.shape, std::mem::take(&mut self.passing.place));
-        let is_found = place_between(shape, self.reversed, (from, &next), &mut place);
-        self.passing.place = place;
-        if is_found {
-            self.tell(PassedAt::Place);
-        }
-        is_found
     }
 
     /// One step inside a partition; true when there is something to show.

@@ -256,6 +256,34 @@ impl<'a> RowRef<'a> {
         TimestampMicros(self.header().0.base)
     }
 
+    /// The smallest timestamp of anything in it; `None`: there is nothing in it.
+    #[inline]
+    pub fn min_timestamp(&self) -> Option<TimestampMicros> {
+        // Most rows: every cell has the row's timestamp.
+        if let Some((timestamp, mut cells)) = self.usual_cells() {
+            while cells.next_usual().is_some() {}
+            if cells.is_done() {
+                return Some(timestamp);
+            }
+        }
+        self.min_of_all_timestamps()
+    }
+
+    fn min_of_all_timestamps(&self) -> Option<TimestampMicros> {
+        let (liveness, deletion, columns) = self.parts();
+        let of_deletion =
+            |deletion: DeletionTime| (!deletion.is_live()).then_some(deletion.timestamp);
+        let of_liveness = (!liveness.is_empty()).then_some(liveness.timestamp);
+        let of_cells = columns.filter_map(|(_, column)| match column {
+            ColumnRef::Simple(cell) => Some(cell.timestamp),
+            ColumnRef::Complex(complex) => {
+                let cells = complex.cells().map(|(_, cell)| cell.timestamp);
+                cells.chain(of_deletion(complex.deletion)).min()
+            }
+        });
+        of_cells.chain(of_liveness).chain(of_deletion(deletion)).min()
+    }
+
     /// Primary-key liveness.
     pub fn liveness(&self) -> Liveness {
         self.header().0.liveness

@@ -457,14 +457,14 @@ impl Store {
                 Item::Static(row) => part.put_static(row),
                 Item::Row { clustering, row } => part.put_row(clustering, row),
                 Item::Marker(marker) => {
-                    let before = part.tombstones.heap_bytes();
+                    let mut grown = 0;
                     if let Some((start, deletion)) = open.take() {
                         let (start, end) = (start.as_bound(), marker.position);
                         let range = RangeTombstoneRef { start, end, deletion };
-                        part.tombstones.add(asked.shape.clustering(), range);
+                        grown = part.tombstones.add(asked.shape.clustering(), range);
                     }
                     open = marker.open.map(|deletion| (BoundBuf::new(marker.position), deletion));
-                    part.tombstones.heap_bytes().saturating_sub(before)
+                    usize::try_from(grown).unwrap_or(0)
                 }
                 Item::PartitionEnd => break,
             };

@@ -23,6 +23,7 @@ use crate::error::StoreError;
 use crate::estimates::partitions_together;
 use crate::files::{TableFile, Transaction};
 use crate::garbage;
+use crate::memtable::Memtable;
 use crate::outputs::Outputs;
 use crate::slots::{Claim, Progress};
 use crate::sources::{FileSource, Source};
@@ -233,8 +234,7 @@ impl Store {
         let now = self.inner.rt.wall();
         let gc_before = table.gc_before(now.seconds());
         let view = table.view();
-        // Exact minima of memtables are not kept: any timestamp may be in one that is not empty.
-        let unflushed = view.memtables().any(|m| !m.is_empty());
+        let unflushed = view.memtables().filter(|m| !m.is_empty()).map(|m| least_of(m)).min();
         let counters = &table.counters;
         let claimed = table.claimed.borrow();
         let version = table.version();
@@ -252,7 +252,7 @@ impl Store {
         Infos {
             infos,
             claimed,
-            memtable_min_timestamp: unflushed.then_some(TimestampMicros(i64::MIN)),
+            memtable_min_timestamp: unflushed,
             gc_before,
             now,
             flush_bytes: counters.flushed_bytes.get().checked_div(counters.flushes.get()),
@@ -696,20 +696,25 @@ impl Totals {
     }
 }
 
-/// Below which timestamp a partition's tombstones may go: the smallest one in files outside of the
-/// compaction that may have the partition; none at all while a memtable has it, or a file that no
-/// view knows may have it.
+/// The smallest timestamp that a memtable may have.
+fn least_of(memtable: &Memtable) -> TimestampMicros {
+    memtable.min_timestamp().unwrap_or(TimestampMicros(i64::MIN))
+}
+
+/// Below which timestamp a partition's tombstones may go: the smallest one in memtables that have the
+/// partition, and in files outside of the compaction that may have it; none at all while a file that no view
+/// knows may have it. Source: Cassandra `CompactionController.getPurgeEvaluator`.
 fn timestamp_below(
     table: Rc<TableState>,
     inputs: Vec<Generation>,
 ) -> data::merge_cursor::TimestampBelow {
     Box::new(move |token, key| {
         let view = table.view();
-        if !table.orphans.borrow().is_empty()
-            || view.memtables().any(|m| m.get(token, key).is_some())
-        {
+        if !table.orphans.borrow().is_empty() {
             return TimestampMicros(i64::MIN);
         }
+        let has_it = |m: &&Rc<Memtable>| m.get(token, key).is_some();
+        let unflushed = view.memtables().filter(has_it).map(|m| least_of(m)).min();
         // Most often no other file spans the token: then the key need not be hashed.
         let spans = |f: &&Rc<TableFile>| {
             let meta = f.reader.meta();
@@ -721,6 +726,7 @@ fn timestamp_below(
             .filter(|f| spans(f) && !inputs.contains(&f.generation))
             .filter(|f| f.reader.may_contain(hash.get_or_insert_with(|| codec::hash_key(key))))
             .map(|f| f.reader.meta().statistics().stats.min_timestamp)
+            .chain(unflushed)
             .min()
             .unwrap_or(TimestampMicros(i64::MAX))
     })

@@ -234,6 +234,7 @@ impl Store {
         for file in &opened {
             self.back_up(&table, file).await;
         }
+        self.keep_waiting(&table, &opened).await;
         if table.dropped.get() {
             for file in &opened {
                 self.remove_file(file).await?;
@@ -241,6 +242,7 @@ impl Store {
             return Err(StoreError::UnknownTable(id));
         }
         // No wait from here on.
+        self.look_through(&table, opened.iter());
         let view = table.view();
         let adopted = opened.len() as u64;
         let mut all = view.files.clone();

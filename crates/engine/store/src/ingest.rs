@@ -80,6 +80,8 @@ pub struct Ingest {
 pub(crate) struct Done {
     pub(crate) in_flight: InFlight,
     pub(crate) descriptor: Descriptor,
+    /// It came as it is.
+    pub(crate) is_whole: bool,
 }
 
 /// How far the data has come.
@@ -306,6 +308,11 @@ impl Ingest {
         }
         // No wait from here on.
         self.check_alive()?;
+        let is_whole = |file: &&Rc<TableFile>| {
+            let of_it = |done: &&Done| done.descriptor.generation == file.generation;
+            self.done.iter().find(of_it).is_some_and(|done| done.is_whole)
+        };
+        self.store.look_through(&self.table, opened.iter().filter(is_whole));
         let view = self.table.view();
         let mut files = view.files.clone();
         files.extend(opened);
@@ -583,7 +590,8 @@ impl Ingest {
                 self.report.files += 1;
                 self.report.partitions += written.partitions;
                 self.report.disk_bytes += written.disk_bytes();
-                self.done.push(Done { in_flight, descriptor: written.descriptor });
+                let descriptor = written.descriptor;
+                self.done.push(Done { in_flight, descriptor, is_whole: false });
             }
             Ok(None) => {}
             Err(error) => {

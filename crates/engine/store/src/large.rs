@@ -5,10 +5,13 @@
 //! `SortedTableWriter` holds files to them: nothing is refused, as the data is there already. ScyllaDB's
 //! documentation of its tables of large partitions, rows and cells.
 
+mod look;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use rt::sync::Notify;
 use schema::Table;
 use sstable::offline::key_text;
 use sstable::{Component, Descriptor, LargeData, LargeLimits, LargePartition, Written};
@@ -18,6 +21,8 @@ use types::CqlType;
 use crate::files::TableFile;
 use crate::store::Store;
 use crate::table::TableState;
+
+pub(crate) use look::list_name;
 
 /// Files that were written and came into no view yet; more of them are not told of.
 const WAITING_MAX: usize = 64;
@@ -212,6 +217,7 @@ struct Known {
     /// In the view, with their versions.
     used: BTreeSet<Descriptor>,
     events: Vec<LargeEvent>,
+    looked: look::Looked,
 }
 
 impl LargeFiles {
@@ -230,7 +236,7 @@ impl LargeFiles {
     /// The table has another view.
     pub(crate) fn follow(&self, table: &Table, files: &[Rc<TableFile>]) {
         let mut known = self.0.borrow_mut();
-        let Known { waiting, used, events } = &mut *known;
+        let Known { waiting, used, events, .. } = &mut *known;
         if waiting.is_empty() && used.is_empty() {
             return;
         }
@@ -465,8 +471,11 @@ impl Store {
 
     /// Tells `hook` of files with something large, when they come into use and when they go out of it.
     pub fn on_large_data(&self, hook: impl Fn(LargeEvent) + 'static) {
-        *self.inner.large.on_events.borrow_mut() = Some(Rc::new(hook));
+        let before = self.inner.large.on_events.borrow_mut().replace(Rc::new(hook));
         self.tell_large_events();
+        if before.is_none() {
+            self.start_looking_through();
+        }
     }
 
     /// What became of a file of which an earlier run told [`LargeEvent::Found`].
@@ -572,6 +581,8 @@ pub(crate) struct Large {
     counters: LargeCounters,
     on_words: crate::store::Hook<(bool, String)>,
     on_events: crate::store::Hook<LargeEvent>,
+    /// A file waits to be looked through.
+    pub(crate) waits: Notify,
 }
 
 impl Large {
@@ -581,6 +592,7 @@ impl Large {
             counters: LargeCounters::new(telemetry),
             on_words: RefCell::default(),
             on_events: RefCell::default(),
+            waits: Notify::new(),
         }
     }
 

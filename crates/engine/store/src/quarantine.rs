@@ -27,6 +27,7 @@ use stdx::{Generation, TableId, Token};
 use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
 use crate::files::{TableFile, checked_body, map_error, remove_if_there};
+use crate::large::list_name;
 use crate::repairing::state_of;
 use crate::scrub::Scrubbed;
 use crate::store::Store;
@@ -208,6 +209,10 @@ impl Store {
             marks.extend(names.into_iter().map(|entry| (directory.clone(), entry)));
         }
         let (shard, shards) = self.shard();
+        let list = list_name(shard);
+        let list = marks.iter().find(|(_, entry)| entry.name == list);
+        let list = list.map(|(directory, entry)| format!("{directory}/{}", entry.name));
+        self.open_looked(table, list.as_deref()).await;
         for (directory, entry) in marks {
             let Some((generation, of)) = parse_mark_name(&entry.name) else { continue };
             let path = format!("{directory}/{}", entry.name);

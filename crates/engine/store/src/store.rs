@@ -516,6 +516,7 @@ impl Store {
         self.inner.work.notify_waiters();
         self.inner.stop.notify_waiters();
         self.inner.suspected.notify_waiters();
+        self.inner.large.waits.notify_waiters();
         self.inner.slots.changed.notify_waiters();
         self.inner.room.notify_waiters();
         self.save_rows().await;

@@ -530,7 +530,7 @@ impl Ingest {
                 self.report.disk_bytes += coming.components.iter().map(|(_, n)| n).sum::<u64>();
                 let descriptor = coming.descriptor();
                 let Coming { in_flight, syncs, .. } = coming;
-                self.done.push(Done { in_flight, descriptor });
+                self.done.push(Done { in_flight, descriptor, is_whole: true });
                 // The next file comes while this one becomes durable.
                 let before = std::mem::replace(&mut self.syncing, syncs);
                 let synced = self.synced(before).await;

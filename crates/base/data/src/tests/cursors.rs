@@ -139,7 +139,7 @@ pub(super) fn cursor(source: &Source, reversed: bool) -> ListCursor {
         }
         let mut edges: BTreeMap<i32, (Option<DeletionTime>, Option<DeletionTime>)> =
             BTreeMap::new();
-        for range in list_of(&part.ranges).ranges() {
+        for range in list_of(&part.ranges).iter() {
             let number = |prefix: &[u8]| {
                 let bytes = crate::clustering::components(prefix).next().unwrap().unwrap();
                 i32::from_be_bytes(bytes.try_into().unwrap())
@@ -405,7 +405,7 @@ proptest! {
         keys.sort_unstable();
         let parts = || sources.iter().flat_map(|s| s.values());
         let is_plain = |p: &Part| {
-            p.deletion.is_none() && list_of(&p.ranges).ranges().is_empty()
+            p.deletion.is_none() && list_of(&p.ranges).is_empty()
                 && p.rows.values().all(|(_, tombstone)| !tombstone)
         };
         if keys.is_sorted_by(|a, b| a < b) && parts().all(is_plain) {

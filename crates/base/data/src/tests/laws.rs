@@ -262,6 +262,18 @@ proptest! {
         }
     }
 
+    #[test]
+    fn the_smallest_timestamp_of_a_row_is_that_of_all_it_has(x in row()) {
+        let all = |cells: Vec<&Option<OwnedCell>>| -> Vec<i64> {
+            cells.into_iter().flatten().map(|cell| cell.timestamp).collect()
+        };
+        let mut times = all(vec![&x.a, &x.b]);
+        times.extend(x.set.values().map(|cell| cell.timestamp));
+        times.extend([x.liveness, x.deletion, x.set_deletion].into_iter().flatten());
+        let found = RowRef::trusted(&x.pack()).min_timestamp();
+        prop_assert_eq!(found, times.into_iter().min().map(TimestampMicros));
+    }
+
     /// Each clustering is covered by the newest of the ranges that contain it; ranges stay
     /// disjoint and ascending.
     #[test]
@@ -286,12 +298,13 @@ proptest! {
             let found = list.covering(cmp, &ck(n));
             prop_assert_eq!(found, expected.map_or(DeletionTime::LIVE, deletion), "row {}", n);
         }
-        for pair in list.ranges().windows(2) {
+        let all: Vec<_> = list.iter().collect();
+        for pair in all.windows(2) {
             let order = cmp.compare_bounds(pair[0].end.as_bound(), pair[1].start.as_bound());
             prop_assert!(order.is_le());
             prop_assert!(order.is_lt() || pair[0].deletion != pair[1].deletion);
         }
-        for range in list.ranges() {
+        for range in list.iter() {
             prop_assert!(cmp.compare_bounds(range.start.as_bound(), range.end.as_bound()).is_lt());
         }
     }

@@ -4,6 +4,7 @@ mod counters;
 mod cursors;
 mod laws;
 mod shadow;
+mod tombstones;
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ enum Stage {
     Partition,
     Static,
     AtRow(Place),
-    /// At a marker: an end of the tombstone range of that index, inside the current slice.
+    /// At a marker: an end of the tombstone range of that place, inside the current slice.
     AtMarker {
         position: Edge,
         close: Option<DeletionTime>,
@@ -96,11 +96,10 @@ impl PartitionCursor {
     }
 
     fn bound(&self, edge: Edge) -> BoundRef<'_> {
-        let ranges = self.version.ranges();
         let slices = &self.slices.0;
         let bound = match edge {
-            Edge::RangeStart(i) => ranges.get(i).map(|r| r.start.as_bound()),
-            Edge::RangeEnd(i) => ranges.get(i).map(|r| r.end.as_bound()),
+            Edge::RangeStart(place) => self.version.range(place).map(|r| r.start.as_bound()),
+            Edge::RangeEnd(place) => self.version.range(place).map(|r| r.end.as_bound()),
             Edge::SliceStart(i) => slices.get(i).map(Slice::start),
             Edge::SliceEnd(i) => slices.get(i).map(Slice::end),
         };
@@ -126,10 +125,8 @@ impl PartitionCursor {
         let first = tombstones.map_or(0, |t| t.first_ending_after(cmp, slice.start()));
         let range = if self.reversed {
             // The last range that starts before the slice's end.
-            let count = self.version.ranges().partition_point(|r| {
-                cmp.compare_bounds(r.start.as_bound(), slice.end()) == Ordering::Less
-            });
-            count.checked_sub(1).filter(|last| *last >= first)
+            let last = tombstones.and_then(|t| t.last_starting_before(cmp, slice.end()));
+            last.filter(|last| *last >= first)
         } else {
             Some(first)
         };
@@ -154,7 +151,7 @@ impl PartitionCursor {
     }
 
     fn range_in_slice(&self, index: Option<usize>, slice: &Slice) -> Option<usize> {
-        let range = self.version.ranges().get(index?)?;
+        let range = self.version.range(index?)?;
         let cmp = self.shape.clustering();
         let inside = if self.reversed {
             cmp.compare_bounds(range.end.as_bound(), slice.start()) == Ordering::Greater
@@ -174,7 +171,11 @@ impl PartitionCursor {
     }
 
     fn next_range(&mut self, index: usize) {
-        let next = if self.reversed { index.checked_sub(1) } else { Some(index + 1) };
+        let list = self.version.tombstones();
+        let next = match self.reversed {
+            true => list.and_then(|list| list.previous(index)),
+            false => list.map(|list| list.next(index)),
+        };
         self.range = self.slice().and_then(|slice| self.range_in_slice(next, slice));
         self.open = false;
     }
@@ -199,7 +200,7 @@ impl PartitionCursor {
     }
 
     fn deletion(&self, index: usize) -> Option<DeletionTime> {
-        self.version.ranges().get(index).map(|r| r.deletion)
+        self.version.range(index).map(|r| r.deletion)
     }
 
     /// The next item of the slice.
@@ -246,9 +247,8 @@ impl PartitionCursor {
     /// The rows that follow, when the partition has nothing but rows, all of which are wanted.
     pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         let version = &self.version;
-        let has_rows_only = version.static_row().is_none()
-            && version.deletion().is_live()
-            && version.ranges().is_empty();
+        let has_rows_only =
+            version.static_row().is_none() && version.deletion().is_live() && !version.has_ranges();
         let place = match self.stage {
             Stage::Partition => Place::FIRST,
             Stage::AtRow(_) => self.row?,

@@ -70,10 +70,16 @@ impl Partition {
         }
     }
 
-    /// Its range tombstones.
+    /// Its range tombstone of a place.
     #[inline]
-    pub(super) fn ranges(&self) -> &[RangeTombstone] {
-        self.tombstones().map_or(&[], RangeTombstoneList::ranges)
+    pub(super) fn range(&self, place: usize) -> Option<&RangeTombstone> {
+        self.tombstones()?.get(place)
+    }
+
+    /// Whether it has range tombstones.
+    #[inline]
+    pub(super) fn has_ranges(&self) -> bool {
+        self.tombstones().is_some_and(|list| !list.is_empty())
     }
 
     /// The deletion by ranges of one clustering.

@@ -44,7 +44,7 @@ pub(crate) struct Memtable {
     bytes: Cell<usize>,
     partitions: Cell<usize>,
     mutations: Cell<u64>,
-    /// Smallest base timestamp of its rows, those that were overwritten included.
+    /// Smallest timestamp of all that was written to it, what was overwritten included.
     oldest: Cell<Option<TimestampMicros>>,
     /// The first and last mutation in it, in the commit log; `None` when none of it is logged.
     first_position: Cell<Option<LogPosition>>,
@@ -74,7 +74,7 @@ impl Memtable {
         self.replayed.set(true);
     }
 
-    /// A small timestamp of what was written to it, for the deltas of its file; need not be the smallest.
+    /// The smallest timestamp of what was written to it; `None`: nothing was that has one.
     pub(crate) fn min_timestamp(&self) -> Option<TimestampMicros> {
         self.oldest.get()
     }
@@ -287,11 +287,18 @@ fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
     key < bound.as_slice() || (after && key == bound.as_slice())
 }
 
-/// `oldest` becomes the smallest base timestamp so far.
+/// `oldest` becomes the smallest timestamp so far.
 #[inline]
 fn note_oldest(oldest: &Cell<Option<TimestampMicros>>, row: RowRef<'_>) {
-    let base = row.base_timestamp();
-    oldest.set(Some(oldest.get().map_or(base, |so_far| so_far.min(base))));
+    if let Some(least) = row.min_timestamp() {
+        note_timestamp(oldest, least);
+    }
+}
+
+/// The same of anything else that was written.
+#[inline]
+fn note_timestamp(oldest: &Cell<Option<TimestampMicros>>, at: TimestampMicros) {
+    oldest.set(Some(oldest.get().map_or(at, |so_far| so_far.min(at))));
 }
 
 /// A partition's content as one version; `None` when there is no version.
@@ -315,7 +322,7 @@ fn folded(
 }
 
 /// Writes into the newest version, or a new one when a reader holds that. `oldest` becomes the smallest
-/// base timestamp so far.
+/// timestamp so far.
 fn write(
     shape: &TableShape,
     versions: &mut Versions,

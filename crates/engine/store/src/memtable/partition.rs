@@ -10,8 +10,8 @@ use stdx::{TimestampMicros, Token};
 use super::entry::{Entry, EntryRef};
 use super::held::Partition;
 use super::key::Key;
-use super::note_oldest;
 use super::rows::Rows;
+use super::{note_oldest, note_timestamp};
 
 /// Accounted for a partition beside its rows: its places in the map and its own fields.
 const PARTITION_OVERHEAD: usize = 200;
@@ -81,14 +81,17 @@ impl PartitionVersion {
     }
 
     /// Merges a mutation in; returns the change of memory. `scratch` is overwritten, `oldest` becomes the
-    /// smallest base timestamp of it and the rows.
+    /// smallest timestamp of it and of all that the mutation has.
     pub(crate) fn apply(
         &mut self,
         shape: &TableShape,
         mutation: &MutationRef<'_>,
         (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
     ) -> isize {
-        self.deletion = self.deletion.max(mutation.deletion);
+        if !mutation.deletion.is_live() {
+            note_timestamp(oldest, mutation.deletion.timestamp);
+            self.deletion = self.deletion.max(mutation.deletion);
+        }
         let mut delta = 0;
         if let Some(row) = mutation.static_row {
             note_oldest(oldest, row);
@@ -101,6 +104,7 @@ impl PartitionVersion {
         }
         if rows.has_range_tombstones() {
             for tombstone in mutation.range_tombstones() {
+                note_timestamp(oldest, tombstone.deletion.timestamp);
                 delta += self.tombstones.add(shape.clustering(), tombstone);
             }
         }
@@ -206,7 +210,7 @@ impl PartitionVersion {
         for entry in newer.rows.iter() {
             self.apply_row(shape, entry.clustering(), entry.row(), scratch);
         }
-        for range in newer.tombstones.ranges() {
+        for range in newer.tombstones.iter() {
             self.tombstones.add(shape.clustering(), range.as_ref());
         }
     }

@@ -75,7 +75,7 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
 }
 
 /// What was told of a file, in few words; `-` before a file that is gone.
-fn told_of(event: &LargeEvent) -> Vec<String> {
+pub(crate) fn told_of(event: &LargeEvent) -> Vec<String> {
     match event {
         LargeEvent::Gone(name) => vec![format!("-{}", name.table)],
         LargeEvent::Found(file) => {
@@ -97,7 +97,7 @@ fn told_of(event: &LargeEvent) -> Vec<String> {
 }
 
 /// The usual table with a map beside.
-fn schema_with_map() -> Arc<Schema> {
+pub(crate) fn schema_with_map() -> Arc<Schema> {
     let options = TableOptions { gc_grace_seconds: i32::MAX, ..TableOptions::default() };
     let mut table = table(options);
     let text = || Arc::new(CqlType::Text);
@@ -113,7 +113,7 @@ fn schema_with_map() -> Arc<Schema> {
 }
 
 /// A row of a map with so many entries.
-fn insert_map(pk: i32, ck: i32, entries: u32) -> Vec<u8> {
+pub(crate) fn insert_map(pk: i32, ck: i32, entries: u32) -> Vec<u8> {
     let mut row = Vec::new();
     let at = TimestampMicros(5);
     let mut builder = RowBuilder::new(&mut row, Liveness::new(at), DeletionTime::LIVE, at);
@@ -127,7 +127,7 @@ fn insert_map(pk: i32, ck: i32, entries: u32) -> Vec<u8> {
     encode(pk, |m| m.rows([(clustering.as_slice(), RowRef::trusted(&row))].into_iter()))
 }
 
-const THRESHOLDS: LargeThresholds = LargeThresholds {
+pub(crate) const THRESHOLDS: LargeThresholds = LargeThresholds {
     partition_bytes: 40_000,
     partition_rows: 20,
     row_bytes: 3_000,

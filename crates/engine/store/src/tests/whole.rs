@@ -19,7 +19,7 @@ async fn hold(store: &Store) -> Held {
 }
 
 /// Gives a file piece by piece; `change` may change the bytes of a component.
-async fn give(
+pub(crate) async fn give(
     file: &HeldFile,
     to: &mut Ingest,
     change: impl Fn(Component, &mut Vec<u8>),

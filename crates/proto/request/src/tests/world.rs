@@ -235,7 +235,7 @@ impl<'a> MutationCursor<'a> {
             list.add(shape.clustering(), range);
         }
         let mut inner: Vec<Event<'a>> = mutation.rows().map(|(c, r)| Event::Row(c, r)).collect();
-        for range in list.ranges() {
+        for range in list.iter() {
             let (start, end) = (range.start.as_bound(), range.end.as_bound());
             let (open, close) = if reversed { (end, start) } else { (start, end) };
             let d = Some(range.deletion);

@@ -1,0 +1,147 @@
+//! Leaving rows and markers out of what a reader sees, and telling of it now and then.
+
+use super::{Current, MergeCursor, Position};
+use crate::clustering::BoundRef;
+use crate::cursor::{Cursor, Item};
+use crate::passed::place_between;
+
+/// So many times as many are left out when no place is found between them at which a page could end.
+const PLACELESS_TIMES: u32 = 4;
+
+/// Up to where what was left out goes.
+#[derive(Clone, Copy)]
+pub(super) enum PassedAt {
+    /// Up to the row that this lane is at.
+    Row(usize),
+    /// Up to a place between two markers.
+    Place,
+    /// It is not known.
+    Nowhere,
+}
+
+/// What was left out.
+#[derive(Clone, Copy)]
+pub(super) enum LeftOut {
+    Static,
+    /// The row that this lane is at.
+    Row(usize),
+    /// The marker that this lane is at.
+    Marker(usize),
+}
+
+/// Leaving rows and markers out, and telling of it.
+pub(super) struct Passing {
+    /// It is told of so many; `u32::MAX`: never.
+    pub(super) every: u32,
+    /// Those left out since that was told.
+    pub(super) count: u32,
+    /// Those that were told of last.
+    pub(super) told: u32,
+    /// What counts as no tombstone: rows and markers that others delete, deletions of partitions.
+    pub(super) hidden: u32,
+    /// The tombstones when the last one was left out.
+    pub(super) tombstones: u32,
+    /// What was left out last.
+    pub(super) last: LeftOut,
+    /// It is to be told of at the next place: behind this marker.
+    pub(super) due: Option<bool>,
+    pub(super) due_prefix: Vec<u8>,
+    pub(super) place: Vec<u8>,
+}
+
+impl<C: Cursor> MergeCursor<'_, C> {
+    /// Also a merge that purges tells of what it leaves out, and every merge as often as that: as if it were
+    /// [`PASSED_MAX`]. At least 1.
+    pub fn tell_of_passed(&mut self, every: u32) {
+        self.passing.every = every.max(1);
+    }
+
+    /// Up to where rows and markers were left out, when that is what the item says: the clustering of a row, or one
+    /// that no row has. Nothing at or before it in read order comes any more.
+    pub fn passed_at(&self) -> Option<&[u8]> {
+        let Current::Passed(at) = self.current else { return None };
+        match at {
+            PassedAt::Place => Some(&self.passing.place),
+            PassedAt::Row(lane) => match self.lanes.get(lane)?.cursor.item() {
+                Item::Row { clustering, .. } => Some(clustering),
+                _ => None,
+            },
+            PassedAt::Nowhere => None,
+        }
+    }
+
+    /// How many were left out before the item that says so.
+    pub fn passed(&self) -> u32 {
+        self.passing.told
+    }
+
+    /// Whether the item says that rows and markers were left out.
+    #[inline]
+    pub fn is_at_passed(&self) -> bool {
+        matches!(self.current, Current::Passed(_))
+    }
+
+    /// Tombstones met so far, deletions of partitions, and what they hide: what a reader has waited for.
+    #[inline]
+    pub fn scanned(&self) -> u32 {
+        self.tombstones.saturating_add(self.passing.hidden)
+    }
+
+    /// One more was left out; true when it is time to show that.
+    #[inline]
+    pub(super) fn tells_of_passed(&mut self) -> bool {
+        let passing = &mut self.passing;
+        passing.count = passing.count.saturating_add(1);
+        if passing.tombstones == self.tombstones {
+            passing.hidden = passing.hidden.saturating_add(1);
+        }
+        passing.tombstones = self.tombstones;
+        passing.count >= passing.every && passing.every < u32::MAX && self.tells_of_last()
+    }
+
+    /// True when what was left out last is a place to show.
+    pub(super) fn tells_of_last(&mut self) -> bool {
+        let passing = &mut self.passing;
+        let at = match passing.last {
+            LeftOut::Static => return false,
+            LeftOut::Row(lane) => PassedAt::Row(lane),
+            LeftOut::Marker(lane) => {
+                let Some(lane) = self.lanes.get(lane) else { return false };
+                let Item::Marker(marker) = lane.cursor.item() else { return false };
+                passing.due = Some(marker.position.after);
+                passing.due_prefix.clear();
+                passing.due_prefix.extend_from_slice(marker.position.prefix);
+                if passing.count < passing.every.saturating_mul(PLACELESS_TIMES) {
+                    return false;
+                }
+                PassedAt::Nowhere
+            }
+        };
+        self.tell(at);
+        true
+    }
+
+    fn tell(&mut self, at: PassedAt) {
+        self.passing.told = std::mem::take(&mut self.passing.count);
+        self.passing.due = None;
+        self.current = Current::Passed(at);
+    }
+
+    /// True when a place between the marker that was left out last and the item that comes next is to be shown.
+    pub(super) fn tells_at_place(&mut self) -> bool {
+        let Some(after) = self.passing.due.take() else { return false };
+        let lane = match self.next_position() {
+            Position::Row { lane, .. } | Position::Marker(lane) => lane,
+            Position::Static | Position::End => return false,
+        };
+        let Some(next) = self.lanes.get(lane).map(|l| l.cursor.item()) else { return false };
+        let from = BoundRef { prefix: &self.passing.due_prefix, after };
+        let (shape, mut place) = (self.shape, std::mem::take(&mut self.passing.place));
+        let is_found = place_between(shape, self.reversed, (from, &next), &mut place);
+        self.passing.place = place;
+        if is_found {
+            self.tell(PassedAt::Place);
+        }
+        is_found
+    }
+}

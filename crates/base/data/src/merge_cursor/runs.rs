@@ -1,0 +1,120 @@
+//! Rows that need no merge: whoever reads may take them from the source that has them alone.
+
+use std::cmp::Ordering;
+
+use super::{Current, LaneState, MergeCursor, MergeMode};
+use crate::cursor::{Cursor, Item};
+
+/// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
+/// turns, looking would cost more than it saves.
+const WINS_MIN: u32 = 2;
+
+impl<C: Cursor> MergeCursor<'_, C> {
+    /// The number of the source whose rows follow, when no other one has the partition and nothing deletes
+    /// them from outside: then rows that are live without a TTL, and whose cells are, come out as they are.
+    /// Whoever takes them from the source tells [`MergeCursor::took_rows`]. `None` also where rows must be
+    /// looked through, and where it is not known.
+    #[inline]
+    pub fn untouched(&self) -> Option<usize> {
+        let index = self.sole.filter(|_| self.in_partition)?;
+        let lane = self.lanes.get(index)?;
+        let is_untouched = lane.state == LaneState::Stale
+            && self.partition_deletion.is_live()
+            && self.open.is_live()
+            && self.shown_open.is_live()
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !matches!(self.mode, MergeMode::Live { .. });
+        is_untouched.then_some(index)
+    }
+
+    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the one that had
+    /// the last rows alone, and the next row of the others, if they have one. Rows of that source before it
+    /// come out as they are. Whoever takes some, without the end of the partition, need not tell.
+    pub fn run(&self) -> Option<(usize, Option<&[u8]>)> {
+        let is_run = self.wins >= WINS_MIN
+            && self.in_partition
+            && self.partition_deletion.is_live()
+            && self.open.is_live()
+            && self.shown_open.is_live()
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !self.reversed
+            && !matches!(self.mode, MergeMode::Live { .. });
+        let mut next: Option<&[u8]> = None;
+        for (index, lane) in self.lanes.iter().enumerate().filter(|_| is_run) {
+            if !lane.member {
+                continue;
+            }
+            match (index == self.winner, lane.state) {
+                (true, LaneState::Stale) => continue,
+                (false, LaneState::Ready) => {}
+                _ => return None,
+            }
+            match lane.cursor.item() {
+                Item::Row { clustering, .. } => {
+                    let order = |next| self.shape.clustering().compare(clustering, next);
+                    if next.is_none_or(|next| order(next) == Ordering::Less) {
+                        next = Some(clustering);
+                    }
+                }
+                Item::PartitionEnd => {}
+                Item::Partition { .. } | Item::Static(_) | Item::Marker(_) => return None,
+            }
+        }
+        let is_member = self.lanes.get(self.winner).is_some_and(|lane| lane.member);
+        (is_run && is_member).then_some((self.winner, next))
+    }
+
+    /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
+    /// ([`RowRef::is_plain`]) come out as they are.
+    #[inline]
+    pub fn untouched_live(&self) -> Option<usize> {
+        let index = self.sole.filter(|_| self.in_partition)?;
+        let is_untouched = self.lanes.get(index)?.state == LaneState::Stale
+            && self.partition_deletion.is_live()
+            && self.open.is_live()
+            && !self.shape.has_filters()
+            && matches!(self.mode, MergeMode::Live { .. });
+        is_untouched.then_some(index)
+    }
+
+    /// Whether the partition at hand has several sources and nothing deletes it from outside, in a table whose
+    /// partitions have one row: of versions as in [`MergeCursor::untouched`] that all have the same columns
+    /// the newest is what comes out. Whoever takes it passes all of [`MergeCursor::members`] over the
+    /// partition and tells [`MergeCursor::took_partition`].
+    #[inline]
+    pub fn has_one_row(&self) -> bool {
+        self.in_partition
+            && self.sole.is_none()
+            && self.partition_deletion.is_live()
+            && self.shape.clustering().is_empty()
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !matches!(self.mode, MergeMode::Live { .. })
+            && self.lanes.iter().all(|l| !l.member || l.state == LaneState::Stale)
+    }
+
+    /// The sources with the partition at hand stand behind it.
+    #[inline]
+    pub fn took_partition(&mut self) {
+        self.passing.due = None;
+        self.lanes.iter_mut().for_each(|l| l.member = false);
+        self.in_partition = false;
+        self.current = Current::PartitionEnd;
+    }
+
+    /// Rows were taken from the source that [`MergeCursor::untouched`] or [`MergeCursor::untouched_live`]
+    /// named; `ended`: with the end of the partition.
+    #[inline]
+    pub fn took_rows(&mut self, ended: bool) {
+        self.passing.due = None;
+        if let Some(lane) = self.sole.and_then(|index| self.lanes.get_mut(index))
+            && ended
+        {
+            lane.member = false;
+            self.in_partition = false;
+            self.current = Current::PartitionEnd;
+        }
+    }
+}
