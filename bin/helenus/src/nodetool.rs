@@ -188,6 +188,11 @@ pub fn main(arguments: Vec<String>) -> u8 {
 
 fn report(failure: &Failure, api: Option<&Api>) -> u8 {
     match failure {
+        // Cassandra's tool looks for the table itself.
+        Failure::BadUse(message) if message.starts_with("ColumnFamilyStore for ") => {
+            complain_line!("{message}");
+            BAD_USE
+        }
         Failure::BadUse(message) => {
             say_line!("nodetool: {message}");
             say_line!("See 'nodetool help' or 'nodetool help <command>'.");
@@ -253,12 +258,12 @@ fn run(line: &Line) -> Result<String, Failure> {
             Ok(layout::proxy_histograms(&report))
         }
         "compactionhistory" => {
-            let json = wants_json(line)?;
+            let format = Format::of(line, "json,yaml")?;
             let history: Vec<HistoryReport> = api.get("/api/v1/compactions/history")?;
-            Ok(match json {
-                true => layout::compaction_history_json(&history),
-                false => layout::compaction_history(&history),
-            })
+            Ok(format.choose(
+                || layout::compaction_history(&history),
+                || layout::compaction_history_json(&history),
+            ))
         }
         "compactionplan" => compaction_plan(line),
         "compactionstats" => {
@@ -451,12 +456,31 @@ fn clear_snapshot(line: &Line) -> Result<String, Failure> {
 }
 
 /// Whether `-F json` was given.
-fn wants_json(line: &Line) -> Result<bool, Failure> {
-    match line.value("--format") {
-        None => Ok(false),
-        Some("json") => Ok(true),
-        Some("yaml") => Err(Failure::BadUse("-F yaml is not supported, -F json is".to_owned())),
-        Some(_) => Err(Failure::BadUse("arguments for -F are json,yaml only.".to_owned())),
+/// The output that `-F` asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Json,
+    Yaml,
+}
+
+impl Format {
+    /// `known` is how Cassandra's command names the two in its refusal.
+    fn of(line: &Line, known: &str) -> Result<Format, Failure> {
+        match line.value("--format") {
+            None => Ok(Format::Text),
+            Some("json") => Ok(Format::Json),
+            Some("yaml") => Ok(Format::Yaml),
+            Some(_) => Err(Failure::BadUse(format!("arguments for -F are {known} only."))),
+        }
+    }
+
+    fn choose(self, text: impl FnOnce() -> String, json: impl FnOnce() -> String) -> String {
+        match self {
+            Format::Text => text(),
+            Format::Json => json(),
+            Format::Yaml => layout::yaml_of_json(&json()),
+        }
     }
 }
 

@@ -32,11 +32,11 @@ use crate::exit;
 pub enum Command {
     /// Print all partitions and rows as JSON, as Cassandra's sstabledump does
     Dump {
-        /// Partition key to print; may be given several times
-        #[arg(short, value_name = "KEY")]
+        /// Partition keys to print; several behind one -k, or several times
+        #[arg(short, value_name = "KEY", num_args = 1.., allow_negative_numbers = true)]
         key: Vec<String>,
-        /// Partition key to leave out; may be given several times
-        #[arg(short = 'x', value_name = "KEY")]
+        /// Partition keys to leave out, in the same way
+        #[arg(short = 'x', value_name = "KEY", num_args = 1.., allow_negative_numbers = true)]
         exclude_key: Vec<String>,
         /// Print partition keys only
         #[arg(short, conflicts_with = "lines")]
@@ -51,7 +51,7 @@ pub enum Command {
         #[arg(short)]
         lines: bool,
         /// Any component of an SSTable, such as nb-1-big-Data.db
-        #[arg(required = true, value_name = "FILE")]
+        #[arg(value_name = "FILE")]
         files: Vec<String>,
     },
     /// Print what the file says of itself, as Cassandra's sstablemetadata does
@@ -129,6 +129,19 @@ impl Command {
         }
     }
 
+    /// Files that stand behind the keys of `-k` or `-x` are files.
+    fn take_files_from_keys(&mut self) {
+        if let Command::Dump { key, exclude_key, files, .. } = self
+            && files.is_empty()
+        {
+            for list in [key, exclude_key] {
+                while let Some(file) = list.pop_if(|value| locate(value).is_some()) {
+                    files.insert(0, file);
+                }
+            }
+        }
+    }
+
     /// Runs a tool that finds its files by itself. `None`: it is not one of these.
     async fn run(&self, rt: &Rt) -> Option<u8> {
         Some(match self {
@@ -181,7 +194,14 @@ fn locate(path: &str) -> Option<(String, Descriptor)> {
 }
 
 /// Runs the tool; the exit code: of several files the worst.
-pub fn main(command: Command) -> u8 {
+pub fn main(mut command: Command) -> u8 {
+    command.take_files_from_keys();
+    if matches!(&command, Command::Dump { files, .. } if files.is_empty()) {
+        complain_line!(
+            "helenus sstable: dump needs a FILE, a component of an SSTable such as nb-1-big-Data.db"
+        );
+        return exit::USAGE;
+    }
     if let Command::Upgrade { format, .. } = &command
         && written_version(format).is_none()
     {
@@ -304,7 +324,10 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
             print(&offline::metadata_text(&reader, now, i64::from(*gc_grace_seconds)));
         }
         Command::Verify { .. } => {
-            let seen = offline::verify(&reader).await?;
+            let mut progress = out::Progress::new(&format!("verify {path}"));
+            let mut at = |done, total| progress.at(done, total);
+            let seen = offline::verify_with(&reader, &mut at).await?;
+            drop(progress);
             print(&format!(
                 "{path}: ok, {} partitions, {} rows, {} range tombstone markers, {} bytes\n",
                 seen.partitions, seen.rows, seen.markers, seen.bytes
@@ -314,7 +337,11 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
             let version = written_version(format).unwrap_or(Version::Nb);
             let generation = generation.map(|first| Generation(first.saturating_add(number)));
             rt.fs().create_dir_all(output).await.map_err(SstableError::from)?;
-            let written = offline::upgrade(&rt.fs(), &reader, version, output, generation).await?;
+            let mut progress = out::Progress::new(&format!("upgrade {path}"));
+            let fs = rt.fs();
+            let to = offline::Rewrite { fs: &fs, at: &mut |done, total| progress.at(done, total) };
+            let written = offline::upgrade(to, &reader, version, output, generation).await?;
+            drop(progress);
             print(&match written {
                 Some(written) => format!(
                     "{path}: {output}/{}, {} partitions, {} bytes\n",
@@ -347,7 +374,14 @@ fn report(path: &str, failure: &Failure) -> u8 {
             exit::FAILED
         }
         Failure::File(error) => {
-            complain_line!("helenus sstable: {path}: {error}");
+            let advice = match error {
+                SstableError::Missing { .. } => {
+                    "; name an SSTable that is there, or restore the component from a replica or a \
+                     snapshot"
+                }
+                _ => "",
+            };
+            complain_line!("helenus sstable: {path}: {error}{advice}");
             match error {
                 SstableError::Corrupt { .. }
                 | SstableError::Missing { .. }
@@ -377,6 +411,26 @@ mod tests {
         for path in ["", "/data/ks", "nb-x-big-Data.db", "manifest.json"] {
             assert!(locate(path).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn files_may_stand_behind_keys() {
+        let dump = |key: &[&str], files: &[&str]| Command::Dump {
+            key: key.iter().map(|k| (*k).to_owned()).collect(),
+            exclude_key: Vec::new(),
+            enumerate_keys: false,
+            raw_timestamps: false,
+            internal: false,
+            lines: false,
+            files: files.iter().map(|f| (*f).to_owned()).collect(),
+        };
+        let mut command = dump(&["0", "1", "d/nb-1-big-Data.db"], &[]);
+        command.take_files_from_keys();
+        assert_eq!(command, dump(&["0", "1"], &["d/nb-1-big-Data.db"]));
+        let mut command = dump(&["nb-1-big-Data.db"], &["nb-2-big-Data.db"]);
+        command.take_files_from_keys();
+        assert_eq!(command, dump(&["nb-1-big-Data.db"], &["nb-2-big-Data.db"]));
+        assert_eq!(main(dump(&["0"], &[])), exit::USAGE);
     }
 
     #[test]

@@ -32,6 +32,11 @@ COPY = [
     "COPY cmp_copy.i FROM 'bad.csv'; SELECT * FROM cmp_copy.i;",
     "COPY cmp_copy.n FROM 'in.csv'; SELECT * FROM cmp_copy.n;",
     "COPY cmp_copy.i FROM 'in.csv' WITH TTL = 1000; SELECT a, b FROM cmp_copy.i;",
+    "COPY cmp_copy.i FROM 'in.csv' WITH TTL = 1000 AND PREPAREDSTATEMENTS = false; SELECT a, b FROM cmp_copy.i;",
+    "COPY cmp_copy.t TO 'out.csv' WITH NULL = 'N'; COPY cmp_copy.copied FROM 'out.csv' WITH NULL = 'N' AND "
+    "PREPAREDSTATEMENTS = false; SELECT * FROM cmp_copy.copied;",
+    "COPY cmp_copy.i FROM 'odd.csv' WITH PREPAREDSTATEMENTS = false AND MAXATTEMPTS = 1; SELECT * FROM cmp_copy.i;",
+    "COPY cmp_copy.n FROM 'in.csv' WITH PREPAREDSTATEMENTS = false; SELECT * FROM cmp_copy.n;",
     "COPY cmp_copy.i (a) FROM 'in.csv' WITH NONSENSE = 1;",
     "COPY cmp_copy.i (b) FROM 'in.csv';",
     "COPY cmp_copy.i (a, x) FROM 'in.csv';",
@@ -43,9 +48,12 @@ COPY = [
     "COPY cmp_copy.i TO STDOUT WITH BOOLSTYLE = 'a,a';",
     "COPY cmp_copy.i;",
 ]
+# Files of the corpus that are run without colours only, from the file.
+ONCE = ["describe.cql", "forms.cql"]
 FILES = {
     "in.csv": "1,2\n2,3\n4,5\n",
     "three.more": "7,8\r\n9,\n",
+    "odd.csv": "1,2\n2,x y\n3,4\n,5\n",
     "bad.csv": "1,2\nx,3\n4\n5,6,7\n,8\n9,9\n",
 }
 
@@ -96,6 +104,8 @@ def cases():
         with open(path, "rb") as file:
             text = file.read()
         yield f"{name} -f", ["--no-color", "-f", path], None
+        if name in ONCE:
+            continue
         yield f"{name} in colour", ["-C", "-f", path], None
         yield f"{name} on stdin", ["--no-color"], text
     for statement in [

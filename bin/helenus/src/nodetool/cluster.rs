@@ -3,7 +3,7 @@
 use admin::model::{ClusterCommand, ClusterReport, EndpointsReport};
 use admin::nodetool::{self as layout, ThroughputUnit};
 
-use super::{Failure, Line, names, node, wants_json};
+use super::{Failure, Format, Line, names, node};
 use crate::http::{Api, HttpError};
 
 /// What the node says of its part in the cluster.
@@ -52,9 +52,9 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
             Ok(layout::net_stats(&node, &cluster, style, line.has("--human-readable")))
         }
         "tpstats" => {
-            let json = wants_json(line)?;
+            let format = Format::of(line, "json,yaml")?;
             let cluster = report(api)?;
-            Ok(if json { layout::tp_stats_json(&cluster) } else { layout::tp_stats(&cluster) })
+            Ok(format.choose(|| layout::tp_stats(&cluster), || layout::tp_stats_json(&cluster)))
         }
         "getstreamthroughput" | "getinterdcstreamthroughput" => {
             let unit = match (line.has("--mib"), line.has("--precise-mbit")) {

@@ -10,7 +10,7 @@ use admin::model::{
 use admin::nodetool as layout;
 
 use super::cluster::{bad, number, report, tell};
-use super::{Failure, Line, node, wants_json};
+use super::{Failure, Format, Line, node};
 use crate::http::Api;
 
 /// Components of Cassandra's `setlogginglevel` and the modules that do here what is meant.
@@ -176,7 +176,7 @@ fn clients(line: &Line) -> Result<String, Failure> {
 }
 
 fn data_paths(line: &Line) -> Result<String, Failure> {
-    let json = wants_json(line)?;
+    let format = Format::of(line, "yaml and json")?;
     let roots = settings(&line.api)?.data_directories;
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
     let wanted = &line.arguments;
@@ -192,7 +192,7 @@ fn data_paths(line: &Line) -> Result<String, Failure> {
             paths.entry(table.keyspace).or_default().insert(table.table, of_table);
         }
     }
-    Ok(if json { layout::data_paths_json(&paths) } else { layout::data_paths(&paths) })
+    Ok(format.choose(|| layout::data_paths(&paths), || layout::data_paths_json(&paths)))
 }
 
 fn key_samples(api: &Api) -> Result<String, Failure> {

@@ -211,7 +211,7 @@ pub(super) const VERBS: &[Verb] = &[
             valued(&["-st", "--start-token"], "start_token", "Use -st to specify a token at which the compaction range starts (inclusive)"),
             switch(&["--user-defined"], "Use --user-defined to submit listed files for user-defined compaction"),
         ]).takes("[<keyspace> <tables>...] or <SSTable file>...", "The keyspace followed by one or many tables or list of SSTable data files when using --user-defined", usize::MAX),
-    Verb::plain("compactionhistory", "Print history of compaction").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
+    Verb::plain("compactionhistory", "Print history of compaction").flags(&[valued(&["-F", "--format"], "format", "Output format (json, yaml)")]),
     Verb::plain("compactionplan", "Print what would be compacted now, and why; nothing is changed").flags(&[switch(
             &["-H", "--human-readable"],
             "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
@@ -220,7 +220,7 @@ pub(super) const VERBS: &[Verb] = &[
             &["-H", "--human-readable"],
             "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
         )]),
-    Verb::plain("datapaths", "Print all directories where data of tables are stored").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]).takes("[<keyspace.table>...]", "List of table (or keyspace) names", usize::MAX),
+    Verb::plain("datapaths", "Print all directories where data of tables are stored").flags(&[valued(&["-F", "--format"], "format", "Output format (json, yaml)")]).takes("[<keyspace.table>...]", "List of table (or keyspace) names", usize::MAX),
     Verb::plain("decommission", "Decommission the *node I am connecting to*").flags(&[switch(&["-f", "--force"], "Force decommission of this node even when it reduces the number of replicas to below configured RF")]),
     Verb::plain("damagedsstables", "List SSTables of this node that were found damaged"),
     Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
@@ -397,7 +397,7 @@ pub(super) const VERBS: &[Verb] = &[
             ),
         ]).takes("[<keyspace.table>...]", "List of tables (or keyspace) names", usize::MAX),
     Verb::plain("toppartitions", "Sample and print the most active partitions").flags(SAMPLING).takes(SAMPLED, SAMPLED_HELP, usize::MAX),
-    Verb::plain("tpstats", "Print usage statistics of thread pools").flags(&[valued(&["-F", "--format"], "format", "Output format (json)")]),
+    Verb::plain("tpstats", "Print usage statistics of thread pools").flags(&[valued(&["-F", "--format"], "format", "Output format (json, yaml)")]),
     Verb::plain("truncatehints", "Truncate all hints on the local node, or truncate hints for the endpoint(s) specified.").takes("[endpoint ... ]", "IP address(es) of the endpoint(s) to delete hints for", usize::MAX),
     Verb::plain("updatecidrgroup", "Insert/Update a cidr group").takes("[<cidrGroup> <cidr> ...]", "Requires a cidr group name, followed by one or more CIDRs separated by space", usize::MAX),
     Verb::plain("upgradesstables", "Rewrite sstables (for the requested tables) that are not on the current version (thus upgrading them to said current version)").flags(&[

@@ -9,7 +9,7 @@ use sstable::offline::{self, Unfit};
 use sstable::repair_state::{RepairState, write_level, write_repair_state};
 use sstable::{Component, SstableError, SstableReader, Written};
 
-use super::out::{Out, fixed3};
+use super::out::{Out, Progress, fixed3};
 use super::targets::{Search, Target, find};
 use super::{Failure, report};
 use crate::exit;
@@ -345,7 +345,10 @@ async fn split_one(
         offline::snapshot(&fs, directory, target.set, tag).await?;
     }
     let first = offline::next_generation(&fs, directory).await?;
-    let written = offline::split(&fs, reader, limit, first).await?;
+    let mut progress = Progress::new(&format!("split {}", target.file(Component::Data)));
+    let to = offline::Rewrite { fs: &fs, at: &mut |done, total| progress.at(done, total) };
+    let written = offline::split(to, reader, limit, first).await?;
+    drop(progress);
     replace(rt, target, &written).await?;
     Ok(written)
 }
@@ -355,7 +358,8 @@ async fn replace(rt: &Rt, target: &Target, written: &[Written]) -> Result<(), Ss
     let (fs, directory) = (rt.fs(), target.directory.as_str());
     for new in written {
         let reader = SstableReader::open(&fs, directory, new.descriptor, None).await?;
-        offline::verify(&reader).await?;
+        let mut progress = Progress::new(&format!("read again {}", new.descriptor.prefix()));
+        offline::verify_with(&reader, &mut |done, total| progress.at(done, total)).await?;
     }
     sstable::remove_sstable(&fs, directory, target.set).await?;
     fs.sync_dir(directory).await?;
@@ -410,7 +414,11 @@ async fn scrub_one(
         validate: !options.no_validate,
         reinsert_overflowed_ttl: options.reinsert_overflowed_ttl,
     };
-    let done = offline::scrub(&fs, directory, target.set, (first, how), &mut tell).await?;
+    let mut progress = Progress::new(&format!("scrub {data}"));
+    let mut at = |done, total| progress.at(done, total);
+    let told = offline::Told { loss: &mut tell, at: &mut at };
+    let done = offline::scrub(&fs, directory, target.set, (first, how), told).await?;
+    drop(progress);
     for bad in &done.bad_components {
         out.line(&format!("{data}: made anew: {bad}"));
     }

@@ -8,7 +8,7 @@ use sstable::offline::{
 use sstable::{Component, SstableError, SstableReader};
 use stdx::DeletionSeconds;
 
-use super::out::{Out, hex, memory};
+use super::out::{Out, Progress, hex, memory};
 use super::targets::{Search, Target, find};
 use super::{Failure, report};
 use crate::exit;
@@ -147,9 +147,11 @@ async fn file(
     let detail = if options.partitions_only { Detail::Sizes } else { Detail::Rows };
     let mut seen = Seen::default();
     let mut matches = Vec::new();
+    let mut progress = Progress::new(&target.file(Component::Data));
     for range in ranges {
         let mut scan = PartitionScan::new(&reader, range, clock, detail);
         while let Some(stats) = scan.next().await? {
+            progress.at(stats.offset.saturating_add(stats.size), meta.data_length());
             let key = key_text(&header.key_types, &stats.key);
             if options.exclude_key.contains(&key) {
                 continue;
@@ -168,6 +170,7 @@ async fn file(
             }
         }
     }
+    drop(progress);
     if !options.csv {
         summary(target, &seen, &matches, options.partitions_only, out);
     }

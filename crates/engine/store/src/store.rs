@@ -533,8 +533,17 @@ impl Store {
         let counters = &table.counters;
         let of_files = |of: fn(&TableFile) -> u64| view.files.iter().map(|f| of(f)).sum::<u64>();
         let (mut partition_sizes, mut cell_counts) = (Vec::new(), Vec::new());
+        let mut levels: Vec<(u64, u64)> = Vec::new();
         for file in &view.files {
             let stats = &file.reader.meta().statistics().stats;
+            let level = usize::try_from(stats.level).unwrap_or(0);
+            if levels.len() <= level {
+                levels.resize(level + 1, (0, 0));
+            }
+            if let Some((files, bytes)) = levels.get_mut(level) {
+                *files += 1;
+                *bytes = bytes.saturating_add(file.reader.meta().data_file_length());
+            }
             add_filled(&mut partition_sizes, &stats.partition_sizes.buckets);
             add_filled(&mut cell_counts, &stats.cells_per_partition.buckets);
         }
@@ -551,6 +560,7 @@ impl Store {
                 .max()
                 .unwrap_or(0),
             sstable_span_micros_max: spans.max().unwrap_or(0),
+            levels,
             read_latency: counters.read_latency.snapshot(),
             write_latency: counters.write_latency.snapshot(),
             sstables_per_read: counters.sstables_per_read.snapshot(),

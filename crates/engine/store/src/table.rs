@@ -75,6 +75,8 @@ pub struct TableStats {
     pub sstable_bytes_max: u64,
     /// Longest time between the first and the last write of one of them, microseconds.
     pub sstable_span_micros_max: u64,
+    /// For each level, from 0 on: how many of them, and the bytes of their Data on disk.
+    pub levels: Vec<(u64, u64)>,
     /// Uncompressed bytes of their data.
     pub uncompressed_bytes: u64,
     /// Those of them that were repaired.

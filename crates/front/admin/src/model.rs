@@ -181,6 +181,12 @@ pub struct TableReport {
     /// Longest time between the first and the last write of an SSTable, microseconds.
     #[serde(default)]
     pub sstable_span_micros_max: u64,
+    /// Of a leveled table: its levels.
+    #[serde(default)]
+    pub levels: Option<LevelsReport>,
+    /// Of a table of time windows: their size and unit, such as `1 DAYS`.
+    #[serde(default)]
+    pub time_window: Option<String>,
     /// How long reads of ranges took.
     #[serde(default)]
     pub scan_latency: HistogramReport,
@@ -237,6 +243,9 @@ impl TableReport {
         self.sstable_bytes_max = self.sstable_bytes_max.max(other.sstable_bytes_max);
         self.sstable_span_micros_max =
             self.sstable_span_micros_max.max(other.sstable_span_micros_max);
+        if let (Some(levels), Some(others)) = (&mut self.levels, &other.levels) {
+            levels.merge(others);
+        }
         self.scan_latency.merge(&other.scan_latency);
         self.rows_per_read.merge(&other.rows_per_read);
         self.tombstones_per_read.merge(&other.tombstones_per_read);
@@ -245,6 +254,27 @@ impl TableReport {
         self.coordinator_writes.merge(&other.coordinator_writes);
         self.partition_sizes.merge(&other.partition_sizes);
         self.cell_counts.merge(&other.cell_counts);
+    }
+}
+
+/// What is on the levels of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelsReport {
+    /// How many times larger a level is than the one before it.
+    pub fanout: u64,
+    /// SSTables and bytes of their Data on disk, from level 0 on.
+    pub levels: Vec<(u64, u64)>,
+}
+
+impl LevelsReport {
+    fn merge(&mut self, other: &LevelsReport) {
+        if self.levels.len() < other.levels.len() {
+            self.levels.resize(other.levels.len(), (0, 0));
+        }
+        for ((files, bytes), (more, of_more)) in self.levels.iter_mut().zip(&other.levels) {
+            *files += more;
+            *bytes += of_more;
+        }
     }
 }
 

@@ -20,9 +20,9 @@ use crate::members::{self, SchemaVersions};
 use crate::model::{
     AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
     CoordinatorReport, EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest,
-    HistoryReport, KeyspaceReport, NodeReport, ParticipationReport, PendingReport, PlannedReport,
-    RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery, SampleReport, SampleRequest,
-    SamplerReport, SnapshotReport, TableReport,
+    HistoryReport, KeyspaceReport, LevelsReport, NodeReport, ParticipationReport, PendingReport,
+    PlannedReport, RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery, SampleReport,
+    SampleRequest, SamplerReport, SnapshotReport, TableReport,
 };
 
 /// The way of administration into the shards.
@@ -554,6 +554,8 @@ impl Served {
                     sstables_per_read: stats.sstables_per_read.into(),
                     sstable_bytes_max: stats.sstable_bytes_max,
                     sstable_span_micros_max: stats.sstable_span_micros_max,
+                    levels: levels_of(table, stats.levels),
+                    time_window: time_window_of(table),
                     scan_latency: stats.scan_latency.into(),
                     rows_per_read: stats.rows_per_read.into(),
                     tombstones_per_read: stats.tombstones_per_read.into(),
@@ -821,6 +823,34 @@ pub(crate) fn selected(
 /// Which shards there are.
 pub(crate) fn shard_ids(shards: u16) -> impl Iterator<Item = ShardId> {
     (0..shards).map(ShardId)
+}
+
+/// Levels that Cassandra counts.
+const LEVELS: usize = 9;
+
+/// Whether the table's compaction is of this class.
+fn has_strategy(table: &schema::Table, class: &str) -> bool {
+    table.options.compaction.get("class").is_some_and(|named| named.ends_with(class))
+}
+
+fn levels_of(table: &schema::Table, mut levels: Vec<(u64, u64)>) -> Option<LevelsReport> {
+    if !has_strategy(table, "LeveledCompactionStrategy") {
+        return None;
+    }
+    levels.resize(levels.len().max(LEVELS), (0, 0));
+    let fanout = table.options.compaction.get("fanout_size");
+    let fanout = fanout.and_then(|text| text.parse().ok()).unwrap_or(10);
+    Some(LevelsReport { fanout, levels })
+}
+
+fn time_window_of(table: &schema::Table) -> Option<String> {
+    let option = |name: &str, default: &str| {
+        table.options.compaction.get(name).map_or_else(|| default.to_owned(), ToString::to_string)
+    };
+    has_strategy(table, "TimeWindowCompactionStrategy").then(|| {
+        let size = option("compaction_window_size", "1");
+        format!("{size} {}", option("compaction_window_unit", "DAYS"))
+    })
 }
 
 #[cfg(test)]

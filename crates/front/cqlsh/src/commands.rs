@@ -4,7 +4,8 @@
 //!
 //! Source: `cqlshhandling.py` and the `do_…` functions of cqlsh 6.2.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, Write};
 
 use cql_wire::{Consistency, ProtocolVersion, QueryParameters, Request};
 
@@ -70,11 +71,12 @@ impl Shell {
             "history" => self.history_command(&words),
             "copy" => copy::command(self, tokens, source),
             "exit" | "quit" => words.is_end(0).then(|| self.stop = true),
-            "clear" | "cls" => words.is_end(0).then(|| self.put("\x1b[H\x1b[2J\x1b[3J")),
-            "debug" => {
-                self.print_error("DEBUG is not supported: there is no Python debugger here");
+            "clear" | "cls" => words.is_end(0).then(|| self.clear()),
+            "debug" if words.is_end(0) || words.is(0, "things") && words.is_end(1) => {
+                self.print_error("DEBUG is not supported: it is the debugger of Python");
                 Some(())
             }
+            "debug" => None,
             _ => return false,
         };
         if done.is_none() {
@@ -98,7 +100,8 @@ impl Shell {
             Some(word) if word.eq_ignore_ascii_case("on") => Some(Switch::On),
             Some(word) if word.eq_ignore_ascii_case("off") => Some(Switch::Off),
             Some(word) if name == "PAGING" => {
-                Some(Switch::Size(word.parse().ok().filter(|size| *size > 0)?))
+                let is_number = words.kind(0) == Some(Kind::Number);
+                Some(Switch::Size(word.parse().ok().filter(|_| is_number)?))
             }
             Some(_) => return None,
         };
@@ -196,10 +199,12 @@ impl Shell {
     /// The server's own account of the ring says who has a token.
     fn show_replicas(&mut self, token: i128, keyspace: Option<String>) {
         let Some(keyspace) = keyspace.or_else(|| self.keyspace.clone()) else {
-            return self.print_error("Not in any keyspace.");
+            return self.say("[]");
         };
         let pages = match self.describe_rows("DESCRIBE CLUSTER", Some(&keyspace)) {
             Ok((pages, _)) => pages,
+            // No such keyspace.
+            Err(Failure { code: Some(cql_wire::ErrorCode::Invalid), .. }) => Vec::new(),
             Err(failure) => return self.print_failure(&failure),
         };
         let mut ring: Vec<(i128, String)> = pages
@@ -296,6 +301,13 @@ impl Shell {
     }
 
     fn help_command(&mut self, words: &Words<'_>) -> Option<()> {
+        let is_topic = |token: &Token| {
+            let letters = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+            token.kind == Kind::Word && token.text(words.source).bytes().all(letters)
+        };
+        if !words.tokens.iter().all(is_topic) {
+            return None;
+        }
         if words.is_end(0) {
             let text = help::topics();
             self.put(&text);
@@ -303,12 +315,37 @@ impl Shell {
         }
         for index in 0..words.tokens.len() {
             let topic = words.at(index)?;
-            match help::topic(topic) {
-                Some(text) => self.put(&text),
-                None => self.print_error(&format!("*** No help on {topic}")),
+            match (help::topic(topic), help::address(topic), self.options.browser.clone()) {
+                (_, Some(address), Some(browser)) => self.browse(&browser, topic, &address),
+                (Some(text), ..) => self.put(&text),
+                (None, ..) => self.print_error(&format!("*** No help on {topic}")),
             }
         }
         Some(())
+    }
+
+    /// Shows the page of a topic in the browser that was named.
+    fn browse(&mut self, browser: &str, topic: &str, address: &str) {
+        self.flush();
+        let mut words = browser.split_whitespace().map(|word| word.replace("%s", address));
+        let mut command = std::process::Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        if !browser.contains("%s") {
+            command.arg(address);
+        }
+        if !command.status().is_ok_and(|status| status.success()) {
+            self.print_error(&format!(
+                "*** No browser to display CQL help. URL for help topic {topic} : {address}"
+            ));
+        }
+    }
+
+    /// Clears the terminal as its description says, else as most terminals take it.
+    fn clear(&mut self) {
+        self.flush();
+        if std::process::Command::new("clear").status().is_err() {
+            self.put("\x1b[H\x1b[2J\x1b[3J");
+        }
     }
 
     fn output_command(&mut self, words: &Words<'_>) -> Option<()> {
@@ -332,7 +369,12 @@ impl Shell {
         if let Some(word) = words.at(0) {
             self.history_shown = words.is_end(1).then(|| word.parse().ok()).flatten()?;
         }
-        let history = self.input.history();
+        let Some(mut history) = self.input.history() else {
+            self.print_error("HISTORY: only a terminal has one");
+            return Some(());
+        };
+        // The command itself is the last.
+        history.pop();
         for line in history.iter().skip(history.len().saturating_sub(self.history_shown)) {
             self.say(line);
         }
@@ -392,18 +434,18 @@ impl Shell {
     ) -> Result<(Vec<Page>, Vec<String>), Failure> {
         let keyspace = keyspace.filter(|_| self.connection.version() == ProtocolVersion::V5);
         let mut pages = Vec::new();
-        let mut warnings = Vec::new();
         let mut state: Option<Vec<u8>> = None;
         loop {
             let parameters = QueryParameters {
-                page_size: self.paging.then_some(self.page_size),
+                page_size: self.page_rows(),
                 paging_state: state.as_deref(),
                 keyspace,
                 ..QueryParameters::new(Consistency::LocalOne)
             };
             let request = Request::Query { query, parameters };
             let reply = self.connection.request(&request, false, self.options.request_timeout)?;
-            warnings.extend(reply.warnings);
+            // As of SELECT: cqlsh knows the warnings of the last page only.
+            let warnings = reply.warnings;
             let Answer::Rows(page) = reply.answer else { return Ok((pages, warnings)) };
             state.clone_from(&page.paging_state);
             pages.push(page);
@@ -494,7 +536,8 @@ fn level(word: &str) -> Option<Consistency> {
 fn check_describe(words: &Words<'_>) -> Option<String> {
     let what = words.at(0)?.to_lowercase();
     let name = |from: usize| -> Option<usize> {
-        let is_name = |at: usize| matches!(words.kind(at), Some(Kind::Word | Kind::Name));
+        let is_name =
+            |at: usize| words.tokens.get(at).is_some_and(|token| lex::is_name(token, words.source));
         if !is_name(from) {
             return None;
         }
@@ -507,7 +550,8 @@ fn check_describe(words: &Words<'_>) -> Option<String> {
         "only" if words.is(1, "keyspace") => name(2).unwrap_or(2),
         "keyspace" if words.is_end(1) || words.is(1, "with") => 1,
         "keyspace" | "function" | "aggregate" | "columnfamily" | "table" | "index" | "type" => {
-            name(1)?
+            // Words that are not reserved may be names themselves.
+            name(1).or_else(|| name(0))?
         }
         "materialized" if words.is(1, "view") => name(2)?,
         _ => name(0)?,
@@ -530,18 +574,36 @@ pub(crate) fn expand_home(path: &str) -> String {
     }
 }
 
-/// Asks for a password on the terminal, without an echo where `stty` can switch it off.
+/// Asks for a password: on the terminal, without an echo where `stty` can switch it off, also when
+/// statements come from standard input; on that only where there is no terminal.
 pub(crate) fn ask_password() -> String {
-    let echo = |setting: &str| std::process::Command::new("stty").arg(setting).status().is_ok();
-    let mut out = std::io::stdout();
-    let _ = out.write_all(b"Password: ").and_then(|()| out.flush());
-    let hidden = std::io::IsTerminal::is_terminal(&std::io::stdin()) && echo("-echo");
     let mut line = String::new();
-    let read = std::io::stdin().read_line(&mut line);
-    if hidden {
-        echo("echo");
-        let _ = out.write_all(b"\n");
-    }
+    let terminal = File::options().read(true).write(true).open("/dev/tty");
+    let read = match terminal {
+        Ok(mut terminal) => {
+            let echo = |setting: &str| {
+                let Ok(input) = File::open("/dev/tty") else { return false };
+                std::process::Command::new("stty").arg(setting).stdin(input).status().is_ok()
+            };
+            let hidden = echo("-echo");
+            let asked = terminal.write_all(b"Password: ");
+            // One byte at a time: what is typed behind the line is not for this reader.
+            let read = asked.and_then(|()| {
+                let mut terminal = std::io::BufReader::with_capacity(1, &terminal);
+                terminal.read_line(&mut line)
+            });
+            if hidden {
+                echo("echo");
+                let _ = terminal.write_all(b"\n");
+            }
+            read
+        }
+        Err(_) => {
+            let mut out = std::io::stderr();
+            let _ = out.write_all(b"Password: ").and_then(|()| out.flush());
+            std::io::stdin().read_line(&mut line)
+        }
+    };
     match read {
         Ok(_) => line.trim_end_matches(['\r', '\n']).to_owned(),
         Err(_) => String::new(),

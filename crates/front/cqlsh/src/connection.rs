@@ -119,6 +119,8 @@ pub(crate) enum Answer {
     SchemaChange,
     Prepared(Prepared),
     Authenticate,
+    /// The versions of CQL that the server knows.
+    Supported(Vec<String>),
 }
 
 /// An answer with what came beside it.
@@ -191,6 +193,14 @@ impl Connection {
 
     fn enter(&mut self, target: &Target) -> Result<(), Failure> {
         let timeout = target.connect_timeout;
+        if let Some(wanted) = &target.cql_version {
+            let reply = self.request(&Request::Options, false, timeout)?;
+            if let Answer::Supported(known) = reply.answer
+                && !known.contains(wanted)
+            {
+                return Err(Failure::cql_version(wanted, &known));
+            }
+        }
         let mut options = Vec::new();
         StringMap::encode(
             &mut options,
@@ -308,7 +318,9 @@ impl Connection {
             if stream < 0 {
                 continue;
             }
-            if !self.started && reply.is_ok() {
+            // OPTIONS may come before STARTUP, and begins nothing.
+            let begins = |reply: &Reply| !matches!(reply.answer, Answer::Supported(_));
+            if !self.started && reply.as_ref().is_ok_and(begins) {
                 self.started = true;
                 self.decoder.start(self.negotiated.version, None)?;
             }
@@ -380,9 +392,13 @@ fn convert(response: Response<'_>, length: usize) -> Result<Reply, Failure> {
         ResponseBody::AuthChallenge(_) => {
             return Err(Failure::authentication("the server wants more than name and password"));
         }
+        ResponseBody::Supported(options) => {
+            let versions = options.iter().filter(|(name, _)| *name == "CQL_VERSION");
+            let versions = versions.flat_map(|(_, versions)| versions.iter());
+            Answer::Supported(versions.map(|version| (*version).to_owned()).collect())
+        }
         ResponseBody::Void
         | ResponseBody::Ready
-        | ResponseBody::Supported(_)
         | ResponseBody::Event(_)
         | ResponseBody::AuthSuccess(_) => Answer::Void,
     };

@@ -3,7 +3,7 @@
 //! Owns: the history file, one line per entry as Python's readline writes it. Never: what a line
 //! means.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustyline::completion::{Completer, Pair};
@@ -85,6 +85,14 @@ impl Terminal {
         Ok(Terminal { editor, path: history.filter(|_| save) })
     }
 
+    fn entries(&self) -> Vec<String> {
+        let history = self.editor.history();
+        (0..history.len())
+            .filter_map(|index| history.get(index, SearchDirection::Forward).ok().flatten())
+            .map(|found| found.entry.into_owned())
+            .collect()
+    }
+
     fn read(&mut self, prompt: &str, remember: bool) -> Line {
         match self.editor.readline(prompt) {
             Ok(line) => {
@@ -118,12 +126,12 @@ impl Input for Terminal {
         let _ = self.editor.add_history_entry(statement);
     }
 
-    fn history(&self) -> Vec<String> {
-        let history = self.editor.history();
-        (0..history.len())
-            .filter_map(|index| history.get(index, SearchDirection::Forward).ok().flatten())
-            .map(|found| found.entry.into_owned())
-            .collect()
+    fn history(&self) -> Option<Vec<String>> {
+        Some(self.entries())
+    }
+
+    fn history_path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     fn set_names(&mut self, names: Arc<Names>) {
@@ -140,7 +148,7 @@ impl Input for Terminal {
 
     fn save(&mut self) -> Result<(), String> {
         let Some(path) = &self.path else { return Ok(()) };
-        let mut text = self.history().join("\n");
+        let mut text = self.entries().join("\n");
         text.push('\n');
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|error| error.to_string())?;

@@ -41,6 +41,20 @@ impl Failure {
         Failure { class, message: text.clone(), text, code: None }
     }
 
+    /// The server does not know the version of CQL that is asked for.
+    pub(crate) fn cql_version(wanted: &str, known: &[String]) -> Failure {
+        let known: Vec<String> = known.iter().map(|version| python_repr(version)).collect();
+        Failure::new(
+            "ProtocolError",
+            format!(
+                "cql_version {} is not supported by remote (w/ native protocol). Supported \
+                 versions: [{}]",
+                python_repr(wanted),
+                known.join(", ")
+            ),
+        )
+    }
+
     /// No usable connection.
     pub(crate) fn connection(text: impl Into<String>) -> Failure {
         Failure::new("ConnectionException", text)

@@ -302,7 +302,7 @@ impl Style {
         if quote {
             escaped.push('\'');
         }
-        let mut width = escaped.width();
+        let mut width = width(&escaped);
         let mut colored = String::new();
         if self.color {
             width = width.saturating_sub(escaped.matches("\\\\").count());
@@ -360,6 +360,13 @@ impl Style {
         let text = general(value, significant);
         if point == "." { text } else { text.replace('.', point) }
     }
+}
+
+/// Columns of a terminal, by the tables of cqlsh: a soft hyphen takes one, separators of lines and
+/// paragraphs none.
+fn width(text: &str) -> usize {
+    let count = |sign: char| text.matches(sign).count();
+    (text.width() + count('\u{ad}')).saturating_sub(count('\u{2028}') + count('\u{2029}'))
 }
 
 /// C's `%.*g`.

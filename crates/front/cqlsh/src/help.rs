@@ -1,8 +1,13 @@
 //! Texts of HELP.
 //!
-//! Owns: one text per shell command. Never: documentation of CQL itself; HELP names its page.
+//! Owns: one text per shell command; those about CQL are in `cql`. Never: all of CQL.
+
+mod cql;
 
 use crate::display::columnize;
+
+/// The page that has all of CQL.
+const PAGE: &str = "https://cassandra.apache.org/doc/latest/cassandra/cql/cql_singlefile.html";
 
 const SHELL: &[(&str, &str)] = &[
     (
@@ -80,32 +85,46 @@ const SHELL: &[(&str, &str)] = &[
         "TRACING [ON | OFF]\n\nTraces the statements that follow and prints the traces; alone, \
          shows the setting.",
     ),
+    (
+        "UNICODE",
+        "Text is UTF-8, in and out. Control characters in values of text and ascii are shown as \
+         escapes with a backslash, in another colour where there are colours; everything else is \
+         shown as it is.",
+    ),
 ];
 
 /// The topics.
 pub(crate) fn names() -> Vec<String> {
-    SHELL.iter().map(|(name, _)| (*name).to_owned()).collect()
+    let cql = cql::TOPICS.iter().map(|(name, ..)| *name);
+    SHELL.iter().map(|(name, _)| *name).chain(cql).map(str::to_owned).collect()
 }
 
 /// The list of topics.
 pub(crate) fn topics() -> String {
-    let header = "\nDocumented shell commands:";
-    let names = names();
-    format!(
-        "{header}\n{}\n{}\nCQL is documented at \
-         https://cassandra.apache.org/doc/latest/cassandra/cql/\n",
-        "=".repeat(header.chars().count()),
-        columnize(&names, 79)
-    )
+    let shell: Vec<String> = SHELL.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let cql: Vec<String> = cql::TOPICS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let mut text = String::new();
+    for (header, names) in [("\nDocumented shell commands:", shell), ("CQL help topics:", cql)] {
+        let rule = "=".repeat(header.chars().count());
+        text.push_str(&format!("{header}\n{rule}\n{}\n", columnize(&names, 79)));
+    }
+    text
 }
 
 /// The text of a topic; `None` when there is none.
 pub(crate) fn topic(name: &str) -> Option<String> {
     let name = if name.eq_ignore_ascii_case("quit") { "exit" } else { name };
-    SHELL
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(name))
-        .map(|(_, text)| format!("\n{text}\n\n"))
+    if let Some((_, text)) = SHELL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Some(format!("\n{text}\n\n"));
+    }
+    let (_, _, text) = cql::TOPICS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name))?;
+    Some(format!("\n{text}\n\n{}\n\n", address(name)?))
+}
+
+/// The page of a topic of CQL; `None` when it is none.
+pub(crate) fn address(name: &str) -> Option<String> {
+    let (_, place, _) = cql::TOPICS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name))?;
+    Some(format!("{PAGE}#{place}"))
 }
 
 #[cfg(test)]
@@ -115,10 +134,13 @@ mod tests {
     #[test]
     fn topics_are_sorted_and_every_one_has_a_text() {
         assert!(SHELL.is_sorted_by_key(|(name, _)| *name));
-        for (name, _) in SHELL {
-            assert!(topic(&name.to_lowercase()).is_some_and(|text| text.contains(name)));
+        assert!(cql::TOPICS.is_sorted_by_key(|(name, ..)| *name));
+        for name in names() {
+            assert!(topic(&name.to_lowercase()).is_some_and(|text| text.len() > 20), "{name}");
         }
         assert_eq!(topic("nonsense"), None);
-        assert!(topics().contains("CONSISTENCY"));
+        assert!(topics().contains("CONSISTENCY") && topics().contains("LIST_PERMISSIONS"));
+        assert_eq!(address("copy"), None);
+        assert_eq!(address("Uuid"), Some(format!("{PAGE}#constants")));
     }
 }

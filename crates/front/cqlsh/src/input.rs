@@ -4,6 +4,7 @@
 //! is in `editor`. Never: what a line means.
 
 use std::io::{BufRead, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::complete::Names;
@@ -37,9 +38,14 @@ pub(crate) trait Input {
     /// Remembers a whole statement.
     fn remember(&mut self, _statement: &str) {}
 
-    /// The statements that are remembered, oldest first.
-    fn history(&self) -> Vec<String> {
-        Vec::new()
+    /// The statements that are remembered, oldest first; `None`: only a terminal has a history.
+    fn history(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Where the history will be kept.
+    fn history_path(&self) -> Option<&Path> {
+        None
     }
 
     /// Names that can be completed changed.

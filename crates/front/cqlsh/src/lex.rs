@@ -265,6 +265,15 @@ pub(crate) fn original<'s>(tokens: &[Token], source: &'s str) -> &'s str {
     }
 }
 
+/// Whether a token can be the name of something: in double quotes, or a word that is not reserved.
+pub(crate) fn is_name(token: &Token, source: &str) -> bool {
+    match token.kind {
+        Kind::Name => true,
+        Kind::Word => !types::name::is_reserved_keyword(token.text(source)),
+        _ => false,
+    }
+}
+
 /// A name without its quotes; unquoted ones in lower case.
 pub(crate) fn unquote_name(text: &str) -> String {
     match text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {

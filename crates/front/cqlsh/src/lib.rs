@@ -64,12 +64,16 @@ pub fn main(arguments: &[String]) -> u8 {
             };
         }
         Err(error) => {
-            say(&format!("cqlsh: error: {error}"));
+            say(&error);
             return 2;
         }
     };
     for notice in &options.notices {
         say(notice);
+    }
+    for remark in &options.remarks {
+        // Nobody hears it when this fails.
+        let _ = std::io::stdout().write_all(format!("{remark}\n").as_bytes());
     }
     if options.tls.as_ref().is_some_and(|tls| tls.names_version) {
         // cqlsh says this on standard output.
@@ -131,7 +135,7 @@ pub fn main(arguments: &[String]) -> u8 {
 
 fn open_input(options: &Options) -> Result<Box<dyn Input>, String> {
     if let Some(path) = &options.file {
-        let text = input::read_text(&commands::expand_home(path))
+        let text = input::read_text(path)
             .map_err(|error| format!("Can't open {}: {error}", failure::python_repr(path)))?;
         return Ok(Box::new(Lines::new(path, std::io::Cursor::new(text), false)));
     }

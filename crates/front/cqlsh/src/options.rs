@@ -10,6 +10,7 @@ use std::time::Duration;
 use cql_wire::ProtocolVersion;
 
 use crate::config::Config;
+use crate::failure::python_repr as repr;
 use crate::interrupt::Interrupt;
 use crate::time;
 use crate::tls::Tls;
@@ -35,6 +36,7 @@ options:
   -f, --file FILE       Execute commands from FILE, then exit
   -e, --execute TEXT    Execute the statement and quit.
   --json                Print rows as JSON objects, one per line
+  --browser BROWSER     Program that shows the page of a HELP topic; %s in it is the address
   --debug               Show additional debugging information
   --encoding NAME       Encoding of output; only utf-8
   --cqlshrc FILE        Specify an alternative cqlshrc file location.
@@ -66,6 +68,8 @@ pub(crate) struct Options {
     pub(crate) tty: bool,
     pub(crate) json: bool,
     pub(crate) debug: bool,
+    /// What shows the page of a topic of HELP.
+    pub(crate) browser: Option<String>,
     pub(crate) history: bool,
     pub(crate) version: Option<ProtocolVersion>,
     /// The CQL version to ask for.
@@ -86,6 +90,8 @@ pub(crate) struct Options {
     pub(crate) config_path: PathBuf,
     /// Lines for standard error before anything else.
     pub(crate) notices: Vec<String>,
+    /// Lines for standard output before anything else, where cqlsh says them.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// What the command line asks for.
@@ -125,8 +131,11 @@ impl Line {
     }
 }
 
-/// Long name, short name, takes a value.
-const KNOWN: &[(&str, &str, bool)] = &[
+/// An option of the command line: long name, short name, whether it takes a value.
+type Known = (&'static str, &'static str, bool);
+
+/// In the order of cqlsh, which is that of its error texts.
+const KNOWN: &[Known] = &[
     ("help", "h", false),
     ("version", "v", false),
     ("color", "C", false),
@@ -148,10 +157,62 @@ const KNOWN: &[(&str, &str, bool)] = &[
     ("connect-timeout", "", true),
     ("request-timeout", "", true),
     ("tty", "t", false),
-    ("insecure-password-without-warning", "", false),
     ("disable-history", "", false),
+    ("insecure-password-without-warning", "", false),
     ("json", "", false),
 ];
+
+/// What an argument is, as Python's argparse sees it.
+enum Argument {
+    /// A place, or the value of the option before it.
+    Value,
+    /// An option with what stands behind its `=`, or behind its letter.
+    Option(&'static Known, Option<String>),
+}
+
+/// How argparse names an option in its errors.
+fn display((long, short, _): &Known) -> String {
+    if short.is_empty() { format!("--{long}") } else { format!("-{short}/--{long}") }
+}
+
+fn classify(argument: &str) -> Result<Argument, String> {
+    let Some(name) = argument.strip_prefix('-').filter(|name| !name.is_empty()) else {
+        return Ok(Argument::Value);
+    };
+    let (head, tail) = match argument.split_once('=') {
+        Some((head, tail)) => (head, Some(tail.to_owned())),
+        None => (argument, None),
+    };
+    if let Some(known) = KNOWN.iter().find(|(long, short, _)| {
+        head.strip_prefix("--") == Some(*long)
+            || !short.is_empty() && head.strip_prefix('-') == Some(*short)
+    }) {
+        return Ok(Argument::Option(known, tail));
+    }
+    if let Some(prefix) = head.strip_prefix("--") {
+        let mut matching = KNOWN.iter().filter(|(long, ..)| long.starts_with(prefix));
+        if let (false, Some(known)) = (prefix.is_empty(), matching.next()) {
+            let others: Vec<String> = matching.map(|(long, ..)| format!(", --{long}")).collect();
+            return match others.is_empty() {
+                true => Ok(Argument::Option(known, tail)),
+                false => Err(format!(
+                    "ambiguous option: {argument} could match --{}{}",
+                    known.0,
+                    others.concat()
+                )),
+            };
+        }
+    } else if let Some(known) =
+        KNOWN.iter().find(|(_, short, _)| !short.is_empty() && name.starts_with(*short))
+    {
+        return Ok(Argument::Option(known, name.get(1..).map(str::to_owned)));
+    }
+    let is_number = name.parse::<f64>().is_ok() && name.starts_with(|c: char| c.is_ascii_digit());
+    match is_number || argument.contains(' ') {
+        true => Ok(Argument::Value),
+        false => Err(format!("unrecognized arguments: {argument}")),
+    }
+}
 
 fn parse_line(arguments: &[String]) -> Result<Line, String> {
     let mut line = Line::default();
@@ -161,59 +222,53 @@ fn parse_line(arguments: &[String]) -> Result<Line, String> {
             line.positional.extend(rest.by_ref().cloned());
             break;
         }
-        if let Some(long) = argument.strip_prefix("--") {
-            let (name, inline) = match long.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (long, None),
-            };
-            let (name, takes) = long_option(name)?;
-            let value = match (takes, inline) {
-                (true, Some(value)) => value,
-                (true, None) => {
-                    rest.next().cloned().ok_or_else(|| format!("--{name} needs a value"))?
-                }
-                (false, None) => String::new(),
-                (false, Some(_)) => return Err(format!("--{name} takes no value")),
-            };
-            line.values.push((name, value));
-            continue;
-        }
-        let Some(short) = argument.strip_prefix('-').filter(|short| !short.is_empty()) else {
-            line.positional.push(argument.clone());
-            continue;
-        };
-        for (at, sign) in short.char_indices() {
-            let found = KNOWN.iter().find(|(_, known, _)| *known == sign.to_string());
-            let Some((name, _, takes)) = found else {
-                return Err(format!("unknown option -{sign}"));
-            };
-            if !takes {
-                line.values.push((name, String::new()));
+        let (mut known, mut inline) = match classify(argument)? {
+            Argument::Value => {
+                line.positional.push(argument.clone());
                 continue;
             }
-            let inline = short.get(at + sign.len_utf8()..).unwrap_or_default();
-            let value = match inline.is_empty() {
-                true => rest.next().cloned().ok_or_else(|| format!("-{sign} needs a value"))?,
-                false => inline.to_owned(),
+            Argument::Option(known, inline) => (known, inline),
+        };
+        // Letters of options without values may stand together.
+        while !known.2 {
+            line.values.push((known.0, String::new()));
+            let Some(text) = inline.take() else { break };
+            let ignored = || {
+                format!("argument {}: ignored explicit argument {}", display(known), repr(&text))
             };
-            line.values.push((name, value));
-            break;
+            if argument.starts_with("--") {
+                return Err(ignored());
+            }
+            let mut letters = text.chars();
+            let letter = letters.next().map(String::from);
+            let next = KNOWN.iter().find(|(_, short, _)| Some(*short) == letter.as_deref());
+            known = next.ok_or_else(ignored)?;
+            inline = Some(letters.as_str().to_owned()).filter(|text| !text.is_empty());
+            if inline.is_none() && !known.2 {
+                line.values.push((known.0, String::new()));
+                break;
+            }
+        }
+        if known.2 {
+            let value = match inline {
+                Some(value) => Some(value),
+                None => match rest.clone().next() {
+                    Some(next) if matches!(classify(next), Ok(Argument::Value)) => {
+                        rest.next().cloned()
+                    }
+                    _ => None,
+                },
+            };
+            let missing = || format!("argument {}: expected one argument", display(known));
+            line.values.push((known.0, value.ok_or_else(missing)?));
         }
     }
     Ok(line)
 }
 
-/// The option of this name, or the only one that begins so.
-fn long_option(name: &str) -> Result<(&'static str, bool), String> {
-    if let Some((name, _, takes)) = KNOWN.iter().find(|(known, ..)| *known == name) {
-        return Ok((name, *takes));
-    }
-    let mut matching = KNOWN.iter().filter(|(known, ..)| known.starts_with(name));
-    match (matching.next(), matching.next()) {
-        (Some((name, _, takes)), None) => Ok((name, *takes)),
-        (Some(_), Some(_)) => Err(format!("--{name} could be several options")),
-        (None, _) => Err(format!("unknown option --{name}")),
-    }
+/// A wrong command line in the words of argparse.
+fn usage(text: &str) -> String {
+    format!("usage: Usage: cqlsh [options] [host [port]]\ncqlsh: error: {text}")
 }
 
 fn expand_home(path: &str, environment: &Environment<'_>) -> PathBuf {
@@ -234,7 +289,7 @@ fn seconds(text: &str, what: &str) -> Result<Duration, String> {
 /// # Errors
 /// A usage error, in words.
 pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Result<Asked, String> {
-    let line = parse_line(arguments)?;
+    let line = parse_line(arguments).map_err(|error| usage(&error))?;
     if line.has("help") {
         return Ok(Asked::Print(HELP.to_owned()));
     }
@@ -242,12 +297,13 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
         return Ok(Asked::Print(format!("cqlsh {VERSION}\n")));
     }
     let mut notices = Vec::new();
+    let mut remarks = Vec::new();
     let default_path = expand_home("~/.cassandra/cqlshrc", environment);
     let mut config_path = default_path.clone();
     if let Some(path) = line.get("cqlshrc") {
         config_path = expand_home(path, environment);
         if (environment.read)(&config_path).is_none() {
-            notices.push(format!(
+            remarks.push(format!(
                 "\nWarning: Specified cqlshrc location `{}` does not exist.  Using `{}` instead.\n",
                 config_path.display(),
                 default_path.display()
@@ -256,12 +312,10 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
         }
     }
     let config = match (environment.read)(&config_path) {
-        Some(text) => {
-            Config::parse(&text).map_err(|error| format!("{}: {error}", config_path.display()))?
-        }
+        Some(text) => Config::parse(&text).map_err(|error| wrong(&config_path, &error))?,
         None => Config::default(),
     };
-    refuse(&line, &config)?;
+    refuse(&line, &config).map_err(|error| usage(&error))?;
     let (username, password) =
         credentials(&line, &config, &config_path, environment, &mut notices)?;
     let variable = |name: &str| (environment.variable)(name).filter(|value| !value.is_empty());
@@ -275,33 +329,42 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
         .or_else(|| config.get("connection", "port").map(str::to_owned))
         .unwrap_or_else(|| "9042".to_owned());
     if let Some(extra) = line.positional.get(2) {
-        return Err(format!("unexpected argument \"{extra}\""));
+        return Err(usage(&format!("unrecognized arguments: {extra}")));
     }
+    let in_file = |error: String| wrong(&config_path, &error);
     let timeout = |name: &str, setting: &str, what: &str, default: u64| match line.get(name) {
-        Some(text) => seconds(text, what),
-        None => Ok(Duration::from_secs(config.number("connection", setting)?.unwrap_or(default))),
+        Some(text) => seconds(text, what).map_err(|error| usage(&error)),
+        None => config
+            .number("connection", setting)
+            .map(|seconds| Duration::from_secs(seconds.unwrap_or(default)))
+            .map_err(in_file),
     };
     let file = option("file");
     let execute = option("execute")
         .filter(|text| !text.is_empty())
         .map(|text| if text.ends_with(';') { text } else { format!("{text};") });
-    let color = match (line.has("color"), line.has("no-color")) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => config.switch("ui", "color")?.or(file.is_some().then_some(false)),
+    let color = line.values.iter().rev().find(|(name, _)| name.ends_with("color"));
+    let color = match color {
+        Some((name, _)) => Some(*name == "color"),
+        None => config.switch("ui", "color").map_err(in_file)?.or(file.is_some().then_some(false)),
     };
-    let tty = match config.switch("ui", "tty")? {
+    let tty = match config.switch("ui", "tty").map_err(in_file)? {
         _ if file.is_some() || execute.is_some() => false,
         _ if line.has("tty") => true,
         Some(tty) => tty,
         None => environment.stdin_is_terminal,
     };
-    let ssl = line.has("ssl") || config.switch("connection", "ssl")?.unwrap_or(false);
+    let ssl =
+        line.has("ssl") || config.switch("connection", "ssl").map_err(in_file)?.unwrap_or(false);
     let tls = ssl.then(|| Arc::new(Tls::read(&config, &config_path, environment.variable)));
-    let trace_wait: f64 = config.number("tracing", "max_trace_wait")?.unwrap_or(10.0);
+    let trace_wait: f64 =
+        config.number("tracing", "max_trace_wait").map_err(in_file)?.unwrap_or(10.0);
     Ok(Asked::Run(Box::new(Options {
         host,
-        port: port.parse().map_err(|_| format!("'{port}' is not a valid port number."))?,
+        port: port
+            .trim()
+            .parse()
+            .map_err(|_| usage(&format!("{} is not a valid port number.", repr(&port))))?,
         username,
         password,
         keyspace: option("keyspace")
@@ -312,9 +375,12 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
         tty,
         json: line.has("json"),
         debug: line.has("debug"),
+        browser: option("browser")
+            .or_else(|| config.get("ui", "browser").map(str::to_owned))
+            .filter(|browser| !browser.is_empty()),
         history: !(line.has("disable-history")
-            || config.switch("history", "disabled")?.unwrap_or(false)),
-        version: protocol_version(&line, &config)?,
+            || config.switch("history", "disabled").map_err(in_file)?.unwrap_or(false)),
+        version: protocol_version(&line, &config).map_err(|error| usage(&error))?,
         cql_version: line
             .get("cqlversion")
             .or_else(|| config.get("cql", "version"))
@@ -322,8 +388,9 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
         tls,
         connect_timeout: timeout("connect-timeout", "timeout", "connect", 5)?,
         request_timeout: timeout("request-timeout", "request_timeout", "request", 10)?,
-        trace_wait: Duration::try_from_secs_f64(trace_wait)
-            .map_err(|_| format!("[tracing] max_trace_wait: {trace_wait} is no duration"))?,
+        trace_wait: Duration::try_from_secs_f64(trace_wait).map_err(|_| {
+            in_file(format!("[tracing] max_trace_wait: {trace_wait} is no duration"))
+        })?,
         time_format: config
             .get("ui", "time_format")
             .map(str::to_owned)
@@ -331,22 +398,28 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
             .unwrap_or_else(|| time::DEFAULT_FORMAT.to_owned()),
         zone: zone(&config, environment, &mut notices),
         interrupt: Interrupt::default(),
-        float_precision: config.number("ui", "float_precision")?.unwrap_or(5),
-        double_precision: config.number("ui", "double_precision")?.unwrap_or(5),
-        field_size_limit: config.number("csv", "field_size_limit")?.unwrap_or(131_072),
+        float_precision: config.number("ui", "float_precision").map_err(in_file)?.unwrap_or(5),
+        double_precision: config.number("ui", "double_precision").map_err(in_file)?.unwrap_or(5),
+        field_size_limit: config
+            .number("csv", "field_size_limit")
+            .map_err(in_file)?
+            .unwrap_or(131_072),
         config,
         config_path,
         notices,
+        remarks,
     })))
+}
+
+/// What is wrong with a file of settings.
+fn wrong(path: &Path, error: &str) -> String {
+    format!("cqlsh: error: {}: {error}", path.display())
 }
 
 /// What this shell does not do.
 fn refuse(line: &Line, config: &Config) -> Result<(), String> {
     if line.has("coverage") {
-        return Err("--coverage: there is no Python here to measure".to_owned());
-    }
-    if line.has("browser") {
-        return Err("--browser: this shell opens no browser".to_owned());
+        return Err("--coverage: it measures Python code, and there is none here".to_owned());
     }
     let encoding = line.get("encoding").or_else(|| config.get("ui", "encoding"));
     if let Some(name) = encoding
@@ -355,11 +428,10 @@ fn refuse(line: &Line, config: &Config) -> Result<(), String> {
         return Err(format!("--encoding {name}: only utf-8 is supported"));
     }
     let version = line.get("cqlversion").or_else(|| config.get("cql", "version"));
-    if let Some(version) = version
-        && !version.starts_with("3.")
-        && version != "3"
+    if let Some(version) = version.map(full_version)
+        && version.split('.').next().and_then(|major| major.parse::<u32>().ok()) < Some(3)
     {
-        return Err(format!("'{version}' is not a supported CQL version."));
+        return Err(format!("{} is not a supported CQL version.", repr(&version)));
     }
     let provider = config.get("auth_provider", "classname").unwrap_or("PlainTextAuthProvider");
     if provider != "PlainTextAuthProvider" {
@@ -381,18 +453,18 @@ fn credentials(
 ) -> Result<(Option<String>, Option<String>), String> {
     let own = |name: &str| config.get("authentication", name).map(str::to_owned);
     if own("username").is_some() || own("password").is_some() {
+        let mut notice = String::new();
         if own("password").is_some() && (environment.is_open_to_others)(config_path) {
-            notices.push(
+            notice.push_str(
                 "\nWarning: Password is found in an insecure cqlshrc file. The file is owned or \
-                 readable by other users on the system."
-                    .to_owned(),
+                 readable by other users on the system.",
             );
         }
-        notices.push(
+        notice.push_str(
             "\nNotice: Credentials in the cqlshrc file is deprecated and will be ignored in the \
-             future.\nPlease use a credentials file to specify the username and password.\n"
-                .to_owned(),
+             future.\nPlease use a credentials file to specify the username and password.\n",
         );
+        notices.push(notice);
     }
     let path = match line.get("credentials").or_else(|| config.get("authentication", "credentials"))
     {
@@ -406,12 +478,13 @@ fn credentials(
                 "\nWarning: Credentials file '{}' exists but is not used, because:\n  a. the file \
                  owner is not the current user; or\n  b. the file is readable by group or \
                  other.\nPlease ensure the file is owned by the current user and is not readable \
-                 by group or other.",
+                 by group or other.\nOn a Linux or UNIX-like system, you often can do this by using \
+                 the `chown` and `chmod` commands:\n  chown YOUR_USERNAME credentials\n  chmod 600 \
+                 credentials\n",
                 path.display()
             ));
         } else {
-            stored =
-                Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            stored = Config::parse(&text).map_err(|error| wrong(&path, &error))?;
         }
     }
     let provider = ["plain_text_auth", "PlainTextAuthProvider"];
@@ -441,10 +514,9 @@ fn full_version(text: &str) -> String {
 
 fn protocol_version(line: &Line, config: &Config) -> Result<Option<ProtocolVersion>, String> {
     let number = match line.get("protocol-version") {
-        Some(text) => Some(
-            text.parse::<u8>()
-                .map_err(|_| format!("--protocol-version: invalid value '{text}'"))?,
-        ),
+        Some(text) => Some(text.parse::<u8>().map_err(|_| {
+            format!("argument --protocol-version: invalid int value: {}", repr(text))
+        })?),
         None => config.number("protocol", "version")?,
     };
     number
@@ -511,10 +583,11 @@ mod tests {
     fn what_is_not_done_is_refused_by_name() {
         for (line, file, word) in [
             ("--encoding latin1", "", "latin1"),
-            ("--nonsense", "", "--nonsense"),
-            ("-z", "", "-z"),
-            ("a b", "", "'b'"),
-            ("a 1 c", "", "\"c\""),
+            ("--coverage", "", "Python"),
+            ("--nonsense", "", "unrecognized arguments: --nonsense"),
+            ("-z", "", "unrecognized arguments: -z"),
+            ("a b", "", "'b' is not a valid port number."),
+            ("a 1 c", "", "unrecognized arguments: c"),
             ("--protocol-version 9", "", "9"),
             ("--connect-timeout x", "", "\"x\""),
             ("", "[auth_provider]\nclassname = Kerberos\n", "Kerberos"),
@@ -523,6 +596,25 @@ mod tests {
             assert!(error.contains(word), "{line}: {error}");
         }
         assert!(run("--encoding UTF-8", "").is_ok());
+    }
+
+    #[test]
+    fn arguments_are_taken_as_argparse_takes_them() {
+        let options = run("-Ckks -eSELECT --no-col", "").unwrap();
+        assert_eq!((options.keyspace.as_deref(), options.color), (Some("ks"), Some(false)));
+        assert_eq!(options.execute.as_deref(), Some("SELECT;"));
+        let tail = |line: &str| {
+            let error = run(line, "").unwrap_err();
+            let (usage, error) = error.split_once("\ncqlsh: error: ").unwrap();
+            assert_eq!(usage, "usage: Usage: cqlsh [options] [host [port]]");
+            error.to_owned()
+        };
+        assert_eq!(tail("-e"), "argument -e/--execute: expected one argument");
+        assert_eq!(tail("-e -x"), "argument -e/--execute: expected one argument");
+        assert_eq!(tail("--ssl=1"), "argument --ssl: ignored explicit argument '1'");
+        assert_eq!(tail("-Cx"), "argument -C/--color: ignored explicit argument 'x'");
+        assert_eq!(tail("--cq"), "ambiguous option: --cq could match --cqlshrc, --cqlversion");
+        assert_eq!(tail("--cqlversion 2"), "'2.0.0' is not a supported CQL version.");
     }
 
     #[test]

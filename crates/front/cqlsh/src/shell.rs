@@ -137,6 +137,9 @@ impl Shell {
         let options = Options {
             keyspace: self.keyspace.clone(),
             tty: false,
+            // What was given to this shell, the SOURCE perhaps.
+            execute: None,
+            file: None,
             username: self.target.user.as_ref().map(|(name, _)| name.clone()),
             password: self.target.user.as_ref().map(|(_, password)| password.clone()),
             color: Some(self.style.color),
@@ -206,6 +209,16 @@ impl Shell {
             ));
         }
         if self.tty {
+            let path = self.input.history_path().map(|path| path.display().to_string());
+            if let Some(path) = path {
+                self.say(&format!(
+                    "\nATTENTION: All commands will be saved to history file: {path}\nThis may \
+                     include sensitive information such as passwords.\nTo disable history, use \
+                     --disable-history or set 'disabled = true' in the [history] section of \
+                     cqlshrc.\nSee https://cassandra.apache.org/doc/latest/tools/cqlsh.html for \
+                     more information.\n"
+                ));
+            }
             self.show_host();
             self.show_version();
             self.say("Use HELP for help.");
@@ -233,7 +246,7 @@ impl Shell {
             match self.input.line(&prompt) {
                 Line::Text(line) => {
                     self.line_number += 1;
-                    let blank = line.trim().is_empty();
+                    let blank = matches!(line.as_str(), "" | "\n");
                     statement.push_str(&line);
                     if self.tty && !statement.ends_with('\n') {
                         statement.push('\n');

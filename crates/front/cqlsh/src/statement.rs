@@ -58,11 +58,14 @@ impl Shell {
     }
 
     fn use_statement(&mut self, tokens: &[Token], source: &str, text: &str) {
-        let [_, name, end] = tokens else {
-            let word = tokens.first().map_or("", |token| token.text(source));
-            return self.print_error(&format!("Improper {word} command."));
+        let name = match tokens {
+            [_, name, end] if end.kind == lex::Kind::End && lex::is_name(name, source) => name,
+            _ => {
+                let word = tokens.first().map_or("", |token| token.text(source));
+                return self.print_error(&format!("Improper {word} command."));
+            }
         };
-        if end.kind == lex::Kind::End && self.perform(text) {
+        if self.perform(text) {
             self.keyspace = Some(lex::unquote_name(name.text(source)));
             if self.tty {
                 self.refresh_names();
@@ -91,7 +94,11 @@ impl Shell {
                 self.print_rows(text, page, shape, &mut warnings, &mut traces);
             }
             Answer::SchemaChange => self.schema_changed(),
-            Answer::SetKeyspace | Answer::Void | Answer::Prepared(_) | Answer::Authenticate => {}
+            Answer::SetKeyspace
+            | Answer::Void
+            | Answer::Prepared(_)
+            | Answer::Authenticate
+            | Answer::Supported(_) => {}
         }
         self.flush();
         self.print_warnings(&warnings);
@@ -108,6 +115,11 @@ impl Shell {
         }
     }
 
+    /// Rows of a page as they are asked for; `None`: all at once.
+    pub(crate) fn page_rows(&self) -> Option<i32> {
+        Some(self.page_size).filter(|rows| self.paging && *rows > 0)
+    }
+
     /// A request for the first page or a later one.
     pub(crate) fn send(
         &mut self,
@@ -116,7 +128,7 @@ impl Shell {
         traces: &mut Vec<[u8; 16]>,
     ) -> Result<Reply, Failure> {
         let parameters = QueryParameters {
-            page_size: self.paging.then_some(self.page_size),
+            page_size: self.page_rows(),
             paging_state,
             serial_consistency: Some(self.serial_consistency),
             ..QueryParameters::new(self.consistency)
@@ -178,8 +190,10 @@ impl Shell {
             }
             if self.tty && !self.is_capturing() {
                 self.flush();
-                if !matches!(self.input.pause("---MORE---"), Line::Text(_)) {
-                    return;
+                match self.input.pause("---MORE---") {
+                    Line::Text(_) => {}
+                    Line::End => return self.print_error("EOF when reading a line"),
+                    Line::Interrupted | Line::Broken(_) => return,
                 }
             }
             match self.next_page(query, &page, warnings, traces) {
@@ -202,12 +216,9 @@ impl Shell {
         traces: &mut Vec<[u8; 16]>,
     ) -> Option<Page> {
         match self.send(query, page.paging_state.as_deref(), traces) {
-            Ok(Reply { answer: Answer::Rows(next), warnings: more, .. }) => {
-                for warning in more {
-                    if !warnings.contains(&warning) {
-                        warnings.push(warning);
-                    }
-                }
+            Ok(Reply { answer: Answer::Rows(next), warnings: of_page, .. }) => {
+                // cqlsh knows those of the last page only.
+                *warnings = of_page;
                 Some(next)
             }
             Ok(_) => None,

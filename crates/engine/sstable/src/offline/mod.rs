@@ -32,9 +32,11 @@ pub use levels::relevel;
 pub use metadata::metadata_text;
 pub use purge::{PurgeReport, Reclaimable, purge_preview};
 pub use scan::{Detail, PartitionScan, PartitionStats, ScanClock, range_of_key};
-pub use scrub::{Loss, ScrubHost, ScrubOptions, ScrubReport, scrub, scrub_open};
-pub use upgrade::{split, upgrade};
-pub use verify::{VerifyReport, add_checksums, verify, verify_checksums, verify_checksums_with};
+pub use scrub::{Loss, ScrubHost, ScrubOptions, ScrubReport, Told, scrub, scrub_open};
+pub use upgrade::{Rewrite, split, upgrade};
+pub use verify::{
+    VerifyReport, add_checksums, verify, verify_checksums, verify_checksums_with, verify_with,
+};
 
 pub use data::command::KeyRange;
 use schema::{Column, ColumnKind, Table, TableKind, TableOptions};

@@ -92,7 +92,17 @@ pub trait ScrubHost {
 /// A tool that has the directory for itself.
 struct Alone<'t> {
     next: Generation,
-    tell: &'t mut dyn FnMut(&Loss),
+    /// Uncompressed bytes of Data.
+    total: u64,
+    told: Told<'t>,
+}
+
+/// Who is told of a scrub.
+pub struct Told<'t> {
+    /// Gets every loss as it is met.
+    pub loss: &'t mut dyn FnMut(&Loss),
+    /// Told again and again how many (uncompressed) bytes of Data are done, and of how many.
+    pub at: &'t mut dyn FnMut(u64, u64),
 }
 
 impl ScrubHost for Alone<'_> {
@@ -107,16 +117,17 @@ impl ScrubHost for Alone<'_> {
     }
 
     fn tell(&mut self, loss: &Loss) {
-        (self.tell)(loss);
+        (self.told.loss)(loss);
     }
 
-    async fn goes_on(&mut self, _: u64, _: u64) -> bool {
+    async fn goes_on(&mut self, position: u64, _: u64) -> bool {
+        (self.told.at)(position, self.total);
         true
     }
 }
 
 /// Writes what can be read of a file set to new ones in the same directory, with the numbers from
-/// `first` on. The old one stays. `tell` gets every loss as it is met.
+/// `first` on. The old one stays.
 ///
 /// # Errors
 /// `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are of no use, so that
@@ -127,13 +138,13 @@ pub async fn scrub(
     directory: &str,
     set: Descriptor,
     (first, how): (Generation, ScrubOptions),
-    tell: &mut dyn FnMut(&Loss),
+    told: Told<'_>,
 ) -> Result<ScrubReport> {
     let Salvaged { reader, has_index, bad } = salvage::open(fs, directory, set, None).await?;
     let table = super::table_of_header(&reader.meta().statistics().header);
     let mut options = options_like(&reader, &table, first)?;
     options.version = written_version(set.version);
-    let mut host = Alone { next: first, tell };
+    let mut host = Alone { next: first, total: reader.meta().data_length(), told };
     let report = ScrubReport { bad_components: bad, ..ScrubReport::default() };
     let mut scrub = Scrub::new((fs, directory), &reader, (table, options), how, &mut host);
     scrub.report = report;

@@ -12,6 +12,14 @@ use stdx::Generation;
 use crate::writer::{SstableWriter, WriteCompression, WriterOptions, Written};
 use crate::{Result, SstableError, SstableReader};
 
+/// Where a file set is written anew, and who is told how far it is.
+pub struct Rewrite<'r> {
+    /// The files.
+    pub fs: &'r Fs,
+    /// Told again and again how many (uncompressed) bytes of Data are done, and of how many.
+    pub at: &'r mut dyn FnMut(u64, u64),
+}
+
 /// Writes all that a file set holds to `directory`, which must exist, under the same generation:
 /// every partition and row, tombstones included, with the compression, level and state of repair of
 /// the original. The result spans slices of the ring. Before `oa` local deletion times end in 2038:
@@ -21,7 +29,7 @@ use crate::{Result, SstableError, SstableReader};
 /// `Unsupported` for a version that is not written and for names with a UUID (there is no number to
 /// take), `Corrupt`, `Io`, `AlreadyExists` among them. What was written is removed then.
 pub async fn upgrade(
-    fs: &Fs,
+    to: Rewrite<'_>,
     reader: &SstableReader,
     version: Version,
     directory: &str,
@@ -37,7 +45,8 @@ pub async fn upgrade(
     let table = super::table_of_header(&reader.meta().statistics().header);
     let mut options = options_like(reader, &table, generation)?;
     options.version = version;
-    let mut pieces = Pieces { fs, directory, table, options, limit: u64::MAX };
+    let Rewrite { fs, at } = to;
+    let mut pieces = Pieces { fs, directory, table, options, limit: u64::MAX, at };
     let mut written = Vec::new();
     match pieces.write_all(reader, &mut written).await {
         Ok(()) => Ok(written.pop()),
@@ -52,7 +61,7 @@ pub async fn upgrade(
 /// # Errors
 /// `Unsupported`, `Corrupt`, `Io`. What was written is removed then.
 pub async fn split(
-    fs: &Fs,
+    to: Rewrite<'_>,
     reader: &SstableReader,
     limit: u64,
     first: Generation,
@@ -61,7 +70,8 @@ pub async fn split(
     let mut options = options_like(reader, &table, first)?;
     options.version = written_version(reader.meta().version());
     let directory = reader.meta().directory().to_owned();
-    let mut pieces = Pieces { fs, directory: &directory, table, options, limit };
+    let Rewrite { fs, at } = to;
+    let mut pieces = Pieces { fs, directory: &directory, table, options, limit, at };
     let mut written = Vec::new();
     match pieces.write_all(reader, &mut written).await {
         Ok(()) => Ok(written),
@@ -126,6 +136,7 @@ struct Pieces<'p> {
     options: WriterOptions,
     /// Bytes behind which the next partition begins another one.
     limit: u64,
+    at: &'p mut dyn FnMut(u64, u64),
 }
 
 impl Pieces<'_> {
@@ -161,6 +172,7 @@ impl Pieces<'_> {
                 Advance::NeedBlock(request) => {
                     let chunk = blocks.load_block(request.block).await?;
                     cursor.feed(request.block, chunk);
+                    (self.at)(cursor.position(), reader.meta().data_length());
                 }
                 Advance::Item => {
                     let begins = matches!(cursor.item(), Item::Partition { .. });

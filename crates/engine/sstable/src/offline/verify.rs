@@ -40,8 +40,28 @@ pub struct VerifyReport {
 /// # Errors
 /// `Corrupt` naming file and offset of the first fault; `Io`.
 pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
-    verify_checksums(reader).await?;
+    verify_with(reader, &mut |_, _| {}).await
+}
+
+/// The same; `at` is told again and again how far it is: bytes that are done, and of how many.
+///
+/// # Errors
+/// As [`verify`].
+pub async fn verify_with(
+    reader: &SstableReader,
+    at: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport> {
     let meta = reader.meta().clone();
+    // First all files for their checksums, then Data for what is in it.
+    let raw = meta.disk_bytes();
+    let total = raw.saturating_add(meta.data_length());
+    let mut done = 0u64;
+    let mut step = async |bytes| {
+        done = done.saturating_add(bytes);
+        at(done.min(raw), total);
+        true
+    };
+    verify_checksums_with(reader, &mut step).await?;
     let comparator = meta.comparator();
     let corrupt = |component: Component, offset: u64, what: &str| SstableError::Corrupt {
         file: meta.file(component),
@@ -64,12 +84,13 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
             Advance::NeedBlock(request) => {
                 let chunk = blocks.load_block(request.block).await?;
                 cursor.feed(request.block, chunk);
+                at(raw.saturating_add(cursor.position()), total);
                 continue;
             }
             Advance::End => break,
             Advance::Item => {}
         }
-        let at = cursor.item_start();
+        let start_of_item = cursor.item_start();
         let position = match cursor.item() {
             Item::Partition { key, token, .. } => {
                 report.partitions += 1;
@@ -117,19 +138,25 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
             }
         };
         if position.is_some()
-            && row_blocks.last().is_some_and(|next| cursor.partition_start() + next == at)
+            && row_blocks
+                .last()
+                .is_some_and(|next| cursor.partition_start() + next == start_of_item)
         {
             row_blocks.pop();
         }
         let Some((prefix, is_row, after)) = position else { continue };
         if check_clustering(prefix, comparator.len()).is_none() {
-            return Err(corrupt(Component::Data, at, "a clustering with too many values"));
+            return Err(corrupt(
+                Component::Data,
+                start_of_item,
+                "a clustering with too many values",
+            ));
         }
         let place = Place { prefix: prefix.to_vec(), is_row, after };
         if let Some(before) = &last {
             let order = before.compare(&place, comparator);
             if order.is_ge() {
-                return Err(corrupt(Component::Data, at, "rows do not ascend"));
+                return Err(corrupt(Component::Data, start_of_item, "rows do not ascend"));
             }
         }
         last = Some(place);

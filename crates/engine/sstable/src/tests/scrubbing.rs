@@ -78,7 +78,8 @@ async fn scrub(
     let mut tell = |loss: &Loss| told.push(loss.to_string());
     let first = offline::next_generation(fs, directory).await.unwrap();
     let set = Descriptor::nb(Generation(1));
-    let done = offline::scrub(fs, directory, set, (first, how), &mut tell).await;
+    let told_of = offline::Told { loss: &mut tell, at: &mut |_, _| {} };
+    let done = offline::scrub(fs, directory, set, (first, how), told_of).await;
     (done, told)
 }
 

@@ -168,7 +168,11 @@ fn pieces_hold_every_partition_once_in_order() {
             let reader = SstableReader::open(&fs, &directory, set, None).await.unwrap();
             let first = offline::next_generation(&fs, &directory).await.unwrap();
             let limit = reader.meta().data_file_length() / 3;
-            let written = offline::split(&fs, &reader, limit, first).await.unwrap();
+            let mut told = Vec::new();
+            let mut at = |done, total| told.push((done, total));
+            let to = offline::Rewrite { fs: &fs, at: &mut at };
+            let written = offline::split(to, &reader, limit, first).await.unwrap();
+            assert_ascends(&told, reader.meta().data_length());
             let partitions = verify(&reader).await.unwrap().partitions;
             assert_eq!(written.iter().map(|w| w.partitions).sum::<u64>(), partitions);
             let sizes = scan(&reader, KeyRange::all(), EARLY, Detail::Sizes).await;
@@ -187,6 +191,25 @@ fn pieces_hold_every_partition_once_in_order() {
     });
 }
 
+/// What was told of a run is never less than before and never more than all, which is known.
+fn assert_ascends(told: &[(u64, u64)], total: u64) {
+    assert!(told.iter().all(|(done, of)| *of == total && done <= of), "{told:?}");
+    assert!(!told.is_empty() && told.is_sorted(), "{told:?}");
+}
+
+#[test]
+fn a_verification_tells_how_far_it_is() {
+    run(|rt| async move {
+        for reader in all_golden(&rt.fs()).await {
+            let mut told = Vec::new();
+            offline::verify_with(&reader, &mut |done, total| told.push((done, total)))
+                .await
+                .unwrap();
+            assert_ascends(&told, reader.meta().disk_bytes() + reader.meta().data_length());
+        }
+    });
+}
+
 /// Scrubs and gives the report, what is said of losses, and everything in the new file sets.
 async fn scrub(
     fs: &Fs,
@@ -198,7 +221,11 @@ async fn scrub(
     let mut tell = |loss: &offline::Loss| told.push(loss.to_string());
     // What Cassandra refuses of counters is seen elsewhere.
     let how = offline::ScrubOptions { skip_corrupted: true, ..Default::default() };
-    let report = offline::scrub(fs, directory, set, (first, how), &mut tell).await.unwrap();
+    let mut progress = Vec::new();
+    let mut at = |done, total| progress.push((done, total));
+    let who = offline::Told { loss: &mut tell, at: &mut at };
+    let report = offline::scrub(fs, directory, set, (first, how), who).await.unwrap();
+    assert!(progress.iter().all(|(done, total)| done <= total), "{progress:?}");
     let mut found = Vec::new();
     for written in &report.written {
         let new = SstableReader::open(fs, directory, written.descriptor, None).await.unwrap();

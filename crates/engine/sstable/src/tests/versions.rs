@@ -325,7 +325,8 @@ fn times_beyond_2038_are_written_anew_as_they_are_or_capped() {
                 let directory = format!("late-{from}-{to}");
                 fs.create_dir_all(&directory).await.unwrap();
                 let generation = Some(Generation(7));
-                crate::offline::upgrade(&fs, &reader, to, &directory, generation).await.unwrap();
+                let place = crate::offline::Rewrite { fs: &fs, at: &mut |_, _| {} };
+                crate::offline::upgrade(place, &reader, to, &directory, generation).await.unwrap();
                 let descriptor = Descriptor::new(to, Generation(7));
                 let new = SstableReader::open(&fs, &directory, descriptor, None).await.unwrap();
                 assert_eq!(new.meta().has_late_times(), to.has_uint_times());

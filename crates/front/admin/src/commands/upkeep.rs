@@ -228,7 +228,12 @@ pub(crate) fn resolve(
             let table = table_of(schema, &keyspace, &table)?;
             let key = match is_hex {
                 true => hex_bytes(&key).ok_or_else(|| {
-                    argument(format!("the key {key} is not written in pairs of hexadecimal digits"))
+                    argument(match key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                        true => {
+                            "An hex string representing bytes must have an even length".to_owned()
+                        }
+                        false => format!("Non-hex characters in {key}"),
+                    })
                 })?,
                 false => super::key_bytes(table, &key)?,
             };

@@ -41,6 +41,7 @@ pub use settings::{
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json, table_stats_yaml};
 pub use tables_order::{SORT_KEYS, SortKey};
 pub use upkeep::{auto_compaction, sstables};
+pub use yaml::yaml_of_json;
 
 use std::fmt::Write;
 

@@ -169,6 +169,13 @@ fn print_table(
     line("SSTable count", &table.sstables.to_string());
     line("Old SSTable count", "0");
     line("Max SSTable size", &pretty_memory(table.sstable_bytes_max));
+    if let Some(window) = time_window(table) {
+        line("SSTables Time Window", &window);
+    }
+    if let Some((files, sizes)) = levels(table) {
+        line("SSTables in each level", &format!("[{}]", files.join(", ")));
+        line("SSTable bytes in each level", &format!("[{}]", sizes.join(", ")));
+    }
     line("Space used (live)", &bytes(table.disk_bytes));
     line("Space used (total)", &bytes(table.disk_bytes));
     line("Space used by snapshots (total)", &bytes(table.snapshot_bytes));
@@ -208,6 +215,42 @@ fn print_table(
         line("SSTables in correct location", "true");
     }
     out.push('\n');
+}
+
+/// Files and bytes of each level; a level with more files than it should have says how many these are.
+fn levels(table: &TableReport) -> Option<(Vec<String>, Vec<String>)> {
+    let report = table.levels.as_ref()?;
+    let files = report.levels.iter().zip(0_u32..).map(|((files, _), level)| {
+        let most = if level == 0 { 4 } else { report.fanout.saturating_pow(level) };
+        if *files > most { format!("{files}/{most}") } else { files.to_string() }
+    });
+    let bytes = report.levels.iter().map(|(_, bytes)| bytes.to_string());
+    Some((files.collect(), bytes.collect()))
+}
+
+fn time_window(table: &TableReport) -> Option<String> {
+    let window = table.time_window.as_ref()?;
+    let longest = duration_words(table.sstable_span_micros_max / 1_000_000);
+    Some(format!("{window}, max duration: {longest}"))
+}
+
+/// Seconds as `1 day 0 hours 5 minutes`, without zeros before and behind.
+fn duration_words(seconds: u64) -> String {
+    let parts = [
+        (seconds / 86_400, "day"),
+        (seconds / 3600 % 24, "hour"),
+        (seconds / 60 % 60, "minute"),
+        (seconds % 60, "second"),
+    ];
+    let first = parts.iter().position(|(count, _)| *count > 0);
+    let last = parts.iter().rposition(|(count, _)| *count > 0);
+    let (Some(first), Some(last)) = (first, last) else { return "0 seconds".to_owned() };
+    let words = parts
+        .get(first..=last)
+        .unwrap_or_default()
+        .iter()
+        .map(|(count, unit)| format!("{count} {unit}{}", if *count == 1 { "" } else { "s" }));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Mean latency of a keyspace's tables as Java prints the number: of whole microseconds in sum.
@@ -325,13 +368,14 @@ fn json_ms(text: &str) -> Value {
 
 fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
     let bytes = |n: u64| options.bytes(n);
+    let (in_levels, bytes_in_levels) = levels(table).unwrap_or_default();
     let mut value = json!({
         "sstable_count": table.sstables,
         "old_sstable_count": 0,
         "max_sstable_size": table.sstable_bytes_max,
-        "twcs": null,
-        "sstables_in_each_level": [],
-        "sstable_bytes_in_each_level": [],
+        "twcs": time_window(table),
+        "sstables_in_each_level": in_levels,
+        "sstable_bytes_in_each_level": bytes_in_levels,
         "space_used_live": bytes(table.disk_bytes),
         "space_used_total": bytes(table.disk_bytes),
         "space_used_by_snapshots_total": bytes(table.snapshot_bytes),
@@ -372,8 +416,21 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "top_size_partitions": {},
         "top_tombstone_partitions": {},
     });
-    if let (Some(value), Value::Object(rest)) = (value.as_object_mut(), rest) {
-        value.extend(rest);
+    // What Cassandra shows of a table without storage-attached indexes.
+    let of_indexes = json!({
+        "sai_local_query_latency_ms": "0.000",
+        "sai_post_filtering_read_latency": "0.000",
+        "sai_disk_used_bytes": null,
+        "sai_sstable_indexes_hit": 0.0,
+        "sai_index_segments_hit": 0.0,
+        "sai_rows_filtered": 0.0,
+        "sai_total_query_timeouts": 0,
+        "sai_total_queryable_index_ratio": null,
+    });
+    for more in [rest, of_indexes] {
+        if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
+            value.extend(more);
+        }
     }
     if options.location_check
         && let Some(value) = value.as_object_mut()

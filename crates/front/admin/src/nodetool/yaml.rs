@@ -6,6 +6,13 @@ use serde_json::Value;
 
 use super::format::java_double;
 
+/// What a command prints with `-F yaml`, of what it prints with `-F json`.
+pub fn yaml_of_json(json: &str) -> String {
+    let value = serde_json::from_str(json).unwrap_or_default();
+    // SnakeYAML ends its text with a line, and the tool with another one.
+    block(&value, &[]) + "\n"
+}
+
 /// A document that is a map. Under keys of `doubles` the text `NaN` is a number.
 pub(super) fn block(value: &Value, doubles: &[&str]) -> String {
     let mut out = String::new();
@@ -40,7 +47,17 @@ fn put(out: &mut String, value: &Value, depth: usize, doubles: &[&str]) {
         }
         Value::Array(all) => {
             for value in all {
-                let _ = writeln!(out, "{indent}- {}", flat(value));
+                match value {
+                    Value::Object(inner) if !inner.is_empty() => {
+                        let mut of_map = String::new();
+                        put(&mut of_map, value, depth + 1, doubles);
+                        let first = of_map.get(indent.len() + 2..).unwrap_or_default();
+                        let _ = write!(out, "{indent}- {first}");
+                    }
+                    flat_value => {
+                        let _ = writeln!(out, "{indent}- {}", flat(flat_value));
+                    }
+                }
             }
         }
         scalar => {
@@ -108,5 +125,8 @@ latency: .NaN
 word: NaN
 ";
         assert_eq!(block(&value, &["latency"]), expected);
+        let maps = r#"{"all": [{"id": "1", "of": {"n": 2}}, {"id": "b:c"}], "paths": ["/a-b/c"]}"#;
+        let expected = "all:\n- id: '1'\n  of:\n    n: 2\n- id: 'b:c'\npaths:\n- /a-b/c\n\n";
+        assert_eq!(yaml_of_json(maps), expected);
     }
 }

@@ -56,6 +56,38 @@ impl Conversion {
         }
     }
 
+    /// Appends a field as a literal of a statement, which the server reads: in quotes where its type
+    /// needs them, else as it is. False is null.
+    pub(crate) fn literal(&self, kind: &CqlType, text: &str, out: &mut Vec<u8>) -> bool {
+        let needs_quotes = matches!(
+            kind,
+            CqlType::Ascii
+                | CqlType::Text
+                | CqlType::Timestamp
+                | CqlType::Date
+                | CqlType::Time
+                | CqlType::Inet
+        );
+        // An empty text where NULL is another marker, for a type without an empty literal.
+        if text == self.null || text.is_empty() && !needs_quotes {
+            return false;
+        }
+        match needs_quotes {
+            true => {
+                out.push(b'\'');
+                for byte in text.bytes() {
+                    if byte == b'\'' {
+                        out.push(b'\'');
+                    }
+                    out.push(byte);
+                }
+                out.push(b'\'');
+            }
+            false => out.extend_from_slice(text.as_bytes()),
+        }
+        true
+    }
+
     fn value(&self, kind: &CqlType, text: &str) -> Result<Vec<u8>, String> {
         Ok(match kind {
             CqlType::Ascii | CqlType::Text => text.as_bytes().to_vec(),
@@ -340,6 +372,30 @@ mod tests {
         check(&map, "{'k:1': ['a', 'b'], 'j': []}", "{'j': [], 'k:1': ['a', 'b']}");
         check(&CqlType::tuple([CqlType::Int, CqlType::Text]), "(1, 'x')", "(1, 'x')");
         check(&CqlType::vector(CqlType::Float, 2), "[1, 2.5]", "[1, 2.5]");
+    }
+
+    #[test]
+    fn literals_are_the_fields_with_quotes_where_cql_needs_them() {
+        let literal = |kind: &CqlType, text: &str| {
+            let mut out = Vec::new();
+            conversion().literal(kind, text, &mut out).then(|| String::from_utf8(out).unwrap())
+        };
+        for (kind, text, expect) in [
+            (CqlType::Text, "it's", Some("'it''s'")),
+            (CqlType::Timestamp, "2024-01-02", Some("'2024-01-02'")),
+            (CqlType::Inet, "::1", Some("'::1'")),
+            (CqlType::Int, "x", Some("x")),
+            (CqlType::list(CqlType::Text, false), "['a']", Some("['a']")),
+            (CqlType::Int, "", None),
+            (CqlType::Text, "", None),
+        ] {
+            assert_eq!(literal(&kind, text).as_deref(), expect, "{kind:?}");
+        }
+        let marked = Conversion { null: "N".to_owned(), ..conversion() };
+        let mut out = Vec::new();
+        assert!(marked.literal(&CqlType::Text, "", &mut out) && out == b"''");
+        assert!(!marked.literal(&CqlType::Int, "", &mut out));
+        assert!(!marked.literal(&CqlType::Text, "N", &mut out));
     }
 
     #[test]

@@ -156,6 +156,7 @@ fn statement(
         let role = subject.layout.column(name).map(|column| column.role);
         matches!(role, Some(Role::Partition | Role::Clustering))
     };
+    let mut around = None;
     let (order, query) = if counter {
         if options.ttl.is_some() {
             return Err("TTL: counters do not expire".to_owned());
@@ -174,19 +175,23 @@ fn statement(
         (set.into_iter().chain(keys).cloned().collect::<Vec<_>>(), query)
     } else {
         let ttl = options.ttl.map_or_else(String::new, |ttl| format!(" USING TTL {ttl}"));
-        let query = format!(
-            "INSERT INTO {} ({}) VALUES ({}){ttl}",
-            subject.quoted(),
-            name_list(columns),
-            vec!["?"; columns.len()].join(", ")
-        );
+        let before = format!("INSERT INTO {} ({}) VALUES (", subject.quoted(), name_list(columns));
+        let query = format!("{before}{}){ttl}", vec!["?"; columns.len()].join(", "));
+        // Increments of counters are always bound: cqlsh has them as literals, to the same end.
+        around = (!options.prepared_statements).then(|| (before, format!("){ttl}")));
         (columns.to_vec(), query)
     };
     let prepared = prepare(&mut shell.connection, &query, shell.options.request_timeout)
         .map_err(|failure| failure.to_string())?;
     let place = |name: &String| columns.iter().position(|column| column == name);
     let fields: Vec<usize> = order.iter().filter_map(place).collect();
-    let key = subject.names_of(Role::Partition).iter().filter_map(place).collect();
+    let key_fields: Vec<usize> =
+        subject.names_of(Role::Partition).iter().filter_map(place).collect();
+    let key = match around {
+        // Behind the literals of all columns.
+        Some(_) => (0..key_fields.len()).map(|at| columns.len() + at).collect(),
+        None => key_fields.clone(),
+    };
     let roles: Vec<Option<Role>> =
         columns.iter().map(|name| subject.layout.column(name).map(|column| column.role)).collect();
     let mut kinds = vec![types::CqlType::Blob; columns.len()];
@@ -195,7 +200,8 @@ fn statement(
             kind.clone_from(&marker.kind);
         }
     }
-    Ok(Statement { query, counter, fields, key, kinds, roles, columns: columns.to_vec() })
+    let columns = columns.to_vec();
+    Ok(Statement { query, around, counter, fields, key_fields, key, kinds, roles, columns })
 }
 
 /// PREPARE.

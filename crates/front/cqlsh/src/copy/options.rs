@@ -55,6 +55,8 @@ pub(crate) struct CopyOptions {
     pub(crate) insert_errors_max: Option<u64>,
     pub(crate) error_file: String,
     pub(crate) ttl: Option<u32>,
+    /// Rows are bound to a prepared statement; otherwise their fields are literals of statements.
+    pub(crate) prepared_statements: bool,
     /// Requests in flight per connection.
     pub(crate) in_flight_max: usize,
     /// Pauses that a batch is given when the server has too much to do, before that is an attempt.
@@ -247,6 +249,7 @@ impl CopyOptions {
             insert_errors_max: Some(1000),
             error_file: format!("import_{keyspace}_{table}.err"),
             ttl: None,
+            prepared_statements: true,
             in_flight_max: 512,
             backoff_max: 12,
             request_timeout: Duration::from_secs(60),
@@ -287,11 +290,7 @@ impl CopyOptions {
         if let Some(path) = given.take("errfile").filter(|path| !path.is_empty()) {
             self.error_file = crate::commands::expand_home(&path);
         }
-        if !given.switch("preparedstatements", true) {
-            return Err(
-                "PREPAREDSTATEMENTS=false: rows are always bound to prepared statements".to_owned()
-            );
-        }
+        self.prepared_statements = given.switch("preparedstatements", true);
         self.ttl = given.limit("ttl", -1)?.and_then(|seconds| u32::try_from(seconds).ok());
         self.in_flight_max = given.positive("maxinflightmessages", self.in_flight_max)?.min(32_000);
         self.backoff_max = given.number("maxbackoffattempts", self.backoff_max)?;
@@ -386,7 +385,6 @@ mod tests {
         );
         assert_eq!(options.unrecognized, [""; 0]);
         for (direction, name, value) in [
-            (Direction::From, "preparedstatements", "false"),
             (Direction::From, "datetimeformat", "%b"),
             (Direction::From, "maxbatchsize", "0"),
             (Direction::From, "chunksize", "x"),

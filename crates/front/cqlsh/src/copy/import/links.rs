@@ -16,6 +16,7 @@ const REST: Duration = Duration::from_secs(1);
 /// A connection with the window of requests in flight.
 pub(super) struct Link {
     pub(super) connection: Connection,
+    /// Empty where rows are literals.
     pub(super) statement_id: Vec<u8>,
     pub(super) result_id: Option<Vec<u8>>,
     pub(super) slots: Vec<Option<InFlight>>,
@@ -27,17 +28,17 @@ impl Link {
         let target = job.ring.target(node, job.target);
         let mut connection = Connection::open(&target)?;
         let timeout = job.options.request_timeout;
-        let prepared = prepare(&mut connection, &job.statement.query, timeout)?;
+        let (statement_id, result_id) = match job.statement.is_literal() {
+            true => (Vec::new(), None),
+            false => {
+                let prepared = prepare(&mut connection, &job.statement.query, timeout)?;
+                (prepared.id, prepared.result_id)
+            }
+        };
         let window = job.options.in_flight_max;
         let mut slots = Vec::new();
         slots.resize_with(window, || None);
-        Ok(Link {
-            connection,
-            statement_id: prepared.id,
-            result_id: prepared.result_id,
-            slots,
-            free: (0..window).collect(),
-        })
+        Ok(Link { connection, statement_id, result_id, slots, free: (0..window).collect() })
     }
 
     fn in_flight(&self) -> usize {

@@ -1,9 +1,8 @@
-//! Records of a chunk to bound values.
+//! Records of a chunk to bound values, or to literals where statements are not prepared.
 //!
 //! Owns: the values of all rows of a chunk in one buffer, the key of a row for its token. Never:
 //! batches, connections.
 
-use crate::copy::convert::Conversion;
 use crate::copy::import::source::Chunk;
 use crate::copy::import::worker::Job;
 use crate::schema::Role;
@@ -13,7 +12,7 @@ pub(super) struct Rows {
     chunk: Chunk,
     /// For each row the index of its record.
     records: Vec<usize>,
-    /// Number of values of a row.
+    /// Number of values of a row; with literals also the key's, as they are hashed, behind them.
     width: usize,
     bytes: Vec<u8>,
     /// Where each value lies in `bytes`; `None` is null.
@@ -26,11 +25,14 @@ pub(super) type Unreadable = Vec<(String, Vec<Vec<u8>>)>;
 impl Rows {
     /// Converts all records.
     pub(super) fn parse(job: &Job<'_>, chunk: Chunk) -> (Rows, Unreadable) {
+        let statement = job.statement;
+        let of_key = if statement.is_literal() { statement.key_fields.len() } else { 0 };
+        let width = statement.kinds.len() + of_key;
         let mut rows = Rows {
             records: Vec::with_capacity(chunk.ends.len()),
-            width: job.statement.kinds.len(),
+            width,
             bytes: Vec::with_capacity(chunk.bytes.len()),
-            cells: Vec::with_capacity(chunk.ends.len() * job.statement.kinds.len()),
+            cells: Vec::with_capacity(chunk.ends.len() * width),
             chunk,
         };
         let mut unreadable: Unreadable = Vec::new();
@@ -113,11 +115,25 @@ fn values(
         let is_key =
             matches!(statement.roles.get(at), Some(Some(Role::Partition | Role::Clustering)));
         let start = bytes.len();
-        let is_there = Conversion::field(conversion, kind, text, bytes)?;
+        let is_there = match statement.is_literal() {
+            true => conversion.literal(kind, text, bytes),
+            false => conversion.field(kind, text, bytes)?,
+        };
         if is_key && !is_there {
             return Err(null_key(statement.columns.get(at), &conversion.null));
         }
         cells.push(is_there.then_some((start, bytes.len())));
+    }
+    if statement.is_literal() {
+        for at in &statement.key_fields {
+            let (Some(field), Some(kind)) = (kept().nth(*at), statement.kinds.get(*at)) else {
+                continue;
+            };
+            let text = std::str::from_utf8(field).map_err(|_| "a field is not UTF-8".to_owned())?;
+            let start = bytes.len();
+            let is_there = conversion.field(kind, text, bytes)?;
+            cells.push(is_there.then_some((start, bytes.len())));
+        }
     }
     Ok(())
 }

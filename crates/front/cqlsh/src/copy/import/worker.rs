@@ -43,18 +43,30 @@ const TELL_EVERY: Duration = Duration::from_millis(50);
 
 /// The statement of each row.
 pub(super) struct Statement {
+    /// With bind markers.
     pub(super) query: String,
+    /// What stands before and behind the literals of a row; `None`: rows are bound to `query`.
+    pub(super) around: Option<(String, String)>,
     /// An UPDATE of counters: in counter batches, with 0 for null.
     pub(super) counter: bool,
     /// For each bind marker: which field.
     pub(super) fields: Vec<usize>,
     /// The fields of the partition key, in its order.
+    pub(super) key_fields: Vec<usize>,
+    /// Where the values of the partition key are in a row, as they are hashed.
     pub(super) key: Vec<usize>,
     /// Type of each field.
     pub(super) kinds: Vec<CqlType>,
     /// What each field is in the table.
     pub(super) roles: Vec<Option<Role>>,
     pub(super) columns: Vec<String>,
+}
+
+impl Statement {
+    /// Whether fields are literals of statements that are not prepared.
+    pub(super) fn is_literal(&self) -> bool {
+        self.around.is_some()
+    }
 }
 
 /// What all workers share.
@@ -105,6 +117,7 @@ struct Worker<'w> {
     /// What the next batch is put together in.
     statements: BatchList,
     values: ValueList,
+    text: String,
 }
 
 /// Takes chunks until there are no more.
@@ -129,6 +142,7 @@ pub(super) fn work(
         told: now,
         statements: BatchList::new(),
         values: ValueList::new(),
+        text: String::new(),
     };
     loop {
         let chunk = match chunks.lock() {
@@ -238,12 +252,18 @@ impl Worker<'_> {
                 self.answer(node);
                 continue;
             };
-            let parts = (&mut self.statements, &mut self.values);
-            let sent = send(job, link, (&batch, stream), parts).and_then(|()| {
-                match link.connection.waiting() >= WRITE_BYTES {
-                    true => link.connection.flush(),
-                    false => Ok(()),
+            let sent = match job.statement.around {
+                None => {
+                    let parts = (&mut self.statements, &mut self.values);
+                    send(job, link, (&batch, stream), parts)
                 }
+                Some(_) => {
+                    send_texts(job, link, (&batch, stream), (&mut self.statements, &mut self.text))
+                }
+            };
+            let sent = sent.and_then(|()| match link.connection.waiting() >= WRITE_BYTES {
+                true => link.connection.flush(),
+                false => Ok(()),
             });
             if let Some(slot) = link.slots.get_mut(stream) {
                 *slot = Some(batch);
@@ -353,6 +373,42 @@ fn send(
             parameters,
         }),
     };
+    link.connection.send(&request, stream, false)
+}
+
+/// As [`send`], with the values as literals.
+fn send_texts(
+    job: &Job<'_>,
+    link: &mut Link,
+    (batch, stream): (&InFlight, usize),
+    (list, text): (&mut BatchList, &mut String),
+) -> Result<(), Failure> {
+    let Job { statement, consistency, .. } = job;
+    let stream = i16::try_from(stream).unwrap_or(i16::MAX);
+    let (before, behind) = statement
+        .around
+        .as_ref()
+        .map_or(("", ""), |(before, behind)| (before.as_str(), behind.as_str()));
+    list.clear();
+    for row in &batch.picked {
+        text.clear();
+        text.push_str(before);
+        for at in 0..statement.kinds.len() {
+            if at > 0 {
+                text.push(',');
+            }
+            let literal = batch.rows.value(*row, at);
+            // The fields were text before.
+            text.push_str(literal.and_then(|field| str::from_utf8(field).ok()).unwrap_or("NULL"));
+        }
+        text.push_str(behind);
+        list.push(BatchQuery::Text(text), ValueList::new().values())?;
+    }
+    let request = Request::Batch(Batch {
+        kind: BatchKind::Unlogged,
+        statements: list.statements(),
+        parameters: QueryParameters::new(*consistency),
+    });
     link.connection.send(&request, stream, false)
 }
 
