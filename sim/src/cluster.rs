@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conf::{CommitLogSync, Options};
+use conf::{CommitLogSync, DiskFailurePolicy, Options};
 use cql_wire::Consistency;
 use node::{Node, Outcome, PageLimit, Program};
 use rt::Rt;
@@ -74,6 +74,8 @@ pub struct Sabotage {
     pub spoilt_rows: bool,
     /// Something of the world is kept when the run is over.
     pub kept_world: bool,
+    /// Files are gone before a start that should find them damaged.
+    pub unseen_damage: bool,
 }
 
 /// One node over all its lives.
@@ -105,6 +107,11 @@ impl Member {
     /// Its shards.
     pub fn shards(&self) -> u16 {
         self.options.smp.unwrap_or(1)
+    }
+
+    /// From its next start on it goes on with files that cannot be opened.
+    pub fn start_with_damaged_files(&mut self, policy: DiskFailurePolicy) {
+        self.options.disk_failure_policy = policy;
     }
 
     /// Its tokens, when it was started for the first time.
@@ -179,10 +186,10 @@ fn run_with(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<Report
 
 type Faults = BTreeMap<&'static str, u64>;
 
-fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run, Faults), String> {
-    let world = World::new(seed, WorldOptions::default());
-    let mut run = Run {
-        world,
+/// A world without nodes.
+fn begin(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Run {
+    Run {
+        world: World::new(seed, WorldOptions::default()),
         scenario: Rc::new(scenario.clone()),
         members: Vec::new(),
         shared: Rc::default(),
@@ -198,7 +205,11 @@ fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run,
         rotten: None,
         askers: 0,
         sabotage,
-    };
+    }
+}
+
+fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run, Faults), String> {
+    let mut run = begin(scenario, seed, sabotage);
     run.found()?;
     let faults = run.safety()?;
     run.liveness()?;
@@ -224,7 +235,7 @@ impl Run {
     }
 
     /// The numbers of those that are members.
-    fn staying(&self) -> Vec<usize> {
+    pub fn staying(&self) -> Vec<usize> {
         let is_there = |n: &usize| self.members.get(*n).is_some_and(|m| !m.has_left);
         (0..self.members.len()).filter(is_there).collect()
     }
@@ -529,9 +540,10 @@ impl Run {
     fn verdict(&mut self) -> Result<(), String> {
         let first = self.address("n1");
         if self.scenario.repairs && self.scenario.has(Fault::BitRot) {
-            match self.world.random_u64().is_multiple_of(2) {
-                true => self.lose_files()?,
-                false => self.rotten = self.rot_files()?,
+            match self.world.random_u64() % 3 {
+                0 => self.lose_files()?,
+                1 => self.rotten = self.rot_files()?,
+                _ => self.rotten = self.start_on_damaged_files()?,
             }
         }
         if !self.sabotage.unrepaired {
@@ -629,7 +641,7 @@ impl Run {
     }
 
     /// Reads every key through every node; what is seen belongs to the history.
-    fn read_at_quorum(&mut self) -> Result<(), String> {
+    pub fn read_at_quorum(&mut self) -> Result<(), String> {
         let (shared, nodes) = (self.shared.clone(), self.staying_addresses());
         let keys = self.shared.borrow().keys();
         self.ask("reading everything at QUORUM", SURVEY_MAX, move |rt| {

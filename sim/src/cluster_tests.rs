@@ -139,6 +139,49 @@ fn files_that_rot_away_are_found_to_be_missing_without_a_repair() {
     found("disks", sabotage, &["n1 has"]);
 }
 
+/// What a process leaves that ends when the DROP is in the metadata log and nothing else says so.
+#[test]
+fn a_drop_that_was_cut_off_is_carried_out_at_the_next_start() {
+    let mut run = begin(&scenario("one"), 1, Sabotage::default());
+    run.found().unwrap();
+    let (address, disk) = (run.address("n1"), run.world.disk("n1"));
+    let ask = |run: &mut Run, text: &'static str| {
+        let asked = run.ask(text, SURVEY_MAX, move |rt| async move {
+            survey::connect(&rt, address).await.query(text).await
+        });
+        assert_eq!(asked.unwrap(), Ok(Answer::Done), "{text}");
+    };
+    ask(&mut run, "INSERT INTO ks.registers (k, v) VALUES (1, 1)");
+    run.flush(0).unwrap();
+    let of_table = |path: &String| path.contains("/ks/registers-");
+    let files: Vec<(String, Vec<u8>)> = disk
+        .list()
+        .into_iter()
+        .filter(of_table)
+        .filter_map(|path| Some((path.clone(), disk.read(&path)?)))
+        .collect();
+    assert!(files.iter().any(|(path, _)| path.ends_with("-Data.db")), "{files:?}");
+    ask(&mut run, "DROP TABLE ks.registers");
+    run.world.run_for(QUIET);
+    let life = run.members[0].life.clone();
+    life.request_stop();
+    run.world.run_until(|| !run.world.is_alive(&life), QUIET).unwrap();
+    run.ended(0);
+    disk.list().iter().filter(|path| of_table(path)).for_each(|path| disk.remove(path));
+    files.iter().for_each(|(path, bytes)| disk.write(path, bytes));
+    run.restart(0);
+    run.ask("the start", START_MAX, move |rt| survey::serves(rt, address, 0)).unwrap();
+    let left: Vec<String> =
+        disk.list().into_iter().filter(of_table).filter(|p| p.ends_with("-Data.db")).collect();
+    assert!(!left.is_empty() && left.iter().all(|p| p.contains("/snapshots/dropped-")), "{left:?}");
+}
+
+#[test]
+fn files_that_a_start_passes_over_are_found_to_be_missing() {
+    let sabotage = Sabotage { unseen_damage: true, ..Sabotage::default() };
+    found("disks", sabotage, &["on damaged files"]);
+}
+
 #[test]
 fn tombstones_that_go_before_a_repair_are_found_to_bring_data_back() {
     let sabotage = Sabotage { early_purge: true, ..Sabotage::default() };

@@ -7,6 +7,7 @@ mod checks;
 mod client;
 mod cluster;
 mod counts;
+mod damaged_start;
 mod datacenters;
 mod durability;
 mod export;

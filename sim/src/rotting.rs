@@ -13,7 +13,7 @@ use crate::nemesis::{name, rot};
 /// Longest time until what can be read of damaged files is in others, and until a repair has let them go.
 const HEALED_MAX: Duration = Duration::from_secs(300);
 /// A repair counts from so long behind the copies: the product wants ten seconds.
-const BEHIND_COPIES: Duration = Duration::from_secs(12);
+pub const BEHIND_COPIES: Duration = Duration::from_secs(12);
 
 impl Run {
     /// Bits of a node's files of the workload flip, and stay so; the node is told to verify its files.
@@ -65,7 +65,11 @@ impl Run {
         self.wait_for_damaged(number, "keeps after a repair", |_| false)
     }
 
-    fn wait_for_damaged(
+    /// Waits until all damaged files of a node are as they should be, or gone.
+    ///
+    /// # Errors
+    /// Which one is not.
+    pub fn wait_for_damaged(
         &mut self,
         number: usize,
         what: &str,
@@ -86,7 +90,11 @@ impl Run {
         (0..self.members.get(number).map_or(0, |m| m.shards())).map(ShardId)
     }
 
-    fn damaged(&mut self, number: usize) -> Result<Vec<DamagedReport>, String> {
+    /// What a node names as damaged.
+    ///
+    /// # Errors
+    /// That it does not answer.
+    pub fn damaged(&mut self, number: usize) -> Result<Vec<DamagedReport>, String> {
         let mut all = Vec::new();
         for shard in self.shards_of(number) {
             let asked = AdminRequest::Upkeep(UpkeepRequest::Damaged);

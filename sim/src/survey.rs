@@ -21,6 +21,9 @@ use crate::workload::{self, Shared};
 
 /// Rows per page: small, so that scans take several.
 const PAGE_ROWS: i32 = 23;
+/// Codes of the native protocol.
+const READ_FAILURE: i32 = 0x1300;
+const READ_TIMEOUT: i32 = 0x1200;
 /// How often a read after healing is tried before it counts as failed.
 const TRIES: u32 = 5;
 /// A table that replicas are compared by: name, statement, and how many columns are the key.
@@ -187,6 +190,103 @@ pub async fn read_at_all(
         scan(&mut client, text, width).await.map_err(|e| format!("at ALL: {e}"))?;
     }
     Ok(())
+}
+
+/// What one node shows of each table, read at ONE.
+///
+/// # Errors
+/// Which read fails.
+pub async fn look_at_one(
+    rt: Rt,
+    address: SocketAddr,
+    scenario: Rc<Scenario>,
+) -> Result<BTreeMap<String, Rows>, String> {
+    let mut client = connect(&rt, address).await;
+    let mut seen = BTreeMap::new();
+    for (name, text, width) in tables(&scenario) {
+        seen.insert(name.to_owned(), scan(&mut client, text, width).await?);
+    }
+    Ok(seen)
+}
+
+/// How reads of a node with damaged files ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reads {
+    /// With all that is right.
+    pub right: u64,
+    /// With an error.
+    pub failed: u64,
+}
+
+/// Reads at ONE through a node with damaged files, each table as a whole and each partition by its key: what
+/// is answered must be right, and all of it.
+///
+/// # Errors
+/// A row that is missing, or another one.
+pub async fn right_or_failed(
+    rt: Rt,
+    address: SocketAddr,
+    scenario: Rc<Scenario>,
+    right: Rc<BTreeMap<String, Rows>>,
+) -> Result<Reads, String> {
+    let mut client = connect(&rt, address).await;
+    let mut reads = Reads::default();
+    for (name, text, width) in tables(&scenario) {
+        let none = Rows::new();
+        let right = right.get(name).unwrap_or(&none);
+        let mut partitions: BTreeMap<i32, Rows> = BTreeMap::new();
+        for (row, values) in right {
+            let of = partitions.entry(int(row.first()).unwrap_or(0)).or_default();
+            of.insert(row.clone(), values.clone());
+        }
+        let of_partition = |key: &i32| format!("{text} WHERE k = {key}");
+        let all = std::iter::once((text.to_owned(), right));
+        let all = all.chain(partitions.iter().map(|(key, rows)| (of_partition(key), rows)));
+        for (text, right) in all {
+            match pages(&mut client, &text, width, right).await? {
+                true => reads.right += 1,
+                false => reads.failed += 1,
+            }
+        }
+    }
+    Ok(reads)
+}
+
+/// Whether a read came to its end; its rows are compared with what is right.
+async fn pages(
+    client: &mut Client,
+    text: &str,
+    width: usize,
+    right: &Rows,
+) -> Result<bool, String> {
+    let (mut seen, mut state) = (Rows::new(), None::<Vec<u8>>);
+    loop {
+        let (page, next) = match client.query_page(text, Some(PAGE_ROWS), state.as_deref()).await {
+            Ok(Answer::Rows(page, next)) => (page, next),
+            Ok(Answer::Error(READ_FAILURE | READ_TIMEOUT, _)) => return Ok(false),
+            other => return Err(format!("{text} at ONE on damaged files: {other:?}")),
+        };
+        for mut row in page {
+            let values = row.split_off(width.min(row.len()));
+            if right.get(&row) != Some(&values) {
+                let should = right.get(&row);
+                return Err(format!(
+                    "{text}: on damaged files {row:?} is {values:?}, not {should:?}"
+                ));
+            }
+            if seen.insert(row, values).is_some() {
+                return Err(format!("{text}: on damaged files a row came twice"));
+            }
+        }
+        state = next;
+        if state.is_none() {
+            let missing = right.keys().find(|row| !seen.contains_key(*row));
+            return match missing {
+                Some(row) => Err(format!("{text}: on damaged files {row:?} is missing")),
+                None => Ok(true),
+            };
+        }
+    }
 }
 
 /// Reads every key at QUORUM, through the nodes in turn, into the history.

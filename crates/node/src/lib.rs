@@ -21,6 +21,7 @@ mod cluster;
 mod counter_id;
 mod disk_usage;
 mod disks;
+mod dropped;
 mod expiry;
 mod first_role;
 pub mod fuzz;

@@ -157,6 +157,9 @@ pub(crate) async fn run(
         return;
     };
 
+    if let Some(log) = &log {
+        crate::dropped::finish(&log.reader(), &snapshot.schema, &store).await;
+    }
     let log = log.map(|log| (log, options.workdir.as_str()));
     let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
     let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());

@@ -20,7 +20,7 @@ mod warm;
 use std::rc::Rc;
 
 use codec::checksum::{Crc32, crc32};
-use codec::{BloomHash, Compressor, KeyHash, Writer, hash_key};
+use codec::{Compressor, KeyHash, Writer, hash_key};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Item, Marker, RowBuilder, RowRef};
 use rt::Fs;
 use schema::Table;
@@ -40,7 +40,7 @@ use sst_format::statistics::{Partitioner, Statistics};
 use sst_format::stats_collector::FileFacts;
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
-    BloomFilter, Component, CompressionInfo, Descriptor, EncodingStats, FormatError,
+    BloomFilter, Component, CompressionInfo, Descriptor, EncodingStats, FilterBuilder, FormatError,
     StatsCollector, Version, WriteSchema,
 };
 use stdx::Token;
@@ -55,9 +55,6 @@ use output::Output;
 use tries::{PartitionFacts, TrieIndex};
 pub use usual::{CopiedRows, CopyUntil};
 use warm::WarmChunks;
-
-/// Keys that go into the filter together: see [`BloomFilter::add_all`].
-const KEYS_TOGETHER: usize = 64;
 
 /// Bytes per write request, unless [`WriterOptions::request_bytes`] says another number.
 pub const WRITE_BYTES: usize = 256 * 1024;
@@ -122,9 +119,7 @@ pub struct SstableWriter {
     schema: Rc<WriteSchema>,
     comparator: ClusteringComparator,
     stats: StatsCollector,
-    filter: BloomFilter,
-    /// Of keys that are not in the filter yet, fewer than [`KEYS_TOGETHER`].
-    hashes: Vec<BloomHash>,
+    filter: FilterBuilder,
     summary: SummaryBuilder,
     promoted: PromotedBuilder,
     scratch: EncodeScratch,
@@ -214,11 +209,10 @@ impl SstableWriter {
             header,
             comparator: ClusteringComparator::for_table(table),
             stats: StatsCollector::default(),
-            filter: BloomFilter::with_capacity(
+            filter: FilterBuilder::new(BloomFilter::with_capacity(
                 options.expected_partitions,
                 options.bloom_fp_chance,
-            ),
-            hashes: Vec::with_capacity(KEYS_TOGETHER),
+            )),
             summary: SummaryBuilder::new(options.min_index_interval),
             promoted: PromotedBuilder::default(),
             scratch: EncodeScratch::default(),
@@ -362,20 +356,12 @@ impl SstableWriter {
         p.in_block = false;
         p.open = None;
         self.promoted.clear();
-        self.hashes.push(hash.bloom);
-        if self.hashes.len() >= KEYS_TOGETHER {
-            self.fill_filter();
-        }
+        self.filter.add(hash.bloom);
         self.stats.partition(key, &deletion);
         let version = self.options.version;
         encode_partition_header(key, &deletion, version, &mut self.chunk)
             .map_err(|e| self.unwritable(e))?;
         self.cut_chunks()
-    }
-
-    fn fill_filter(&mut self) {
-        self.filter.add_all(&self.hashes);
-        self.hashes.clear();
     }
 
     /// The static row of the partition.
@@ -670,7 +656,8 @@ impl SstableWriter {
             self.cut(0, length)?;
             self.chunk.clear();
         }
-        self.fill_filter();
+        let none = FilterBuilder::new(BloomFilter::with_capacity(0, 1.0));
+        let filter = std::mem::replace(&mut self.filter, none).finish();
         let data_length = self.data_length;
         let partitions = self.partitions();
         let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
@@ -725,8 +712,8 @@ impl SstableWriter {
             }
         }
         small.push((Component::Digest, encode_digest(self.digest.value())));
-        if !self.filter.is_always_present() {
-            small.push((Component::Filter, self.filter.encode(self.options.version)));
+        if !filter.is_always_present() {
+            small.push((Component::Filter, filter.encode(self.options.version)));
         }
         let facts = FileFacts {
             commit_log: std::mem::take(&mut self.options.commit_log),

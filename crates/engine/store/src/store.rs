@@ -81,7 +81,7 @@ pub(crate) struct Inner {
     /// Segments of earlier runs are gone.
     pub(crate) old_log_released: Cell<bool>,
     /// Directories with SSTables of tables that were not in the schema at open.
-    strangers: RefCell<Vec<String>>,
+    pub(crate) strangers: RefCell<Vec<String>>,
     /// Told of failures of the disk.
     on_failure: Hook<StoreFailure>,
     /// Told of finished compactions.

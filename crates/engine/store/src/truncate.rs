@@ -8,14 +8,17 @@
 //! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
 //! `helenus-dropped` that names the snapshot: the shard that is first writes it, so all shards link
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
-//! of a table that the schema does not have goes on with step 3.
+//! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
+//! directory like that of any table that the schema does not have: who knows that it was dropped
+//! ([`Store::finish_drops_of`]) has it go on with step 2.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use commitlog::TruncationRef;
 use rt::{Fs, Group};
-use schema::Schema;
+use schema::{Schema, Table};
 use sstable::{Descriptor, list_sstables, remove_sstable};
 use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
@@ -320,6 +323,40 @@ impl Store {
         }
         strangers.sort();
         Ok(strangers)
+    }
+
+    /// Drops what is there of tables that were dropped when the end of the process came before anything said
+    /// so on the disk. Of what was not flushed then there is nothing in the snapshot. On the shard that has
+    /// [`Store::directories_of_unknown_tables`], of which they are none any more; how many directories these
+    /// were.
+    ///
+    /// # Errors
+    /// `Io`, `Invalid`; may be repeated.
+    pub async fn finish_drops_of(&self, tables: &[Arc<Table>]) -> Result<usize, StoreError> {
+        let fs = self.inner.rt.fs();
+        let mut count = 0;
+        for table in tables {
+            let below = format!("/{}/{}", table.keyspace, table.directory_name());
+            let of_it: Vec<String> = {
+                let strangers = self.inner.strangers.borrow();
+                strangers.iter().filter(|path| path.ends_with(&below)).cloned().collect()
+            };
+            let wanted = self.inner.options.auto_snapshot && table.options.allow_auto_snapshot;
+            let mut tag = String::new();
+            if wanted {
+                tag = format!("dropped-{}-{}", self.inner.rt.wall().millis(), table.name);
+            }
+            // All are marked before one has gone: a crash in between leaves one tag for all.
+            for path in &of_it {
+                tag = self.drop_tag(path, &tag).await?;
+            }
+            for path in &of_it {
+                self.finish_drop(&fs, path, &tag).await?;
+                self.inner.strangers.borrow_mut().retain(|stranger| stranger != path);
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     async fn finish_drop(&self, fs: &Fs, directory: &str, tag: &str) -> Result<(), StoreError> {

@@ -65,23 +65,26 @@ impl BloomFilter {
         (14, BITS_PER_KEY_MAX)
     }
 
-    /// Adds a key's hash.
+    /// Adds a key's hash. Who has many: [`FilterBuilder`](crate::FilterBuilder).
     #[inline]
     pub fn add(&mut self, hash: BloomHash) {
-        for position in hash.positions(self.hash_count, self.capacity) {
-            if let Some(byte) =
-                usize::try_from(position >> 3).ok().and_then(|i| self.bits.get_mut(i))
-            {
-                *byte |= 1 << (position & 7);
-            }
+        for position in self.positions(hash) {
+            self.set(position);
         }
     }
 
-    /// Adds the hashes of several keys. A filter is mostly larger than the processor's caches: what is
-    /// added one right behind the other waits for memory together.
-    pub fn add_all(&mut self, hashes: &[BloomHash]) {
-        for hash in hashes {
-            self.add(*hash);
+    /// The bits of a hash.
+    #[inline]
+    pub(crate) fn positions(&self, hash: BloomHash) -> impl Iterator<Item = u64> + use<> {
+        hash.positions(self.hash_count, self.capacity)
+    }
+
+    /// Sets a bit.
+    #[inline]
+    pub(crate) fn set(&mut self, position: u64) {
+        let byte = usize::try_from(position >> 3).ok().and_then(|i| self.bits.get_mut(i));
+        if let Some(byte) = byte {
+            *byte |= 1 << (position & 7);
         }
     }
 

@@ -260,6 +260,59 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
 }
 
 #[test]
+fn a_drop_that_was_cut_off_before_its_mark_is_finished_by_who_knows_of_it() {
+    for allowed in [true, false] {
+        let world = world(49);
+        let table_of = move || {
+            let mut options =
+                TableOptions { allow_auto_snapshot: allowed, ..TableOptions::default() };
+            // Files stay in the directory where they were written.
+            options.compaction.insert("enabled".to_owned(), "false".to_owned());
+            table(options)
+        };
+        run_in(&world, move |rt| async move {
+            let schema = schema_of(vec![table_of()]);
+            let mut directories = Vec::new();
+            // A start may take another of the two data directories for new files.
+            for _ in 0..8 {
+                let opened = Store::open(rt.clone(), options(&rt), schema.clone()).await;
+                let (store, _) = opened.unwrap();
+                write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+                store.flush(None).await.unwrap();
+                directories.push(store.directory_of(&schema.tables_by_id[&TABLE]));
+                store.stop().await;
+            }
+            directories.sort();
+            directories.dedup();
+            assert_eq!(directories.len(), 2);
+            let none = schema_of(vec![]);
+            let (store, _) = Store::open(rt.clone(), options(&rt), none.clone()).await.unwrap();
+            let found = store.directories_of_unknown_tables();
+            assert_eq!(found, directories);
+            // Of another table, though of that name.
+            let mut other = table_of();
+            other.id = TableId(Uuid::from_u128(99));
+            assert_eq!(store.finish_drops_of(&[Arc::new(other)]).await, Ok(0));
+            assert_eq!(store.directories_of_unknown_tables(), directories);
+            assert_eq!(store.finish_drops_of(&[Arc::new(table_of())]).await, Ok(2));
+            assert_eq!(store.directories_of_unknown_tables(), Vec::<String>::new());
+            assert_eq!(store.finish_drops_of(&[Arc::new(table_of())]).await, Ok(0));
+            store.stop().await;
+            let (store, _) = Store::open(rt.clone(), options(&rt), none).await.unwrap();
+            assert_eq!(store.directories_of_unknown_tables(), Vec::<String>::new());
+            let tags: Vec<String> =
+                store.snapshots().await.unwrap().into_iter().map(|s| s.tag).collect();
+            assert_eq!(tags.len(), usize::from(allowed), "{tags:?}");
+            store.stop().await;
+        });
+        let files = files(&world);
+        let data: Vec<&String> = files.iter().filter(|f| f.ends_with("-Data.db")).collect();
+        assert!(data.iter().all(|f| f.contains("/snapshots/dropped-")), "{data:?}");
+        assert!(if allowed { data.len() > 1 } else { data.is_empty() }, "{data:?}");
+    }
+}
+
+#[test]
 fn only_failures_of_the_disk_are_told() {
     run(48, |rt| async move {
         let store = open(&rt).await;

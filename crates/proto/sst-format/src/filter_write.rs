@@ -1,0 +1,107 @@
+//! Filling a Bloom filter that is larger than the processor's caches.
+//!
+//! Each key sets several bits anywhere, and each of them would wait for memory. So what goes into one stretch
+//! of the filter is gathered, and set together once there is enough: then the stretch is in a cache.
+
+use codec::BloomHash;
+
+use crate::BloomFilter;
+
+/// Filters of fewer bytes are in a cache anyway.
+const SMALL_BYTES: usize = 256 * 1024;
+/// Bits of a stretch are at least two to the power of this: 32 KiB.
+const STRETCH_SHIFT_MIN: u32 = 18;
+/// Most stretches, so that the places where something is noted next are in a cache themselves.
+const STRETCHES_MAX: u64 = 64;
+/// Positions that are gathered for a stretch.
+const TOGETHER: usize = 256;
+
+/// A Bloom filter that is being filled. Takes 64 KiB beside the filter, once that is large.
+#[derive(Debug)]
+pub struct FilterBuilder {
+    filter: BloomFilter,
+    /// A position's stretch is what is left of it behind so many bits.
+    shift: u32,
+    /// By stretch, [`TOGETHER`] places each, and how many of them are in use. None of a small filter.
+    waiting: Vec<[u32; TOGETHER]>,
+    counts: Vec<usize>,
+}
+
+impl FilterBuilder {
+    /// Fills an empty filter.
+    pub fn new(filter: BloomFilter) -> FilterBuilder {
+        let bits = (filter.memory_bytes() as u64).saturating_mul(8);
+        let mut shift = STRETCH_SHIFT_MIN;
+        while bits >> shift >= STRETCHES_MAX {
+            shift = shift.saturating_add(1);
+        }
+        let stretches = match filter.memory_bytes() < SMALL_BYTES {
+            true => 0,
+            false => usize::try_from(bits >> shift).unwrap_or(0).saturating_add(1),
+        };
+        let waiting = vec![[0; TOGETHER]; stretches];
+        FilterBuilder { filter, shift, waiting, counts: vec![0; stretches] }
+    }
+
+    /// Adds a key's hash.
+    #[inline]
+    pub fn add(&mut self, hash: BloomHash) {
+        if self.counts.is_empty() {
+            return self.filter.add(hash);
+        }
+        for position in self.filter.positions(hash) {
+            let stretch = usize::try_from(position >> self.shift).unwrap_or(0);
+            // The lower bits: fewer than 32.
+            let place = u32::try_from(position & ((1u64 << self.shift).wrapping_sub(1)));
+            if let (Some(count), Some(places)) =
+                (self.counts.get_mut(stretch), self.waiting.get_mut(stretch))
+                && let Some(next) = places.get_mut(*count)
+            {
+                *next = place.unwrap_or(0);
+                *count = count.wrapping_add(1);
+                if *count == TOGETHER {
+                    set(&mut self.filter, stretch, self.shift, places);
+                    *count = 0;
+                }
+            }
+        }
+    }
+
+    /// The filter with all that was added.
+    pub fn finish(mut self) -> BloomFilter {
+        for (stretch, (places, count)) in self.waiting.iter().zip(&self.counts).enumerate() {
+            set(&mut self.filter, stretch, self.shift, places.get(..*count).unwrap_or(&[]));
+        }
+        self.filter
+    }
+}
+
+fn set(filter: &mut BloomFilter, stretch: usize, shift: u32, places: &[u32]) {
+    let start = (stretch as u64) << shift;
+    places.iter().for_each(|place| filter.set(start | u64::from(*place)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_of_all_sizes_have_the_bits_that_adding_one_by_one_sets() {
+        for keys in [0, 1, 1_000, 200_000, 400_000, 3_000_000, 16_000_000] {
+            for fp_chance in [0.01, 0.1, 1.0] {
+                let mut simple = BloomFilter::with_capacity(keys, fp_chance);
+                let mut builder = FilterBuilder::new(simple.clone());
+                let is_large = simple.memory_bytes() >= SMALL_BYTES;
+                assert_eq!(builder.counts.is_empty(), !is_large);
+                assert!(builder.counts.len() as u64 <= STRETCHES_MAX);
+                // More than are waited for in each stretch, and not a multiple of it.
+                for key in 0..if is_large { 20_011u64 } else { 500 } {
+                    let hash = codec::hash_key(&key.to_be_bytes()).bloom;
+                    simple.add(hash);
+                    builder.add(hash);
+                }
+                assert!(builder.finish() == simple, "{keys} keys, {fp_chance}");
+            }
+        }
+    }
+}
