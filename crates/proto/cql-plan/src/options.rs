@@ -575,7 +575,9 @@ mod tests {
     fn options(with: &str) -> Result<TableOptions, PlanError> {
         let text = format!("CREATE TABLE t (k int PRIMARY KEY) WITH {with}");
         match cql_syntax::parse(&text).unwrap().kind {
-            StatementKind::CreateTable(table) => table_options(&table.options.properties),
+            StatementKind::CreateTable(table) => {
+                TableProperties::read(&table.options.properties)?.of_new_table()
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -676,7 +678,7 @@ mod tests {
         }
         // ALTER leaves what it does not name.
         let before = options("tombstone_gc = {'mode': 'disabled'}").unwrap();
-        assert_eq!(altered_table_options(&[], &before).unwrap(), before);
+        assert_eq!(TableProperties::read(&[]).unwrap().on_top_of(&before).unwrap(), before);
         let shown = crate::describe::text::option_lines(&before);
         let last = "tombstone_gc = {'mode': 'disabled', 'propagation_delay_in_seconds': '3600'}";
         assert_eq!(shown.last().map(String::as_str), Some(last));

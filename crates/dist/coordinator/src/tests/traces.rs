@@ -41,8 +41,7 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
         let order = shard.order(All, vec![insert(2, "traced", 1_000)]);
         let (trace, said) = noting(id);
         shard.coordinator.write_traced(order, Some(trace)).await.unwrap();
-        let said = said.borrow().clone();
-        said
+        said.borrow().clone()
     });
     let count = |begin: &str| said.iter().filter(|text| text.starts_with(begin)).count();
     // To the other of this datacenter, and to one of the other that passes it on; all three answer.
@@ -140,8 +139,7 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
         let terms = (Some(&trace), None);
         shard.coordinator.read_traced(&command, &order, terms, &mut found).await.unwrap();
         assert_eq!(found.rows.len(), 1);
-        let said = said.borrow().clone();
-        said
+        said.borrow().clone()
     };
     let said = nodes.run_on(nodes.any_shard(1), read);
     let mut steps = said.iter();

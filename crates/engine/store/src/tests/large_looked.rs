@@ -248,6 +248,7 @@ fn files_that_come_whole_are_looked_through() {
         let mut after = expect();
         after.insert(0, "-t");
         assert_eq!(take(&rt, &events).await, after);
-        (from.stop().await, to.stop().await);
+        from.stop().await;
+        to.stop().await;
     });
 }
