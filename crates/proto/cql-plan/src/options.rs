@@ -347,8 +347,11 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
 /// What Cassandra looks at when it reads a compaction strategy; its other options are for later. Source:
 /// `CompactionParams.create`.
 fn check_class(map: &BTreeMap<String, String>) -> Result<(), PlanError> {
+    // Ours, which is none of Cassandra's, has no windows without its options.
+    let is_ours = map.get("class").is_some_and(|c| c.ends_with("ClusterKeyCompactionStrategy"));
     let mut looked_at = map.clone();
-    looked_at.retain(|name, _| name == "class" || name == "provide_overlapping_tombstones");
+    looked_at
+        .retain(|name, _| is_ours || name == "class" || name == "provide_overlapping_tombstones");
     parse_compaction(&looked_at).map(drop)
 }
 

@@ -8,7 +8,7 @@ use super::*;
 /// Bytes of a request, of reads and of writes.
 const REQUEST_BYTES: u64 = 256 * 1024;
 /// Bytes of a write of a flush.
-const FLUSH_BYTES: u64 = 512 * 1024;
+const FLUSH_BYTES: u64 = 1024 * 1024;
 const ALIGNMENT: u64 = 4096;
 
 /// Three files of 2,400 rows of 700 bytes that no compressor makes smaller; every third row is in all.
