@@ -239,7 +239,12 @@ struct Beside {
 
 impl Beside {
     /// Starts the steps that run beside `step`, if there are some.
-    fn start(root: &Path, steps: &'static [Step], step: &str) -> Result<Option<Beside>> {
+    fn start(
+        root: &Path,
+        program: &Path,
+        steps: &'static [Step],
+        step: &str,
+    ) -> Result<Option<Beside>> {
         let steps: Vec<&str> =
             steps.iter().filter(|s| s.beside == Some(step)).map(|s| s.name).collect();
         if steps.is_empty() {
@@ -254,7 +259,7 @@ impl Beside {
         }
         let file = crate::disk::create(&output)?;
         println!("== {}: beside {step}, into {}", steps.join(", "), output.display());
-        let process = Command::new(std::env::current_exe()?)
+        let process = Command::new(program)
             .arg("test")
             .args(&steps)
             .env(ROWS, &rows)
@@ -308,12 +313,14 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
     let started = Instant::now();
     let mut table: Vec<Row> = Vec::new();
     let mut beside = Vec::new();
+    // Where it is now: a step may build it anew.
+    let program = std::env::current_exe()?;
     for step in steps {
         if names.is_empty() {
             if step.beside.is_some() {
                 continue;
             }
-            beside.extend(Beside::start(root, steps, step.name)?);
+            beside.extend(Beside::start(root, &program, steps, step.name)?);
         }
         let scripts_of: Vec<&str> =
             names.iter().filter_map(|n| n.strip_prefix(step.name)?.strip_prefix('/')).collect();
