@@ -85,7 +85,7 @@ pub(super) async fn open(
             }
         }
     }
-    set_bad_aside(set, &mut components, &mut bad);
+    let is_needed_bad = set_bad_aside(set, &mut components, &mut bad);
     // Stand-ins, so that the rest opens.
     let missing = |list: &Components, c| !list.small.iter().any(|(found, _)| *found == c);
     if missing(&components, Component::Toc) {
@@ -109,7 +109,15 @@ pub(super) async fn open(
         let bytes = summary.finish().encode().map_err(failed)?;
         components.small.push((Component::Summary, bytes));
     }
-    let meta = SstableMeta::open_for(Purpose::Salvage, directory, set, table, &components)?;
+    let meta = match SstableMeta::open_for(Purpose::Salvage, directory, set, table, &components) {
+        // Not a compressor, say, that nobody knows, but a damaged name of one.
+        Err(SstableError::Unsupported { .. }) if is_needed_bad => {
+            return Err(whole
+                .err()
+                .unwrap_or(SstableError::Missing { file: path(Component::Toc) }));
+        }
+        meta => meta?,
+    };
     if bad.is_empty()
         && let Err(error) = whole
     {
@@ -134,8 +142,8 @@ fn check_compression(components: &Components, path: &str) -> Result<()> {
     }
 }
 
-/// Takes what is damaged and can be done without out of the list.
-fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<String>) {
+/// Takes what is damaged and can be done without out of the list. Whether something is damaged that cannot.
+fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<String>) -> bool {
     let checksums = components.small.iter().find(|(c, _)| *c == Component::Checksums);
     let checksums = checksums.and_then(|(_, bytes)| Checksums::decode(bytes).ok());
     let lengths = [
@@ -144,7 +152,7 @@ fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<Str
         (Component::Rows, components.rows_length),
     ];
     // With other lengths it would stand against opening; chunks have checksums of their own.
-    let mut is_useless = false;
+    let (mut is_useless, mut is_needed_bad) = (false, false);
     for (component, length) in lengths {
         let listed = checksums.as_ref().and_then(|list| list.component(component));
         if let Some(listed) = listed
@@ -176,7 +184,7 @@ fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<Str
             Some(error) => {
                 bad.push(format!("{component}: {error}"));
                 // Without these nothing can be read; they are tried as they are.
-                is_useless |= needed(*component);
+                is_needed_bad |= needed(*component);
                 needed(*component)
             }
             None => true,
@@ -186,9 +194,10 @@ fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<Str
         !listed.component.is_large()
             && !components.small.iter().any(|(c, _)| *c == listed.component)
     });
-    if is_useless || lost {
+    if is_useless || is_needed_bad || lost {
         components.small.retain(|(c, _)| *c != Component::Checksums);
     }
+    is_needed_bad
 }
 
 fn needed(component: Component) -> bool {

@@ -13,7 +13,7 @@ use crate::offline::{
     range_of_key, verify,
 };
 use crate::repair_state::write_level;
-use crate::{Component, Descriptor, SstableReader, Version, list_sstables};
+use crate::{Component, Descriptor, SstableError, SstableReader, Version, list_sstables};
 
 /// Nothing is expired yet, and no tombstone old enough.
 const EARLY: ScanClock =
@@ -265,6 +265,25 @@ fn a_whole_file_is_scrubbed_without_loss_and_lost_indexes_are_made_anew() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn a_damaged_name_of_a_compressor_is_damage_and_no_compressor_that_is_not_known() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        let golden = some_golden(&fs).await.remove(0);
+        let ours = rewrite(&fs, &golden, 1, |_| {}).await;
+        let set = copy(&fs, &ours, "compressor").await;
+        let path = format!("compressor/{}", set.file_name(Component::CompressionInfo));
+        let mut bytes = fs.read(&path, 1 << 20).await.unwrap();
+        let at = bytes.windows(3).position(|w| w == b"LZ4").unwrap();
+        bytes[at] ^= 1;
+        fs.write_atomic(&path, bytes).await.unwrap();
+        let how = offline::ScrubOptions { skip_corrupted: true, ..Default::default() };
+        let who = offline::Told { loss: &mut |_| {}, at: &mut |_, _| {} };
+        let done = offline::scrub(&fs, "compressor", set, (Generation(9), how), who).await;
+        assert!(matches!(done.map(drop), Err(SstableError::Corrupt { .. })));
     });
 }
 
