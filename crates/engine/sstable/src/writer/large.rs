@@ -124,14 +124,15 @@ impl LargeData {
         self.partition_count == 0 && self.row_count == 0 && self.cell_count == 0
     }
 
-    pub(super) fn partition(&mut self, partition: LargePartition) {
+    /// Counts a partition that is above a limit, and keeps it when it is one of the largest.
+    pub fn partition(&mut self, partition: LargePartition) {
         self.partition_count = self.partition_count.saturating_add(1);
         keep(&mut self.partitions, partition, |p| p.bytes, |p| p.key.len());
     }
 
     /// Looks at a row of so many bytes that something in it may be above a limit.
     #[cold]
-    pub(super) fn row(
+    pub fn row(
         &mut self,
         limits: &LargeLimits,
         (key, clustering): (&[u8], Option<&[u8]>),

@@ -19,7 +19,7 @@ use std::time::Duration;
 use data::command::KeyRange;
 use data::{Advance, ColumnRef, Cursor, Item, RowRef, Slices};
 use rt::Group;
-use sstable::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow};
+use sstable::{LargeData, LargeLimits, LargePartition};
 use stdx::{DeletionSeconds, Generation};
 
 use super::{LargeEvent, LargeFile, LargeFiles, Limits, facts_of, name_of, push};
@@ -38,8 +38,6 @@ const ROUND: Duration = Duration::from_secs(60);
 const ROW_BYTES_MIN: u64 = 3;
 /// An element takes at least its flags and the length of its path.
 const ELEMENT_BYTES_MIN: u64 = 2;
-/// Bytes of keys that are kept of one kind.
-const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of the list of a table.
 const LIST_BYTES_MAX: usize = 16 << 20;
 const HEAD: &str = "helenus-looked 1\n";
@@ -374,8 +372,7 @@ impl Look {
                 self.partition.bytes = at.end.saturating_sub(at.partition);
                 let (of, most) = (&self.partition, &self.limits);
                 if of.bytes > most.bytes || of.rows > most.rows {
-                    self.found.partition_count = self.found.partition_count.saturating_add(1);
-                    keep(&mut self.found.partitions, of.clone(), |p| p.bytes, |p| p.key.len());
+                    self.found.partition(of.clone());
                 }
             }
         }
@@ -387,36 +384,7 @@ impl Look {
         if bytes <= most.row_bytes.min(most.cell_bytes).min(elements) {
             return;
         }
-        let place = || (self.partition.key.clone(), clustering.map(<[u8]>::to_vec));
-        let length = |c: &Option<Vec<u8>>| c.as_ref().map_or(0, Vec::len);
-        let found = &mut self.found;
-        if bytes > most.row_bytes {
-            let (key, clustering) = place();
-            found.row_count = found.row_count.saturating_add(1);
-            let row = LargeRow { key, clustering, bytes };
-            keep(&mut found.rows, row, |r| r.bytes, |r| r.key.len() + length(&r.clustering));
-        }
-        for (column, content) in row.columns() {
-            let (bytes, elements) = size_of(content);
-            if bytes > most.cell_bytes || elements > most.elements {
-                let (key, clustering) = place();
-                found.cell_count = found.cell_count.saturating_add(1);
-                let cell = LargeCell { key, clustering, column, bytes, elements };
-                keep(&mut found.cells, cell, |c| c.bytes, |c| c.key.len() + length(&c.clustering));
-            }
-        }
-    }
-}
-
-/// Bytes and elements of a cell or collection.
-fn size_of(content: ColumnRef<'_>) -> (u64, u64) {
-    match content {
-        ColumnRef::Simple(cell) => (cell.value.len() as u64, 0),
-        ColumnRef::Complex(complex) => {
-            complex.cells().fold((0, 0), |(bytes, elements), (path, cell)| {
-                (bytes + (path.len() + cell.value.len()) as u64, elements + 1)
-            })
-        }
+        self.found.row(&most, (&self.partition.key, clustering), row, bytes);
     }
 }
 
@@ -432,21 +400,6 @@ fn has_tombstone(row: RowRef<'_>) -> bool {
                 !complex.deletion.is_live() || complex.cells().any(|(_, cell)| cell.is_tombstone())
             }
         })
-}
-
-/// Keeps the largest, as the writer of files does. One that finds no room takes that of a smaller one.
-fn keep<T>(kept: &mut Vec<T>, new: T, size: impl Fn(&T) -> u64, memory: impl Fn(&T) -> usize) {
-    let used: usize = kept.iter().map(&memory).sum();
-    if kept.len() < LARGE_MAX && used + memory(&new) <= KEPT_BYTES_MAX {
-        kept.push(new);
-        return;
-    }
-    let Some((at, least)) = kept.iter().enumerate().min_by_key(|(_, t)| size(t)) else { return };
-    let fits = used - memory(least) + memory(&new) <= KEPT_BYTES_MAX;
-    if size(&new) > size(least) && fits {
-        kept.remove(at);
-        kept.push(new);
-    }
 }
 
 #[cfg(test)]
