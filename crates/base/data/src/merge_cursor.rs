@@ -200,6 +200,12 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.lanes.get_mut(usize::try_from(number).ok()?).map(|l| &mut l.cursor)
     }
 
+    /// The source of that number.
+    #[inline]
+    pub fn source(&self, number: usize) -> Option<&C> {
+        self.lanes.get(number).map(|l| &l.cursor)
+    }
+
     /// The sources, in the order they were given.
     pub fn sources(&self) -> impl Iterator<Item = &C> {
         self.lanes.iter().map(|l| &l.cursor)

@@ -22,6 +22,7 @@ pub mod offline;
 pub mod reader;
 pub mod repair_state;
 mod search;
+pub mod sequential;
 pub mod unreadable;
 pub mod writer;
 
@@ -31,7 +32,8 @@ mod tests;
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
-pub use reader::{ReadAhead, SequentialReader, SstableReader, list_sstables, remove_sstable};
+pub use reader::{SstableReader, list_sstables, remove_sstable};
+pub use sequential::{ReadAhead, SequentialReader};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use unreadable::open_unreadable;
 pub use writer::{

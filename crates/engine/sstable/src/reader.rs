@@ -15,20 +15,18 @@ use stdx::{FixedMap, Generation, IoErrorKind, Token};
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
 use crate::meta::{Components, Purpose, SstableMeta, index_component};
+use crate::sequential::{ReadAhead, SequentialReader};
 use crate::{Result, SstableError};
 
 /// Largest small component read at open, bytes.
 pub(crate) const SMALL_COMPONENT_BYTES_MAX: usize = 2 << 30;
 /// Largest TOC.txt read, bytes.
 pub(crate) const TOC_BYTES_MAX: usize = 1 << 20;
-/// Bytes per request of a sequential read.
-pub const SEQUENTIAL_BYTES: usize = 256 * 1024;
-
 /// An open SSTable. Clones share the files, which close with the last one.
 #[derive(Clone)]
 pub struct SstableReader {
-    meta: Rc<SstableMeta>,
-    data: File,
+    pub(crate) meta: Rc<SstableMeta>,
+    pub(crate) data: File,
     index: File,
     rows: Option<File>,
 }
@@ -146,7 +144,7 @@ impl SstableReader {
         Ok(Rc::new(chunk))
     }
 
-    fn check_readable(&self) -> Result<()> {
+    pub(crate) fn check_readable(&self) -> Result<()> {
         match self.meta.unreadable() {
             None => Ok(()),
             Some(why) => Err(SstableError::Corrupt {
@@ -165,7 +163,7 @@ impl SstableReader {
         }
     }
 
-    fn no_block(&self, block: u64) -> SstableError {
+    pub(crate) fn no_block(&self, block: u64) -> SstableError {
         let number = block & !(INDEX_BLOCK | ROWS_BLOCK);
         SstableError::Corrupt {
             file: self.meta.file_of_block(block).to_owned(),
@@ -182,7 +180,7 @@ impl SstableReader {
 
     /// The same, going on with what another one of the same file has read.
     pub fn sequential_from(&self, ahead: ReadAhead) -> SequentialReader {
-        SequentialReader { reader: self.clone(), ahead, last: None }
+        SequentialReader::new(self.clone(), ahead)
     }
 
     /// Raw bytes of a large component, for verification. Short at the end of the file.
@@ -197,80 +195,6 @@ impl SstableReader {
         let read = result?;
         buf.resize(read);
         Ok(buf)
-    }
-}
-
-/// What a [`SequentialReader`] has in memory of its file: whoever reads on behind the place where it
-/// ended need not read that again.
-#[derive(Default)]
-pub struct ReadAhead {
-    /// The last run of Data, and where it begins.
-    run: Buf,
-    start: u64,
-    /// The last block of the index: that of one range is most often that of the next one too.
-    index: Option<(u64, Rc<Chunk>)>,
-}
-
-/// Loads blocks for one pass over the file. See [`SstableReader::sequential`].
-pub struct SequentialReader {
-    reader: SstableReader,
-    ahead: ReadAhead,
-    /// The last block of Data: a cursor asks again for one of which it needs more.
-    last: Option<(u64, Rc<Chunk>)>,
-}
-
-impl SequentialReader {
-    /// As [`SstableReader::load_block`]; Data is read ahead in whole requests.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Io`.
-    pub async fn load_block(&mut self, block: u64) -> Result<Rc<Chunk>> {
-        if let Some((last, chunk)) = &self.last
-            && *last == block
-        {
-            return Ok(chunk.clone());
-        }
-        self.reader.check_readable()?;
-        let meta = self.reader.meta.clone();
-        let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
-        if location.component != Component::Data {
-            if let Some((last, chunk)) = &self.ahead.index
-                && *last == block
-            {
-                return Ok(chunk.clone());
-            }
-            let chunk = self.reader.load_block(block).await?;
-            self.ahead.index = Some((block, chunk.clone()));
-            return Ok(chunk);
-        }
-        if self.in_run(location.offset, location.length).is_none() {
-            // Aligned for direct IO; a block may begin in the middle of a run.
-            let start = location.offset - location.offset % 4096;
-            let skip = usize::try_from(location.offset - start).unwrap_or(0);
-            let want = SEQUENTIAL_BYTES.max((skip + location.length).next_multiple_of(4096));
-            let left = usize::try_from(meta.data_file_length().saturating_sub(start));
-            let want = want.min(left.unwrap_or(usize::MAX));
-            let buf = std::mem::take(&mut self.ahead.run);
-            let (buf, result) = self.reader.data.read_at(buf, start, want).await;
-            let read = result?;
-            self.ahead.run = buf;
-            self.ahead.run.resize(read);
-            self.ahead.start = start;
-        }
-        let raw = self.in_run(location.offset, location.length).unwrap_or(&[]);
-        let chunk = Rc::new(meta.decode_block(block, raw)?);
-        self.last = Some((block, chunk.clone()));
-        Ok(chunk)
-    }
-
-    fn in_run(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let skip = usize::try_from(offset.checked_sub(self.ahead.start)?).ok()?;
-        self.ahead.run.as_slice().get(skip..skip.checked_add(length)?)
-    }
-
-    /// What is in memory of the file.
-    pub fn into_ahead(self) -> ReadAhead {
-        self.ahead
     }
 }
 

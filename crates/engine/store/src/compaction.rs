@@ -22,6 +22,7 @@ use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::estimates::partitions_together;
 use crate::files::{TableFile, Transaction};
+use crate::flush::REQUEST_BYTES;
 use crate::garbage;
 use crate::memtable::Memtable;
 use crate::outputs::Outputs;
@@ -33,6 +34,12 @@ use crate::table::{TableState, TableVersion, TableView, bump};
 /// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
 /// is far more than a table needs.
 const BEFORE_MAJOR_MAX: usize = 10_000;
+
+/// Most requests that a compaction makes at once for a file, each of 256 KiB. They go to the device together, and
+/// much of what they cost is paid once.
+const REQUESTS_TOGETHER_MAX: usize = 4;
+/// Requests of all files of a compaction, unless they are more than that: 8 MiB.
+const BUFFERS: usize = 32;
 
 /// A compaction under way, for `nodetool compactionstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -615,6 +622,7 @@ impl Store {
         writer_options.repaired_at = repaired_at;
         writer_options.set_pending_repair(pending);
         writer_options.run = run;
+        writer_options.request_bytes = REQUEST_BYTES;
         outputs.open(writer_options).await?;
         let now = self.inner.rt.wall();
         let infos: Vec<SstableInfo> =
@@ -660,7 +668,8 @@ impl Store {
         outputs: &mut Outputs<'_>,
         progress: (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
-        let blocks = read.iter().map(|f| f.reader.sequential()).collect();
+        let together = requests_together(read.len());
+        let blocks = read.iter().map(|f| f.reader.sequential().in_batches_of(together)).collect();
         let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
         let merge = MergeCursor::new(shape, mode, false, sources);
         self.write_merged(merge, blocks, owned, outputs, progress).await
@@ -672,6 +681,11 @@ impl Store {
         let shard_of = self.inner.options.shard_of;
         Source::File(Box::new(FileSource::new(file.clone(), cursor, shard_of)))
     }
+}
+
+/// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
+pub(crate) fn requests_together(files: usize) -> usize {
+    (BUFFERS / files.max(1)).clamp(1, REQUESTS_TOGETHER_MAX)
 }
 
 /// The files of the view that a plan names.

@@ -7,7 +7,7 @@
 
 use data::{Advance, Item};
 use smallvec::SmallVec;
-use sst_format::{RowCopier, UsualRow};
+use sst_format::{RawRow, RowCopier, UsualRow};
 use sstable::{CopyUntil, ROWS_BLOCK, SequentialReader};
 use stdx::TimestampMicros;
 
@@ -19,22 +19,97 @@ use crate::flush::ITEMS_PER_LOOK;
 use crate::garbage::Merging;
 use crate::outputs::Outputs;
 use crate::slots::Progress;
-use crate::sources::Source;
+use crate::sources::{FileSource, Source};
 use crate::store::Store;
 use crate::warm::Warmth;
 
 /// For each input what finds rows of it that can be copied.
-pub(crate) struct Copiers(Vec<Option<RowCopier>>);
+pub(crate) struct Copiers {
+    of: Vec<Option<RowCopier>>,
+    /// Inputs that have the next partition, each with the bytes of its row; reused.
+    members: SmallVec<[usize; 8]>,
+    lengths: SmallVec<[usize; 8]>,
+}
 
 impl Copiers {
     /// After the first output was opened.
     pub(crate) fn new(merge: &impl Merging, outputs: &Outputs<'_>) -> Copiers {
         let of = |source: &Source| source.file().and_then(|source| outputs.copier(&source.file));
-        Copiers(merge.inputs().map(|source| of(source).filter(|_| is_on())).collect())
+        let of = merge.inputs().map(|source| of(source).filter(|_| is_on())).collect();
+        Copiers { of, members: SmallVec::new(), lengths: SmallVec::new() }
     }
 
     fn of(&self, input: usize) -> Option<&RowCopier> {
-        self.0.get(input)?.as_ref()
+        self.of.get(input)?.as_ref()
+    }
+
+    /// Copies partitions of one row that follow in the merge, of several versions the newest, as far as they are
+    /// in memory: how many. Most tables have no others, and what can be left out of the merge for them counts.
+    ///
+    /// # Errors
+    /// As the merge's `advance`; `Invalid`: what cannot be written.
+    pub(crate) fn take_partitions(
+        &mut self,
+        merge: &mut impl Merging,
+        outputs: &mut Outputs<'_>,
+        (warmth, counts): (&mut Warmth, &mut MergeCounts),
+    ) -> Result<usize, StoreError> {
+        let mut taken = 0;
+        while taken < ITEMS_PER_LOOK
+            && !outputs.is_full()
+            && self.take_partition(merge, outputs, warmth)?
+        {
+            counts.add(self.members.len());
+            taken += 1;
+        }
+        #[cfg(test)]
+        PARTITIONS.set(PARTITIONS.get() + taken as u64);
+        Ok(taken)
+    }
+
+    #[inline]
+    fn take_partition(
+        &mut self,
+        merge: &mut impl Merging,
+        outputs: &mut Outputs<'_>,
+        warmth: &mut Warmth,
+    ) -> Result<bool, StoreError> {
+        if !merge.next_members(&mut self.members)? {
+            return Ok(false);
+        }
+        self.lengths.clear();
+        let mut newest: Option<(&FileSource, &RowCopier, RawRow<'_>)> = None;
+        for index in &self.members {
+            let source = merge.input(*index).and_then(Source::file);
+            let copier = self.of.get(*index).and_then(Option::as_ref);
+            let (Some(copier), Some(source)) = (copier, source) else { return Ok(false) };
+            let bytes = source.raw_rows().unwrap_or(&[]);
+            let Some(row) = copier.row(bytes) else { return Ok(false) };
+            let behind = bytes.get(row.length..).unwrap_or(&[]);
+            let before = newest.as_ref().map(|(.., before)| before.timestamp());
+            // Of versions of one time values decide.
+            if !sst_format::row::is_partition_end(behind) || before == Some(row.timestamp()) {
+                return Ok(false);
+            }
+            self.lengths.push(row.length + 1);
+            if before.is_none_or(|before| before < row.timestamp()) {
+                newest = Some((source, copier, row));
+            }
+        }
+        let Some((source, copier, row)) = newest else { return Ok(false) };
+        let Some((hash, key)) = source.key_at_start() else { return Ok(false) };
+        warmth.partition_of(&self.members);
+        outputs.set_warm(warmth.is_warm());
+        if !outputs.copy_partition((hash, key), copier, &row)? {
+            return Ok(false);
+        }
+        for (index, length) in self.members.iter().zip(&self.lengths) {
+            if let Some(source) = merge.input_mut(*index).and_then(Source::file_mut) {
+                source.pass_rows(*length, true);
+            }
+        }
+        merge.took_next(&self.members);
+        Ok(true)
     }
 
     /// Copies rows that follow in the merge, as far as they are in memory: how many.
@@ -151,7 +226,7 @@ impl Store {
         let mut items = 0;
         let mut is_foreign = false;
         let mut warmth = Warmth::new(&merge);
-        let copiers = Copiers::new(&merge, outputs);
+        let mut copiers = Copiers::new(&merge, outputs);
         loop {
             if items >= ITEMS_PER_LOOK {
                 items = 0;
@@ -160,7 +235,14 @@ impl Store {
                 }
             }
             if !is_foreign {
-                let rows = copiers.take_rows(&mut merge, outputs)?;
+                let mut rows = 0;
+                if owned.is_none() {
+                    let notes = (&mut warmth, &mut *counts);
+                    rows = copiers.take_partitions(&mut merge, outputs, notes)?;
+                }
+                if rows == 0 {
+                    rows = copiers.take_rows(&mut merge, outputs)?;
+                }
                 if rows > 0 {
                     items += rows;
                     if outputs.is_full() {
@@ -244,6 +326,8 @@ thread_local! {
     pub(crate) static IS_ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
     /// Rows that were copied of partitions which several inputs have.
     pub(crate) static RUN_ROWS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// Partitions that were copied whole.
+    pub(crate) static PARTITIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Always, but in tests.

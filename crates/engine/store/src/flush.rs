@@ -25,9 +25,10 @@ use crate::table::{TableState, TableView, bump};
 /// Items that are written before the clock is looked at again: some 20 us, small against a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
-/// Bytes per write request of a flush. A shard has one flush at a time, so that the memory counts little,
-/// and each request costs the kernel some 50 us of the processor, whatever its size.
-const FLUSH_REQUEST_BYTES: usize = 1024 * 1024;
+/// Bytes per write request of a flush, and of a compaction that writes one file at a time. A shard has few of them
+/// at a time, so that the memory counts little, and each request costs the kernel some 50 us of the processor or
+/// more, whatever its size.
+pub(crate) const REQUEST_BYTES: usize = 1024 * 1024;
 
 /// Passes items on to a writer; partitions from which nothing is left are not begun.
 pub(crate) struct Sieve {
@@ -331,7 +332,7 @@ impl Store {
         };
         let partitions = memtable.partition_count() as u64;
         let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
-        options.request_bytes = FLUSH_REQUEST_BYTES;
+        options.request_bytes = REQUEST_BYTES;
         let fs = self.inner.rt.fs();
         let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
             .await

@@ -14,12 +14,15 @@ use std::rc::Rc;
 use codec::KeyHash;
 use compact_plan::{CompactionOptions, Cut, Plan, Reason, Strategy, TombstoneOption};
 use data::command::{KeyRange, RingBound};
-use data::{BlockRequest, Cursor, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape};
+use data::{
+    BlockRequest, Cursor, CursorError, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape,
+};
+use smallvec::SmallVec;
 use sstable::{Chunk, SequentialReader};
 use stdx::{Generation, TableId};
 
 use crate::cleanup::OwnedRanges;
-use crate::compaction::{Job, MergeCounts, options_of};
+use crate::compaction::{Job, MergeCounts, options_of, requests_together};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::outputs::Outputs;
@@ -58,7 +61,19 @@ pub(crate) trait Merging: Cursor {
     /// See [`MergeCursor::has_one_row`].
     fn has_one_row(&self) -> bool;
 
+    /// See [`MergeCursor::next_members`].
+    ///
+    /// # Errors
+    /// As [`Cursor::advance`].
+    fn next_members(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError>;
+
+    /// See [`MergeCursor::took_next`].
+    fn took_next(&mut self, members: &[usize]);
+
     /// The input of that number.
+    fn input(&self, number: usize) -> Option<&Source>;
+
+    /// The same to be changed.
     fn input_mut(&mut self, number: usize) -> Option<&mut Source>;
 
     /// See [`MergeCursor::took_partition`].
@@ -105,6 +120,21 @@ impl Merging for MergeCursor<'_, Source> {
     #[inline]
     fn has_one_row(&self) -> bool {
         MergeCursor::has_one_row(self)
+    }
+
+    #[inline]
+    fn next_members(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
+        MergeCursor::next_members(self, members)
+    }
+
+    #[inline]
+    fn took_next(&mut self, members: &[usize]) {
+        MergeCursor::took_next(self, members);
+    }
+
+    #[inline]
+    fn input(&self, number: usize) -> Option<&Source> {
+        self.source(number)
     }
 
     #[inline]
@@ -157,6 +187,16 @@ impl Merging for Shadowed<'_> {
 
     fn has_one_row(&self) -> bool {
         false
+    }
+
+    fn next_members(&mut self, _members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
+        Ok(false)
+    }
+
+    fn took_next(&mut self, _members: &[usize]) {}
+
+    fn input(&self, number: usize) -> Option<&Source> {
+        self.data().source(number)
     }
 
     fn input_mut(&mut self, number: usize) -> Option<&mut Source> {
@@ -282,8 +322,10 @@ impl Store {
         progress: (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
         let range = span(read);
+        let together = requests_together(read.len() + shadows.len());
         let all = read.iter().copied().chain(shadows);
-        let blocks: Vec<SequentialReader> = all.map(|f| f.reader.sequential()).collect();
+        let blocks: Vec<SequentialReader> =
+            all.map(|f| f.reader.sequential().in_batches_of(together)).collect();
         let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
         let data = MergeCursor::new(shape, mode, false, sources);
         let beside = shadows.iter().map(|file| self.whole_source(file, range.clone()));

@@ -11,7 +11,7 @@ use codec::KeyHash;
 use compact_plan::Cut;
 use compact_plan::cluster_key::SHARED_LEVEL;
 use data::Item;
-use sst_format::RowCopier;
+use sst_format::{RawRow, RowCopier};
 use sstable::{
     Chunk, CopiedRows, CopyUntil, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions,
 };
@@ -118,6 +118,7 @@ impl<'s> Outputs<'s> {
                 // Any file may have all partitions, and the filters of all are kept until the end.
                 let most = options.expected_partitions;
                 options.expected_partitions = most.min(SORTED_PARTITIONS_MAX);
+                options.request_bytes = sstable::writer::WRITE_BYTES;
                 1
             }
         };
@@ -316,6 +317,35 @@ impl<'s> Outputs<'s> {
     ) -> Result<CopiedRows, StoreError> {
         let Some(writer) = &mut self.writer else { return Ok(CopiedRows::default()) };
         self.sieve.copy_rows(copier, (bytes, until), writer).map_err(map_error)
+    }
+
+    /// Copies a partition of one row of an input, as [`SstableWriter::copy_partition`], behind a partition that was
+    /// ended. False: it belongs into a file that is not open, or may be large, and nothing was written.
+    ///
+    /// # Errors
+    /// `Invalid`: what cannot be written.
+    #[inline]
+    pub(crate) fn copy_partition(
+        &mut self,
+        (hash, key): (KeyHash, &[u8]),
+        copier: &RowCopier,
+        row: &RawRow<'_>,
+    ) -> Result<bool, StoreError> {
+        let Some(writer) = &mut self.writer else { return Ok(false) };
+        let goes_on = match &self.cut {
+            Cut::Never => true,
+            Cut::AtBytes(max) => writer.disk_length() < *max,
+            Cut::AtSizes(sizes) => {
+                sizes.get(self.passed).is_none_or(|n| writer.disk_length() <= *n)
+            }
+            Cut::AtTokens(tokens) => tokens.get(self.passed).is_none_or(|t| hash.token <= *t),
+            Cut::AtWindows => false,
+        };
+        if !goes_on || writer.may_be_large(row.length) {
+            return Ok(false);
+        }
+        writer.copy_partition((hash, key), copier, row).map_err(map_error)?;
+        Ok(true)
     }
 
     /// Whether [`Outputs::write_full`] has something to do, where windows have no files of their own.

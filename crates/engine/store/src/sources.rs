@@ -64,6 +64,15 @@ impl FileSource {
         self.cursor.raw_rows()
     }
 
+    /// The partition at whose start it stands: the hash of its key, where it is known, and the key.
+    #[inline]
+    pub(crate) fn key_at_start(&self) -> Option<(KeyHash, &[u8])> {
+        match self.cursor.item() {
+            Item::Partition { key, .. } => Some((self.cursor.key_hash()?, key)),
+            _ => None,
+        }
+    }
+
     /// See [`SstableCursor::pass_rows`].
     #[inline]
     pub(crate) fn pass_rows(&mut self, bytes: usize, ended: bool) {

@@ -25,6 +25,8 @@ pub(crate) type WarmBlocks = (u64, Vec<(u64, Rc<Chunk>)>);
 /// Which inputs of a merge stand on a chunk that is cached.
 pub(crate) struct Warmth {
     inputs: Vec<Input>,
+    /// Some input stands on a chunk that is cached.
+    is_any_cached: bool,
 }
 
 struct Input {
@@ -41,7 +43,7 @@ impl Warmth {
         let file = |source: &Source| source.file().map_or(0, |source| source.file.id);
         let inputs = merge.inputs().map(file);
         let inputs = inputs.map(|file| Input { file, is_cached: false, is_in: false });
-        Warmth { inputs: inputs.collect() }
+        Warmth { inputs: inputs.collect(), is_any_cached: false }
     }
 
     /// An input goes on with another chunk. How many chunks of outputs may be cached for it. Files that only
@@ -50,11 +52,24 @@ impl Warmth {
         let Some(input) = self.inputs.get_mut(input) else { return 0 };
         let was_cached = input.is_cached;
         input.is_cached = cache.has(input.file, block);
-        match (was_cached, input.is_cached) {
+        let is_cached = input.is_cached;
+        self.is_any_cached = self.inputs.iter().any(|input| input.is_cached);
+        match (was_cached, is_cached) {
             (_, false) => 0,
             (true, true) => 1,
             // What n chunks have lies in n + 1 where it does not begin with a chunk.
             (false, true) => 2,
+        }
+    }
+
+    /// The same for a partition that these inputs have.
+    #[inline]
+    pub(crate) fn partition_of(&mut self, members: &[usize]) {
+        if !self.is_any_cached {
+            return;
+        }
+        for (number, input) in self.inputs.iter_mut().enumerate() {
+            input.is_in = members.contains(&number);
         }
     }
 
@@ -70,7 +85,7 @@ impl Warmth {
 
     /// Whether something of the partition at hand may come from a cached chunk.
     pub(crate) fn is_warm(&self) -> bool {
-        self.inputs.iter().any(|input| input.is_in && input.is_cached)
+        self.is_any_cached && self.inputs.iter().any(|input| input.is_in && input.is_cached)
     }
 }
 

@@ -7,8 +7,8 @@ use codec::BloomHash;
 
 use crate::BloomFilter;
 
-/// Filters of fewer bytes are in a cache anyway.
-const SMALL_BYTES: usize = 256 * 1024;
+/// Filters of fewer bytes are in the cache nearest to the processor anyway.
+const SMALL_BYTES: usize = 48 * 1024;
 /// Bits of a stretch are at least two to the power of this: 32 KiB.
 const STRETCH_SHIFT_MIN: u32 = 18;
 /// Most stretches, so that the places where something is noted next are in a cache themselves.

@@ -2,8 +2,11 @@
 
 use std::cmp::Ordering;
 
+use smallvec::SmallVec;
+use stdx::Token;
+
 use super::{Current, LaneState, MergeCursor, MergeMode};
-use crate::cursor::{Cursor, Item};
+use crate::cursor::{Advance, Cursor, CursorError, Item};
 
 /// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
 /// turns, looking would cost more than it saves.
@@ -101,6 +104,70 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.passing.due = None;
         self.lanes.iter_mut().for_each(|l| l.member = false);
         self.in_partition = false;
+        self.current = Current::PartitionEnd;
+    }
+
+    /// Between two partitions: which sources have the next one, when they stand at its start and do not delete
+    /// it. Then of a single source rows as in [`MergeCursor::untouched`] come out as they are; several are named
+    /// only in a table whose partitions have one row, of which [`MergeCursor::has_one_row`] says what comes out.
+    /// Whoever takes the whole partition passes all of them over it and tells [`MergeCursor::took_next`]. False:
+    /// it is not so, or not known; [`Cursor::advance`] goes on.
+    ///
+    /// # Errors
+    /// As [`Cursor::advance`].
+    #[inline]
+    pub fn next_members(
+        &mut self,
+        members: &mut SmallVec<[usize; 8]>,
+    ) -> Result<bool, CursorError> {
+        members.clear();
+        if self.in_partition
+            || self.shape.has_filters()
+            || self.shape.has_counters()
+            || matches!(self.mode, MergeMode::Live { .. })
+        {
+            return Ok(false);
+        }
+        let mut first = Token::MAX;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.state == LaneState::Stale {
+                match lane.cursor.advance()? {
+                    Advance::Item => {
+                        lane.state = LaneState::Ready;
+                        if let Item::Partition { token, .. } = lane.cursor.item() {
+                            lane.token = token;
+                        }
+                    }
+                    Advance::End => lane.state = LaneState::Done,
+                    Advance::NeedBlock(_) => return Ok(false),
+                }
+            }
+            if lane.state == LaneState::Done || lane.token > first {
+                continue;
+            }
+            if lane.token < first {
+                members.clear();
+                first = lane.token;
+            }
+            members.push(index);
+        }
+        if members.len() > 1 && !self.shape.clustering().is_empty() {
+            return Ok(false);
+        }
+        let lane_of = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
+        let Some((key, _)) = members.first().and_then(lane_of) else { return Ok(false) };
+        let is_live = |index| lane_of(index).is_some_and(|(k, d)| k == key && d.is_live());
+        Ok(members.iter().all(is_live))
+    }
+
+    /// The sources that [`MergeCursor::next_members`] named stand behind the partition.
+    #[inline]
+    pub fn took_next(&mut self, members: &[usize]) {
+        for index in members {
+            if let Some(lane) = self.lanes.get_mut(*index) {
+                lane.state = LaneState::Stale;
+            }
+        }
         self.current = Current::PartitionEnd;
     }
 

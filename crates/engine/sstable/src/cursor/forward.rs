@@ -3,7 +3,7 @@
 use sst_format::HeadKind;
 use sst_format::row::{decode_usual, skip_rows_before};
 
-use super::{Current, Place, Result, SstableCursor, State, Step};
+use super::{Current, Place, Result, SstableCursor, State, Step, Target};
 use crate::search::Found;
 
 impl SstableCursor {
@@ -52,7 +52,10 @@ impl SstableCursor {
         if ended {
             self.ended = true;
             self.current = Current::PartitionEnd;
-            self.state = State::NextPartition;
+            self.state = match self.target {
+                Target::Range(_) => State::PartitionHeader,
+                Target::Partition => State::NextPartition,
+            };
         }
     }
 

@@ -7,7 +7,7 @@ use data::row::{CellRef, ColumnRef};
 use data::{Advance, Cursor, DeletionTime, Item, Liveness, Marker, RowRef, Slices};
 use stdx::{DeletionSeconds, Token};
 
-use crate::reader::SequentialReader;
+use crate::sequential::SequentialReader;
 use crate::{Result, SstableCursor, SstableReader};
 
 /// What one file holds of one partition, counted as Cassandra's `sstablepartitions` does: without

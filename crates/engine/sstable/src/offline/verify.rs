@@ -18,7 +18,8 @@ use sst_format::trie::{Node, Path, Stop, follow};
 
 use crate::block::{FilePages, INDEX_BLOCK, ROWS_BLOCK, TriePages};
 use crate::meta::index_component;
-use crate::reader::{SEQUENTIAL_BYTES, TOC_BYTES_MAX};
+use crate::reader::TOC_BYTES_MAX;
+use crate::sequential::SEQUENTIAL_BYTES;
 use crate::{Result, SstableError, SstableReader};
 
 /// What a full check saw.

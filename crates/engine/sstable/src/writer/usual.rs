@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use codec::KeyHash;
 use data::{DeletionTime, RowRef};
 use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::row::is_partition_end;
@@ -95,6 +96,25 @@ impl SstableWriter {
             self.partition_end()?;
         }
         Ok(copied)
+    }
+
+    /// Copies a partition of one row, of which [`SstableWriter::may_be_large`] says no. Pre: as of
+    /// [`SstableWriter::partition_of`]; the file has no static columns.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    pub fn copy_partition(
+        &mut self,
+        (hash, key): (KeyHash, &[u8]),
+        copier: &RowCopier,
+        row: &RawRow<'_>,
+    ) -> Result<()> {
+        self.partition_of(hash, key, DeletionTime::LIVE)?;
+        self.end_header()?;
+        self.usual_row(row)?;
+        set(&mut self.partition.last, row);
+        self.stats.usual_rows(&UsualRows::one(row.timestamp()), copier.columns() as u64);
+        self.partition_end()
     }
 
     /// Writes rows of the usual form, in order, down to one of another form, or until

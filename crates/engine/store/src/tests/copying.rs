@@ -4,7 +4,7 @@ use data::command::KeyRange;
 use sst_format::Component;
 
 use super::*;
-use crate::copying::{IS_ON, RUN_ROWS};
+use crate::copying::{IS_ON, PARTITIONS, RUN_ROWS};
 
 /// Without static columns, with or without a clustering column.
 fn table_of(has_clustering: bool, compaction: &[(&str, &str)]) -> Table {
@@ -91,9 +91,9 @@ async fn files_of(rt: &Rt, store: &Store) -> Files {
     files
 }
 
-/// What flushes and a compaction write, what is read then, and the rows that were copied of partitions with
-/// several inputs.
-fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, u64) {
+/// What flushes and a compaction write, what is read then, the rows that were copied of partitions with
+/// several inputs, and the partitions that were copied whole.
+fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 2]) {
     let found = Arc::new(Mutex::new(None));
     let result = found.clone();
     run(seed, move |rt| {
@@ -101,6 +101,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, u64) {
         async move {
             IS_ON.set(is_on);
             RUN_ROWS.set(0);
+            PARTITIONS.set(0);
             let has_clustering = !seed.is_multiple_of(3);
             let cut: &[(&str, &str)] = match seed % 4 {
                 0 => &[("class", "UnifiedCompactionStrategy"), ("min_sstable_size", "0B")],
@@ -129,7 +130,8 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, u64) {
             store.read(&command, &mut rows).await.unwrap();
             IS_ON.set(true);
             store.stop().await;
-            *result.lock().unwrap() = Some((flushed, compacted, rows.0, RUN_ROWS.get()));
+            *result.lock().unwrap() =
+                Some((flushed, compacted, rows.0, [RUN_ROWS.get(), PARTITIONS.get()]));
         }
     });
     found.lock().unwrap().take().unwrap()
@@ -157,7 +159,7 @@ impl RowSink for Rows {
 
 #[test]
 fn what_is_copied_is_byte_for_byte_what_merging_gives() {
-    let mut run_rows = 0;
+    let (mut run_rows, mut partitions) = (0, 0);
     for seed in 0..36 {
         let (merged, copied) = (outcome(seed, false), outcome(seed, true));
         assert!(merged.0.len() > 20 && merged.2.len() > 20, "seed {seed}");
@@ -168,8 +170,10 @@ fn what_is_copied_is_byte_for_byte_what_merging_gives() {
             }
         }
         assert_eq!(merged.2, copied.2, "seed {seed}");
-        assert_eq!(merged.3, 0, "seed {seed}");
-        run_rows += copied.3;
+        assert_eq!(merged.3, [0, 0], "seed {seed}");
+        run_rows += copied.3[0];
+        partitions += copied.3[1];
     }
     assert!(run_rows > 1_000, "{run_rows} rows in runs");
+    assert!(partitions > 3_000, "{partitions} partitions");
 }

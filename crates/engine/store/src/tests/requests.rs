@@ -5,10 +5,10 @@ use rt::sim::DataCall;
 
 use super::*;
 
-/// Bytes of a request, of reads and of writes.
+/// Bytes of a read.
 const REQUEST_BYTES: u64 = 256 * 1024;
-/// Bytes of a write of a flush.
-const FLUSH_BYTES: u64 = 1024 * 1024;
+/// Bytes of a write.
+const WRITE_BYTES: u64 = 1024 * 1024;
 const ALIGNMENT: u64 = 4096;
 
 /// Three files of 2,400 rows of 700 bytes that no compressor makes smaller; every third row is in all.
@@ -87,8 +87,7 @@ fn a_compaction_reads_its_inputs_once_and_writes_its_output_once_in_aligned_requ
             calls.fold((0, 0), |(n, bytes), call| (n + 1, bytes + call.bytes as u64))
         };
         // Written once, by the flush or the compaction.
-        let request = if is_input { FLUSH_BYTES } else { REQUEST_BYTES };
-        assert_eq!(sum(true), (length.div_ceil(request), *length), "{path}");
+        assert_eq!(sum(true), (length.div_ceil(WRITE_BYTES), *length), "{path}");
         let (requests, bytes) = sum(false);
         if is_input {
             // A block that two runs cut in two is read with the second one too.

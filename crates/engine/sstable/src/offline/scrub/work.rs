@@ -11,8 +11,8 @@ use super::values::Values;
 use super::{Loss, ScrubHost, ScrubOptions, ScrubReport};
 use crate::offline::starts::Starts;
 use crate::offline::verify::Place;
-use crate::reader::SequentialReader;
 use crate::repair_state::{RepairState, write_repair_state};
+use crate::sequential::SequentialReader;
 use crate::writer::{SstableWriter, WriterOptions};
 use crate::{Result, SstableCursor, SstableError, SstableReader};
 
