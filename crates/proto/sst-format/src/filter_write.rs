@@ -9,14 +9,15 @@ use crate::BloomFilter;
 
 /// Filters of fewer bytes are in the cache nearest to the processor anyway.
 const SMALL_BYTES: usize = 48 * 1024;
-/// Bits of a stretch are at least two to the power of this: 32 KiB.
-const STRETCH_SHIFT_MIN: u32 = 18;
-/// Most stretches, so that the places where something is noted next are in a cache themselves.
-const STRETCHES_MAX: u64 = 64;
-/// Positions that are gathered for a stretch.
-const TOGETHER: usize = 256;
+/// Bits of a stretch are at least two to the power of this: 8 KiB, so that it is in that cache while its bits are
+/// set.
+const STRETCH_SHIFT_MIN: u32 = 16;
+/// Most stretches: each has a place where something is noted next, and these should be in a cache themselves.
+const STRETCHES_MAX: u64 = 256;
+/// Positions that are gathered for a stretch: several for each line of the cache, of which it has 128 at least.
+const TOGETHER: usize = 512;
 
-/// A Bloom filter that is being filled. Takes 64 KiB beside the filter, once that is large.
+/// A Bloom filter that is being filled. Takes a quarter of the filter beside it, at most 512 KiB.
 #[derive(Debug)]
 pub struct FilterBuilder {
     filter: BloomFilter,

@@ -154,10 +154,11 @@ impl<C: Cursor> MergeCursor<'_, C> {
         if members.len() > 1 && !self.shape.clustering().is_empty() {
             return Ok(false);
         }
-        let lane_of = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
-        let Some((key, _)) = members.first().and_then(lane_of) else { return Ok(false) };
-        let is_live = |index| lane_of(index).is_some_and(|(k, d)| k == key && d.is_live());
-        Ok(members.iter().all(is_live))
+        let partition = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
+        let Some((first, others)) = members.split_first() else { return Ok(false) };
+        let Some((key, deletion)) = partition(first) else { return Ok(false) };
+        let is_same = |index| partition(index).is_some_and(|(k, d)| k == key && d.is_live());
+        Ok(deletion.is_live() && others.iter().all(is_same))
     }
 
     /// The sources that [`MergeCursor::next_members`] named stand behind the partition.
