@@ -79,6 +79,19 @@ struct Lane<C> {
     open: DeletionTime,
     /// Of the partition that it is at the start of.
     token: Token,
+    /// It does not delete that partition.
+    is_live: bool,
+}
+
+impl<C: Cursor> Lane<C> {
+    /// It stands on its next item, which is the start of a partition where the merge is between two.
+    #[inline]
+    fn stands(&mut self) {
+        self.state = LaneState::Ready;
+        if let Item::Partition { token, deletion, .. } = self.cursor.item() {
+            (self.token, self.is_live) = (token, deletion.is_live());
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -156,6 +169,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 member: false,
                 open: DeletionTime::LIVE,
                 token: Token::MIN,
+                is_live: false,
             })
             .collect();
         let (keep, every) = match &mode {
@@ -661,14 +675,8 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                     continue;
                 }
                 match lane.cursor.advance()? {
-                    Advance::Item => {
-                        lane.state = LaneState::Ready;
-                        if !self.in_partition
-                            && let Item::Partition { token, .. } = lane.cursor.item()
-                        {
-                            lane.token = token;
-                        }
-                    }
+                    Advance::Item if self.in_partition => lane.state = LaneState::Ready,
+                    Advance::Item => lane.stands(),
                     Advance::End => lane.state = LaneState::Done,
                     Advance::NeedBlock(request) => {
                         let source = u32::try_from(index).unwrap_or(u32::MAX);

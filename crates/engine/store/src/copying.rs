@@ -84,7 +84,7 @@ impl Copiers {
             let copier = self.of.get(*index).and_then(Option::as_ref);
             let (Some(copier), Some(source)) = (copier, source) else { return Ok(false) };
             let bytes = source.raw_rows().unwrap_or(&[]);
-            let Some(row) = copier.row(bytes) else { return Ok(false) };
+            let Some(row) = copier.row_inline(bytes) else { return Ok(false) };
             let behind = bytes.get(row.length..).unwrap_or(&[]);
             let before = newest.as_ref().map(|(.., before)| before.timestamp());
             // Of versions of one time values decide.
@@ -97,7 +97,7 @@ impl Copiers {
             }
         }
         let Some((source, copier, row)) = newest else { return Ok(false) };
-        let Some((hash, key)) = source.key_at_start() else { return Ok(false) };
+        let Some((hash, key)) = source.partition_key() else { return Ok(false) };
         warmth.partition_of(&self.members);
         outputs.set_warm(warmth.is_warm());
         if !outputs.copy_partition((hash, key), copier, &row)? {

@@ -64,13 +64,10 @@ impl FileSource {
         self.cursor.raw_rows()
     }
 
-    /// The partition at whose start it stands: the hash of its key, where it is known, and the key.
+    /// The partition at hand: the hash of its key, where it is known, and the key.
     #[inline]
-    pub(crate) fn key_at_start(&self) -> Option<(KeyHash, &[u8])> {
-        match self.cursor.item() {
-            Item::Partition { key, .. } => Some((self.cursor.key_hash()?, key)),
-            _ => None,
-        }
+    pub(crate) fn partition_key(&self) -> Option<(KeyHash, &[u8])> {
+        Some((self.cursor.key_hash()?, self.cursor.partition_key()))
     }
 
     /// See [`SstableCursor::pass_rows`].

@@ -107,6 +107,12 @@ impl RowCopier {
     /// crate writes it.
     #[inline]
     pub fn row<'a>(&'a self, bytes: &'a [u8]) -> Option<RawRow<'a>> {
+        self.row_inline(bytes)
+    }
+
+    /// [`RowCopier::row`] for the one place where handing the row back in memory would be noticed.
+    #[inline(always)]
+    pub fn row_inline<'a>(&'a self, bytes: &'a [u8]) -> Option<RawRow<'a>> {
         let [USUAL_FLAGS, behind_flags @ ..] = bytes else { return None };
         let behind = self.behind_clustering(behind_flags)?;
         let clustering = behind_flags.get(..behind_flags.len().saturating_sub(behind.len()))?;

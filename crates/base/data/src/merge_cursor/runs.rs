@@ -131,15 +131,12 @@ impl<C: Cursor> MergeCursor<'_, C> {
         let mut first = Token::MAX;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.state == LaneState::Stale {
-                match lane.cursor.advance()? {
-                    Advance::Item => {
-                        lane.state = LaneState::Ready;
-                        if let Item::Partition { token, .. } = lane.cursor.item() {
-                            lane.token = token;
-                        }
-                    }
-                    Advance::End => lane.state = LaneState::Done,
-                    Advance::NeedBlock(_) => return Ok(false),
+                // Not by `?`, which moves what it looks at.
+                match lane.cursor.advance() {
+                    Ok(Advance::Item) => lane.stands(),
+                    Ok(Advance::End) => lane.state = LaneState::Done,
+                    Ok(Advance::NeedBlock(_)) => return Ok(false),
+                    Err(error) => return Err(error),
                 }
             }
             if lane.state == LaneState::Done || lane.token > first {
@@ -156,6 +153,9 @@ impl<C: Cursor> MergeCursor<'_, C> {
         }
         let partition = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
         let Some((first, others)) = members.split_first() else { return Ok(false) };
+        if others.is_empty() {
+            return Ok(self.lanes.get(*first).is_some_and(|lane| lane.is_live));
+        }
         let Some((key, deletion)) = partition(first) else { return Ok(false) };
         let is_same = |index| partition(index).is_some_and(|(k, d)| k == key && d.is_live());
         Ok(deletion.is_live() && others.iter().all(is_same))

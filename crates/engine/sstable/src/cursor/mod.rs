@@ -342,6 +342,12 @@ impl SstableCursor {
         self.hash
     }
 
+    /// Key of the current partition.
+    #[inline]
+    pub fn partition_key(&self) -> &[u8] {
+        &self.key
+    }
+
     /// Where the current partition begins in Data.
     pub fn partition_start(&self) -> u64 {
         self.partition_start
