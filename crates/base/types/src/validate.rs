@@ -20,6 +20,38 @@ impl CqlType {
         self.validate_at(bytes, 0)
     }
 
+    /// Checks that `bytes` are a value that a client may send for the type: as [`CqlType::validate`],
+    /// and no count of elements is below zero, neither of a collection nor of one among its elements.
+    /// Inside tuples, user types and vectors such a collection is an empty one.
+    ///
+    /// Source: `Lists.Value.fromSerialized` and its like, which read a collection and what is in it,
+    /// while `validate` alone looks at tuples and their like.
+    ///
+    /// # Errors
+    /// `Marshal` with Cassandra's text.
+    pub fn validate_bound(&self, bytes: &[u8]) -> Result<(), TypeError> {
+        match self.as_collection() {
+            Some(collection) => collection.read(bytes, 0),
+            None => self.validate(bytes),
+        }
+    }
+
+    /// The kind of a collection and the types of its elements in turn.
+    fn as_collection(&self) -> Option<Collection<'_>> {
+        match self {
+            CqlType::List { element, .. } => {
+                Some(Collection { kind: CollectionKind::List, types: [element, element] })
+            }
+            CqlType::Set { element, .. } => {
+                Some(Collection { kind: CollectionKind::Set, types: [element, element] })
+            }
+            CqlType::Map { key, value, .. } => {
+                Some(Collection { kind: CollectionKind::Map, types: [key, value] })
+            }
+            _ => None,
+        }
+    }
+
     fn validate_at(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
         if depth > DEPTH_MAX {
             return Err(TypeError::marshal("value is nested too deep"));
@@ -102,22 +134,9 @@ impl CqlType {
             | CqlType::Inet
             | CqlType::Uuid
             | CqlType::Empty => {}
-            CqlType::List { element, frozen } => {
-                not_negative(bytes, CollectionKind::List, *frozen)?;
-                validate_elements(bytes, CollectionKind::List, element, depth)?;
-            }
-            CqlType::Set { element, frozen } => {
-                not_negative(bytes, CollectionKind::Set, *frozen)?;
-                validate_elements(bytes, CollectionKind::Set, element, depth)?;
-            }
-            CqlType::Map { key, value, frozen } => {
-                not_negative(bytes, CollectionKind::Map, *frozen)?;
-                let mut types = [key, value].into_iter().cycle();
-                for item in Elements::new(bytes, CollectionKind::Map)? {
-                    let item = item?.ok_or_else(null_element)?;
-                    if let Some(ty) = types.next() {
-                        ty.validate_at(item, depth)?;
-                    }
+            CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => {
+                if let Some(collection) = self.as_collection() {
+                    collection.validate(bytes, depth)?;
                 }
             }
             CqlType::Tuple(types) => {
@@ -174,26 +193,49 @@ impl CqlType {
     }
 }
 
-fn validate_elements(
-    bytes: &[u8],
+/// A collection type: of maps the types of key and value, else one type twice.
+struct Collection<'a> {
     kind: CollectionKind,
-    element: &CqlType,
-    depth: u32,
-) -> Result<(), TypeError> {
-    for value in Elements::new(bytes, kind)? {
-        element.validate_at(value?.ok_or_else(null_element)?, depth)?;
-    }
-    Ok(())
+    types: [&'a CqlType; 2],
 }
 
-/// A count below zero is read as zero elements. Who sends a collection of cells may not have one; frozen
-/// ones may be in files, as Cassandra takes them.
-fn not_negative(bytes: &[u8], kind: CollectionKind, frozen: bool) -> Result<(), TypeError> {
-    if !frozen && bytes.len() >= 4 && bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
-        let text = format!("The data cannot be deserialized as a {}", kind.name());
-        return Err(TypeError::Marshal(text));
+impl Collection<'_> {
+    /// Checks every element. A count below zero is none, as for Cassandra's `validate`.
+    fn validate(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
+        self.each(bytes, |ty, element| ty.validate_at(element, depth))
     }
-    Ok(())
+
+    /// As [`Collection::validate`], for values that clients send: each element is checked, and then, if
+    /// it is a collection, read, before the next one is looked at.
+    fn read(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
+        if depth > DEPTH_MAX {
+            return Err(TypeError::marshal("value is nested too deep"));
+        }
+        let depth = depth.saturating_add(1);
+        if bytes.len() >= 4 && bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
+            let text = format!("The data cannot be deserialized as a {}", self.kind.name());
+            return Err(TypeError::Marshal(text));
+        }
+        self.each(bytes, |ty, element| {
+            ty.validate_at(element, depth)?;
+            ty.as_collection().map_or(Ok(()), |inner| inner.read(element, depth))
+        })
+    }
+
+    fn each(
+        &self,
+        bytes: &[u8],
+        check: impl Fn(&CqlType, &[u8]) -> Result<(), TypeError>,
+    ) -> Result<(), TypeError> {
+        let mut types = self.types.iter().cycle();
+        for element in Elements::new(bytes, self.kind)? {
+            let element = element?.ok_or_else(null_element)?;
+            if let Some(ty) = types.next() {
+                check(ty, element)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn validate_udt(udt: &UdtType, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
@@ -313,15 +355,50 @@ mod tests {
     }
 
     #[test]
+    fn what_clients_send_has_no_count_below_zero_in_a_collection() {
+        let check = |ty: CqlType, bytes: &[u8], kind: &str| {
+            assert_eq!(ty.validate(bytes), Ok(()), "{ty}");
+            let refusal = (!kind.is_empty()).then(|| {
+                TypeError::Marshal(format!("The data cannot be deserialized as a {kind}"))
+            });
+            assert_eq!(ty.validate_bound(bytes).err(), refusal, "{ty} {bytes:?}");
+        };
+        let list = || CqlType::list(CqlType::Int, true);
+        let map = || CqlType::map(CqlType::Int, CqlType::Int, true);
+        let inner = [0, 0, 0, 1, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff];
+        for bytes in [[0xff; 4], [0x80, 0, 0, 0]] {
+            check(list(), &bytes, "list");
+            check(CqlType::set(CqlType::Int, false), &bytes, "set");
+            check(map(), &bytes, "map");
+        }
+        check(CqlType::list(map(), false), &inner, "map");
+        check(CqlType::set(list(), true), &inner, "list");
+        let entry = [&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9][..], &inner[4..]].concat();
+        check(CqlType::map(CqlType::Int, list(), true), &entry, "list");
+        check(
+            CqlType::list(CqlType::tuple([list()]), true),
+            &[&[0, 0, 0, 1, 0, 0, 0, 8], &inner[4..]].concat(),
+            "",
+        );
+        check(CqlType::tuple([list()]), &inner[4..], "");
+        check(CqlType::vector(list(), 1), &[4, 0xff, 0xff, 0xff, 0xff], "");
+        // What is wrong with an element is told before its count is.
+        let two = CqlType::list(list(), true);
+        let behind = TypeError::marshal("Unexpected extraneous bytes after list value");
+        assert_eq!(
+            two.validate_bound(&[0, 0, 0, 1, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0]),
+            Err(behind)
+        );
+        let count = TypeError::marshal("The data cannot be deserialized as a list");
+        assert_eq!(list().validate_bound(&[0xff, 0xff, 0xff, 0xff, 0]), Err(count));
+    }
+
+    #[test]
     fn nested_values_are_checked_to_the_leaves() {
         let list = CqlType::list(CqlType::Int, true);
         assert_eq!(list.validate(&[0, 0, 0, 0]), Ok(()));
         refused(&list, &[], "Not enough bytes to read a list");
         assert_eq!(list.validate(&[0xff; 4]), Ok(()));
-        let cells = CqlType::list(CqlType::Int, false);
-        refused(&cells, &[0xff; 4], "The data cannot be deserialized as a list");
-        let cells = CqlType::map(CqlType::Int, CqlType::Int, false);
-        refused(&cells, &[0xff; 4], "The data cannot be deserialized as a map");
         refused(&list, &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff], "Null value read when not allowed");
         refused(&list, &[0, 0, 0, 1, 0, 0, 0, 1, 9], "Expected 4 or 0 byte int (1)");
         refused(&list, &[0, 0, 0, 0, 9], "Unexpected extraneous bytes after list value");

@@ -93,10 +93,13 @@ fn are_in_place(before: &Members, after: &Members) -> bool {
 impl Cluster {
     /// A peer as traces name it.
     pub(crate) fn shown(&self, host: HostId) -> String {
-        match self.parts.messaging.peer(host) {
-            Some(peer) => format!("/{}", peer.address),
-            None => host.to_string(),
-        }
+        let known = self.parts.messaging.peer(host).map(|peer| peer.address);
+        // This node is no peer of itself.
+        let known = known.or_else(|| {
+            let snapshot = (self.parts.snapshot)();
+            snapshot.members.get(&host).map(|member| member.storage)
+        });
+        known.map_or_else(|| host.to_string(), |address| format!("/{address}"))
     }
 
     /// How a table's partitions are spread. `None`: no such table (or more datacenters than can be
@@ -211,7 +214,7 @@ impl Coordinator {
     /// call changes nothing.
     pub fn attach(&self, parts: ClusterParts) {
         self.set_write_timeout(parts.settings.write_request_timeout);
-        self.counts_since((parts.snapshot)().epoch);
+        self.counts_since(&(parts.snapshot)());
         let client = parts.messaging.client(Rc::new(Ends(Rc::downgrade(&self.inner))));
         let cluster = Cluster {
             rt: self.inner.rt.clone(),

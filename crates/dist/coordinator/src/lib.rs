@@ -121,7 +121,8 @@ pub enum ShardReply {
     /// To `Replica`.
     Replica(Result<store::ReplicaRead, StoreError>),
     /// To `Count`.
-    Counted(Result<(), ReplicatedError>),
+    /// With what a trace of it says.
+    Counted(Result<(), ReplicatedError>, Vec<String>),
     /// To `Paxos`.
     Paxos(Result<serial::Answered, StoreError>),
     /// To `PaxosTurn`: the turn's number.
@@ -345,9 +346,7 @@ impl Coordinator {
                 ShardRequest::Replica(query) => {
                     ShardReply::Replica(this.read_own_shard(&query).await)
                 }
-                ShardRequest::Count(lead) => {
-                    ShardReply::Counted(Box::pin(this.lead_here(*lead)).await)
-                }
+                ShardRequest::Count(lead) => Box::pin(this.lead_for_shard(*lead)).await,
                 ShardRequest::Paxos(ask) => ShardReply::Paxos(this.ask_here(*ask).await),
                 ShardRequest::PaxosTurn(wish) => {
                     ShardReply::PaxosTurn(this.lease_turn(*wish).await)

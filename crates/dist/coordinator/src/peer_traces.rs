@@ -8,15 +8,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use data::MutationRef;
+use internode::Verb;
 use rt::Rt;
-use stdx::{Instant, Uuid, WallMicros};
+use stdx::{HostId, Instant, Uuid, WallMicros};
 
 use crate::Coordinator;
 use crate::read_trace::ShardReads;
 use crate::request_trace::name_of;
 
 /// Most events of one request.
-const EVENTS_MAX: usize = 64;
+pub(crate) const EVENTS_MAX: usize = 64;
 
 /// One event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,14 +92,24 @@ impl Coordinator {
     /// Begins to collect, when the request is traced and somebody writes it down.
     #[cold]
     pub(crate) fn peer_trace(&self, request: &messaging::Request<'_>) -> Option<Rc<PeerTrace>> {
-        let (id, sink) = (request.trace?, self.inner.peer_traces.borrow().clone()?);
+        self.peer_trace_of(request.trace?, request.verb, request.from)
+    }
+
+    /// As [`Coordinator::peer_trace`], of a request that is traced with this id.
+    #[cold]
+    pub(crate) fn peer_trace_of(
+        &self,
+        id: Uuid,
+        verb: Verb,
+        from: HostId,
+    ) -> Option<Rc<PeerTrace>> {
+        let sink = self.inner.peer_traces.borrow().clone()?;
         let rt = self.inner.rt.clone();
         let began = rt.now();
         let trace = PeerTrace { rt, id, began, sink, events: RefCell::default() };
         let cluster = self.inner.cluster.get();
-        let from = cluster.and_then(|c| c.parts.messaging.peer(request.from));
-        let from = from.map_or_else(|| request.from.to_string(), |peer| peer.address.to_string());
-        trace.note(format!("{} message received from /{from}", name_of(request.verb)));
+        let from = cluster.map_or_else(|| from.to_string(), |cluster| cluster.shown(from));
+        trace.note(format!("{} message received from {from}", name_of(verb)));
         Some(Rc::new(trace))
     }
 }

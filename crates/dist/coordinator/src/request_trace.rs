@@ -15,7 +15,7 @@ use crate::cluster_state::Cluster;
 /// A request that is traced.
 pub struct RequestTrace {
     id: Uuid,
-    note: Option<Box<dyn Fn(String)>>,
+    note: Box<dyn Fn(String)>,
 }
 
 impl fmt::Debug for RequestTrace {
@@ -27,12 +27,7 @@ impl fmt::Debug for RequestTrace {
 impl RequestTrace {
     /// Of the trace with this id; `note` adds an event to it.
     pub fn new(id: Uuid, note: impl Fn(String) + 'static) -> RequestTrace {
-        RequestTrace { id, note: Some(Box::new(note)) }
-    }
-
-    /// Of which the other nodes write down what they do, and this one does not.
-    pub fn of_others(id: Uuid) -> RequestTrace {
-        RequestTrace { id, note: None }
+        RequestTrace { id, note: Box::new(note) }
     }
 
     /// The trace's id.
@@ -43,9 +38,7 @@ impl RequestTrace {
     /// Adds an event.
     #[cold]
     pub(crate) fn note(&self, activity: impl FnOnce() -> String) {
-        if let Some(note) = &self.note {
-            note(activity());
-        }
+        (self.note)(activity());
     }
 
     /// A message of so many bytes goes to a peer.
@@ -60,8 +53,20 @@ impl RequestTrace {
     /// The answer of a peer has come.
     #[cold]
     pub(crate) fn note_answer(&self, cluster: &Cluster, host: HostId, completion: &Completion<'_>) {
-        let name = match &completion.result {
-            Ok(_) => name_of(completion.verb).replace("_REQ", "_RSP"),
+        self.note_response(cluster, host, completion.verb, &completion.result);
+    }
+
+    /// As [`RequestTrace::note_answer`], of what was asked with this verb.
+    #[cold]
+    pub(crate) fn note_response<T>(
+        &self,
+        cluster: &Cluster,
+        host: HostId,
+        verb: Verb,
+        result: &Result<T, MessagingError>,
+    ) {
+        let name = match result {
+            Ok(_) => name_of(verb).replace("_REQ", "_RSP"),
             Err(MessagingError::Remote(_)) => "FAILURE_RSP".to_owned(),
             // Nothing came.
             Err(_) => return,

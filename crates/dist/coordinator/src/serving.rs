@@ -13,7 +13,7 @@ use internode::{ErrorReply, ForwardAck, Hint, Mutation, MutationFlags, MutationF
 use messaging::{Request, Responder};
 use request::{RequestError, WriteType};
 use schema::Table;
-use stdx::{Epoch, TableId, Token, Uuid, WallMicros};
+use stdx::{Epoch, HostId, TableId, Token, Uuid, WallMicros};
 
 use crate::Coordinator;
 use crate::applying::Acknowledge;
@@ -25,12 +25,15 @@ use crate::cluster_state::Cluster;
 use crate::counting::CounterWrite;
 use crate::counting::wire::Message as Incoming;
 use crate::failing::error_reply;
+use crate::peer_traces::PeerTrace;
+use crate::request_trace::RequestTrace;
 use crate::writing::Purpose;
 
 /// What is served of a request.
 #[derive(Clone, Copy)]
 struct Message<'a> {
     verb: Verb,
+    from: HostId,
     /// The sender's.
     epoch: Epoch,
     /// This node has waited for that epoch already.
@@ -139,13 +142,15 @@ impl Coordinator {
             responder.fail(&ErrorReply::Timeout);
             return None;
         }
-        let trace = request.trace.and_then(|_| self.peer_trace(&request));
+        // A leader's part of an increment is traced by who carries it out.
+        let is_count = request.verb == Verb::CounterMutation;
+        let is_traced = request.trace.is_some() && !is_count;
+        let trace = is_traced.then(|| self.peer_trace(&request)).flatten();
         let Request { verb, epoch, payload, from, .. } = request;
         let has_waited = false;
-        let message = Message { verb, epoch, has_waited, trace: request.trace, payload };
+        let message = Message { verb, from, epoch, has_waited, trace: request.trace, payload };
         self.serve_message(cluster, message, responder);
-        // A leader's part of an increment is a write of its own.
-        if let Some(trace) = trace.filter(|_| verb != Verb::CounterMutation) {
+        if let Some(trace) = trace {
             let mutation = match verb {
                 Verb::Mutation => Mutation::decode(payload).ok(),
                 Verb::MutationForward => {
@@ -162,7 +167,7 @@ impl Coordinator {
     }
 
     fn serve_message(&self, cluster: &Rc<Cluster>, message: Message<'_>, responder: Responder) {
-        let (snapshot, trace) = ((cluster.parts.snapshot)(), message.trace);
+        let snapshot = (cluster.parts.snapshot)();
         match self.work_of(cluster, &snapshot, message) {
             Ok(Work::Apply(Checked { token, bytes, durable })) => {
                 cluster.counters.replica_mutations.inc();
@@ -174,6 +179,10 @@ impl Coordinator {
                 self.apply_and_tell(token, &bytes, durable, Acknowledge::Forward(who));
             }
             Ok(Work::Count(checked, consistency)) => {
+                let trace = message.trace.and_then(|id| {
+                    let trace = self.peer_trace_of(id, message.verb, message.from)?;
+                    Some((trace, id, cluster.shown(message.from)))
+                });
                 self.count_for_peer(snapshot, checked, consistency, (trace, responder));
             }
             Ok(Work::SendOn(checked, errand)) => {
@@ -310,7 +319,7 @@ impl Coordinator {
         snapshot: Arc<ClusterSnapshot>,
         checked: Checked<'_>,
         consistency: Consistency,
-        (trace, responder): (Option<Uuid>, Responder),
+        (trace, responder): (Option<(Rc<PeerTrace>, Uuid, String)>, Responder),
     ) {
         let this = self.clone();
         let write = CounterWrite {
@@ -320,10 +329,17 @@ impl Coordinator {
             mutation: checked.bytes.into_owned(),
             durable: checked.durable,
             deadline: responder.deadline(),
-            trace,
         };
         let task = async move {
-            match this.lead_for_peer(write).await {
+            let noting = trace.as_ref().map(|(trace, id, _)| {
+                let trace = trace.clone();
+                Rc::new(RequestTrace::new(*id, move |activity| trace.note(activity)))
+            });
+            let led = this.lead_for_peer(write, noting).await;
+            if let Some((trace, _, from)) = trace {
+                trace.note(format!("Enqueuing response to {from}"));
+            }
+            match led {
                 Ok(outcome) => responder.respond(|out| outcome.encode(out)),
                 // Nothing was done.
                 Err(error) => responder.fail(&reply_of(&error)),
@@ -393,11 +409,12 @@ impl Coordinator {
         let wait = cluster.parts.epoch_wait.clone().filter(|_| may_come);
         let Some(wait) = wait else { return responder.fail(&ErrorReply::UnknownTable(table)) };
         let (this, cluster) = (self.clone(), cluster.clone());
-        let (verb, epoch, payload) = (message.verb, message.epoch, message.payload.to_vec());
-        let trace = message.trace;
+        let payload = message.payload.to_vec();
+        let Message { verb, from, epoch, trace, .. } = message;
         let task = async move {
             if wait(epoch, responder.deadline()).await {
-                let message = Message { verb, epoch, has_waited: true, trace, payload: &payload };
+                let (has_waited, payload) = (true, payload.as_slice());
+                let message = Message { verb, from, epoch, has_waited, trace, payload };
                 this.serve_message(&cluster, message, responder);
             } else {
                 let known = (cluster.parts.snapshot)().epoch;

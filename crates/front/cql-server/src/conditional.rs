@@ -15,6 +15,7 @@ use crate::prepared::Compiled;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
 use crate::settings::Timeout;
+use crate::tombstones::tombstone_warning;
 use crate::wire_type::{Described, Description};
 use cluster::ClusterSnapshot;
 use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
@@ -28,7 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
-use store::{Flow, RowSink};
+use store::{Flow, ReadStats, RowSink};
 
 /// Whether a statement has IF.
 #[inline]
@@ -176,7 +177,7 @@ fn check_levels(
 
 /// Where a conditional write was decided.
 enum Answer {
-    Here(CasResult),
+    Here(CasResult, Option<String>),
     /// The whole answer, as the other node wrote it.
     There(Vec<u8>),
 }
@@ -211,7 +212,7 @@ impl Conditional {
         };
         let (server, session, ticket) = (&self.server, &self.session, &self.ticket);
         finish(server, session, ticket, result, |out| match &answer {
-            Some(Answer::Here(answer)) => self.answer(answer, out),
+            Some(Answer::Here(answer, warning)) => self.answer(answer, warning.as_deref(), out),
             Some(Answer::There(frame)) => match session.pass_on(out, ticket, frame) {
                 true => Ok(()),
                 // Something answered, and nobody can tell what.
@@ -223,10 +224,10 @@ impl Conditional {
     }
 
     async fn answered(&self) -> Result<Answer> {
-        let Some(outbound) = &self.outbound else { return Ok(Answer::Here(self.decide().await?)) };
+        let Some(outbound) = &self.outbound else { return self.decide().await };
         match outbound.send(&self.server, &self.ticket, self.deadline).await? {
             Sent::Answer(frame) => Ok(Answer::There(frame)),
-            Sent::Here => Ok(Answer::Here(self.decide().await?)),
+            Sent::Here => self.decide().await,
             Sent::Lost => Err(self.lost()),
         }
     }
@@ -237,7 +238,7 @@ impl Conditional {
         Failure::CasUnknown(CasFailed { consistency: self.serial, received: 0, block_for })
     }
 
-    async fn decide(&self) -> Result<CasResult> {
+    async fn decide(&self) -> Result<Answer> {
         let server = &self.server;
         let values: Vec<Vec<BoundValue<'_>>> =
             self.statements.iter().map(|(_, values)| values.borrow()).collect();
@@ -260,6 +261,7 @@ impl Conditional {
             ticket: &self.ticket,
             refused: None,
             contentions: 0,
+            read: ReadStats::default(),
         };
         let order = CasOrder {
             snapshot: self.snapshot.clone(),
@@ -272,10 +274,13 @@ impl Conditional {
             trace: self.ticket.request_trace(),
         };
         let outcome = server.coordinator.cas(order, &mut operation).await;
-        let Operation { exec, refused, contentions, .. } = operation;
-        let told = |applied| match self.session.negotiated.get().lwt_mark {
-            true => exec.previous(applied),
-            false => exec.result(applied),
+        let Operation { exec, refused, contentions, read, .. } = operation;
+        let told = |applied| {
+            let result = match self.session.negotiated.get().lwt_mark {
+                true => exec.previous(applied),
+                false => exec.result(applied),
+            };
+            Answer::Here(result, tombstone_warning(&server.settings, self.bound.table(), &read))
         };
         match outcome {
             Ok(CasOutcome::Applied) => {
@@ -317,7 +322,7 @@ impl Conditional {
     }
 
     /// Appends the rows. As in Cassandra PREPARED does not describe them, so every answer does.
-    fn answer(&self, result: &CasResult, out: &mut Vec<u8>) -> Result<()> {
+    fn answer(&self, result: &CasResult, warning: Option<&str>, out: &mut Vec<u8>) -> Result<()> {
         let columns = result.columns.iter().map(|c| Described {
             keyspace: c.keyspace.clone(),
             table: c.table.clone(),
@@ -332,7 +337,7 @@ impl Conditional {
         };
         let (tracing_id, stream) = (self.ticket.tracing_id(), self.ticket.stream);
         let warnings = self.ticket.warnings();
-        let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+        let warnings: Vec<&str> = warnings.iter().map(String::as_str).chain(warning).collect();
         let extras = FrameExtras { tracing_id, warnings: &warnings, custom_payload: &[] };
         let mut rows = RowsEncoder::begin(out, version, stream, &extras, &description.block, mode)?;
         for row in &result.rows {
@@ -358,6 +363,8 @@ struct Operation<'c> {
     refused: Option<PlanError>,
     /// Rounds that were lost to other proposers.
     contentions: u32,
+    /// What the last read cost.
+    read: ReadStats,
 }
 
 fn flow(flow: CasFlow) -> Flow {
@@ -384,6 +391,10 @@ impl RowSink for Operation<'_> {
 impl CasOperation for Operation<'_> {
     fn contended(&mut self, rounds: u32) {
         self.contentions = rounds;
+    }
+
+    fn has_read(&mut self, stats: &ReadStats) {
+        self.read = *stats;
     }
 
     fn restart(&mut self) {

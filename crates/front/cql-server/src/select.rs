@@ -18,7 +18,7 @@ use crate::scanned;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
 use crate::settings::Timeout;
-use crate::tombstones::Tombstones;
+use crate::tombstones::{Tombstones, tombstone_warning};
 use crate::virtual_tables;
 use crate::wire_type::{Described, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};
 use cluster::ClusterSnapshot;
@@ -585,14 +585,7 @@ impl Read {
 
     fn warnings(&self, plan: &SelectPlan, stats: &ReadStats) -> Vec<String> {
         let mut warnings: Vec<String> = plan.warning().map(str::to_owned).into_iter().collect();
-        if stats.tombstones > self.server.settings.tombstone_warn_threshold {
-            let table = plan.table();
-            warnings.push(format!(
-                "Read {} live rows and {} tombstone cells for query on {}.{} (see \
-                 tombstone_warn_threshold)",
-                stats.rows, stats.tombstones, table.keyspace, table.name
-            ));
-        }
+        warnings.extend(tombstone_warning(&self.server.settings, plan.table(), stats));
         warnings
     }
 }

@@ -659,7 +659,7 @@ impl Server {
 
     /// Empties this shard's part of a table; false when that failed.
     pub(crate) async fn truncate_here(&self, table: stdx::TableId, at: WallMicros) -> bool {
-        match self.coordinator.store().truncate(table, TimestampMicros(at.0)).await {
+        match self.coordinator.truncate(table, at).await {
             Ok(()) => true,
             Err(error) => {
                 self.log_failure("truncate", &error);

@@ -6,6 +6,8 @@
 //! pages all the same: they may meet any number.
 
 use crate::settings::ServerSettings;
+use schema::Table;
+use store::ReadStats;
 
 /// Tombstones between two looks of a read that has no limit to end a page at.
 const PER_LOOK: u32 = 128;
@@ -53,4 +55,19 @@ impl Tombstones {
         let left = self.page.saturating_sub(self.before).max(1);
         if self.refused == u32::MAX { left } else { left.min(PER_LOOK) }
     }
+}
+
+/// What the client is told of a read that met many tombstones.
+pub(crate) fn tombstone_warning(
+    settings: &ServerSettings,
+    table: &Table,
+    stats: &ReadStats,
+) -> Option<String> {
+    (stats.tombstones > settings.tombstone_warn_threshold).then(|| {
+        format!(
+            "Read {} live rows and {} tombstone cells for query on {}.{} (see \
+             tombstone_warn_threshold)",
+            stats.rows, stats.tombstones, table.keyspace, table.name
+        )
+    })
 }

@@ -105,7 +105,7 @@ impl Run<'_> {
             },
         };
         let returns = &self.code.signature.returns;
-        match returns.validate(&bytes) {
+        match returns.validate_bound(&bytes) {
             Ok(()) => Ok(Some(bytes)),
             Err(error) => Err(CallError::Abi(format!("it returned no valid {returns}: {error}"))),
         }

@@ -8,8 +8,11 @@ use data::{
     CellRef, ClusteringComparator, ColumnRef, DeletionTime, Liveness, MutationBuilder, MutationRef,
     RowBuilder, RowRef, Slice, Slices,
 };
-use stdx::{ColumnId, TimestampMicros, Token, WallMicros};
-use store::{CounterRow, CountsOf, Flow, OwnCount, RowSink, Store, StoreError};
+use stdx::{ColumnId, ShardId, TimestampMicros, Token, WallMicros};
+use store::{CounterRow, CountsOf, Flow, OwnCount, ReadStats, RowSink, Store, StoreError};
+
+use crate::read_trace::ShardReads;
+use crate::request_trace::RequestTrace;
 
 /// The rows that increments are for, as this node has them.
 #[derive(Default)]
@@ -70,11 +73,48 @@ fn cached(
     Some(out)
 }
 
+/// Where a trace is told what is read. Texts are Cassandra's.
+pub(super) struct Noting<'a> {
+    pub(super) trace: &'a RequestTrace,
+    /// Its name.
+    pub(super) table: &'a str,
+    pub(super) shard: ShardId,
+}
+
+impl Noting<'_> {
+    /// Counters are looked for in the cache; `None`: there is none. Those of `missing` rows are read.
+    #[cold]
+    fn looks(&self, cached: Option<usize>, missing: usize) {
+        if let Some(asked) = cached {
+            self.trace.note(|| format!("Fetching {asked} counter values from cache"));
+        }
+        if missing > 0 {
+            self.trace.note(|| format!("Reading {missing} counter values from the CF"));
+            self.trace.note(|| format!("Executing single-partition query on {}", self.table));
+        }
+    }
+
+    #[cold]
+    fn has_read(&self, stats: &ReadStats) {
+        let sstables = stats.sstables;
+        self.trace.note(|| format!("Merged data from memtables and {sstables} sstables"));
+        let reads = ShardReads::default();
+        reads.add(self.shard, stats, None);
+        reads.lines().into_iter().for_each(|line| self.trace.note(|| line));
+    }
+}
+
+/// How many counters a row of increments adds to.
+fn counters_of(row: RowRef<'_>) -> usize {
+    let is_counter = |column| matches!(column, ColumnRef::Simple(cell) if !cell.is_tombstone());
+    row.columns().filter(|(_, column)| is_counter(*column)).count()
+}
+
 /// Reads the rows that the increments are for, those that are not cached; nothing when there are only deletions.
 /// What is cached has this node's part of counters alone.
 pub(super) async fn read(
     store: &Store,
-    counts: Option<&CountsOf>,
+    (counts, noting): (Option<&CountsOf>, Option<&Noting<'_>>),
     increments: &MutationRef<'_>,
     comparator: &ClusteringComparator,
     now: WallMicros,
@@ -86,12 +126,22 @@ pub(super) async fn read(
     let static_cached = static_row.and_then(|row| known((key, None), row));
     let wants_static = static_row.is_some() && static_cached.is_none();
     let (mut found, mut slices) = (Vec::new(), Vec::new());
+    let counted = |row| if noting.is_some() { counters_of(row) } else { 0 };
+    let mut missing = static_row.filter(|_| wants_static).map_or(0, counted);
     for (clustering, row) in increments.rows().filter(|(_, row)| has_increments(*row)) {
-        match known((key, Some(clustering)), row) {
-            Some(row) => found.push((clustering.to_vec(), row)),
-            None if comparator.is_empty() => slices.push(Slice::all()),
-            None => slices.push(Slice::prefix(clustering.to_vec())),
+        if let Some(row) = known((key, Some(clustering)), row) {
+            found.push((clustering.to_vec(), row));
+            continue;
         }
+        missing += counted(row);
+        slices.push(match comparator.is_empty() {
+            true => Slice::all(),
+            false => Slice::prefix(clustering.to_vec()),
+        });
+    }
+    if let Some(noting) = noting {
+        let rows = increments.rows().map(|(_, row)| row).chain(increments.static_row);
+        noting.looks(counts.map(|_| rows.map(counters_of).sum()), missing);
     }
     if slices.is_empty() && !wants_static {
         return Ok(Current { static_row: static_cached, rows: found });
@@ -111,7 +161,10 @@ pub(super) async fn read(
         resume: None,
         bypass_cache: false,
     };
-    store.read(&command, &mut current).await?;
+    let stats = store.read(&command, &mut current).await?;
+    if let Some(noting) = noting {
+        noting.has_read(&stats);
+    }
     if static_cached.is_some() {
         current.static_row = static_cached;
     }

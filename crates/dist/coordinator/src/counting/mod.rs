@@ -11,13 +11,15 @@
 //! INV-counting-1: between the read and the application of a result nothing else is led for its
 //! partition. INV-counting-2: a result leaves this node only after it was applied here.
 //! INV-counting-3: an increment is given to another leader only when it is sure that the one before
-//! has done nothing.
+//! has done nothing. INV-counting-4: between the read and the application of a result the table is not
+//! emptied on this shard.
 
 mod led;
 mod queue;
 pub(crate) mod wire;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{ClusterSnapshot, Consistency, Replication};
@@ -27,17 +29,19 @@ use internode::{ErrorReply, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::{Need, ReplicaError, ReplicaInfo, RequestError, WritePlan, WriteType};
 use smallvec::SmallVec;
-use stdx::{Epoch, FixedMap, HostId, Instant, TableId, Token, Uuid, WallMicros};
+use stdx::{Epoch, FixedMap, HostId, Instant, TableId, TimestampMicros, Token, Uuid, WallMicros};
 use store::StoreError;
 use telemetry::Counter;
 
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
 use crate::failing::replica_error;
+use crate::peer_traces::EVENTS_MAX;
+use crate::request_trace::RequestTrace;
 use crate::topology::{ReplicaList, Topology};
 use crate::writing::Purpose;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
-use led::Leading;
+use led::{Leading, Noting};
 pub(crate) use queue::Queues;
 use wire::Outcome;
 
@@ -45,6 +49,7 @@ use wire::Outcome;
 pub(crate) struct Counting {
     queues: Queues,
     writer: RefCell<Writer>,
+    emptied: Emptied,
     led: Counter,
     sent: Counter,
     resent: Counter,
@@ -57,6 +62,7 @@ impl Counting {
         Counting {
             queues: Queues::default(),
             writer: RefCell::default(),
+            emptied: Emptied::default(),
             led: counter("coordinator_counters_led_total", "counter updates that this node led"),
             sent: counter(
                 "coordinator_counters_sent_total",
@@ -85,6 +91,40 @@ struct Writer {
     replications: FixedMap<TableId, Replication>,
 }
 
+/// Which tables were emptied on this shard. What is found in one afterwards was written afterwards,
+/// whatever timestamps it has: those of increments are their clients'.
+#[derive(Default)]
+struct Emptied {
+    /// How often one was, in this run.
+    times: Cell<u64>,
+    /// When each was emptied last; not more tables than the metadata has.
+    tables: RefCell<FixedMap<TableId, WallMicros>>,
+}
+
+impl Emptied {
+    /// What the metadata has when this run begins is carried out before anybody is served.
+    fn found(&self, snapshot: &ClusterSnapshot) {
+        let found = snapshot.truncations.iter().map(|(table, t)| (*table, t.truncated_at));
+        self.tables.borrow_mut().extend(found);
+    }
+
+    fn note(&self, table: TableId, at: WallMicros, snapshot: Option<&ClusterSnapshot>) {
+        self.times.set(self.times.get().wrapping_add(1));
+        let Some(snapshot) = snapshot else { return };
+        let mut tables = self.tables.borrow_mut();
+        tables.retain(|table, _| snapshot.schema.table_by_id(*table).is_some());
+        let latest = tables.entry(table).or_insert(at);
+        *latest = at.max(*latest);
+    }
+
+    /// When the table was emptied, if the metadata says so and this shard has not done it yet.
+    fn due(&self, snapshot: &ClusterSnapshot, table: TableId) -> Option<WallMicros> {
+        let at = snapshot.truncations.get(&table)?.truncated_at;
+        let is_done = self.tables.borrow().get(&table).is_some_and(|done| *done >= at);
+        (!is_done).then_some(at)
+    }
+}
+
 /// Increments of one partition.
 #[derive(Clone, Debug)]
 pub struct CounterWrite {
@@ -100,8 +140,6 @@ pub struct CounterWrite {
     pub durable: bool,
     /// When the client is answered at the latest.
     pub deadline: Instant,
-    /// Id of the request's trace: the other nodes write down what they do for it.
-    pub trace: Option<Uuid>,
 }
 
 /// Increments for this node to lead.
@@ -110,6 +148,8 @@ pub struct Lead {
     write: CounterWrite,
     /// Other nodes have the data too.
     is_replicated: bool,
+    /// Id of the request's trace, for the shard that leads.
+    trace: Option<Uuid>,
 }
 
 impl Coordinator {
@@ -126,9 +166,27 @@ impl Coordinator {
         writer.id.filter(|_| was_kept || writer.has_led)
     }
 
-    /// From where the places of members are followed.
-    pub(crate) fn counts_since(&self, epoch: Epoch) {
-        self.inner.counting.writer.borrow_mut().since = Some(epoch);
+    /// From where the places of members are followed; the tables that were emptied are empty by then.
+    pub(crate) fn counts_since(&self, snapshot: &ClusterSnapshot) {
+        self.inner.counting.writer.borrow_mut().since = Some(snapshot.epoch);
+        self.inner.counting.emptied.found(snapshot);
+    }
+
+    /// Empties a table on this shard, as of this moment by this node's clock ([`Store::truncate`]).
+    ///
+    /// # Errors
+    /// As [`Store::truncate`].
+    pub async fn truncate(&self, table: TableId, at: WallMicros) -> Result<(), StoreError> {
+        let snapshot = self.cluster().map(|cluster| (cluster.parts.snapshot)());
+        // Nothing waits between this and the moment when the table is empty.
+        let emptied = &self.inner.counting.emptied;
+        emptied.note(table, at, snapshot.as_deref());
+        let result = self.inner.store.truncate(table, TimestampMicros(at.0)).await;
+        if result.is_err() {
+            // What is there may be of before.
+            emptied.tables.borrow_mut().remove(&table);
+        }
+        result
     }
 
     /// As whom to write. Somebody new after every change of the places in the ring and of the
@@ -158,21 +216,26 @@ impl Coordinator {
         id
     }
 
-    /// Adds to the counters of one partition, through the replica that leads it.
+    /// Adds to the counters of one partition, through the replica that leads it. What this node does for
+    /// it is noted in `trace`, and the other nodes write down what they do.
     ///
     /// # Errors
     /// `Request`: `Unavailable` when nothing was done; a timeout or failure when the increments may
     /// or may not have been added: they must not be repeated then. `Overloaded` and `Store`: nothing
     /// was done.
-    pub async fn count(&self, write: CounterWrite) -> Result<(), ReplicatedError> {
+    pub async fn count(
+        &self,
+        write: CounterWrite,
+        trace: Option<Rc<RequestTrace>>,
+    ) -> Result<(), ReplicatedError> {
         let Some(table) = MutationRef::open(&write.mutation).map(|m| m.table) else {
             stdx::invariant::broken(format_args!("mutation made by this node does not open"))
         };
         match self.cluster() {
             Some(cluster) if self.is_replicated(&write.snapshot, table) => {
-                Box::pin(self.count_in_cluster(&cluster, table, write)).await
+                Box::pin(self.count_in_cluster(&cluster, table, write, trace)).await
             }
-            _ => self.lead(Lead { write, is_replicated: false }).await,
+            _ => self.lead(write, false, trace).await,
         }
     }
 
@@ -181,17 +244,18 @@ impl Coordinator {
         cluster: &Cluster,
         table: TableId,
         mut write: CounterWrite,
+        trace: Option<Rc<RequestTrace>>,
     ) -> Result<(), ReplicatedError> {
         let mut tried: SmallVec<[HostId; 4]> = SmallVec::new();
         loop {
             let (leader, is_self) = leader_of(cluster, &write, table, &tried)?;
             if is_self {
-                return self.lead(Lead { write, is_replicated: true }).await;
+                return self.lead(write, true, trace).await;
             }
             if !tried.is_empty() {
                 self.inner.counting.resent.inc();
             }
-            let error = match self.send_to_leader(cluster, &write, leader).await {
+            let error = match self.send_to_leader(cluster, &write, leader, trace.as_deref()).await {
                 Ok(outcome) => return outcome.result(write.consistency).map_err(Into::into),
                 Err(error) => error,
             };
@@ -220,6 +284,7 @@ impl Coordinator {
         cluster: &Cluster,
         write: &CounterWrite,
         leader: HostId,
+        trace: Option<&RequestTrace>,
     ) -> Result<Outcome, MessagingError> {
         self.inner.counting.sent.inc();
         let outgoing = Outgoing {
@@ -227,23 +292,52 @@ impl Coordinator {
             shard: cluster.shard_of(leader, write.token),
             verb: Verb::CounterMutation,
             deadline: write.deadline,
-            trace: write.trace,
+            trace: trace.map(RequestTrace::id),
         };
+        if let Some(trace) = trace {
+            trace.note(|| format!("Enqueuing counter update to {}", cluster.shown(leader)));
+        }
         let message = wire::Message { consistency: write.consistency, mutation: &write.mutation };
-        let response =
-            cluster.parts.messaging.request(&outgoing, |out| message.encode(out)).await?;
+        let mut bytes = 0;
+        let asked = cluster.parts.messaging.request(&outgoing, |out| {
+            let before = out.len();
+            message.encode(out);
+            bytes = out.len() - before;
+        });
+        if let Some(trace) = trace {
+            trace.note_sent(cluster, leader, outgoing.verb, bytes);
+        }
+        let response = asked.await;
+        if let Some(trace) = trace {
+            trace.note_response(cluster, leader, outgoing.verb, &response);
+        }
+        let response = response?;
         Outcome::decode(&response.payload).map_err(|_| MessagingError::Malformed)
     }
 
     /// Leads increments on the shard of this node that owns them.
-    pub(crate) async fn lead(&self, lead: Lead) -> Result<(), ReplicatedError> {
-        let owner = self.owner(lead.write.token);
-        if self.is_local(lead.write.token) {
-            return self.lead_here(lead).await;
+    async fn lead(
+        &self,
+        write: CounterWrite,
+        is_replicated: bool,
+        trace: Option<Rc<RequestTrace>>,
+    ) -> Result<(), ReplicatedError> {
+        let owner = self.owner(write.token);
+        let lead = Lead { write, is_replicated, trace: trace.as_ref().map(|trace| trace.id()) };
+        if owner == self.inner.rt.shard() {
+            return self.lead_here(lead, trace).await;
+        }
+        if let Some(trace) = &trace {
+            trace.note(|| format!("Sending mutation to shard {}", owner.0));
         }
         let request = ShardRequest::Count(Box::new(lead));
         match self.inner.mesh.call(&self.inner.rt, owner, request).await {
-            Ok(ShardReply::Counted(result)) => result,
+            Ok(ShardReply::Counted(result, said)) => {
+                if let Some(trace) = &trace {
+                    said.into_iter().for_each(|activity| trace.note(|| activity));
+                }
+                result
+            }
             Ok(other) => stdx::invariant::broken(format_args!("count answered by {other:?}")),
             Err(error) => Err(mesh_error(error).into()),
         }
@@ -253,16 +347,38 @@ impl Coordinator {
     pub(crate) async fn lead_for_peer(
         &self,
         write: CounterWrite,
+        trace: Option<Rc<RequestTrace>>,
     ) -> Result<Outcome, ReplicatedError> {
-        match self.lead(Lead { write, is_replicated: true }).await {
+        match self.lead(write, true, trace).await {
             Ok(()) => Ok(Outcome::Done),
             Err(ReplicatedError::Request(error)) => Ok(Outcome::of(&error)),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) async fn lead_here(&self, lead: Lead) -> Result<(), ReplicatedError> {
-        let Lead { mut write, is_replicated } = lead;
+    /// Leads increments that another shard was asked for.
+    pub(crate) async fn lead_for_shard(&self, lead: Lead) -> ShardReply {
+        let said: Rc<RefCell<Vec<String>>> = Rc::default();
+        let trace = lead.trace.map(|id| {
+            let said = said.clone();
+            let note = move |activity| {
+                let mut said = said.borrow_mut();
+                if said.len() < EVENTS_MAX {
+                    said.push(activity);
+                }
+            };
+            Rc::new(RequestTrace::new(id, note))
+        });
+        let result = self.lead_here(lead, trace).await;
+        ShardReply::Counted(result, said.take())
+    }
+
+    async fn lead_here(
+        &self,
+        lead: Lead,
+        trace: Option<Rc<RequestTrace>>,
+    ) -> Result<(), ReplicatedError> {
+        let Lead { mut write, is_replicated, .. } = lead;
         let counting = &self.inner.counting;
         let Some(increments) = MutationRef::open(&write.mutation) else {
             stdx::invariant::broken(format_args!("mutation made by this node does not open"))
@@ -271,6 +387,16 @@ impl Coordinator {
         let Some(facts) = facts else {
             return Err(ReplicatedError::unknown_table(increments.table));
         };
+        let table = trace.as_ref().and_then(|_| {
+            let table = write.snapshot.schema.table_by_id(increments.table)?;
+            Some(table.name.to_string())
+        });
+        let shard = self.inner.rt.shard();
+        let noting = trace.as_deref().zip(table.as_deref());
+        let noting = noting.map(|(trace, table)| Noting { trace, table, shard });
+        if let Some(noting) = &noting {
+            noting.trace.note(|| "Acquiring counter locks".to_owned());
+        }
         let partition = (increments.table, increments.key.to_vec());
         let turn = match counting.queues.enter(&self.inner, partition) {
             Ok(turn) => turn,
@@ -287,15 +413,20 @@ impl Coordinator {
         let (store, key) = (&self.inner.store, increments.key);
         let (counts, current, emptied_at) = loop {
             let emptied_at = self.emptied_at(&mut write.snapshot, increments.table);
+            let emptied = counting.emptied.times.get();
             let counts = store.counts_of(increments.table, key);
-            let current = led::read(store, counts.as_ref(), &increments, comparator, rt.wall());
+            let known = (counts.as_ref(), noting.as_ref());
+            let current = led::read(store, known, &increments, comparator, rt.wall());
             let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
             if let Err(StoreError::Overloaded { .. }) = store.admit_write() {
                 let room = store.wait_for_room();
                 rt.timeout(write.deadline, room).await.map_err(|_| late())??;
             }
-            // A count of before a TRUNCATE must not be written behind it.
-            if self.emptied_at(&mut write.snapshot, increments.table) == emptied_at {
+            // A count of before a TRUNCATE must not be written behind it, whether this shard or the
+            // metadata knows of it first.
+            if counting.emptied.times.get() == emptied
+                && self.emptied_at(&mut write.snapshot, increments.table) == emptied_at
+            {
                 break (counts, current, emptied_at);
             }
         };
@@ -312,6 +443,10 @@ impl Coordinator {
             led::keep(store, applied, (&current, comparator), leading);
         };
         if !is_replicated {
+            if let Some(Noting { trace, table, .. }) = &noting {
+                trace.note(|| "Appending to commitlog".to_owned());
+                trace.note(|| format!("Adding to {table} memtable"));
+            }
             self.apply_local(&result, write.durable)?;
             keep();
             drop(turn);
@@ -326,26 +461,26 @@ impl Coordinator {
             batch_id: Uuid::nil(),
             deadline: write.deadline,
         };
-        let answer = self.begin_write_of(order, Purpose::Counted, write.trace)?;
+        let answer = self.begin_write_of(order, Purpose::Counted, trace.clone())?;
         keep();
         drop(turn);
         Ok(answer.await?)
     }
 
-    /// When the table was emptied last. The write goes on with the metadata that this is from, so that
-    /// replicas who know of a later TRUNCATE refuse it.
+    /// When the table was emptied last, if this shard has not done so yet. The write goes on with the
+    /// metadata that this is from, so that replicas who know of a later TRUNCATE refuse it.
     fn emptied_at(
         &self,
         snapshot: &mut Arc<ClusterSnapshot>,
         table: TableId,
     ) -> Option<WallMicros> {
-        if let Some(cluster) = self.inner.cluster.get() {
-            let known = (cluster.parts.snapshot)();
-            if known.epoch > snapshot.epoch {
-                *snapshot = known;
-            }
+        // A node that is alone empties its shards first, and tells the metadata then.
+        let cluster = self.inner.cluster.get()?;
+        let known = (cluster.parts.snapshot)();
+        if known.epoch > snapshot.epoch {
+            *snapshot = known;
         }
-        snapshot.truncations.get(&table).map(|t| t.truncated_at)
+        self.inner.counting.emptied.due(snapshot, table)
     }
 
     /// Whether this node may lead: it is one of the replicas that are read from.

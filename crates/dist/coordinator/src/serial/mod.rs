@@ -186,6 +186,12 @@ pub trait CasOperation: RowSink {
     /// The condition or the values cannot be evaluated; nothing is written then.
     fn decide(&mut self, timestamp: TimestampMicros) -> Result<Option<Vec<u8>>, CasRefused>;
 
+    /// What the read cost of which everything was shown since the last restart; told before
+    /// [`CasOperation::decide`].
+    fn has_read(&mut self, stats: &ReadStats) {
+        let _ = stats;
+    }
+
     /// So many of its rounds were lost to other proposers; told once, at the end.
     fn contended(&mut self, rounds: u32) {
         let _ = rounds;
@@ -360,7 +366,7 @@ impl Coordinator {
         let outcome = driver
             .run(&mut |ballot, page| {
                 operation.restart();
-                if !show_all(&read, &facts.shape, &page, operation) {
+                let Some(stats) = show_all(&read, &facts.shape, &page, operation) else {
                     if rows.replace(u32::MAX) < u32::MAX {
                         // Of the rows that were sent some are deleted.
                         return Decision::ReadAgain;
@@ -368,7 +374,8 @@ impl Coordinator {
                     let text = format!("the condition needs more than {PAGE_BYTES_MAX} bytes");
                     refused = Some(CasRefused(text));
                     return Decision::Abort;
-                }
+                };
+                operation.has_read(&stats);
                 match operation.decide(ballot.timestamp()) {
                     Ok(Some(mutation)) if !is_sound(&facts.table, &partition, &mutation) => {
                         let text = "a conditional write changes its own partition only";
@@ -564,13 +571,13 @@ struct Parts {
     trace: Option<Rc<RequestTrace>>,
 }
 
-/// Shows all of a merged page; false when the operation wants more than is in it.
+/// Shows all of a merged page; `None` when the operation wants more than is in it.
 fn show_all<S: RowSink>(
     command: &ReadCommand,
     shape: &data::TableShape,
     page: &[u8],
     sink: &mut S,
-) -> bool {
+) -> Option<ReadStats> {
     let Ok(page) = ReplicaPage::open(page) else {
         stdx::invariant::broken(format_args!("a merged page does not open"))
     };
@@ -581,9 +588,9 @@ fn show_all<S: RowSink>(
     };
     if shown == Shown::Next {
         if matches!(page.end(), PageEnd::Inside { .. }) {
-            return false;
+            return None;
         }
         show.finish(sink);
     }
-    true
+    Some(show.stats)
 }

@@ -3,7 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use cluster::Consistency::{self, All, LocalQuorum, One, Quorum};
 use data::command::ReadCommand;
@@ -20,7 +23,7 @@ use crate::{CounterWrite, ReplicatedError, ReplicatedRead, SelectLimits};
 /// Partitions; few, so that their increments meet.
 const KEYS: i32 = 4;
 
-fn add(pk: i32, by: i64, at: i64) -> (Token, Vec<u8>) {
+pub(super) fn add(pk: i32, by: i64, at: i64) -> (Token, Vec<u8>) {
     let at = TimestampMicros(at);
     let mut row = Vec::new();
     let mut builder = RowBuilder::new(&mut row, Liveness::NONE, DeletionTime::LIVE, at);
@@ -34,7 +37,7 @@ fn add(pk: i32, by: i64, at: i64) -> (Token, Vec<u8>) {
     (codec::token_of(&key), out)
 }
 
-fn order(shard: &Shard, level: Consistency, pk: i32, by: i64) -> CounterWrite {
+pub(super) fn order(shard: &Shard, level: Consistency, pk: i32, by: i64) -> CounterWrite {
     let (token, mutation) = add(pk, by, shard.rt.wall().0);
     CounterWrite {
         snapshot: shard.snapshot(),
@@ -43,7 +46,6 @@ fn order(shard: &Shard, level: Consistency, pk: i32, by: i64) -> CounterWrite {
         mutation,
         durable: true,
         deadline: shard.rt.now() + TIMEOUT,
-        trace: None,
     }
 }
 
@@ -146,7 +148,7 @@ async fn client(shard: Shard, facts: Facts) {
         let level = levels[(random >> 16 & 3) as usize];
         // Until it is answered nobody knows: the node may be killed.
         facts.known.borrow_mut().entry(pk).or_default().note_unknown(by);
-        let result = shard.coordinator.count(order(&shard, level, pk, by)).await;
+        let result = shard.coordinator.count(order(&shard, level, pk, by), None).await;
         note(&facts, pk, by, &result);
         shard.rt.sleep(millis(1 + shard.rt.random_u64() % 8)).await;
     }
@@ -313,7 +315,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
     let mut expected = BTreeMap::new();
     for pk in 0..20 {
         let result = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-            shard.coordinator.count(order(&shard, Quorum, pk, 5)).await
+            shard.coordinator.count(order(&shard, Quorum, pk, 5), None).await
         });
         assert!(result.is_ok(), "{result:?}");
         expected.insert(pk, 5);
@@ -327,7 +329,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
     for pk in 0..20 {
         for _ in 0..3 {
             let result = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-                shard.coordinator.count(order(&shard, One, pk, 5)).await
+                shard.coordinator.count(order(&shard, One, pk, 5), None).await
             });
             match result {
                 Ok(()) => *expected.get_mut(&pk).unwrap() += 5,
@@ -343,7 +345,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
     let mut unavailable = 0;
     for pk in 0..20 {
         let result = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-            shard.coordinator.count(order(&shard, All, pk, 1000)).await
+            shard.coordinator.count(order(&shard, All, pk, 1000), None).await
         });
         match result {
             Ok(()) => *expected.get_mut(&pk).unwrap() += 1000,
@@ -360,7 +362,7 @@ fn a_count_of_before_a_truncation_is_never_written_behind_it() {
     let nodes = Nodes::start(&Options::new(10));
     let count = |by| {
         nodes.run_on(nodes.shard(1, 0), move |shard| async move {
-            shard.coordinator.count(order(&shard, Quorum, 1, by)).await
+            shard.coordinator.count(order(&shard, Quorum, 1, by), None).await
         })
     };
     count(5).unwrap();
@@ -387,6 +389,59 @@ fn a_count_of_before_a_truncation_is_never_written_behind_it() {
     count(3).unwrap();
     nodes.run(100);
     assert_eq!((own_totals(&nodes, 2)[&1], own_totals(&nodes, 3)[&1]), (3, 3));
+}
+
+/// The read of a count takes a while when it is in a file; whoever waits for it must not write what it was.
+#[test]
+fn an_increment_that_has_read_before_a_truncation_reads_again() {
+    for is_alone in [true, false] {
+        let (nodes, replication) = (vec![(1, "dc1")], super::table::simple("1"));
+        let nodes = Nodes::start(&Options { nodes, replication, is_alone, ..Options::new(12) });
+        nodes.run_on(nodes.shard(1, 0), |shard| async move {
+            shard.coordinator.count(order(&shard, One, 1, 5), None).await.unwrap();
+            shard.coordinator.store().flush(None).await.unwrap();
+        });
+        // No cache has it then.
+        nodes.kill(1);
+        nodes.restart(1);
+        nodes.run_on(nodes.shard(1, 0), |shard| async move {
+            let coordinator = &shard.coordinator;
+            let mut under_way = pin!(coordinator.count(order(&shard, One, 1, 100), None));
+            let is_ready = poll_fn(|cx| Poll::Ready(under_way.as_mut().poll(cx).is_ready())).await;
+            assert!(!is_ready, "the count is in memory");
+            coordinator.truncate(COUNTERS, shard.rt.wall()).await.unwrap();
+            under_way.await.unwrap();
+        });
+        assert_eq!(own_totals(&nodes, 1), [(1, 100)].into(), "alone: {is_alone}");
+    }
+}
+
+/// Timestamps of increments are their clients', whose clocks may be behind.
+#[test]
+fn what_is_counted_behind_a_truncation_counts_whatever_its_timestamp_is() {
+    let nodes = Nodes::start(&Options::new(13));
+    let count = |by| {
+        nodes.run_on(nodes.shard(1, 0), move |shard| async move {
+            let (token, mutation) = add(1, by, shard.rt.wall().0 - 60_000_000);
+            let write = CounterWrite { token, mutation, ..order(&shard, All, 1, by) };
+            shard.coordinator.count(write, None).await.unwrap();
+        });
+    };
+    count(5);
+    let at = nodes.shard(1, 0).rt.wall();
+    for n in 1..=3 {
+        nodes.truncate_table(n, COUNTERS, at);
+        for shard in nodes.all_shards(n) {
+            shard.messaging.set_epoch(shard.snapshot().epoch);
+            nodes.run_on(shard, move |shard| async move {
+                shard.coordinator.truncate(COUNTERS, at).await.unwrap();
+            });
+        }
+    }
+    assert_eq!(own_totals(&nodes, 1), BTreeMap::new());
+    count(3);
+    count(4);
+    assert_eq!(totals(&nodes, 2, All), [(1, 7)].into());
 }
 
 /// Deletion of the row of a counter.
@@ -448,7 +503,7 @@ fn what_leaders_keep_is_what_reads_find() {
                 _ => {
                     let (token, mutation) = add(pk, 1, at);
                     let write = CounterWrite { token, mutation, ..order(&shard, One, pk, 1) };
-                    shard.coordinator.count(write).await.unwrap();
+                    shard.coordinator.count(write, None).await.unwrap();
                 }
             }
             let of = store.counts_of(COUNTERS, &key).unwrap();

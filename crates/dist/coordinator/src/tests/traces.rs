@@ -7,7 +7,8 @@ use cluster::Consistency::All;
 use data::command::{Partitions, ReadCommand};
 use stdx::Uuid;
 
-use super::nodes::{Nodes, Options, TIMEOUT};
+use super::counting::order;
+use super::nodes::{CounterIds, Nodes, Options, TIMEOUT};
 use super::table::{Collect, TABLE, insert, read_all};
 use crate::{ReadTrace, ReplicatedRead, RequestTrace, SelectLimits};
 
@@ -154,9 +155,123 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
         assert!(steps.any(|text| text.starts_with(step)), "{step}: {said:?}");
     }
     assert_eq!(said.iter().filter(|text| **text == mismatch).count(), 1, "{said:?}");
+    // What the own node lacks is written there too.
+    nodes.run_on(nodes.any_shard(2), |shard| async move {
+        let (token, newest, durable) = insert(5, "newest", i64::MAX / 2 + 1);
+        shard.coordinator.apply(token, newest, durable).await.unwrap();
+    });
+    let said = nodes.run_on(nodes.any_shard(1), read);
+    let own = format!("Sending read-repair-mutation to /{}", nodes.addresses()[0]);
+    assert!(said.contains(&own), "{own}: {said:?}");
     // They agree now.
     let said = nodes.run_on(nodes.any_shard(1), read);
     let expected = ["reading data locally", "reading digest from /", "reading digest from /"];
     let as_expected = said.iter().zip(expected).all(|(text, begin)| text.starts_with(begin));
     assert!(as_expected && said.len() == expected.len(), "{said:?}");
+}
+
+/// The events of a traced increment: what whoever is asked says, and what the others write down.
+#[test]
+fn a_traced_increment_says_what_its_leader_does() {
+    let options = Options {
+        nodes: vec![(1, "dc1"), (2, "dc1"), (1, "dc1")],
+        replication: super::table::simple("2"),
+        counter_ids: CounterIds::Fresh,
+        ..Options::new(3)
+    };
+    let nodes = Nodes::start(&options);
+    let written: Written = Rc::default();
+    for n in 1..=3 {
+        for shard in nodes.all_shards(n) {
+            let written = written.clone();
+            shard.coordinator.on_peer_trace(Rc::new(move |id, events| {
+                let events = events.into_iter().map(|event| event.activity).collect();
+                written.borrow_mut().push((n, id, events));
+            }));
+        }
+    }
+    let id = Uuid::from_u128(9);
+    let count = |n: u8, pk: i32| {
+        let shard = if n == 2 { nodes.shard(2, 0) } else { nodes.any_shard(n) };
+        let said = nodes.run_on(shard, move |shard| async move {
+            let (trace, said) = noting(id);
+            let write = order(&shard, All, pk, 1);
+            shard.coordinator.count(write, Some(trace)).await.unwrap();
+            said.borrow().clone()
+        });
+        nodes.run(10);
+        said
+    };
+    let led = [
+        "Acquiring counter locks",
+        "Fetching 1 counter values from cache",
+        "Reading 1 counter values from the CF",
+        "Executing single-partition query on n",
+        "Merged data from memtables and 0 sstables",
+        "Shard ",
+        "Appending to commitlog",
+        "Adding to n memtable",
+        "Sending MUTATION_REQ message to /",
+        "MUTATION_RSP message received from /",
+        "Processing response from /",
+    ];
+    let begins = |events: &[String], begin: &[&str]| {
+        assert_eq!(events.len(), begin.len(), "{events:?}");
+        let mut events = events.to_vec();
+        // The other replica may be sent to before this node writes.
+        let written = events.iter().position(|event| event.starts_with("Appending to"));
+        let sent = events.iter().position(|event| event.starts_with("Sending MUTATION_REQ"));
+        if let (Some(written), Some(sent)) = (written, sent)
+            && sent < written
+        {
+            events[sent..sent + 3].rotate_left(1);
+        }
+        for (event, begin) in events.iter().zip(begin) {
+            assert!(event.starts_with(begin), "{begin}: {events:?}");
+        }
+    };
+    let (mut here, mut there, mut handed) = (0, 0, 0);
+    for pk in 0..30 {
+        let n = 1 + (pk % 3) as u8;
+        let said = count(n, pk);
+        let drained = written.borrow_mut().drain(..).collect::<Vec<_>>();
+        let mut events: Vec<(u8, Vec<String>)> =
+            drained.into_iter().map(|(n, _, events)| (n, events)).collect();
+        events.retain(|(_, events)| events[0].starts_with("COUNTER_MUTATION_REQ"));
+        match said[0].as_str() {
+            "Acquiring counter locks" => {
+                here += 1;
+                begins(&said, &led);
+                assert!(events.is_empty(), "{events:?}");
+                // Kept for the next is what was added to something that was read.
+                begins(&count(n, pk), &led);
+                let said = count(n, pk);
+                begins(&said, &[&led[..2], &led[6..]].concat());
+                written.borrow_mut().clear();
+            }
+            "Sending mutation to shard 1" => {
+                handed += 1;
+                begins(&said[1..], &led);
+            }
+            _ => {
+                there += 1;
+                begins(
+                    &said,
+                    &[
+                        "Enqueuing counter update to /",
+                        "Sending COUNTER_MUTATION_REQ message to /",
+                        "COUNTER_MUTATION_RSP message received from /",
+                        "Processing response from /",
+                    ],
+                );
+                let [(leader, events)] = &events[..] else { panic!("{events:?}") };
+                assert_ne!(*leader, n);
+                let received = "COUNTER_MUTATION_REQ message received from /";
+                assert!(events[0].starts_with(received), "{events:?}");
+                let answered = "Enqueuing response to /";
+                assert!(events.last().unwrap().starts_with(answered), "{events:?}");
+            }
+        }
+    }
+    assert!(here > 0 && there > 0 && handed > 0, "{here} {there} {handed}");
 }

@@ -240,9 +240,8 @@ impl Coordinator {
         &self,
         order: ReplicatedWrite,
         purpose: Purpose,
-        trace: Option<Uuid>,
+        trace: Option<Rc<RequestTrace>>,
     ) -> Result<impl Future<Output = Result<(), RequestError>> + use<>, ReplicatedError> {
-        let trace = trace.map(|id| Rc::new(RequestTrace::of_others(id)));
         let write = self.begin_write(order, purpose, trace)?;
         Ok(Answer { coordinator: self.clone(), write })
     }

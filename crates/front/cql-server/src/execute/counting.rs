@@ -68,18 +68,18 @@ async fn carry_out(
     let Some(snapshot): &Option<Arc<ClusterSnapshot>> = &order.snapshot else {
         return Err(server.internal_failure("a counter write without metadata"));
     };
-    ticket.note(|| "Determining replicas for counter mutation".to_owned());
+    ticket.note(|| "Determining replicas for mutation".to_owned());
     let asked = (order.consistency, order.write_type);
     let leading = writes.into_iter().map(|(token, mutation, durable)| {
-        server.coordinator.count(CounterWrite {
+        let write = CounterWrite {
             snapshot: snapshot.clone(),
             consistency: level(order.consistency),
             token,
             mutation,
             durable,
             deadline,
-            trace: ticket.trace_session(),
-        })
+        };
+        server.coordinator.count(write, ticket.request_trace())
     });
     let all = join_all(leading.collect());
     // A node that is alone keeps no deadline after its increments are applied.

@@ -63,6 +63,36 @@ fn increments_add_up_on_one_node() {
 }
 
 #[test]
+fn a_traced_increment_says_what_is_read_and_written() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V5).await;
+        with_counters(&mut client).await;
+        let parameters = QueryParameters::new(Consistency::One);
+        let query = "UPDATE ks.n SET a = a + 5, s = s + 1 WHERE k = 1 AND c = 1";
+        let request = Request::Query { query, parameters };
+        let options = RequestOptions { stream: 9, tracing: true, ..Default::default() };
+        let bytes = client.encode(&options, &request);
+        client.connection.feed(&bytes);
+        let id = client.receive().await.tracing.unwrap();
+        let events = format!("SELECT activity FROM system_traces.events WHERE session_id = {id}");
+        let events = show(&client.must(&events).await.rows());
+        let mut found = events.iter();
+        for step in [
+            "Determining replicas for mutation",
+            "Acquiring counter locks",
+            "Reading 2 counter values from the CF",
+            "Executing single-partition query on n",
+            "Merged data from memtables and 0 sstables",
+            "Appending to commitlog",
+            "Adding to n memtable",
+        ] {
+            assert!(found.any(|event| event == step), "{step}: {events:?}");
+        }
+    });
+}
+
+#[test]
 fn batches_of_counters_are_one_update_per_partition() {
     run(|rt| async move {
         let server = node(&rt, settings(), &Meshes::new(1)).await;

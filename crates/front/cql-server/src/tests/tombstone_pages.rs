@@ -205,3 +205,38 @@ fn only_a_read_without_pages_is_refused_tombstones() {
         }
     });
 }
+
+#[test]
+fn a_conditional_statement_warns_of_the_tombstones_of_its_read() {
+    for shards in [1, 2] {
+        let world = World::new(11, WorldOptions::default());
+        let settings = ServerSettings { tombstone_warn_threshold: 10, ..settings() };
+        let _node = start(&world, shards, settings);
+        let address = SocketAddr::new(world.ip("n1"), PORT);
+        client(&world, "c1", move |rt| async move {
+            let mut remote = Remote::connect(&rt, address).await;
+            remote.query(TABLES[0]).await.unwrap();
+            let table = "CREATE TABLE ks.m (k int PRIMARY KEY, m map<int, int>, v int)";
+            remote.query(table).await.unwrap();
+            let mut warnings = async |text: &str| remote.query(text).await.unwrap().warnings;
+            for k in [1, 2, 3, 4] {
+                for i in 0..10 {
+                    warnings(&format!("DELETE m[{i}] FROM ks.m WHERE k = {k}")).await;
+                }
+                // As many as nobody is told of.
+                let add = format!("UPDATE ks.m SET v = 1 WHERE k = {k} IF v = null");
+                assert_eq!(warnings(&add).await, [""; 0]);
+                warnings(&format!("DELETE m[10] FROM ks.m WHERE k = {k}")).await;
+                let warning = "Read 1 live rows and 11 tombstone cells for query on ks.m (see \
+                               tombstone_warn_threshold)";
+                for text in [
+                    add,
+                    format!("UPDATE ks.m SET v = 2 WHERE k = {k} IF EXISTS"),
+                    format!("BEGIN BATCH DELETE v FROM ks.m WHERE k = {k} IF v = 7; APPLY BATCH"),
+                ] {
+                    assert_eq!(warnings(&text).await, [warning], "{text}");
+                }
+            }
+        });
+    }
+}

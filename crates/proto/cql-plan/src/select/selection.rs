@@ -260,7 +260,7 @@ impl Planner<'_, '_> {
             }
             Selector::Null(_) => {
                 let ty = expected.ok_or_else(no_type)?.clone();
-                Ok(Planned { expr: Expr::Null, ty, name: "null".to_owned() })
+                Ok(Planned { expr: Expr::Null, ty, name: "NULL".to_owned() })
             }
             Selector::CountRows(_) => self.count_rows(),
             Selector::Metadata { kind, target, .. } => self.metadata(*kind, target, binds),

@@ -216,7 +216,7 @@ fn bind_marker<'v>(
 ) -> Result<Bound<'v>, PlanError> {
     match values.get(usize::from(index)) {
         Some(BoundValue::Bytes(bytes)) => {
-            ty.validate(bytes).map_err(invalid_value)?;
+            ty.validate_bound(bytes).map_err(invalid_value)?;
             match ty {
                 CqlType::Set { .. } | CqlType::Map { .. } | CqlType::List { .. } => {
                     Ok(Bound::Value(sorted(bytes, ty)?))

@@ -253,7 +253,7 @@ pub fn text_of(term: &Term) -> String {
     match term {
         Term::Literal(literal) => match &literal.kind {
             LiteralKind::String(text) => format!("'{text}'"),
-            _ => literal.raw_text(),
+            _ => literal.written(),
         },
         Term::Null(_) => "NULL".to_owned(),
         Term::Bind(_) => "?".to_owned(),
@@ -432,7 +432,7 @@ fn plan_literal(
         return Err(PlanError::invalid(format!(
             "Invalid {} constant ({}) for \"{}\" of type {ty}",
             kind_name(&literal.kind),
-            literal.raw_text(),
+            literal.written(),
             receiver.name
         )));
     }

@@ -92,11 +92,18 @@ impl Term {
 pub struct Literal {
     /// The constant.
     pub kind: LiteralKind,
+    /// The letters that it was written with, where its kind does not keep them.
+    pub written: Option<Box<str>>,
     /// Where it stands.
     pub span: Span,
 }
 
 impl Literal {
+    /// As it was written, texts without quotes.
+    pub fn written(&self) -> String {
+        self.written.as_deref().map_or_else(|| self.raw_text(), str::to_owned)
+    }
+
     /// The text without quotes, as a property value is taken from it. Source: `getRawText` of
     /// Cassandra's literals.
     pub fn raw_text(&self) -> String {

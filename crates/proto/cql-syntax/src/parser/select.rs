@@ -239,36 +239,43 @@ impl Parser<'_> {
         Ok(selector)
     }
 
-    /// `.field`, `[key]`, `[from..to]` behind a value. Where one in brackets is wrong, or nothing that may
-    /// stand behind it follows, Cassandra's parser takes none of them: the first does not fit then.
+    /// `.field`, `[key]`, `[from..to]` behind a value. Where one of them is wrong, or nothing that may stand
+    /// behind it follows, Cassandra's parser takes none of them: the first does not fit then. One field of a
+    /// column alone it takes in any case.
     #[inline(never)]
     fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
         let first = self.at;
-        let mut subscripts = false;
         loop {
-            receiver = match self.kind() {
-                Tok::Dot => {
-                    self.bump();
-                    let field = self.ident()?;
-                    Selector::Field { receiver: Box::new(receiver), field }
+            let is_column = is_looked_behind(&receiver) && self.kind() == Tok::Dot;
+            let accessed = match self.kind() {
+                Tok::Dot => self.field(receiver),
+                Tok::BracketOpen => self.subscript(receiver),
+                _ => return Ok(receiver),
+            };
+            receiver = match accessed {
+                Ok(selector) => selector,
+                Err(error) if is_column || self.lex_error.is_some() || self.is_final => {
+                    return Err(error);
                 }
-                Tok::BracketOpen => {
-                    subscripts = true;
-                    match self.subscript(receiver) {
-                        Err(error) if self.lex_error.is_some() || self.is_final => {
-                            return Err(error);
-                        }
-                        Err(_) => return Err(self.misplaced(first)),
-                        Ok(selector) => selector,
-                    }
-                }
-                _ if !subscripts || self.ends_selector() || self.ends_group() => {
-                    return Ok(receiver);
-                }
-                _ => return Err(self.misplaced(first)),
+                Err(_) => return Err(self.misplaced(first)),
             };
             self.count_operator()?;
+            let fits = match self.kind() {
+                Tok::Dot | Tok::BracketOpen => true,
+                // Not even behind the last of GROUP BY.
+                Tok::Semicolon => false,
+                _ => is_column || self.ends_selector() || self.ends_group(),
+            };
+            if !fits {
+                return Err(self.misplaced(first));
+            }
         }
+    }
+
+    fn field(&mut self, receiver: Selector) -> Result<Selector> {
+        self.expect(Tok::Dot)?;
+        let field = self.ident()?;
+        Ok(Selector::Field { receiver: Box::new(receiver), field })
     }
 
     /// Whether an error of a selection that begins at a token stands, whatever else its beginning may be: inside of
@@ -344,6 +351,8 @@ impl Parser<'_> {
                 self.expect_all(&[Tok::Count, Tok::ParenOpen, Tok::Star, Tok::ParenClose])?;
                 return Ok(Selector::CountRows(self.span_from(start)));
             }
+            // No function can have the name: the parenthesis does not fit.
+            _ if !kind.is_function_name() => return Ok(Selector::Column(self.ident()?)),
             _ => return self.function_selector(),
         };
         self.expect_all(&[kind, Tok::ParenOpen])?;
@@ -386,10 +395,17 @@ impl Parser<'_> {
             let items = self.paren_list(Self::selector)?;
             return Ok(Selector::Tuple(items, self.span_from(start)));
         }
+        let begins_at = self.at;
         self.bump();
         let ty = self.raw_type()?;
         self.expect(Tok::ParenClose)?;
         let selector = Box::new(self.nested(Self::primary_selector)?);
+        if is_looked_behind(&selector) && !self.goes_on_behind_column() {
+            // Cassandra's parser takes the parentheses for a tuple then.
+            self.at = begins_at;
+            let items = self.paren_list(Self::selector)?;
+            return Ok(Selector::Tuple(items, self.span_from(start)));
+        }
         Ok(Selector::TypeHint { ty, selector, span: self.span_from(start) })
     }
 
@@ -446,16 +462,32 @@ impl Parser<'_> {
             Ok(Selection::Wildcard) => return true,
             Ok(Selection::Items(items)) => items,
         };
-        // Only behind a column (or a `?`) it looks at the next token, which might make a function of it.
         let Some(SelectItem { selector, alias: None, .. }) = items.last() else { return true };
         let mut last = selector;
-        while let Selector::Binary { right, .. } = last {
-            last = right;
+        loop {
+            last = match last {
+                Selector::Binary { right, .. } => right,
+                Selector::Negate(of, _) => of,
+                Selector::Field { receiver, .. } if is_looked_behind(receiver) => receiver,
+                _ => break,
+            };
         }
-        !(matches!(last, Selector::Column(_))
-            || matches!(last, Selector::Bind(m) if m.name.is_none()))
-            || self.ends_selector()
-            || self.ends_group()
+        !is_looked_behind(last) || self.ends_selector() || self.ends_group()
+    }
+
+    /// Whether what stands behind a column with a type hint may stand there, as far as Cassandra's parser looks.
+    fn goes_on_behind_column(&mut self) -> bool {
+        let before = self.at;
+        if self.kind() == Tok::Dot && self.kind_at(1).is_name() {
+            self.at += 2;
+        }
+        let goes_on = match self.kind() {
+            Tok::BracketOpen => true,
+            Tok::Dot => self.at > before,
+            _ => self.ends_selector() || self.ends_group(),
+        };
+        self.at = before;
+        goes_on
     }
 
     /// Whether the current token may stand behind a selector.
@@ -503,6 +535,12 @@ impl Parser<'_> {
 }
 
 #[inline(never)]
+/// A column, or a `?`: behind them Cassandra's parser looks at the next token, which might make a function of them.
+fn is_looked_behind(selector: &Selector) -> bool {
+    matches!(selector, Selector::Column(_))
+        || matches!(selector, Selector::Bind(marker) if marker.name.is_none())
+}
+
 fn binary(op: ArithmeticOp, left: Selector, right: Selector) -> Selector {
     Selector::Binary { op, left: Box::new(left), right: Box::new(right) }
 }

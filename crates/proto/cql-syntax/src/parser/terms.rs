@@ -284,7 +284,14 @@ impl Parser<'_> {
                 Err(_) => return Err(self.no_viable()),
             },
         };
-        Ok(Literal { kind, span: self.span_from(start) })
+        let is_kept = match &kind {
+            LiteralKind::Boolean(value) => written == if *value { "true" } else { "false" },
+            LiteralKind::Hex(_) => written.starts_with("0x"),
+            LiteralKind::Uuid(_) => !written.bytes().any(|byte| byte.is_ascii_uppercase()),
+            _ => true,
+        };
+        let written = (!is_kept).then(|| written.into());
+        Ok(Literal { kind, written, span: self.span_from(start) })
     }
 }
 

@@ -65,6 +65,9 @@ impl Display for RawType {
 
 impl Display for Literal {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(written) = &self.written {
+            return f.write_str(written);
+        }
         match &self.kind {
             LiteralKind::String(text) => string(f, text),
             LiteralKind::Integer(text) | LiteralKind::Float(text) | LiteralKind::Duration(text) => {
@@ -161,7 +164,7 @@ impl Display for Selector {
                 strict_ident(f, &column.text, bare)
             }
             Selector::Literal(literal) => literal.fmt(f),
-            Selector::Null(_) => f.write_str("null"),
+            Selector::Null(_) => f.write_str("NULL"),
             Selector::Bind(marker) => marker.fmt(f),
             Selector::CountRows(_) => f.write_str("COUNT(*)"),
             Selector::Metadata { kind, target, .. } => write!(f, "{}({target})", kind.name()),

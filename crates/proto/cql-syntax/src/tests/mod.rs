@@ -443,3 +443,17 @@ fn mutated_statements_never_panic_and_read_back() {
         fuzz::fuzz_parse(&bytes);
     }
 }
+
+#[test]
+fn a_field_that_does_not_fit_is_told_where_cassandra_tells_it() {
+    for (text, place) in refused::FIELDS {
+        let message = message(text);
+        let told = message.strip_prefix("line ").and_then(|rest| rest.split(' ').next());
+        assert_eq!(told, Some(*place), "{text}: {message}");
+    }
+    for text in
+        ["SELECT k.x FROM t GROUP BY k.x", "SELECT [k].x, (int)k.x.y AS z, -f(k)[0].x FROM t"]
+    {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+}

@@ -190,7 +190,7 @@ fn run(
         |detail: String| CallError::Abi(format!("it returned no valid {returns}: {detail}"));
     let bytes = Taker::new(&state.lua, code.memory_bytes).take(returns, &value).map_err(invalid)?;
     if let Some(bytes) = &bytes {
-        returns.validate(bytes).map_err(|error| invalid(error.to_string()))?;
+        returns.validate_bound(bytes).map_err(|error| invalid(error.to_string()))?;
     }
     Ok(bytes)
 }
