@@ -51,10 +51,11 @@ pub async fn dump_json(
     now: DeletionSeconds,
     out: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    dump_with(reader, now, &DumpOptions::default(), out).await
+    dump_with(reader, now, &DumpOptions::default(), (out, &mut |_, _| ())).await
 }
 
-/// As [`dump_json`], as the options say.
+/// As [`dump_json`], as the options say. The second of both is told again and again how many (uncompressed)
+/// bytes are done, and of how many.
 ///
 /// # Errors
 /// `Corrupt` or `Io` of reading.
@@ -62,7 +63,7 @@ pub async fn dump_with(
     reader: &SstableReader,
     now: DeletionSeconds,
     options: &DumpOptions,
-    out: &mut dyn FnMut(&str),
+    (out, at): (&mut dyn FnMut(&str), &mut dyn FnMut(u64, u64)),
 ) -> Result<()> {
     let meta = reader.meta();
     let table = super::table_of_header(&meta.statistics().header);
@@ -90,6 +91,7 @@ pub async fn dump_with(
         loop {
             match cursor.advance()? {
                 Advance::NeedBlock(request) => {
+                    at(cursor.position(), meta.data_length());
                     let chunk = blocks.load_block(request.block).await?;
                     cursor.feed(request.block, chunk);
                 }
