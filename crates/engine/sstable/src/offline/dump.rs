@@ -51,11 +51,19 @@ pub async fn dump_json(
     now: DeletionSeconds,
     out: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    dump_with(reader, now, &DumpOptions::default(), (out, &mut |_, _| ())).await
+    let to = DumpTo { out, at: &mut |_, _| () };
+    dump_with(reader, now, &DumpOptions::default(), to).await
 }
 
-/// As [`dump_json`], as the options say. The second of both is told again and again how many (uncompressed)
-/// bytes are done, and of how many.
+/// Who gets a dump.
+pub struct DumpTo<'t> {
+    /// Gets the text piece by piece.
+    pub out: &'t mut dyn FnMut(&str),
+    /// Told again and again how many (uncompressed) bytes are done, and of how many.
+    pub at: &'t mut dyn FnMut(u64, u64),
+}
+
+/// As [`dump_json`], as the options say.
 ///
 /// # Errors
 /// `Corrupt` or `Io` of reading.
@@ -63,7 +71,7 @@ pub async fn dump_with(
     reader: &SstableReader,
     now: DeletionSeconds,
     options: &DumpOptions,
-    (out, at): (&mut dyn FnMut(&str), &mut dyn FnMut(u64, u64)),
+    DumpTo { out, at }: DumpTo<'_>,
 ) -> Result<()> {
     let meta = reader.meta();
     let table = super::table_of_header(&meta.statistics().header);

@@ -25,7 +25,7 @@ pub use analysis::{
     summarise,
 };
 pub use directory::{Unfit, check_fit, lock_files, next_generation, snapshot, take_lock};
-pub use dump::{DumpForm, DumpOptions, dump_json, dump_with, micros_text};
+pub use dump::{DumpForm, DumpOptions, DumpTo, dump_json, dump_with, micros_text};
 pub use expired::{Expiry, expired_blockers};
 pub use keys::{key_of_text, key_text};
 pub use levels::relevel;
