@@ -79,6 +79,8 @@ impl Run {
         }
         // Beside one damaged replica two others are enough.
         self.read_at_quorum()?;
+        // Else the damage of an index that nobody has read is found behind the repair.
+        self.verify_files(number)?;
         self.wait_for_damaged(number, "has no copies of what can be read of", |file| {
             file.salvaged
         })?;

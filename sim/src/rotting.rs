@@ -37,6 +37,22 @@ impl Run {
         for _ in &bits {
             self.bump("file rotten for good");
         }
+        self.verify_files(number)?;
+        if self.damaged(number)?.is_empty() {
+            return Err(format!("{} does not find what rotted: {bits:?}", name(number)));
+        }
+        self.wait_for_damaged(number, "has no copies of what can be read of", |file| {
+            file.salvaged
+        })?;
+        self.world.run_for(BEHIND_COPIES);
+        Ok(Some(number))
+    }
+
+    /// A node verifies its files of the workload, so that damage is known that no read has met.
+    ///
+    /// # Errors
+    /// That it does not answer.
+    pub fn verify_files(&mut self, number: usize) -> Result<(), String> {
         for shard in self.shards_of(number) {
             let verify = CompactionCommand::Verify {
                 keyspaces: vec!["ks".to_owned()],
@@ -47,14 +63,7 @@ impl Run {
             let verify = AdminRequest::Upkeep(UpkeepRequest::Compaction(verify));
             self.admin_at(number, shard, verify)?;
         }
-        if self.damaged(number)?.is_empty() {
-            return Err(format!("{} does not find what rotted: {bits:?}", name(number)));
-        }
-        self.wait_for_damaged(number, "has no copies of what can be read of", |file| {
-            file.salvaged
-        })?;
-        self.world.run_for(BEHIND_COPIES);
-        Ok(Some(number))
+        Ok(())
     }
 
     /// A repair of everything has ended: no file is damaged any more.

@@ -268,7 +268,11 @@ fn run(line: &Line) -> Result<String, Failure> {
         "compactionplan" => compaction_plan(line),
         "compactionstats" => {
             let report: CompactionReport = api.get("/api/v1/compactions")?;
-            Ok(layout::compaction_stats(&report, line.has("--human-readable")))
+            let style = layout::CompactionStatsStyle {
+                human_readable: line.has("--human-readable"),
+                as_table: line.has("--vtable"),
+            };
+            Ok(layout::compaction_stats(&report, style))
         }
         "repair" => repair::run(line),
         "repair_admin" => repair::admin(line),
@@ -343,6 +347,7 @@ fn compaction_plan(line: &Line) -> Result<String, Failure> {
 }
 
 fn upgrade_sstables(line: &Line) -> Result<String, Failure> {
+    upkeep::check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     let all = line.has("--include-all-sstables");
     let request = UpgradeRequest { keyspaces, tables, all };

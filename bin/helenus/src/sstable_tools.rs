@@ -57,8 +57,34 @@ pub enum Command {
     /// Print what the file says of itself, as Cassandra's sstablemetadata does
     Metadata {
         /// Seconds after which tombstones count as droppable
-        #[arg(long, short, default_value_t = 0, value_name = "SECONDS")]
+        #[arg(
+            long,
+            short,
+            alias = "gc_grace_seconds",
+            default_value_t = 0,
+            value_name = "SECONDS"
+        )]
         gc_grace_seconds: u32,
+        /// Read all rows, and name the widest and largest partitions and those with most tombstones
+        #[arg(long, short)]
+        scan: bool,
+        /// Use ANSI sequences for colours
+        #[arg(long, short)]
+        colors: bool,
+        /// Draw bars of block characters
+        #[arg(long, short)]
+        unicode: bool,
+        /// What timestamps count, NANOSECONDS to DAYS: of "EncodingStats minTimestamp", as Cassandra's tool
+        /// takes all others for microseconds
+        #[arg(
+            long,
+            short,
+            alias = "timestamp_unit",
+            default_value = "MICROSECONDS",
+            value_name = "UNIT",
+            value_parser = unit_named
+        )]
+        timestamp_unit: offline::TimestampUnit,
         /// Any component of an SSTable, such as nb-1-big-Data.db
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
@@ -269,6 +295,24 @@ impl From<SstableError> for Failure {
     }
 }
 
+/// The unit of that name in Java.
+fn unit_named(name: &str) -> Result<offline::TimestampUnit, String> {
+    use offline::TimestampUnit::*;
+    Ok(match name {
+        "NANOSECONDS" => Nanoseconds,
+        "MICROSECONDS" => Microseconds,
+        "MILLISECONDS" => Milliseconds,
+        "SECONDS" => Seconds,
+        "MINUTES" => Minutes,
+        "HOURS" => Hours,
+        "DAYS" => Days,
+        _ => {
+            return Err("it is one of NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS"
+                .to_owned());
+        }
+    })
+}
+
 /// The version of that name, if it is one that can be written.
 fn written_version(name: &str) -> Option<Version> {
     Version::from_letters(name).filter(|v| WriterOptions::VERSIONS.contains(v))
@@ -318,10 +362,24 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
                 (_, true) => offline::DumpForm::Lines,
                 _ => offline::DumpForm::Pretty,
             };
-            offline::dump_with(&reader, now, &options, &mut print).await?;
+            let mut progress = out::Progress::beside_output(&format!("dump {path}"));
+            let mut at = |done, total| progress.at(done, total);
+            let to = offline::DumpTo { out: &mut print, at: &mut at };
+            offline::dump_with(&reader, now, &options, to).await?;
         }
-        Command::Metadata { gc_grace_seconds, .. } => {
-            print(&offline::metadata_text(&reader, now, i64::from(*gc_grace_seconds)));
+        Command::Metadata { gc_grace_seconds, scan, colors, unicode, timestamp_unit, .. } => {
+            let mut scanned = None;
+            if *scan {
+                let mut progress = out::Progress::new(&format!("metadata {path}"));
+                let mut at = |done, total| progress.at(done, total);
+                scanned = Some(offline::scan_overview(&reader, &mut at).await?);
+            }
+            let options = offline::MetadataOptions {
+                gc_grace_seconds: i64::from(*gc_grace_seconds),
+                unit: *timestamp_unit,
+                style: offline::MetadataStyle { colors: *colors, unicode: *unicode },
+            };
+            print(&offline::metadata_text(&reader, now, &options, scanned.as_ref()));
         }
         Command::Verify { .. } => {
             let mut progress = out::Progress::new(&format!("verify {path}"));

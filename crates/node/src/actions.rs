@@ -278,6 +278,11 @@ impl ShardActions for Actions {
             .compactions()
             .into_iter()
             .map(|c| RunningReport {
+                target_directory: match c.kind {
+                    // They write nothing.
+                    "Verify" | "Unknown compaction type" => String::new(),
+                    _ => self.store.target_directory(c.table).unwrap_or_default(),
+                },
                 id: task_id(c.table, self.rt.shard(), c.id).to_string(),
                 sstables: c.inputs as u64,
                 kind: c.kind.to_owned(),

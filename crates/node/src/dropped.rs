@@ -7,25 +7,39 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::Transformation;
+use membership::Membership;
 use membership::log::LogReader;
-use schema::{Schema, SchemaChange, Table};
+use schema::{SchemaChange, Table};
 use stdx::{Epoch, TableId};
 use store::Store;
 
 /// Carries out the drops that an end of the process came before. Directories of which the log knows nothing
-/// stay. On shard 0, when it has the log. What fails is told of, and tried again at the next start.
-pub(crate) async fn finish(log: &LogReader, schema: &Schema, store: &Store) {
+/// stay, and are named. On shard 0, when it has the log, behind the last step that may refuse the start. What
+/// fails is told of, and tried again at the next start.
+pub(crate) async fn finish(log: &LogReader, membership: &Membership, store: &Store) {
     if store.directories_of_unknown_tables().is_empty() {
         return;
     }
-    let tables = match dropped_tables(log, schema).await {
-        Ok(tables) => tables,
-        Err(error) => {
-            tracing::warn!(%error, "which tables were dropped cannot be read");
-            return;
+    match tables_of(log).await {
+        Ok(mut tables) => {
+            // By now: a table that clients or other nodes have made again is none of them.
+            let schema = membership.snapshot().schema.clone();
+            tables.retain(|table| schema.table_by_id(table.id).is_none());
+            carry_out(&tables, store).await;
         }
-    };
-    match store.finish_drops_of(&tables).await {
+        Err(error) => tracing::warn!(%error, "which tables were dropped cannot be read"),
+    }
+    for directory in store.directories_of_unknown_tables() {
+        tracing::warn!(
+            %directory,
+            "SSTables of a table that is not in the schema are left alone; remove the directory or \
+             create the table with this id"
+        );
+    }
+}
+
+async fn carry_out(tables: &[Arc<Table>], store: &Store) {
+    match store.finish_drops_of(tables).await {
         Ok(0) => {}
         Ok(directories) => tracing::info!(
             directories,
@@ -37,11 +51,8 @@ pub(crate) async fn finish(log: &LogReader, schema: &Schema, store: &Store) {
     }
 }
 
-/// The tables that the log once had and the schema has no more, each as it was last.
-async fn dropped_tables(
-    log: &LogReader,
-    schema: &Schema,
-) -> Result<Vec<Arc<Table>>, membership::log::OpenError> {
+/// The tables that the log once had, each as it was last.
+async fn tables_of(log: &LogReader) -> Result<Vec<Arc<Table>>, membership::log::OpenError> {
     let mut known: BTreeMap<TableId, Arc<Table>> = BTreeMap::new();
     log.read(Epoch(1), |framed| {
         // What cannot be decoded has stopped the start.
@@ -51,7 +62,6 @@ async fn dropped_tables(
         true
     })
     .await?;
-    known.retain(|id, _| schema.table_by_id(*id).is_none());
     Ok(known.into_values().collect())
 }
 

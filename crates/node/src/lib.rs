@@ -10,7 +10,8 @@
 //! founds or joins a cluster ([`open`]); 2. open the store (replays the commit log); 3. build
 //! membership, coordinator, server, bind them to the other nodes ([`cluster`]); 4. wait for each
 //! other; 5. shard 0 catches up with the others, writes the system tables, takes the node to
-//! `Normal` and listens. Stop: listeners and connections first, then the other nodes, requests
+//! `Normal` and listens; now that nothing refuses the start any more, drops that were cut off are carried
+//! out ([`dropped`]). Stop: listeners and connections first, then the other nodes, requests
 //! between shards, metadata, store.
 
 mod actions;

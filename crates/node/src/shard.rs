@@ -11,6 +11,7 @@ use conf::Options;
 use coordinator::{BatchReplay, Coordinator, ShardMesh};
 use cql_server::{CqlServer, ServerMesh, ServerParts};
 use liveness::LivenessMesh;
+use membership::log::LogFile;
 use membership::{Membership, MetaMesh};
 use messaging::{Messaging, MessagingMesh};
 use repair::{RepairHistory, RepairMesh};
@@ -30,8 +31,8 @@ use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, counter_id, expiry, first_role, open,
-    parts, serving, system_tables,
+    Outcome, Program, ReadyHook, StartError, archiving, counter_id, dropped, expiry, first_role,
+    open, parts, serving, system_tables,
 };
 
 /// Requests that may wait for one shard, per kind of request.
@@ -157,9 +158,8 @@ pub(crate) async fn run(
         return;
     };
 
-    if let Some(log) = &log {
-        crate::dropped::finish(&log.reader(), &snapshot.schema, &store).await;
-    }
+    // As the log was when the store found what is not in the schema.
+    let log_at_start = log.as_ref().map(LogFile::reader);
     let log = log.map(|log| (log, options.workdir.as_str()));
     let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
     let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
@@ -179,13 +179,6 @@ pub(crate) async fn run(
             repair::history::apply(after, &RepairHistory::default(), &on_change);
         }
     });
-    for directory in store.directories_of_unknown_tables() {
-        tracing::warn!(
-            %directory,
-            "SSTables of a table that is not in the schema are left alone; remove the directory or \
-             create the table with this id"
-        );
-    }
     let meshes_of_cluster = ClusterMeshes {
         liveness: &meshes.liveness,
         streaming: &meshes.streaming,
@@ -228,6 +221,10 @@ pub(crate) async fn run(
         }
     };
     if boot::arrive(&rt, &meshes.boot, Point::Serving, served.is_some()).await {
+        // Nothing can refuse the start any more.
+        if let Some(log) = &log_at_start {
+            dropped::finish(log, &parts.membership, &parts.store).await;
+        }
         if rt.shard() == ShardId(0) {
             outcome.set_ready();
             tracing::info!("ready");

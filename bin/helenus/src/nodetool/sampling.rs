@@ -17,17 +17,22 @@ fn bad(text: impl Into<String>) -> Failure {
     Failure::BadUse(text.into())
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|_| bad(format!("For input string: \"{text}\"")))
+/// The value of an option, a number of 32 bits; `title` is what Cassandra's tool calls it.
+fn option(line: &Line, (flag, title): (&str, &str), usual: i32) -> Result<i32, Failure> {
+    let Some(text) = line.value(flag) else { return Ok(usual) };
+    text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a int")))
 }
 
 fn name(text: &str) -> Option<String> {
     (text != "*").then(|| text.to_owned())
 }
 
-/// What is asked for, checked as Cassandra's tool does before it asks the node.
+/// What is asked for, checked as Cassandra's tool does before it asks the node, in its order.
 fn request(line: &Line) -> Result<SampleRequest, Failure> {
     let mut wanted = SampleRequest::default();
+    let count = option(line, ("-k", "topCount"), 10)?;
+    let capacity = option(line, ("-s", "capacity"), 256)?;
+    let interval = option(line, ("--interval", "intervalMillis"), -1)?;
     let words: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
     let duration = match words.as_slice() {
         [] => None,
@@ -42,21 +47,33 @@ fn request(line: &Line) -> Result<SampleRequest, Failure> {
         }
         _ => return Err(bad(BAD_ARGUMENTS)),
     };
-    if let Some(text) = duration {
-        let millis: i64 = number(text)?;
-        wanted.duration = u64::try_from(millis)
-            .ok()
-            .filter(|n| *n > 0)
-            .ok_or_else(|| bad(format!("Duration: {millis} must be positive")))?;
+    if count <= 0 {
+        return Err(bad("TopK count (-k) option must have positive value"));
     }
-    if let Some(count) = line.value("-k") {
-        wanted.count = number(count)?;
+    if count >= capacity {
+        return Err(bad("TopK count (-k) option must be smaller then the summary capacity (-s)"));
     }
-    if let Some(capacity) = line.value("-s") {
-        wanted.capacity = number(capacity)?;
+    wanted.count = usize::try_from(count).unwrap_or(usize::MAX);
+    wanted.capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+    if wanted.capacity > SampleRequest::CAPACITY_MAX {
+        return Err(bad("Capacity (-s) cannot exceed 1024."));
     }
-    if let Some(interval) = line.value("--interval") {
-        wanted.interval = Some(number(interval)?);
+    let millis: i32 = match duration {
+        None => 10_000,
+        Some(text) => text.parse().map_err(|_| bad(format!("For input string: \"{text}\"")))?,
+    };
+    wanted.duration = u64::try_from(millis)
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| bad(format!("Duration: {millis} must be positive")))?;
+    if interval != -1 {
+        if interval < millis {
+            return Err(bad(format!(
+                "Invalid scheduled sampling interval. Expecting interval >= duration, but interval: \
+                 {interval} ms; duration: {millis} ms"
+            )));
+        }
+        wanted.interval = u64::try_from(interval).ok();
     }
     if let Some(samplers) = line.value("-a") {
         let known = std::mem::take(&mut wanted.samplers);
@@ -76,12 +93,24 @@ fn or_null(name: Option<&String>) -> &str {
     name.map_or("null", String::as_str)
 }
 
+/// A table that is not there is looked for by Cassandra's tool.
+fn in_cassandras_words(wanted: &SampleRequest, words: String) -> String {
+    let is_missing =
+        words.starts_with("Unknown keyspace/cf pair") || words.starts_with("Keyspace [");
+    match (&wanted.keyspace, &wanted.table) {
+        (Some(keyspace), Some(table)) if is_missing => {
+            format!("ColumnFamilyStore for {keyspace}/{table} not found.")
+        }
+        _ => words,
+    }
+}
+
 fn profile_load(line: &Line) -> Result<String, Failure> {
     use crate::http::HttpError;
 
     let wanted = request(line)?;
     let refused = |error: HttpError| match error {
-        HttpError::Refused(400, words) => bad(words),
+        HttpError::Refused(400, words) => bad(in_cassandras_words(&wanted, words)),
         other => other.into(),
     };
     let of_job = |text: &str| {
@@ -117,4 +146,51 @@ fn profile_load(line: &Line) -> Result<String, Failure> {
     let reports: Vec<SamplerReport> =
         line.api.order("/api/v1/samples", &wanted).map_err(refused)?;
     Ok(layout::samples(&reports, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Result<SampleRequest, String> {
+        let words = text.split_whitespace().map(str::to_owned).collect();
+        request(&Line::parse(words)?).map_err(|error| match error {
+            Failure::BadUse(text) => text,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// Recorded from a Cassandra 5.0.9.
+    #[test]
+    fn what_cannot_be_sampled_is_refused_in_cassandras_words() {
+        let interval = "Invalid scheduled sampling interval. Expecting interval >= duration, but interval: 5 ms; \
+                        duration: 100 ms";
+        let names = "'nope' sampler is not available from: [READS, WRITES, LOCAL_READ_TIME, READ_ROW_COUNT, \
+                     READ_TOMBSTONE_COUNT, READ_SSTABLE_COUNT, WRITE_SIZE, CAS_CONTENTIONS]";
+        for (text, expected) in [
+            ("ks t 0", "Duration: 0 must be positive"),
+            ("x", "For input string: \"x\""),
+            ("a b c d", BAD_ARGUMENTS),
+            ("-k 0 10", "TopK count (-k) option must have positive value"),
+            ("-k -1 10", "TopK count (-k) option must have positive value"),
+            ("-k x 10", "topCount: can not convert \"x\" to a int"),
+            ("-k 256 10", "TopK count (-k) option must be smaller then the summary capacity (-s)"),
+            ("-s 2000 10", "Capacity (-s) cannot exceed 1024."),
+            ("-a nope 10", names),
+            ("-i 5 100", interval),
+        ] {
+            for verb in ["toppartitions", "profileload"] {
+                assert_eq!(asked(&format!("{verb} {text}")).unwrap_err(), expected, "{text}");
+            }
+        }
+        let of_table = asked("toppartitions ks nosuch 100").unwrap();
+        for words in ["Unknown keyspace/cf pair (ks.nosuch)", "Keyspace [ks] does not exist."] {
+            let told = in_cassandras_words(&of_table, words.to_owned());
+            assert_eq!(told, "ColumnFamilyStore for ks/nosuch not found.");
+        }
+        let wanted = asked("toppartitions -k 255 -i 100 -a reads ks * 100").unwrap();
+        assert_eq!((wanted.count, wanted.interval, wanted.duration), (255, Some(100), 100));
+        assert_eq!((wanted.keyspace.as_deref(), wanted.table), (Some("ks"), None));
+        assert_eq!(wanted.samplers, ["READS"]);
+    }
 }

@@ -48,7 +48,7 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
             let bytes = report.bytes_per_second_max;
             layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
         }),
-        "setcompactionthroughput" => number(&first(), "compaction_throughput").and_then(|mib| {
+        "setcompactionthroughput" => mib_per_second(&first()).and_then(|mib| {
             let bytes_per_second = mib << 20;
             tell(api, &ClusterCommand::SetCompactionThroughput { bytes_per_second })
         }),
@@ -230,6 +230,19 @@ fn seeds(api: &Api, what: &str) -> Result<String, Failure> {
     })
 }
 
+/// A rate that Cassandra's setting takes.
+fn mib_per_second(text: &str) -> Result<u64, Failure> {
+    match number(text, "compaction_throughput") {
+        Ok(rate) if rate == i32::MAX as u64 => Err(bad(format!(
+            "compaction_throughput: {rate} is too large; it should be less than {rate} in MiB/s"
+        ))),
+        Err(_) if text.parse::<i32>().is_ok() => {
+            Err(bad("Invalid data rate: value must be non-negative".to_owned()))
+        }
+        other => other,
+    }
+}
+
 fn set_concurrent_compactors(api: &Api, text: &str) -> Result<String, Failure> {
     match number(text, "concurrent_compactors")?.try_into() {
         Ok(count @ 1..) => tell(api, &ClusterCommand::SetConcurrentCompactors { count }),
@@ -278,4 +291,29 @@ fn set_level(line: &Line) -> Result<String, Failure> {
         }
     }
     Ok(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from a Cassandra 5.0.9.
+    #[test]
+    fn rates_that_cassandra_does_not_take_are_refused_in_its_words() {
+        for (text, expected) in [
+            ("-1", "Invalid data rate: value must be non-negative"),
+            ("1.5", "compaction_throughput: can not convert \"1.5\" to a Integer"),
+            ("99999999999", "compaction_throughput: can not convert \"99999999999\" to a Integer"),
+            (
+                "2147483647",
+                "compaction_throughput: 2147483647 is too large; it should be less than 2147483647 in MiB/s",
+            ),
+        ] {
+            match mib_per_second(text) {
+                Err(Failure::BadUse(found)) => assert_eq!(found, expected),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        assert_eq!(mib_per_second("2147483646").unwrap(), 2_147_483_646);
+    }
 }

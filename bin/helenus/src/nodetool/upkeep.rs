@@ -90,10 +90,23 @@ fn sstables(line: &Line) -> Result<String, Failure> {
     );
     let files: Vec<SstableReport> = match line.api.get(&path) {
         Ok(files) => files,
-        Err(HttpError::Refused(400, words)) => return Err(Failure::BadUse(words)),
+        Err(HttpError::Refused(400, words)) => return Err(of_key(words, line.has("--hex-format"))),
         Err(error) => return Err(error.into()),
     };
     Ok(layout::sstables(&files, line.has("--show-levels")))
+}
+
+/// A key in hexadecimal digits is looked at by Cassandra's tool, one of the table's type by the node, which
+/// tells why Java did not parse it.
+fn of_key(words: String, is_hex: bool) -> Failure {
+    if is_hex || words.starts_with("ColumnFamilyStore for ") {
+        return Failure::BadUse(words);
+    }
+    let number = ["int", "long", "short", "byte"].into_iter().find_map(|kind| {
+        let text = words.strip_prefix(&format!("Unable to make {kind} from '"))?;
+        Some(format!("For input string: \"{}\"", text.strip_suffix('\'')?))
+    });
+    Failure::Node(number.unwrap_or(words))
 }
 
 /// A table that is not there is told as Cassandra's tool does.
@@ -125,20 +138,25 @@ fn stop(line: &Line) -> Result<String, Failure> {
 }
 
 fn garbage_collect(line: &Line) -> Result<String, Failure> {
-    let granularity = match line.value("--granularity") {
-        None | Some("ROW") => GarbageGranularity::Row,
-        Some("CELL") => GarbageGranularity::Cell,
-        Some(other) => {
-            let text = format!("Invalid value for granularity: {other}. Allowed values: ROW, CELL");
-            return Err(bad(text));
-        }
-    };
     check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
-    tell(line, &CompactionCommand::GarbageCollect { keyspaces, tables, granularity })
+    let granularity = granularity(line.value("--granularity"))?;
+    Ok(order(line, &CompactionCommand::GarbageCollect { keyspaces, tables, granularity })?)
 }
 
-fn check_jobs(line: &Line) -> Result<(), Failure> {
+/// The value of an option that Cassandra's tool leaves to the node.
+fn granularity(value: Option<&str>) -> Result<GarbageGranularity, Failure> {
+    match value {
+        None | Some("ROW") => Ok(GarbageGranularity::Row),
+        Some("CELL") => Ok(GarbageGranularity::Cell),
+        Some("NONE") => Err(bad("granularity NONE removes nothing: say ROW or CELL".to_owned())),
+        Some(other) => Err(Failure::Node(format!(
+            "No enum constant org.apache.cassandra.schema.CompactionParams.TombstoneOption.{other}"
+        ))),
+    }
+}
+
+pub(super) fn check_jobs(line: &Line) -> Result<(), Failure> {
     let jobs = line.value("--jobs").unwrap_or("1");
     match jobs.parse::<u32>() {
         Ok(_) => Ok(()),
@@ -344,6 +362,8 @@ mod tests {
             ("import ks t", "import requires keyspace, table name and directories"),
             ("forcecompact ks t", "forcecompact requires keyspace, table and keys args"),
             ("scrub -j x ks", "jobs: can not convert \"x\" to a int"),
+            ("garbagecollect -j x ks", "jobs: can not convert \"x\" to a int"),
+            ("getsstables a", "getsstables requires ks, cf and key args"),
             ("import ks", "import requires keyspace, table name and directories"),
             ("refresh ks", "refresh requires ks and cf args"),
             ("getcompactionthreshold ks", "getcompactionthreshold requires ks and cf args"),
@@ -375,5 +395,25 @@ mod tests {
         ] {
             assert_eq!(refused(text), expected, "{text}");
         }
+    }
+
+    /// Recorded from a Cassandra 5.0.9, with the code each ends with.
+    #[test]
+    fn what_the_node_refuses_has_cassandras_words_and_codes() {
+        let of = |failure: Failure| match failure {
+            Failure::BadUse(text) => (super::super::BAD_USE, text),
+            Failure::Node(text) => (super::super::FAILED, text),
+            other => panic!("{other:?}"),
+        };
+        let missing = "ColumnFamilyStore for ks/nosuch not found.";
+        let hex = "Non-hex characters in zz";
+        let int = "Unable to make int from 'abc'";
+        assert_eq!(of(of_key(missing.to_owned(), false)), (1, missing.to_owned()));
+        assert_eq!(of(of_key(hex.to_owned(), true)), (1, hex.to_owned()));
+        assert_eq!(of(of_key(int.to_owned(), false)), (2, "For input string: \"abc\"".to_owned()));
+        let words =
+            "No enum constant org.apache.cassandra.schema.CompactionParams.TombstoneOption.x";
+        assert_eq!(of(granularity(Some("x")).unwrap_err()), (2, words.to_owned()));
+        assert_eq!(granularity(Some("CELL")).unwrap(), GarbageGranularity::Cell);
     }
 }

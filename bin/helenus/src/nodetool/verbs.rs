@@ -216,10 +216,10 @@ pub(super) const VERBS: &[Verb] = &[
             &["-H", "--human-readable"],
             "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
         )]).takes(TABLES, TABLES_HELP, usize::MAX),
-    Verb::plain("compactionstats", "Print statistics on compactions").flags(&[switch(
-            &["-H", "--human-readable"],
-            "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB",
-        )]),
+    Verb::plain("compactionstats", "Print statistics on compactions").flags(&[
+            switch(&["-H", "--human-readable"], "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB"),
+            switch(&["-V", "--vtable"], "Display fields matching vtable output"),
+        ]),
     Verb::plain("datapaths", "Print all directories where data of tables are stored").flags(&[valued(&["-F", "--format"], "format", "Output format (json, yaml)")]).takes("[<keyspace.table>...]", "List of table (or keyspace) names", usize::MAX),
     Verb::plain("decommission", "Decommission the *node I am connecting to*").flags(&[switch(&["-f", "--force"], "Force decommission of this node even when it reduces the number of replicas to below configured RF")]),
     Verb::plain("damagedsstables", "List SSTables of this node that were found damaged"),

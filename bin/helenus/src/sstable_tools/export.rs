@@ -16,7 +16,7 @@ use sstable::{SstableReader, offline};
 use stdx::{TimestampMicros, Token, WallMicros};
 use types::CqlType;
 
-use super::out::Out;
+use super::out::{Out, Progress};
 use super::parquet::{Decimals, FileWriter};
 use super::targets::{Search, find};
 use super::{Failure, finish, report, schema_file, wrong_paths};
@@ -165,8 +165,13 @@ async fn export(
     if let Sink::Text(out, RowForm::Csv) = &mut sink {
         out.print(&rows.head());
     }
+    let what = format!("export {}", schema_file::name_of(table));
+    let mut progress = match options.output {
+        Some(_) => Progress::new(&what),
+        None => Progress::beside_output(&what),
+    };
     for range in ranges {
-        rows.export(readers, range, &mut sink).await?;
+        rows.export(readers, range, (&mut sink, &mut progress)).await?;
     }
     match sink {
         Sink::Text(out, _) => Ok(Some(out)),
@@ -277,8 +282,10 @@ impl<'t> Rows<'t> {
         &mut self,
         readers: &[SstableReader],
         range: KeyRange,
-        sink: &mut Sink,
+        (sink, progress): (&mut Sink, &mut Progress),
     ) -> Result<(), Failure> {
+        let total = readers.iter().map(|reader| reader.meta().data_length()).sum();
+        let mut done = vec![0; readers.len()];
         let shape = TableShape::for_table(self.table);
         let slices = Rc::new(Slices::all());
         let cursors = readers.iter().zip(0_u32..).map(|(reader, source)| {
@@ -294,9 +301,13 @@ impl<'t> Rows<'t> {
                     let source = usize::try_from(request.source).unwrap_or(usize::MAX);
                     let Some(reader) = blocks.get_mut(source) else { break };
                     let chunk = reader.load_block(request.block).await?;
-                    if let Some(source) = cursor.source_mut(request.source) {
-                        source.feed(request.block, chunk);
+                    if let Some(of_source) = cursor.source_mut(request.source) {
+                        if let Some(done) = done.get_mut(source) {
+                            *done = of_source.position();
+                        }
+                        of_source.feed(request.block, chunk);
                     }
+                    progress.at(done.iter().sum(), total);
                 }
                 Advance::Item => {
                     if self.item(cursor.item()).map_err(Failure::Key)? {

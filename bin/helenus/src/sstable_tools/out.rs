@@ -51,8 +51,16 @@ impl Progress {
         Progress { what: what.to_owned(), shown: None, is_wanted: std::io::stderr().is_terminal() }
     }
 
+    /// The same of a tool whose output goes to the terminal that it would be seen on, if nowhere else.
+    pub(super) fn beside_output(what: &str) -> Progress {
+        let mut progress = Progress::new(what);
+        progress.is_wanted &= !std::io::stdout().is_terminal();
+        progress
+    }
+
+    /// A `total` of 0 is not known: nothing is shown.
     pub(super) fn at(&mut self, done: u64, total: u64) {
-        if !self.is_wanted {
+        if !self.is_wanted || total == 0 {
             return;
         }
         let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100).min(100);

@@ -25,6 +25,7 @@ use store::{Store, StoreOptions, Version};
 use lines::{Input, document};
 
 use super::export::{RowForm, usage};
+use super::out::Progress;
 use super::parquet::FileReader;
 use super::{schema_file, written_version};
 use crate::exit;
@@ -275,10 +276,12 @@ impl<'o> Rows<'o> {
                 let columns = columns::Columns::new(self, &file);
                 let columns = columns.map_err(|e| format!("{path}: {e}"))?;
                 let of_file = rows;
+                let mut progress = Progress::new(&format!("write {path}"));
                 let at = |rows: u64, e: String| format!("{path}, row {}: {e}", rows - of_file + 1);
                 while let Some(row) = file.row().map_err(|e| at(rows, e))? {
                     bytes += columns.write(self, store, &row).map_err(|e| at(rows, e))?;
                     rows += 1;
+                    progress.at(rows - of_file, file.rows());
                     if bytes >= buffer {
                         bytes = 0;
                         store.flush(None).await.map_err(|e| e.to_string())?;
@@ -287,6 +290,7 @@ impl<'o> Rows<'o> {
                 continue;
             }
             let mut input = Input::open(path)?;
+            let mut progress = Progress::new(&format!("write {path}"));
             let columns = match self.options.format {
                 RowForm::Csv => lines::columns(self.table, path, &mut input)?,
                 _ => Vec::new(),
@@ -307,6 +311,7 @@ impl<'o> Rows<'o> {
                 }
                 bytes += self.row(store, &plans, &json).map_err(wrong)?;
                 rows += 1;
+                progress.at(input.bytes, input.length);
                 if bytes >= buffer {
                     bytes = 0;
                     store.flush(None).await.map_err(|e| e.to_string())?;

@@ -43,7 +43,7 @@ pub use writer::{
 
 use data::CursorError;
 use sst_format::FormatError;
-use stdx::IoError;
+use stdx::{IoError, IoErrorKind};
 
 /// What went wrong with an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +88,16 @@ pub enum SstableError {
 }
 
 impl SstableError {
+    /// Whether it says that a file is not what was written, or that the device does not give it back, so that
+    /// other files must have its place. Not of what this build cannot read, or is not allowed to.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            SstableError::Corrupt { .. } | SstableError::Missing { .. } => true,
+            SstableError::Io(error) => is_unreadable(error),
+            SstableError::Unsupported { .. } | SstableError::Unwritable { .. } => false,
+        }
+    }
+
     /// Turns what a decoder said about a component into an error that names its file.
     pub(crate) fn of_format(file: &str, base: u64, error: &FormatError) -> SstableError {
         match error {
@@ -101,6 +111,11 @@ impl SstableError {
             },
         }
     }
+}
+
+/// Whether the device does not give back what is there.
+pub(crate) fn is_unreadable(error: &IoError) -> bool {
+    matches!(error.kind, IoErrorKind::Device | IoErrorKind::UnexpectedEof)
 }
 
 impl From<CursorError> for SstableError {

@@ -19,7 +19,7 @@ use stdx::{DeletionSeconds, IoErrorKind, TimestampMicros, Token};
 
 use crate::meta::{SstableMeta, StandIn};
 use crate::reader::SMALL_COMPONENT_BYTES_MAX;
-use crate::{Result, SstableError, SstableReader};
+use crate::{Result, SstableError, SstableReader, is_unreadable};
 
 /// What stands for a file set of which `error` was said when it was opened. Everything that is asked of it
 /// ends with `Corrupt`, in the words of the error.
@@ -44,14 +44,26 @@ pub async fn open_unreadable(
         let file = match fs.open(&path(component), options).await {
             Ok(file) => file,
             Err(e) if e.kind == IoErrorKind::NotFound => continue,
+            // It is there, and nothing of it is known.
+            Err(e) if is_unreadable(&e) => {
+                components.push(component);
+                continue;
+            }
             Err(e) => return Err(e.into()),
         };
         components.push(component);
         if component == Component::Data {
-            data_length = file.len().await?;
+            data_length = match file.len().await {
+                Err(e) if !is_unreadable(&e) => return Err(e.into()),
+                length => length.unwrap_or(0),
+            };
             data = Some(file.clone());
         } else if !component.is_large() {
-            small.push((component, fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await?));
+            match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+                Ok(bytes) => small.push((component, bytes)),
+                Err(e) if is_unreadable(&e) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
         some = Some(file);
     }

@@ -18,10 +18,12 @@ impl Store {
         let store = self.clone();
         let flushes = async move {
             while !store.inner.stopping.get() {
+                // Before the work: a stop meanwhile is heard of behind it.
+                let work = store.inner.work.notified();
                 store.flush_round().await;
                 let deadline = store.inner.rt.now() + TICK;
                 // Elapsed: the tick.
-                let _ = store.inner.rt.timeout(deadline, store.inner.work.notified()).await;
+                let _ = store.inner.rt.timeout(deadline, work).await;
             }
         };
         let store = self.clone();

@@ -58,6 +58,11 @@ impl Store {
         format!("{data}/{}", Store::below(table))
     }
 
+    /// Where this shard writes the files of a table; `None`: it has no such table.
+    pub fn target_directory(&self, id: TableId) -> Option<String> {
+        Some(self.directory_of(&self.table(id)?.version().table))
+    }
+
     /// Where all shards meet about a table: the first data directory by name, in whatever order they are.
     pub(crate) fn meeting_directory_of(&self, table: &Table) -> String {
         let data = self.data_directories().into_iter().min().map_or("", String::as_str);

@@ -418,9 +418,7 @@ impl Store {
         descriptor: Descriptor,
         error: SstableError,
     ) -> Result<SstableReader, StoreError> {
-        let is_damage =
-            matches!(error, SstableError::Corrupt { .. } | SstableError::Missing { .. });
-        if !is_damage || !self.inner.options.starts_with_damaged_files {
+        if !error.is_damage() || !self.inner.options.starts_with_damaged_files {
             return Err(map_error(error));
         }
         open_unreadable(fs, directory, descriptor, table, &error).await.map_err(map_error)

@@ -307,11 +307,18 @@ impl Store {
         self.inner.strangers.borrow().clone()
     }
 
-    /// Sleeps, but not beyond the stop of the store.
+    /// Sleeps, but not beyond the stop of the store, nor when it stops already.
     pub(crate) async fn pause(&self, duration: Duration) {
-        let deadline = self.inner.rt.now() + duration;
-        // Elapsed: the pause is over.
-        let _ = self.inner.rt.timeout(deadline, self.inner.stop.notified()).await;
+        self.pause_until(self.inner.rt.now() + duration).await;
+    }
+
+    /// The same until then.
+    pub(crate) async fn pause_until(&self, due: Instant) {
+        // Nobody waits for a stop that has begun: its notification is gone.
+        if !self.inner.stopping.get() {
+            // Elapsed: the pause is over.
+            let _ = self.inner.rt.timeout(due, self.inner.stop.notified()).await;
+        }
     }
 
     pub(crate) fn table(&self, id: TableId) -> Option<Rc<TableState>> {

@@ -348,9 +348,15 @@ impl Store {
             }
             // All are marked before one has gone: a crash in between leaves one tag for all.
             for path in &of_it {
-                tag = self.drop_tag(path, &tag).await?;
+                if self.table(table.id).is_none() {
+                    tag = self.drop_tag(path, &tag).await?;
+                }
             }
             for path in &of_it {
+                // Made again meanwhile, under the same id.
+                if self.table(table.id).is_some() {
+                    break;
+                }
                 self.finish_drop(&fs, path, &tag).await?;
                 self.inner.strangers.borrow_mut().retain(|stranger| stranger != path);
                 count += 1;

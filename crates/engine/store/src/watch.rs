@@ -12,7 +12,7 @@ use std::time::Duration;
 use rt::Group;
 use sstable::Component;
 use sstable::offline::{verify, verify_checksums_with};
-use stdx::{Generation, Instant, TableId};
+use stdx::{Generation, TableId};
 
 use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
@@ -66,12 +66,14 @@ impl Store {
         let store = self.clone();
         let watch = async move {
             while !store.inner.stopping.get() {
+                // Before the work: a stop while that goes on must be heard of behind it.
+                let suspected = store.inner.suspected.notified();
                 store.look_at_suspects().await;
                 store.release_all().await;
                 store.salvage_all().await;
                 let deadline = store.inner.rt.now() + ROUND;
                 // Elapsed: what could not be done is tried again.
-                let _ = store.inner.rt.timeout(deadline, store.inner.suspected.notified()).await;
+                let _ = store.inner.rt.timeout(deadline, suspected).await;
             }
         };
         // A closed gate: the store is stopping already.
@@ -219,7 +221,7 @@ impl Store {
             progress.done.set(progress.done.get().saturating_add(bytes));
             let micros = bytes.saturating_mul(1_000_000) / rate.max(1);
             due = due.max(self.inner.rt.now()) + Duration::from_micros(micros);
-            self.sleep_until_or_stop(due).await;
+            self.pause_until(due).await;
             let is_there = table.has_all(std::slice::from_ref(file));
             is_there && !progress.stopped.get() && !self.inner.stopping.get()
         };
@@ -228,11 +230,6 @@ impl Store {
             Ok(false) => Err(End::Open),
             Err(error) => Err(self.end_of(table, file, map_error(error))),
         }
-    }
-
-    async fn sleep_until_or_stop(&self, due: Instant) {
-        // Elapsed: it is time.
-        let _ = self.inner.rt.timeout(due, self.inner.stop.notified()).await;
     }
 
     fn end_of(&self, table: &TableState, file: &Rc<TableFile>, error: StoreError) -> End {
@@ -261,19 +258,29 @@ impl Store {
         }
     }
 
-    fn times_path(&self, table: &TableState) -> String {
-        let directory = self.directory_of(&table.version().table);
+    fn times_in(&self, directory: &str) -> String {
         format!("{directory}/helenus-verified.{}", self.shard().0)
     }
 
-    /// Reads the times of a table once.
+    /// Reads the times of a table once, from all data directories: which of them the shard wrote to may have
+    /// been another before the start.
     async fn read_times(&self, table: &TableState) {
         if table.verified.borrow().is_some() {
             return;
         }
-        let path = self.times_path(table);
-        let bytes = self.inner.rt.fs().read(&path, TIMES_BYTES_MAX).await.unwrap_or_default();
-        *table.verified.borrow_mut() = Some(decode(&bytes).unwrap_or_default());
+        let (fs, own) = (self.inner.rt.fs(), self.directory_of(&table.version().table));
+        let mut all = VerifiedTimes::new();
+        for directory in self.everywhere(&fs, &own).await.unwrap_or(vec![own]) {
+            let bytes = fs.read(&self.times_in(&directory), TIMES_BYTES_MAX).await;
+            for (generation, at) in decode(&bytes.unwrap_or_default()).unwrap_or_default() {
+                let known = all.entry(generation).or_insert(at);
+                *known = at.max(*known);
+            }
+        }
+        // The number of a file that is gone may be that of another one later.
+        let view = table.view();
+        all.retain(|known, _| view.files.iter().any(|file| file.generation == *known));
+        *table.verified.borrow_mut() = Some(all);
     }
 
     async fn keep_time(&self, table: &TableState, generation: Generation) {
@@ -288,7 +295,8 @@ impl Store {
             times.retain(|known, _| view.files.iter().any(|file| file.generation == *known));
             encode(times)
         };
-        let written = self.inner.rt.fs().write_atomic(&self.times_path(table), bytes).await;
+        let path = self.times_in(&self.directory_of(&table.version().table));
+        let written = self.inner.rt.fs().write_atomic(&path, bytes).await;
         // Without it files are verified again after a restart, no more.
         drop(written);
     }

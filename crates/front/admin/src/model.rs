@@ -399,6 +399,9 @@ pub struct RunningReport {
     pub completed: u64,
     /// Bytes to do.
     pub total: u64,
+    /// Where its outputs go; empty: it has none.
+    #[serde(default)]
+    pub target_directory: String,
 }
 
 /// `GET /api/v1/compactions/history`: a finished compaction of the last week, newest first.

@@ -65,6 +65,11 @@ impl FileReader {
         Ok(FileReader { path, file, length, columns, meanings, groups: 0, streams, left: 0 })
     }
 
+    /// Rows of the file, as it says.
+    pub(in crate::sstable_tools) fn rows(&self) -> u64 {
+        u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
     /// Names of the columns.
     pub(in crate::sstable_tools) fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())

@@ -70,19 +70,25 @@ pub(super) struct Input {
     input: Box<dyn BufRead>,
     /// Lines read.
     pub(super) line: u64,
+    /// Bytes read, and of how many; 0 when that is not known.
+    pub(super) bytes: u64,
+    pub(super) length: u64,
 }
 
 impl Input {
     /// A file's path; `-` is standard input.
     pub(super) fn open(path: &str) -> Result<Input, String> {
+        let mut length = 0;
         let input: Box<dyn BufRead> = match path {
             "-" => Box::new(BufReader::new(std::io::stdin())),
             path => {
                 let file = std::fs::File::open(path).map_err(|e| format!("{path}: {e}"))?;
+                // Of a pipe there is none.
+                length = file.metadata().map_or(0, |metadata| metadata.len());
                 Box::new(BufReader::with_capacity(1 << 20, file))
             }
         };
-        Ok(Input { input, line: 0 })
+        Ok(Input { input, line: 0, bytes: 0, length })
     }
 
     /// The next line with its end; `None`: there is none.
@@ -94,6 +100,7 @@ impl Input {
             return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
         }
         self.line += 1;
+        self.bytes += read as u64;
         Ok((read > 0).then_some(line))
     }
 
@@ -165,7 +172,8 @@ mod tests {
     #[test]
     fn records_have_cells_in_quotes_over_several_lines_and_nulls() {
         let input = "a,\"b\"\"\nc\",,\"\"\n1,2\r\n\"x";
-        let mut input = Input { input: Box::new(std::io::Cursor::new(input)), line: 0 };
+        let input = Box::new(std::io::Cursor::new(input));
+        let mut input = Input { input, line: 0, bytes: 0, length: 0 };
         let text = |text: &str| Some(text.to_owned());
         let first = vec![text("a"), text("b\"\nc"), None, text("")];
         assert_eq!(input.record(), Ok(Some(first)));

@@ -51,7 +51,16 @@ pub async fn dump_json(
     now: DeletionSeconds,
     out: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    dump_with(reader, now, &DumpOptions::default(), out).await
+    let to = DumpTo { out, at: &mut |_, _| () };
+    dump_with(reader, now, &DumpOptions::default(), to).await
+}
+
+/// Who gets a dump.
+pub struct DumpTo<'t> {
+    /// Gets the text piece by piece.
+    pub out: &'t mut dyn FnMut(&str),
+    /// Told again and again how many (uncompressed) bytes are done, and of how many.
+    pub at: &'t mut dyn FnMut(u64, u64),
 }
 
 /// As [`dump_json`], as the options say.
@@ -62,7 +71,7 @@ pub async fn dump_with(
     reader: &SstableReader,
     now: DeletionSeconds,
     options: &DumpOptions,
-    out: &mut dyn FnMut(&str),
+    DumpTo { out, at }: DumpTo<'_>,
 ) -> Result<()> {
     let meta = reader.meta();
     let table = super::table_of_header(&meta.statistics().header);
@@ -90,6 +99,7 @@ pub async fn dump_with(
         loop {
             match cursor.advance()? {
                 Advance::NeedBlock(request) => {
+                    at(cursor.position(), meta.data_length());
                     let chunk = blocks.load_block(request.block).await?;
                     cursor.feed(request.block, chunk);
                 }

@@ -1,41 +1,94 @@
 //! `sstablemetadata`. Source: `tools.SSTableMetadataViewer`, `tools.Util.TermHistogram`.
 
+mod scanned;
+mod text;
+
 use std::collections::BTreeMap;
 
 use sst_format::clustering::PrefixKind;
 use sst_format::header::HeaderColumn;
-use sst_format::histogram::EstimatedHistogram;
 use sst_format::hyperloglog::estimate_serialised;
 use sst_format::statistics::{Partitioner, StatsMetadata};
 use stdx::DeletionSeconds;
 use types::CqlType;
 
+pub use self::scanned::{ScannedOverview, scan_overview};
+pub use self::text::MetadataStyle;
+use self::text::{Text, filled};
 use crate::SstableReader;
 use crate::offline::key_text;
 
-/// Buckets of the histogram from which percentiles are taken.
-const PERCENTILE_BUCKETS: usize = 165;
-/// Characters of the longest bar.
-const BAR: u64 = 30;
+/// What timestamps of cells count, by Java's names of its units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimestampUnit {
+    /// `NANOSECONDS`
+    Nanoseconds,
+    /// `MICROSECONDS`
+    #[default]
+    Microseconds,
+    /// `MILLISECONDS`
+    Milliseconds,
+    /// `SECONDS`
+    Seconds,
+    /// `MINUTES`
+    Minutes,
+    /// `HOURS`
+    Hours,
+    /// `DAYS`
+    Days,
+}
 
-/// What `sstablemetadata` prints for a file (times in UTC). `now` and `gc_grace_seconds` decide
-/// which tombstones are droppable.
+impl TimestampUnit {
+    /// Seconds, as Java comes to them: by way of milliseconds, whose ends are not passed.
+    fn seconds(self, time: i64) -> i64 {
+        let millis = match self {
+            TimestampUnit::Nanoseconds => time / 1_000_000,
+            TimestampUnit::Microseconds => time / 1_000,
+            TimestampUnit::Milliseconds => time,
+            TimestampUnit::Seconds => time.saturating_mul(1_000),
+            TimestampUnit::Minutes => time.saturating_mul(60_000),
+            TimestampUnit::Hours => time.saturating_mul(3_600_000),
+            TimestampUnit::Days => time.saturating_mul(86_400_000),
+        };
+        millis.div_euclid(1_000)
+    }
+}
+
+/// What is wanted of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetadataOptions {
+    /// Tombstones that are older than this at `now` are droppable.
+    pub gc_grace_seconds: i64,
+    /// Of the smallest timestamp in the header, which alone is shown by it.
+    pub unit: TimestampUnit,
+    /// Colours and bars.
+    pub style: MetadataStyle,
+}
+
+/// What `sstablemetadata` prints for a file (times in UTC), with what a scan counted if there was one.
 pub fn metadata_text(
     reader: &SstableReader,
     now: DeletionSeconds,
-    gc_grace_seconds: i64,
+    options: &MetadataOptions,
+    scanned: Option<&ScannedOverview>,
 ) -> String {
     let meta = reader.meta();
     let statistics = meta.statistics();
     let (stats, header) = (&statistics.stats, &statistics.header);
-    let mut out = Text(String::new());
+    let mut out = Text::new(options.style);
     let data_file = meta.file(sst_format::Component::Data);
     out.field("SSTable", data_file.strip_suffix("-Data.db").unwrap_or(&data_file));
+    if let Some(scanned) = scanned {
+        scanned.print(reader, &mut out);
+    }
     out.field("Partitioner", statistics.partitioner.class_name());
     out.field("Bloom Filter FP chance", &java_double(statistics.bloom_fp_chance));
-    let micros = |t: i64| comment(date_text(t / 1_000_000, t), &t.to_string());
-    out.field("Minimum timestamp", &micros(stats.min_timestamp.0));
-    out.field("Maximum timestamp", &micros(stats.max_timestamp.0));
+    // Of these the tool takes microseconds for granted, whatever the option says.
+    for (name, t) in
+        [("Minimum timestamp", stats.min_timestamp.0), ("Maximum timestamp", stats.max_timestamp.0)]
+    {
+        out.date(name, date_text(TimestampUnit::Microseconds.seconds(t), t), t);
+    }
     let span = stats.max_timestamp.0.wrapping_sub(stats.min_timestamp.0) / 1_000_000;
     out.field(
         "Duration",
@@ -56,7 +109,7 @@ pub fn metadata_text(
         } else {
             date_text(local.0, local.0)
         };
-        out.field(name, &comment(text, &local.0.to_string()));
+        out.date(name, text, local.0);
     }
     match meta.compression() {
         None => out.field("Compressor", "-"),
@@ -66,8 +119,9 @@ pub fn metadata_text(
             out.field("Compression ratio", &java_double(stats.compression_ratio));
         }
     }
-    out.field("TTL min", &with_comment(stats.min_ttl, duration_text(stats.min_ttl)));
-    out.field("TTL max", &with_comment(stats.max_ttl, duration_text(stats.max_ttl)));
+    for (name, ttl) in [("TTL min", stats.min_ttl), ("TTL max", stats.max_ttl)] {
+        out.commented(name, &ttl.to_string(), duration_text(ttl).as_deref());
+    }
     let (first, last) = meta.key_range();
     for (name, token, key) in
         [("First token", meta.first_token(), first), ("Last token", meta.last_token(), last)]
@@ -76,14 +130,14 @@ pub fn metadata_text(
             Partitioner::Murmur3 => token.to_string(),
             Partitioner::ByteOrdered => CqlType::Blob.format_plain(key),
         };
-        out.field(name, &format!("{token} ({})", key_text(&header.key_types, key)));
+        out.commented(name, &token, Some(&key_text(&header.key_types, key)));
     }
     out.field("Covered clusterings", &covered(stats, &header.clustering_types));
-    let droppable = droppable_ratio(stats, now.0.saturating_sub(gc_grace_seconds));
+    let droppable = droppable_ratio(stats, now.0.saturating_sub(options.gc_grace_seconds));
     out.field("Estimated droppable tombstones", &java_double(droppable));
     out.field("SSTable Level", &stats.level.to_string());
     let repaired = date_text(stats.repaired_at / 1000, stats.repaired_at);
-    out.field("Repaired at", &with_comment(stats.repaired_at, repaired));
+    out.commented("Repaired at", &stats.repaired_at.to_string(), repaired.as_deref());
     let id = |id: Option<stdx::Uuid>| id.map_or("--".to_owned(), |id| id.to_string());
     out.field("Originating host id", &id(stats.originating_host));
     out.field("Pending repair", &id(stats.pending_repair));
@@ -105,28 +159,27 @@ pub fn metadata_text(
         .iter()
         .map(|(point, count)| (u64::try_from(*point).unwrap_or(0), *count))
         .collect();
-    out.histogram("Drop Time", &times, &|at| {
+    let date_of = |at| {
         let seconds = i64::try_from(at).unwrap_or(i64::MAX);
-        format!("{at} {}", quiet(date_text(seconds, seconds)))
-    });
+        date_text(seconds, seconds)
+    };
+    out.histogram("Drop Time", &times, Some(&date_of));
     out.field("Partition Size", "");
-    out.histogram("Size (bytes)", &filled(&stats.partition_sizes), &|n| {
-        format!("{n} {}", quiet(bytes_text(n)))
-    });
+    out.histogram("Size (bytes)", &filled(&stats.partition_sizes), Some(&bytes_text));
     out.field("Column Count", "");
-    out.histogram("Columns", &filled(&stats.cells_per_partition), &|n| n.to_string());
+    out.histogram("Columns", &filled(&stats.cells_per_partition), None);
     let coverage = stats.token_coverage.map_or("NaN".to_owned(), java_double);
     out.field("Local token space coverage", &coverage);
     let cardinality = estimate_serialised(&statistics.cardinality);
     out.field("Estimated cardinality", &cardinality.map_or("--".to_owned(), |n| n.to_string()));
     let bases = &header.stats;
-    out.field("EncodingStats minTTL", &with_comment(bases.min_ttl, duration_text(bases.min_ttl)));
+    let ttl = bases.min_ttl;
+    out.commented("EncodingStats minTTL", &ttl.to_string(), duration_text(ttl).as_deref());
     let local = bases.min_local_deletion.0;
-    out.field(
-        "EncodingStats minLocalDeletionTime",
-        &comment(date_text(local, local), &local.to_string()),
-    );
-    out.field("EncodingStats minTimestamp", &micros(bases.min_timestamp.0));
+    out.date("EncodingStats minLocalDeletionTime", date_text(local, local), local);
+    let least = bases.min_timestamp.0;
+    let date = date_text(options.unit.seconds(least), least);
+    out.date("EncodingStats minTimestamp", date, least);
     out.field("KeyType", &header.key_type_name());
     let clustering: Vec<String> = header
         .clustering_types
@@ -141,90 +194,7 @@ pub fn metadata_text(
     out.field("StaticColumns", &columns_text(&header.statics));
     out.field("RegularColumns", &columns_text(&header.regulars));
     out.field("IsTransient", if stats.is_transient { "true" } else { "false" });
-    out.0
-}
-
-struct Text(String);
-
-impl Text {
-    fn line(&mut self, text: &str) {
-        self.0.push_str(text);
-        self.0.push('\n');
-    }
-
-    fn field(&mut self, name: &str, value: &str) {
-        self.line(&format!("{name}: {value}"));
-    }
-
-    fn histogram(
-        &mut self,
-        title: &str,
-        counts: &BTreeMap<u64, u64>,
-        name: &dyn Fn(u64) -> String,
-    ) {
-        let width =
-            counts.keys().map(|k| name(*k).len()).chain([title.len(), 5]).max().unwrap_or(5);
-        let digits = counts.values().map(|v| v.to_string().len()).chain([5]).max().unwrap_or(5);
-        self.line(&format!("   {title:width$} | {:digits$}  (%)  Histogram ", "Count"));
-        let largest = counts.values().copied().max().unwrap_or(0).max(1);
-        let sum: u64 = counts.values().sum();
-        for (key, count) in counts {
-            let percent = (100.0 * (*count as f64 / sum.max(1) as f64)) as u64;
-            let bar = bar(*count, largest);
-            let name = name(*key);
-            self.line(&format!("   {name:width$} | {count:>digits$} ({percent:>3}) {bar}"));
-        }
-        let mut all = EstimatedHistogram::new(PERCENTILE_BUCKETS);
-        for (key, count) in counts {
-            all.add_times(*key, *count);
-        }
-        self.line("   Percentiles");
-        for (label, value) in [
-            ("50th", all.percentile(0.5)),
-            ("75th", all.percentile(0.75)),
-            ("95th", all.percentile(0.95)),
-            ("98th", all.percentile(0.98)),
-            ("99th", all.percentile(0.99)),
-            ("Min", all.min()),
-            ("Max", all.max()),
-        ] {
-            self.line(&format!("   {label:10}{}", name(value)));
-        }
-    }
-}
-
-fn filled(histogram: &EstimatedHistogram) -> BTreeMap<u64, u64> {
-    let pairs = histogram.offsets.iter().zip(&histogram.buckets);
-    pairs.filter(|(_, count)| **count > 0).map(|(at, count)| (*at, *count)).collect()
-}
-
-fn bar(count: u64, largest: u64) -> String {
-    let length = count as f64 / largest as f64 * BAR as f64;
-    let whole = length as usize;
-    let rest = length - whole as f64;
-    let mut out = "O".repeat(whole);
-    // The steps of its table of partial characters.
-    if rest >= 0.75 {
-        out.push('o');
-    } else if rest >= 0.3 {
-        out.push('.');
-    }
-    out
-}
-
-fn comment(text: Option<String>, comment: &str) -> String {
-    format!("{} ({comment})", text.unwrap_or_else(|| "--".to_owned()))
-}
-
-fn with_comment(value: impl ToString, comment: Option<String>) -> String {
-    match comment {
-        Some(comment) => format!("{} ({comment})", value.to_string()),
-        None => value.to_string(),
-    }
-}
-
-fn quiet(text: Option<String>) -> String {
-    text.map_or(String::new(), |t| format!("({t})"))
+    out.out
 }
 
 /// `MM/dd/yyyy HH:mm:ss`; nothing for a `raw` of 0.
@@ -345,8 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_drawn_in_the_tools_three_steps() {
-        assert_eq!(bar(2, 13), "OOOO.");
-        assert_eq!(bar(1, 2), "O".repeat(15));
+    fn timestamps_are_taken_in_any_of_javas_units() {
+        use TimestampUnit::*;
+        let at = |unit: TimestampUnit, time| unit.seconds(time);
+        assert_eq!(at(Microseconds, 1_700_000_000_999_999), 1_700_000_000);
+        assert_eq!(at(Nanoseconds, 1_700_000_000_999_999_999), 1_700_000_000);
+        assert_eq!((at(Milliseconds, 1_999), at(Seconds, 1_999)), (1, 1_999));
+        assert_eq!((at(Minutes, 2), at(Hours, 2), at(Days, 2)), (120, 7_200, 172_800));
+        assert_eq!(at(Days, i64::MAX), i64::MAX / 1_000);
     }
 }

@@ -25,11 +25,13 @@ pub use analysis::{
     summarise,
 };
 pub use directory::{Unfit, check_fit, lock_files, next_generation, snapshot, take_lock};
-pub use dump::{DumpForm, DumpOptions, dump_json, dump_with, micros_text};
+pub use dump::{DumpForm, DumpOptions, DumpTo, dump_json, dump_with, micros_text};
 pub use expired::{Expiry, expired_blockers};
 pub use keys::{key_of_text, key_text};
 pub use levels::relevel;
-pub use metadata::metadata_text;
+pub use metadata::{
+    MetadataOptions, MetadataStyle, ScannedOverview, TimestampUnit, metadata_text, scan_overview,
+};
 pub use purge::{PurgeReport, Reclaimable, purge_preview};
 pub use scan::{Detail, PartitionScan, PartitionStats, ScanClock, range_of_key};
 pub use scrub::{Loss, ScrubHost, ScrubOptions, ScrubReport, Told, scrub, scrub_open};

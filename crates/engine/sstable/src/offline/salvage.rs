@@ -1,7 +1,7 @@
 //! A damaged file set opened as far as it goes: what is needed to read rows are Data, Statistics
 //! and, when compressed, CompressionInfo. Everything else can be made anew.
 
-use rt::{Fs, OpenOptions};
+use rt::{File, Fs, OpenOptions};
 use schema::Table;
 use sst_format::checksums::{Checksums, DataCrc};
 use sst_format::component::{decode_toc, encode_toc};
@@ -34,9 +34,9 @@ pub(super) async fn open(
     table: Option<&Table>,
 ) -> Result<Salvaged> {
     let whole = SstableReader::open(fs, directory, set, table).await;
-    let Err(SstableError::Corrupt { .. } | SstableError::Missing { .. }) = &whole else {
+    if !whole.as_ref().is_err_and(SstableError::is_damage) {
         return whole.map(|reader| Salvaged { reader, has_index: true, bad: Vec::new() });
-    };
+    }
     let path = |c: Component| format!("{directory}/{}", set.file_name(c));
     let mut components = Components::default();
     let mut there = Vec::new();
@@ -67,11 +67,9 @@ pub(super) async fn open(
         }
     };
     let mut rows = None;
-    if has_index {
-        components.index_length = index.len().await?;
-        if set.version.is_bti() {
-            components.index_tail = read_tail(&index, components.index_length).await?;
-        }
+    if has_index && let Err(e) = read_index(&index, set, &mut components).await {
+        bad.push(format!("{index_of}: {e}"));
+        has_index = false;
     }
     if set.version.is_bti() {
         match fs.open(&path(Component::Rows), read).await {
@@ -124,6 +122,14 @@ pub(super) async fn open(
         bad.push(error.to_string());
     }
     Ok(Salvaged { reader: SstableReader::of_parts(meta, data, index, rows), has_index, bad })
+}
+
+async fn read_index(index: &File, set: Descriptor, components: &mut Components) -> Result<()> {
+    components.index_length = index.len().await?;
+    if set.version.is_bti() {
+        components.index_tail = read_tail(index, components.index_length).await?;
+    }
+    Ok(())
 }
 
 /// Without its CompressionInfo the chunks of a compressed file would be taken for rows: TOC.txt and

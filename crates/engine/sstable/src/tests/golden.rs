@@ -1,10 +1,13 @@
 use codec::crc32;
-use stdx::{DeletionSeconds, Uuid};
+use stdx::{DeletionSeconds, Generation, Uuid};
 
 use super::{GOLDEN, TABLES, open_golden, rewrite, run};
-use crate::offline::{add_checksums, dump_json, metadata_text, verify};
+use crate::offline::{
+    MetadataOptions, MetadataStyle, TimestampUnit, add_checksums, dump_json, metadata_text,
+    scan_overview, verify,
+};
 use crate::repair_state::{RepairState, write_repair_state};
-use crate::{Component, SstableReader};
+use crate::{Component, Descriptor, SstableReader, Version};
 
 /// When sstabledump made the stored dumps.
 const NOW: DeletionSeconds = DeletionSeconds(1_795_236_668);
@@ -184,7 +187,7 @@ fn metadata_of_cassandras_files_is_that_of_sstablemetadata() {
             let path = format!("{GOLDEN}/{table}/metadata.txt");
             let theirs = rt.fs().read(&path, 1 << 20).await.unwrap();
             let theirs = String::from_utf8(theirs).unwrap();
-            let ours = metadata_text(&reader, NOW, 0);
+            let ours = metadata_text(&reader, NOW, &MetadataOptions::default(), None);
             // The first line has the path; the estimate of droppable ones the second it was asked in.
             let lines = |text: &str| {
                 text.lines()
@@ -198,6 +201,43 @@ fn metadata_of_cassandras_files_is_that_of_sstablemetadata() {
                 assert_eq!(*a, b, "{table}");
             }
             assert_eq!(lines(&ours).len(), lines(&theirs).len());
+        }
+    });
+}
+
+/// Its options `-s -c -u -t SECONDS`, without what it prints of the progress.
+#[test]
+fn metadata_with_a_scan_in_colours_is_that_of_sstablemetadata() {
+    run(|rt| async move {
+        let style = MetadataStyle { colors: true, unicode: true };
+        let unit = TimestampUnit::Seconds;
+        let options = MetadataOptions { unit, style, ..MetadataOptions::default() };
+        for table in ["clust", "plain", "oa/late", "oa/widestat"] {
+            let path = format!("{GOLDEN}/{table}/scan.txt");
+            let theirs = String::from_utf8(rt.fs().read(&path, 1 << 20).await.unwrap()).unwrap();
+            let reader = match table.strip_prefix("oa/") {
+                None => open_golden(&rt.fs(), table).await,
+                Some(_) => {
+                    let set = Descriptor::new(Version::Oa, Generation(1));
+                    let directory = format!("{GOLDEN}/{table}");
+                    SstableReader::open(&rt.fs(), &directory, set, None).await.unwrap()
+                }
+            };
+            let mut told = (0, 0);
+            let scanned = scan_overview(&reader, &mut |at, of| told = (at, of)).await.unwrap();
+            assert!(table != "oa/widestat" || told.1 == reader.meta().data_length(), "{told:?}");
+            let ours = metadata_text(&reader, NOW, &options, Some(&scanned));
+            // As above.
+            let is_same =
+                |line: &str| !line.contains("SSTable\u{1b}") && !line.contains("droppable");
+            let of = |text: &str| -> Vec<String> {
+                text.lines().filter(|line| is_same(line)).map(str::to_owned).collect()
+            };
+            let (ours, theirs) = (of(&ours), of(&theirs));
+            for (a, b) in ours.iter().zip(&theirs) {
+                assert_eq!(a, b, "{table}");
+            }
+            assert_eq!(ours.len(), theirs.len());
         }
     });
 }

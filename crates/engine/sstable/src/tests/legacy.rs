@@ -6,7 +6,7 @@ use sst_format::{BloomFilter, CompressionInfo, Statistics, Version};
 use stdx::{DeletionSeconds, Generation};
 
 use super::{GOLDEN, TABLES, open_golden, rewrite, run};
-use crate::offline::{dump_json, metadata_text, verify};
+use crate::offline::{MetadataOptions, dump_json, metadata_text, verify};
 use crate::{Component, Descriptor, SstableReader};
 
 /// Makes the file set of a golden table in an older version.
@@ -61,7 +61,8 @@ fn older_versions_are_read_as_the_newer() {
                 let old = as_version(&fs, table, version).await;
                 assert_eq!(verify(&old).await.unwrap(), verify(&golden).await.unwrap());
                 assert!(dump(&old).await == dump(&golden).await, "{table} as {version}");
-                let text = metadata_text(&old, DeletionSeconds(0), 0);
+                let text =
+                    metadata_text(&old, DeletionSeconds(0), &MetadataOptions::default(), None);
                 let covers_all = text.contains("Covered clusterings: ALL\n");
                 let has_clusterings = table == "clust" || table.starts_with("wide");
                 assert!(covers_all || version >= Version::Md || !has_clusterings);

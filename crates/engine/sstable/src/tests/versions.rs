@@ -9,7 +9,7 @@ use sst_format::{Descriptor, Statistics};
 use stdx::{DeletionSeconds, FixedMap, Generation, Token};
 
 use super::{GOLDEN, open_golden, rewrite, run, text_of};
-use crate::offline::{add_checksums, dump_json, metadata_text, verify};
+use crate::offline::{MetadataOptions, add_checksums, dump_json, metadata_text, verify};
 use crate::{Chunk, Component, CursorBuffers, SstableCursor, SstableReader, Version};
 
 /// When sstabledump made the stored dumps.
@@ -49,7 +49,7 @@ fn dumps_and_metadata_of_newer_versions_are_those_of_cassandras_tools() {
                 let (ours, theirs) = (dump(&reader).await, stored(&fs, &reader, "dump.json").await);
                 let line = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
                 assert!(ours == theirs, "{version} {table}: {line:?}");
-                let ours = metadata_text(&reader, NOW, 0);
+                let ours = metadata_text(&reader, NOW, &MetadataOptions::default(), None);
                 let theirs = stored(&fs, &reader, "metadata.txt").await;
                 for (a, b) in ours.lines().zip(theirs.lines()) {
                     let varies = a.starts_with("SSTable: ") || a.starts_with("Estimated droppable");

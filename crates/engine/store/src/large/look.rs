@@ -291,8 +291,7 @@ impl Store {
         let read = position.saturating_sub(progress.done.replace(position));
         let micros = read.saturating_mul(1_000_000) / BYTES_PER_SECOND;
         let due = due.max(self.inner.rt.now()) + Duration::from_micros(micros);
-        // Elapsed: it is time.
-        let _ = self.inner.rt.timeout(due, self.inner.stop.notified()).await;
+        self.pause_until(due).await;
         due
     }
 

@@ -4,6 +4,7 @@
 use rt::sim::CrashKind;
 use rt::{Buf, OpenOptions};
 use sstable::Component;
+use stdx::IoErrorKind;
 
 use super::everywhere::*;
 use super::incremental::noise;
@@ -310,6 +311,104 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
     assert!(mended > 20 && kept > 10, "{mended} mended, {kept} kept");
 }
 
+/// A world with one file of that version; whether it cannot be opened depends on the disk alone.
+fn world_with_a_file(seed: u64, version: crate::Version) -> World {
+    let world = world(seed);
+    run_in(&world, move |rt| async move {
+        let store = open_anyway(&rt, version).await.unwrap();
+        for pk in 0..MANY {
+            write(&store, &insert(pk, 1, &value(pk), 1)).await.unwrap();
+        }
+        store.drain().await.unwrap();
+        store.stop().await;
+    });
+    world
+}
+
+/// Starts while calls of the disk fail; whether it started, and if so whether a file was damaged; whether a
+/// failure is left that has not happened.
+fn start_failing(world: &World, version: crate::Version) -> (Result<bool, StoreError>, bool) {
+    let (disk, opened) = (world.disk("n1"), Arc::new(Mutex::new(None)));
+    let said = opened.clone();
+    let node = start(world, 1, move |rt| {
+        let said = said.clone();
+        async move {
+            let store = match open_anyway(&rt, version).await {
+                Ok(store) => store,
+                Err(error) => {
+                    *said.lock().unwrap() = Some(Err(error));
+                    return;
+                }
+            };
+            *said.lock().unwrap() = Some(Ok(!store.damaged_files().is_empty()));
+            rt.sleep(Duration::from_secs(2)).await;
+            until(&rt, || store.damaged_files().iter().all(|file| file.is_salvaged)).await;
+            // All of it, or errors.
+            unreadable(&store).await;
+            store.stop().await;
+        }
+    });
+    let long = Duration::from_secs(3_600);
+    world.run_until(|| opened.lock().unwrap().is_some(), long).unwrap();
+    let is_left = disk.pending_failures() > 0;
+    // Copies are tried meanwhile.
+    world.run_for(Duration::from_secs(1));
+    disk.clear_faults();
+    world.run_until(|| !world.is_alive(&node), long).unwrap();
+    run_in(world, |rt| async move {
+        let store = open(&rt).await;
+        assert_eq!(unreadable(&store).await, [0; 0], "all is given back again");
+        store.stop().await;
+    });
+    (opened.lock().unwrap().take().unwrap(), is_left)
+}
+
+/// Whether a call at a component of a file was the reason.
+fn is_of_a_component(error: &StoreError) -> bool {
+    match error {
+        StoreError::Io(error) => error.path.contains("-big-") || error.path.contains("-bti-"),
+        _ => true,
+    }
+}
+
+/// The device fails once at a start, in each of its calls: with the policy for it the start goes on without
+/// the component, and its file is one that is damaged.
+#[test]
+fn a_start_goes_on_when_a_component_cannot_be_read() {
+    for version in [crate::Version::Nb, crate::Version::Da] {
+        let mut damaged = 0;
+        for n in 1.. {
+            let world = world_with_a_file(107, version);
+            world.disk("n1").fail_nth(n, IoErrorKind::Device);
+            let (started, is_left) = start_failing(&world, version);
+            match started {
+                Ok(is_damaged) => damaged += u64::from(is_damaged),
+                Err(error) => assert!(!is_of_a_component(&error), "{version} {n}: {error}"),
+            }
+            if is_left {
+                break;
+            }
+        }
+        assert!(damaged > 10, "{version}: {damaged}");
+    }
+}
+
+/// It fails again and again, also while the file is looked at and copied.
+#[test]
+fn a_start_goes_on_when_many_components_cannot_be_read() {
+    let mut damaged = 0;
+    for seed in 0..40 {
+        let version = sstable::WriterOptions::VERSIONS[seed as usize % 4];
+        let world = world_with_a_file(200 + seed, version);
+        world.disk("n1").set_failing_reads(Some((2 + seed % 5, IoErrorKind::Device)));
+        match start_failing(&world, version).0 {
+            Ok(is_damaged) => damaged += u64::from(is_damaged),
+            Err(error) => assert!(!is_of_a_component(&error), "{version} {seed}: {error}"),
+        }
+    }
+    assert!(damaged > 10, "{damaged}");
+}
+
 /// As [`run`], for a day.
 fn run_long<F: Future<Output = ()> + 'static>(
     seed: u64,
@@ -330,32 +429,58 @@ async fn watching(rt: &Rt) -> Store {
 
 #[test]
 fn cold_files_are_verified_slowly_in_turn_and_again_after_a_while() {
-    run_long(103, |rt| async move {
-        fill(&rt).await;
-        let store = watching(&rt).await;
-        rt.sleep(Duration::from_secs(3_000)).await;
-        assert_eq!(store.verified_files(TABLE), []);
-        let mut shown = None;
-        for _ in 0..2_000 {
-            shown = shown.or(store.compactions().first().cloned());
-            rt.sleep(Duration::from_secs(1)).await;
-        }
-        // More than 60 kB at 10 kB per second are seen by who looks every second.
-        let shown = shown.unwrap();
-        assert_eq!((shown.kind, shown.reason.as_str()), ("Verify", "background verification"));
-        let first = store.verified_files(TABLE);
-        assert_eq!(first.len(), 1);
-        store.stop().await;
+    // A start may write to another data directory than the one before.
+    for seed in 103..113 {
+        run_long(seed, watched);
+    }
+}
 
-        let store = watching(&rt).await;
-        damage(&rt, &path(&store, Component::Data).await).await;
-        rt.sleep(Duration::from_secs(4_000)).await;
-        assert_eq!(store.verified_files(TABLE), first, "it was verified not long ago");
-        assert!(store.damaged_files().is_empty());
-        rt.sleep(Duration::from_secs(4_000)).await;
-        assert!(is_salvaged(&store), "found though nobody has read it");
-        store.stop().await;
-    });
+async fn watched(rt: Rt) {
+    fill(&rt).await;
+    let store = watching(&rt).await;
+    rt.sleep(Duration::from_secs(3_000)).await;
+    assert_eq!(store.verified_files(TABLE), []);
+    let mut shown = None;
+    for _ in 0..2_000 {
+        shown = shown.or(store.compactions().first().cloned());
+        rt.sleep(Duration::from_secs(1)).await;
+    }
+    // More than 60 kB at 10 kB per second are seen by who looks every second.
+    let shown = shown.unwrap();
+    assert_eq!((shown.kind, shown.reason.as_str()), ("Verify", "background verification"));
+    let first = store.verified_files(TABLE);
+    assert_eq!(first.len(), 1);
+    store.stop().await;
+
+    let store = watching(&rt).await;
+    damage(&rt, &path(&store, Component::Data).await).await;
+    rt.sleep(Duration::from_secs(4_000)).await;
+    assert_eq!(store.verified_files(TABLE), first, "it was verified not long ago");
+    assert!(store.damaged_files().is_empty());
+    rt.sleep(Duration::from_secs(4_000)).await;
+    assert!(is_salvaged(&store), "found though nobody has read it");
+    store.stop().await;
+}
+
+/// Whenever the stop comes, the tasks hear of it: none waits out its round.
+#[test]
+fn a_store_stops_at_once_whatever_its_watch_does() {
+    // Times of files are read at once; copies take some milliseconds.
+    let waits = (0..300).step_by(5).chain((300..6_000).step_by(100));
+    for wait in waits {
+        run_in(&world(104), move |rt| async move {
+            fill(&rt).await;
+            let store = watching(&rt).await;
+            let data = path(&store, Component::Data).await;
+            damage(&rt, &data).await;
+            store.suspect(&data);
+            rt.sleep(Duration::from_micros(wait)).await;
+            let began = rt.now();
+            store.stop().await;
+            let took = rt.now().since(began);
+            assert!(took < Duration::from_secs(5), "{wait}: {took:?}");
+        });
+    }
 }
 
 /// Writes what was lost, as a repair does, and lets the damaged file go.

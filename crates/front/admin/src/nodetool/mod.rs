@@ -471,8 +471,18 @@ pub fn compaction_plan(plans: &[PlannedReport], human_readable: bool) -> String 
     out
 }
 
+/// How `nodetool compactionstats` shows compactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionStatsStyle {
+    /// `-H`: bytes in units.
+    pub human_readable: bool,
+    /// `-V`: columns as in `system_views.sstable_tasks`.
+    pub as_table: bool,
+}
+
 /// `nodetool compactionstats`.
-pub fn compaction_stats(report: &CompactionReport, human_readable: bool) -> String {
+pub fn compaction_stats(report: &CompactionReport, style: CompactionStatsStyle) -> String {
+    let human_readable = style.human_readable;
     let bytes = |n: u64| if human_readable { file_size(n) } else { n.to_string() };
     let rate = |per_second: Option<f64>, factor: f64| {
         per_second.map_or_else(|| "NaN".to_owned(), |r| decimal(r * factor, 2))
@@ -501,33 +511,55 @@ pub fn compaction_stats(report: &CompactionReport, human_readable: bool) -> Stri
     table.add(&["compaction throughput (MiB/s)", &throughput]);
     let mut out = String::new();
     if !report.running.is_empty() {
-        let titles = [
-            "id",
-            "compaction type",
-            "keyspace",
-            "table",
-            "completed",
-            "total",
-            "unit",
-            "progress",
-        ];
-        table.add(&titles);
+        match style.as_table {
+            false => table.add(&[
+                "id",
+                "compaction type",
+                "keyspace",
+                "table",
+                "completed",
+                "total",
+                "unit",
+                "progress",
+            ]),
+            true => table.add(&[
+                "keyspace",
+                "table",
+                "task id",
+                "completion ratio",
+                "kind",
+                "progress",
+                "sstables",
+                "total",
+                "unit",
+                "target directory",
+            ]),
+        }
         for c in &report.running {
             let progress = match c.total {
                 0 => "n/a".to_owned(),
                 total => format!("{:.2}%", c.completed as f64 / total as f64 * 100.0),
             };
             let (completed, total) = (bytes(c.completed), bytes(c.total));
-            table.add(&[
-                &c.id,
-                &c.kind,
-                &c.keyspace,
-                &c.table,
-                &completed,
-                &total,
-                "bytes",
-                &progress,
-            ]);
+            let (id, kind, keyspace) = (c.id.as_str(), c.kind.as_str(), c.keyspace.as_str());
+            let (name, unit) = (c.table.as_str(), "bytes");
+            match style.as_table {
+                false => {
+                    table.add(&[id, kind, keyspace, name, &completed, &total, unit, &progress]);
+                }
+                true => table.add(&[
+                    keyspace,
+                    name,
+                    id,
+                    &progress,
+                    kind,
+                    &completed,
+                    &c.sstables.to_string(),
+                    &total,
+                    unit,
+                    &c.target_directory,
+                ]),
+            }
         }
         let left: u64 = report.running.iter().map(|c| c.total.saturating_sub(c.completed)).sum();
         let remaining = match left.checked_div(report.bytes_per_second_max) {

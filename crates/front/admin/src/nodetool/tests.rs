@@ -221,9 +221,15 @@ fn compactions() -> CompactionReport {
 
 #[test]
 fn compactionstats_is_cassandras() {
-    let text = compaction_stats(&compactions(), false);
+    let text = compaction_stats(&compactions(), CompactionStatsStyle::default());
     assert_eq!(text, include_str!("testdata/compactionstats.txt"));
-    assert!(compaction_stats(&compactions(), true).contains(" 18.06 MiB "));
+    assert!(
+        compaction_stats(
+            &compactions(),
+            CompactionStatsStyle { human_readable: true, ..Default::default() }
+        )
+        .contains(" 18.06 MiB ")
+    );
 }
 
 #[test]
@@ -238,7 +244,7 @@ fn what_is_due_has_its_bytes_and_the_time_that_it_takes_at_the_rate_of_late() {
     };
     report.merge(other);
     let words = |report: &CompactionReport| -> Vec<String> {
-        let text = compaction_stats(report, false);
+        let text = compaction_stats(report, CompactionStatsStyle::default());
         text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
     };
     let has = |report: &CompactionReport, line: &str| words(report).iter().any(|l| l == line);
@@ -264,8 +270,9 @@ fn running_compactions_have_their_progress_and_the_time_that_is_left() {
         table,
         completed: 64 << 20,
         total: (64 << 20) * 4000,
+        target_directory: "/d/ks/t-1".to_owned(),
     }];
-    let text = compaction_stats(&report, false);
+    let text = compaction_stats(&report, CompactionStatsStyle::default());
     let words: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
     assert!(words.contains(&vec!["pending", "tasks", "3"]), "{text}");
     assert!(words.contains(&vec!["ks", "t", "3"]), "{text}");
@@ -273,8 +280,16 @@ fn running_compactions_have_their_progress_and_the_time_that_is_left() {
     assert!(words.contains(&row.to_vec()), "{text}");
     let left = ["active", "compaction", "remaining", "time", "1h06m39s"];
     assert!(words.contains(&left.to_vec()), "{text}");
+    let style = CompactionStatsStyle { human_readable: true, as_table: true };
+    let text = compaction_stats(&report, style);
+    let lines: Vec<String> =
+        text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let titles = "keyspace table task id completion ratio kind progress sstables total unit target directory";
+    assert!(lines.iter().any(|l| l == titles), "{text}");
+    let row = "ks t 1-7 0.03% Compaction 64 MiB 4 250 GiB bytes /d/ks/t-1";
+    assert!(lines.iter().any(|l| l == row), "{text}");
     report.bytes_per_second_max = 0;
-    let text = compaction_stats(&report, false);
+    let text = compaction_stats(&report, CompactionStatsStyle::default());
     assert!(text.contains("throttling disabled (0)") && text.contains("n/a"), "{text}");
 }
 

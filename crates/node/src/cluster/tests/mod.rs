@@ -5,6 +5,7 @@ mod cleaning;
 mod client;
 mod conviction;
 mod cutting;
+mod dropped;
 mod full_disks;
 mod identity;
 mod lacking;
