@@ -141,20 +141,26 @@ impl SequentialReader {
     }
 }
 
+/// A future, and what came of it.
+struct Waiting<F: Future> {
+    future: Pin<Box<F>>,
+    result: Option<F::Output>,
+}
+
 /// The results of futures that go on side by side, in their order.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let waiting = |future| Waiting { future: Box::pin(future), result: None };
+    let mut all: Vec<Waiting<F>> = futures.into_iter().map(waiting).collect();
     std::future::poll_fn(|cx| {
         let mut are_done = true;
-        for (future, result) in waiting.iter_mut().filter(|(_, result)| result.is_none()) {
-            match future.as_mut().poll(cx) {
-                Poll::Ready(value) => *result = Some(value),
+        for waiting in all.iter_mut().filter(|waiting| waiting.result.is_none()) {
+            match waiting.future.as_mut().poll(cx) {
+                Poll::Ready(value) => waiting.result = Some(value),
                 Poll::Pending => are_done = false,
             }
         }
         if are_done { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    waiting.into_iter().filter_map(|(_, result)| result).collect()
+    all.into_iter().filter_map(|waiting| waiting.result).collect()
 }
