@@ -23,6 +23,10 @@ use crate::sources::{FileSource, Source};
 use crate::store::Store;
 use crate::warm::Warmth;
 
+/// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
+/// rates are kept evenly, and of small tables too.
+const PACE_BYTES: u64 = 256 * 1024;
+
 /// For each input what finds rows of it that can be copied.
 pub(crate) struct Copiers {
     of: Vec<Option<RowCopier>>,
@@ -271,6 +275,9 @@ impl Store {
                     }
                     merge.feed(request, chunk);
                     self.check_goes_on(progress)?;
+                    if outputs.data_length().saturating_sub(written) >= PACE_BYTES {
+                        self.keep_pace(outputs, progress, &mut written).await?;
+                    }
                 }
                 Advance::Item => {
                     let item = merge.item();
@@ -308,6 +315,16 @@ impl Store {
         written: &mut u64,
     ) -> Result<(), StoreError> {
         outputs.write_full().await?;
+        self.keep_pace(outputs, progress, written).await
+    }
+
+    /// Waits as the rate of compactions wants.
+    async fn keep_pace(
+        &self,
+        outputs: &Outputs<'_>,
+        progress: &Progress,
+        written: &mut u64,
+    ) -> Result<(), StoreError> {
         let (rate, now) = (self.inner.compaction_rate.get(), self.inner.rt.now());
         let length = outputs.data_length();
         let due = self.inner.slots.pace(now, length.saturating_sub(*written), rate);
