@@ -210,23 +210,29 @@ impl<'s> Outputs<'s> {
     }
 
     fn is_cut_before(&mut self, token: Token) -> bool {
+        if !self.is_cut_at(token) {
+            return false;
+        }
+        match &self.cut {
+            Cut::AtTokens(tokens) => self.passed = tokens.partition_point(|t| *t < token),
+            Cut::AtSizes(_) => self.passed += 1,
+            Cut::Never | Cut::AtWindows | Cut::AtBytes(_) => {}
+        }
+        self.writer.as_ref().is_some_and(|writer| writer.partitions() > 0)
+    }
+
+    /// Whether the plan cuts before a partition of that token, if something was written.
+    #[inline]
+    fn is_cut_at(&self, token: Token) -> bool {
         let Some(writer) = &self.writer else { return false };
-        let is_due = match &self.cut {
+        match &self.cut {
             Cut::Never | Cut::AtWindows => false,
             Cut::AtBytes(max) => writer.disk_length() >= *max,
-            Cut::AtTokens(tokens) => {
-                let before = tokens.partition_point(|t| *t < token);
-                let crossed = before > self.passed;
-                self.passed = before;
-                crossed
-            }
+            Cut::AtTokens(tokens) => tokens.get(self.passed).is_some_and(|t| *t < token),
             Cut::AtSizes(sizes) => {
-                let is_full = sizes.get(self.passed).is_some_and(|n| writer.disk_length() > *n);
-                self.passed += usize::from(is_full);
-                is_full
+                sizes.get(self.passed).is_some_and(|n| writer.disk_length() > *n)
             }
-        };
-        is_due && writer.partitions() > 0
+        }
     }
 
     /// Ends the file and begins the next one, or opens what windows want. False: an input is gone, nothing more is wanted.
@@ -331,17 +337,11 @@ impl<'s> Outputs<'s> {
         copier: &RowCopier,
         row: &RawRow<'_>,
     ) -> Result<bool, StoreError> {
+        if self.is_cut_at(hash.token) {
+            return Ok(false);
+        }
         let Some(writer) = &mut self.writer else { return Ok(false) };
-        let goes_on = match &self.cut {
-            Cut::Never => true,
-            Cut::AtBytes(max) => writer.disk_length() < *max,
-            Cut::AtSizes(sizes) => {
-                sizes.get(self.passed).is_none_or(|n| writer.disk_length() <= *n)
-            }
-            Cut::AtTokens(tokens) => tokens.get(self.passed).is_none_or(|t| hash.token <= *t),
-            Cut::AtWindows => false,
-        };
-        if !goes_on || writer.may_be_large(row.length) {
+        if writer.may_be_large(row.length) {
             return Ok(false);
         }
         writer.copy_partition((hash, key), copier, row).map_err(map_error)?;
