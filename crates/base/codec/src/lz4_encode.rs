@@ -31,7 +31,15 @@ const TOGETHER_BYTES: usize = 16;
 /// every fourth. The place right behind the match is tried alone: with that the later ones meet more matches in
 /// rows of values of even lengths.
 const NOISE_TURNS: [(usize, usize); 2] = [(1, 1), (16, NOISE_STEP)];
+/// Literals before a match that is found one by one.
+const NEAR_BYTES: usize = 1 + TOGETHER;
 const NOISE_STEP: usize = 4;
+/// After so many matches in a rhythm the next one is tried where it would lie, so many times in turn, without looking
+/// at the noise between.
+const RHYTHM_FOUND: u32 = 2;
+const RHYTHM_TRIED: u32 = 7;
+/// Rows that differ by no more bytes may be in one rhythm.
+const RHYTHM_BYTES: usize = 16;
 /// Blocks that are told apart before slots are cleared.
 const BLOCKS_MAX: u32 = 0xff;
 
@@ -41,6 +49,62 @@ pub(crate) struct Encoder {
     block: u32,
     /// More than half of the block before was noise.
     had_noise: bool,
+}
+
+/// Where the matches behind long runs of literals lie: in rows of values of noise of fixed lengths one is as far
+/// from the next as that from the one behind it. It holds as long as there is nothing else between them but right
+/// behind the first.
+#[derive(Default)]
+struct Rhythm {
+    /// Where the last such match begins.
+    at: usize,
+    /// How far behind the one before they are.
+    period: usize,
+    /// How often one was found so far behind the one before.
+    found: u32,
+    /// How far behind the one before the last one was that kept another distance.
+    other: usize,
+    /// How often one was tried there since.
+    tried: u32,
+}
+
+impl Rhythm {
+    /// A match as far behind the last as that is behind the one before, and where its bytes were.
+    #[inline(always)]
+    fn next(&mut self, bytes: &[u8], from: usize, last: usize) -> Option<(usize, usize)> {
+        if self.found < RHYTHM_FOUND {
+            return None;
+        }
+        let at = self.at.wrapping_add(self.period);
+        let is_there = (from..=last).contains(&at) && four_at(bytes, at) == four_at(bytes, self.at);
+        if !is_there {
+            return None;
+        }
+        if self.tried >= RHYTHM_TRIED {
+            self.tried = 0;
+            return None;
+        }
+        self.tried = self.tried.wrapping_add(1);
+        Some((at, self.at))
+    }
+
+    /// Notes where such a match begins.
+    #[inline(always)]
+    fn note(&mut self, at: usize) {
+        let distance = at.wrapping_sub(self.at);
+        self.at = at;
+        if distance == self.period {
+            self.found = self.found.saturating_add(1);
+        } else if distance == self.other {
+            (self.period, self.found) = (distance, 1);
+        } else {
+            // A single row that is a little longer or shorter does not end the rhythm.
+            self.other = distance;
+            if distance.abs_diff(self.period) > RHYTHM_BYTES {
+                self.found = 0;
+            }
+        }
+    }
 }
 
 /// The four bytes at a place; zero where there are fewer.
@@ -136,10 +200,10 @@ impl Encoder {
         bytes: &[u8],
         mut at: usize,
         last: usize,
-        is_noise: bool,
+        rhythm: Option<&mut Rhythm>,
     ) -> Option<(usize, usize)> {
         let (mut step, mut tried) = (1, 1usize << STEP_SHIFT);
-        if is_noise {
+        if let Some(rhythm) = rhythm {
             if at <= last {
                 if let Some(before) = self.find::<NOISE>(bytes, at) {
                     return Some((at, before));
@@ -147,6 +211,11 @@ impl Encoder {
                 at = at.wrapping_add(1);
             }
             for (turns, step) in NOISE_TURNS {
+                if step > 1
+                    && let Some(there) = rhythm.next(bytes, at, last)
+                {
+                    return Some(there);
+                }
                 for _ in 0..turns {
                     let places: Option<&[u8; TOGETHER_BYTES]> =
                         bytes.get(at..).and_then(|rest| rest.first_chunk());
@@ -203,17 +272,24 @@ impl Encoder {
         let mut literals = 0usize;
         self.note::<NOISE>(eight_at(bytes, 0), 0);
         let (mut next, mut noise) = (1, 0usize);
-        while let Some((mut at, mut before)) =
-            self.search::<NOISE>(bytes, next, last, NOISE && noise > 0)
-        {
-            if at.saturating_sub(literals) >= NOISE_BYTES {
-                noise = noise.wrapping_add(at.saturating_sub(literals));
-            }
+        let mut rhythm = Rhythm::default();
+        loop {
+            let known = (NOISE && noise > 0).then_some(&mut rhythm);
+            let Some((mut at, mut before)) = self.search::<NOISE>(bytes, next, last, known) else {
+                break;
+            };
             while at > literals
                 && let (Some(a), Some(b)) = (at.checked_sub(1), before.checked_sub(1))
                 && bytes.get(a) == bytes.get(b)
             {
                 (at, before) = (a, b);
+            }
+            let run = at.saturating_sub(literals);
+            if run >= NOISE_BYTES {
+                noise = noise.wrapping_add(run);
+                rhythm.note(at);
+            } else if run > NEAR_BYTES {
+                rhythm.found = 0;
             }
             // Matches right behind each other.
             loop {
@@ -391,6 +467,47 @@ mod tests {
                 assert_eq!(encoder.had_noise, is_noise);
             }
         }
+    }
+
+    #[test]
+    fn what_repeats_between_the_matches_of_a_rhythm_is_found() {
+        // Rows of a head and two values of noise, between which there is, from some row on, a value that repeats.
+        let value = b"a value that is repeated  ";
+        for noise in [[40, 140], [140, 40], [120, 120]] {
+            for from in [0, 30] {
+                let (mut draw, mut rows, mut repeats) = (drawing(5), Vec::new(), 0);
+                for row in 0..70 {
+                    rows.extend_from_slice(b"\x01\0\x08\0\0\0\0\0");
+                    (0..noise[0]).for_each(|_| rows.push(draw(256) as u8));
+                    if row >= from {
+                        rows.extend_from_slice(value);
+                        repeats += 1;
+                    }
+                    (0..noise[1]).for_each(|_| rows.push(draw(256) as u8));
+                }
+                let mut encoder = Encoder::new();
+                let sizes = [0; 3].map(|_| check(&mut encoder, &rows));
+                assert!(encoder.had_noise);
+                // Each match takes some five bytes; a few rows pass until it is seen that the rhythm is over.
+                let least = rows.len() - repeats * value.len() - 70 * 8;
+                let limit = least + (70 + repeats) * 5 + 12 * value.len();
+                assert!(sizes[2] <= limit, "{sizes:?}, {limit}: {noise:?} from {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_noise_of_rows_in_a_rhythm_is_not_looked_at() {
+        let (mut draw, mut rows) = (drawing(6), Vec::new());
+        for row in 0..70 {
+            rows.extend_from_slice(b"\x01\0\x08\0\0\0\0\0");
+            (0..180 + usize::from(row % 9 == 0)).for_each(|_| rows.push(draw(256) as u8));
+        }
+        let mut encoder = Encoder::new();
+        check(&mut encoder, &rows);
+        check(&mut encoder, &rows);
+        let noted = encoder.slots.iter().filter(|slot| **slot & 0xff == encoder.block).count();
+        assert!(noted < 70 * 26, "{noted} places");
     }
 
     const REFERENCE_ROWS: usize = 14_217;
